@@ -1,0 +1,1 @@
+//! Verified, resumable downloads from the publishers.

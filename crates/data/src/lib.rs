@@ -1,0 +1,12 @@
+//! Data sets of federated learning: readers, partitions among clients, batches and verified downloads.
+mod dataset;
+mod error;
+pub mod fetch;
+pub mod partition;
+mod seed;
+pub mod shard;
+pub mod source;
+
+pub use dataset::{Dataset, Images, Labels, Owners, Samples, Scaling, Sequences, Vectors};
+pub use error::{Error, Place, Result};
+pub use seed::Seed;

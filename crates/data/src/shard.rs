@@ -1,0 +1,1 @@
+//! One client's samples, and the batches cut from them.

@@ -1,0 +1,1 @@
+//! Readers: from bytes to a [`Dataset`](crate::Dataset).
