@@ -1,0 +1,39 @@
+//! Settings that mean nothing are refused before anything runs.
+
+/// A setting outside the range in which it means something.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("`{name}` is `{value}`, but must be {expected}")]
+pub struct InvalidSetting {
+    /// The setting, as it is written in a configuration.
+    pub name: &'static str,
+    /// The offending value.
+    pub value: String,
+    /// The range in which it means something.
+    pub expected: String,
+}
+
+pub(crate) fn at_least(name: &'static str, value: usize, minimum: usize) -> Result<(), InvalidSetting> {
+    ensure(value >= minimum, name, value, format!("at least {minimum}"))
+}
+
+pub(crate) fn non_negative(name: &'static str, value: f64) -> Result<(), InvalidSetting> {
+    ensure(value.is_finite() && value >= 0.0, name, value, "a number of at least 0")
+}
+
+pub(crate) fn positive(name: &'static str, value: f64) -> Result<(), InvalidSetting> {
+    ensure(value.is_finite() && value > 0.0, name, value, "a number above 0")
+}
+
+/// For shares of something that must not be all of it: 0 <= value < 1.
+pub(crate) fn below_one(name: &'static str, value: f64) -> Result<(), InvalidSetting> {
+    ensure((0.0..1.0).contains(&value), name, value, "at least 0 and below 1")
+}
+
+fn ensure(
+    holds: bool,
+    name: &'static str,
+    value: impl std::fmt::Display,
+    expected: impl Into<String>,
+) -> Result<(), InvalidSetting> {
+    if holds { Ok(()) } else { Err(InvalidSetting { name, value: value.to_string(), expected: expected.into() }) }
+}

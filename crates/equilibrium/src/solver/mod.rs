@@ -1,0 +1,136 @@
+//! Solvers: each proposes the next iterate from what was seen so far. The loop around them is [`solve`](crate::solve).
+use burn::tensor::{Int, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{InvalidSetting, at_least, below_one, non_negative, positive};
+
+mod anderson;
+mod broyden;
+mod fixed_point;
+mod window;
+
+use anderson::AndersonIteration;
+use broyden::BroydenIteration;
+use fixed_point::FixedPointIteration;
+pub(crate) use window::Window;
+
+/// How the next iterate is found. Plain data; [`solve`](crate::solve) makes it live.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Solver {
+    /// `z <- damping z + (1 - damping) f(z)`.
+    FixedPoint {
+        /// Share of the old iterate that is kept; 0 is the plain iteration.
+        #[serde(default)]
+        damping: f64,
+    },
+    /// Anderson acceleration, see [`Anderson`].
+    Anderson(Anderson),
+    /// Broyden's good method with limited memory, unit steps and the start `J^-1 = -I`.
+    Broyden {
+        /// Rank-one corrections kept for a sample; when they are used up the approximation starts again.
+        #[serde(default = "default_broyden_memory")]
+        memory: usize,
+    },
+}
+
+/// Anderson acceleration, each sample for itself.
+///
+/// With the last `memory + 1` iterates `x_i` and residuals `r_i = f(x_i) - x_i` the next iterate is
+/// `sum_i alpha_i (x_i + mixing r_i)`, where the weights minimise `||sum_i alpha_i r_i||^2` plus a ridge, subject to
+/// `sum_i alpha_i = 1`. A sample whose system is singular or badly conditioned takes a plain step and forgets its past.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Anderson {
+    /// Past iterates used beside the newest one. (Codes that count stored iterates call this `memory + 1`.)
+    pub memory: usize,
+    /// Keeps the weights bounded.
+    pub ridge: Ridge,
+    /// How far along the residual to go from the combined iterate; 1 is all the way.
+    pub mixing: f64,
+    /// Plain steps before mixing begins.
+    pub delay: usize,
+    /// Forget the past after this many steps, if given.
+    pub restart: Option<usize>,
+}
+
+impl Default for Anderson {
+    fn default() -> Self {
+        Self { memory: 5, ridge: Ridge::Relative(1e-6), mixing: 1.0, delay: 0, restart: None }
+    }
+}
+
+/// The ridge of Anderson's least-squares problem.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ridge {
+    /// `ridge * sum_i alpha_i^2 ||r_i||^2`: means the same whatever the scale of the problem.
+    Relative(f64),
+    /// `ridge * sum_i alpha_i^2`: what most codes do; dominates once residuals are smaller than its root.
+    Absolute(f64),
+}
+
+fn default_broyden_memory() -> usize {
+    20
+}
+
+impl Default for Solver {
+    fn default() -> Self {
+        Self::Anderson(Anderson::default())
+    }
+}
+
+impl Solver {
+    /// The undamped iteration.
+    pub fn fixed_point() -> Self {
+        Self::FixedPoint { damping: 0.0 }
+    }
+
+    /// Anderson acceleration with the given memory and defaults otherwise.
+    pub fn anderson(memory: usize) -> Self {
+        Self::Anderson(Anderson { memory, ..Anderson::default() })
+    }
+
+    /// Broyden's method with the given memory.
+    pub fn broyden(memory: usize) -> Self {
+        Self::Broyden { memory }
+    }
+
+    /// Refuses settings that mean nothing.
+    pub fn validate(&self) -> Result<(), InvalidSetting> {
+        match self {
+            Self::FixedPoint { damping } => below_one("solver.damping", *damping),
+            Self::Anderson(anderson) => anderson.validate(),
+            Self::Broyden { memory } => at_least("solver.memory", *memory, 1),
+        }
+    }
+
+    /// The live iteration for a batch whose states are the rows of `like`.
+    pub(crate) fn start(&self, like: &Tensor<2>) -> Box<dyn Iteration> {
+        match self {
+            Self::FixedPoint { damping } => Box::new(FixedPointIteration::new(*damping)),
+            Self::Anderson(anderson) => Box::new(AndersonIteration::new(anderson.clone(), like)),
+            Self::Broyden { memory } => Box::new(BroydenIteration::new(*memory, like)),
+        }
+    }
+}
+
+impl Anderson {
+    fn validate(&self) -> Result<(), InvalidSetting> {
+        at_least("solver.memory", self.memory, 1)?;
+        positive("solver.mixing", self.mixing)?;
+        at_least("solver.restart", self.restart.unwrap_or(1), 1)?;
+        match self.ridge {
+            Ridge::Relative(ridge) | Ridge::Absolute(ridge) => non_negative("solver.ridge", ridge),
+        }
+    }
+}
+
+/// One solver at work on one batch.
+pub(crate) trait Iteration {
+    /// The next iterate, from the newest one and its residual `f(z) - z`; rows are samples, `[rows, n]`.
+    fn next(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Tensor<2>;
+
+    /// Keep only these rows from now on.
+    fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]);
+}
