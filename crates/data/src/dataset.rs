@@ -48,6 +48,13 @@ pub struct Scaling {
     pub deviation: Vec<f32>,
 }
 
+impl Scaling {
+    /// Leaves values between 0 and 1 as they are.
+    pub fn identity(channels: usize) -> Self {
+        Self { mean: vec![0.0; channels], deviation: vec![1.0; channels] }
+    }
+}
+
 /// Rows of numbers of one length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vectors {

@@ -1,0 +1,20 @@
+//! Something wrong with one record, before it is known where that record is.
+use crate::{Error, Place};
+use std::path::Path;
+
+/// What is wrong, and the remedy.
+pub(super) struct Flaw {
+    problem: String,
+    remedy: &'static str,
+}
+
+impl Flaw {
+    pub(super) fn new(problem: impl Into<String>, remedy: &'static str) -> Self {
+        Self { problem: problem.into(), remedy }
+    }
+
+    /// The flaw as an error that says where it is.
+    pub(super) fn at(self, place: Place, file: &Path) -> Error {
+        Error::malformed(file, place, self.problem, self.remedy)
+    }
+}

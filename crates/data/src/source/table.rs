@@ -1,0 +1,196 @@
+//! Your own numbers: a table in CSV with a header, one sample a row.
+//!
+//! One column says whose the row is, one what is to be predicted; all others are features and hold finite numbers.
+use super::flaw::Flaw;
+use super::roster::Roster;
+use super::{Entry, locate};
+use crate::{Dataset, Error, Labels, Owners, Place, Result, Samples, Vectors};
+use csv::{ErrorKind, StringRecord, Trim};
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+use std::path::Path;
+
+/// What the catalog says.
+pub(super) const ENTRY: Entry = Entry {
+    name: "csv",
+    about: "your own numbers: a table with columns for client, label and features",
+    places: &[""],
+    layout: "one *.csv with a header; columns `client` and `label` unless named otherwise, the rest numbers",
+    licence: "your own",
+    citation: "your own",
+};
+
+const DEFAULT_CLIENT: &str = "client";
+const NAME_COLUMNS: &str = "say which columns are meant: `client = \"..\"`, `label = \"..\"`";
+
+/// Which column is what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Table {
+    /// The column that says whose the row is. Unless given: `client` where there is such a column; else the rows belong to
+    /// nobody and are for a partition to hand out.
+    pub client: Option<String>,
+    /// The column to predict.
+    pub label: String,
+    /// What that column holds.
+    pub task: Task,
+}
+
+/// What is to be predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// One of some classes, named by any text.
+    #[default]
+    Classes,
+    /// A finite number.
+    Numbers,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { client: None, label: "label".into(), task: Task::Classes }
+    }
+}
+
+impl Table {
+    /// Reads a CSV file, or the only one of a folder.
+    pub fn load(&self, path: &Path) -> Result<Dataset> {
+        let files = locate::files(path, ENTRY.places, &["*.csv"])?;
+        match files.as_slice() {
+            [file] => self.read(locate::open(file)?, file),
+            several => {
+                let problem = format!("`{}` holds {} CSV files", path.display(), several.len());
+                Err(Error::unmeetable(problem, "give the path of the one that is meant"))
+            }
+        }
+    }
+
+    /// Reads a table; rows stream by.
+    pub fn read(&self, input: impl Read, file: &Path) -> Result<Dataset> {
+        let mut reader = csv::ReaderBuilder::new().trim(Trim::All).from_reader(input);
+        let header = reader.headers().map_err(|error| in_words(error, file))?.clone();
+        let columns = Columns::find(self, &header).map_err(|flaw| flaw.at(Place::Line(1), file))?;
+        let mut rows = Rows::default();
+        let mut record = StringRecord::new();
+        while reader.read_record(&mut record).map_err(|error| in_words(error, file))? {
+            let line = record.position().map_or(0, csv::Position::line);
+            rows.push(&record, &columns, &header, self.task).map_err(|flaw| flaw.at(Place::Line(line), file))?;
+        }
+        match rows.labels.is_empty() && rows.numbers.is_empty() {
+            true => Err(Error::malformed(file, Place::Whole, "there are no rows below the header", "add some")),
+            false => rows.into_dataset(&columns, self.task),
+        }
+    }
+}
+
+/// Where the columns are.
+struct Columns {
+    client: Option<usize>,
+    label: usize,
+    features: Vec<usize>,
+}
+
+impl Columns {
+    fn find(table: &Table, header: &StringRecord) -> Result<Self, Flaw> {
+        let label = position(header, &table.label)?;
+        let client = match &table.client {
+            Some(name) => Some(position(header, name)?),
+            None if table.label != DEFAULT_CLIENT && header.iter().any(|name| name == DEFAULT_CLIENT) => {
+                Some(position(header, DEFAULT_CLIENT)?)
+            }
+            None => None,
+        };
+        if client == Some(label) {
+            return Err(Flaw::new(format!("column `{}` is to be both client and label", table.label), NAME_COLUMNS));
+        }
+        let features: Vec<_> = (0..header.len()).filter(|&column| column != label && Some(column) != client).collect();
+        if features.is_empty() {
+            return Err(Flaw::new("there is no column left for a feature", "add a column of numbers"));
+        }
+        Ok(Self { client, label, features })
+    }
+}
+
+fn position(header: &StringRecord, name: &str) -> Result<usize, Flaw> {
+    let mut places = header.iter().enumerate().filter(|(_, column)| *column == name).map(|(at, _)| at);
+    match (places.next(), places.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(Flaw::new(format!("there is no column `{name}`"), NAME_COLUMNS)),
+        (Some(_), Some(_)) => Err(Flaw::new(format!("two columns are called `{name}`"), "rename one of them")),
+    }
+}
+
+/// The rows read so far.
+#[derive(Default)]
+struct Rows {
+    values: Vec<f32>,
+    clients: Roster,
+    owners: Vec<u32>,
+    classes: Roster,
+    labels: Vec<u32>,
+    numbers: Vec<f32>,
+}
+
+impl Rows {
+    fn push(&mut self, row: &StringRecord, columns: &Columns, header: &StringRecord, task: Task) -> Result<(), Flaw> {
+        for &column in &columns.features {
+            self.values.push(number(row, column, header)?);
+        }
+        if let Some(column) = columns.client {
+            self.owners.push(self.clients.number(name(row, column, header)?));
+        }
+        match task {
+            Task::Classes => self.labels.push(self.classes.number(name(row, columns.label, header)?)),
+            Task::Numbers => self.numbers.push(number(row, columns.label, header)?),
+        }
+        Ok(())
+    }
+
+    fn into_dataset(self, columns: &Columns, task: Task) -> Result<Dataset> {
+        let labels = match task {
+            Task::Classes => self.classes.into_classes(&self.labels)?,
+            Task::Numbers => Labels::Numbers(self.numbers),
+        };
+        Ok(Dataset {
+            name: ENTRY.name.into(),
+            samples: Samples::Vectors(Vectors { width: columns.features.len(), values: self.values }),
+            labels,
+            owners: columns.client.map(|_| Owners { names: self.clients.into_names(), of: self.owners }),
+            test_start: None,
+        })
+    }
+}
+
+fn number(row: &StringRecord, column: usize, header: &StringRecord) -> Result<f32, Flaw> {
+    let text = row.get(column).unwrap_or_default();
+    text.parse().ok().filter(|number: &f32| number.is_finite()).ok_or_else(|| {
+        let column = header.get(column).unwrap_or_default();
+        let problem = format!("column `{column}`: `{text}` is not a finite number");
+        Flaw::new(problem, "fill in a number, or remove the column or the row")
+    })
+}
+
+fn name<'a>(row: &'a StringRecord, column: usize, header: &StringRecord) -> Result<&'a str, Flaw> {
+    row.get(column).filter(|text| !text.is_empty()).ok_or_else(|| {
+        let column = header.get(column).unwrap_or_default();
+        Flaw::new(format!("column `{column}` is empty"), "fill it in, or remove the row")
+    })
+}
+
+/// A failure of the CSV reader in this crate's words.
+fn in_words(error: csv::Error, file: &Path) -> Error {
+    let line = error.position().map_or(1, csv::Position::line);
+    match error.into_kind() {
+        ErrorKind::Io(error) => Error::io(file, "read it")(error),
+        ErrorKind::Utf8 { err, .. } => {
+            let problem = format!("field {} is not UTF-8", err.field() + 1);
+            Error::malformed(file, Place::Line(line), problem, "save the file as UTF-8")
+        }
+        ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            let problem = format!("has `{len}` fields where the header has {expected_len}");
+            Error::malformed(file, Place::Line(line), problem, "give every row the same number of fields")
+        }
+        other => Error::malformed(file, Place::Line(line), format!("{other:?}"), "save the table as CSV again"),
+    }
+}
