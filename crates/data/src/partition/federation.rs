@@ -1,0 +1,24 @@
+//! The outcome of a partition.
+use serde::{Deserialize, Serialize};
+
+/// The clients that take part, and those kept back to be met only after training.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Federation {
+    /// Who takes part in training.
+    pub clients: Vec<ClientIndices>,
+    /// Who does not: empty until [`Federation::hold_out`] moves clients here.
+    pub unseen: Vec<ClientIndices>,
+}
+
+/// One client's samples, as ascending indices into the data set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientIndices {
+    /// The owner's name where the data came with owners, else a number such as `client-07`.
+    pub name: String,
+    /// What it learns from; never empty.
+    pub train: Vec<u32>,
+    /// What it may tune on.
+    pub validation: Vec<u32>,
+    /// What it is judged by.
+    pub test: Vec<u32>,
+}

@@ -1,0 +1,69 @@
+//! A rule made ready for one data set: dealt to the training and to the test samples alike.
+use super::classes::Classes;
+use super::dirichlet::Shares;
+use super::iid;
+use super::label_table::LabelTable;
+use super::natural::Chosen;
+use crate::{Error, Result, Seed};
+
+/// How the samples of a pool find their clients.
+pub(super) enum Plan<'a> {
+    /// By owner.
+    Natural(Chosen<'a>),
+    /// By the labels each client draws.
+    Labels(LabelTable, Classes<'a>),
+    /// By each client's share of every class.
+    Shares(Shares, Classes<'a>),
+    /// By chance, evenly among so many clients.
+    Even(usize),
+}
+
+impl Plan<'_> {
+    /// The samples of `pool` that each client receives, in ascending order.
+    pub(super) fn deal(&self, pool: &[u32], seed: Seed) -> Vec<Vec<u32>> {
+        let mut hands = match self {
+            Self::Natural(chosen) => chosen.deal(pool),
+            Self::Labels(table, classes) => table.deal(&classes.strata(pool), seed),
+            Self::Shares(shares, classes) => shares.deal(classes.strata(pool), seed),
+            Self::Even(clients) => iid::deal(pool, *clients, seed),
+        };
+        hands.iter_mut().for_each(|hand| hand.sort_unstable());
+        hands
+    }
+
+    /// The clients' names: the owners', or `client-07`.
+    pub(super) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Natural(chosen) => chosen.names(),
+            Self::Labels(table, _) => numbered(table.clients()),
+            Self::Shares(shares, _) => numbered(shares.clients()),
+            Self::Even(clients) => numbered(*clients),
+        }
+    }
+}
+
+/// Names of one length, so that they sort as they count.
+fn numbered(clients: usize) -> Vec<String> {
+    let width = clients.saturating_sub(1).to_string().len();
+    (0..clients).map(|client| format!("client-{client:0width$}")).collect()
+}
+
+/// Refuses no clients at all, and more clients than there are samples to train on.
+pub(super) fn check_clients(clients: usize, samples: usize) -> Result<()> {
+    if clients == 0 {
+        return Err(Error::unmeetable("a federation of `0` clients holds nothing", "ask for at least one client"));
+    }
+    if clients > samples {
+        let problem = format!("`{clients}` clients cannot share `{samples}` training samples: some would have none");
+        return Err(Error::unmeetable(problem, format!("ask for at most {samples} clients, or use a larger data set")));
+    }
+    Ok(())
+}
+
+/// Refuses a minimum that would let a client have nothing to train on.
+pub(super) fn check_minimum(minimum: usize) -> Result<()> {
+    if minimum == 0 {
+        return Err(Error::unmeetable("a minimum of `0` samples would allow clients without data", "set `minimum` to 1 or more"));
+    }
+    Ok(())
+}

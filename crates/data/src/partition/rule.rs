@@ -1,0 +1,144 @@
+//! The rules by which samples become clients, as a user writes them.
+use serde::{Deserialize, Serialize};
+
+use super::classes::Classes;
+use super::dirichlet::Shares;
+use super::federation::Federation;
+use super::label_slots::label_slots;
+use super::label_table::LabelTable;
+use super::natural::{Chosen, Pick};
+use super::plan::{Plan, check_clients};
+use super::pools::Pools;
+use super::split::Split;
+use crate::{Dataset, Result, Seed};
+
+/// A rule that divides a data set among clients.
+///
+/// In an experiment file the field `rule` says which:
+///
+/// ```
+/// use fedeq_data::partition::Partition;
+/// let partition: Partition = serde_json::from_str(r#"{ "rule": "label-shards", "clients": 100, "shards": 5 }"#)?;
+/// assert_eq!(partition, Partition::LabelShards { clients: 100, shards: 5 });
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Partition {
+    /// One client an owner: the writers of FEMNIST, the speaking roles of Shakespeare.
+    Natural {
+        /// How many clients to take; all who qualify where it is left out.
+        #[serde(default)]
+        clients: Option<usize>,
+        /// Which of those who qualify.
+        #[serde(default)]
+        pick: Pick,
+        /// An owner with fewer samples than this does not qualify. The publisher's test set is not counted; what
+        /// [`Split`] sets aside is.
+        #[serde(default = "one")]
+        minimum: usize,
+    },
+    /// The FedRep rule: a client draws `shards` one-label shards, and may draw a label twice.
+    ///
+    /// Each of the K classes is cut, in the data set's order, into `clients * shards / K` shards of equal size; where that is not
+    /// a whole number, the classes with the most samples are cut into one shard more. Samples left over by a cut go one each to
+    /// the class's first shards. A shuffled table says which labels each client draws, and each draw takes one of that class's
+    /// remaining shards.
+    LabelShards {
+        /// How many clients.
+        clients: usize,
+        /// How many shards each draws: an upper bound of the labels it holds.
+        shards: usize,
+    },
+    /// As [`Partition::LabelShards`], but every client holds exactly `labels` different labels (of a label with a single sample,
+    /// [`Split`] may set that one aside).
+    DistinctLabels {
+        /// How many clients.
+        clients: usize,
+        /// How many labels each holds.
+        labels: usize,
+    },
+    /// Each class is shared out in proportions drawn from a symmetric Dirichlet distribution over the clients.
+    ///
+    /// Drawn anew, up to a hundred times, until every client has at least `minimum` samples.
+    Dirichlet {
+        /// How many clients.
+        clients: usize,
+        /// The concentration: towards 0 a class belongs to few clients, towards infinity all clients are alike.
+        alpha: f64,
+        /// The fewest samples a client may have. The publisher's test set is not counted; what [`Split`] sets aside is.
+        #[serde(default = "one")]
+        minimum: usize,
+    },
+    /// Equal parts of the shuffled samples; sizes differ by at most one.
+    Iid {
+        /// How many clients.
+        clients: usize,
+    },
+}
+
+fn one() -> usize {
+    1
+}
+
+impl Partition {
+    /// The name of the rule in an experiment file.
+    pub fn rule(&self) -> &'static str {
+        match self {
+            Self::Natural { .. } => "natural",
+            Self::LabelShards { .. } => "label-shards",
+            Self::DistinctLabels { .. } => "distinct-labels",
+            Self::Dirichlet { .. } => "dirichlet",
+            Self::Iid { .. } => "iid",
+        }
+    }
+
+    /// Divides `dataset` among clients, and each client's samples into training, validation and test.
+    ///
+    /// The result depends on the labels, the owners and the seed alone. Every client has at least one sample to train on; where
+    /// samples are few, a client's validation and test parts may miss labels it trains on, or be empty. A request that this data
+    /// cannot meet is [`Error::Unmeetable`](crate::Error::Unmeetable).
+    pub fn assign(&self, dataset: &Dataset, split: &Split, seed: Seed) -> Result<Federation> {
+        let seed = seed.derive("partition", []);
+        let pools = Pools::of(dataset, split)?;
+        split.check(pools.test.is_some())?;
+        let plan = self.plan(dataset, &pools, seed.derive("plan", []))?;
+        let train = plan.deal(&pools.train, seed.derive("deal train", []));
+        let published = match &pools.test {
+            Some(test) => plan.deal(test, seed.derive("deal test", [])).into_iter().map(Some).collect(),
+            None => vec![None; train.len()],
+        };
+        let hands = train.into_iter().zip(published);
+        let clients = plan.names().into_iter().zip(hands).enumerate().map(|(client, (name, (own, published)))| {
+            split.divide(name, own, published, dataset.classes(), seed.derive("split", [client as u64]))
+        });
+        Ok(Federation { clients: clients.collect(), unseen: Vec::new() })
+    }
+
+    fn plan<'a>(&self, dataset: &'a Dataset, pools: &Pools, seed: Seed) -> Result<Plan<'a>> {
+        let classes = || Classes::required(dataset, self.rule());
+        match *self {
+            Self::Natural { clients, pick, minimum } => {
+                Ok(Plan::Natural(Chosen::of(dataset, &pools.train, clients, pick, minimum, seed)?))
+            }
+            Self::LabelShards { clients, shards } => {
+                let classes = classes()?;
+                let slots = label_slots(&classes, pools, clients, shards)?;
+                Ok(Plan::Labels(LabelTable::shuffled(&slots, shards, seed), classes))
+            }
+            Self::DistinctLabels { clients, labels } => {
+                let classes = classes()?;
+                let slots = label_slots(&classes, pools, clients, labels)?;
+                Ok(Plan::Labels(LabelTable::distinct(slots, clients, labels, seed), classes))
+            }
+            Self::Dirichlet { clients, alpha, minimum } => {
+                let classes = classes()?;
+                Ok(Plan::Shares(Shares::draw(&classes, &pools.train, clients, alpha, minimum, seed)?, classes))
+            }
+            Self::Iid { clients } => {
+                check_clients(clients, pools.train.len())?;
+                Ok(Plan::Even(clients))
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Who holds how much of what, for tables and drawings.
+use serde::Serialize;
+
+use super::federation::ClientIndices;
+use crate::{Dataset, Labels};
+
+/// Samples per client and class.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tally {
+    /// The class names; empty where samples do not have one class each.
+    pub classes: Vec<String>,
+    /// One entry a client, in the order given.
+    pub clients: Vec<ClientTally>,
+}
+
+/// What one client holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientTally {
+    /// The client's name.
+    pub name: String,
+    /// Training samples.
+    pub train: Counts,
+    /// Validation samples.
+    pub validation: Counts,
+    /// Test samples.
+    pub test: Counts,
+}
+
+/// How many samples, and how many of each class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// All of them.
+    pub samples: usize,
+    /// One count a class, in the order of [`Tally::classes`]; empty where samples do not have one class each.
+    pub by_class: Vec<usize>,
+}
+
+/// A tally in a few numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Training samples a client.
+    pub train_samples: Spread,
+    /// Validation samples a client.
+    pub validation_samples: Spread,
+    /// Test samples a client.
+    pub test_samples: Spread,
+    /// Different labels among a client's training samples, where samples have one class each.
+    pub distinct_labels: Option<Spread>,
+}
+
+/// How a number varies over clients.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The least.
+    pub minimum: f64,
+    /// The average.
+    pub mean: f64,
+    /// The greatest.
+    pub maximum: f64,
+    /// The standard deviation, of these clients themselves (divided by their number, not one less).
+    pub deviation: f64,
+}
+
+impl Tally {
+    /// Counts what each of `clients` holds of `dataset`.
+    pub fn of(dataset: &Dataset, clients: &[ClientIndices]) -> Self {
+        let classes = match &dataset.labels {
+            Labels::Classes { names, .. } => names.clone(),
+            Labels::Numbers(_) | Labels::NextSymbols(_) => Vec::new(),
+        };
+        let count = |indices: &[u32]| Counts::of(indices, dataset.classes().unwrap_or_default(), classes.len());
+        let tally = |client: &ClientIndices| ClientTally {
+            name: client.name.clone(),
+            train: count(&client.train),
+            validation: count(&client.validation),
+            test: count(&client.test),
+        };
+        let clients = clients.iter().map(tally).collect();
+        Self { classes, clients }
+    }
+
+    /// The spread of everything counted over the clients; `None` where there are no clients.
+    pub fn summary(&self) -> Option<Summary> {
+        let over = |number: fn(&ClientTally) -> usize| Spread::of(self.clients.iter().map(number));
+        let distinct_labels = over(|client| client.train.distinct()).filter(|_| !self.classes.is_empty());
+        Some(Summary {
+            train_samples: over(|client| client.train.samples)?,
+            validation_samples: over(|client| client.validation.samples)?,
+            test_samples: over(|client| client.test.samples)?,
+            distinct_labels,
+        })
+    }
+}
+
+impl Counts {
+    fn of(indices: &[u32], labels: &[u16], classes: usize) -> Self {
+        let mut by_class = vec![0; classes];
+        if classes > 0 {
+            indices.iter().for_each(|&sample| by_class[usize::from(labels[sample as usize])] += 1);
+        }
+        Self { samples: indices.len(), by_class }
+    }
+
+    /// How many classes occur.
+    pub fn distinct(&self) -> usize {
+        self.by_class.iter().filter(|&&count| count > 0).count()
+    }
+}
+
+impl Spread {
+    /// The spread of `values`; `None` where there are none.
+    pub fn of(values: impl IntoIterator<Item = usize>) -> Option<Self> {
+        let values: Vec<f64> = values.into_iter().map(|value| value as f64).collect();
+        let minimum = values.iter().copied().reduce(f64::min)?;
+        let maximum = values.iter().copied().reduce(f64::max)?;
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
+        Some(Self { minimum, mean, maximum, deviation: variance.sqrt() })
+    }
+}
