@@ -1,1 +1,0 @@
-//! One client's samples, and the batches cut from them.

@@ -1,0 +1,77 @@
+//! An order of samples, cut into batches one after another.
+use std::borrow::Cow;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+
+use super::batch::Batch;
+use super::reader::Reader;
+use crate::{Dataset, Seed};
+
+/// What becomes of the samples that do not fill a batch at the end of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remainder {
+    /// They sit this epoch out: all batches have one size. The paper's own code does this.
+    #[default]
+    Drop,
+    /// They form a smaller last batch.
+    Keep,
+}
+
+/// The batches of one pass over a [`Shard`](super::Shard), made one at a time.
+#[derive(Debug)]
+pub struct Batches<'a> {
+    reader: Reader<'a>,
+    order: Cow<'a, [u32]>,
+    /// At least 1.
+    size: usize,
+    /// The positions of `order` yet to come.
+    rest: Range<usize>,
+}
+
+impl<'a> Batches<'a> {
+    pub(super) fn in_order(dataset: &'a Dataset, indices: &'a [u32], batch_size: NonZeroUsize) -> Self {
+        let reader = Reader::of(dataset);
+        Self { reader, order: Cow::Borrowed(indices), size: batch_size.get(), rest: 0..indices.len() }
+    }
+
+    pub(super) fn shuffled(
+        dataset: &'a Dataset,
+        indices: &[u32],
+        batch_size: NonZeroUsize,
+        remainder: Remainder,
+        seed: Seed,
+    ) -> Self {
+        let mut order = indices.to_vec();
+        order.shuffle(&mut seed.derive("shuffle", []).rng());
+        let size = batch_size.get().min(order.len().max(1));
+        let end = match remainder {
+            Remainder::Drop => order.len() - order.len() % size,
+            Remainder::Keep => order.len(),
+        };
+        Self { reader: Reader::of(dataset), order: Cow::Owned(order), size, rest: 0..end }
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let start = self.rest.start;
+        self.rest.start += self.size.min(self.rest.len());
+        Some(self.reader.read(&self.order[start..self.rest.start]))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.rest.len().div_ceil(self.size);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Batches<'_> {}
