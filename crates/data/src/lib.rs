@@ -1,6 +1,7 @@
 //! Data sets of federated learning: readers, partitions among clients, batches and verified downloads.
 mod dataset;
 mod error;
+#[cfg(feature = "fetch")]
 pub mod fetch;
 pub mod partition;
 mod seed;
