@@ -1,0 +1,115 @@
+//! DEQ-MLP: a vector in, one dense layer applied until nothing changes any more.
+use burn::module::Module;
+use burn::tensor::Tensor;
+use fedeq_equilibrium::{Cell, Equilibrium};
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+use crate::error::{Result, ensure_within};
+use crate::init::Blueprint;
+use crate::layers::{Activation, Dense, Norm, NormKind};
+use crate::representation::{Features, Representation, settle};
+
+/// The choices left open in a DEQ-MLP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeqMlpOptions {
+    /// The width of the state; by default 1024 for colour images and 512 for anything else.
+    pub hidden: Option<usize>,
+    /// The width of the dense layer after the fixed point.
+    pub dense: usize,
+    /// The bias `b` inside the cell, which the paper has and the authors' code has not.
+    pub bias: bool,
+    /// A normalisation of the fixed point.
+    pub norm: Option<NormKind>,
+    /// The nonlinearity.
+    pub activation: Activation,
+    /// How the fixed point is found and differentiated.
+    pub equilibrium: Equilibrium,
+}
+
+impl Default for DeqMlpOptions {
+    fn default() -> Self {
+        Self {
+            hidden: None,
+            dense: 128,
+            bias: false,
+            norm: None,
+            activation: Activation::Relu,
+            equilibrium: Equilibrium::default(),
+        }
+    }
+}
+
+impl DeqMlpOptions {
+    pub(crate) fn validate(&self) -> Result<()> {
+        ensure_within("hidden width", self.hidden.unwrap_or(512), 1..=16_384)?;
+        ensure_within("dense width", self.dense, 1..=16_384)?;
+        Ok(self.equilibrium.validate()?)
+    }
+}
+
+/// DEQ-MLP.
+///
+/// `u = C x + b`, `z = phi(B z + u)` by [`VectorCell`], then one dense layer and the personal layer.
+/// `[B, n] -> [B, classes]`, with states of `[B, hidden]`.
+#[derive(Module, Debug)]
+pub(crate) struct DeqMlp {
+    c: Dense,
+    cell: VectorCell,
+    norm: Option<Norm>,
+    head: Dense,
+    pub(crate) player: Dense,
+    #[module(skip)]
+    activation: Activation,
+    #[module(skip)]
+    equilibrium: Equilibrium,
+}
+
+impl DeqMlp {
+    pub(crate) fn new(at: &Blueprint, inputs: usize, hidden: usize, classes: usize, options: &DeqMlpOptions) -> Self {
+        let inject = if options.bias { Dense::new } else { Dense::without_bias };
+        Self {
+            c: inject(&at.at("c"), [inputs, hidden]),
+            cell: VectorCell::new(&at.at("cell"), hidden, options.activation),
+            norm: options.norm.map(|kind| Norm::new(&at.at("norm"), hidden, kind)),
+            head: Dense::new(&at.at("head"), [hidden, options.dense]),
+            player: Dense::new(&at.at("player"), [options.dense, classes]),
+            activation: options.activation,
+            equilibrium: options.equilibrium.clone(),
+        }
+    }
+
+    pub(crate) fn represent(&self, x: Tensor<2>, context: &mut Context) -> Result<Representation> {
+        let u = self.c.forward(x);
+        let (mut z, equilibrated) = settle(&self.equilibrium, &self.cell, &u, u.clone(), context)?;
+        if let Some(norm) = &self.norm {
+            z = norm.forward(z, context);
+        }
+        let features = self.activation.apply(self.head.forward(z));
+        let features = Features::Vector { embedding: features.clone(), features };
+        Ok(Representation { features, equilibrium: Some(equilibrated) })
+    }
+}
+
+/// `g(z; u) = phi(B z + u)` on `[B, hidden]`.
+#[derive(Module, Debug)]
+pub(crate) struct VectorCell {
+    b: Dense,
+    #[module(skip)]
+    activation: Activation,
+}
+
+impl VectorCell {
+    fn new(at: &Blueprint, hidden: usize, activation: Activation) -> Self {
+        Self { b: Dense::without_bias(&at.at("b"), [hidden, hidden]), activation }
+    }
+}
+
+impl Cell<2> for VectorCell {
+    type Input = Tensor<2>;
+
+    fn step(&self, z: Tensor<2>, u: &Tensor<2>) -> Tensor<2> {
+        self.activation.apply(self.b.forward(z) + u.clone())
+    }
+}

@@ -1,0 +1,92 @@
+//! DEQ-Transformer: text, with a stack of layers applied until nothing changes any more.
+use burn::module::Module;
+use burn::tensor::{Bool, Int, Tensor};
+use fedeq_equilibrium::{Cell, Equilibrium};
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::init::Blueprint;
+use crate::layers::{LayerNorm, blocked_positions};
+use crate::representation::{Features, Representation, settle};
+use crate::transformer::{Layer, Masks, Player, Text, TextEmbedding, TransformerOptions, WIDTH, draw_masks, run};
+
+/// Layers in the cell, all with weights of their own.
+const LAYERS: usize = 4;
+
+/// The choices left open in a DEQ-Transformer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeqTransformerOptions {
+    /// The share of numbers that dropout sets to zero in training.
+    pub dropout: f64,
+    /// How the fixed point is found and differentiated.
+    pub equilibrium: Equilibrium,
+}
+
+impl Default for DeqTransformerOptions {
+    fn default() -> Self {
+        Self { dropout: TransformerOptions::default().dropout, equilibrium: Equilibrium::default() }
+    }
+}
+
+/// DEQ-Transformer: the fixed point of a [`SequenceCell`], then the player's layer, into which the symbols are injected once
+/// more, without their positions. `[B, T] -> [B * T, classes]`, with states of `[B, T, 64]`.
+#[derive(Module, Debug)]
+pub(crate) struct DeqTransformer {
+    embedding: TextEmbedding,
+    cell: SequenceCell,
+    pub(crate) player: Player,
+    dropout: f64,
+    #[module(skip)]
+    equilibrium: Equilibrium,
+}
+
+impl DeqTransformer {
+    pub(crate) fn new(at: &Blueprint, text: Text, options: &DeqTransformerOptions) -> Self {
+        Self {
+            embedding: TextEmbedding::new(&at.at("embedding"), text),
+            cell: SequenceCell::new(&at.at("cell")),
+            player: Player::new(&at.at("player"), 1, text.classes, options.dropout),
+            dropout: options.dropout,
+            equilibrium: options.equilibrium.clone(),
+        }
+    }
+
+    pub(crate) fn represent(&self, symbols: Tensor<2, Int>, context: &Context) -> Result<Representation> {
+        let injection = self.embedding.with_positions(symbols.clone());
+        let blocked = blocked_positions(&symbols);
+        // Drawn here, once: every step of the solve sees the same masks, or there would be no fixed point to find.
+        let masks = draw_masks(context, "cell", LAYERS, self.dropout, &injection);
+        let zero = injection.zeros_like();
+        let (hidden, equilibrated) = settle(&self.equilibrium, &self.cell, &(injection, blocked.clone(), masks), zero, context)?;
+        let injection = self.embedding.without_positions(symbols);
+        let features = Features::Sequence { hidden, injection, blocked };
+        Ok(Representation { features, equilibrium: Some(equilibrated) })
+    }
+}
+
+/// `g(z; x) = norm(layer_4(layer_3(layer_2(layer_1(z; x); x); x); x))` on `[B, T, d]`.
+#[derive(Module, Debug)]
+pub(crate) struct SequenceCell {
+    layers: Vec<Layer>,
+    norm: LayerNorm,
+}
+
+impl SequenceCell {
+    fn new(at: &Blueprint) -> Self {
+        Self {
+            layers: (0..LAYERS).map(|index| Layer::new(&at.at("layers").at(index), LAYERS)).collect(),
+            norm: LayerNorm::new(&at.at("norm"), WIDTH),
+        }
+    }
+}
+
+impl Cell<3> for SequenceCell {
+    /// The embedded symbols, where attention may not go, and the dropout masks.
+    type Input = (Tensor<3>, Tensor<4, Bool>, Masks);
+
+    fn step(&self, z: Tensor<3>, (injection, blocked, masks): &Self::Input) -> Tensor<3> {
+        self.norm.forward(run(&self.layers, z, injection, blocked, masks))
+    }
+}

@@ -1,0 +1,77 @@
+//! What can be wrong with a request for a network, its input or its file.
+use std::path::{Path, PathBuf};
+
+use fedeq_equilibrium::InvalidSetting;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, ModelError>;
+
+/// A failure with the offending thing and a remedy.
+///
+/// `Display` says what is wrong in one sentence; [`ModelError::hint`] says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The configuration and the task do not go together, or one of them makes no sense.
+    #[error("{problem}")]
+    Unfitting {
+        /// What does not fit, with the offending value in backticks.
+        problem: String,
+        /// What would fit.
+        remedy: String,
+    },
+    /// A setting of the equilibrium solver makes no sense.
+    #[error("equilibrium: {0}")]
+    Equilibrium(#[from] InvalidSetting),
+    /// A saved network is damaged or belongs to another network.
+    #[error("{problem}")]
+    Unloadable {
+        /// What is wrong with it, with the offending path or value in backticks.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The operating system refused.
+    #[error("`{}`: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was attempted, as a verb phrase: "read it".
+        action: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl ModelError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Unfitting { remedy, .. } | Self::Unloadable { remedy, .. } => remedy.clone(),
+            Self::Equilibrium(setting) => format!("set `{}` to {}", setting.name, setting.expected),
+            Self::Io { path, .. } => format!("check that `{}` exists and may be accessed", path.display()),
+        }
+    }
+
+    pub(crate) fn unfitting(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Unfitting { problem: problem.into(), remedy: remedy.into() }
+    }
+
+    pub(crate) fn unloadable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Unloadable { problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// Shaped for `map_err`.
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, action, source }
+    }
+}
+
+/// Refuses a number outside `range`, which `name` is called in a configuration.
+pub(crate) fn ensure_within(name: &str, value: usize, range: std::ops::RangeInclusive<usize>) -> Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (low, high) = range.into_inner();
+    Err(ModelError::unfitting(format!("{name} `{value}` is out of range"), format!("choose a {name} between {low} and {high}")))
+}

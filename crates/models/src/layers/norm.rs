@@ -1,0 +1,165 @@
+//! Normalisation: to mean 0 and variance 1 over some of the axes, then a learned scale and offset a channel.
+//!
+//! `y = (x - mean) / sqrt(variance + 1e-5) * scale + offset`; the layers differ in what the mean and the (biased) variance are
+//! taken over.
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+use burn::tensor::module::{batch_norm, batch_norm_train, layer_norm};
+use serde::{Deserialize, Serialize};
+
+use crate::context::{Context, Mode};
+use crate::init::{Blueprint, Initializer};
+
+/// What keeps the division finite.
+const EPSILON: f64 = 1e-5;
+
+/// How many groups [`GroupNorm`] makes of the channels.
+pub(crate) const GROUPS: usize = 8;
+
+/// Which normalisation a network uses outside its equilibrium cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormKind {
+    /// Over the batch, with running statistics that travel between clients and server.
+    #[default]
+    Batch,
+    /// Over groups of channels of one sample, without any state.
+    Group,
+}
+
+/// What [`GroupNorm`] takes its statistics over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    /// The whole plane of a group of channels, as in textbooks.
+    #[default]
+    Textbook,
+    /// One image row of a group of channels, as in the authors' code.
+    RowWise,
+}
+
+/// Batch or group normalisation, as the configuration has it.
+#[derive(Module, Debug)]
+pub(crate) enum Norm {
+    /// Over the batch.
+    Batch(BatchNorm),
+    /// Over groups of channels.
+    Group(GroupNorm),
+}
+
+impl Norm {
+    pub(crate) fn new(at: &Blueprint, channels: usize, kind: NormKind) -> Self {
+        match kind {
+            NormKind::Batch => Self::Batch(BatchNorm::new(at, channels)),
+            NormKind::Group => Self::Group(GroupNorm::new(at, channels, Reach::Textbook)),
+        }
+    }
+
+    /// Applies the layer to `[B, C]` or `[B, C, H, W]`.
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, context: &mut Context) -> Tensor<D> {
+        match self {
+            Self::Batch(norm) => norm.forward(x, context),
+            Self::Group(norm) => norm.forward(x),
+        }
+    }
+}
+
+/// Over everything but the channels: the batch's own statistics in training, the running ones in evaluation.
+///
+/// The running statistics live in the [`Context`], under this layer's path.
+#[derive(Module, Debug)]
+pub(crate) struct BatchNorm {
+    /// `[C]`, ones at first.
+    pub(crate) scale: Param<Tensor<1>>,
+    /// `[C]`, zeros at first.
+    pub(crate) offset: Param<Tensor<1>>,
+    path: String,
+}
+
+impl BatchNorm {
+    pub(crate) fn new(at: &Blueprint, channels: usize) -> Self {
+        let (scale, offset) = affine(at, channels);
+        Self { scale, offset, path: at.path().to_owned() }
+    }
+
+    /// Applies the layer to `[B, C, ...]`; in training, the context's statistics move.
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, context: &mut Context) -> Tensor<D> {
+        match context.mode {
+            Mode::Train => {
+                let batch = batch_norm_train(x, self.scale.val(), self.offset.val(), EPSILON);
+                context.statistics.observe(&self.path, batch.mean, batch.variance);
+                batch.output
+            }
+            Mode::Evaluate => {
+                let [channels] = self.scale.dims();
+                let running = context.statistics.moments(&self.path, channels, &x.device());
+                batch_norm(x, self.scale.val(), self.offset.val(), running.mean, running.variance, EPSILON)
+            }
+        }
+    }
+}
+
+/// Over one of [`GROUPS`] groups of neighbouring channels of one sample.
+#[derive(Module, Debug)]
+pub(crate) struct GroupNorm {
+    /// `[C]`, ones at first.
+    pub(crate) scale: Param<Tensor<1>>,
+    /// `[C]`, zeros at first.
+    pub(crate) offset: Param<Tensor<1>>,
+    #[module(skip)]
+    reach: Reach,
+}
+
+impl GroupNorm {
+    pub(crate) fn new(at: &Blueprint, channels: usize, reach: Reach) -> Self {
+        let (scale, offset) = affine(at, channels);
+        Self { scale, offset, reach }
+    }
+
+    /// Applies the layer to `[B, C]` or `[B, C, H, W]`.
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let dims = x.dims();
+        let (batch, channels) = (dims[0], dims[1]);
+        let (height, width) = if D == 4 { (dims[2], dims[3]) } else { (1, 1) };
+        let grouped = x.reshape([batch, GROUPS, channels / GROUPS, height, width]);
+        let standard = match self.reach {
+            Reach::Textbook => standardize(grouped, &[2, 3, 4]),
+            Reach::RowWise => standardize(grouped, &[2, 4]),
+        };
+        let mut per_channel = [1; D];
+        per_channel[1] = channels;
+        standard.reshape(dims) * self.scale.val().reshape(per_channel) + self.offset.val().reshape(per_channel)
+    }
+}
+
+/// Over the last axis.
+#[derive(Module, Debug)]
+pub(crate) struct LayerNorm {
+    /// `[width]`, ones at first.
+    pub(crate) scale: Param<Tensor<1>>,
+    /// `[width]`, zeros at first.
+    pub(crate) offset: Param<Tensor<1>>,
+}
+
+impl LayerNorm {
+    pub(crate) fn new(at: &Blueprint, width: usize) -> Self {
+        let (scale, offset) = affine(at, width);
+        Self { scale, offset }
+    }
+
+    /// Applies the layer to `[..., width]`.
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        layer_norm(x, self.scale.val(), Some(self.offset.val()), EPSILON)
+    }
+}
+
+fn affine(at: &Blueprint, channels: usize) -> (Param<Tensor<1>>, Param<Tensor<1>>) {
+    (at.parameter("scale", [channels], Initializer::Ones), at.parameter("offset", [channels], Initializer::Zeros))
+}
+
+/// `(x - mean) / sqrt(variance + epsilon)` over the given axes.
+fn standardize<const D: usize>(x: Tensor<D>, axes: &[usize]) -> Tensor<D> {
+    let centred = x.clone() - x.mean_dims(axes);
+    let variance = centred.clone().square().mean_dims(axes);
+    centred / (variance + EPSILON).sqrt()
+}

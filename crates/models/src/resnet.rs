@@ -1,0 +1,241 @@
+//! Explicit residual networks, the baselines for images.
+use burn::module::Module;
+use burn::tensor::ops::PadMode;
+use burn::tensor::{Tensor, s};
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+use crate::init::{Blueprint, Initializer};
+use crate::layers::{Activation, Conv, Dense, Norm, NormKind, global_average_pool};
+use crate::representation::Representation;
+use crate::task::{InputShape, Task};
+use crate::vision::{EmbeddingPoint, Head, Stem, Style};
+
+/// The choices left open in a ResNet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResNetOptions {
+    /// The normalisation.
+    pub norm: NormKind,
+    /// The nonlinearity.
+    pub activation: Activation,
+    /// Which of the paper's families; [the one that suits the task](Family::of) if none.
+    pub family: Option<Family>,
+}
+
+impl Default for ResNetOptions {
+    fn default() -> Self {
+        Self { norm: NormKind::Batch, activation: Activation::Relu, family: None }
+    }
+}
+
+/// The paper's explicit networks come in three forms, named after the data they were made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// Four stages of 32 to 256 channels, projected shortcuts.
+    Femnist,
+    /// Three stages of 64 to 256 channels, shortcuts without parameters.
+    Cifar10,
+    /// The same with the blocks spread differently.
+    Cifar100,
+}
+
+impl Family {
+    /// The family made for a task, or the nearest one: FEMNIST for one channel, CIFAR-10 for more.
+    ///
+    /// ```
+    /// use fedeq_models::{Family, Task};
+    /// assert_eq!(Family::of(&Task::image(32, 32, 3, 100)), Some(Family::Cifar100));
+    /// assert_eq!(Family::of(&Task::image(8, 8, 1, 10)), Some(Family::Femnist));
+    /// assert_eq!(Family::of(&Task::vector(20, 2)), None);
+    /// ```
+    pub fn of(task: &Task) -> Option<Self> {
+        match task.input {
+            InputShape::Image { channels: 1, .. } => Some(Self::Femnist),
+            InputShape::Image { height: 32, width: 32, channels: 3 } if task.classes == 100 => Some(Self::Cifar100),
+            InputShape::Image { .. } => Some(Self::Cifar10),
+            _ => None,
+        }
+    }
+
+    /// Whether the family was made for this very task.
+    pub fn is_made_for(&self, task: &Task) -> bool {
+        *task
+            == match self {
+                Self::Femnist => Task::image(28, 28, 1, 62),
+                Self::Cifar10 => Task::image(32, 32, 3, 10),
+                Self::Cifar100 => Task::image(32, 32, 3, 100),
+            }
+    }
+}
+
+/// How deep a ResNet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    Xs,
+    D14,
+    D20,
+    D34,
+}
+
+/// Everything that tells one ResNet from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Plan {
+    /// Channels of each stage; every stage but the first halves the plane.
+    channels: &'static [usize],
+    /// Blocks of each stage.
+    blocks: &'static [usize],
+    /// Widths of the two dense layers.
+    dense: [usize; 2],
+    /// CIFAR's manner: activation before norm in the stem, shortcuts without parameters, logits of zero at first, and the
+    /// embedding before the last norm. FEMNIST's manner is the opposite in all four.
+    cifar_manner: bool,
+}
+
+impl Plan {
+    fn of(depth: Depth, family: Family) -> Self {
+        let blocks: &'static [usize] = match (depth, family) {
+            (Depth::Xs, _) => return Self { channels: &[16, 32], blocks: &[1, 2], dense: [64, 32], cifar_manner: false },
+            (Depth::D14, Family::Femnist) => &[1, 2, 2, 1],
+            (Depth::D20, Family::Femnist) => &[2, 3, 2, 2],
+            (Depth::D34, Family::Femnist) => &[3, 4, 5, 3],
+            (Depth::D14, Family::Cifar10) => &[2, 2, 2],
+            (Depth::D20, Family::Cifar10) => &[3, 3, 3],
+            (Depth::D34, Family::Cifar10) => &[5, 6, 5],
+            (Depth::D14, Family::Cifar100) => &[1, 2, 3],
+            (Depth::D20, Family::Cifar100) => &[2, 3, 4],
+            (Depth::D34, Family::Cifar100) => &[3, 5, 8],
+        };
+        let cifar_manner = family != Family::Femnist;
+        let channels: &'static [usize] = if cifar_manner { &[64, 128, 256] } else { &[32, 64, 128, 256] };
+        Self { channels, blocks, dense: [256, 128], cifar_manner }
+    }
+
+    fn embedding(&self) -> EmbeddingPoint {
+        if self.cifar_manner { EmbeddingPoint::BeforeNorm } else { EmbeddingPoint::AfterNorm }
+    }
+
+    fn logits(&self) -> Initializer {
+        if self.cifar_manner { Initializer::Zeros } else { Initializer::fan_in(self.dense[1]) }
+    }
+}
+
+/// ResNet: a stem, stages of [`Block`]s, the mean over the plane, two dense layers, a normalisation and the personal layer.
+///
+/// `[B, c, H, W] -> [B, classes]`
+#[derive(Module, Debug)]
+pub(crate) struct ResNet {
+    stem: Stem,
+    stages: Vec<Vec<Block>>,
+    head: Head,
+    pub(crate) player: Dense,
+}
+
+impl ResNet {
+    pub(crate) fn new(
+        at: &Blueprint,
+        depth: Depth,
+        family: Family,
+        channels: usize,
+        classes: usize,
+        options: &ResNetOptions,
+    ) -> Self {
+        let plan = Plan::of(depth, family);
+        let style = Style { norm: options.norm, activation: options.activation };
+        let last = plan.channels[plan.channels.len() - 1];
+        Self {
+            stem: stem(&at.at("stem"), channels, &plan, style),
+            stages: (0..plan.channels.len()).map(|index| stage(&at.at("stages").at(index), index, &plan, style)).collect(),
+            head: Head::new(&at.at("head"), last, plan.dense, style, plan.embedding()),
+            player: Dense::drawn(&at.at("player"), [plan.dense[1], classes], plan.logits()),
+        }
+    }
+
+    pub(crate) fn represent(&self, x: Tensor<4>, context: &mut Context) -> Representation {
+        let x = self.stem.forward(x, context);
+        let x = self.stages.iter().flatten().fold(x, |x, block| block.forward(x, context));
+        Representation::explicit(self.head.forward(global_average_pool(x), context))
+    }
+}
+
+fn stem(at: &Blueprint, channels: usize, plan: &Plan, style: Style) -> Stem {
+    let conv = Conv::new(&at.at("conv"), [channels, plan.channels[0]], 3, 1);
+    let build = if plan.cifar_manner { Stem::activating_first } else { Stem::normalizing_first };
+    build(at, conv, style)
+}
+
+fn stage(at: &Blueprint, index: usize, plan: &Plan, style: Style) -> Vec<Block> {
+    let to = plan.channels[index];
+    let block = |number: usize| {
+        let from = if number == 0 { plan.channels[index.saturating_sub(1)] } else { to };
+        Block::new(&at.at(number), [from, to], !plan.cifar_manner, style)
+    };
+    (0..plan.blocks[index]).map(block).collect()
+}
+
+/// `phi(norm(conv(phi(norm(conv(x))))) + shortcut(x))`, with 3x3 convolutions.
+///
+/// A block that widens its channels also halves the plane: `[B, c, H, W] -> [B, C, H / 2, W / 2]`, rounded up.
+#[derive(Module, Debug)]
+pub(crate) struct Block {
+    conv_1: Conv,
+    norm_1: Norm,
+    conv_2: Conv,
+    norm_2: Norm,
+    shortcut: Option<Projection>,
+    #[module(skip)]
+    activation: Activation,
+}
+
+impl Block {
+    fn new(at: &Blueprint, [from, to]: [usize; 2], project: bool, style: Style) -> Self {
+        let stride = if from == to { 1 } else { 2 };
+        let norm = |name| Norm::new(&at.at(name), to, style.norm);
+        Self {
+            conv_1: Conv::new(&at.at("conv_1"), [from, to], 3, stride),
+            norm_1: norm("norm_1"),
+            conv_2: Conv::new(&at.at("conv_2"), [to, to], 3, 1),
+            norm_2: norm("norm_2"),
+            shortcut: (project && from != to).then(|| Projection::new(&at.at("shortcut"), [from, to], style)),
+            activation: style.activation,
+        }
+    }
+
+    fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
+        let inner = self.norm_1.forward(self.conv_1.forward(x.clone()), context);
+        let inner = self.norm_2.forward(self.conv_2.forward(self.activation.apply(inner)), context);
+        let shortcut = match &self.shortcut {
+            Some(projection) => projection.forward(x, context),
+            None => widen(x, inner.dims()[1]),
+        };
+        self.activation.apply(inner + shortcut)
+    }
+}
+
+/// A shortcut with parameters: `norm(conv(x))`, 1x1, every second pixel.
+#[derive(Module, Debug)]
+pub(crate) struct Projection {
+    conv: Conv,
+    norm: Norm,
+}
+
+impl Projection {
+    fn new(at: &Blueprint, channels: [usize; 2], style: Style) -> Self {
+        Self { conv: Conv::new(&at.at("conv"), channels, 1, 2), norm: Norm::new(&at.at("norm"), channels[1], style.norm) }
+    }
+
+    fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
+        self.norm.forward(self.conv.forward(x), context)
+    }
+}
+
+/// A shortcut without parameters: every second pixel, with channels of zero added on both sides up to `channels`.
+fn widen(x: Tensor<4>, channels: usize) -> Tensor<4> {
+    let missing = channels - x.dims()[1];
+    if missing == 0 {
+        return x;
+    }
+    let padding = [(missing / 2, missing - missing / 2), (0, 0), (0, 0)];
+    x.slice(s![.., .., ..;2, ..;2]).pad(padding, PadMode::Constant(0.0))
+}

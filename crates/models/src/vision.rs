@@ -1,0 +1,92 @@
+//! What all image networks have in common: how they begin and how they end.
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use crate::context::Context;
+use crate::init::Blueprint;
+use crate::layers::{Activation, Conv, Dense, Norm, NormKind};
+use crate::representation::Features;
+
+/// The first layer: a 3x3 convolution, an activation and a normalisation. `[B, in, H, W] -> [B, C, H, W]`
+#[derive(Module, Debug)]
+pub(crate) struct Stem {
+    conv: Conv,
+    norm: Norm,
+    #[module(skip)]
+    activation: Activation,
+    norm_first: bool,
+}
+
+impl Stem {
+    /// `norm(activation(conv(x)))`
+    pub(crate) fn activating_first(at: &Blueprint, conv: Conv, style: Style) -> Self {
+        Self::new(at, conv, style, false)
+    }
+
+    /// `activation(norm(conv(x)))`
+    pub(crate) fn normalizing_first(at: &Blueprint, conv: Conv, style: Style) -> Self {
+        Self::new(at, conv, style, true)
+    }
+
+    fn new(at: &Blueprint, conv: Conv, style: Style, norm_first: bool) -> Self {
+        let [channels, ..] = conv.weight.lazy_shape()[..] else { unreachable!("a kernel has four axes") };
+        Self { norm: Norm::new(&at.at("norm"), channels, style.norm), conv, activation: style.activation, norm_first }
+    }
+
+    pub(crate) fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
+        let x = self.conv.forward(x);
+        match self.norm_first {
+            true => self.activation.apply(self.norm.forward(x, context)),
+            false => self.norm.forward(self.activation.apply(x), context),
+        }
+    }
+}
+
+/// The choices that run through a whole network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) norm: NormKind,
+    pub(crate) activation: Activation,
+}
+
+/// The shared end: two dense layers and a normalisation. `[B, n] -> [B, widths[1]]`
+#[derive(Module, Debug)]
+pub(crate) struct Head {
+    fc1: Dense,
+    fc2: Dense,
+    norm: Norm,
+    #[module(skip)]
+    activation: Activation,
+    #[module(skip)]
+    embedding: EmbeddingPoint,
+}
+
+/// Which vector stands for a sample in nearest-neighbour methods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EmbeddingPoint {
+    BeforeNorm,
+    AfterNorm,
+}
+
+impl Head {
+    pub(crate) fn new(at: &Blueprint, inputs: usize, widths: [usize; 2], style: Style, embedding: EmbeddingPoint) -> Self {
+        Self {
+            fc1: Dense::new(&at.at("fc1"), [inputs, widths[0]]),
+            fc2: Dense::new(&at.at("fc2"), widths),
+            norm: Norm::new(&at.at("norm"), widths[1], style.norm),
+            activation: style.activation,
+            embedding,
+        }
+    }
+
+    pub(crate) fn forward(&self, x: Tensor<2>, context: &mut Context) -> Features {
+        let x = self.activation.apply(self.fc1.forward(x));
+        let before = self.activation.apply(self.fc2.forward(x));
+        let features = self.norm.forward(before.clone(), context);
+        let embedding = match self.embedding {
+            EmbeddingPoint::BeforeNorm => before,
+            EmbeddingPoint::AfterNorm => features.clone(),
+        };
+        Features::Vector { features, embedding }
+    }
+}

@@ -1,0 +1,101 @@
+//! The parameter counts of the specification, every row of every table.
+use burn::tensor::Device;
+use fedeq_models::{ModelConfig, Part, Task};
+
+fn counts(name: &str, task: &Task) -> [usize; 2] {
+    let config: ModelConfig = name.parse().expect("a known name");
+    let network = config.build(task, &Device::default(), 0).expect("a fitting task");
+    [Part::Shared, Part::Personal].map(|part| network.count(part))
+}
+
+fn group(name: &str, task: &Task, prefix: &str) -> usize {
+    let config: ModelConfig = name.parse().expect("a known name");
+    let network = config.build(task, &Device::default(), 0).expect("a fitting task");
+    network.parameters().iter().filter(|parameter| parameter.path.starts_with(prefix)).map(|parameter| parameter.count()).sum()
+}
+
+fn femnist() -> Task {
+    Task::image(28, 28, 1, 62)
+}
+
+fn cifar(classes: usize) -> Task {
+    Task::image(32, 32, 3, classes)
+}
+
+#[test]
+fn deq_mlp_has_the_parameters_of_section_2_1() {
+    assert_eq!(counts("deq-mlp", &femnist()), [729_216, 7_998]);
+    assert_eq!(group("deq-mlp", &femnist(), "c."), 401_408);
+    assert_eq!(group("deq-mlp", &femnist(), "cell."), 262_144);
+    assert_eq!(group("deq-mlp", &femnist(), "head."), 65_664);
+    // For CIFAR the state is 1024 wide: 3,072 x 1,024 + 1,024 x 1,024 + 1,024 x 128 + 128.
+    assert_eq!(counts("deq-mlp", &cifar(10)), [3_145_728 + 1_048_576 + 131_200, 1_290]);
+}
+
+#[test]
+fn deq_resnets_have_the_parameters_of_section_2_2() {
+    assert_eq!(counts("deq-resnet-s", &femnist()), [984_896, 7_998]);
+    assert_eq!(counts("deq-resnet-m", &femnist()), [2_231_296, 7_998]);
+    assert_eq!(counts("deq-resnet-s", &cifar(10)), [1_231_808, 1_290]);
+    assert_eq!(counts("deq-resnet-m", &cifar(10)), [2_725_120, 1_290]);
+    assert_eq!(counts("deq-resnet-s", &cifar(100)), [1_231_808, 12_900]);
+    assert_eq!(counts("deq-resnet-m", &cifar(100)), [2_725_120, 12_900]);
+}
+
+#[test]
+fn the_parts_of_deq_resnets_have_the_parameters_of_section_2_2() {
+    let parts = ["stem.", "cell.", "head.fc1.", "head.fc2.", "head.norm."];
+    let of = |name, task: &Task| parts.map(|prefix| group(name, task, prefix));
+    assert_eq!(of("deq-resnet-s", &femnist()), [704, 147_968, 803_072, 32_896, 256]);
+    assert_eq!(of("deq-resnet-m", &femnist()), [1_408, 590_848, 1_605_888, 32_896, 256]);
+    for classes in [10, 100] {
+        assert_eq!(of("deq-resnet-s", &cifar(classes)), [1_856, 147_968, 1_048_832, 32_896, 256]);
+        assert_eq!(of("deq-resnet-m", &cifar(classes)), [3_712, 590_848, 2_097_408, 32_896, 256]);
+    }
+}
+
+#[test]
+fn resnets_have_the_parameters_of_section_2_3() {
+    let names = ["resnet-14", "resnet-20", "resnet-34"];
+    let all = |task: &Task| names.map(|name| counts(name, task));
+    assert_eq!(all(&femnist()), [1_694_176, 2_967_392, 5_126_880].map(|shared| [shared, 7_998]));
+    assert_eq!(all(&cifar(10)), [2_832_320, 4_382_400, 7_777_984].map(|shared| [shared, 1_290]));
+    assert_eq!(all(&cifar(100)), [3_939_008, 5_489_088, 10_876_608].map(|shared| [shared, 12_900]));
+}
+
+#[test]
+fn transformers_have_the_parameters_of_section_2_4() {
+    let names = ["deq-transformer", "transformer-4", "transformer-8", "transformer-12"];
+    let all = |length| names.map(|name| counts(name, &Task::next_symbol(length, 90)));
+    assert_eq!(all(16), [206_848, 156_736, 356_672, 556_608].map(|shared| [shared, 55_962]));
+    assert_eq!(all(80), [210_944, 160_832, 360_768, 560_704].map(|shared| [shared, 55_962]));
+}
+
+#[test]
+fn a_transformer_layer_has_49_984_parameters() {
+    let task = Task::next_symbol(16, 90);
+    assert_eq!(group("transformer-4", &task, "layers.0."), 49_984);
+    assert_eq!(group("transformer-4", &task, "layers.0.attention."), 16_640);
+    assert_eq!(group("transformer-4", &task, "layers.0.norm_"), 256);
+    assert_eq!(group("deq-transformer", &task, "player.layer."), 49_984);
+}
+
+#[test]
+fn the_extra_small_networks_fit_a_microcontroller_and_differ_by_more_than_two() {
+    let digits = Task::image(8, 8, 1, 10);
+    let [deq, deq_personal] = counts("deq-resnet-xs", &digits);
+    let [explicit, explicit_personal] = counts("resnet-xs", &digits);
+    assert_eq!([deq, deq_personal], [15_824, 330]);
+    assert_eq!([explicit, explicit_personal], [42_192, 330]);
+    assert!(4 * (deq + deq_personal) < 100_000);
+    assert!(explicit >= 2 * deq);
+}
+
+#[test]
+fn batch_normalisation_statistics_are_counted() {
+    let config: ModelConfig = "deq-resnet-s".parse().expect("a known name");
+    let statistics = config.build(&femnist(), &Device::default(), 0).expect("a fitting task").fresh_statistics();
+    let layers: Vec<&str> = statistics.iter().map(|(path, _)| path).collect();
+    assert_eq!(layers, ["head.norm", "stem.norm"]);
+    assert_eq!(statistics.count(), 2 * (64 + 128) + 2);
+}
