@@ -4,14 +4,20 @@ use burn::tensor::{Int, Tensor};
 use super::window::Window;
 use super::{Anderson, Iteration, Ridge};
 use crate::dense::solve_positive_definite;
+use crate::rows::Rows;
 
-/// Beyond this sum of absolute weights a combination amplifies rounding more than it extrapolates.
-const LARGEST_WEIGHT_SUM: f64 = 1e6;
+/// Beyond this sum of absolute coefficients a combination amplifies rounding more than it extrapolates.
+const LARGEST_COEFFICIENT_SUM: f64 = 1e6;
 
+/// Works on differences of successive iterates, `dx_j = x_{j+1} - x_j` and `dr_j = r_{j+1} - r_j`: the next iterate is
+/// `x + mixing r - sum_j gamma_j (dx_j + mixing dr_j)`, where `gamma` minimises `||r - sum_j gamma_j dr_j||^2` plus the ridge.
+/// This is the problem of the weights with its constraint eliminated; it stays regular where an exact solution exists, and what is
+/// added to `x` is small, which matters in f32.
 pub(super) struct AndersonIteration {
     settings: Anderson,
-    points: Window,
-    residuals: Window,
+    point_changes: Window,
+    residual_changes: Window,
+    previous: Option<(Tensor<2>, Tensor<2>)>,
     /// The past of every sample, kept on the host in f64.
     memories: Vec<Memory>,
     step: usize,
@@ -19,122 +25,131 @@ pub(super) struct AndersonIteration {
 
 impl AndersonIteration {
     pub(super) fn new(settings: Anderson, like: &Tensor<2>) -> Self {
-        let width = settings.memory + 1;
         Self {
-            points: Window::new(width, like),
-            residuals: Window::new(width, like),
-            memories: vec![Memory::new(width); like.dims()[0]],
+            point_changes: Window::new(settings.memory, like),
+            residual_changes: Window::new(settings.memory, like),
+            previous: None,
+            memories: vec![Memory::new(settings.memory); like.dims()[0]],
             settings,
             step: 0,
         }
     }
 
-    fn restart_is_due(&self) -> bool {
-        self.settings.restart.is_some_and(|period| self.step > 0 && self.step.is_multiple_of(period))
+    /// Stores the newest change; says in which slot.
+    fn learn(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Option<usize> {
+        let (old_z, old_residual) = self.previous.replace((z.clone(), residual.clone()))?;
+        let slot = (self.step - 1) % self.settings.memory;
+        let change = residual.clone() - old_residual;
+        self.point_changes.set(slot, z.clone() - old_z);
+        self.residual_changes.set(slot, change.clone());
+        for (memory, dots) in self.memories.iter_mut().zip(self.residual_changes.dots(&change)) {
+            memory.insert(slot, &dots);
+        }
+        Some(slot)
     }
 
-    /// The weights of every sample over the slots of its window.
-    fn weights(&mut self, newest: usize) -> Vec<Vec<f64>> {
-        let plain = self.step < self.settings.delay;
-        let ridge = self.settings.ridge;
-        let weigh = |memory: &mut Memory| if plain { memory.only(newest) } else { memory.weights(newest, ridge) };
-        self.memories.iter_mut().map(weigh).collect()
+    fn restart_is_due(&self) -> bool {
+        self.settings.restart.is_some_and(|period| self.step.is_multiple_of(period))
     }
 }
 
 impl Iteration for AndersonIteration {
     fn next(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Tensor<2> {
+        let newest = self.learn(z, residual);
         if self.restart_is_due() {
             self.memories.iter_mut().for_each(Memory::forget);
         }
-        let newest = self.step % (self.settings.memory + 1);
-        self.points.set(newest, z.clone());
-        self.residuals.set(newest, residual.clone());
-        for (memory, dots) in self.memories.iter_mut().zip(self.residuals.dots(residual)) {
-            memory.insert(newest, &dots);
-        }
-        let weights = self.weights(newest);
         self.step += 1;
-        self.points.combine(&weights) + self.residuals.combine(&weights).mul_scalar(self.settings.mixing)
+        let plain = z.clone() + residual.clone().mul_scalar(self.settings.mixing);
+        let Some(newest) = newest.filter(|_| self.step > self.settings.delay) else {
+            return plain;
+        };
+        let dots = self.residual_changes.dots(residual);
+        let ridge = self.settings.ridge;
+        let gamma: Vec<Vec<f64>> =
+            self.memories.iter_mut().zip(&dots).map(|(memory, dots)| memory.coefficients(newest, dots, ridge)).collect();
+        plain - self.point_changes.combine(&gamma) - self.residual_changes.combine(&gamma).mul_scalar(self.settings.mixing)
     }
 
     fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
-        self.points.keep(rows);
-        self.residuals.keep(rows);
+        self.point_changes.keep(rows);
+        self.residual_changes.keep(rows);
+        self.previous = self.previous.take().map(|pair| pair.pick(rows));
         self.memories = indices.iter().map(|&index| self.memories[index].clone()).collect();
     }
 }
 
-/// The Gram matrix of one sample's residuals and which of its slots hold something.
+/// The Gram matrix of one sample's residual changes, and how many of the newest ones may be used.
 #[derive(Clone)]
 struct Memory {
     gram: Vec<Vec<f64>>,
-    filled: Vec<bool>,
+    usable: usize,
 }
 
 impl Memory {
     fn new(width: usize) -> Self {
-        Self { gram: vec![vec![0.0; width]; width], filled: vec![false; width] }
+        Self { gram: vec![vec![0.0; width]; width], usable: 0 }
     }
 
     fn forget(&mut self) {
-        self.filled.fill(false);
+        self.usable = 0;
     }
 
-    /// A new residual in `slot`, given its inner products with all slots.
+    /// A new change in `slot`, given its inner products with all slots.
     fn insert(&mut self, slot: usize, dots: &[f64]) {
-        self.filled[slot] = true;
+        self.usable = (self.usable + 1).min(self.gram.len());
         for (other, &dot) in dots.iter().enumerate() {
             self.gram[slot][other] = dot;
             self.gram[other][slot] = dot;
         }
     }
 
-    /// A plain step from `slot`.
-    fn only(&self, slot: usize) -> Vec<f64> {
-        (0..self.filled.len()).map(|each| f64::from(u8::from(each == slot))).collect()
+    /// `gamma` over the slots, given the inner products of the residual with all changes. Zero (a plain step) where it cannot be
+    /// trusted; what led there is then forgotten.
+    fn coefficients(&mut self, newest: usize, dots: &[f64], ridge: Ridge) -> Vec<f64> {
+        let width = self.gram.len();
+        let oldest_first: Vec<usize> = (0..self.usable).rev().map(|age| (newest + width - age) % width).collect();
+        let mut gamma = vec![0.0; width];
+        match self.least_squares(&oldest_first, dots, ridge) {
+            Some(found) => oldest_first.iter().zip(found).for_each(|(&slot, value)| gamma[slot] = value),
+            None => self.forget(),
+        }
+        gamma
     }
 
-    /// The mixing weights; a plain step from `newest` where they cannot be trusted.
-    fn weights(&mut self, newest: usize, ridge: Ridge) -> Vec<f64> {
-        let slots: Vec<usize> = (0..self.filled.len()).filter(|&slot| self.filled[slot]).collect();
-        let Some(alpha) = self.least_squares(&slots, ridge) else {
-            self.forget();
-            self.filled[newest] = true;
-            return self.only(newest);
-        };
-        let mut weights = vec![0.0; self.filled.len()];
-        slots.iter().zip(alpha).for_each(|(&slot, value)| weights[slot] = value);
-        weights
-    }
-
-    /// Minimises `||sum alpha_i r_i||^2` plus the ridge subject to `sum alpha_i = 1`.
-    ///
-    /// Residuals shrink by orders of magnitude along a solve, so the system is written for `beta_i = alpha_i ||r_i||`: its matrix
-    /// has a unit diagonal, and rounding stays relative to each residual's own size.
-    fn least_squares(&self, slots: &[usize], ridge: Ridge) -> Option<Vec<f64>> {
+    /// Changes shrink by orders of magnitude along a solve, so the system is written for `gamma_j ||dr_j||`: rounding then stays
+    /// relative to each change's own size.
+    fn least_squares(&self, slots: &[usize], dots: &[f64], ridge: Ridge) -> Option<Vec<f64>> {
         let norms: Vec<f64> = slots.iter().map(|&slot| self.gram[slot][slot].sqrt()).collect();
         if norms.iter().any(|&norm| norm == 0.0 || !norm.is_finite()) {
             return None;
         }
-        let entry = |i: usize, j: usize| {
-            let penalty = match ridge {
-                _ if i != j => 0.0,
-                Ridge::Relative(ridge) => ridge,
-                Ridge::Absolute(ridge) => ridge / (norms[i] * norms[i]),
-            };
-            self.gram[slots[i]][slots[j]] / (norms[i] * norms[j]) + penalty
-        };
-        let matrix = (0..slots.len()).map(|i| (0..slots.len()).map(|j| entry(i, j)).collect()).collect();
-        let beta = solve_positive_definite(matrix, norms.iter().map(|norm| norm.recip()).collect())?;
-        normalised(beta.iter().zip(&norms).map(|(beta, norm)| beta / norm).collect())
+        let count = slots.len();
+        let entry = |i: usize, j: usize| (self.gram[slots[i]][slots[j]] + penalty(ridge, i, j, norms[i])) / (norms[i] * norms[j]);
+        let matrix = (0..count).map(|i| (0..count).map(|j| entry(i, j)).collect()).collect();
+        let rhs = (0..count).map(|i| (dots[slots[i]] + pull(ridge, i + 1 == count)) / norms[i]).collect();
+        let scaled = solve_positive_definite(matrix, rhs)?;
+        let gamma: Vec<f64> = scaled.iter().zip(&norms).map(|(value, norm)| value / norm).collect();
+        let size: f64 = gamma.iter().map(|value| value.abs()).sum();
+        (size <= LARGEST_COEFFICIENT_SUM).then_some(gamma) // Also false for NaN.
     }
 }
 
-/// Scales the weights to sum to one, unless that is hopeless.
-fn normalised(weights: Vec<f64>) -> Option<Vec<f64>> {
-    let sum: f64 = weights.iter().sum();
-    let scaled: Vec<f64> = weights.iter().map(|weight| weight / sum).collect();
-    let size: f64 = scaled.iter().map(|weight| weight.abs()).sum();
-    (size <= LARGEST_WEIGHT_SUM).then_some(scaled) // Also false for NaN.
+/// What the ridge adds to the matrix. In terms of `gamma`, oldest first, the weights of the iterates are
+/// `gamma_0, gamma_1 - gamma_0, ..., 1 - gamma_last`; their squares sum to a tridiagonal form.
+fn penalty(ridge: Ridge, i: usize, j: usize, norm: f64) -> f64 {
+    match (ridge, i.abs_diff(j)) {
+        (Ridge::Relative(ridge), 0) => ridge * norm * norm,
+        (Ridge::Absolute(ridge), 0) => 2.0 * ridge,
+        (Ridge::Absolute(ridge), 1) => -ridge,
+        _ => 0.0,
+    }
+}
+
+/// What the ridge adds to the right-hand side, from the `1` in the newest weight.
+fn pull(ridge: Ridge, newest: bool) -> f64 {
+    match ridge {
+        Ridge::Absolute(ridge) if newest => ridge,
+        Ridge::Absolute(_) | Ridge::Relative(_) => 0.0,
+    }
 }

@@ -34,7 +34,7 @@ pub enum Solver {
     },
 }
 
-/// Anderson acceleration, each sample for itself.
+/// Anderson acceleration (of type II), each sample for itself.
 ///
 /// With the last `memory + 1` iterates `x_i` and residuals `r_i = f(x_i) - x_i` the next iterate is
 /// `sum_i alpha_i (x_i + mixing r_i)`, where the weights minimise `||sum_i alpha_i r_i||^2` plus a ridge, subject to
@@ -64,7 +64,8 @@ impl Default for Anderson {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ridge {
-    /// `ridge * sum_i alpha_i^2 ||r_i||^2`: means the same whatever the scale of the problem.
+    /// `ridge * sum_j gamma_j^2 ||r_{j+1} - r_j||^2`, with `gamma` the coefficients of the differences: means the same whatever the
+    /// scale of the problem.
     Relative(f64),
     /// `ridge * sum_i alpha_i^2`: what most codes do; dominates once residuals are smaller than its root.
     Absolute(f64),

@@ -1,0 +1,80 @@
+//! How contractive a cell is at its fixed point.
+use burn::tensor::{Distribution, Tensor};
+
+use crate::cell::Cell;
+use crate::host::{column, norm_column, to_host};
+use crate::rows::Rows;
+
+/// The spectral radius of `J = dg/dz` at `(z, x)`, an estimate for every sample.
+///
+/// The power method on `J^T`, which has the same spectrum, with `steps` vector-Jacobian products: the mean growth of a vector over
+/// the second half of them (a mean, since complex leading pairs make the growth of single steps swing). Below 1 the plain iteration converges
+/// locally; a gradient by [`Adjoint::JacobianFree`](crate::Adjoint::JacobianFree) or a Neumann series is only trustworthy there.
+///
+/// `probe` is the starting vector, of the shape of `z`; draw it at random, so that it is not orthogonal to what is sought.
+pub fn spectral_radius<const D: usize, C: Cell<D>>(
+    cell: &C,
+    x: &C::Input,
+    z: Tensor<D>,
+    probe: Tensor<D>,
+    steps: usize,
+) -> Vec<f64> {
+    let (cell, x, z) = (cell.valid(), x.frozen(), z.without_autodiff());
+    let shape = z.dims();
+    let mut log_growth = vec![0.0; shape[0]];
+    let (mut v, _) = unit_samples(probe.without_autodiff());
+    let ignored = steps / 2;
+    for step in 0..steps {
+        let norms;
+        (v, norms) = unit_samples(cell.pull_back(z.clone(), &x, v));
+        if step >= ignored {
+            log_growth.iter_mut().zip(norms).for_each(|(sum, norm)| *sum += norm.ln());
+        }
+    }
+    log_growth.into_iter().map(|sum| (sum / (steps - ignored).max(1) as f64).exp()).collect()
+}
+
+/// Every sample scaled to unit length (zero stays zero), and the lengths they had.
+fn unit_samples<const D: usize>(v: Tensor<D>) -> (Tensor<D>, Vec<f64>) {
+    let shape = v.dims();
+    let rows = v.reshape([shape[0], shape[1..].iter().product()]);
+    let norms = to_host(norm_column(&rows));
+    let inverse = norms.iter().map(|&norm| if norm > 0.0 { norm.recip() } else { 0.0 }).collect();
+    let scale = column(inverse, &rows);
+    ((rows * scale).reshape(shape), norms)
+}
+
+/// Hutchinson's estimate of `||J||_F^2` for every sample: `||J^T e||^2` averaged over probes `e` with independent entries of
+/// mean 0 and variance 1.
+pub fn jacobian_frobenius_squared<const D: usize, C: Cell<D>>(
+    cell: &C,
+    x: &C::Input,
+    z: Tensor<D>,
+    probes: &[Tensor<D>],
+) -> Vec<f64> {
+    let (cell, x, z) = (cell.valid(), x.frozen(), z.without_autodiff());
+    let mut sums = vec![0.0; z.dims()[0]];
+    for probe in probes {
+        let (_, norms) = unit_samples(cell.pull_back(z.clone(), &x, probe.clone().without_autodiff()));
+        sums.iter_mut().zip(norms).for_each(|(sum, norm)| *sum += norm * norm);
+    }
+    sums.into_iter().map(|sum| sum / probes.len().max(1) as f64).collect()
+}
+
+/// The same quantity as a differentiable penalty, averaged over samples and divided by the size of a state.
+///
+/// burn differentiates once, so `J e` is taken as the central difference `(g(z + h e) - g(z - h e)) / 2h`, which an ordinary backward
+/// pass trains through; `E ||J e||^2 = ||J||_F^2` as well. `z` counts as a constant. Costs two applications of the cell.
+pub fn jacobian_penalty<const D: usize, C: Cell<D>>(cell: &C, x: &C::Input, z: Tensor<D>, probe: Tensor<D>) -> Tensor<1> {
+    const STEP: f64 = 1e-2;
+    let z = z.without_autodiff();
+    let shift = probe.without_autodiff().mul_scalar(STEP);
+    let ahead = cell.step(z.clone() + shift.clone(), x);
+    let behind = cell.step(z - shift, x);
+    ((ahead - behind).div_scalar(2.0 * STEP)).square().mean()
+}
+
+/// A probe with independent normal entries, of the shape of `z`, from the device's generator.
+pub fn normal_probe<const D: usize>(z: &Tensor<D>) -> Tensor<D> {
+    z.clone().without_autodiff().random_like(Distribution::Normal(0.0, 1.0))
+}
