@@ -1,7 +1,7 @@
 //! The running statistics of batch normalisation, as a value of their own.
 use std::collections::BTreeMap;
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Tensor, TensorCreationOptions};
 
 /// How much of the past an average keeps at each step.
 const DECAY: f64 = 0.9;
@@ -28,9 +28,15 @@ pub struct Moments {
 
 impl Moments {
     /// Mean 0, variance 1, nothing seen.
-    pub fn fresh(channels: usize, device: &Device) -> Self {
-        let device = device.clone().without_autodiff();
-        Self { mean: Tensor::zeros([channels], &device), variance: Tensor::ones([channels], &device), steps: 0.0 }
+    pub fn fresh(channels: usize, options: impl Into<TensorCreationOptions>) -> Self {
+        let options = options.into();
+        let options = options.clone().with_device(options.device.without_autodiff());
+        Self { mean: Tensor::zeros([channels], options.clone()), variance: Tensor::ones([channels], options), steps: 0.0 }
+    }
+
+    /// Fresh statistics for channels like those of `like`.
+    pub(crate) fn fresh_like(like: &Tensor<1>) -> Self {
+        Self::fresh(like.dims()[0], (&like.device(), like.dtype()))
     }
 
     /// One step of the zero-debiased exponential average, for the mean and the variance alike:
@@ -70,21 +76,17 @@ impl Statistics {
         self.layers.values().map(|moments| 2 * moments.mean.dims()[0] + 1).sum()
     }
 
-    /// What an evaluation pass uses: the running statistics, or fresh ones for a layer that has seen nothing.
-    pub(crate) fn moments(&self, path: &str, channels: usize, device: &Device) -> Moments {
-        self.layers.get(path).cloned().unwrap_or_else(|| Moments::fresh(channels, device))
-    }
-
     /// Takes one batch into account.
     pub(crate) fn observe(&mut self, path: &str, mean: Tensor<1>, variance: Tensor<1>) {
-        let fresh = || Moments::fresh(mean.dims()[0], &mean.device());
-        let moments = self.layers.entry(path.to_owned()).or_insert_with(fresh);
+        let moments = self.layers.entry(path.to_owned()).or_insert_with(|| Moments::fresh_like(&mean));
         moments.observe(mean, variance);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
 
     fn one(value: f32, device: &Device) -> Tensor<1> {
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_layer_that_has_seen_nothing_has_mean_zero_and_variance_one() {
-        let fresh = Statistics::default().moments("norm", 3, &Device::default());
+        let fresh = Moments::fresh(3, &Device::default());
         assert_eq!(fresh.mean.sum().into_scalar::<f32>(), 0.0);
         assert_eq!(fresh.variance.sum().into_scalar::<f32>(), 3.0);
     }

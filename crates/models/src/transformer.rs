@@ -142,7 +142,7 @@ pub(crate) fn draw_masks(context: &Context, path: &str, layers: usize, rate: f64
     let seed = context.dropout.filter(|_| rate > 0.0 && layers > 0)?;
     let [batch, length, width] = like.dims();
     let device = like.device().without_autodiff();
-    Some(dropout_mask(seed, path, [batch, 2 * layers, length, width], rate, &device))
+    Some(dropout_mask(seed, path, [batch, 2 * layers, length, width], rate, (&device, like.dtype())))
 }
 
 /// Applies the layers one after the other.

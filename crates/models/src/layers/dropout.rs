@@ -1,18 +1,27 @@
 //! Dropout whose mask is a value: drawn once, used as often as needed.
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorCreationOptions, TensorData};
 
 use crate::init::{stream, uniform};
 
 /// Entries of 0 with probability `rate` and `1 / (1 - rate)` otherwise, determined by `seed` and `path` alone.
-pub(crate) fn dropout_mask<const D: usize>(seed: u64, path: &str, shape: [usize; D], rate: f64, device: &Device) -> Tensor<D> {
+pub(crate) fn dropout_mask<const D: usize>(
+    seed: u64,
+    path: &str,
+    shape: [usize; D],
+    rate: f64,
+    options: impl Into<TensorCreationOptions>,
+) -> Tensor<D> {
     let mut rng = stream(seed, path);
     let kept = (1.0 / (1.0 - rate)) as f32;
-    let values: Vec<f32> = (0..shape.iter().product()).map(|_| if uniform(&mut rng) < rate { 0.0 } else { kept }).collect();
-    Tensor::from_data(TensorData::new(values, shape), device)
+    let mut entry = |_| if uniform(&mut rng) < rate { 0.0 } else { kept };
+    let values: Vec<f32> = (0..shape.iter().product()).map(&mut entry).collect();
+    Tensor::from_data(TensorData::new(values, shape), options)
 }
 
 #[cfg(test)]
 mod tests {
+    use burn::tensor::Device;
+
     use super::*;
 
     #[test]

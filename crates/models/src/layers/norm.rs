@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::{Context, Mode};
 use crate::init::{Blueprint, Initializer};
+use crate::statistics::Moments;
 
 /// What keeps the division finite.
 const EPSILON: f64 = 1e-5;
@@ -91,8 +92,8 @@ impl BatchNorm {
                 batch.output
             }
             Mode::Evaluate => {
-                let [channels] = self.scale.dims();
-                let running = context.statistics.moments(&self.path, channels, &x.device());
+                let running = context.statistics.get(&self.path).cloned();
+                let running = running.unwrap_or_else(|| Moments::fresh_like(&self.scale.val()));
                 batch_norm(x, self.scale.val(), self.offset.val(), running.mean, running.variance, EPSILON)
             }
         }
