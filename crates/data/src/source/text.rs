@@ -112,7 +112,8 @@ impl Clients {
     }
 
     fn add_line(&mut self, line: &[u8]) -> Result<(), Flaw> {
-        if line.trim_ascii().is_empty() {
+        let line = line.trim_ascii_end();
+        if line.is_empty() {
             return Ok(());
         }
         let Line { client, text } = parse(line)?;
@@ -133,7 +134,7 @@ struct Line<'a> {
 }
 
 fn parse(line: &[u8]) -> Result<Line<'_>, Flaw> {
-    if line.len() as u64 == MOST_LINE_BYTES {
+    if line.len() as u64 >= MOST_LINE_BYTES {
         return Err(Flaw::new(format!("is longer than {MOST_LINE_BYTES} bytes"), ONE_OBJECT_A_LINE));
     }
     let line = std::str::from_utf8(line).map_err(|error| {

@@ -1,0 +1,84 @@
+use crate::assert_refused;
+use fedeq_data::source::image_folder::{Channels, ImageFolder};
+use fedeq_data::source::table::{Table, Task};
+use fedeq_data::source::text::Text;
+use fedeq_data::source::{Source, catalog};
+use std::num::NonZeroU16;
+
+#[test]
+fn every_entry_is_found_by_its_name_and_says_everything() {
+    for entry in catalog() {
+        assert_eq!(Source::named(entry.name).unwrap().entry(), entry);
+        for said in [entry.about, entry.layout, entry.licence, entry.citation] {
+            assert!(!said.is_empty() && !said.contains('\n'), "{}: {said}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn names_in_files_are_the_names_of_the_catalog() {
+    for source in Source::all() {
+        let written = serde_json::to_value(&source).unwrap();
+        assert_eq!(written["name"], source.name());
+        assert_eq!(serde_json::from_value::<Source>(written).unwrap(), source);
+    }
+}
+
+#[test]
+fn a_name_alone_means_default_options() {
+    for source in Source::all() {
+        let read: Source = serde_json::from_value(serde_json::json!({ "name": source.name() })).unwrap();
+        assert_eq!(read, source);
+    }
+}
+
+#[test]
+fn the_default_needs_no_files() {
+    assert!(Source::default().load("does/not/exist".as_ref()).is_ok());
+}
+
+#[test]
+fn options_are_read() {
+    let read = |text| serde_json::from_str::<Source>(text).unwrap();
+    let side = |side| NonZeroU16::new(side).unwrap();
+    assert_eq!(read(r#"{"name": "shakespeare", "length": 80}"#), Source::Shakespeare(Text { length: side(80) }));
+    assert_eq!(
+        read(r#"{"name": "images", "resize": [4, 6], "channels": "grey"}"#),
+        Source::Images(ImageFolder { resize: Some([side(4), side(6)]), channels: Some(Channels::Grey) })
+    );
+    assert_eq!(
+        read(r#"{"name": "csv", "client": "site", "label": "price", "task": "numbers"}"#),
+        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Numbers })
+    );
+}
+
+#[test]
+fn unknown_keys_and_impossible_options_are_refused() {
+    for source in Source::all() {
+        let mut written = serde_json::to_value(&source).unwrap();
+        written["lenght"] = 80.into();
+        assert!(serde_json::from_value::<Source>(written).is_err(), "{} takes unknown keys", source.name());
+    }
+    assert!(serde_json::from_str::<Source>(r#"{"name": "text", "length": 0}"#).is_err());
+    assert!(serde_json::from_str::<Source>(r#"{"name": "images", "resize": [0, 8]}"#).is_err());
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_known_ones() {
+    let error = Source::named("imagenet").unwrap_err();
+    assert!(error.to_string().contains("`imagenet`"));
+    assert!(catalog().all(|entry| error.hint().contains(entry.name)));
+}
+
+#[test]
+fn missing_files_are_named_together_with_where_they_were_looked_for() {
+    let empty = tempfile::tempdir().unwrap();
+    let load = |name| Source::named(name).unwrap().load(empty.path());
+    assert_refused(load("cifar10"), &["data_batch_1.bin", "cifar-10-batches-bin"]);
+    assert_refused(load("cifar100"), &["train.bin", "cifar-100-binary"]);
+    assert_refused(load("femnist"), &["all_data*.json", "femnist/data/all_data"]);
+    assert_refused(load("shakespeare"), &["roles*.jsonl", "all_data*.json"]);
+    assert_refused(load("text"), &["*.jsonl"]);
+    assert_refused(load("csv"), &["*.csv"]);
+    assert_refused(load("images"), &["no pictures"]);
+}
