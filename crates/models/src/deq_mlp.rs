@@ -5,9 +5,9 @@ use fedeq_equilibrium::{Cell, Equilibrium};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::error::{Result, ensure_within};
+use crate::error::{ModelError, Result, ensure_within};
 use crate::init::Blueprint;
-use crate::layers::{Activation, Dense, Norm, NormKind};
+use crate::layers::{Activation, Dense, GROUPS, Norm, NormKind};
 use crate::representation::{Features, Representation, settle};
 
 /// The choices left open in a DEQ-MLP.
@@ -43,8 +43,14 @@ impl Default for DeqMlpOptions {
 
 impl DeqMlpOptions {
     pub(crate) fn validate(&self) -> Result<()> {
-        ensure_within("hidden width", self.hidden.unwrap_or(512), 1..=16_384)?;
+        let hidden = self.hidden.unwrap_or(512);
+        ensure_within("hidden width", hidden, 1..=16_384)?;
         ensure_within("dense width", self.dense, 1..=16_384)?;
+        if self.norm == Some(NormKind::Group) && (hidden % GROUPS != 0 || hidden == GROUPS) {
+            let problem =
+                format!("group normalisation cannot make {GROUPS} groups of several out of a hidden width of `{hidden}`");
+            return Err(ModelError::unfitting(problem, format!("choose a multiple of {GROUPS} from {} on", 2 * GROUPS)));
+        }
         Ok(self.equilibrium.validate()?)
     }
 }

@@ -45,8 +45,8 @@ pub(crate) struct Size {
 
 impl Size {
     /// Small enough for a microcontroller. On 8x8x1 digits with 10 classes: 15,824 shared and 330 personal parameters, that
-    /// is 64.6 kB in fp32; at one image, the largest tensor holds 1,024 numbers (4 kB) and the Anderson history of five states
-    /// and five residuals 2,560 (10 kB).
+    /// is 64.6 kB in fp32; at one image, the largest tensor holds 1,024 numbers (4 kB) and the default solver's history of six
+    /// states and six residuals 3,072 (12 kB).
     pub(crate) const XS: Self = Self { channels: 16, dense: [64, 32] };
     /// The paper's network for FEMNIST.
     pub(crate) const S: Self = Self { channels: 64, dense: [256, 128] };
@@ -81,7 +81,7 @@ impl DeqResNet {
         let pooled = [height, width].map(|side| same_size(same_size(side, 2), 2));
         let flat = pooled[0] * pooled[1] * size.channels;
         Self {
-            stem: Stem::activating_first(&at.at("stem"), conv, style),
+            stem: Stem::activating_first(&at.at("stem"), conv, size.channels, style),
             cell: ImageCell::new(&at.at("cell"), size.channels, options),
             head: Head::new(&at.at("head"), flat, size.dense, style, EmbeddingPoint::BeforeNorm),
             player: Dense::new(&at.at("player"), [size.dense[1], classes]),

@@ -37,13 +37,13 @@ impl Initializer {
 
     fn draw(self, count: usize, rng: ChaCha8Rng) -> Vec<f32> {
         let mut normal = Normal::new(rng);
-        let mut repeat = |next: &mut dyn FnMut(&mut Normal) -> f64| (0..count).map(|_| next(&mut normal) as f32).collect();
-        match self {
-            Self::Zeros => vec![0.0; count],
-            Self::Ones => vec![1.0; count],
-            Self::Normal { deviation } => repeat(&mut |normal| deviation * normal.next()),
-            Self::TruncatedNormal { deviation } => repeat(&mut |normal| deviation * normal.next_within(2.0)),
-        }
+        let mut next = || match self {
+            Self::Zeros => 0.0,
+            Self::Ones => 1.0,
+            Self::Normal { deviation } => deviation * normal.next(),
+            Self::TruncatedNormal { deviation } => deviation * normal.next_within(2.0),
+        };
+        (0..count).map(|_| next() as f32).collect()
     }
 }
 

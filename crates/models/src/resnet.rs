@@ -162,7 +162,7 @@ impl ResNet {
 fn stem(at: &Blueprint, channels: usize, plan: &Plan, style: Style) -> Stem {
     let conv = Conv::new(&at.at("conv"), [channels, plan.channels[0]], 3, 1);
     let build = if plan.cifar_manner { Stem::activating_first } else { Stem::normalizing_first };
-    build(at, conv, style)
+    build(at, conv, plan.channels[0], style)
 }
 
 fn stage(at: &Blueprint, index: usize, plan: &Plan, style: Style) -> Vec<Block> {

@@ -1,7 +1,7 @@
 //! The running statistics of batch normalisation, as a value of their own.
 use std::collections::BTreeMap;
 
-use burn::tensor::{Tensor, TensorCreationOptions};
+use burn::tensor::{Tensor, TensorCreationOptions, TensorData};
 
 /// How much of the past an average keeps at each step.
 const DECAY: f64 = 0.9;
@@ -55,6 +55,31 @@ impl Moments {
     }
 }
 
+impl Moments {
+    fn named(&self, path: &str) -> [(String, TensorData); 3] {
+        let host = |tensor: &Tensor<1>| tensor.to_data().convert::<f32>();
+        [
+            (format!("{path}.mean"), host(&self.mean)),
+            (format!("{path}.variance"), host(&self.variance)),
+            (format!("{path}.steps"), TensorData::new(vec![self.steps], [1])),
+        ]
+    }
+
+    fn take_named(&mut self, path: &str, values: &BTreeMap<String, TensorData>) {
+        let value = |name: &str| values.get(&format!("{path}.{name}")).cloned();
+        for (name, moment) in [("mean", &mut self.mean), ("variance", &mut self.variance)] {
+            if let Some(data) = value(name) {
+                let tensor = Tensor::from_data(data, (&moment.device(), moment.dtype()));
+                assert_eq!(tensor.shape(), moment.shape(), "the shape of `{path}.{name}`");
+                *moment = tensor;
+            }
+        }
+        if let Some(data) = value("steps") {
+            self.steps = data.iter::<f32>().next().unwrap_or_default();
+        }
+    }
+}
+
 impl Statistics {
     /// The statistics of one layer, if it has any.
     pub fn get(&self, path: &str) -> Option<&Moments> {
@@ -74,6 +99,22 @@ impl Statistics {
     /// How many numbers they hold: a mean and a variance a channel, and one step count a layer.
     pub fn count(&self) -> usize {
         self.layers.values().map(|moments| 2 * moments.mean.dims()[0] + 1).sum()
+    }
+
+    /// The numbers by name, as 32-bit floats on the host: `<path>.mean`, `<path>.variance` and `<path>.steps` of every layer.
+    pub fn values(&self) -> BTreeMap<String, TensorData> {
+        self.layers.iter().flat_map(|(path, moments)| moments.named(path)).collect()
+    }
+
+    /// The same layers with the numbers that [`values`](Self::values) named; a layer keeps what is not named.
+    ///
+    /// # Panics
+    /// If a value has another shape than what it replaces.
+    pub fn with_values(mut self, values: &BTreeMap<String, TensorData>) -> Self {
+        for (path, moments) in &mut self.layers {
+            moments.take_named(path, values);
+        }
+        self
     }
 
     /// Takes one batch into account.

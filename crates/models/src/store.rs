@@ -7,12 +7,12 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::TensorData;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::error::{ModelError, Result};
 use crate::network::Network;
-use crate::statistics::{Moments, Statistics};
+use crate::statistics::Statistics;
 
 /// What a saved network says about itself: free text by key.
 pub type Metadata = BTreeMap<String, String>;
@@ -53,9 +53,7 @@ pub fn load(path: &Path, like: Network) -> Result<Saved> {
 /// The bytes of a safetensors file.
 pub fn to_bytes(network: &Network, statistics: &Statistics, metadata: &Metadata) -> Result<Vec<u8>> {
     let mut tensors = network.values();
-    for (path, moments) in statistics.iter() {
-        tensors.extend(named_moments(path, moments));
-    }
+    tensors.extend(statistics.values());
     let raw: BTreeMap<&str, (Vec<usize>, Vec<u8>)> =
         tensors.iter().map(|(name, data)| (name.as_str(), (data.shape().to_vec(), little_endian(data)))).collect();
     let views = raw.iter().map(|(&name, (shape, bytes))| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)));
@@ -75,7 +73,7 @@ pub fn from_bytes(bytes: &[u8], like: Network) -> Result<Saved> {
         .iter()
         .map(|(name, shape)| Ok((name.clone(), read_tensor(&file, name, shape)?)))
         .collect::<Result<BTreeMap<_, _>>>()?;
-    let statistics = read_statistics(&expected_statistics, &values);
+    let statistics = expected_statistics.with_values(&values);
     Ok(Saved { network: like.with_values(&values), statistics, metadata: read_metadata(bytes)? })
 }
 
@@ -96,30 +94,10 @@ fn read_metadata(bytes: &[u8]) -> Result<Metadata> {
     serde_json::from_str(json).map_err(|error| damaged(format!("its `{METADATA_KEY}` metadata: {error}")))
 }
 
-fn named_moments(path: &str, moments: &Moments) -> [(String, TensorData); 3] {
-    let host = |tensor: &Tensor<1>| tensor.to_data().convert::<f32>();
-    [
-        (format!("{path}.mean"), host(&moments.mean)),
-        (format!("{path}.variance"), host(&moments.variance)),
-        (format!("{path}.steps"), TensorData::new(vec![moments.steps], [1])),
-    ]
-}
-
-fn read_statistics(expected: &Statistics, values: &BTreeMap<String, TensorData>) -> Statistics {
-    let mut statistics = Statistics::default();
-    for (path, fresh) in expected.iter() {
-        let data = |name: &str| values[&format!("{path}.{name}")].clone();
-        let tensor = |name: &str| Tensor::from_data(data(name), &fresh.mean.device());
-        let steps = data("steps").iter::<f32>().next().unwrap_or_default();
-        statistics.insert(path, Moments { mean: tensor("mean"), variance: tensor("variance"), steps });
-    }
-    statistics
-}
-
 fn expected_shapes(network: &Network, statistics: &Statistics) -> BTreeMap<String, Vec<usize>> {
     let parameters = network.parameters().into_iter().map(|parameter| (parameter.path, parameter.shape));
-    let moments = statistics.iter().flat_map(|(path, moments)| named_moments(path, moments));
-    parameters.chain(moments.map(|(name, data)| (name, data.shape().to_vec()))).collect()
+    let moments = statistics.values().into_iter().map(|(name, data)| (name, data.shape().to_vec()));
+    parameters.chain(moments).collect()
 }
 
 fn refuse_strangers(file: &SafeTensors, expected: &BTreeMap<String, Vec<usize>>) -> Result<()> {

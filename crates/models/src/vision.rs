@@ -19,18 +19,13 @@ pub(crate) struct Stem {
 
 impl Stem {
     /// `norm(activation(conv(x)))`
-    pub(crate) fn activating_first(at: &Blueprint, conv: Conv, style: Style) -> Self {
-        Self::new(at, conv, style, false)
+    pub(crate) fn activating_first(at: &Blueprint, conv: Conv, channels: usize, style: Style) -> Self {
+        Self { conv, norm: Norm::new(&at.at("norm"), channels, style.norm), activation: style.activation, norm_first: false }
     }
 
     /// `activation(norm(conv(x)))`
-    pub(crate) fn normalizing_first(at: &Blueprint, conv: Conv, style: Style) -> Self {
-        Self::new(at, conv, style, true)
-    }
-
-    fn new(at: &Blueprint, conv: Conv, style: Style, norm_first: bool) -> Self {
-        let [channels, ..] = conv.weight.lazy_shape()[..] else { unreachable!("a kernel has four axes") };
-        Self { norm: Norm::new(&at.at("norm"), channels, style.norm), conv, activation: style.activation, norm_first }
+    pub(crate) fn normalizing_first(at: &Blueprint, conv: Conv, channels: usize, style: Style) -> Self {
+        Self { norm_first: true, ..Self::activating_first(at, conv, channels, style) }
     }
 
     pub(crate) fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {

@@ -28,7 +28,7 @@ pub enum NormKind {
     Group,
 }
 
-/// What [`GroupNorm`] takes its statistics over.
+/// What group normalisation takes its statistics over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {

@@ -1,0 +1,124 @@
+//! Asking for networks by name, with sense and without.
+use burn::tensor::Device;
+use fedeq_models::{DeqMlpOptions, Family, ModelConfig, Part, Task};
+
+mod common;
+
+fn parse(json: &str) -> Result<ModelConfig, serde_json::Error> {
+    serde_json::from_str(json)
+}
+
+fn refusal(config: &str, task: Task) -> String {
+    let error = parse(config).expect("well-formed").build(&task, &Device::default(), 0).expect_err("must be refused");
+    format!("{error}; {}", error.hint())
+}
+
+#[test]
+fn every_name_is_a_network_that_can_be_written_and_read() {
+    for name in ModelConfig::NAMES {
+        let config: ModelConfig = name.parse().expect("a known name");
+        assert_eq!(config.name(), name);
+        let json = serde_json::to_string(&config).expect("plain data");
+        assert_eq!(parse(&json).expect("what was written"), config);
+        common::build(name, &common::task_for(name), &Device::default(), 0);
+    }
+}
+
+#[test]
+fn a_name_that_is_none_is_refused_with_those_that_are() {
+    let error = "deq-resnet-l".parse::<ModelConfig>().expect_err("no such model");
+    assert_eq!(error.to_string(), "there is no model `deq-resnet-l`");
+    assert!(error.hint().contains("deq-resnet-m"), "{}", error.hint());
+}
+
+#[test]
+fn unknown_keys_are_refused() {
+    let error = parse(r#"{ "name": "deq-resnet-s", "activaton": "relu" }"#).expect_err("a typing error");
+    assert!(error.to_string().contains("activaton"), "{error}");
+    assert!(parse(r#"{ "name": "resnet-20", "equilibrium": {} }"#).is_err(), "an explicit network has no equilibrium");
+}
+
+#[test]
+fn networks_refuse_data_of_another_kind() {
+    let (image, text, vector) = (Task::image(8, 8, 1, 10), Task::next_symbol(16, 90), Task::vector(20, 2));
+    assert_eq!(
+        refusal(r#"{ "name": "deq-resnet-s" }"#, text),
+        "`deq-resnet-s` takes images, not sequences of up to 16 out of 90 symbols; \
+         choose `deq-transformer` or `transformer-8` for this data"
+    );
+    assert_eq!(
+        refusal(r#"{ "name": "transformer-8" }"#, image),
+        "`transformer-8` takes sequences of symbols, not 8x8x1 images; choose `deq-resnet-s`, `resnet-20` or `deq-mlp` for this data"
+    );
+    assert_eq!(
+        refusal(r#"{ "name": "resnet-20" }"#, vector),
+        "`resnet-20` takes images, not vectors of 20; choose `deq-mlp`, `mlp` or `linear` for this data"
+    );
+    refusal(r#"{ "name": "deq-mlp" }"#, text);
+    refusal(r#"{ "name": "linear" }"#, text);
+}
+
+#[test]
+fn numbers_beyond_reason_are_refused() {
+    let images = Task::image(8, 8, 1, 10);
+    assert_eq!(
+        refusal(r#"{ "name": "deq-mlp", "hidden": 0 }"#, images),
+        "hidden width `0` is out of range; choose a hidden width between 1 and 16,384"
+    );
+    assert_eq!(
+        refusal(r#"{ "name": "transformer-4", "dropout": 1.0 }"#, Task::next_symbol(4, 9)),
+        "dropout `1` is out of range; choose a dropout of at least 0 and below 1"
+    );
+    assert_eq!(
+        refusal(r#"{ "name": "deq-mlp", "hidden": 12, "norm": "group" }"#, images),
+        "group normalisation cannot make 8 groups of several out of a hidden width of `12`; choose a multiple of 8 from 16 on"
+    );
+    refusal(r#"{ "name": "mlp", "hidden": [10, 99999999999] }"#, images);
+    refusal(r#"{ "name": "deq-resnet-xs", "equilibrium": { "stop": { "max_steps": 0 } } }"#, images);
+    for task in [
+        Task::image(0, 8, 1, 10),
+        Task::image(8, 8, usize::MAX, 10),
+        Task::image(8, 8, 1, 1),
+        Task::image(8, 8, 1, usize::MAX),
+        Task::image(1024, 1024, 16, 10),
+    ] {
+        refusal(r#"{ "name": "mlp" }"#, task);
+    }
+    refusal(r#"{ "name": "deq-transformer" }"#, Task::next_symbol(0, 9));
+}
+
+#[test]
+fn the_task_chooses_the_family_unless_the_configuration_does() {
+    let config: ModelConfig = "resnet-14".parse().expect("a known name");
+    assert_eq!(config.family(&Task::image(28, 28, 1, 62)), Some(Family::Femnist));
+    assert_eq!(config.family(&Task::image(32, 32, 3, 10)), Some(Family::Cifar10));
+    assert_eq!(config.family(&Task::image(32, 32, 3, 100)), Some(Family::Cifar100));
+    assert_eq!(config.note(&Task::image(32, 32, 3, 100)), None);
+    assert_eq!(
+        config.note(&Task::image(64, 64, 3, 100)).as_deref(),
+        Some("resnet-14 was not made for 64x64x3 images, 100 classes: using its CIFAR-10 family")
+    );
+    let chosen = parse(r#"{ "name": "resnet-14", "family": "cifar100" }"#).expect("well-formed");
+    let network = chosen.build(&Task::image(32, 32, 3, 10), &Device::default(), 0).expect("fits");
+    assert_eq!(network.count(Part::Shared), 3_939_008);
+}
+
+#[test]
+fn deq_mlp_comes_with_or_without_its_bias() {
+    let count = |bias| {
+        let config = ModelConfig::DeqMlp(DeqMlpOptions { bias, ..Default::default() });
+        config.build(&Task::image(28, 28, 1, 62), &Device::default(), 0).expect("fits").count(Part::Shared)
+    };
+    assert_eq!(count(true) - count(false), 512);
+}
+
+#[test]
+fn a_linear_network_is_shared_or_personal() {
+    let count = |json: &str| {
+        let network = parse(json).expect("well-formed").build(&Task::vector(20, 3), &Device::default(), 0).expect("fits");
+        [Part::Shared, Part::Personal].map(|part| network.count(part))
+    };
+    assert_eq!(count(r#"{ "name": "linear" }"#), [63, 0]);
+    assert_eq!(count(r#"{ "name": "linear", "layer": "personal" }"#), [0, 63]);
+    assert_eq!(count(r#"{ "name": "mlp", "hidden": [5] }"#), [105, 18]);
+}
