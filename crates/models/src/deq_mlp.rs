@@ -46,7 +46,7 @@ impl DeqMlpOptions {
         let hidden = self.hidden.unwrap_or(512);
         ensure_within("hidden width", hidden, 1..=16_384)?;
         ensure_within("dense width", self.dense, 1..=16_384)?;
-        if self.norm == Some(NormKind::Group) && (hidden % GROUPS != 0 || hidden == GROUPS) {
+        if self.norm == Some(NormKind::Group) && (!hidden.is_multiple_of(GROUPS) || hidden == GROUPS) {
             let problem =
                 format!("group normalisation cannot make {GROUPS} groups of several out of a hidden width of `{hidden}`");
             return Err(ModelError::unfitting(problem, format!("choose a multiple of {GROUPS} from {} on", 2 * GROUPS)));

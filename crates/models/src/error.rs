@@ -73,5 +73,14 @@ pub(crate) fn ensure_within(name: &str, value: usize, range: std::ops::RangeIncl
         return Ok(());
     }
     let (low, high) = range.into_inner();
-    Err(ModelError::unfitting(format!("{name} `{value}` is out of range"), format!("choose a {name} between {low} and {high}")))
+    let remedy = format!("choose a {name} between {low} and {}", thousands(high));
+    Err(ModelError::unfitting(format!("{name} `{value}` is out of range"), remedy))
+}
+
+/// A number as people write it: `16,384`.
+fn thousands(number: usize) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", thousands(number / 1000), number % 1000),
+    }
 }
