@@ -130,10 +130,25 @@ impl WarmMemory {
         }
     }
 
-    /// Every remembered sample and its state, the one stored longest ago first; [`remember`](Self::remember) in this order
-    /// restores the memory.
+    /// Every remembered sample and its state, the one stored longest ago first; [`restore`](Self::restore) in this order
+    /// rebuilds the memory.
     pub fn entries(&self) -> impl Iterator<Item = (u64, Vec<f32>)> + '_ {
         self.order.values().map(|id| (*id, self.states[id].1.to_single()))
+    }
+
+    /// Puts back an entry that [`entries`](Self::entries) gave, as the newest one.
+    pub fn restore(&mut self, id: u64, state: &[f32]) {
+        if let WarmStart::BySample { capacity, precision } = self.policy {
+            let row: Vec<f64> = state.iter().map(|&value| value.into()).collect();
+            if let Some(state) = Stored::new(&row, precision) {
+                self.store(id, state, capacity);
+            }
+        }
+    }
+
+    /// Forgets the previous batch, which means nothing to whoever comes next.
+    pub fn forget_previous(&mut self) {
+        self.previous = None;
     }
 
     fn find(&self, ids: &[u64]) -> Vec<Option<&Stored>> {

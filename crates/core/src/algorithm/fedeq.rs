@@ -1,0 +1,244 @@
+//! FeDEQ: a shared representation by consensus ADMM, and personal heads.
+use fedeq_data::Seed;
+use fedeq_models::Part;
+use serde::{Deserialize, Serialize};
+
+use super::{Algorithm, ServerState, Turn, Update, View, Weighting, Work, gap};
+use crate::error::{Error, Result};
+use crate::params::Params;
+use crate::site::{Pull, Site, Trains};
+use crate::state::ClientState;
+use crate::training::{non_negative, positive};
+use crate::weights::Weights;
+
+/// FeDEQ (CIKM 2024): minimise `sum_i L_i(theta_i, w_i)` subject to `theta_i = theta`, by steps on the augmented Lagrangian
+/// `L_i(theta_i, w_i) + <lambda_i, theta_i - theta> + (rho / 2) ||theta_i - theta||^2`.
+///
+/// The defaults are those of the preset `recommended`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FedEq {
+    /// The penalty.
+    pub rho: f64,
+    /// What the server does.
+    pub server_step: ServerStep,
+    /// How much each client counts.
+    pub weighting: Weighting,
+    /// Where the duals start.
+    pub dual: DualStart,
+    /// Where the theta-step starts.
+    pub start: ThetaStart,
+    /// On which representation the head is trained.
+    pub head_on: HeadOn,
+    /// By which model the method is judged.
+    pub evaluate: View,
+    /// Adapts `rho` during training, if given.
+    pub balance: Option<BalanceRho>,
+}
+
+impl Default for FedEq {
+    fn default() -> Self {
+        Self {
+            rho: 0.01,
+            server_step: ServerStep::Mean,
+            weighting: Weighting::Uniform,
+            dual: DualStart::Zero,
+            start: ThetaStart::Received,
+            head_on: HeadOn::Received,
+            evaluate: View::Local,
+            balance: None,
+        }
+    }
+}
+
+/// What the server does with what clients send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerStep {
+    /// `theta = mean(theta_i)` over the cohort, as the paper writes it. Clients agree, but not on the minimiser: since `theta` is averaged
+    /// before the duals move, the duals add up to `rho (theta - theta^0)` a client, and the agreement minimises
+    /// `sum_i L_i(theta) + (rho / 2) ||theta - theta^0||^2` a client. Harmless for a small `rho`; a large one holds `theta` near its start.
+    Mean,
+    /// `theta = mean(theta_i + lambda_i / rho)` over *all* clients, the exact minimiser of the augmented Lagrangian. Clients send by how
+    /// much their term has changed, so the mean stays exact when few take part, and duals stay with their clients.
+    Consensus,
+}
+
+/// Where the duals start.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DualStart {
+    /// At zero.
+    Zero,
+    /// At one value everywhere.
+    Constant(f32),
+    /// Uniform between minus this and this, each client its own.
+    Uniform(f32),
+}
+
+/// Where the theta-step starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThetaStart {
+    /// At the received `theta`. Measured to be the better choice by far where clients take part seldom.
+    Received,
+    /// At the client's own `theta_i`: the letter of the paper.
+    Own,
+    /// At its own if the client took part in the round before, else at the received: what the authors' code does.
+    OwnIfConsecutive,
+}
+
+/// On which representation the head is trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeadOn {
+    /// On the received `theta`, as in the paper.
+    Received,
+    /// On whatever the theta-step starts from, as in the authors' code.
+    Start,
+}
+
+/// Residual balancing: `rho` grows while clients disagree more than `theta` moves, and shrinks the other way round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BalanceRho {
+    /// How many times larger one residual must be than the other.
+    pub ratio: f64,
+    /// By how much `rho` changes then.
+    pub factor: f64,
+}
+
+impl Default for BalanceRho {
+    fn default() -> Self {
+        Self { ratio: 10.0, factor: 2.0 }
+    }
+}
+
+impl Algorithm for FedEq {
+    fn travels(&self, part: Part) -> bool {
+        part == Part::Shared
+    }
+
+    /// Algorithm 1 of the paper, the client's side.
+    fn client_update(&self, theta: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
+        let rho = turn.rho.unwrap_or(self.rho);
+        // What the server has counted for this client so far: its last term, or theta^0 before its first round.
+        let counted = if me.participations == 0 { me.own.theta() } else { consensus_term(me, rho) };
+        let own_theta = self.own_start(me, turn.round);
+
+        // w-step: w_i <- argmin_w L_i(theta, w), by SGD from the last w_i.
+        if self.head_on == HeadOn::Received || own_theta.is_none() {
+            me.own = me.own.with(theta);
+        }
+        let head = turn.head(me, site)?;
+
+        // theta-step: theta_i <- theta_i - eta (grad L_i + lambda_i + rho (theta_i - theta)).
+        if let Some(own_theta) = own_theta {
+            me.own = me.own.with(&own_theta);
+        }
+        let pull = Pull::augmented(rho, &theta.params, &me.dual);
+        let body = turn.body(Trains::Shared, Some(&pull), me, site)?;
+
+        // dual step: lambda_i <- lambda_i + rho (theta_i - theta).
+        me.dual = me.dual.plus(rho as f32, &me.own.theta().minus(&theta.params));
+
+        let sent = match self.server_step {
+            ServerStep::Mean => me.own.theta(),
+            ServerStep::Consensus => consensus_term(me, rho).minus(&counted),
+        };
+        let sent = Weights { params: sent, statistics: me.own.statistics.clone() };
+        Ok(Work { sent, gap: gap(&me.own, theta), descent: head.then(body) })
+    }
+
+    /// `theta <- mean(theta_i)`, or `theta <- theta + (1 / clients) sum of changes`.
+    fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
+        let before = server.weights.params.clone();
+        server.average(updates, self.weighting);
+        if self.server_step == ServerStep::Consensus {
+            let share = updates.len() as f32 / server.clients as f32;
+            server.weights.params = before.plus(share, &server.weights.params);
+        }
+        if let Some(balance) = self.balance {
+            let rho = server.rho.unwrap_or(self.rho);
+            let primal = updates.iter().map(|update| update.gap).sum::<f64>() / updates.len().max(1) as f64;
+            let dual = rho * server.weights.params.minus(&before).norm();
+            server.rho = Some(balance.next(rho, primal, dual));
+        }
+        Ok(())
+    }
+
+    fn initial_dual(&self, theta: &Params, seed: Seed) -> Params {
+        match self.dual {
+            DualStart::Zero => theta.zeros_like(),
+            DualStart::Constant(value) => theta.map(|_| value),
+            DualStart::Uniform(size) => random_like(theta, size, seed),
+        }
+    }
+
+    fn headline(&self) -> View {
+        self.evaluate
+    }
+
+    fn validate(&self) -> Result<()> {
+        non_negative("method.rho", self.rho)?;
+        if self.server_step == ServerStep::Consensus {
+            positive("method.rho", self.rho)?;
+            self.refuse_with_consensus(self.weighting != Weighting::Uniform, "method.weighting = samples")?;
+            self.refuse_with_consensus(self.balance.is_some(), "method.balance")?;
+        }
+        self.balance.iter().try_for_each(|balance| {
+            positive("method.rho", self.rho)?;
+            positive("method.balance.ratio", balance.ratio)?;
+            positive("method.balance.factor", balance.factor)
+        })
+    }
+}
+
+impl FedEq {
+    /// The client's own `theta_i`, if that is where the theta-step starts.
+    fn own_start(&self, me: &ClientState, round: u64) -> Option<Weights> {
+        let consecutive = me.last_round.is_some_and(|last| last + 1 == round);
+        let own = match self.start {
+            ThetaStart::Received => false,
+            ThetaStart::Own => true,
+            ThetaStart::OwnIfConsecutive => consecutive,
+        };
+        own.then(|| me.own.only(|part| part == Part::Shared))
+    }
+}
+
+impl FedEq {
+    fn refuse_with_consensus(&self, given: bool, setting: &str) -> Result<()> {
+        if !given {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            format!("`{setting}` does not go with `method.server_step = consensus`"),
+            "leave it out, or set `method.server_step = mean`",
+        ))
+    }
+}
+
+impl BalanceRho {
+    fn next(&self, rho: f64, primal: f64, dual: f64) -> f64 {
+        if primal > self.ratio * dual {
+            rho * self.factor
+        } else if dual > self.ratio * primal {
+            rho / self.factor
+        } else {
+            rho
+        }
+    }
+}
+
+/// `theta_i + lambda_i / rho`, a client's term in the exact consensus step.
+fn consensus_term(me: &ClientState, rho: f64) -> Params {
+    me.own.theta().plus((1.0 / rho) as f32, &me.dual)
+}
+
+fn random_like(theta: &Params, size: f32, seed: Seed) -> Params {
+    use rand_chacha::rand_core::Rng;
+    let rng = std::cell::RefCell::new(seed.rng());
+    // 24 random bits make every f32 of this grid equally likely, on every platform.
+    theta.map(|_| size * ((rng.borrow_mut().next_u32() >> 8) as f32 / (1u32 << 23) as f32 - 1.0))
+}

@@ -1,0 +1,96 @@
+//! What can go wrong in a federation, said so that a person can put it right.
+use std::path::{Path, PathBuf};
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure with the offending thing and a remedy.
+///
+/// `Display` says what is wrong in one sentence; [`Error::hint`] says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something about the data.
+    #[error(transparent)]
+    Data(#[from] fedeq_data::Error),
+    /// Something about the network.
+    #[error(transparent)]
+    Model(#[from] fedeq_models::ModelError),
+    /// What was asked for makes no sense or does not fit together.
+    #[error("{problem}")]
+    Invalid {
+        /// What is wrong, with the offending value in backticks.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A message that cannot be understood or must not be obeyed. Nothing has changed because of it.
+    #[error("the message is refused: {problem}")]
+    Message {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Training left the numbers: a loss or a parameter is no longer finite.
+    #[error("{problem}")]
+    Diverged {
+        /// Where and when.
+        problem: String,
+    },
+    /// Somebody asked to stop.
+    #[error("stopped before the work was done")]
+    Interrupted,
+    /// A file of a run is damaged or belongs to something else.
+    #[error("`{}`: {problem}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The operating system refused.
+    #[error("`{}`: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was attempted, as a verb phrase: "read it".
+        action: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Data(error) => error.hint(),
+            Self::Model(error) => error.hint(),
+            Self::Invalid { remedy, .. } => remedy.clone(),
+            Self::Message { .. } => "check that both sides run the same experiment with the same version".into(),
+            Self::Diverged { .. } => "lower the learning rate, or ask for more solver steps".into(),
+            Self::Interrupted => "resume the run to go on from its last checkpoint".into(),
+            Self::Damaged { .. } => "resume from the checkpoint before it, or start the run anew".into(),
+            Self::Io { path, .. } => format!("check that `{}` exists, may be accessed and has room", path.display()),
+        }
+    }
+
+    /// Shorthand for [`Error::Invalid`].
+    pub fn invalid(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Invalid { problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// Shorthand for [`Error::Message`].
+    pub fn message(problem: impl Into<String>) -> Self {
+        Self::Message { problem: problem.into() }
+    }
+
+    /// Shorthand for [`Error::Damaged`].
+    pub fn damaged(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), problem: problem.into() }
+    }
+
+    /// Shorthand for [`Error::Io`], shaped for `map_err`.
+    pub fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, action, source }
+    }
+}

@@ -1,0 +1,156 @@
+//! What is reported of a federation: sums and spreads over clients.
+use serde::{Deserialize, Serialize};
+
+use crate::message::Scores;
+use crate::site::{Descent, Score, SolveTally};
+use crate::transport::Traffic;
+
+/// How the clients' models do, after some rounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Rounds that were over.
+    pub round: u64,
+    /// With `theta_i` and `w_i`.
+    pub local: Quality,
+    /// With `theta` and `w_i`, where something is shared.
+    pub shared: Option<Quality>,
+    /// On what clients set aside for tuning, by the model the method is judged by.
+    pub validation: Option<Quality>,
+    /// Clients that have not trained yet, and so are judged by their first model.
+    pub untrained: usize,
+    /// Mean of `||theta_i - theta||` over clients that have trained.
+    pub gap: f64,
+    /// Mean of `||lambda_i||` over clients that have trained.
+    pub dual_norm: f64,
+    /// What the theory wants to know, if asked for.
+    pub theory: Option<TheorySums>,
+    /// Bytes sent so far.
+    pub traffic: Traffic,
+}
+
+/// Accuracy and loss, both ways of averaging, and the spread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// The share of all predictions that is right: clients count by their number of samples.
+    pub weighted: f64,
+    /// The mean of the clients' accuracies: clients count the same.
+    pub mean: f64,
+    /// The standard deviation of the clients' accuracies.
+    pub deviation: f64,
+    /// The mean accuracy of the worst tenth of clients (at least one).
+    pub worst_decile: f64,
+    /// The loss, clients counting by their number of samples.
+    pub loss: f64,
+    /// Every client's accuracy, in order; nothing for a client without data to judge by.
+    pub clients: Vec<Option<f64>>,
+}
+
+/// Sums of the clients' [`Theory`](crate::Theory).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TheorySums {
+    /// The augmented Lagrangian: the sum over clients.
+    pub lagrangian: f64,
+    /// Mean of `||grad_theta L_i + lambda_i||`.
+    pub stationarity: f64,
+    /// Mean of `||grad_w L_i||`.
+    pub head_gradient: f64,
+}
+
+impl Evaluation {
+    /// Puts the clients' scores together, in their order.
+    pub fn of(round: u64, scores: &[Scores], traffic: Traffic) -> Self {
+        let trained: Vec<&Scores> = scores.iter().filter(|scores| scores.participations > 0).collect();
+        let shared: Option<Vec<Score>> = scores.iter().map(|scores| scores.shared).collect();
+        let validation: Vec<Score> = scores.iter().map(|scores| scores.validation.unwrap_or_default()).collect();
+        Self {
+            round,
+            local: Quality::of(&scores.iter().map(|scores| scores.local).collect::<Vec<_>>()),
+            shared: shared.map(|shared| Quality::of(&shared)),
+            validation: validation.iter().any(|score| score.predictions > 0).then(|| Quality::of(&validation)),
+            untrained: scores.len() - trained.len(),
+            gap: mean(trained.iter().map(|scores| scores.gap)),
+            dual_norm: mean(trained.iter().map(|scores| scores.dual_norm)),
+            theory: TheorySums::of(scores),
+            traffic,
+        }
+    }
+}
+
+impl Quality {
+    /// The quality of clients' scores.
+    pub fn of(scores: &[Score]) -> Self {
+        let total = scores.iter().fold(Score::default(), |sum, score| sum.plus(*score));
+        let clients: Vec<Option<f64>> = scores.iter().map(Score::accuracy).collect();
+        let mut known: Vec<f64> = clients.iter().flatten().copied().collect();
+        known.sort_by(f64::total_cmp);
+        let average = mean(known.iter().copied());
+        let tenth = known.len().div_ceil(10);
+        Self {
+            weighted: total.accuracy().unwrap_or_default(),
+            mean: average,
+            deviation: mean(known.iter().map(|accuracy| (accuracy - average).powi(2))).sqrt(),
+            worst_decile: mean(known.iter().take(tenth).copied()),
+            loss: total.mean_loss().unwrap_or_default(),
+            clients,
+        }
+    }
+}
+
+impl TheorySums {
+    fn of(scores: &[Scores]) -> Option<Self> {
+        let all: Vec<_> = scores.iter().map(|scores| scores.theory.clone()).collect::<Option<_>>()?;
+        Some(Self {
+            lagrangian: all.iter().map(|theory| theory.lagrangian).sum(),
+            stationarity: mean(all.iter().map(|theory| theory.stationarity)),
+            head_gradient: mean(all.iter().map(|theory| theory.head_gradient)),
+        })
+    }
+}
+
+/// What a round of training took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Which one, from 0.
+    pub round: u64,
+    /// Who took part.
+    pub cohort: Vec<usize>,
+    /// The mean of the clients' last training losses.
+    pub loss: f64,
+    /// Mean of `||theta_i - theta||` over the cohort.
+    pub gap: f64,
+    /// The penalty in force, where the method has one.
+    pub rho: Option<f64>,
+    /// What the equilibrium solves took.
+    pub solves: SolveTally,
+    /// Gradient steps of all clients.
+    pub steps: u64,
+    /// Bytes sent so far.
+    pub traffic: Traffic,
+}
+
+impl Round {
+    pub(crate) fn of(
+        round: u64,
+        cohort: &[usize],
+        updates: &[crate::algorithm::Update],
+        rho: Option<f64>,
+        traffic: Traffic,
+    ) -> Self {
+        let all = updates.iter().fold(Descent::default(), |sum, update| sum.then(update.descent.clone()));
+        Self {
+            round,
+            cohort: cohort.to_vec(),
+            loss: mean(updates.iter().map(|update| update.descent.loss)),
+            gap: mean(updates.iter().map(|update| update.gap)),
+            rho,
+            solves: all.solves,
+            steps: all.steps,
+            traffic,
+        }
+    }
+}
+
+fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = values.into_iter().fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
+    if count == 0 { 0.0 } else { sum / count as f64 }
+}

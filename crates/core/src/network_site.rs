@@ -1,0 +1,181 @@
+//! A site whose model is a network: the one local training loop.
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use fedeq_data::Seed;
+use fedeq_data::shard::{Batch, Remainder, Shard};
+use fedeq_equilibrium::{Outcome, Report, WarmMemory};
+use fedeq_models::{Context, Network, Output, Start, Statistics};
+
+use crate::bridge::{self, input_of};
+use crate::error::{Error, Result};
+use crate::loss::{Goal, loss_of};
+use crate::params::Params;
+use crate::score::{Store, score};
+use crate::sgd;
+use crate::site::{Descent, Neighbours, Phase, Portion, Score, Site, SolveTally, Trains};
+use crate::training::Training;
+use crate::weights::Weights;
+
+/// Samples a forward pass when nothing is trained: enough to keep the device busy, few enough to bound the memory.
+const EVALUATION_BATCH: NonZeroUsize = const { NonZeroUsize::new(100).unwrap() };
+
+/// A client's shards and a network to train on them.
+pub struct NetworkSite {
+    template: Network,
+    device: Device,
+    train: Shard,
+    validation: Shard,
+    test: Shard,
+    batch_size: NonZeroUsize,
+    remainder: Remainder,
+}
+
+impl NetworkSite {
+    /// A site on a device. `template` gives the architecture, not the numbers; it is one built with autodiff.
+    pub fn new(template: Network, device: Device, [train, validation, test]: [Shard; 3], training: &Training) -> Self {
+        let Training { batch_size, remainder, .. } = *training;
+        Self { template, device, train, validation, test, batch_size, remainder }
+    }
+
+    fn network(&self, weights: &Weights) -> Network {
+        bridge::network_with(self.template.clone(), &weights.params)
+    }
+
+    fn statistics(&self, weights: &Weights) -> Statistics {
+        bridge::statistics_with(&self.template, &weights.statistics)
+    }
+
+    fn shard(&self, on: Portion) -> &Shard {
+        match on {
+            Portion::Train => &self.train,
+            Portion::Validation => &self.validation,
+            Portion::Test => &self.test,
+        }
+    }
+}
+
+impl Site for NetworkSite {
+    fn samples(&self) -> usize {
+        self.train.len()
+    }
+
+    fn descend(&self, weights: &mut Weights, memory: &mut WarmMemory, phase: &Phase<'_>, seed: Seed) -> Result<Descent> {
+        let mut run = Run {
+            device: &self.device,
+            network: sgd::train_only(self.network(weights), phase.trains),
+            statistics: self.statistics(weights),
+            memory,
+            step: sgd::Step::new(phase, &self.device),
+            descent: Descent::default(),
+        };
+        for epoch in 0..phase.epochs as u64 {
+            let (mut loss, mut samples) = (0.0, 0);
+            for (index, batch) in self.train.batches(self.batch_size, self.remainder, seed.derive("epoch", [epoch])).enumerate() {
+                let dropout = seed.derive("dropout", [epoch, index as u64]).to_u64();
+                loss += run.step(&batch, phase.trains, dropout)? * batch.len() as f64;
+                samples += batch.len();
+            }
+            run.descent.loss = loss / samples.max(1) as f64;
+        }
+        weights.params = bridge::params_of(&run.network);
+        weights.statistics = bridge::named_statistics(&run.statistics);
+        if !weights.params.is_finite() {
+            return Err(Error::Diverged {
+                problem: format!("the parameters are no longer finite after the {} phase", phase.name),
+            });
+        }
+        Ok(run.descent)
+    }
+
+    fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score> {
+        let network = self.network(weights).valid();
+        let statistics = self.statistics(weights);
+        let forward = |batch: &Batch| -> Result<Output> {
+            let mut context = Context::evaluate(statistics.clone());
+            Ok(network.forward(&input_of(&batch.inputs, &self.device)?, &mut context)?)
+        };
+        let store = match neighbours {
+            Some(neighbours) => Store::build(self.train.in_order(EVALUATION_BATCH), forward, *neighbours, &self.device)?,
+            None => None,
+        };
+        score(self.shard(on).in_order(EVALUATION_BATCH), forward, store.as_ref(), &self.device)
+    }
+
+    fn gradient(&self, weights: &Weights) -> Result<(f64, Params)> {
+        let network = sgd::train_only(self.network(weights), Trains::Everything);
+        let statistics = self.statistics(weights);
+        let (mut total, mut sum, mut samples) = (0.0, weights.params.zeros_like(), 0.0);
+        for batch in self.train.in_order(EVALUATION_BATCH) {
+            let mut context = Context::evaluate(statistics.clone());
+            let output = network.forward(&input_of(&batch.inputs, &self.device)?, &mut context)?;
+            let count = batch.len() as f64;
+            let loss = loss_of(&output.logits, &Goal::of(&batch, &self.device)).mean;
+            total += count * loss.clone().into_scalar::<f64>();
+            sum = sum.plus(count as f32, &sgd::gradient_of(&network, loss));
+            samples += count;
+        }
+        Ok((total / f64::max(samples, 1.0), sum.map(|value| value / samples as f32)))
+    }
+}
+
+/// One phase under way.
+struct Run<'a> {
+    device: &'a Device,
+    network: Network,
+    statistics: Statistics,
+    memory: &'a mut WarmMemory,
+    step: sgd::Step,
+    descent: Descent,
+}
+
+impl Run<'_> {
+    /// One gradient step; returns the loss before it.
+    fn step(&mut self, batch: &Batch, trains: Trains, dropout: u64) -> Result<f64> {
+        let begun = Instant::now();
+        let output = self.forward(batch, dropout)?;
+        let loss = loss_of(&output.logits, &Goal::of(batch, self.device)).mean;
+        let value = loss.clone().into_scalar::<f64>();
+        if !value.is_finite() {
+            return Err(Error::Diverged { problem: format!("the training loss is `{value}`") });
+        }
+        let forwarded = Instant::now();
+        let gradients = loss.backward();
+        let backed = Instant::now();
+        self.network = self.step.apply(self.network.clone(), gradients, trains);
+        self.note(begun, forwarded, backed);
+        Ok(value)
+    }
+
+    fn forward(&mut self, batch: &Batch, dropout: u64) -> Result<Output> {
+        let statistics = std::mem::take(&mut self.statistics);
+        let mut context = Context::train(statistics, dropout).starting(Start::Recalled(self.memory, &batch.ids));
+        let output = self.network.forward(&input_of(&batch.inputs, self.device)?, &mut context)?;
+        self.statistics = context.statistics;
+        if let Some(equilibrium) = &output.equilibrium {
+            self.memory.remember(&batch.ids, &equilibrium.state);
+            self.descent.solves = self.descent.solves.plus(&tally(&equilibrium.report));
+        }
+        Ok(output)
+    }
+
+    fn note(&mut self, begun: Instant, forwarded: Instant, backed: Instant) {
+        let seconds = &mut self.descent.seconds;
+        seconds.solve += (forwarded - begun).as_secs_f64();
+        seconds.backward += (backed - forwarded).as_secs_f64();
+        seconds.update += backed.elapsed().as_secs_f64();
+        self.descent.steps += 1;
+    }
+}
+
+fn tally(report: &Report) -> SolveTally {
+    SolveTally {
+        samples: report.len() as u64,
+        steps: report.steps.iter().sum::<usize>() as u64,
+        residual: report.residual.iter().filter(|residual| residual.is_finite()).sum(),
+        unconverged: (report.len() - report.count(Outcome::Converged)) as u64,
+        not_finite: report.count(Outcome::NotFinite) as u64,
+    }
+}

@@ -1,0 +1,213 @@
+//! Named numbers: the one currency outside the models.
+use std::collections::{BTreeMap, HashMap};
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+use crate::error::{Error, Result};
+
+/// Ordered, named arrays that form a vector space: a parameter, a gradient, a dual, a message, an average, a checkpoint.
+///
+/// They live on the host. Two with the same names and shapes have the same [layout](Params::ensure_like); arithmetic
+/// is only meant between such, and what comes from outside is checked before it gets here. The byte form is safetensors.
+///
+/// ```
+/// use fedeq_core::{Array, Params};
+/// let theta: Params = [("cell.weight".into(), Array::new(vec![2], vec![3.0, 4.0]))].into_iter().collect();
+/// assert_eq!(theta.norm(), 5.0);
+/// assert_eq!(Params::from_bytes(&theta.to_bytes(&Default::default())?)?.0, theta);
+/// # Ok::<(), fedeq_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params {
+    arrays: BTreeMap<String, Array>,
+}
+
+/// One array, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// As many values as the shape multiplies to.
+    pub values: Vec<f32>,
+}
+
+/// What a message or a file says about itself: free text by key.
+pub type Metadata = BTreeMap<String, String>;
+
+/// safetensors writes metadata in no fixed order, so all of ours goes under one key, as JSON.
+const METADATA_KEY: &str = "fedeq";
+
+impl Array {
+    /// An array of a shape.
+    ///
+    /// # Panics
+    /// If the shape does not multiply to the number of values.
+    pub fn new(shape: Vec<usize>, values: Vec<f32>) -> Self {
+        assert_eq!(shape.iter().product::<usize>(), values.len(), "the shape fits the values");
+        Self { shape, values }
+    }
+}
+
+impl FromIterator<(String, Array)> for Params {
+    fn from_iter<I: IntoIterator<Item = (String, Array)>>(arrays: I) -> Self {
+        Self { arrays: arrays.into_iter().collect() }
+    }
+}
+
+impl Params {
+    /// Names and arrays, ordered by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Array)> {
+        self.arrays.iter().map(|(name, array)| (name.as_str(), array))
+    }
+
+    /// One array by name.
+    pub fn get(&self, name: &str) -> Option<&Array> {
+        self.arrays.get(name)
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.arrays.is_empty()
+    }
+
+    /// How many numbers it holds.
+    pub fn count(&self) -> usize {
+        self.arrays.values().map(|array| array.values.len()).sum()
+    }
+
+    /// Only the arrays whose names are wanted.
+    pub fn filter(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        self.arrays.iter().filter(|(name, _)| wanted(name)).map(|(name, array)| (name.clone(), array.clone())).collect()
+    }
+
+    /// Puts the arrays of `other` in place of those of the same name, and adds the rest.
+    pub fn overwrite(&mut self, other: &Self) {
+        self.arrays.extend(other.arrays.iter().map(|(name, array)| (name.clone(), array.clone())));
+    }
+
+    /// Zeros of the same layout.
+    pub fn zeros_like(&self) -> Self {
+        self.map(|_| 0.0)
+    }
+
+    /// The same layout with every value changed.
+    pub fn map(&self, change: impl Fn(f32) -> f32) -> Self {
+        let changed = |array: &Array| array.values.iter().map(|&value| change(value)).collect();
+        let arrays = self.arrays.iter().map(|(name, array)| (name.clone(), Array::new(array.shape.clone(), changed(array))));
+        arrays.collect()
+    }
+
+    /// `self + factor * other`.
+    pub fn plus(&self, factor: f32, other: &Self) -> Self {
+        let mut sum = self.clone();
+        for (name, array) in &mut sum.arrays {
+            let other = &other.arrays[name].values;
+            array.values.iter_mut().zip(other).for_each(|(value, other)| *value += factor * other);
+        }
+        sum
+    }
+
+    /// `self - other`.
+    pub fn minus(&self, other: &Self) -> Self {
+        self.plus(-1.0, other)
+    }
+
+    /// The inner product.
+    pub fn dot(&self, other: &Self) -> f64 {
+        let pairs = self.arrays.iter().flat_map(|(name, array)| array.values.iter().zip(&other.arrays[name].values));
+        pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+    }
+
+    /// The Euclidean norm.
+    pub fn norm(&self) -> f64 {
+        self.dot(self).sqrt()
+    }
+
+    /// Whether every value is a finite number.
+    pub fn is_finite(&self) -> bool {
+        self.arrays.values().all(|array| array.values.iter().all(|value| value.is_finite()))
+    }
+
+    /// The weighted mean, summed in the order given and in f64, so that it depends on nothing else.
+    ///
+    /// # Panics
+    /// If there is nothing to average.
+    pub fn mean<'a>(items: impl IntoIterator<Item = (&'a Self, f64)> + Clone) -> Self {
+        let total: f64 = items.clone().into_iter().map(|(_, weight)| weight).sum();
+        let (first, _) = items.clone().into_iter().next().expect("an average is over something");
+        let average = |name: &String, array: &Array| {
+            let mut sums = vec![0.0; array.values.len()];
+            for (item, weight) in items.clone() {
+                sums.iter_mut().zip(&item.arrays[name].values).for_each(|(sum, &value)| *sum += weight * f64::from(value));
+            }
+            Array::new(array.shape.clone(), sums.into_iter().map(|sum| (sum / total) as f32).collect())
+        };
+        first.arrays.iter().map(|(name, array)| (name.clone(), average(name, array))).collect()
+    }
+
+    /// Refuses another layout than that of `expected`, and numbers that are not finite.
+    pub fn ensure_like(&self, expected: &Self) -> Result<()> {
+        for (name, array) in &expected.arrays {
+            let found = self.arrays.get(name).ok_or_else(|| Error::message(format!("`{name}` is missing")))?;
+            if found.shape != array.shape {
+                return Err(Error::message(format!("`{name}` has shape `{:?}` instead of {:?}", found.shape, array.shape)));
+            }
+            if let Some(value) = found.values.iter().find(|value| !value.is_finite()) {
+                return Err(Error::message(format!("`{name}` holds the value `{value}`")));
+            }
+        }
+        match self.arrays.keys().find(|name| !expected.arrays.contains_key(*name)) {
+            Some(name) => Err(Error::message(format!("`{name}` is not expected"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The same arrays under longer names: `theta` and `cell.weight` give `theta/cell.weight`.
+    pub fn under(&self, prefix: &str) -> Self {
+        self.arrays.iter().map(|(name, array)| (format!("{prefix}/{name}"), array.clone())).collect()
+    }
+
+    /// The arrays that were put [`under`](Self::under) a prefix.
+    pub fn below(&self, prefix: &str) -> Self {
+        let stripped = |name: &str| name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
+        self.arrays.iter().filter_map(|(name, array)| Some((stripped(name)?, array.clone()))).collect()
+    }
+
+    /// The bytes of a safetensors file; the same values give the same bytes.
+    pub fn to_bytes(&self, metadata: &Metadata) -> Result<Vec<u8>> {
+        let raw: Vec<(&str, &[usize], Vec<u8>)> =
+            self.iter().map(|(name, array)| (name, array.shape.as_slice(), little_endian(&array.values))).collect();
+        let views = raw.iter().map(|(name, shape, bytes)| Ok((*name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?)));
+        let views = views.collect::<std::result::Result<Vec<_>, safetensors::SafeTensorError>>();
+        let header = serde_json::to_string(metadata).expect("text by text is always JSON");
+        let header = (!metadata.is_empty()).then(|| HashMap::from([(METADATA_KEY.to_owned(), header)]));
+        let bytes = views.and_then(|views| safetensors::serialize(views, header));
+        bytes.map_err(|error| Error::message(format!("it cannot be written as safetensors: {error}")))
+    }
+
+    /// Reads the bytes of a safetensors file of 32-bit floats.
+    pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Metadata)> {
+        let unsound = |error: safetensors::SafeTensorError| Error::message(format!("it is not sound safetensors: {error}"));
+        let file = SafeTensors::deserialize(bytes).map_err(unsound)?;
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(unsound)?;
+        let arrays = file.tensors().into_iter().map(|(name, view)| Ok((name.clone(), read_array(&name, &view)?)));
+        Ok((arrays.collect::<Result<_>>()?, read_metadata(header.metadata().as_ref())?))
+    }
+}
+
+fn read_array(name: &str, view: &TensorView) -> Result<Array> {
+    if view.dtype() != Dtype::F32 {
+        return Err(Error::message(format!("`{name}` is stored as `{}` instead of F32", view.dtype())));
+    }
+    let words = view.data().chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    Ok(Array::new(view.shape().to_vec(), words.collect()))
+}
+
+fn read_metadata(header: Option<&HashMap<String, String>>) -> Result<Metadata> {
+    let Some(json) = header.and_then(|header| header.get(METADATA_KEY)) else { return Ok(Metadata::new()) };
+    serde_json::from_str(json).map_err(|error| Error::message(format!("its `{METADATA_KEY}` metadata is damaged: {error}")))
+}
+
+fn little_endian(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}

@@ -1,0 +1,187 @@
+//! The one loop of a federation.
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use fedeq_data::Seed;
+use serde::{Deserialize, Serialize};
+
+use crate::algorithm::{Algorithm, ServerState, Update};
+use crate::error::{Error, Result};
+use crate::message::{Reply, Request, Scores, Task};
+use crate::metrics::{Evaluation, Round};
+use crate::sampler::Sampling;
+use crate::site::PhaseSeconds;
+use crate::transport::Transport;
+
+/// What a federation is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Plan {
+    /// Rounds of training.
+    pub rounds: u64,
+    /// Who takes part.
+    pub sampling: Sampling,
+    /// Judge all clients after every so many rounds, and always after the last.
+    pub evaluate_every: u64,
+    /// Whether evaluations also measure the augmented Lagrangian and stationarity, at the cost of a pass over all training data.
+    pub measure_theory: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { rounds: 150, sampling: Sampling::default(), evaluate_every: 10, measure_theory: false }
+    }
+}
+
+/// What happens in a federation, as it happens.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A round is over.
+    Round {
+        /// What it was.
+        round: &'a Round,
+        /// Where the time went.
+        seconds: &'a RoundSeconds,
+    },
+    /// All clients have been judged.
+    Evaluation {
+        /// What came out.
+        evaluation: &'a Evaluation,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// The server's state is complete and consistent: a good moment to keep it.
+    Settled {
+        /// The state.
+        server: &'a ServerState,
+        /// Whether nothing more will come.
+        last: bool,
+    },
+}
+
+/// Where the time of a round went. Local times are summed over clients, which may have worked side by side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoundSeconds {
+    /// From beginning to end.
+    pub total: f64,
+    /// Local work.
+    pub local: PhaseSeconds,
+    /// The server's own step.
+    pub server: f64,
+}
+
+/// Receives events; may ask to stop.
+pub trait Observer<T: ?Sized> {
+    /// Takes note of an event. The transport is there for what an observer must do between rounds, such as keeping states.
+    fn observe(&mut self, event: &Event<'_>, transport: &mut T) -> Result<ControlFlow<()>>;
+}
+
+/// A federation: a method, a plan and a way to the clients.
+pub struct Federation<'a, T> {
+    /// The method.
+    pub algorithm: &'a dyn Algorithm,
+    /// What to do.
+    pub plan: &'a Plan,
+    /// How many clients there are.
+    pub clients: usize,
+    /// The way to them.
+    pub transport: &'a mut T,
+    /// The federation's randomness.
+    pub seed: Seed,
+}
+
+impl<T: Transport> Federation<'_, T> {
+    /// Runs from where the server's state is to the end of the plan, or until an observer asks to stop.
+    pub fn run(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+        self.algorithm.validate()?;
+        while server.round < self.plan.rounds {
+            let done = self.round(server, observers)?;
+            let last = server.round == self.plan.rounds;
+            if last {
+                self.ask(server, Task::Finish, &self.everybody())?;
+            }
+            let judged =
+                if self.evaluation_is_due(server.round) { self.evaluate(server, observers)? } else { ControlFlow::Continue(()) };
+            let kept = self.tell(&Event::Settled { server, last }, observers)?;
+            if done.is_break() || judged.is_break() || kept.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+        let begun = Instant::now();
+        let cohort = self.cohort(server.round)?;
+        let updates = self.ask(server, Task::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
+        updates.iter().try_for_each(|update| update.weights.ensure_like(&server.weights))?;
+        let received = Instant::now();
+        let rho = server.rho;
+        self.algorithm.server_update(server, &updates)?;
+        let round = Round::of(server.round, &cohort, &updates, rho, self.transport.traffic());
+        server.round += 1;
+        let local = updates.iter().fold(PhaseSeconds::default(), |sum, update| sum.plus(&update.descent.seconds));
+        let seconds = RoundSeconds { total: begun.elapsed().as_secs_f64(), local, server: received.elapsed().as_secs_f64() };
+        self.tell(&Event::Round { round: &round, seconds: &seconds }, observers)
+    }
+
+    /// Judges all clients.
+    pub fn evaluation(&mut self, server: &ServerState) -> Result<Evaluation> {
+        let task = if self.plan.measure_theory { Task::Measure } else { Task::Evaluate };
+        let replies = self.ask(server, task, &self.everybody())?;
+        let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
+        Ok(Evaluation::of(server.round, &scores, self.transport.traffic()))
+    }
+
+    fn evaluate(&mut self, server: &ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+        let begun = Instant::now();
+        let evaluation = self.evaluation(server)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        self.tell(&Event::Evaluation { evaluation: &evaluation, seconds }, observers)
+    }
+
+    fn evaluation_is_due(&self, round: u64) -> bool {
+        round == self.plan.rounds || (self.plan.evaluate_every > 0 && round.is_multiple_of(self.plan.evaluate_every))
+    }
+
+    fn everybody(&self) -> Vec<usize> {
+        (0..self.clients).collect()
+    }
+
+    fn cohort(&self, round: u64) -> Result<Vec<usize>> {
+        if self.algorithm.takes_everybody() {
+            Ok(self.everybody())
+        } else {
+            self.plan.sampling.draw(self.clients, self.seed, round)
+        }
+    }
+
+    fn ask(&mut self, server: &ServerState, task: Task, cohort: &[usize]) -> Result<Vec<Reply>> {
+        let ServerState { weights, round, rho, .. } = server.clone();
+        self.transport.exchange(cohort, &Request { task, round, rounds: self.plan.rounds, rho, weights })
+    }
+
+    fn tell(&mut self, event: &Event<'_>, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+        let mut flow = ControlFlow::Continue(());
+        for observer in observers {
+            if observer.observe(event, self.transport)?.is_break() {
+                flow = ControlFlow::Break(());
+            }
+        }
+        Ok(flow)
+    }
+}
+
+fn update_of(reply: Reply) -> Result<Update> {
+    match reply {
+        Reply::Update(update) => Ok(update),
+        _ => Err(Error::message("a client asked to train answered something else")),
+    }
+}
+
+fn scores_of(reply: Reply) -> Result<Scores> {
+    match reply {
+        Reply::Scores(scores) => Ok(*scores),
+        _ => Err(Error::message("a client asked for its scores answered something else")),
+    }
+}

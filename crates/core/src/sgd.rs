@@ -1,0 +1,110 @@
+//! Plain gradient steps on some of a network's parameters, with a force beside the loss.
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use fedeq_models::{Network, Part, PathTracker};
+
+use crate::params::{Array, Params};
+use crate::site::{Phase, Trains};
+
+/// The same network with gradients wanted only for what is trained.
+pub(crate) fn train_only(network: Network, trains: Trains) -> Network {
+    struct Choose(PathTracker, Trains);
+    impl ModuleMapper for Choose {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.0.enter(name, container);
+        }
+        fn exit_module(&mut self, _: &str, container: &str) {
+            self.0.exit(container);
+        }
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let wanted = self.1.includes(Part::of(&self.0.path()));
+            param.set_require_grad(wanted)
+        }
+    }
+    network.map(&mut Choose(PathTracker::default(), trains))
+}
+
+/// A step size and a pull, ready on the device.
+pub(crate) struct Step {
+    learning_rate: f64,
+    strength: f64,
+    /// Flat, by path.
+    offsets: BTreeMap<String, Tensor<1>>,
+}
+
+impl Step {
+    pub(crate) fn new(phase: &Phase<'_>, device: &Device) -> Self {
+        let device = device.clone().without_autodiff();
+        let flat = |array: &Array| Tensor::from_data(TensorData::new(array.values.clone(), [array.values.len()]), &device);
+        let offsets = phase.pull.into_iter().flat_map(|pull| pull.offset.iter());
+        Self {
+            learning_rate: phase.learning_rate,
+            strength: phase.pull.map_or(0.0, |pull| pull.strength),
+            offsets: offsets.map(|(path, array)| (path.to_owned(), flat(array))).collect(),
+        }
+    }
+
+    /// `p <- p - rate (gradient + strength p + offset)` for everything that is trained.
+    pub(crate) fn apply(&self, network: Network, gradients: Gradients, trains: Trains) -> Network {
+        network.map(&mut Descend { tracker: PathTracker::default(), step: self, gradients, trains })
+    }
+
+    fn moved<const D: usize>(&self, value: Tensor<D>, gradient: Option<Tensor<D>>, path: &str) -> Tensor<D> {
+        let mut force = gradient.unwrap_or_else(|| value.zeros_like());
+        if let Some(offset) = self.offsets.get(path) {
+            force = force + value.clone().mul_scalar(self.strength) + offset.clone().reshape(value.dims());
+        }
+        value - force.mul_scalar(self.learning_rate)
+    }
+}
+
+struct Descend<'a> {
+    tracker: PathTracker,
+    step: &'a Step,
+    gradients: Gradients,
+    trains: Trains,
+}
+
+impl ModuleMapper for Descend<'_> {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.tracker.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _: &str, container: &str) {
+        self.tracker.exit(container);
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let path = self.tracker.path();
+        if !self.trains.includes(Part::of(&path)) {
+            return param;
+        }
+        let gradient = param.val().grad_remove(&mut self.gradients);
+        param.map(|value| self.step.moved(value.inner(), gradient, &path).autodiff().require_grad())
+    }
+}
+
+/// The gradient of a loss with respect to all parameters of a network, on the host.
+pub(crate) fn gradient_of(network: &Network, loss: Tensor<1>) -> Params {
+    struct Read(PathTracker, Gradients, Vec<(String, Array)>);
+    impl ModuleVisitor for Read {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.0.enter(name, container);
+        }
+        fn exit_module(&mut self, _: &str, container: &str) {
+            self.0.exit(container);
+        }
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let value = param.val();
+            let gradient = value.grad(&self.1).unwrap_or_else(|| value.inner().zeros_like());
+            let shape = gradient.dims().to_vec();
+            let values = gradient.try_into_vec_as::<f32>().expect("a float tensor");
+            self.2.push((self.0.path(), Array::new(shape, values)));
+        }
+    }
+    let mut read = Read(PathTracker::default(), loss.backward(), Vec::new());
+    network.visit(&mut read);
+    read.2.into_iter().collect()
+}

@@ -1,0 +1,215 @@
+//! Where local work happens: a client's data, seen only through what can be done with it.
+use fedeq_data::Seed;
+use fedeq_equilibrium::WarmMemory;
+use fedeq_models::Part;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::params::Params;
+use crate::weights::Weights;
+
+/// A client's data and its means to learn from it. Methods act on weights through this alone.
+pub trait Site {
+    /// How many training samples there are.
+    fn samples(&self) -> usize;
+
+    /// Stochastic gradient descent on the local loss. Moves `weights` and says how it went.
+    fn descend(&self, weights: &mut Weights, memory: &mut WarmMemory, phase: &Phase<'_>, seed: Seed) -> Result<Descent>;
+
+    /// How well the weights do on a part of the local data.
+    fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score>;
+
+    /// The mean local training loss and its gradient with respect to all parameters, over all training samples.
+    fn gradient(&self, weights: &Weights) -> Result<(f64, Params)>;
+}
+
+/// A stretch of local training.
+#[derive(Clone, Debug)]
+pub struct Phase<'a> {
+    /// Tells the phases of a round apart in seeds and reports.
+    pub name: &'static str,
+    /// What is trained.
+    pub trains: Trains,
+    /// Passes over the local data.
+    pub epochs: usize,
+    /// The step size.
+    pub learning_rate: f64,
+    /// A force beside the loss.
+    pub pull: Option<&'a Pull>,
+}
+
+/// What a phase trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trains {
+    /// The shared parameters.
+    Shared,
+    /// The personal parameters; the representation stays fixed.
+    Personal,
+    /// Both.
+    Everything,
+}
+
+impl Trains {
+    /// Whether a part is trained.
+    pub fn includes(self, part: Part) -> bool {
+        match self {
+            Self::Shared => part == Part::Shared,
+            Self::Personal => part == Part::Personal,
+            Self::Everything => true,
+        }
+    }
+}
+
+/// Adds `strength * p + offset` to the gradient of every parameter `p` that `offset` names.
+///
+/// This is the gradient of `<lambda, p - anchor> + strength / 2 ||p - anchor||^2`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pull {
+    /// `rho` of an augmented Lagrangian, or the weight of a proximal term.
+    pub strength: f64,
+    /// `lambda - strength * anchor`.
+    pub offset: Params,
+}
+
+impl Pull {
+    /// Towards `anchor`, with a dual.
+    pub fn augmented(strength: f64, anchor: &Params, dual: &Params) -> Self {
+        Self { strength, offset: dual.plus(-strength as f32, anchor) }
+    }
+
+    /// Towards `anchor`.
+    pub fn proximal(strength: f64, anchor: &Params) -> Self {
+        Self { strength, offset: anchor.map(|value| -strength as f32 * value) }
+    }
+}
+
+/// Which of a client's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Portion {
+    /// What it trains on.
+    Train,
+    /// What it sets aside for tuning.
+    Validation,
+    /// What it is judged by.
+    Test,
+}
+
+/// A prediction mixed from the network's and that of the nearest training samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Neighbours {
+    /// How many neighbours vote.
+    pub count: usize,
+    /// The weight of their vote beside the network's.
+    pub mixing: f64,
+}
+
+impl Default for Neighbours {
+    fn default() -> Self {
+        Self { count: 10, mixing: 0.5 }
+    }
+}
+
+/// How a descent went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Descent {
+    /// Gradient steps taken.
+    pub steps: u64,
+    /// The mean loss over the last epoch.
+    pub loss: f64,
+    /// What the equilibrium solves took.
+    pub solves: SolveTally,
+    /// Where the time went.
+    pub seconds: PhaseSeconds,
+}
+
+impl Descent {
+    /// What two descents took together; the loss is that of the later one.
+    pub fn then(self, later: Self) -> Self {
+        Self {
+            steps: self.steps + later.steps,
+            loss: later.loss,
+            solves: self.solves.plus(&later.solves),
+            seconds: self.seconds.plus(&later.seconds),
+        }
+    }
+}
+
+/// What equilibrium solves took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SolveTally {
+    /// Samples solved for.
+    pub samples: u64,
+    /// Cell evaluations, summed over samples.
+    pub steps: u64,
+    /// Relative residuals, summed over samples whose residual is finite.
+    pub residual: f64,
+    /// Samples that did not meet their tolerance.
+    pub unconverged: u64,
+    /// Samples that left the numbers.
+    pub not_finite: u64,
+}
+
+impl SolveTally {
+    /// Both together.
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            samples: self.samples + other.samples,
+            steps: self.steps + other.steps,
+            residual: self.residual + other.residual,
+            unconverged: self.unconverged + other.unconverged,
+            not_finite: self.not_finite + other.not_finite,
+        }
+    }
+}
+
+/// Where the time of local work went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseSeconds {
+    /// Forward passes, solves included.
+    pub solve: f64,
+    /// Backward passes.
+    pub backward: f64,
+    /// Parameter updates.
+    pub update: f64,
+}
+
+impl PhaseSeconds {
+    /// Both together.
+    pub fn plus(&self, other: &Self) -> Self {
+        Self { solve: self.solve + other.solve, backward: self.backward + other.backward, update: self.update + other.update }
+    }
+}
+
+/// How well weights do: sums, so that scores of clients add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Predictions made: samples, or positions of text that are not padding.
+    pub predictions: u64,
+    /// Of which right.
+    pub correct: u64,
+    /// The loss, summed over predictions.
+    pub loss: f64,
+}
+
+impl Score {
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            predictions: self.predictions + other.predictions,
+            correct: self.correct + other.correct,
+            loss: self.loss + other.loss,
+        }
+    }
+
+    /// The share that is right; nothing if nothing was predicted.
+    pub fn accuracy(&self) -> Option<f64> {
+        (self.predictions > 0).then(|| self.correct as f64 / self.predictions as f64)
+    }
+
+    /// The mean loss; nothing if nothing was predicted.
+    pub fn mean_loss(&self) -> Option<f64> {
+        (self.predictions > 0).then(|| self.loss / self.predictions as f64)
+    }
+}

@@ -1,0 +1,76 @@
+//! The settings that every method shares.
+use std::num::NonZeroUsize;
+
+use fedeq_data::shard::Remainder;
+use fedeq_equilibrium::WarmStart;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// How a client trains.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Training {
+    /// Step size for shared parameters.
+    pub learning_rate: f64,
+    /// Step size for personal parameters, where they are trained on their own; the shared one if left out.
+    pub personal_learning_rate: Option<f64>,
+    /// Passes over the local data for shared parameters, or for the whole model.
+    pub epochs: usize,
+    /// Passes over the local data for personal parameters, where they are trained on their own.
+    pub personal_epochs: usize,
+    /// Samples a gradient step.
+    pub batch_size: NonZeroUsize,
+    /// What becomes of samples that do not fill a batch.
+    pub remainder: Remainder,
+    /// Where equilibrium solves start.
+    pub warm_start: WarmStart,
+}
+
+impl Default for Training {
+    fn default() -> Self {
+        Self {
+            learning_rate: 0.01,
+            personal_learning_rate: None,
+            epochs: 5,
+            personal_epochs: 3,
+            batch_size: const { NonZeroUsize::new(10).unwrap() },
+            remainder: Remainder::Drop,
+            warm_start: WarmStart::Off,
+        }
+    }
+}
+
+impl Training {
+    /// The step size for personal parameters.
+    pub fn personal_rate(&self) -> f64 {
+        self.personal_learning_rate.unwrap_or(self.learning_rate)
+    }
+
+    /// Refuses settings that mean nothing.
+    pub fn validate(&self) -> Result<()> {
+        positive("training.learning_rate", self.learning_rate)?;
+        positive("training.personal_learning_rate", self.personal_rate())
+    }
+}
+
+pub(crate) fn positive(name: &str, value: f64) -> Result<()> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("`{name}` is `{value}`"), "give a number above 0"))
+}
+
+pub(crate) fn non_negative(name: &str, value: f64) -> Result<()> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("`{name}` is `{value}`"), "give a number of at least 0"))
+}
+
+pub(crate) fn share(name: &str, value: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("`{name}` is `{value}`"), "give a number between 0 and 1"))
+}

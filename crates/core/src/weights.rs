@@ -1,0 +1,59 @@
+//! The numbers of a model: its parameters and the running statistics that go with them.
+use fedeq_models::Part;
+
+use crate::error::Result;
+use crate::params::Params;
+
+/// Parameters by path, and normalisation statistics by name. A whole model, or the part of one that travels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Weights {
+    /// `theta`, `w`, or both; [`Part::of`] tells a path's side.
+    pub params: Params,
+    /// Means, variances and step counts of normalisation layers.
+    pub statistics: Params,
+}
+
+impl Weights {
+    /// Only the parameters of the parts wanted, with all statistics.
+    pub fn only(&self, wanted: impl Fn(Part) -> bool) -> Self {
+        Self { params: self.params.filter(|path| wanted(Part::of(path))), statistics: self.statistics.clone() }
+    }
+
+    /// The shared parameters, `theta`.
+    pub fn theta(&self) -> Params {
+        self.params.filter(|path| Part::of(path) == Part::Shared)
+    }
+
+    /// The same model with whatever `received` holds in place of its own.
+    pub fn with(&self, received: &Self) -> Self {
+        let mut changed = self.clone();
+        changed.params.overwrite(&received.params);
+        changed.statistics.overwrite(&received.statistics);
+        changed
+    }
+
+    /// The weighted mean, in the order given.
+    pub fn mean<'a>(items: impl IntoIterator<Item = (&'a Self, f64)> + Clone) -> Self {
+        let params = items.clone().into_iter().map(|(item, weight)| (&item.params, weight));
+        let statistics = items.clone().into_iter().map(|(item, weight)| (&item.statistics, weight));
+        Self { params: Params::mean(params.collect::<Vec<_>>()), statistics: Params::mean(statistics.collect::<Vec<_>>()) }
+    }
+
+    /// Refuses another layout than that of `expected`, and numbers that are not finite.
+    pub fn ensure_like(&self, expected: &Self) -> Result<()> {
+        self.params.ensure_like(&expected.params)?;
+        self.statistics.ensure_like(&expected.statistics)
+    }
+
+    /// Both in one, each under its own prefix: the form in which weights are sent and stored.
+    pub fn packed(&self) -> Params {
+        let mut packed = self.params.under("params");
+        packed.overwrite(&self.statistics.under("statistics"));
+        packed
+    }
+
+    /// The inverse of [`packed`](Self::packed).
+    pub fn unpacked(packed: &Params) -> Self {
+        Self { params: packed.below("params"), statistics: packed.below("statistics") }
+    }
+}

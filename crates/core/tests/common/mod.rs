@@ -1,0 +1,199 @@
+//! A convex federation with a known optimum, for tests of methods without any network.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+use fedeq_core::{
+    Algorithm, Array, ClientState, ClientStore, Descent, Error, Federation, InProcess, Neighbours, Params, Phase, Plan, Portion,
+    Result, Sampling, Score, ServerState, Site, Sites, Training, Weights, travelling,
+};
+use fedeq_data::source::synthetic::{Optimum, Regression};
+use fedeq_data::{Labels, Samples, Seed};
+use fedeq_equilibrium::{WarmMemory, WarmStart};
+use fedeq_models::Part;
+
+pub(crate) const SHARED: usize = 4;
+pub(crate) const PERSONAL: usize = 2;
+pub(crate) const CLIENTS: usize = 8;
+
+/// One client's least squares: `L(theta, w) = mean (<theta, a> + <w, b> - y)^2`, minimised by full gradient steps.
+#[derive(Clone)]
+pub(crate) struct LeastSquares {
+    rows: Vec<(Vec<f64>, f64)>,
+}
+
+impl LeastSquares {
+    /// The loss and its gradient at `(theta, w)`.
+    fn value(&self, x: &[f64]) -> (f64, Vec<f64>) {
+        let mut gradient = vec![0.0; x.len()];
+        let mut loss = 0.0;
+        for (row, target) in &self.rows {
+            let error = row.iter().zip(x).map(|(a, b)| a * b).sum::<f64>() - target;
+            loss += error * error;
+            gradient.iter_mut().zip(row).for_each(|(sum, a)| *sum += 2.0 * error * a);
+        }
+        let n = self.rows.len() as f64;
+        (loss / n, gradient.into_iter().map(|value| value / n).collect())
+    }
+
+    /// An upper bound of the largest curvature: the trace of the Hessian.
+    pub(crate) fn smoothness(&self) -> f64 {
+        let n = self.rows.len() as f64;
+        self.rows.iter().flat_map(|(row, _)| row.iter().map(|a| 2.0 * a * a / n)).sum()
+    }
+}
+
+pub(crate) fn weights(theta: &[f64], w: &[f64]) -> Weights {
+    let array = |values: &[f64]| Array::new(vec![values.len()], values.iter().map(|&value| value as f32).collect());
+    let params = [("theta".to_owned(), array(theta)), ("player.w".to_owned(), array(w))].into_iter().collect();
+    Weights { params, statistics: Params::default() }
+}
+
+fn flat(params: &Params) -> Vec<f64> {
+    ["theta", "player.w"]
+        .iter()
+        .flat_map(|name| params.get(name).expect("there").values.iter().map(|&value| value.into()))
+        .collect()
+}
+
+fn named(values: &[f64]) -> Params {
+    weights(&values[..SHARED], &values[SHARED..]).params
+}
+
+impl Site for LeastSquares {
+    fn samples(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn descend(&self, weights: &mut Weights, _: &mut WarmMemory, phase: &Phase<'_>, _: Seed) -> Result<Descent> {
+        let mut x = flat(&weights.params);
+        let mut descent = Descent::default();
+        for _ in 0..phase.epochs {
+            let (loss, mut force) = self.value(&x);
+            if let Some(pull) = phase.pull {
+                for (index, name) in ["theta", "player.w"].into_iter().enumerate() {
+                    let Some(offset) = pull.offset.get(name) else { continue };
+                    for (at, value) in offset.values.iter().enumerate() {
+                        force[index * SHARED + at] += pull.strength * x[index * SHARED + at] + f64::from(*value);
+                    }
+                }
+            }
+            for (at, value) in x.iter_mut().enumerate() {
+                let part = if at < SHARED { Part::Shared } else { Part::Personal };
+                if phase.trains.includes(part) {
+                    *value -= phase.learning_rate * force[at];
+                }
+            }
+            descent = Descent { steps: descent.steps + 1, loss, ..descent };
+        }
+        if x.iter().any(|value| !value.is_finite()) {
+            return Err(Error::Diverged { problem: "the parameters are no longer finite".into() });
+        }
+        weights.params = named(&x);
+        Ok(descent)
+    }
+
+    fn score(&self, weights: &Weights, _: Portion, _: Option<&Neighbours>) -> Result<Score> {
+        let predictions = self.rows.len() as u64;
+        Ok(Score { predictions, correct: 0, loss: self.value(&flat(&weights.params)).0 * predictions as f64 })
+    }
+
+    fn gradient(&self, weights: &Weights) -> Result<(f64, Params)> {
+        let (loss, gradient) = self.value(&flat(&weights.params));
+        Ok((loss, named(&gradient)))
+    }
+}
+
+/// A whole convex federation.
+pub(crate) struct Problem {
+    pub(crate) clients: Vec<LeastSquares>,
+    pub(crate) optimum: Optimum,
+}
+
+impl Problem {
+    pub(crate) fn new(seed: u64) -> Self {
+        let problem = Regression { clients: CLIENTS, samples: 30, shared: SHARED, personal: PERSONAL, noise: 0.5 };
+        let (dataset, optimum) = problem.generate(Seed::new(seed)).expect("a sound problem");
+        let (Samples::Vectors(vectors), Labels::Numbers(targets)) = (&dataset.samples, &dataset.labels) else {
+            panic!("regression")
+        };
+        let row = |(row, target): (&[f32], &f32)| (row.iter().map(|&value| value.into()).collect(), f64::from(*target));
+        let rows: Vec<(Vec<f64>, f64)> = vectors.values.chunks(vectors.width).zip(targets).map(row).collect();
+        Self { clients: rows.chunks(30).map(|rows| LeastSquares { rows: rows.to_vec() }).collect(), optimum }
+    }
+
+    /// The largest curvature of any client's loss.
+    pub(crate) fn smoothness(&self) -> f64 {
+        self.clients.iter().map(LeastSquares::smoothness).fold(0.0, f64::max)
+    }
+
+    /// How far a shared parameter is from the optimum.
+    pub(crate) fn error(&self, weights: &Weights) -> f64 {
+        let theta = &weights.params.get("theta").expect("there").values;
+        theta.iter().zip(&self.optimum.theta).map(|(&found, best)| (f64::from(found) - best).powi(2)).sum::<f64>().sqrt()
+    }
+
+    pub(crate) fn start() -> Weights {
+        weights(&[0.0; SHARED], &[0.0; PERSONAL])
+    }
+
+    pub(crate) fn server(&self, algorithm: &dyn Algorithm, rho: f64) -> ServerState {
+        ServerState { weights: travelling(algorithm, &Self::start()), clients: CLIENTS, round: 0, rho: Some(rho) }
+    }
+
+    pub(crate) fn store(&self, initial_dual: impl Fn(usize) -> Params + Send + Sync + 'static) -> ClientStore {
+        ClientStore::new("nowhere".into(), usize::MAX, move |client| {
+            ClientState::fresh(Self::start(), initial_dual(client), WarmStart::Off)
+        })
+    }
+
+    /// Runs some rounds; `watch` sees the federation after each.
+    pub(crate) fn run(
+        &self,
+        algorithm: &dyn Algorithm,
+        training: &Training,
+        settings: (f64, f64, u64),
+        watch: impl FnMut(&ServerState, &fedeq_core::Evaluation),
+    ) -> ServerState {
+        self.run_to_states(algorithm, training, settings, watch).0
+    }
+
+    /// The same; also gives the clients' states at the end.
+    pub(crate) fn run_to_states(
+        &self,
+        algorithm: &dyn Algorithm,
+        training: &Training,
+        (rho, fraction, rounds): (f64, f64, u64),
+        mut watch: impl FnMut(&ServerState, &fedeq_core::Evaluation),
+    ) -> (ServerState, Vec<ClientState>) {
+        let mut server = self.server(algorithm, rho);
+        let theta = Self::start().theta();
+        let duals: Vec<Params> = (0..CLIENTS as u64).map(|client| algorithm.initial_dual(&theta, Seed::new(client))).collect();
+        let mut store = self.store(move |client| duals[client].clone());
+        let never = || false;
+        let mut transport = InProcess::new(algorithm, training, self, &mut store, Seed::new(1), &never);
+        for round in 1..=rounds {
+            let sampling = Sampling { fraction, replacement: false };
+            let plan = Plan { rounds: round, sampling, evaluate_every: 0, measure_theory: true };
+            let mut federation =
+                Federation { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+            assert!(federation.run(&mut server, &mut []).expect("a sound federation").is_continue());
+            let evaluation = federation.evaluation(&server).expect("a sound federation");
+            watch(&server, &evaluation);
+        }
+        let states = (0..CLIENTS).map(|client| store.get(client).expect("in memory")).collect();
+        (server, states)
+    }
+}
+
+impl Sites for Problem {
+    fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    fn site(&self, client: usize) -> Result<Box<dyn Site>> {
+        Ok(Box::new(self.clients[client].clone()))
+    }
+}
+
+/// Training settings under which local problems are solved nearly exactly.
+pub(crate) fn thorough(learning_rate: f64) -> Training {
+    Training { learning_rate, personal_learning_rate: Some(0.3), epochs: 300, personal_epochs: 300, ..Training::default() }
+}
