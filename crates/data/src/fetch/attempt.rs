@@ -124,6 +124,7 @@ fn failure(error: &ureq::Error) -> Failure {
         ureq::Error::TooManyRedirects => Failure::Final("the server redirects in circles".into()),
         ureq::Error::Timeout(_) => Failure::Passing("the server did not answer in time".into()),
         ureq::Error::HostNotFound => Failure::Passing("the server's name was not found".into()),
+        ureq::Error::Io(error) => Failure::Passing(format!("the connection failed: {error}")),
         other => Failure::Passing(format!("the connection failed: {other}")),
     }
 }

@@ -3,6 +3,8 @@
 //! The length and SHA-256 of the CIFAR archives are those that independent projects publish for the same addresses (GoMLX,
 //! Julia's MLDatasets, torchvision-ruby); those of the members were computed from bit-exact copies and agree with what
 //! torchvision-ruby publishes of them.
+use std::path::{Path, PathBuf};
+
 use super::archive::{Archive, Member};
 use super::fingerprint::Fingerprint;
 use super::recipe::Recipe;
@@ -32,6 +34,22 @@ pub fn offer(name: &str) -> Option<Offer> {
         "femnist" => Some(Offer::Recipe(femnist())),
         "shakespeare" => Some(Offer::Recipe(shakespeare())),
         _ => None,
+    }
+}
+
+/// The folder in which a data set's files lie, among those that its reader looks in: a glance, not a check of every byte.
+pub fn find(source: &Source, data: &Path) -> Option<PathBuf> {
+    let offer = offer(source.name())?;
+    let mut folders = source.entry().places.iter().map(|place| data.join(place));
+    folders.find(|folder| offer.lies_in(folder))
+}
+
+impl Offer {
+    fn lies_in(&self, folder: &Path) -> bool {
+        match self {
+            Self::Archive(archive) => archive.members.iter().all(|member| folder.join(member.file_name()).is_file()),
+            Self::Recipe(recipe) => recipe.lies_in(folder),
+        }
     }
 }
 

@@ -44,6 +44,11 @@ impl Recipe {
         )
     }
 
+    /// Whether such files lie directly in this folder.
+    pub(super) fn lies_in(&self, folder: &Path) -> bool {
+        children(folder).is_ok_and(|files| !self.fitting(&files).is_empty())
+    }
+
     /// The files at `from`: itself, or those in it, or those in the part of our own layout that lies in it.
     fn find(&self, from: &Path) -> Result<Vec<PathBuf>> {
         if from.is_file() {

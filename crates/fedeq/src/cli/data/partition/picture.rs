@@ -1,0 +1,47 @@
+//! Who holds what, as a picture.
+use fedeq_data::partition::ClientTally;
+
+use super::report::Report;
+use crate::cli::failure::{Failure, Outcome};
+use crate::draw::{Bars, Canvas, Heading, HeatMap, Line, bars, heat_map};
+use crate::number::{count, counted};
+
+/// More lines than this make no picture a person can look at.
+const MOST_CLIENTS: usize = 5_000;
+
+/// A heat map where samples have classes, else bars.
+pub(super) fn draw(report: &Report, name: &str) -> Outcome<Canvas> {
+    let clients = report.clients.clients.len() + report.unseen.clients.len();
+    if clients > MOST_CLIENTS {
+        let problem = format!("`{}` clients are too many to draw", count(clients));
+        return Err(Failure::request(problem, format!("ask for at most {}, or leave out `--out`", count(MOST_CLIENTS))));
+    }
+    let canvas = if report.clients.classes.is_empty() { bars(&sizes(report, name)) } else { heat_map(&labels(report, name)) };
+    canvas.map_err(|error| Failure::request(format!("cannot draw `{name}`: {error}"), "leave out `--out`"))
+}
+
+fn labels(report: &Report, name: &str) -> HeatMap {
+    let line = |client: &ClientTally| Line { name: client.name.clone(), counts: client.train.by_class.clone() };
+    let (trained, unseen) = (&report.clients.clients, &report.unseen.clients);
+    HeatMap {
+        heading: heading(report, format!("{name}: who holds which labels")),
+        unit: "training samples".into(),
+        columns: report.clients.classes.clone(),
+        lines: trained.iter().chain(unseen).map(line).collect(),
+        apart: (!unseen.is_empty()).then(|| (trained.len(), "unseen in training".into())),
+    }
+}
+
+fn sizes(report: &Report, name: &str) -> Bars {
+    Bars {
+        heading: heading(report, format!("{name}: who holds how much")),
+        unit: "training samples".into(),
+        what: "clients that train, the largest first".into(),
+        counts: report.clients.clients.iter().map(|client| client.train.samples).collect(),
+    }
+}
+
+fn heading(report: &Report, title: String) -> Heading {
+    let clients = counted(report.clients.clients.len() + report.unseen.clients.len(), "client");
+    Heading { title, subtitle: format!("{clients}, {}, seed {}", report.rule(), report.seed) }
+}

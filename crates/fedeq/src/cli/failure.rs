@@ -1,0 +1,69 @@
+//! Errors as people read them: what is wrong, what to do, and the exit code.
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use fedeq_data::Error;
+
+/// The result of a command.
+pub(super) type Outcome<T> = Result<T, Failure>;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Something to tell the person.
+    Told {
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        hint: String,
+        /// 1 the work itself failed, 2 the request or the input was wrong.
+        code: u8,
+    },
+    /// Whoever read our output has gone, which is their right.
+    ReaderGone,
+}
+
+impl Failure {
+    /// The request cannot be met.
+    pub(super) fn request(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Told { problem: problem.into(), hint: hint.into(), code: 2 }
+    }
+
+    /// Shorthand for a failed read or write, shaped for `map_err`.
+    pub(super) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let error = Error::io(path, action);
+        move |source| error(source).into()
+    }
+
+    /// Output that could not be written.
+    pub(super) fn output(error: io::Error) -> Self {
+        if error.kind() == ErrorKind::BrokenPipe {
+            return Self::ReaderGone;
+        }
+        Self::Told { problem: format!("cannot write the output: {error}"), hint: "check where it goes".into(), code: 1 }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Malformed { .. } | Error::Unmeetable { .. } => 2,
+            Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => 2,
+            Error::Io { .. } | Error::Download { .. } => 1,
+        };
+        Self::Told { problem: error.to_string(), hint: error.hint(), code }
+    }
+}
+
+/// Tells the person and gives the exit code.
+pub(super) fn conclude(outcome: Outcome<()>) -> ExitCode {
+    match outcome {
+        Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Err(Failure::Told { problem, hint, code }) => {
+            // If not even stderr can be written to, there is nobody left to tell.
+            let _ = writeln!(io::stderr(), "error: {problem}\nhint: {hint}");
+            ExitCode::from(code)
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Where text, JSON and pictures go.
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::failure::{Failure, Outcome};
+use crate::draw::Canvas;
+use crate::number::count;
+
+/// Writes to stdout.
+pub(super) fn print(text: &str) -> Outcome<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::output)
+}
+
+/// Writes to stdout for other programs.
+pub(super) fn print_json(value: &impl Serialize) -> Outcome<()> {
+    let json = serde_json::to_string_pretty(value).map_err(io::Error::from).map_err(Failure::output)?;
+    print(&(json + "\n"))
+}
+
+/// Tells the person something beside the data itself.
+pub(super) fn tell(text: &str) {
+    // Nothing is lost that the person asked for if stderr is closed.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Accepts only names of PNG files, before any work is done.
+pub(super) fn png_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_png = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+    if is_png { Ok(path) } else { Err("pictures are written as PNG: name a file that ends in `.png`".into()) }
+}
+
+/// Writes a picture and says so.
+pub(super) fn save(canvas: &Canvas, path: &Path) -> Outcome<()> {
+    let bytes = canvas.png().map_err(Failure::io(path, "draw it"))?;
+    fs::write(path, bytes).map_err(Failure::io(path, "write it"))?;
+    let [width, height] = canvas.size();
+    tell(&format!("wrote `{}` ({} x {} pixels)", path.display(), count(width as usize), count(height as usize)));
+    Ok(())
+}

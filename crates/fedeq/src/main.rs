@@ -1,0 +1,6 @@
+//! The `fedeq` command.
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fedeq::cli::main(std::env::args_os())
+}
