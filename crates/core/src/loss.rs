@@ -6,6 +6,7 @@ use fedeq_data::shard::{Batch, Inputs, Targets};
 use crate::bridge::ints;
 
 /// What a batch should have given, one goal a row of logits.
+#[allow(clippy::large_enum_variant, reason = "there is one of these to a batch")]
 pub(crate) enum Goal {
     /// A class a row; rows that are padding do not count.
     Classes {

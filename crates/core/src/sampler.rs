@@ -38,7 +38,7 @@ impl Sampling {
     pub fn draw(&self, clients: usize, seed: Seed, round: u64) -> Result<Vec<usize>> {
         let size = self.cohort_size(clients)?;
         let mut rng = seed.derive("cohort", [round]).rng();
-        let mut below = |bound: usize| (u128::from(rng.next_u64()) * bound as u128 >> 64) as usize;
+        let mut below = |bound: usize| ((u128::from(rng.next_u64()) * bound as u128) >> 64) as usize;
         let mut cohort: Vec<usize> = if self.replacement {
             (0..size).map(|_| below(clients)).collect()
         } else {

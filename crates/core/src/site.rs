@@ -164,15 +164,32 @@ impl SolveTally {
     }
 }
 
-/// Where the time of local work went.
+/// Where the time of local work went. Written with a fixed width: the size of a message must not depend on the clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSeconds {
     /// Forward passes, solves included.
+    #[serde(with = "fixed_width")]
     pub solve: f64,
     /// Backward passes.
+    #[serde(with = "fixed_width")]
     pub backward: f64,
     /// Parameter updates.
+    #[serde(with = "fixed_width")]
     pub update: f64,
+}
+
+/// Seconds as nine digits before and six after the point.
+mod fixed_width {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{:016.6}", seconds.clamp(0.0, 999_999_999.0)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|_| D::Error::custom(format!("`{text}` is not a number of seconds")))
+    }
 }
 
 impl PhaseSeconds {

@@ -1,0 +1,191 @@
+//! The methods on real networks: what must be equal is equal to the bit, whatever the number of threads.
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use fedeq_core::{
+    Algorithm, ClientState, ClientStore, Evaluation, FedAvg, FedEq, FedRep, Federation, InProcess, KnnPer, Local, Method,
+    Neighbours, NetworkSite, Params, Plan, Result, Sampling, ServerState, Site, Sites, ThetaStart, Training, Weights,
+    named_statistics, params_of, travelling,
+};
+use fedeq_data::partition::{Partition, Split};
+use fedeq_data::shard::Shard;
+use fedeq_data::source::Source;
+use fedeq_data::{Dataset, Seed};
+use fedeq_equilibrium::{Precision, WarmStart};
+use fedeq_models::{ModelConfig, Network, Task};
+
+const CLIENTS: usize = 6;
+
+/// Digits among a few clients, with a network on the default device.
+struct Digits {
+    dataset: Arc<Dataset>,
+    shards: Vec<[Shard; 3]>,
+    template: Network,
+    training: Training,
+}
+
+impl Digits {
+    fn new(model: &str, training: Training) -> Self {
+        let dataset = Arc::new(Source::default().load("".as_ref()).expect("embedded"));
+        let rule = Partition::LabelShards { clients: CLIENTS, shards: 2 };
+        let federation = rule.assign(&dataset, &Split::default(), Seed::new(5)).expect("enough digits");
+        // Tiny clients: the tests are about equality, not about accuracy.
+        let shard =
+            |indices: &[u32]| Shard::new(Arc::clone(&dataset), indices.iter().copied().step_by(6).collect()).expect("assigned");
+        let shards =
+            federation.clients.iter().map(|client| [&client.train, &client.validation, &client.test].map(|part| shard(part)));
+        let config: ModelConfig = model.parse().expect("a known model");
+        let template = config.build(&Task::image(8, 8, 1, 10), &Device::default().autodiff(), 11).expect("fits digits");
+        Self { shards: shards.collect(), dataset: Arc::clone(&dataset), template, training }
+    }
+
+    fn initial(&self) -> Weights {
+        Weights { params: params_of(&self.template), statistics: named_statistics(&self.template.fresh_statistics()) }
+    }
+
+    fn run(&self, algorithm: &dyn Algorithm, rounds: u64, threads: usize) -> Outcome {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+        pool.install(|| self.run_here(algorithm, rounds))
+    }
+
+    fn run_here(&self, algorithm: &dyn Algorithm, rounds: u64) -> Outcome {
+        let initial = self.initial();
+        let mut server = ServerState { weights: travelling(algorithm, &initial), clients: CLIENTS, round: 0, rho: None };
+        let theta = initial.theta();
+        let dual = algorithm.initial_dual(&theta, Seed::new(3));
+        let warm_start = self.training.warm_start;
+        let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
+            ClientState::fresh(initial.clone(), dual.clone(), warm_start)
+        });
+        let never = || false;
+        let mut transport = InProcess::new(algorithm, &self.training, self, &mut store, Seed::new(1), &never);
+        let plan =
+            Plan { rounds, sampling: Sampling { fraction: 0.5, replacement: false }, evaluate_every: 1, measure_theory: false };
+        let mut federation =
+            Federation { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+        assert!(federation.run(&mut server, &mut []).expect("training").is_continue());
+        let evaluation = federation.evaluation(&server).expect("judged");
+        let states = (0..CLIENTS).map(|client| store.get(client).expect("in memory")).collect();
+        Outcome { server, evaluation, states }
+    }
+}
+
+struct Outcome {
+    server: ServerState,
+    evaluation: Evaluation,
+    states: Vec<ClientState>,
+}
+
+impl Outcome {
+    /// Everything that must not depend on threads, as bytes.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.server.weights.packed().to_bytes(&Default::default()).expect("writable");
+        self.states.iter().for_each(|state| bytes.extend(state.to_bytes().expect("writable")));
+        bytes.extend(format!("{:?}", self.evaluation).into_bytes());
+        bytes
+    }
+}
+
+impl Sites for Digits {
+    fn clients(&self) -> usize {
+        self.shards.len()
+    }
+
+    fn site(&self, client: usize) -> Result<Box<dyn Site>> {
+        let device = Device::default().autodiff();
+        Ok(Box::new(NetworkSite::new(self.template.clone(), device, self.shards[client].clone(), &self.training)))
+    }
+}
+
+fn brief() -> Training {
+    Training { learning_rate: 0.05, epochs: 1, personal_epochs: 1, ..Training::default() }
+}
+
+fn theta_bits(params: &Params) -> Vec<u32> {
+    params.iter().flat_map(|(_, array)| array.values.iter().map(|value| value.to_bits())).collect()
+}
+
+#[test]
+fn every_method_trains_every_kind_of_image_model_and_gives_the_same_bytes_for_1_and_2_threads() {
+    for model in ["deq-resnet-xs", "resnet-xs"] {
+        for name in Method::NAMES {
+            let method = Method::named(name).expect("known");
+            let warm_start = WarmStart::BySample { capacity: 1 << 20, precision: Precision::Half };
+            let digits = Digits::new(model, Training { warm_start, ..brief() });
+            let one = digits.run(method.algorithm(), 2, 1);
+            assert!(one.bytes() == digits.run(method.algorithm(), 2, 2).bytes(), "{name} with {model}");
+            assert!(one.evaluation.local.loss.is_finite(), "{name} with {model}");
+            assert_eq!(one.evaluation.local.clients.len(), CLIENTS);
+        }
+    }
+}
+
+#[test]
+fn fedeq_without_penalty_and_dual_from_the_received_theta_is_fedrep_to_the_bit() {
+    let digits = Digits::new("deq-resnet-xs", brief());
+    let fedeq = |rho| digits.run(&FedEq { rho, start: ThetaStart::Received, ..FedEq::default() }, 3, 2);
+    let (free, fedrep) = (fedeq(0.0), digits.run(&FedRep::default(), 3, 2));
+    assert_eq!(theta_bits(&free.server.weights.params), theta_bits(&fedrep.server.weights.params));
+    assert_eq!(free.server.weights.statistics, fedrep.server.weights.statistics);
+    assert!(free.states.iter().zip(&fedrep.states).all(|(a, b)| a.own == b.own));
+    assert_ne!(theta_bits(&fedeq(0.1).server.weights.params), theta_bits(&fedrep.server.weights.params));
+}
+
+#[test]
+fn knn_per_without_mixing_is_fedavg() {
+    let digits = Digits::new("resnet-xs", brief());
+    let neighbours = Neighbours { mixing: 0.0, ..Neighbours::default() };
+    let knn = digits.run(&KnnPer { neighbours, ..KnnPer::default() }, 2, 2);
+    let average = digits.run(&FedAvg::default(), 2, 2);
+    assert_eq!(knn.server.weights, average.server.weights);
+    assert_eq!(knn.evaluation.local, knn.evaluation.shared.clone().expect("shared"));
+    assert_eq!(knn.evaluation.shared, average.evaluation.shared);
+}
+
+#[test]
+fn nothing_is_sent_by_clients_that_train_alone() {
+    let digits = Digits::new("resnet-xs", brief());
+    let outcome = digits.run(&Local::default(), 1, 2);
+    assert!(outcome.server.weights.params.is_empty() && outcome.server.weights.statistics.is_empty());
+    assert_eq!(outcome.evaluation.shared, None);
+}
+
+#[test]
+fn what_travels_is_the_shared_part_and_the_statistics_only() {
+    let digits = Digits::new("deq-resnet-xs", brief());
+    let outcome = digits.run(&FedEq::default(), 1, 2);
+    assert!(outcome.server.weights.params.iter().all(|(path, _)| !path.starts_with("player")));
+    assert_eq!(outcome.server.weights.params.count(), 15_824);
+    assert!(outcome.server.weights.statistics.count() > 0);
+    // Three of six clients, each way: at least four bytes a number, and little more than that.
+    let numbers = (outcome.server.weights.params.count() + outcome.server.weights.statistics.count()) as u64;
+    for bytes in [outcome.evaluation.traffic.up, outcome.evaluation.traffic.down] {
+        assert!((3 * 4 * numbers..3 * (4 * numbers + 8192)).contains(&bytes), "{bytes}");
+    }
+}
+
+#[test]
+fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
+    use fedeq_core::{Client, Error, Request};
+    let digits = Digits::new("deq-resnet-xs", brief());
+    let method = FedEq::default();
+    let mut state =
+        ClientState::fresh(digits.initial(), method.initial_dual(&digits.initial().theta(), Seed::new(1)), WarmStart::Off);
+    let before = state.clone();
+    let site = digits.site(0).expect("there");
+    let mut client =
+        Client { algorithm: &method, training: &digits.training, site: site.as_ref(), state: &mut state, seed: Seed::new(1) };
+    let sound = travelling(&method, &digits.initial());
+    let broken = [
+        Weights { params: sound.params.filter(|path| path != "cell.conv_a.weight"), ..sound.clone() },
+        Weights { params: sound.params.map(|_| f32::NAN), ..sound.clone() },
+        digits.initial(),
+        Weights::default(),
+    ];
+    for weights in broken {
+        let request = Request { task: fedeq_core::Task::Train, round: 0, rounds: 1, rho: None, weights };
+        assert!(matches!(client.handle(&request), Err(Error::Message { .. })));
+    }
+    assert_eq!(state, before);
+    assert!(digits.dataset.len() == 1797);
+}
