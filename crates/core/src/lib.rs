@@ -1,5 +1,6 @@
 //! Personalised federated learning: methods, clients, server, messages and checkpoints.
 mod algorithm;
+mod asynchronous;
 mod bridge;
 mod client;
 mod error;
@@ -21,6 +22,7 @@ mod transport;
 mod weights;
 
 pub use algorithm::*;
+pub use asynchronous::{Arrival, Asynchronous};
 pub use bridge::{named_statistics, network_with, params_of, statistics_with};
 pub use client::{Client, travelling};
 pub use error::{Error, Result};

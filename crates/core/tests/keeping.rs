@@ -1,0 +1,126 @@
+//! What is kept comes back as it was, from memory and from disk; what is damaged is named.
+mod common;
+
+use common::{Problem, weights};
+use fedeq_core::{ClientState, ClientStore, Error, Params, Reply, Request, Task, Weights};
+use fedeq_equilibrium::{Precision, WarmStart};
+use proptest::prelude::*;
+
+fn fresh() -> ClientState {
+    let dual = Problem::start().theta();
+    ClientState::fresh(Problem::start(), dual, WarmStart::BySample { capacity: 64, precision: Precision::Half })
+}
+
+/// A state that tells its client and version.
+fn state(client: usize, version: u64) -> ClientState {
+    let mut state = fresh();
+    let mark = client as f64 + 100.0 * version as f64;
+    state.own = weights(&[mark, 1.0, 2.0, 3.0], &[mark, 5.0]);
+    state.dual = state.own.theta();
+    state.participations = version;
+    state.last_round = Some(version);
+    state.memory.restore(7, &[0.5, 1.5]);
+    state.memory.restore(3, &[2.5, f32::from(client as u16)]);
+    state
+}
+
+#[test]
+fn a_state_comes_back_from_its_bytes_and_gives_the_same_bytes_again() {
+    let mut with_second = state(4, 2);
+    with_second.second = Some(weights(&[9.0; 4], &[8.0; 2]));
+    for state in [fresh(), state(1, 1), with_second] {
+        let bytes = state.to_bytes().expect("writable");
+        let back = ClientState::from_bytes(&bytes, &fresh()).expect("readable");
+        assert_eq!(back, state);
+        assert_eq!(back.to_bytes().expect("writable"), bytes);
+    }
+}
+
+#[test]
+fn a_store_beyond_its_capacity_keeps_states_on_disk_and_loses_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let capacity = 3 * state(0, 1).size();
+    let mut store = ClientStore::new(folder.path().join("clients"), capacity, |_| fresh());
+    for version in 1..4 {
+        for client in 0..20 {
+            store.put(client, state(client, version)).expect("room");
+            assert!(store.bytes() <= capacity);
+        }
+    }
+    for client in (0..20).rev() {
+        assert_eq!(store.get(client).expect("kept"), state(client, 3));
+    }
+    assert_eq!(store.get(99).expect("never seen"), fresh());
+}
+
+#[test]
+fn a_store_goes_back_to_what_was_flushed_and_removes_what_nobody_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = ClientStore::new(folder.path().join("clients"), usize::MAX, |_| fresh());
+    store.put(1, state(1, 1)).expect("room");
+    let first = store.flush().expect("writable");
+    store.put(1, state(1, 2)).expect("room");
+    store.put(2, state(2, 1)).expect("room");
+    let second = store.flush().expect("writable");
+    store.restore(first.clone());
+    assert_eq!(store.get(1).expect("kept"), state(1, 1));
+    assert_eq!(store.get(2).expect("not trained yet"), fresh());
+    store.restore(second.clone());
+    assert_eq!(store.get(1).expect("kept"), state(1, 2));
+    store.remove_all_but(&second.values().cloned().collect()).expect("removable");
+    store.restore(first);
+    assert!(matches!(store.get(1), Err(Error::Io { .. })));
+}
+
+#[test]
+fn a_damaged_state_file_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = ClientStore::new(folder.path().to_owned(), usize::MAX, |_| fresh());
+    store.put(1, state(1, 1)).expect("room");
+    let files = store.flush().expect("writable");
+    let path = folder.path().join(&files[&1]);
+    let mut bytes = std::fs::read(&path).expect("there");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).expect("writable");
+    store.restore(files);
+    let error = store.get(1).expect_err("damaged");
+    assert!(error.to_string().contains("000001-"), "{error}");
+}
+
+#[test]
+fn messages_survive_the_wire() {
+    let request =
+        Request { task: Task::Train, round: 3, rounds: 9, rho: Some(0.1), weights: weights(&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0]) };
+    assert_eq!(Request::decode(&request.encode().expect("writable")).expect("readable"), request);
+    let reply = Reply::Update(fedeq_core::Update {
+        weights: Weights { params: Params::default(), statistics: Params::default() },
+        samples: 7,
+        gap: 0.25,
+        descent: fedeq_core::Descent { steps: 3, loss: 0.5, ..Default::default() },
+    });
+    assert_eq!(Reply::decode(&reply.encode().expect("writable")).expect("readable"), reply);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Request::decode(&bytes);
+        let _ = Reply::decode(&bytes);
+        let _ = ClientState::from_bytes(&bytes, &fresh());
+    }
+
+    #[test]
+    fn no_damage_makes_a_decoder_panic(at in 0usize..600, value in any::<u8>(), keep in 0usize..700) {
+        let request = Request { task: Task::Train, round: 3, rounds: 9, rho: None, weights: weights(&[1.0; 4], &[2.0; 2]) };
+        let mut bytes = request.encode().expect("writable");
+        let length = bytes.len();
+        bytes[at % length] = value;
+        bytes.truncate(keep.max(1));
+        let _ = Request::decode(&bytes);
+        let mut bytes = state(1, 1).to_bytes().expect("writable");
+        let length = bytes.len();
+        bytes[at % length] = value;
+        let _ = ClientState::from_bytes(&bytes, &fresh());
+    }
+}
