@@ -295,6 +295,21 @@ fn bad_usage_has_exit_code_two_and_help_has_none() {
 }
 
 #[test]
+fn pictures_are_drawn_unless_they_are_declined_or_a_program_reads() {
+    let drawn = |arguments: &[&str]| {
+        let folder = empty();
+        stdout(&folder, arguments);
+        let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(drawn(&["data", "inspect"]), ["digits-sheet.png"]);
+    assert_eq!(drawn(&["data", "partition", "--clients", "5"]), ["digits-partition.png"]);
+    assert!(drawn(&["data", "inspect", "--no-picture"]).is_empty());
+    assert!(drawn(&["data", "inspect", "--json"]).is_empty());
+    assert!(drawn(&["data", "inspect", "synthetic"]).is_empty(), "rows of numbers have no looks");
+}
+
+#[test]
 fn every_command_shows_examples_in_its_help() {
     for command in ["list", "get", "inspect", "partition"] {
         let help = stdout(&empty(), &["data", command, "--help"]);

@@ -18,6 +18,11 @@ const LINES: usize = 6;
 /// Lines where one client has the page to itself.
 const LINES_ALONE: usize = 50;
 
+/// Whether there is anything to see.
+pub(super) fn has_looks(dataset: &Dataset) -> bool {
+    !matches!(dataset.samples, Samples::Vectors(_))
+}
+
 /// Draws what there is to see.
 pub(super) fn draw(dataset: &Dataset, selection: &Selection, name: &str) -> Outcome<Canvas> {
     let canvas = match (&dataset.samples, &dataset.labels) {

@@ -2,14 +2,12 @@
 mod report;
 mod selection;
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::set::Set;
 use super::sheet;
 use crate::cli::failure::Outcome;
-use crate::cli::output::{png_path, print, print_json, save};
+use crate::cli::output::{PictureArguments, print, print_json, save};
 use report::Report;
 pub(super) use selection::Selection;
 
@@ -27,9 +25,9 @@ pub(in crate::cli) struct Arguments {
     /// Only what this client holds, where the data set names its clients
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
-    /// Draw a contact sheet: some pictures of each class, or some clients' text
-    #[arg(long, value_name = "FILE.png", value_parser = png_path)]
-    out: Option<PathBuf>,
+    /// A contact sheet: some pictures of each class, or some clients' text
+    #[command(flatten)]
+    picture: PictureArguments,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -39,8 +37,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let dataset = arguments.set.load()?;
     let selection = Selection::of(&dataset, arguments.client.as_deref())?;
     let report = Report::of(&dataset, &selection);
-    if let Some(path) = &arguments.out {
-        save(&sheet::draw(&dataset, &selection, arguments.set.name())?, path)?;
+    if let Some(path) = arguments.picture.path(arguments.set.name(), "sheet", arguments.json)
+        && (arguments.picture.is_asked_for() || sheet::has_looks(&dataset))
+    {
+        save(&sheet::draw(&dataset, &selection, arguments.set.name())?, &path)?;
     }
     if arguments.json { print_json(&report) } else { print(&report.text()) }
 }

@@ -3,15 +3,13 @@ mod picture;
 mod report;
 mod rule;
 
-use std::path::PathBuf;
-
 use clap::Args;
 use fedeq_data::partition::{HoldOut, Split};
 use fedeq_data::{Seed, source::Summary};
 
 use super::set::Set;
 use crate::cli::failure::Outcome;
-use crate::cli::output::{png_path, print, print_json, save};
+use crate::cli::output::{PictureArguments, print, print_json, save};
 use report::Report;
 use rule::RuleArguments;
 
@@ -34,9 +32,9 @@ pub(in crate::cli) struct Arguments {
     /// Keep this fraction of the clients out of training, to be met only afterwards
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     unseen: f64,
-    /// Draw a heat map of clients and labels; for data without classes, how much each client holds
-    #[arg(long, value_name = "FILE.png", value_parser = png_path)]
-    out: Option<PathBuf>,
+    /// A heat map of clients and labels; for data without classes, how much each client holds
+    #[command(flatten)]
+    picture: PictureArguments,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -49,8 +47,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let federation = partition.assign(&dataset, &Split::default(), seed)?;
     let federation = federation.hold_out(HoldOut::Fraction(arguments.unseen), seed)?;
     let report = Report::of(&dataset, partition, arguments.seed, &federation);
-    if let Some(path) = &arguments.out {
-        save(&picture::draw(&report, arguments.set.name())?, path)?;
+    if let Some(path) = arguments.picture.path(arguments.set.name(), "partition", arguments.json) {
+        save(&picture::draw(&report, arguments.set.name())?, &path)?;
     }
     if arguments.json { print_json(&report) } else { print(&report.text()) }
 }
