@@ -7,7 +7,9 @@ pub mod partition;
 mod seed;
 pub mod shard;
 pub mod source;
+mod spread;
 
 pub use dataset::{Dataset, Images, Labels, Owners, Samples, Scaling, Sequences, Vectors};
 pub use error::{Error, Place, Result};
 pub use seed::Seed;
+pub use spread::Spread;

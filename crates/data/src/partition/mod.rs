@@ -28,4 +28,4 @@ pub use hold_out::HoldOut;
 pub use natural::Pick;
 pub use rule::Partition;
 pub use split::{DEFAULT_TEST, Split};
-pub use tally::{ClientTally, Counts, Spread, Summary, Tally};
+pub use tally::{ClientTally, Counts, Summary, Tally};

@@ -2,7 +2,7 @@
 use serde::Serialize;
 
 use super::federation::ClientIndices;
-use crate::{Dataset, Labels};
+use crate::{Dataset, Labels, Spread};
 
 /// Samples per client and class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,19 +48,6 @@ pub struct Summary {
     pub distinct_labels: Option<Spread>,
 }
 
-/// How a number varies over clients.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// The least.
-    pub minimum: f64,
-    /// The average.
-    pub mean: f64,
-    /// The greatest.
-    pub maximum: f64,
-    /// The standard deviation, of these clients themselves (divided by their number, not one less).
-    pub deviation: f64,
-}
-
 impl Tally {
     /// Counts what each of `clients` holds of `dataset`.
     pub fn of(dataset: &Dataset, clients: &[ClientIndices]) -> Self {
@@ -104,17 +91,5 @@ impl Counts {
     /// How many classes occur.
     pub fn distinct(&self) -> usize {
         self.by_class.iter().filter(|&&count| count > 0).count()
-    }
-}
-
-impl Spread {
-    /// The spread of `values`; `None` where there are none.
-    pub fn of(values: impl IntoIterator<Item = usize>) -> Option<Self> {
-        let values: Vec<f64> = values.into_iter().map(|value| value as f64).collect();
-        let minimum = values.iter().copied().reduce(f64::min)?;
-        let maximum = values.iter().copied().reduce(f64::max)?;
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
-        Some(Self { minimum, mean, maximum, deviation: variance.sqrt() })
     }
 }

@@ -37,7 +37,7 @@ use cifar::Cifar;
 use image_folder::ImageFolder;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-pub use summary::{Spread, Summary};
+pub use summary::Summary;
 use synthetic::Synthetic;
 use table::Table;
 use text::Text;

@@ -1,5 +1,5 @@
 //! How large a data set is, at a glance.
-use crate::{Dataset, Labels, Samples};
+use crate::{Dataset, Labels, Samples, Spread};
 
 /// The figures a person asks for first.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,17 +18,6 @@ pub struct Summary {
     pub clients: Option<usize>,
     /// Samples a client, where the source knows them.
     pub samples_per_client: Option<Spread>,
-}
-
-/// The smallest, the mean and the largest of some counts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
-    /// The smallest.
-    pub min: usize,
-    /// The mean.
-    pub mean: f64,
-    /// The largest.
-    pub max: usize,
 }
 
 impl Summary {
@@ -50,16 +39,8 @@ impl Summary {
             test: dataset.len() - training,
             classes: classes(dataset),
             clients: dataset.owners.as_ref().map(|owners| owners.names.len()),
-            samples_per_client: dataset.owners.as_ref().and_then(|owners| Spread::of(&counts(&owners.of, owners.names.len()))),
+            samples_per_client: dataset.owners.as_ref().and_then(|owners| Spread::of(counts(&owners.of, owners.names.len()))),
         }
-    }
-}
-
-impl Spread {
-    /// The spread of `counts`, if there are any.
-    pub fn of(counts: &[usize]) -> Option<Self> {
-        let (min, max) = (*counts.iter().min()?, *counts.iter().max()?);
-        Some(Self { min, mean: counts.iter().sum::<usize>() as f64 / counts.len() as f64, max })
     }
 }
 

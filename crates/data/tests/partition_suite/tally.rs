@@ -1,5 +1,6 @@
 //! Counting who holds what.
-use fedeq_data::partition::{ClientIndices, Partition, Spread, Tally};
+use fedeq_data::Spread;
+use fedeq_data::partition::{ClientIndices, Partition, Tally};
 use fedeq_data::{Dataset, Labels, Samples, Sequences};
 
 use crate::support::{assign, balanced, labelled};

@@ -1,6 +1,6 @@
 //! What a selection holds, in numbers.
-use fedeq_data::source::{Spread, Summary};
-use fedeq_data::{Dataset, Labels, Samples};
+use fedeq_data::source::Summary;
+use fedeq_data::{Dataset, Labels, Samples, Spread};
 use serde::Serialize;
 
 use super::selection::Selection;
@@ -18,7 +18,7 @@ pub(super) struct Report {
     classes: Option<usize>,
     samples_of_class: Vec<ClassCount>,
     clients: Option<usize>,
-    samples_per_client: Option<Range>,
+    samples_per_client: Option<Spread>,
     sequences: Option<SequenceReport>,
 }
 
@@ -26,13 +26,6 @@ pub(super) struct Report {
 struct ClassCount {
     class: String,
     samples: usize,
-}
-
-#[derive(Serialize)]
-struct Range {
-    min: usize,
-    mean: f64,
-    max: usize,
 }
 
 /// What only text has.
@@ -58,7 +51,7 @@ impl Report {
             classes: summary.classes,
             samples_of_class: class_counts(dataset, &selection.samples),
             clients: summary.clients,
-            samples_per_client: summary.samples_per_client.map(Range::from),
+            samples_per_client: summary.samples_per_client,
             sequences: sequences(dataset, &selection.samples),
         }
     }
@@ -72,7 +65,7 @@ impl Report {
         }
         lines.push(("clients", self.clients_in_words()));
         if let (Some(range), None) = (&self.samples_per_client, &self.client) {
-            lines.push(("each", range.samples()));
+            lines.push(("each", samples_each(range)));
         }
         let of = self.client.as_ref().map_or(String::new(), |client| format!(", client {client}"));
         format!("{}{of}\n{}", self.name, facts(&lines))
@@ -89,7 +82,7 @@ impl Report {
         let Some(classes) = self.classes else { return "none: a number is predicted".into() };
         let held = self.samples_of_class.iter().filter(|class| class.samples > 0).count();
         let counts: Vec<usize> = self.samples_of_class.iter().map(|class| class.samples).filter(|&samples| samples > 0).collect();
-        let each = Spread::of(&counts).map_or(String::new(), |spread| format!(", {} each", Range::from(spread).samples()));
+        let each = Spread::of(counts).map_or(String::new(), |spread| format!(", {} each", samples_each(&spread)));
         match held == classes {
             true => format!("{}{each}", count(classes)),
             false => format!("{} of {}{each}", count(held), count(classes)),
@@ -105,18 +98,12 @@ impl Report {
     }
 }
 
-impl From<Spread> for Range {
-    fn from(Spread { min, mean, max }: Spread) -> Self {
-        Self { min, mean, max }
-    }
-}
-
-impl Range {
-    fn samples(&self) -> String {
-        match self.min == self.max {
-            true => counted(self.min, "sample"),
-            false => format!("{} to {} samples (mean {:.1})", count(self.min), count(self.max), self.mean),
-        }
+/// How many samples each has, in words.
+fn samples_each(spread: &Spread) -> String {
+    let (least, most) = (spread.minimum as usize, spread.maximum as usize);
+    match least == most {
+        true => counted(least, "sample"),
+        false => format!("{} to {} samples (mean {:.1})", count(least), count(most), spread.mean),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who holds what, as a table and as JSON.
 use fedeq_data::Dataset;
-use fedeq_data::partition::{ClientTally, Counts, Federation, Partition, Spread, Summary, Tally};
+use fedeq_data::Spread;
+use fedeq_data::partition::{ClientTally, Counts, Federation, Partition, Summary, Tally};
 use serde::Serialize;
 
 use crate::cli::table::{Align, Table, facts};
