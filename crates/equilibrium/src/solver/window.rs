@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use crate::host::to_host;
 
 /// The last `width` states of every sample as one tensor `[rows, width, n]`, so that inner products with all of them, and
-/// combinations of all of them, are one matrix product each.
+/// combinations of all of them, are one operation each.
 pub(crate) struct Window {
     states: Tensor<3>,
 }
@@ -22,8 +22,10 @@ impl Window {
     }
 
     /// `<states[row][slot], state[row]>` for every row and slot, on the host.
+    ///
+    /// Not a matrix product: GPUs round the factors of those to 10 bits (TF32), and Gram matrices do not survive that.
     pub(crate) fn dots(&self, state: &Tensor<2>) -> Vec<Vec<f64>> {
-        let products: Tensor<3> = self.states.clone().matmul(state.clone().unsqueeze_dim(2));
+        let products = (self.states.clone() * state.clone().unsqueeze_dim(1)).sum_dim(2);
         let width = self.states.dims()[1];
         to_host(products).chunks(width).map(<[f64]>::to_vec).collect()
     }
