@@ -5,6 +5,9 @@ use std::process::ExitCode;
 
 use fedeq_data::Error;
 
+/// The exit code of work that was stopped by Ctrl-C: 128 and the number of the signal, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 /// The result of a command.
 pub(super) type Outcome<T> = Result<T, Failure>;
 
@@ -17,7 +20,7 @@ pub(super) enum Failure {
         problem: String,
         /// What to do about it.
         hint: String,
-        /// 1 the work itself failed, 2 the request or the input was wrong.
+        /// 1 the work itself failed, 2 the request or the input was wrong, 130 it was interrupted.
         code: u8,
     },
     /// Whoever read our output has gone, which is their right.
@@ -28,6 +31,17 @@ impl Failure {
     /// The request cannot be met.
     pub(super) fn request(problem: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Told { problem: problem.into(), hint: hint.into(), code: 2 }
+    }
+
+    /// The request was refused before any work began.
+    pub(super) fn refused(error: fedeq_core::Error) -> Self {
+        Self::Told { problem: error.to_string(), hint: error.hint(), code: 2 }
+    }
+
+    /// The work was under way.
+    pub(super) fn during_work(error: fedeq_core::Error) -> Self {
+        let code = if matches!(error, fedeq_core::Error::Interrupted) { INTERRUPTED } else { 1 };
+        Self::Told { problem: error.to_string(), hint: error.hint(), code }
     }
 
     /// Shorthand for a failed read or write, shaped for `map_err`.

@@ -1,16 +1,20 @@
 //! What a person types, and what they read.
 //!
 //! stdout carries what was asked for, stderr everything else. Exit codes: 0 fine, 1 the work itself failed, 2 the request or
-//! the input was wrong.
+//! the input was wrong, 130 it was interrupted by Ctrl-C.
 //!
 //! # Layout
 //! - `data`: `fedeq data ...`
+//! - `run`, `resume`: the commands that train; `settings` and `progress`, what they share
 //! - `failure`: errors as people read them
-//! - `output`, `table`, `closest`: how things are written
-mod closest;
+//! - `output`, `table`: how things are written
 mod data;
 mod failure;
 mod output;
+mod progress;
+mod resume;
+mod run;
+mod settings;
 mod table;
 
 use std::ffi::OsString;
@@ -31,13 +35,19 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   fedeq data list                 what data sets there are
-  fedeq data inspect              look at the built-in one";
+  fedeq data inspect              look at the built-in one
+  fedeq run                       train FeDEQ on it";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Data sets: find, fetch, look at, and divide among clients.
     #[command(subcommand, after_help = data::EXAMPLES)]
     Data(data::Command),
+    /// Train a federation.
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::Arguments),
+    /// Go on with a run that was stopped or killed.
+    Resume(resume::Arguments),
 }
 
 /// Runs the command that the arguments name, the first being the program itself.
@@ -55,5 +65,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn run(cli: &Cli) -> Outcome<()> {
     match &cli.command {
         Command::Data(command) => data::run(command),
+        Command::Run(arguments) => run::run(arguments),
+        Command::Resume(arguments) => resume::run(arguments),
     }
 }

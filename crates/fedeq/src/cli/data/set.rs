@@ -10,8 +10,8 @@ use fedeq_data::source::table::Table;
 use fedeq_data::source::text::Text;
 use fedeq_data::source::{Source, catalog};
 
-use crate::cli::closest::closest;
 use crate::cli::failure::{Failure, Outcome};
+use crate::closest::closest;
 
 /// Where data sets are looked for.
 #[derive(Args, Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Which samples are looked at.
 use fedeq_data::{Dataset, Owners};
 
-use crate::cli::closest::closest;
 use crate::cli::failure::{Failure, Outcome};
+use crate::closest::closest;
 use crate::number::count;
 
 /// The samples that are looked at.

@@ -1,7 +1,7 @@
 //! What a person may have meant.
 
 /// The known name nearest to a mistyped one, if any is near, or else the first that contains it.
-pub(super) fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.to_lowercase();
     let distance = |name: &str| strsim::damerau_levenshtein(&typed, &name.to_lowercase());
     let known: Vec<&str> = known.into_iter().collect();

@@ -1,0 +1,55 @@
+//! `fedeq resume`.
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::failure::{Failure, Outcome};
+use super::output::tell;
+use super::settings::Conduct;
+use crate::experiment::Experiment;
+use crate::run::{Run, RunFolder, State, Which};
+
+/// Goes on with a run that was stopped or killed.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fedeq resume runs/fedeq-digits-0
+  fedeq resume runs/fedeq-digits-0 --previous      if the last checkpoint is damaged
+
+The run ends with the same bytes as one that was never stopped.")]
+pub(super) struct Arguments {
+    /// The folder of the run
+    #[arg(value_name = "RUN")]
+    folder: PathBuf,
+    /// Go back to the checkpoint before the last
+    #[arg(long)]
+    previous: bool,
+    #[command(flatten)]
+    conduct: Conduct,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+    let folder = RunFolder::open(&arguments.folder).map_err(Failure::refused)?;
+    if !arguments.previous && folder.status().is_ok_and(|status| status.state == State::Finished) {
+        return arguments.show_finished(&folder);
+    }
+    let which = if arguments.previous { Which::Previous } else { Which::Latest };
+    let run = Run::resume(&folder, which, |experiment| arguments.adapt(experiment)).map_err(Failure::refused)?;
+    arguments.conduct.train(&run)
+}
+
+impl Arguments {
+    fn show_finished(&self, folder: &RunFolder) -> Outcome<()> {
+        let path = folder.path().display().to_string();
+        tell(&format!("`{path}` is finished already"));
+        match folder.summary().map_err(Failure::refused)? {
+            Some(summary) => self.conduct.show(&summary, &path),
+            None => Ok(()),
+        }
+    }
+
+    fn adapt(&self, experiment: &mut Experiment) {
+        experiment.engine.workers = self.conduct.workers.or(experiment.engine.workers);
+        experiment.data.folder = self.conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
+    }
+}

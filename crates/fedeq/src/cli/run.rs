@@ -1,0 +1,58 @@
+//! `fedeq run`.
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::failure::{Failure, Outcome};
+use super::settings::Conduct;
+use crate::experiment::{Experiment, Override};
+use crate::run::{Run, RunFolder};
+
+/// Shown below the help.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  fedeq run                                        FeDEQ on the built-in digits
+  fedeq run --set method=fedrep --set plan.rounds=20
+  fedeq run experiment.toml --preset paper --out runs/first
+  fedeq run --set data=cifar10 --set data.partition.shards=2 --set seed=7
+
+Ctrl-C stops after the clients at work, with exit code 130; `fedeq resume` goes on.";
+
+/// Trains a federation.
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// What to do, as TOML; what it leaves out the preset fills in
+    #[arg(value_name = "EXPERIMENT.toml")]
+    file: Option<PathBuf>,
+    /// A setting that goes over the file's, by its dotted path
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// What fills in the rest: `recommended`, `paper` or `reference`
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// The folder of the run, which must not be there yet [default: runs/<method>-<data>-<seed>]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    conduct: Conduct,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+    let experiment = arguments.experiment().map_err(Failure::refused)?;
+    let usual = || RunFolder::usual_name(Path::new("runs"), &experiment);
+    let out = arguments.out.clone().unwrap_or_else(usual);
+    let run = Run::create(&experiment, &out).map_err(Failure::refused)?;
+    arguments.conduct.train(&run)
+}
+
+impl Arguments {
+    fn experiment(&self) -> fedeq_core::Result<Experiment> {
+        let mut wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
+        wishes.extend(self.preset.iter().map(|name| Override::new("preset", name.as_str())));
+        let folder = self.conduct.data.iter().map(|path| Override::new("data.folder", path.display().to_string()));
+        wishes.extend(folder);
+        let mut experiment = Experiment::read(self.file.as_deref(), &wishes)?;
+        experiment.engine.workers = self.conduct.workers.or(experiment.engine.workers);
+        Ok(experiment)
+    }
+}

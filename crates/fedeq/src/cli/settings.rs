@@ -1,0 +1,90 @@
+//! What the commands that train have in common.
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+
+use super::failure::{Failure, Outcome};
+use super::output::{print, print_json, tell};
+use super::progress;
+use super::table::facts;
+use crate::number::{bytes, count};
+use crate::run::{Run, Silent, Summary, Watch};
+
+/// How a run is computed and shown.
+#[derive(Args, Debug)]
+pub(super) struct Conduct {
+    /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub(super) workers: Option<NonZeroUsize>,
+    /// The folder that data sets are kept in, or the path of your own data [default: data]
+    #[arg(long, value_name = "DIR", env = "FEDEQ_DATA")]
+    pub(super) data: Option<PathBuf>,
+    /// Show no progress
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+    /// Write the summary as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Conduct {
+    /// Carries out a run that is ready, and says what came out.
+    pub(super) fn train(&self, run: &Run) -> Outcome<()> {
+        let mut watch: Box<dyn Watch> = if self.quiet { Box::new(Silent) } else { progress::watch() };
+        listen_for_interrupts();
+        let path = run.folder().path().display().to_string();
+        let summary = run.train(watch.as_mut(), &|| STOP.load(Ordering::Relaxed)).map_err(|error| stopped(error, &path))?;
+        self.show(&summary, &path)
+    }
+
+    /// Says what came out.
+    pub(super) fn show(&self, summary: &Summary, path: &str) -> Outcome<()> {
+        if self.json { print_json(summary) } else { print(&text_of(summary, path)) }
+    }
+}
+
+/// Set once somebody asks to stop.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// The first Ctrl-C lets the clients at work finish; the second ends the process at once.
+fn listen_for_interrupts() {
+    let handler = || {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        tell("stopping after the clients at work; press Ctrl-C again to stop at once");
+    };
+    // Without a handler Ctrl-C ends the process at once, and the last checkpoint is there all the same.
+    let _ = ctrlc::set_handler(handler);
+}
+
+fn stopped(error: fedeq_core::Error, path: &str) -> Failure {
+    match Failure::during_work(error) {
+        Failure::Told { problem, code: 130, .. } => {
+            Failure::Told { problem, hint: format!("go on from the last checkpoint with `fedeq resume {path}`"), code: 130 }
+        }
+        other => other,
+    }
+}
+
+fn text_of(summary: &Summary, path: &str) -> String {
+    let quality = summary.quality();
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let traffic = summary.evaluation.traffic;
+    let mut lines = vec![
+        ("accuracy", format!("{} (mean over {} clients)", percent(quality.mean), count(quality.clients.len()))),
+        ("worst tenth", percent(quality.worst_decile)),
+        ("sent", format!("{} up, {} down", bytes(traffic.up), bytes(traffic.down))),
+        ("parameters", format!("{} shared, {} personal", count(summary.shared_parameters), count(summary.personal_parameters))),
+        ("a round", format!("{:.1} s", summary.resources.seconds_per_round)),
+    ];
+    if let Some(unseen) = &summary.unseen {
+        lines.insert(2, ("unseen", format!("{} (mean over {} clients)", percent(unseen.local.mean), count(unseen.clients))));
+    }
+    lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
+    lines.push(("run folder", path.to_owned()));
+    let heading = format!("{} on {} with {}, {} rounds", summary.method, summary.data, summary.model, summary.rounds);
+    format!("{heading}\n{}", facts(&lines))
+}

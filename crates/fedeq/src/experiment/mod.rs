@@ -1,0 +1,146 @@
+//! Experiments: plain data that says everything about a run.
+//!
+//! A file holds what its writer cares about; a [`Preset`](crate::preset::Preset) fills in the rest, and the result is an
+//! [`Experiment`] in which every choice is explicit. [`Experiment::prepare`] makes it live.
+//!
+//! ```
+//! use fedeq::experiment::{Experiment, Override};
+//! let wishes: Vec<Override> = vec!["method=fedrep".parse()?, "plan.rounds=3".parse()?];
+//! let experiment = Experiment::read(None, &wishes)?;
+//! assert_eq!((experiment.method.name(), experiment.plan.rounds), ("fedrep", 3));
+//! assert_eq!(Experiment::from_resolved(&experiment.to_toml()?)?, experiment);
+//! # Ok::<(), fedeq_core::Error>(())
+//! ```
+//!
+//! # Layout
+//! - this file: what an experiment consists of
+//! - `read`: from a file and wishes to an experiment
+//! - `overlay`: a person's table laid over the defaults
+//! - `wish`: `key=value`
+//! - `refusal`: what is wrong, where, and what was perhaps meant
+//! - `prepare`: from an experiment to live objects
+//! - `device`: devices by name
+mod device;
+mod overlay;
+mod partition;
+mod prepare;
+mod read;
+mod refusal;
+mod wish;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use fedeq_core::{Error, Method, Plan, Result, Training, fingerprint};
+use fedeq_data::partition::{HoldOut, Partition, Split};
+use fedeq_data::source::Source;
+use fedeq_models::ModelConfig;
+use serde::{Deserialize, Serialize};
+
+pub use prepare::Prepared;
+pub use wish::Override;
+
+use crate::preset::Preset;
+
+/// Everything about a run but the machine it runs on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// What filled in the rest.
+    pub preset: Preset,
+    /// All randomness comes from here.
+    pub seed: u64,
+    /// What is learned from, and who holds it.
+    pub data: DataConfig,
+    /// The network.
+    pub model: ModelConfig,
+    /// How clients learn together.
+    pub method: Method,
+    /// How a client trains.
+    pub training: Training,
+    /// How long, and with whom.
+    pub plan: Plan,
+    /// How it is computed, which changes nothing of the result.
+    pub engine: Engine,
+}
+
+/// What is learned from, and who holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataConfig {
+    /// The folder that data sets are kept in, or the path of one's own data.
+    pub folder: PathBuf,
+    /// Which data set.
+    pub source: Source,
+    /// Who holds what.
+    pub partition: Partition,
+    /// What a client trains on and is judged by.
+    pub split: Split,
+    /// Clients kept out of training, to be met only afterwards.
+    pub unseen: Option<HoldOut>,
+}
+
+/// How a run is computed. Whatever stands here, the results are the same to the byte.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Engine {
+    /// Clients that train side by side; as many as there are cores if left out.
+    pub workers: Option<NonZeroUsize>,
+    /// `cpu`, and what was compiled in: `cuda`, `wgpu`.
+    pub device: String,
+    /// Megabytes (1e6 bytes) of client states kept in memory; the rest is on disk.
+    pub client_memory_mb: usize,
+    /// Rounds between checkpoints; there is always one at the end.
+    pub checkpoint_every: u64,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self { workers: None, device: "cpu".into(), client_memory_mb: 2_000, checkpoint_every: 10 }
+    }
+}
+
+impl Experiment {
+    /// An experiment with everything filled in for a method, a data set and, if it is not the usual one, a model.
+    pub fn defaults(preset: Preset, method: &str, source: Source, model: Option<&str>) -> Result<Self> {
+        let method = preset.method(method, &source)?;
+        let model = preset.model(model, &method, &source)?;
+        Ok(Self {
+            preset,
+            seed: 0,
+            training: preset.training(&method, &model, &source),
+            plan: preset.plan(&method, &source),
+            model,
+            method,
+            data: DataConfig {
+                folder: "data".into(),
+                partition: partition::usual(&source),
+                source,
+                split: Split::default(),
+                unseen: None,
+            },
+            engine: Engine::default(),
+        })
+    }
+
+    /// The whole experiment as a file.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Error::invalid(format!("the experiment cannot be written: {error}"), TOO_LARGE))
+    }
+
+    /// Reads what [`to_toml`](Self::to_toml) wrote; nothing is filled in.
+    pub fn from_resolved(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| Error::invalid(format!("not a resolved experiment: {}", error.message()), REREAD))
+    }
+
+    /// Tells experiments apart by all that changes their results: not by the machine, nor by where the data lies.
+    pub fn identity(&self) -> Result<String> {
+        let mut essence = self.clone();
+        essence.engine = Engine::default();
+        essence.data.folder = PathBuf::new();
+        Ok(fingerprint(essence.to_toml()?.as_bytes()))
+    }
+}
+
+const TOO_LARGE: &str = "choose numbers below 2^63";
+const REREAD: &str = "read it as an experiment with `fedeq run` instead";

@@ -1,0 +1,145 @@
+//! From an experiment to live objects; whatever can be refused is refused here.
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use fedeq_core::{
+    ClientState, ClientStore, Error, Method, NetworkSite, Result, ServerState, Site, Sites, Weights, named_statistics, params_of,
+    travelling,
+};
+use fedeq_data::partition::{ClientIndices, Federation};
+use fedeq_data::shard::Shard;
+use fedeq_data::{Dataset, Labels, Samples, Seed};
+use fedeq_models::{Network, Part, Task};
+
+use super::{Experiment, device};
+
+/// An experiment whose data is loaded, whose clients have their samples and whose network is built.
+pub struct Prepared {
+    /// What was asked for.
+    pub experiment: Experiment,
+    /// The data.
+    pub dataset: Arc<Dataset>,
+    /// Who holds what, and who is met only after training.
+    pub federation: Federation,
+    /// The network, with its first weights.
+    pub network: Network,
+    device: Device,
+    /// Training, validation and test samples of each client; those met only after training come last.
+    shards: Vec<[Shard; 3]>,
+}
+
+impl Experiment {
+    /// Loads, divides, builds and checks.
+    pub fn prepare(&self) -> Result<Prepared> {
+        self.check_settings()?;
+        let device = device::named(&self.engine.device)?;
+        let dataset = Arc::new(self.data.source.load(&self.data.folder)?);
+        let federation = self.assign(&dataset)?;
+        self.plan.sampling.cohort_size(federation.clients.len())?;
+        let shards = federation.clients.iter().chain(&federation.unseen).map(|client| shards_of(&dataset, client));
+        let shards = shards.collect::<Result<_>>()?;
+        let seed = self.root_seed().derive("model", []).to_u64();
+        let network = self.model.build(&task_of(&dataset)?, &device, seed)?;
+        Ok(Prepared { experiment: self.clone(), dataset, federation, network, device, shards })
+    }
+
+    fn assign(&self, dataset: &Dataset) -> Result<Federation> {
+        let federation = self.data.partition.assign(dataset, &self.data.split, self.root_seed())?;
+        match self.data.unseen {
+            Some(amount) => Ok(federation.hold_out(amount, self.root_seed())?),
+            None => Ok(federation),
+        }
+    }
+
+    fn check_settings(&self) -> Result<()> {
+        self.training.validate()?;
+        self.method.algorithm().validate()?;
+        at_least_one("plan.rounds", self.plan.rounds)?;
+        at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
+        at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
+    }
+
+    /// All randomness comes from here.
+    pub(crate) fn root_seed(&self) -> Seed {
+        Seed::new(self.seed)
+    }
+}
+
+fn at_least_one(name: &str, value: u64) -> Result<()> {
+    if value > 0 { Ok(()) } else { Err(Error::invalid(format!("`{name}` is `0`"), "give a whole number of at least 1")) }
+}
+
+/// What a network has to do with this data.
+fn task_of(dataset: &Dataset) -> Result<Task> {
+    match (&dataset.samples, &dataset.labels) {
+        (Samples::Images(images), Labels::Classes { names, .. }) => {
+            let [height, width, channels] = images.shape;
+            Ok(Task::image(height, width, channels, names.len()))
+        }
+        (Samples::Vectors(vectors), Labels::Classes { names, .. }) => Ok(Task::vector(vectors.width, names.len())),
+        (Samples::Sequences(sequences), Labels::NextSymbols(_)) => Ok(Task::next_symbol(sequences.length, sequences.vocabulary)),
+        _ => Err(Error::invalid(
+            format!("`{}` asks for numbers, and the networks answer with classes", dataset.name),
+            "choose data with classes or text",
+        )),
+    }
+}
+
+fn shards_of(dataset: &Arc<Dataset>, client: &ClientIndices) -> Result<[Shard; 3]> {
+    let shard = |indices: &Vec<u32>| Shard::new(Arc::clone(dataset), indices.clone());
+    Ok([shard(&client.train)?, shard(&client.validation)?, shard(&client.test)?])
+}
+
+impl Prepared {
+    /// The model everybody starts from.
+    pub fn initial(&self) -> Weights {
+        Weights { params: params_of(&self.network), statistics: named_statistics(&self.network.fresh_statistics()) }
+    }
+
+    /// The server before the first round.
+    pub fn server(&self) -> ServerState {
+        let method = &self.experiment.method;
+        let weights = travelling(method.algorithm(), &self.initial());
+        let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
+        ServerState { weights, clients: self.federation.clients.len(), round: 0, rho }
+    }
+
+    /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
+    pub fn store(&self, folder: PathBuf) -> ClientStore {
+        let initial = self.initial();
+        let theta = initial.theta();
+        let Experiment { method, training, engine, .. } = self.experiment.clone();
+        let seed = self.experiment.root_seed().derive("dual", []);
+        ClientStore::new(folder, engine.client_memory_mb * 1_000_000, move |client| {
+            let dual = method.algorithm().initial_dual(&theta, seed.derive("client", [client as u64]));
+            ClientState::fresh(initial.clone(), dual, training.warm_start)
+        })
+    }
+
+    /// The numbers of those who are met only after training.
+    pub fn unseen(&self) -> Vec<usize> {
+        (self.federation.clients.len()..self.shards.len()).collect()
+    }
+
+    /// Parameters that travel, and parameters that stay.
+    pub fn parameters(&self) -> [usize; 2] {
+        let algorithm = self.experiment.method.algorithm();
+        let total = |travels: bool| {
+            let parts = [Part::Shared, Part::Personal].into_iter().filter(|part| algorithm.travels(*part) == travels);
+            parts.map(|part| self.network.count(part)).sum()
+        };
+        [total(true), total(false)]
+    }
+}
+
+impl Sites for Prepared {
+    fn clients(&self) -> usize {
+        self.shards.len()
+    }
+
+    fn site(&self, client: usize) -> Result<Box<dyn Site>> {
+        let (network, device) = (self.network.clone(), self.device.clone());
+        Ok(Box::new(NetworkSite::new(network, device, self.shards[client].clone(), &self.experiment.training)))
+    }
+}

@@ -1,0 +1,206 @@
+//! The folder of a run.
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use fedeq_core::{Error, Evaluation, Result, Round, write_atomically};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::status::{State, Status};
+use super::summary::Summary;
+use super::timing::Timing;
+use crate::experiment::Experiment;
+
+/// A folder that holds a run.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    root: PathBuf,
+}
+
+/// Held as long as a process works on a run; given back when the process ends, however it ends.
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl RunFolder {
+    /// Makes a new folder; one that is there already is never touched.
+    pub fn create(root: &Path) -> Result<Self> {
+        if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::create_dir_all(parent).map_err(Error::io(parent, "create it"))?;
+        }
+        match fs::create_dir(root) {
+            Ok(()) => Ok(Self { root: root.to_owned() }),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(taken(root)),
+            Err(error) => Err(Error::io(root, "create it")(error)),
+        }
+    }
+
+    /// The folder of a run that is there.
+    pub fn open(root: &Path) -> Result<Self> {
+        let folder = Self { root: root.to_owned() };
+        if folder.experiment_file().is_file() {
+            return Ok(folder);
+        }
+        let problem = format!("`{}` is not a run folder: it has no `experiment.toml`", root.display());
+        Err(Error::invalid(problem, "give the folder that `fedeq run` named, such as `runs/fedeq-digits-0`"))
+    }
+
+    /// A name below `runs` that nobody has taken yet: method, data and seed, and a number if that has been done before.
+    pub fn usual_name(runs: &Path, experiment: &Experiment) -> PathBuf {
+        let name = format!("{}-{}-{}", experiment.method.name(), experiment.data.source.name(), experiment.seed);
+        let numbered = |number: u32| runs.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
+        (1..).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| runs.join(&name))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// The experiment as it was resolved when the run began.
+    pub fn experiment(&self) -> Result<Experiment> {
+        let path = self.experiment_file();
+        let text = fs::read_to_string(&path).map_err(Error::io(&path, "read it"))?;
+        Experiment::from_resolved(&text).map_err(|error| Error::damaged(&path, error.to_string()))
+    }
+
+    /// What came out; nothing if it is not finished.
+    pub fn summary(&self) -> Result<Option<Summary>> {
+        let path = self.summary_file();
+        if path.is_file() { read_json(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> Result<Status> {
+        read_json(&self.status_file())
+    }
+
+    /// Whether a process is working on it now.
+    pub fn is_locked(&self) -> bool {
+        File::open(self.root.join(LOCK)).is_ok_and(|file| file.try_lock_shared().is_err())
+    }
+
+    /// The rounds so far.
+    pub fn rounds(&self) -> Result<Vec<Round>> {
+        read_lines(&self.rounds_file())
+    }
+
+    /// The evaluations so far.
+    pub fn evaluations(&self) -> Result<Vec<Evaluation>> {
+        read_lines(&self.evaluations_file())
+    }
+
+    /// Where the time went so far.
+    pub fn timings(&self) -> Result<Vec<Timing>> {
+        read_lines(&self.timings_file())
+    }
+
+    /// The clients' states.
+    pub fn clients(&self) -> PathBuf {
+        self.root.join("clients")
+    }
+
+    /// Manifests and the server's weights.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+
+    /// Takes the run for this process.
+    pub(super) fn lock(&self) -> Result<Lock> {
+        let path = self.root.join(LOCK);
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(Error::io(&path, "open it"))?;
+        file.try_lock().map_err(|_| self.still_running())?;
+        Ok(Lock { _file: file })
+    }
+
+    fn still_running(&self) -> Error {
+        let process = self.status().map_or_else(|_| "another process".into(), |status| format!("process {}", status.pid));
+        Error::invalid(format!("`{}` is being worked on by {process}", self.root.display()), "wait until it is done, or stop it")
+    }
+
+    pub(super) fn write_experiment(&self, experiment: &Experiment) -> Result<()> {
+        write_atomically(&self.experiment_file(), experiment.to_toml()?.as_bytes())
+    }
+
+    pub(super) fn write_status(&self, state: State) -> Result<()> {
+        write_json(&self.status_file(), &Status { state, pid: std::process::id() })
+    }
+
+    pub(super) fn write_version(&self) -> Result<()> {
+        let version =
+            Version { fedeq: env!("CARGO_PKG_VERSION"), system: std::env::consts::OS, architecture: std::env::consts::ARCH };
+        write_json(&self.root.join("version.json"), &version)
+    }
+
+    pub(super) fn write_summary(&self, summary: &Summary) -> Result<()> {
+        write_json(&self.summary_file(), summary)
+    }
+
+    pub(super) fn rounds_file(&self) -> PathBuf {
+        self.root.join("rounds.jsonl")
+    }
+
+    pub(super) fn evaluations_file(&self) -> PathBuf {
+        self.root.join("evaluations.jsonl")
+    }
+
+    pub(super) fn timings_file(&self) -> PathBuf {
+        self.root.join("timings.jsonl")
+    }
+
+    pub(super) fn table_file(&self) -> PathBuf {
+        self.root.join("metrics.csv")
+    }
+
+    pub(super) fn tensorboard(&self) -> PathBuf {
+        self.root.join("tensorboard")
+    }
+
+    fn experiment_file(&self) -> PathBuf {
+        self.root.join("experiment.toml")
+    }
+
+    fn summary_file(&self) -> PathBuf {
+        self.root.join("summary.json")
+    }
+
+    fn status_file(&self) -> PathBuf {
+        self.root.join("status.json")
+    }
+}
+
+const LOCK: &str = "lock";
+
+/// What `version.json` says.
+#[derive(Serialize)]
+struct Version {
+    fedeq: &'static str,
+    system: &'static str,
+    architecture: &'static str,
+}
+
+fn taken(root: &Path) -> Error {
+    let path = root.display();
+    Error::invalid(
+        format!("`{path}` is there already"),
+        format!("choose another with `--out`, or go on with `fedeq resume {path}`"),
+    )
+}
+
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let json = serde_json::to_string_pretty(value).map_err(|error| Error::io(path, "write it")(error.into()))?;
+    write_atomically(path, (json + "\n").as_bytes())
+}
+
+pub(super) fn read_json<V: DeserializeOwned>(path: &Path) -> Result<V> {
+    let text = fs::read_to_string(path).map_err(Error::io(path, "read it"))?;
+    serde_json::from_str(&text).map_err(|error| Error::damaged(path, error.to_string()))
+}
+
+/// The whole lines of a journal; one that is still being written is left out.
+fn read_lines<V: DeserializeOwned>(path: &Path) -> Result<Vec<V>> {
+    let text = fs::read_to_string(path).map_err(Error::io(path, "read it"))?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let parse = |line: &str| serde_json::from_str(line).map_err(|error| Error::damaged(path, error.to_string()));
+    whole.lines().map(parse).collect()
+}

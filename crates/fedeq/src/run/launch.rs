@@ -1,0 +1,184 @@
+//! Creating, resuming and carrying out a run.
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use fedeq_core::{
+    Error, Evaluation, Federation, InProcess, Reply, Request, Result, Scores, ServerState, Task, Traffic, Transport,
+};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::checkpoint::{Checkpointer, Position, Which, restore, save};
+use super::folder::{Lock, RunFolder};
+use super::manifest::Stage;
+use super::record::Recorder;
+use super::status::State;
+use super::summary::{Summary, Unseen};
+use super::watch::{Brief, Onlooker, Watch};
+use crate::experiment::{Experiment, Prepared};
+
+/// A run that is ready: whatever could be refused has been accepted, and its folder has been written to.
+pub struct Run {
+    folder: RunFolder,
+    prepared: Prepared,
+    position: Position,
+    identity: String,
+    pool: ThreadPool,
+    /// Given back when the run is dropped.
+    _lock: Lock,
+}
+
+/// Asked before every client; true means stop.
+type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// Carries out an experiment in a new folder, from beginning to end.
+pub fn launch(experiment: &Experiment, folder: &Path, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
+    Run::create(experiment, folder)?.train(watch, interrupted)
+}
+
+impl Run {
+    /// Prepares an experiment and makes a folder for it. If anything is refused, nothing is left behind.
+    pub fn create(experiment: &Experiment, folder: &Path) -> Result<Self> {
+        let mut experiment = experiment.clone();
+        let data = &mut experiment.data.folder;
+        *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
+        let prepared = experiment.prepare()?;
+        let folder = RunFolder::create(folder)?;
+        Self::begin(folder.clone(), prepared).inspect_err(|_| {
+            let _ = fs::remove_dir_all(folder.path()); // It was empty when it was made here.
+        })
+    }
+
+    fn begin(folder: RunFolder, prepared: Prepared) -> Result<Self> {
+        let lock = folder.lock()?;
+        folder.write_version()?;
+        folder.write_experiment(&prepared.experiment)?;
+        folder.write_status(State::Running)?;
+        let position =
+            Position { server: prepared.server(), clients: BTreeMap::new(), traffic: Traffic::default(), stage: Stage::Training };
+        let identity = prepared.experiment.identity()?;
+        save(&folder, &identity, &position)?;
+        Self::ready(folder, prepared, position, identity, lock)
+    }
+
+    /// Goes back to a checkpoint of a run. `change` may adapt how it is computed and where its data lies, not what it is.
+    pub fn resume(folder: &RunFolder, which: Which, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
+        let lock = folder.lock()?;
+        let mut experiment = folder.experiment()?;
+        let identity = experiment.identity()?;
+        change(&mut experiment);
+        let prepared = experiment.prepare()?;
+        let position = restore(folder, &identity, which, prepared.server())?;
+        folder.write_status(State::Running)?;
+        Self::ready(folder.clone(), prepared, position, identity, lock)
+    }
+
+    fn ready(folder: RunFolder, prepared: Prepared, position: Position, identity: String, lock: Lock) -> Result<Self> {
+        let pool = pool(&prepared.experiment)?;
+        Ok(Self { folder, prepared, position, identity, pool, _lock: lock })
+    }
+
+    /// Where it is written.
+    pub fn folder(&self) -> &RunFolder {
+        &self.folder
+    }
+
+    /// What is carried out.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// Carries it out to the end. If it is stopped or fails, its last checkpoint remains.
+    pub fn train(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
+        watch.begin(&self.brief());
+        let outcome = self.pool.install(|| self.work(watch, interrupted));
+        watch.end();
+        self.folder.write_status(State::after(&outcome))?;
+        outcome
+    }
+
+    fn brief(&self) -> Brief {
+        let Experiment { method, data, model, plan, .. } = &self.prepared.experiment;
+        let clients = self.prepared.federation.clients.len();
+        Brief {
+            title: format!("{} on {} with {model}, {clients} clients", method.name(), data.source.name()),
+            round: self.position.server.round,
+            rounds: plan.rounds,
+            headline: method.algorithm().headline(),
+        }
+    }
+
+    fn work(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
+        let Self { folder, prepared, position, .. } = self;
+        let Experiment { method, training, engine, .. } = &prepared.experiment;
+        let seed = prepared.experiment.root_seed().derive("clients", []);
+        let mut store = prepared.store(folder.clients());
+        store.restore(position.clients.clone());
+        let mut transport = InProcess::new(method.algorithm(), training, prepared, &mut store, seed, interrupted);
+        transport.resume_traffic(position.traffic);
+        let mut server = position.server.clone();
+        let mut checkpointer = Checkpointer { folder, experiment: &self.identity, every: engine.checkpoint_every };
+        let evaluation = self.federate(&mut server, &mut transport, &mut checkpointer, watch)?;
+        let unseen = self.meet_unseen(&server, &mut transport)?;
+        checkpointer.keep(&server, Stage::Finished, &mut transport)?;
+        let summary = Summary::of(prepared, evaluation, unseen, &folder.timings()?);
+        folder.write_summary(&summary)?;
+        Ok(summary)
+    }
+
+    /// Trains to the end of the plan, and gives the last evaluation.
+    fn federate(
+        &self,
+        server: &mut ServerState,
+        transport: &mut InProcess<'_>,
+        checkpointer: &mut Checkpointer<'_>,
+        watch: &mut dyn Watch,
+    ) -> Result<Evaluation> {
+        let Experiment { method, plan, .. } = &self.prepared.experiment;
+        let seed = self.prepared.experiment.root_seed().derive("federation", []);
+        let mut recorder = Recorder::open(&self.folder, server.round)?;
+        let mut onlooker = Onlooker { watch, last: None };
+        let clients = self.prepared.federation.clients.len();
+        let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
+        match federation.run(server, &mut [&mut recorder, &mut onlooker, checkpointer])? {
+            ControlFlow::Break(()) => Err(Error::Interrupted),
+            // A run that was killed after its last round has the evaluation on disk, but rounded by its way through text.
+            ControlFlow::Continue(()) => onlooker.last.map_or_else(|| federation.evaluation(server), Ok),
+        }
+    }
+
+    /// Lets those who were not there during training make the shared part their own, and judges them.
+    fn meet_unseen(&self, server: &ServerState, transport: &mut InProcess<'_>) -> Result<Option<Unseen>> {
+        let unseen = self.prepared.unseen();
+        if unseen.is_empty() {
+            return Ok(None);
+        }
+        if self.position.stage == Stage::Training {
+            transport.exchange(&unseen, &self.request(server, Task::Adopt))?;
+        }
+        let replies = transport.exchange(&unseen, &self.request(server, Task::Evaluate))?;
+        let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Unseen::of(Evaluation::of(server.round, &scores, transport.traffic()))))
+    }
+
+    fn request(&self, server: &ServerState, task: Task) -> Request {
+        let ServerState { weights, round, rho, .. } = server.clone();
+        Request { task, round, rounds: self.prepared.experiment.plan.rounds, rho, weights }
+    }
+}
+
+fn scores_of(reply: Reply) -> Result<Scores> {
+    match reply {
+        Reply::Scores(scores) => Ok(*scores),
+        _ => Err(Error::message("a client asked for its scores answered something else")),
+    }
+}
+
+fn pool(experiment: &Experiment) -> Result<ThreadPool> {
+    let workers = experiment.engine.workers.map_or(0, |workers| workers.get()); // 0: as many as there are cores.
+    ThreadPoolBuilder::new()
+        .num_threads(workers)
+        .build()
+        .map_err(|error| Error::invalid(format!("`engine.workers = {workers}` cannot be had: {error}"), "ask for fewer workers"))
+}

@@ -1,0 +1,57 @@
+//! Runs: an experiment carried out in a folder that says everything about it.
+//!
+//! ```no_run
+//! use fedeq::experiment::Experiment;
+//! use fedeq::run::{Run, Silent};
+//! let experiment = Experiment::read(None, &[])?;
+//! let run = Run::create(&experiment, "runs/first".as_ref())?; // Whatever can be refused is refused here.
+//! let summary = run.train(&mut Silent, &|| false)?;
+//! println!("{:.1} %", 100.0 * summary.accuracy());
+//! # Ok::<(), fedeq_core::Error>(())
+//! ```
+//!
+//! A run folder holds
+//!
+//! | | |
+//! |---|---|
+//! | `experiment.toml` | the experiment, every choice explicit |
+//! | `version.json` | which program made it, and on what |
+//! | `status.json`, `lock` | whether it is running, finished or stopped; the lock is held as long as the process lives |
+//! | `rounds.jsonl`, `evaluations.jsonl` | one line a round and an evaluation: the same bytes for the same experiment |
+//! | `timings.jsonl` | where the time went, and the peak memory |
+//! | `metrics.csv`, `tensorboard/` | evaluations for other programs |
+//! | `checkpoints/` | manifests `NNNNNN.json` of the last two checkpoints, and the server's weights they name |
+//! | `clients/` | the clients' states they name; nothing of it ever reaches the server |
+//! | `summary.json` | what came out, once it is finished |
+//!
+//! # Layout
+//! - `launch`: creating, resuming and carrying out a run
+//! - `folder`, `status`: the folder and its files
+//! - `journal`: files of JSON lines that can be cut back
+//! - `manifest`, `checkpoint`: what there is to come back to
+//! - `record`, `timing`, `table`, `tensorboard`: what is written down as it happens
+//! - `summary`: what came out
+//! - `watch`: who looks on
+mod checkpoint;
+mod folder;
+mod journal;
+mod launch;
+mod manifest;
+mod record;
+mod status;
+mod summary;
+mod table;
+mod tensorboard;
+mod timing;
+mod watch;
+
+pub use checkpoint::Which;
+pub use folder::RunFolder;
+pub use journal::Stamp;
+pub use launch::{Run, launch};
+pub use manifest::{Manifest, Stage};
+pub use status::{State, Status};
+pub(crate) use summary::headline;
+pub use summary::{Resources, Summary, Unseen};
+pub use timing::Timing;
+pub use watch::{Brief, Silent, Watch};

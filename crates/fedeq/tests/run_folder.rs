@@ -1,0 +1,118 @@
+//! What `fedeq run` leaves behind.
+mod run_support;
+
+use std::fs;
+use std::path::Path;
+
+use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, succeed};
+use tempfile::TempDir;
+
+#[test]
+fn a_run_folder_tells_everything_about_its_run() {
+    let folder = TempDir::new().expect("a folder");
+    let run = run(&folder, "one", &[]);
+    for name in ["experiment.toml", "version.json", "status.json", "timings.jsonl", "rounds.jsonl", "summary.json"] {
+        assert!(run.join(name).is_file(), "{name}");
+    }
+    assert_eq!(json(&run.join("status.json"))["state"], "finished");
+    let summary = json(&run.join("summary.json"));
+    assert_eq!((&summary["method"], &summary["model"]), (&"fedeq".into(), &"deq-resnet-xs".into()));
+    assert_eq!((&summary["clients"], &summary["unseen"]["clients"]), (&28.into(), &2.into()));
+    assert!(summary["evaluation"]["local"]["mean"].as_f64().is_some_and(|mean| (0.0..=1.0).contains(&mean)));
+    assert!(summary["unseen"]["local"]["mean"].as_f64().is_some_and(|mean| mean > 0.0));
+    let lines = |name: &str| fs::read_to_string(run.join(name)).expect(name).lines().count();
+    assert_eq!((lines("rounds.jsonl"), lines("evaluations.jsonl"), lines("metrics.csv"), lines("timings.jsonl")), (3, 2, 3, 3));
+}
+
+#[test]
+fn results_are_the_same_to_the_byte_for_1_2_and_3_workers() {
+    let folder = TempDir::new().expect("a folder");
+    for workers in ["1", "2", "3"] {
+        succeed(run_command(&folder, workers, &["plan.sampling.fraction=0.2"]).args(["--workers", workers]));
+    }
+    let at = |name: &str| folder.path().join(name);
+    assert_same_files(&at("1"), &at("2"), "1 and 2 workers");
+    assert_same_files(&at("1"), &at("3"), "1 and 3 workers");
+}
+
+#[test]
+fn results_do_not_depend_on_how_many_states_fit_in_memory() {
+    let folder = TempDir::new().expect("a folder");
+    let plenty = run(&folder, "plenty", &[]);
+    // A megabyte holds the states of a few of the clients.
+    let little = run(&folder, "little", &["engine.client_memory_mb=1"]);
+    assert_same_files(&plenty, &little, "memory");
+}
+
+#[test]
+fn the_experiment_of_a_run_gives_the_same_run() {
+    let folder = TempDir::new().expect("a folder");
+    let first = run(&folder, "first", &["method=ditto", "seed=3"]);
+    succeed(fedeq(&folder).args(["run", "first/experiment.toml", "--out", "second", "--quiet"]));
+    assert_same_files(&first, &folder.path().join("second"), "run again");
+    let text = |name: &str| fs::read_to_string(folder.path().join(name).join("experiment.toml")).expect("written");
+    assert_eq!(text("first"), text("second"));
+}
+
+#[test]
+fn the_summary_is_json_on_stdout_and_progress_is_on_stderr() {
+    let folder = TempDir::new().expect("a folder");
+    let output = succeed(run_command(&folder, "one", &[]).arg("--json"));
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(printed, json(&folder.path().join("one/summary.json")));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("round 3 of 3"));
+    let again = succeed(fedeq(&folder).args(["resume", "one", "--json", "--quiet"]));
+    assert_eq!(again.stdout, output.stdout, "a finished run is shown again");
+}
+
+#[test]
+fn a_run_is_never_overwritten_and_the_usual_names_are_counted() {
+    let folder = TempDir::new().expect("a folder");
+    run(&folder, "one", &[]);
+    let (error, hint) = refusal(&mut run_command(&folder, "one", &[]), 2);
+    assert_eq!(error, "`one` is there already");
+    assert!(hint.contains("fedeq resume one"), "{hint}");
+    for _ in 0..2 {
+        let mut command = fedeq(&folder);
+        succeed(command.args([
+            "run",
+            "--quiet",
+            "--set",
+            "plan.rounds=1",
+            "--set",
+            "method=local",
+            "--set",
+            "training.epochs=1",
+        ]));
+    }
+    assert!(folder.path().join("runs/local-digits-0").is_dir() && folder.path().join("runs/local-digits-0-2").is_dir());
+}
+
+#[test]
+fn tensorboard_files_hold_sound_records_of_every_round() {
+    let folder = TempDir::new().expect("a folder");
+    let run = run(&folder, "one", &[]);
+    let file = fs::read_dir(run.join("tensorboard")).expect("a folder").next().expect("a file").expect("readable").path();
+    let records = records(&file);
+    // The version, the start of a session, three rounds and two evaluations.
+    assert_eq!(records.len(), 7);
+    assert!(contains(&records[0], b"brain.Event:2"));
+    assert!(records[2..].iter().filter(|record| contains(record, b"train/loss")).count() == 3);
+    assert!(records[2..].iter().filter(|record| contains(record, b"local/accuracy")).count() == 2);
+}
+
+fn contains(record: &[u8], text: &[u8]) -> bool {
+    record.windows(text.len()).any(|window| window == text)
+}
+
+/// Cuts an event file into records, by its lengths.
+fn records(file: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(file).expect("readable");
+    let (mut rest, mut records) = (bytes.as_slice(), Vec::new());
+    while !rest.is_empty() {
+        let length = u64::from_le_bytes(rest[..8].try_into().expect("eight bytes")) as usize;
+        records.push(rest[12..12 + length].to_vec());
+        rest = &rest[16 + length..];
+    }
+    records
+}

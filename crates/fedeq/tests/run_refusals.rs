@@ -1,0 +1,92 @@
+//! Every experiment that cannot be carried out is refused before anything is trained or written.
+mod run_support;
+
+use std::fs;
+
+use run_support::{fedeq, refusal, run_command};
+use tempfile::TempDir;
+
+/// Settings, what the error says, and what the hint says.
+const REFUSED: &[(&[&str], &str, &str)] = &[
+    (&["model=resnet-21"], "`model.name` cannot be `resnet-21`", "did you mean `resnet-20`?"),
+    (&["method=fedavgg"], "`method.name` cannot be `fedavgg`", "did you mean `fedavg`?"),
+    (&["data=digist"], "`data.source.name` cannot be `digist`", "did you mean `digits`?"),
+    (&["data.partition=idd"], "`data.partition.rule` cannot be `idd`", "did you mean `iid`?"),
+    (&["preset=papper"], "`preset` cannot be `papper`", "did you mean `paper`?"),
+    (&["sed=1"], "there is no key `sed`", "did you mean `seed`?"),
+    (&["training.epoch=1"], "there is no key `training.epoch`", "did you mean `training.epochs`?"),
+    (&["trainig.epochs=1"], "there is no key `trainig`", "did you mean `training`?"),
+    (&["method.roh=1"], "there is no key `method.roh`", "did you mean `method.rho`?"),
+    (
+        &["model.equilibrium.stop.max_step=1"],
+        "there is no key `model.equilibrium.stop.max_step`",
+        "did you mean `model.equilibrium.stop.max_steps`?",
+    ),
+    (&["model.activation=rellu"], "`model.activation` cannot be `rellu`", "did you mean `relu`?"),
+    (&["model.equilibrium.solver={ andersen = {} }"], "`model.equilibrium.solver` cannot be `andersen`", "`anderson`"),
+    (&["plan.rounds=many"], "`plan.rounds`: invalid type", "kind expected"),
+    (&["plan.rounds=0"], "`plan.rounds` is `0`", "at least 1"),
+    (&["model=deq-transformer"], "`deq-transformer` takes sequences of symbols", "choose"),
+    (&["data.partition={ rule = 'iid', clients = 0 }"], "`0`", ""),
+    (&["plan.sampling.fraction=0.001"], "selects nobody", "between"),
+    (&["plan.sampling.fraction=1.5"], "`sampling.fraction = 1.5`", ""),
+    (&["training.learning_rate=-0.1"], "`training.learning_rate` is `-0.1`", "above 0"),
+    (&["training.batch_size=0"], "`training.batch_size`", ""),
+    (&["method.rho=-1"], "`method.rho` is `-1`", "at least 0"),
+    (&["model.equilibrium.stop.max_steps=0"], "`stop.max_steps` is `0`", ""),
+    (&["data.unseen={ count = 40 }"], "leaves nobody to train", ""),
+    (&["data=cifar10"], "", "fedeq data"),
+    (&["data=femnist", "data.folder=nowhere"], "nowhere", "fedeq data"),
+    (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "features"),
+    (&["data=synthetic", "data.source.problem={ kind = 'regression' }"], "asks for numbers", "classes"),
+    (&["rounds"], "`rounds` is not a setting", "key=value"),
+];
+
+#[test]
+fn what_cannot_be_carried_out_is_refused_with_exit_code_2_and_leaves_nothing_behind() {
+    let folder = TempDir::new().expect("a folder");
+    for (settings, expected_error, expected_hint) in REFUSED {
+        let (error, hint) = refusal(&mut run_command(&folder, "out", settings), 2);
+        assert!(error.contains(expected_error), "{settings:?}: {error}");
+        assert!(hint.contains(expected_hint), "{settings:?}: {hint}");
+        assert!(!folder.path().join("out").exists(), "{settings:?} left something behind");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_named_with_the_line() {
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("broken.toml"), "seed = 1\nplan = [\n").expect("writable");
+    let (error, _) = refusal(fedeq(&folder).args(["run", "broken.toml"]), 2);
+    assert!(error.starts_with("`broken.toml` on line 2"), "{error}");
+    let (error, _) = refusal(fedeq(&folder).args(["run", "missing.toml"]), 2);
+    assert!(error.starts_with("`missing.toml`: cannot read it"), "{error}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("file"), "in the way").expect("writable");
+    let (error, _) = refusal(&mut run_command(&folder, "file/out", &[]), 2);
+    assert!(error.contains("file"), "{error}");
+}
+
+/// A limit on the size of files is the nearest thing to a full disk that needs no disk.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_is_refused_before_training_and_leaves_nothing_behind() {
+    let folder = TempDir::new().expect("a folder");
+    let script = format!("trap '' XFSZ; ulimit -f 8; exec {} run --out out", env!("CARGO_BIN_EXE_fedeq"));
+    let mut command = std::process::Command::new("sh");
+    command.current_dir(folder.path()).args(["-c", &script]);
+    let (error, hint) = refusal(&mut command, 2);
+    assert!(error.contains("cannot write it") && hint.contains("has room"), "{error}; {hint}");
+    assert!(!folder.path().join("out").exists());
+}
+
+#[test]
+fn what_is_no_run_cannot_be_resumed() {
+    let folder = TempDir::new().expect("a folder");
+    let (error, hint) = refusal(fedeq(&folder).args(["resume", "nowhere"]), 2);
+    assert!(error.contains("`nowhere` is not a run folder") && hint.contains("fedeq run"), "{error}; {hint}");
+}

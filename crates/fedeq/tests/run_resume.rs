@@ -1,0 +1,183 @@
+//! A run that was killed ends with the same bytes as one that was not.
+mod run_support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, spawn, succeed};
+use tempfile::TempDir;
+
+const METHODS: [&str; 8] = ["fedeq", "local", "fedavg", "fedavg-ft", "ditto", "fedper", "fedrep", "knn-per"];
+
+/// Numbers between 0 and 1 that look random: moments to kill at.
+struct Moments(u64);
+
+impl Moments {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Waits until a run can be resumed.
+fn await_first_checkpoint(run: &Path, child: &mut Child) {
+    let begun = Instant::now();
+    while !run.join("checkpoints/000000.json").exists() && child.try_wait().expect("ours").is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no checkpoint");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Kills a command at some moment within `span`; says whether it was still at work.
+fn kill_at(command: &mut Command, run: &Path, span: Duration, moment: f64) -> bool {
+    let mut child = spawn(command);
+    await_first_checkpoint(run, &mut child);
+    sleep(span.mul_f64(moment));
+    let was_running = child.try_wait().expect("ours").is_none();
+    child.kill().expect("ours"); // SIGKILL
+    child.wait().expect("ours");
+    was_running
+}
+
+/// Kills a run of the method again and again, lets it finish, and compares it with one that was left alone.
+fn survives(method: &str, kills: usize, seed: u64) {
+    let folder = TempDir::new().expect("a folder");
+    let settings = [format!("method={method}")];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let begun = Instant::now();
+    let whole = run(&folder, "whole", &settings);
+    let span = begun.elapsed();
+    let killed = folder.path().join("killed");
+    let mut moments = Moments(seed);
+    for kill in 0..kills {
+        let mut command = if kill == 0 { run_command(&folder, "killed", &settings) } else { resume(&folder, "killed") };
+        if !kill_at(&mut command, &killed, span, moments.next()) && kills > 10 {
+            fs::remove_dir_all(&killed).expect("ours"); // It was finished: begin anew.
+            kill_at(&mut run_command(&folder, "killed", &settings), &killed, span, moments.next());
+        }
+    }
+    succeed(&mut resume(&folder, "killed"));
+    assert_same_files(&whole, &killed, method);
+}
+
+fn resume(folder: &TempDir, run: &str) -> Command {
+    let mut command = fedeq(folder);
+    command.args(["resume", run, "--quiet"]);
+    command
+}
+
+#[test]
+fn every_method_ends_with_the_same_bytes_after_being_killed_twice() {
+    for (number, method) in METHODS.iter().enumerate() {
+        survives(method, 2, number as u64);
+    }
+}
+
+#[test]
+#[ignore = "minutes of killing: run it with `cargo test -p fedeq --test run_resume -- --ignored`"]
+fn every_method_ends_with_the_same_bytes_after_being_killed_fifty_times() {
+    for (number, method) in METHODS.iter().enumerate() {
+        survives(method, 50, 1_000 + number as u64);
+    }
+}
+
+/// A run that stops at its second round for want of a third: nothing of the end has been written.
+fn half_done(folder: &TempDir) -> PathBuf {
+    let settings = ["plan.rounds=200", "plan.evaluate_every=1"];
+    let path = folder.path().join("half");
+    let mut child = spawn(&mut run_command(folder, "half", &settings));
+    let begun = Instant::now();
+    while !path.join("checkpoints/000003.json").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "too slow");
+        sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    path
+}
+
+fn manifests(run: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(run.join("checkpoints")).expect("a folder").map(|entry| entry.expect("readable").path());
+    let mut manifests: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    manifests.sort();
+    manifests
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named_and_refused_and_the_one_before_it_is_used_if_asked() {
+    let folder = TempDir::new().expect("a folder");
+    let run = half_done(&folder);
+    let manifests = manifests(&run);
+    let last = manifests.last().expect("some");
+    let text = fs::read_to_string(last).expect("readable");
+    fs::write(last, text.replace("\"up\": ", "\"up\": 1")).expect("writable");
+    let (error, hint) = refusal(&mut resume(&folder, "half"), 2);
+    let name = last.file_name().expect("a name").to_string_lossy();
+    assert!(error.contains(&*name) && error.contains("fingerprint"), "{error}");
+    assert!(hint.contains("checkpoint before it"), "{hint}");
+
+    let mut child = spawn(resume(&folder, "half").arg("--previous"));
+    let begun = Instant::now();
+    while fs::read_to_string(last).is_ok_and(|found| found.contains("\"up\": 1") && found != text) {
+        assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().expect("ours").is_none(), "it does not go on");
+        sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+}
+
+#[test]
+fn a_damaged_state_a_foreign_checkpoint_and_a_changed_journal_are_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let run = half_done(&folder);
+    let manifest = json(manifests(&run).last().expect("some"));
+    let client =
+        manifest["manifest"]["clients"].as_object().expect("some").values().next().expect("one").as_str().expect("a name");
+    for name in [format!("clients/{client}"), "rounds.jsonl".into()] {
+        let path = run.join(&name);
+        let sound = fs::read(&path).expect("readable");
+        let mut damaged = sound.clone();
+        damaged[20] ^= 1;
+        fs::write(&path, &damaged).expect("writable");
+        let (error, _) = refusal(&mut resume(&folder, "half"), 2);
+        assert!(error.contains(&name), "{error}");
+        fs::write(&path, &sound).expect("writable");
+    }
+    let experiment = run.join("experiment.toml");
+    let text = fs::read_to_string(&experiment).expect("readable");
+    fs::write(&experiment, text.replace("seed = 0", "seed = 1")).expect("writable");
+    let (error, _) = refusal(&mut resume(&folder, "half"), 2);
+    assert!(error.contains("belongs to another experiment"), "{error}");
+}
+
+#[test]
+fn a_run_that_is_being_worked_on_is_left_alone() {
+    let folder = TempDir::new().expect("a folder");
+    let mut child = spawn(&mut run_command(&folder, "busy", &["plan.rounds=200"]));
+    await_first_checkpoint(&folder.path().join("busy"), &mut child);
+    let (error, _) = refusal(&mut resume(&folder, "busy"), 2);
+    assert!(error.contains(&format!("being worked on by process {}", child.id())), "{error}");
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    assert_eq!(json(&folder.path().join("busy/status.json"))["state"], "running", "the lock tells that it was killed");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_with_exit_code_130_and_the_run_can_be_resumed_to_the_same_bytes() {
+    let folder = TempDir::new().expect("a folder");
+    let whole = run(&folder, "whole", &["plan.rounds=12"]);
+    let stopped = folder.path().join("stopped");
+    let mut child = spawn(&mut run_command(&folder, "stopped", &["plan.rounds=12"]));
+    while !stopped.join("checkpoints/000002.json").exists() {
+        sleep(Duration::from_millis(2));
+    }
+    succeed(Command::new("kill").args(["-INT", &child.id().to_string()]));
+    assert_eq!(child.wait().expect("ours").code(), Some(130));
+    assert_eq!(json(&stopped.join("status.json"))["state"], "stopped");
+    succeed(&mut resume(&folder, "stopped"));
+    assert_same_files(&whole, &stopped, "after Ctrl-C");
+}

@@ -1,0 +1,96 @@
+//! Small runs on digits, and what must be the same of them.
+#![allow(dead_code, reason = "every test uses some of it")]
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Few samples, few clients, few rounds: the tests are about bytes, not about accuracy.
+pub const TINY: [&str; 7] = [
+    "plan.rounds=3",
+    "plan.evaluate_every=2",
+    "plan.sampling.fraction=0.1",
+    "training.epochs=1",
+    "training.personal_epochs=1",
+    "engine.checkpoint_every=1",
+    "data.unseen={ count = 2 }",
+];
+
+/// The program in a folder, with no data folder from outside.
+pub fn fedeq(folder: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fedeq"));
+    command.current_dir(folder.path()).env_remove("FEDEQ_DATA").env("RUST_BACKTRACE", "0");
+    command
+}
+
+/// `fedeq run` with tiny settings and some more.
+pub fn run_command(folder: &TempDir, out: &str, settings: &[&str]) -> Command {
+    let mut command = fedeq(folder);
+    command.args(["run", "--out", out]);
+    for setting in TINY.iter().chain(settings) {
+        command.args(["--set", setting]);
+    }
+    command
+}
+
+/// A run from beginning to end.
+pub fn run(folder: &TempDir, out: &str, settings: &[&str]) -> PathBuf {
+    succeed(&mut run_command(folder, out, settings));
+    folder.path().join(out)
+}
+
+pub fn succeed(command: &mut Command) -> Output {
+    let output = command.output().expect("the program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// The error and the hint of a command that must end with this exit code.
+pub fn refusal(command: &mut Command, code: i32) -> (String, String) {
+    let output = command.output().expect("the program starts");
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    let text = &text[text.find("error: ").unwrap_or_else(|| panic!("no error in:\n{text}"))..];
+    let (error, hint) = text.split_once("\nhint: ").unwrap_or_else(|| panic!("no hint in:\n{text}"));
+    (error["error: ".len()..].into(), hint.trim_end().into())
+}
+
+/// Starts a command whose output nobody reads.
+pub fn spawn(command: &mut Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
+}
+
+/// The files of a run that must be the same whenever the experiment is the same.
+pub fn deterministic_files(run: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for name in ["rounds.jsonl", "evaluations.jsonl", "metrics.csv"] {
+        files.insert(name.to_owned(), fs::read(run.join(name)).expect(name));
+    }
+    for folder in ["checkpoints", "clients"] {
+        for entry in fs::read_dir(run.join(folder)).expect(folder) {
+            let path = entry.expect("readable").path();
+            let name = format!("{folder}/{}", path.file_name().expect("a name").to_string_lossy());
+            files.insert(name, fs::read(&path).expect("readable"));
+        }
+    }
+    let mut summary = json(&run.join("summary.json"));
+    summary.as_object_mut().expect("an object").remove("resources");
+    files.insert("summary.json".into(), summary.to_string().into_bytes());
+    files
+}
+
+/// Says which files differ rather than how.
+pub fn assert_same_files(left: &Path, right: &Path, what: &str) {
+    let (left, right) = (deterministic_files(left), deterministic_files(right));
+    let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&left), names(&right), "{what}");
+    let different: Vec<&String> = left.iter().filter(|(name, bytes)| right[*name] != **bytes).map(|(name, _)| name).collect();
+    assert!(different.is_empty(), "{what}: {different:?} differ");
+}
+
+pub fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("readable")).expect("JSON")
+}
