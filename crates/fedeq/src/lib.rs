@@ -6,10 +6,12 @@
 //! - [`cli`]: what a person types, and what they read
 //! - `draw`: pictures of data
 //! - `number`, `closest`: numbers and names as people read and write them
+//! - `present`: whether a data set is where it is looked for
 pub mod cli;
 mod closest;
 mod draw;
 pub mod experiment;
 mod number;
+mod present;
 pub mod preset;
 pub mod run;

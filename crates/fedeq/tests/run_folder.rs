@@ -62,7 +62,7 @@ fn the_summary_is_json_on_stdout_and_progress_is_on_stderr() {
     assert_eq!(printed, json(&folder.path().join("one/summary.json")));
     assert!(String::from_utf8_lossy(&output.stderr).contains("round 3 of 3"));
     let again = succeed(fedeq(&folder).args(["resume", "one", "--json", "--quiet"]));
-    assert_eq!(again.stdout, output.stdout, "a finished run is shown again");
+    assert!(again.stdout == output.stdout, "a finished run is shown again");
 }
 
 #[test]

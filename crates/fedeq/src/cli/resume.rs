@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
-use super::output::tell;
+use super::output::{print, tell};
 use super::settings::Conduct;
 use crate::experiment::Experiment;
 use crate::run::{Run, RunFolder, State, Which};
@@ -42,10 +42,12 @@ impl Arguments {
     fn show_finished(&self, folder: &RunFolder) -> Outcome<()> {
         let path = folder.path().display().to_string();
         tell(&format!("`{path}` is finished already"));
-        match folder.summary().map_err(Failure::refused)? {
-            Some(summary) => self.conduct.show(&summary, &path),
-            None => Ok(()),
+        if self.conduct.json {
+            // As it was written: numbers change their last digit on the way through a reader.
+            return print(&folder.summary_text().map_err(Failure::refused)?);
         }
+        let summary = folder.summary().map_err(Failure::refused)?;
+        summary.map_or(Ok(()), |summary| self.conduct.show(&summary, &path))
     }
 
     fn adapt(&self, experiment: &mut Experiment) {

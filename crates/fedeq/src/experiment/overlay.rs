@@ -20,7 +20,7 @@ pub(super) fn lay(base: &mut Table, over: &Table) {
 fn is_same_kind(below: &Table, above: &Table) -> bool {
     let differs = |tag: &&str| matches!((below.get(*tag), above.get(*tag)), (Some(a), Some(b)) if a != b);
     let has_other_key = below.len() == 1 && above.len() == 1 && below.keys().ne(above.keys());
-    !TAGS.iter().any(|tag| differs(tag)) && !has_other_key
+    !TAGS.iter().any(differs) && !has_other_key
 }
 
 /// Puts a value at a path, making tables on the way.

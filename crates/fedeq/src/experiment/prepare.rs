@@ -13,6 +13,7 @@ use fedeq_data::{Dataset, Labels, Samples, Seed};
 use fedeq_models::{Network, Part, Task};
 
 use super::{Experiment, device};
+use crate::present::require_present;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
 pub struct Prepared {
@@ -34,6 +35,7 @@ impl Experiment {
     pub fn prepare(&self) -> Result<Prepared> {
         self.check_settings()?;
         let device = device::named(&self.engine.device)?;
+        require_present(&self.data.source, &self.data.folder)?;
         let dataset = Arc::new(self.data.source.load(&self.data.folder)?);
         let federation = self.assign(&dataset)?;
         self.plan.sampling.cohort_size(federation.clients.len())?;

@@ -70,6 +70,12 @@ impl RunFolder {
         if path.is_file() { read_json(&path).map(Some) } else { Ok(None) }
     }
 
+    /// What came out, as it was written.
+    pub fn summary_text(&self) -> Result<String> {
+        let path = self.summary_file();
+        fs::read_to_string(&path).map_err(Error::io(&path, "read it"))
+    }
+
     /// How it stands.
     pub fn status(&self) -> Result<Status> {
         read_json(&self.status_file())

@@ -29,6 +29,11 @@ impl Journal {
         Ok(Self { path, file })
     }
 
+    /// Whether nothing has been written.
+    pub(super) fn is_empty(&self) -> Result<bool> {
+        self.file.metadata().map(|metadata| metadata.len() == 0).map_err(Error::io(&self.path, "look at it"))
+    }
+
     /// Adds a line.
     pub(super) fn line(&mut self, line: &str) -> Result<()> {
         self.file.write_all(format!("{line}\n").as_bytes()).map_err(Error::io(&self.path, "write to it"))

@@ -41,8 +41,11 @@ impl Run {
     /// Prepares an experiment and makes a folder for it. If anything is refused, nothing is left behind.
     pub fn create(experiment: &Experiment, folder: &Path) -> Result<Self> {
         let mut experiment = experiment.clone();
-        let data = &mut experiment.data.folder;
-        *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
+        if !experiment.data.source.entry().places.is_empty() {
+            // A run may be resumed from anywhere.
+            let data = &mut experiment.data.folder;
+            *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
+        }
         let prepared = experiment.prepare()?;
         let folder = RunFolder::create(folder)?;
         Self::begin(folder.clone(), prepared).inspect_err(|_| {

@@ -24,9 +24,8 @@ impl Recorder {
     pub(super) fn open(folder: &RunFolder, after: u64) -> Result<Self> {
         keep_lines(&folder.timings_file(), |line| serde_json::from_str(line).is_ok_and(|line: Timing| line.round <= after))?;
         keep_lines(&folder.table_file(), |line| table::is_before(line, after))?;
-        let is_new = !folder.table_file().exists();
         let mut table = Journal::open(folder.table_file())?;
-        if is_new {
+        if table.is_empty()? {
             table.line(table::HEADING)?;
         }
         Ok(Self {

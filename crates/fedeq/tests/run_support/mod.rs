@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Few samples, few clients, few rounds: the tests are about bytes, not about accuracy.
-pub const TINY: [&str; 7] = [
+pub(crate) const TINY: [&str; 7] = [
     "plan.rounds=3",
     "plan.evaluate_every=2",
     "plan.sampling.fraction=0.1",
@@ -20,14 +20,14 @@ pub const TINY: [&str; 7] = [
 ];
 
 /// The program in a folder, with no data folder from outside.
-pub fn fedeq(folder: &TempDir) -> Command {
+pub(crate) fn fedeq(folder: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fedeq"));
     command.current_dir(folder.path()).env_remove("FEDEQ_DATA").env("RUST_BACKTRACE", "0");
     command
 }
 
 /// `fedeq run` with tiny settings and some more.
-pub fn run_command(folder: &TempDir, out: &str, settings: &[&str]) -> Command {
+pub(crate) fn run_command(folder: &TempDir, out: &str, settings: &[&str]) -> Command {
     let mut command = fedeq(folder);
     command.args(["run", "--out", out]);
     for setting in TINY.iter().chain(settings) {
@@ -37,19 +37,19 @@ pub fn run_command(folder: &TempDir, out: &str, settings: &[&str]) -> Command {
 }
 
 /// A run from beginning to end.
-pub fn run(folder: &TempDir, out: &str, settings: &[&str]) -> PathBuf {
+pub(crate) fn run(folder: &TempDir, out: &str, settings: &[&str]) -> PathBuf {
     succeed(&mut run_command(folder, out, settings));
     folder.path().join(out)
 }
 
-pub fn succeed(command: &mut Command) -> Output {
+pub(crate) fn succeed(command: &mut Command) -> Output {
     let output = command.output().expect("the program starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output
 }
 
 /// The error and the hint of a command that must end with this exit code.
-pub fn refusal(command: &mut Command, code: i32) -> (String, String) {
+pub(crate) fn refusal(command: &mut Command, code: i32) -> (String, String) {
     let output = command.output().expect("the program starts");
     let text = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(code), "{text}");
@@ -59,12 +59,12 @@ pub fn refusal(command: &mut Command, code: i32) -> (String, String) {
 }
 
 /// Starts a command whose output nobody reads.
-pub fn spawn(command: &mut Command) -> Child {
+pub(crate) fn spawn(command: &mut Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
 }
 
 /// The files of a run that must be the same whenever the experiment is the same.
-pub fn deterministic_files(run: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn deterministic_files(run: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for name in ["rounds.jsonl", "evaluations.jsonl", "metrics.csv"] {
         files.insert(name.to_owned(), fs::read(run.join(name)).expect(name));
@@ -83,7 +83,7 @@ pub fn deterministic_files(run: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Says which files differ rather than how.
-pub fn assert_same_files(left: &Path, right: &Path, what: &str) {
+pub(crate) fn assert_same_files(left: &Path, right: &Path, what: &str) {
     let (left, right) = (deterministic_files(left), deterministic_files(right));
     let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&left), names(&right), "{what}");
@@ -91,6 +91,6 @@ pub fn assert_same_files(left: &Path, right: &Path, what: &str) {
     assert!(different.is_empty(), "{what}: {different:?} differ");
 }
 
-pub fn json(path: &Path) -> Value {
+pub(crate) fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("readable")).expect("JSON")
 }

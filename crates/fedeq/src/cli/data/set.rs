@@ -12,6 +12,7 @@ use fedeq_data::source::{Source, catalog};
 
 use crate::cli::failure::{Failure, Outcome};
 use crate::closest::closest;
+use crate::present::require_present;
 
 /// Where data sets are looked for.
 #[derive(Args, Clone, Debug)]
@@ -65,18 +66,6 @@ pub(super) fn unknown(name: &str) -> Failure {
         None => format!("choose one of {}, or give the path of your own data", names.join(", ")),
     };
     Failure::request(format!("there is no data set or path `{name}`"), hint)
-}
-
-/// A set that can be fetched and is not there is worth a better hint than its reader's.
-fn require_present(source: &Source, data: &Path) -> Outcome<()> {
-    let name = source.name();
-    if offer::offer(name).is_none() || offer::find(source, data).is_some() {
-        return Ok(());
-    }
-    Err(Failure::request(
-        format!("`{name}` is not in the data folder `{}`", data.display()),
-        format!("get it with `fedeq data get {name}`, or name the folder that holds it with `--data DIR`"),
-    ))
 }
 
 /// What lies at a path, by its looks: a published set unpacked, or somebody's own data.
