@@ -3,11 +3,12 @@ use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::activation::softmax;
+use burn::tensor::{Device, Tensor};
 use fedeq_data::Seed;
 use fedeq_data::shard::{Batch, Remainder, Shard};
 use fedeq_equilibrium::{Outcome, Report, WarmMemory};
-use fedeq_models::{Context, Network, Output, Start, Statistics};
+use fedeq_models::{Context, Network, Output, Part, Start, Statistics};
 
 use crate::bridge::{self, input_of};
 use crate::error::{Error, Result};
@@ -48,6 +49,35 @@ impl NetworkSite {
         bridge::statistics_with(&self.template, &weights.statistics)
     }
 
+    /// The forward pass of a model that is used, not trained.
+    fn used(&self, weights: &Weights) -> impl Fn(&Batch) -> Result<Output> {
+        let network = self.network(weights).valid();
+        let statistics = self.statistics(weights);
+        move |batch| {
+            let mut context = Context::evaluate(statistics.clone());
+            Ok(network.forward(&input_of(&batch.inputs, &self.device)?, &mut context)?)
+        }
+    }
+
+    /// The training samples that vote along, where the method lets them.
+    fn voters(&self, forward: impl Fn(&Batch) -> Result<Output>, neighbours: Option<&Neighbours>) -> Result<Option<Store>> {
+        let Some(neighbours) = neighbours else { return Ok(None) };
+        Store::build(self.train.in_order(EVALUATION_BATCH), forward, *neighbours, &self.device)
+    }
+
+    /// What a model makes of any samples: the probability of every class, one row a sample, for text one row a position.
+    pub fn probabilities(&self, weights: &Weights, of: &Shard, neighbours: Option<&Neighbours>) -> Result<Vec<Vec<f32>>> {
+        let forward = self.used(weights);
+        let voters = self.voters(&forward, neighbours)?;
+        let mut rows = Vec::new();
+        for batch in of.in_order(EVALUATION_BATCH) {
+            let output = forward(&batch)?;
+            let network = || softmax(output.logits.clone(), 1);
+            rows.extend(rows_of(voters.as_ref().map_or_else(network, |voters| voters.mixed(&output))));
+        }
+        Ok(rows)
+    }
+
     fn shard(&self, on: Portion) -> &Shard {
         match on {
             Portion::Train => &self.train,
@@ -63,6 +93,9 @@ impl Site for NetworkSite {
     }
 
     fn descend(&self, weights: &mut Weights, memory: &mut WarmMemory, phase: &Phase<'_>, seed: Seed) -> Result<Descent> {
+        if !weights.params.iter().any(|(path, _)| phase.trains.includes(Part::of(path))) {
+            return Ok(Descent::default()); // Such as the head of a network that has none.
+        }
         let mut run = Run {
             device: &self.device,
             network: sgd::train_only(self.network(weights), phase.trains),
@@ -91,17 +124,9 @@ impl Site for NetworkSite {
     }
 
     fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score> {
-        let network = self.network(weights).valid();
-        let statistics = self.statistics(weights);
-        let forward = |batch: &Batch| -> Result<Output> {
-            let mut context = Context::evaluate(statistics.clone());
-            Ok(network.forward(&input_of(&batch.inputs, &self.device)?, &mut context)?)
-        };
-        let store = match neighbours {
-            Some(neighbours) => Store::build(self.train.in_order(EVALUATION_BATCH), forward, *neighbours, &self.device)?,
-            None => None,
-        };
-        score(self.shard(on).in_order(EVALUATION_BATCH), forward, store.as_ref(), &self.device)
+        let forward = self.used(weights);
+        let voters = self.voters(&forward, neighbours)?;
+        score(self.shard(on).in_order(EVALUATION_BATCH), forward, voters.as_ref(), &self.device)
     }
 
     fn gradient(&self, weights: &Weights) -> Result<(f64, Params)> {
@@ -119,6 +144,12 @@ impl Site for NetworkSite {
         }
         Ok((total / f64::max(samples, 1.0), sum.map(|value| value / samples as f32)))
     }
+}
+
+fn rows_of(tensor: Tensor<2>) -> Vec<Vec<f32>> {
+    let [_, width] = tensor.dims();
+    let values = tensor.into_data().try_into_vec::<f32>().expect("networks give 32-bit floats");
+    values.chunks_exact(width).map(<[f32]>::to_vec).collect()
 }
 
 /// One phase under way.

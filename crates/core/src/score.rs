@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// `mixing * vote + (1 - mixing) * softmax(logits)`.
-    fn mixed(&self, output: &Output) -> Tensor<2> {
+    pub(crate) fn mixed(&self, output: &Output) -> Tensor<2> {
         let network = softmax(output.logits.clone(), 1);
         let vote = self.vote(&output.embedding, network.dims()[1]);
         vote.mul_scalar(self.neighbours.mixing) + network.mul_scalar(1.0 - self.neighbours.mixing)

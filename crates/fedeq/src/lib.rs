@@ -3,15 +3,26 @@
 //! # Layout
 //! - [`experiment`]: plain data that says everything about a run; [`preset`] fills in what it leaves out
 //! - [`run`](mod@run): runs, their folders and checkpoints
+//! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
+//! - [`predict`], [`export`]: what to do with trained models
+//! - [`demo`]: four methods side by side, for people who have just arrived
 //! - [`cli`]: what a person types, and what they read
 //! - `draw`: pictures of data
 //! - `number`, `closest`: numbers and names as people read and write them
 //! - `present`: whether a data set is where it is looked for
+//! - `memory`: peak memory, run by run
 pub mod cli;
 mod closest;
+pub mod compare;
+pub mod demo;
 mod draw;
 pub mod experiment;
+pub mod export;
+mod memory;
 mod number;
+pub mod predict;
 mod present;
 pub mod preset;
 pub mod run;
+pub mod statistics;
+pub mod sweep;

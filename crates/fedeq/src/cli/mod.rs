@@ -4,18 +4,28 @@
 //! the input was wrong, 130 it was interrupted by Ctrl-C.
 //!
 //! # Layout
+//! - `demo`: `fedeq` alone
 //! - `data`: `fedeq data ...`
-//! - `run`, `resume`: the commands that train; `settings` and `progress`, what they share
+//! - `run`, `resume`, `sweep`: the commands that train; `settings` and `progress`, what they share
+//! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
+//! - `compare`: finished runs side by side
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
+mod compare;
 mod data;
+mod demo;
+mod evaluate;
+mod export;
 mod failure;
 mod output;
+mod predict;
 mod progress;
 mod resume;
 mod run;
 mod settings;
+mod sweep;
 mod table;
+mod trained;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -29,17 +39,20 @@ use failure::Outcome;
 #[command(name = "fedeq", version, propagate_version = true, max_term_width = 110, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  fedeq                           four methods side by side on the built-in digits, in a minute
   fedeq data list                 what data sets there are
   fedeq data inspect              look at the built-in one
   fedeq run                       train FeDEQ on it";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show four methods side by side on the built-in digits; so does `fedeq` alone.
+    Demo(demo::Arguments),
     /// Data sets: find, fetch, look at, and divide among clients.
     #[command(subcommand, after_help = data::EXAMPLES)]
     Data(data::Command),
@@ -48,6 +61,16 @@ enum Command {
     Run(run::Arguments),
     /// Go on with a run that was stopped or killed.
     Resume(resume::Arguments),
+    /// Train over a grid of settings and several seeds.
+    Sweep(sweep::Arguments),
+    /// Put finished runs side by side.
+    Compare(compare::Arguments),
+    /// Judge the models of a finished run anew.
+    Evaluate(evaluate::Arguments),
+    /// Ask a client's model about new inputs.
+    Predict(predict::Arguments),
+    /// Write clients' models as safetensors files.
+    Export(export::Arguments),
 }
 
 /// Runs the command that the arguments name, the first being the program itself.
@@ -63,9 +86,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Outcome<()> {
-    match &cli.command {
+    let Some(command) = &cli.command else { return demo::run(&demo::Arguments::default()) };
+    match command {
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Data(command) => data::run(command),
         Command::Run(arguments) => run::run(arguments),
         Command::Resume(arguments) => resume::run(arguments),
+        Command::Sweep(arguments) => sweep::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
+        Command::Evaluate(arguments) => evaluate::run(arguments),
+        Command::Predict(arguments) => predict::run(arguments),
+        Command::Export(arguments) => export::run(arguments),
     }
 }

@@ -32,17 +32,22 @@ pub(super) struct Conduct {
 impl Conduct {
     /// Carries out a run that is ready, and says what came out.
     pub(super) fn train(&self, run: &Run) -> Outcome<()> {
-        let mut watch: Box<dyn Watch> = if self.quiet { Box::new(Silent) } else { progress::watch() };
-        listen_for_interrupts();
-        let path = run.folder().path().display().to_string();
-        let summary = run.train(watch.as_mut(), &|| STOP.load(Ordering::Relaxed)).map_err(|error| stopped(error, &path))?;
-        self.show(&summary, &path)
+        let summary = carry_out(run, self.quiet)?;
+        self.show(&summary, &run.folder().path().display().to_string())
     }
 
     /// Says what came out.
     pub(super) fn show(&self, summary: &Summary, path: &str) -> Outcome<()> {
         if self.json { print_json(summary) } else { print(&text_of(summary, path)) }
     }
+}
+
+/// Carries out a run that is ready; Ctrl-C stops it.
+pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<Summary> {
+    let mut watch: Box<dyn Watch> = if quiet { Box::new(Silent) } else { progress::watch() };
+    listen_for_interrupts();
+    let path = run.folder().path().display().to_string();
+    run.train(watch.as_mut(), &|| STOP.load(Ordering::Relaxed)).map_err(|error| stopped(error, &path))
 }
 
 /// Set once somebody asks to stop.

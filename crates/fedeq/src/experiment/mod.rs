@@ -20,7 +20,9 @@
 //! - `refusal`: what is wrong, where, and what was perhaps meant
 //! - `prepare`: from an experiment to live objects
 //! - `device`: devices by name
+//! - `flat`: one value a key
 mod device;
+mod flat;
 mod overlay;
 mod partition;
 mod prepare;

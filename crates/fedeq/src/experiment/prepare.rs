@@ -119,6 +119,17 @@ impl Prepared {
         })
     }
 
+    /// A client's data and a network to use on it.
+    pub fn network_site(&self, client: usize) -> NetworkSite {
+        let (network, device) = (self.network.clone(), self.device.clone());
+        NetworkSite::new(network, device, self.shards[client].clone(), &self.experiment.training)
+    }
+
+    /// The clients' names in order of their numbers; those met only after training come last.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.federation.clients.iter().chain(&self.federation.unseen).map(|client| client.name.as_str())
+    }
+
     /// The numbers of those who are met only after training.
     pub fn unseen(&self) -> Vec<usize> {
         (self.federation.clients.len()..self.shards.len()).collect()
@@ -141,7 +152,6 @@ impl Sites for Prepared {
     }
 
     fn site(&self, client: usize) -> Result<Box<dyn Site>> {
-        let (network, device) = (self.network.clone(), self.device.clone());
-        Ok(Box::new(NetworkSite::new(network, device, self.shards[client].clone(), &self.experiment.training)))
+        Ok(Box::new(self.network_site(client)))
     }
 }

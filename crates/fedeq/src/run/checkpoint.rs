@@ -89,16 +89,29 @@ pub(super) fn restore(folder: &RunFolder, experiment: &str, which: Which, fresh:
     let mut manifests = list(&folder.checkpoints())?;
     let later = if which == Which::Previous { manifests.pop() } else { None };
     let Some(path) = manifests.pop() else { return start_over(folder, which, fresh) };
-    let manifest = Manifest::read(&path)?;
-    if manifest.experiment != experiment {
-        return Err(Error::damaged(&path, "it belongs to another experiment"));
-    }
-    let server = read_server(folder, &manifest, &fresh)?;
-    manifest.clients.values().try_for_each(|file| ensure_named_by_content(&folder.clients().join(file)).map(|_| ()))?;
+    let (manifest, position) = read(folder, experiment, &path, &fresh)?;
     manifest.rounds.cut_back(&folder.rounds_file())?;
     manifest.evaluations.cut_back(&folder.evaluations_file())?;
     later.iter().try_for_each(|path| remove(path))?;
-    Ok(Position { server, clients: manifest.clients, traffic: manifest.traffic, stage: manifest.stage })
+    Ok(position)
+}
+
+/// The last checkpoint, with everything it names checked and nothing changed.
+pub(super) fn last(folder: &RunFolder, experiment: &str, fresh: &ServerState) -> Result<Position> {
+    let missing = || Error::damaged(&folder.checkpoints(), "there is no checkpoint in it");
+    let path = list(&folder.checkpoints())?.pop().ok_or_else(missing)?;
+    read(folder, experiment, &path, fresh).map(|(_, position)| position)
+}
+
+fn read(folder: &RunFolder, experiment: &str, path: &Path, fresh: &ServerState) -> Result<(Manifest, Position)> {
+    let manifest = Manifest::read(path)?;
+    if manifest.experiment != experiment {
+        return Err(Error::damaged(path, "it belongs to another experiment"));
+    }
+    let server = read_server(folder, &manifest, fresh)?;
+    manifest.clients.values().try_for_each(|file| ensure_named_by_content(&folder.clients().join(file)).map(|_| ()))?;
+    let (clients, traffic, stage) = (manifest.clients.clone(), manifest.traffic, manifest.stage);
+    Ok((manifest, Position { server, clients, traffic, stage }))
 }
 
 /// A run that was killed before its first checkpoint has lost nothing.

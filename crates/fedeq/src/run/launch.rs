@@ -171,14 +171,14 @@ impl Run {
     }
 }
 
-fn scores_of(reply: Reply) -> Result<Scores> {
+pub(super) fn scores_of(reply: Reply) -> Result<Scores> {
     match reply {
         Reply::Scores(scores) => Ok(*scores),
         _ => Err(Error::message("a client asked for its scores answered something else")),
     }
 }
 
-fn pool(experiment: &Experiment) -> Result<ThreadPool> {
+pub(super) fn pool(experiment: &Experiment) -> Result<ThreadPool> {
     let workers = experiment.engine.workers.map_or(0, |workers| workers.get()); // 0: as many as there are cores.
     ThreadPoolBuilder::new()
         .num_threads(workers)

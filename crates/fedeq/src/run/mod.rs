@@ -31,6 +31,7 @@
 //! - `manifest`, `checkpoint`: what there is to come back to
 //! - `record`, `timing`, `table`, `tensorboard`: what is written down as it happens
 //! - `summary`: what came out
+//! - `trained`: a finished run, opened to be used
 //! - `watch`: who looks on
 mod checkpoint;
 mod folder;
@@ -43,6 +44,7 @@ mod summary;
 mod table;
 mod tensorboard;
 mod timing;
+mod trained;
 mod watch;
 
 pub use checkpoint::Which;
@@ -54,4 +56,5 @@ pub use status::{State, Status};
 pub(crate) use summary::headline;
 pub use summary::{Resources, Summary, Unseen};
 pub use timing::Timing;
+pub use trained::{ClientModel, Judgement, Trained};
 pub use watch::{Brief, Silent, Watch};

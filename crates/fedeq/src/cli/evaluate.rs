@@ -1,0 +1,51 @@
+//! `fedeq evaluate`.
+use clap::Args;
+
+use super::failure::{Failure, Outcome};
+use super::output::{print, print_json, tell};
+use super::table::facts;
+use super::trained::Chosen;
+use crate::number::{count, percent};
+use crate::run::{Judgement, Trained, headline};
+
+/// Judges the models of a finished run anew.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fedeq evaluate runs/fedeq-digits-0
+  fedeq evaluate runs/fedeq-digits-0 --json
+
+The numbers are those of the run's last evaluation, if data and program are the same.")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    run: Chosen,
+    /// Write it all as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+    let trained = arguments.run.open()?;
+    let judgement = trained.evaluate().map_err(Failure::during_work)?;
+    if !judgement.agrees {
+        tell("these are not the numbers that the run itself found: its data or the program has changed since");
+    }
+    if arguments.json { print_json(&judgement) } else { print(&text_of(&trained, &judgement)) }
+}
+
+fn text_of(trained: &Trained, judgement: &Judgement) -> String {
+    let summary = trained.summary();
+    let evaluation = &judgement.evaluation;
+    let quality = headline(summary.headline, evaluation);
+    let mut lines = vec![
+        ("accuracy", format!("{} (mean over {} clients)", percent(quality.mean), count(quality.clients.len()))),
+        ("by samples", percent(quality.weighted)),
+        ("worst tenth", percent(quality.worst_decile)),
+        ("with theta_i", percent(evaluation.local.mean)),
+    ];
+    lines.extend(evaluation.shared.as_ref().map(|shared| ("with theta", percent(shared.mean))));
+    lines.extend(judgement.unseen.as_ref().map(|unseen| ("unseen", percent(unseen.local.mean))));
+    let agreement = if judgement.agrees { "as at the end of the run" } else { "not as at the end of the run" };
+    lines.push(("the same", agreement.into()));
+    format!("{} on {} with {}\n{}", summary.method, summary.data, summary.model, facts(&lines))
+}

@@ -1,0 +1,40 @@
+//! `fedeq export`.
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::failure::{Failure, Outcome};
+use super::output::tell;
+use super::trained::Chosen;
+use crate::export::export;
+use crate::number::counted;
+
+/// Writes clients' models as safetensors files.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fedeq export runs/fedeq-digits-0 --out models
+  fedeq export runs/fedeq-digits-0 --client client-07 --out models
+
+A file holds a client's whole model, shared and personal part; `export.json` says what belongs to which, and how inputs are scaled.")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    run: Chosen,
+    /// Only this client
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+    /// The folder to write to, new or empty
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+    let trained = arguments.run.open()?;
+    let clients = match &arguments.client {
+        Some(name) => vec![trained.client(name).map_err(Failure::refused)?],
+        None => (0..trained.prepared().names().count()).collect(),
+    };
+    export(&trained, &clients, &arguments.out).map_err(Failure::refused)?;
+    tell(&format!("wrote {} and `export.json` to `{}`", counted(clients.len(), "model"), arguments.out.display()));
+    Ok(())
+}

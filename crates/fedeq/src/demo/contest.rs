@@ -1,0 +1,51 @@
+//! The four experiments.
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use fedeq_core::{FedEq, Method, Plan, Result, Sampling, Training, View};
+use fedeq_data::partition::{Partition, Split};
+use fedeq_data::source::Source;
+
+use crate::experiment::{DataConfig, Experiment};
+use crate::preset::Preset;
+
+/// The methods, in the order in which they are shown.
+pub const METHODS: [&str; 4] = ["local", "fedavg", "fedrep", "fedeq"];
+
+/// Clients with at most three labels each.
+const PARTITION: Partition = Partition::LabelShards { clients: 30, shards: 3 };
+
+/// Most samples are kept for testing, so that a client has about nine to learn from and no easy time alone.
+const SPLIT: Split = Split { validation: 0.0, test: Some(0.85) };
+
+/// With these settings all four together take about 20 seconds on two cores.
+const PLAN: Plan =
+    Plan { rounds: 20, sampling: Sampling { fraction: 1.0 / 3.0, replacement: false }, evaluate_every: 2, measure_theory: false };
+
+/// The experiment of a method: its usual network, and for all methods the same data, rate and number of passes.
+pub fn experiment(method: &str, seed: u64) -> Result<Experiment> {
+    let usual = Experiment::defaults(Preset::Recommended, method, Source::Digits {}, None)?;
+    let batch_size = const { NonZeroUsize::new(5).unwrap() };
+    Ok(Experiment {
+        seed,
+        data: DataConfig { partition: PARTITION, split: SPLIT, ..usual.data },
+        training: Training { learning_rate: 0.1, epochs: 3, personal_epochs: 2, batch_size, ..usual.training },
+        plan: PLAN,
+        method: judged_by_theta(usual.method),
+        ..usual
+    })
+}
+
+/// FeDEQ can be judged by `theta_i` or by `theta`; FedRep is judged by `theta`, and here so is FeDEQ.
+fn judged_by_theta(method: Method) -> Method {
+    match method {
+        Method::Fedeq(fedeq) => Method::Fedeq(FedEq { evaluate: View::Shared, ..fedeq }),
+        other => other,
+    }
+}
+
+/// A folder below `runs` that nobody has taken yet.
+pub fn free_folder(runs: &Path) -> PathBuf {
+    let numbered = |number: u32| runs.join(if number == 1 { "demo".into() } else { format!("demo-{number}") });
+    (1..).map(numbered).find(|path| !path.exists()).unwrap_or_else(|| runs.join("demo"))
+}

@@ -1,0 +1,155 @@
+//! A finished run, opened to be used. Nothing of it changes.
+use std::collections::BTreeMap;
+
+use fedeq_core::{
+    ClientStore, Error, Evaluation, Federation, InProcess, Neighbours, Request, Result, ServerState, Task, Traffic, Transport,
+    View, Weights,
+};
+use fedeq_models::{Network, Statistics};
+use serde::Serialize;
+
+use super::checkpoint::last;
+use super::folder::RunFolder;
+use super::launch::{pool, scores_of};
+use super::summary::{Summary, Unseen};
+use crate::closest::closest;
+use crate::experiment::{Experiment, Prepared};
+
+/// A finished run with its data and its final states.
+pub struct Trained {
+    folder: RunFolder,
+    prepared: Prepared,
+    summary: Summary,
+    server: ServerState,
+    clients: BTreeMap<usize, String>,
+    traffic: Traffic,
+}
+
+/// How a finished run's models do, judged anew.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// Those who took part.
+    pub evaluation: Evaluation,
+    /// Those who were met only after training, if there are any.
+    pub unseen: Option<Unseen>,
+    /// Whether this is what the run itself found at its end, number by number.
+    pub agrees: bool,
+}
+
+/// The model by which a client is judged.
+pub struct ClientModel {
+    /// The client.
+    pub name: String,
+    /// Its number.
+    pub client: usize,
+    /// All its weights: shared and personal.
+    pub weights: Weights,
+    /// Whether the client's training samples vote along.
+    pub neighbours: Option<Neighbours>,
+}
+
+impl Trained {
+    /// Opens a finished run. `change` may adapt how it is computed and where its data lies, not what it is.
+    pub fn open(folder: &RunFolder, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
+        let summary = folder.summary()?.ok_or_else(|| unfinished(folder))?;
+        let mut experiment = folder.experiment()?;
+        let identity = experiment.identity()?;
+        change(&mut experiment);
+        let prepared = experiment.prepare()?;
+        let position = last(folder, &identity, &prepared.server())?;
+        let (server, clients, traffic) = (position.server, position.clients, position.traffic);
+        Ok(Self { folder: folder.clone(), prepared, summary, server, clients, traffic })
+    }
+
+    /// What was carried out.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// What came out.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Judges all clients as at the end of the run.
+    pub fn evaluate(&self) -> Result<Judgement> {
+        pool(&self.prepared.experiment)?.install(|| self.judge())
+    }
+
+    fn judge(&self) -> Result<Judgement> {
+        let Experiment { method, training, plan, .. } = &self.prepared.experiment;
+        let seed = self.prepared.experiment.root_seed().derive("clients", []);
+        let mut store = self.store();
+        let never = || false;
+        let mut transport = InProcess::new(method.algorithm(), training, &self.prepared, &mut store, seed, &never);
+        transport.resume_traffic(self.traffic);
+        let unseen = self.judge_unseen(&mut transport)?;
+        let clients = self.prepared.federation.clients.len();
+        let transport = &mut transport;
+        let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
+        let evaluation = federation.evaluation(&self.server)?;
+        let agrees = same(&evaluation, &self.summary.evaluation) && same(&unseen, &self.summary.unseen);
+        Ok(Judgement { evaluation, unseen, agrees })
+    }
+
+    fn judge_unseen(&self, transport: &mut InProcess<'_>) -> Result<Option<Unseen>> {
+        let unseen = self.prepared.unseen();
+        if unseen.is_empty() {
+            return Ok(None);
+        }
+        let ServerState { weights, round, rho, .. } = self.server.clone();
+        let request = Request { task: Task::Evaluate, round, rounds: self.prepared.experiment.plan.rounds, rho, weights };
+        let scores = transport.exchange(&unseen, &request)?.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Unseen::of(Evaluation::of(round, &scores, self.traffic))))
+    }
+
+    fn store(&self) -> ClientStore {
+        let mut store = self.prepared.store(self.folder.clients());
+        store.restore(self.clients.clone());
+        store
+    }
+
+    /// The number of the client of that name.
+    pub fn client(&self, name: &str) -> Result<usize> {
+        let names = || self.prepared.names();
+        names().position(|known| known == name).ok_or_else(|| {
+            let hint = match (closest(name, names()), names().next()) {
+                (Some(near), _) => format!("did you mean `{near}`?"),
+                (None, first) => format!("choose one of {}, such as `{}`", names().count(), first.unwrap_or_default()),
+            };
+            Error::invalid(format!("there is no client `{name}` in this run"), hint)
+        })
+    }
+
+    /// The model by which a client is judged.
+    pub fn model(&self, client: usize) -> Result<ClientModel> {
+        let algorithm = self.prepared.experiment.method.algorithm();
+        let state = self.store().get(client)?;
+        let name = self.prepared.names().nth(client).unwrap_or_default().to_owned();
+        let (weights, neighbours) = match (algorithm.headline(), algorithm.shared_view(&self.server.weights, &state)) {
+            (View::Shared, Some(shared)) => (shared, None),
+            _ => (algorithm.local_view(&self.server.weights, &state).into_owned(), algorithm.neighbours()),
+        };
+        Ok(ClientModel { name, client, weights, neighbours })
+    }
+}
+
+impl ClientModel {
+    /// The model as a network like `template` and its statistics.
+    pub fn network(&self, template: &Network) -> (Network, Statistics) {
+        let network = fedeq_core::network_with(template.clone(), &self.weights.params);
+        (network, fedeq_core::statistics_with(template, &self.weights.statistics))
+    }
+}
+
+fn unfinished(folder: &RunFolder) -> Error {
+    let path = folder.path().display();
+    Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))
+}
+
+/// Whether two values are the same once they have gone through text, which is how a summary remembers its own.
+fn same<V: Serialize>(fresh: &V, remembered: &V) -> bool {
+    let text = |value: &V| serde_json::to_value(value).map(|value| value.to_string()).ok();
+    let again = text(fresh).and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    again.is_some_and(|again| Some(again.to_string()) == text(remembered))
+}

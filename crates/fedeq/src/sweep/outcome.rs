@@ -1,0 +1,90 @@
+//! What came out of cells and grid points.
+use serde::Serialize;
+
+use super::axis::Axis;
+use super::cell::Cell;
+use crate::compare::Measures;
+use crate::run::Summary;
+
+/// A cell and what came out of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The cell.
+    pub cell: Cell,
+    /// What came out, or why nothing did.
+    pub result: std::result::Result<Summary, String>,
+}
+
+/// One combination of values, over its seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The value on every axis, in their order.
+    pub values: Vec<String>,
+    /// The seeds that came to an end.
+    pub seeds: Vec<u64>,
+    /// How many did not.
+    pub failed: usize,
+    /// What came out; nothing if no seed came to an end.
+    pub measures: Option<Measures>,
+}
+
+/// The cells of each combination put together, in the order of the grid.
+pub fn points(outcomes: &[Outcome]) -> Vec<Point> {
+    outcomes.chunk_by(|a, b| a.cell.values == b.cell.values).map(point).collect()
+}
+
+fn point(outcomes: &[Outcome]) -> Point {
+    let done: Vec<(u64, &Summary)> =
+        outcomes.iter().filter_map(|outcome| Some((outcome.cell.experiment.seed, outcome.result.as_ref().ok()?))).collect();
+    let summaries: Vec<&Summary> = done.iter().map(|(_, summary)| *summary).collect();
+    Point {
+        values: outcomes.first().map(|outcome| outcome.cell.values.clone()).unwrap_or_default(),
+        seeds: done.iter().map(|(seed, _)| *seed).collect(),
+        failed: outcomes.len() - done.len(),
+        measures: (!summaries.is_empty()).then(|| Measures::of(&summaries)),
+    }
+}
+
+const MEASURES: [&str; 9] =
+    ["accuracy", "worst_decile", "local_mean", "local_weighted", "shared_mean", "shared_weighted", "bytes", "seconds", "problem"];
+
+/// One line a cell, for other programs: the value on every axis, seed, run folder, what came out or the problem.
+pub fn csv_of(axes: &[Axis], outcomes: &[Outcome]) -> String {
+    let keys = axes.iter().map(|axis| axis.key.as_str());
+    let heading: Vec<&str> = keys.chain(["seed", "run"]).chain(MEASURES).collect();
+    let rows = outcomes.iter().map(|outcome| row(outcome) + "\n");
+    heading.join(",") + "\n" + &rows.collect::<String>()
+}
+
+fn row(outcome: &Outcome) -> String {
+    let Outcome { cell, result } = outcome;
+    let run = cell.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut fields = cell.values.clone();
+    fields.extend([cell.experiment.seed.to_string(), run]);
+    match result {
+        Ok(summary) => fields.extend(numbers(summary).into_iter().chain([String::new()])),
+        Err(problem) => fields.extend(vec![String::new(); MEASURES.len() - 1].into_iter().chain([problem.clone()])),
+    }
+    fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",")
+}
+
+fn numbers(summary: &Summary) -> [String; MEASURES.len() - 1] {
+    let measures = Measures::of(&[summary]);
+    let shared = |sample: Option<crate::statistics::Sample>| sample.map_or(String::new(), |sample| sample.mean.to_string());
+    [
+        measures.accuracy.mean.to_string(),
+        measures.worst_decile.mean.to_string(),
+        measures.local_mean.mean.to_string(),
+        measures.local_weighted.mean.to_string(),
+        shared(measures.shared_mean),
+        shared(measures.shared_weighted),
+        measures.bytes.mean.to_string(),
+        measures.seconds.mean.to_string(),
+    ]
+}
+
+/// A field of a CSV file.
+fn quoted(field: &str) -> String {
+    let is_plain = !field.contains([',', '"', '\n', '\r']);
+    if is_plain { field.to_owned() } else { format!("\"{}\"", field.replace('"', "\"\"")) }
+}

@@ -1,0 +1,117 @@
+//! `fedeq compare` and `fedeq sweep`: several runs side by side.
+mod run_support;
+
+use std::fs;
+
+use run_support::{fedeq, refusal, run, succeed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The smallest model and the fewest steps: the tests are about tables, not about accuracy.
+const SMALL: [&str; 2] = ["model=linear", "plan.rounds=1"];
+
+fn sweep(folder: &TempDir, more: &[&str]) -> String {
+    let mut command = fedeq(folder);
+    command.args(["sweep", "--quiet", "--out", "sweep", "--set", "plan.sampling.fraction=0.1", "--set", "training.epochs=1"]);
+    for setting in SMALL {
+        command.args(["--set", setting]);
+    }
+    String::from_utf8(succeed(command.args(more)).stdout).expect("UTF-8")
+}
+
+#[test]
+fn runs_that_differ_only_in_their_seed_are_one_group() {
+    let folder = TempDir::new().expect("a folder");
+    for (method, seed) in [("local", 0), ("local", 1), ("fedavg", 0), ("fedavg", 1), ("fedrep", 0)] {
+        let settings = [format!("method={method}"), format!("seed={seed}")];
+        let settings: Vec<&str> = settings.iter().map(String::as_str).chain(SMALL).collect();
+        run(&folder, &format!("runs/{method}-{seed}"), &settings);
+    }
+    let output = succeed(fedeq(&folder).args(["compare", "runs", "--json"])).stdout;
+    let comparison: Value = serde_json::from_slice(&output).expect("JSON");
+    let groups = comparison["groups"].as_array().expect("a list");
+    let seeds = |method: &str| groups.iter().find(|group| group["method"] == method).map(|group| group["seeds"].clone());
+    assert_eq!(groups.len(), 3);
+    assert_eq!((seeds("local"), seeds("fedrep")), (Some(vec![0, 1].into()), Some(vec![0].into())));
+    let local = groups.iter().find(|group| group["method"] == "local").expect("it is there");
+    let summaries = [0, 1].map(|seed| run_support::json(&folder.path().join(format!("runs/local-{seed}/summary.json"))));
+    let [a, b] = summaries.map(|summary| summary["evaluation"]["local"]["mean"].as_f64().expect("a number"));
+    let accuracy = &local["measures"]["accuracy"];
+    assert!((accuracy["mean"].as_f64().expect("a number") - (a + b) / 2.0).abs() < 1e-12);
+    assert!((accuracy["deviation"].as_f64().expect("a number") - (a - b).abs() / f64::sqrt(2.0)).abs() < 1e-12);
+
+    let text = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs"])).stdout).expect("UTF-8");
+    assert!(text.contains("±") && text.lines().next().is_some_and(|line| line.contains("worst tenth")), "{text}");
+    let csv = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs", "--csv"])).stdout).expect("UTF-8");
+    assert_eq!(csv.lines().count(), 4);
+}
+
+#[test]
+fn what_is_no_run_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let (error, _) = refusal(fedeq(&folder).args(["compare", "nowhere"]), 2);
+    assert!(error.contains("`nowhere` is not a run folder"), "{error}");
+}
+
+#[test]
+fn a_sweep_has_a_cell_for_every_combination_and_seed() {
+    let folder = TempDir::new().expect("a folder");
+    let text = sweep(&folder, &["--grid", "method=local,fedavg", "--grid", "training.learning_rate=0.01,0.1", "--seeds", "0,1"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.iter().filter(|line| line.contains('±')).count(), 4, "{text}");
+    let csv = fs::read_to_string(folder.path().join("sweep/sweep.csv")).expect("written");
+    let rows: Vec<&str> = csv.lines().collect();
+    assert!(rows[0].starts_with("method,training.learning_rate,seed,run,accuracy,"), "{}", rows[0]);
+    assert!(rows.len() == 9 && rows[1].starts_with("local,0.01,0,") && rows[8].starts_with("fedavg,0.1,1,"));
+}
+
+#[test]
+fn a_sweep_started_again_skips_what_is_finished_and_resumes_what_is_not() {
+    let folder = TempDir::new().expect("a folder");
+    let arguments = ["--grid", "method=local,fedavg", "--set", "plan.rounds=2", "--set", "engine.checkpoint_every=1"];
+    let first = sweep(&folder, &arguments);
+    let run = |method: &str| {
+        let below = fs::read_dir(folder.path().join("sweep")).expect("a folder");
+        let mut paths = below.flatten().map(|entry| entry.path());
+        paths.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(method))).expect("a run")
+    };
+    // As if it had been killed after its first round, with the second one's files half written.
+    let half = run("fedavg");
+    let summary = run_support::json(&half.join("summary.json"));
+    fs::remove_file(half.join("summary.json")).expect("removed");
+    fs::remove_file(half.join("checkpoints/000002.json")).expect("removed");
+    let untouched = fs::metadata(run("local").join("status.json")).and_then(|data| data.modified()).expect("a time");
+    let second = sweep(&folder, &arguments);
+    let accuracies =
+        |text: &str| text.lines().take(3).map(|line| line.split("  ").take(6).collect::<String>()).collect::<Vec<_>>();
+    assert_eq!(accuracies(&first).len(), accuracies(&second).len());
+    assert_eq!(run_support::json(&half.join("summary.json"))["evaluation"], summary["evaluation"]);
+    assert_eq!(fs::metadata(run("local").join("status.json")).and_then(|data| data.modified()).expect("a time"), untouched);
+}
+
+#[test]
+fn a_grid_with_a_bad_cell_is_refused_before_anything_is_trained() {
+    let folder = TempDir::new().expect("a folder");
+    let refused = |grid: &str| refusal(fedeq(&folder).args(["sweep", "--out", "sweep", "--grid", grid]), 2).0;
+    assert!(refused("method=local,fedavgg").contains("`method.name` cannot be `fedavgg`"));
+    assert!(refused("plan.rounds").contains("`plan.rounds` is not an axis of a grid"));
+    assert!(refused("training.learning_rate=0.1,-1").contains("`training.learning_rate` is `-1`"));
+    assert!(refused("method=local,local").contains("the same experiment twice"));
+    assert!(!folder.path().join("sweep").exists());
+}
+
+#[test]
+fn a_cell_that_diverges_is_reported_and_the_others_are_carried_out() {
+    let folder = TempDir::new().expect("a folder");
+    let mut command = fedeq(&folder);
+    command.args(["sweep", "--quiet", "--out", "sweep", "--grid", "training.learning_rate=1e30,0.01"]);
+    for setting in ["method=local", "model=mlp", "plan.rounds=1", "plan.sampling.fraction=0.1"] {
+        command.args(["--set", setting]);
+    }
+    let output = command.output().expect("the program starts");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("0 (1 failed)"), "{text}");
+    let csv = fs::read_to_string(folder.path().join("sweep/sweep.csv")).expect("written");
+    assert_eq!(csv.lines().count(), 3);
+}

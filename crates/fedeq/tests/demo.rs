@@ -1,0 +1,34 @@
+//! The first thing a newcomer runs, cut short.
+mod run_support;
+
+use std::fs;
+
+use run_support::{fedeq, refusal, succeed};
+use tempfile::TempDir;
+
+#[test]
+fn the_demonstration_ends_with_a_table_a_verdict_and_a_report() {
+    let folder = TempDir::new().expect("a folder");
+    let output = succeed(fedeq(&folder).args(["demo", "--rounds", "1"]));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for method in ["Local", "FedAvg", "FedRep", "FeDEQ"] {
+        let row = text.lines().find(|line| line.starts_with(method)).unwrap_or_else(|| panic!("no {method} in:\n{text}"));
+        assert_eq!(row.matches(" %").count(), 2, "{row}");
+    }
+    assert!(text.contains("FeDEQ has ") && text.contains("2.7 times as many"), "{text}");
+    let report = fs::read_to_string(folder.path().join("runs/demo/report.html")).expect("written");
+    assert_eq!((report.matches("<polyline").count(), report.matches("<tr>").count()), (4, 5));
+    for method in ["local", "fedavg", "fedrep", "fedeq"] {
+        assert!(folder.path().join("runs/demo").join(method).join("summary.json").is_file());
+    }
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Thirty clients"));
+}
+
+#[test]
+fn a_demonstration_that_cannot_be_written_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("runs"), "in the way").expect("written");
+    let (error, _) = refusal(fedeq(&folder).args(["demo", "--quiet", "--rounds", "1"]), 2);
+    assert!(error.contains("runs/demo"), "{error}");
+    assert_eq!(refusal(fedeq(&folder).args(["demo", "--quiet", "--rounds", "0"]), 2).0, "`plan.rounds` is `0`");
+}

@@ -1,0 +1,151 @@
+//! What can be done with a finished run: judge it anew, ask it, and take its models elsewhere.
+mod run_support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use burn::tensor::Device;
+use fedeq_models::{ModelConfig, Task, store};
+use run_support::{fedeq, json, refusal, run, run_command, spawn, succeed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// One finished run that the tests share: nothing they do changes it.
+fn finished() -> &'static TempDir {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = TempDir::new().expect("a folder");
+        run(&folder, "done", &["model=deq-mlp"]);
+        folder
+    })
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    String::from_utf8(succeed(fedeq(finished()).args(arguments)).stdout).expect("UTF-8")
+}
+
+fn refused(arguments: &[&str]) -> (String, String) {
+    refusal(fedeq(finished()).args(arguments), 2)
+}
+
+#[test]
+fn a_finished_run_judged_anew_has_the_numbers_of_its_last_evaluation() {
+    let judgement: Value = serde_json::from_str(&stdout(&["evaluate", "done", "--json"])).expect("JSON");
+    let summary = json(&finished().path().join("done/summary.json"));
+    assert_eq!(judgement["evaluation"], summary["evaluation"]);
+    assert_eq!(judgement["unseen"], summary["unseen"]);
+    assert_eq!(judgement["agrees"], true);
+}
+
+#[test]
+fn every_method_is_judged_anew_with_the_same_numbers() {
+    let folder = TempDir::new().expect("a folder");
+    for method in ["local", "fedavg", "fedavg-ft", "ditto", "fedper", "fedrep", "knn-per"] {
+        let set = format!("method={method}");
+        run(&folder, method, &[&set, "model=mlp", "plan.rounds=1"]);
+        let output = succeed(fedeq(&folder).args(["evaluate", method, "--json"]));
+        let judgement: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(judgement["agrees"], true, "{method}");
+    }
+}
+
+#[test]
+fn using_a_run_changes_nothing_in_its_folder() {
+    let names = |folder: &Path| {
+        let mut names: Vec<_> = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path()).collect();
+        names.sort();
+        names
+    };
+    let run = finished().path().join("done");
+    let (before, summary) = (names(&run), fs::read(run.join("summary.json")).expect("readable"));
+    stdout(&["evaluate", "done"]);
+    stdout(&["predict", "done", "--client", "client-00", "--samples", "0..2"]);
+    assert_eq!((before, summary), (names(&run), fs::read(run.join("summary.json")).expect("readable")));
+}
+
+#[test]
+fn an_unfinished_run_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let mut child = spawn(&mut run_command(&folder, "half", &["plan.rounds=100000", "model=mlp"]));
+    while !folder.path().join("half/checkpoints/000000.json").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().expect("it was running");
+    child.wait().expect("it ends");
+    let (error, hint) = refusal(fedeq(&folder).args(["evaluate", "half"]), 2);
+    assert_eq!((error.as_str(), hint.as_str()), ("`half` is not finished", "finish it with `fedeq resume half`"));
+    let (error, _) = refusal(fedeq(&folder).args(["evaluate", "nowhere"]), 2);
+    assert!(error.contains("`nowhere` is not a run folder"));
+}
+
+#[test]
+fn an_exported_model_is_a_whole_network_again() {
+    let out = finished().path().join("models");
+    stdout(&["export", "done", "--out", "models"]);
+    let export = json(&out.join("export.json"));
+    assert_eq!(export["clients"].as_array().map(Vec::len), Some(30));
+    let config: ModelConfig = serde_json::from_value(export["model"].clone()).expect("a configuration");
+    let task: Task = serde_json::from_value(export["task"].clone()).expect("a task");
+    let network = config.build(&task, &Device::flex(), 0).expect("a network");
+    let file = out.join(export["clients"][7]["file"].as_str().expect("a name"));
+    let saved = store::load(&file, network).expect("a sound file");
+    assert_eq!(saved.metadata["client"], export["clients"][7]["name"].as_str().expect("a name"));
+    let personal = export["personal"].as_array().expect("a list");
+    assert!(!personal.is_empty() && personal.len() < saved.network.parameters().len());
+    let (error, _) = refused(&["export", "done", "--out", "models"]);
+    assert_eq!(error, "`models` is not empty");
+}
+
+#[test]
+fn one_client_can_be_exported_alone() {
+    stdout(&["export", "done", "--client", "client-03", "--out", "alone"]);
+    let names: Vec<_> = fs::read_dir(finished().path().join("alone")).expect("a folder").flatten().collect();
+    assert_eq!(names.len(), 2);
+    let (error, hint) = refused(&["export", "done", "--client", "client-3", "--out", "other"]);
+    assert_eq!(error, "there is no client `client-3` in this run");
+    assert!(hint.starts_with("did you mean `client-"), "{hint}");
+}
+
+#[test]
+fn answers_are_probabilities_and_say_what_was_expected() {
+    let lines = stdout(&["predict", "done", "--client", "client-00", "--samples", "0..12", "--json"]);
+    let answers: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(answers.len(), 12);
+    for answer in &answers {
+        let all: Vec<f64> = answer["probabilities"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+        let largest = all.iter().copied().fold(0.0, f64::max);
+        assert!((all.iter().sum::<f64>() - 1.0).abs() < 1e-5 && answer["probability"] == largest);
+        assert_eq!(answer["class"], all.iter().position(|value| *value == largest).expect("one is").to_string());
+    }
+    // The first ten samples of the set are the digits in order.
+    let expected: Vec<&str> = answers.iter().take(10).filter_map(|answer| answer["expected"].as_str()).collect();
+    assert_eq!(expected, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+}
+
+#[test]
+fn a_picture_and_its_pixels_in_a_table_get_the_same_answer() {
+    let folder = finished().path();
+    // 8 x 8 pixels of 0 or full ink: the same number whether 255 or 16 stands for 1.
+    let ink = |at: u32| at % 8 == 3 || at % 8 == 4;
+    let picture = image::GrayImage::from_fn(8, 8, |x, _| image::Luma([if ink(x) { 255 } else { 0 }]));
+    picture.save(folder.join("one.png")).expect("written");
+    let cells = |cell: &dyn Fn(u32) -> String| (0..64).map(cell).collect::<Vec<_>>().join(",");
+    let table = format!("{}\n{}\n", cells(&|at| format!("p{at}")), cells(&|at| if ink(at) { "16" } else { "0" }.into()));
+    fs::write(folder.join("one.csv"), table).expect("written");
+    let answer = |file: &str| {
+        let line = stdout(&["predict", "done", "--client", "client-00", "--input", file, "--json"]);
+        serde_json::from_str::<Value>(&line).expect("JSON")["probabilities"].clone()
+    };
+    assert_eq!(answer("one.png"), answer("one.csv"));
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_refused() {
+    fs::write(finished().path().join("narrow.csv"), "a,b\n1,2\n").expect("written");
+    let ask = |more: &[&str]| refused(&[&["predict", "done", "--client", "client-00"], more].concat());
+    assert_eq!(ask(&["--input", "narrow.csv"]).0, "`narrow.csv` has `2` columns of numbers, and the model wants 64");
+    assert!(ask(&["--input", "nowhere.png"]).0.contains("nowhere.png"));
+    assert!(ask(&["--samples", "5"]).0.contains("`5` is not a range of samples"));
+    assert!(ask(&["--samples", "0..99999"]).0.contains("is not below the `1797` samples"));
+}
