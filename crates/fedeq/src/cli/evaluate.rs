@@ -45,7 +45,7 @@ fn text_of(trained: &Trained, judgement: &Judgement) -> String {
     ];
     lines.extend(evaluation.shared.as_ref().map(|shared| ("with theta", percent(shared.mean))));
     lines.extend(judgement.unseen.as_ref().map(|unseen| ("unseen", percent(unseen.local.mean))));
-    let agreement = if judgement.agrees { "as at the end of the run" } else { "not as at the end of the run" };
-    lines.push(("the same", agreement.into()));
+    let agreement = if judgement.agrees { "the same numbers" } else { "other numbers" };
+    lines.push(("at its end", agreement.into()));
     format!("{} on {} with {}\n{}", summary.method, summary.data, summary.model, facts(&lines))
 }

@@ -10,7 +10,7 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::settings::{Conduct, carry_out};
 use super::table::{Align, Table};
-use crate::experiment::Override;
+use crate::experiment::{Experiment, Override};
 use crate::memory::forget_peak;
 use crate::number::{bytes, count, counted};
 use crate::run::{Run, RunFolder, Summary, Which};
@@ -118,12 +118,17 @@ impl Arguments {
 
     fn ready(&self, cell: &Cell) -> fedeq_core::Result<Run> {
         match RunFolder::open(&cell.folder) {
-            Ok(folder) => Run::resume(&folder, Which::Latest, |experiment| experiment.engine = cell.experiment.engine.clone()),
+            Ok(folder) => Run::resume(&folder, Which::Latest, |experiment| self.adapt(experiment, cell)),
             Err(_) => {
                 remove_unborn(cell)?;
                 Run::create(&cell.experiment, &cell.folder)
             }
         }
+    }
+
+    fn adapt(&self, experiment: &mut Experiment, cell: &Cell) {
+        experiment.engine = cell.experiment.engine.clone();
+        experiment.data.folder = self.conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
     }
 
     fn show(&self, axes: &[Axis], points: &[Point]) -> Outcome<()> {

@@ -1,4 +1,5 @@
 //! From paths to finished runs.
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,8 @@ pub struct Gathered {
     pub unfinished: Vec<PathBuf>,
     /// Runs of an experiment and a seed that were already there.
     pub repeated: Vec<PathBuf>,
+    /// What is there already.
+    seen: BTreeSet<String>,
 }
 
 /// The runs at some paths: run folders, or folders that hold run folders.
@@ -71,14 +74,11 @@ impl Gathered {
 
     fn add(&mut self, run: &RunFolder, summary: Summary) -> Result<()> {
         let finished = Finished { path: run.path().to_owned(), experiment: run.experiment()?, summary };
-        let identity = finished.experiment.identity()?;
-        for known in &self.runs {
-            if known.experiment.identity()? == identity {
-                self.repeated.push(finished.path);
-                return Ok(());
-            }
+        if self.seen.insert(finished.experiment.identity()?) {
+            self.runs.push(finished);
+        } else {
+            self.repeated.push(finished.path);
         }
-        self.runs.push(finished);
         Ok(())
     }
 }

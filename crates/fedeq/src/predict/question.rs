@@ -26,6 +26,11 @@ pub(super) struct Brought {
 impl Questions {
     /// Samples of the run's own data set, by their numbers.
     pub fn own(dataset: &Arc<Dataset>, range: Range<u32>) -> Result<Self> {
+        let samples = dataset.len();
+        if range.end as usize > samples {
+            let problem = format!("`{}..{}` goes beyond the {samples} samples of `{}`", range.start, range.end, dataset.name);
+            return Err(Error::invalid(problem, format!("end it at {samples} or before")));
+        }
         let names = range.clone().map(|index| format!("sample {index}")).collect();
         Ok(Self { names, shard: Shard::new(Arc::clone(dataset), range.collect())?, is_own: true })
     }
