@@ -6,6 +6,9 @@ use fedeq::run::{Silent, launch};
 use fedeq::statistics::{Sample, welch};
 use tempfile::TempDir;
 
+/// By how much FeDEQ must lead in mean accuracy. When this was written it led FedAvg by 9.0 points and Local by 15.7.
+const MARGINS: [(&str, f64); 2] = [("fedavg", 0.05), ("local", 0.10)];
+
 /// The mean over clients of the accuracy on samples that nobody trained with.
 fn accuracy(method: &str, seed: u64) -> f64 {
     let folder = TempDir::new().expect("a folder");
@@ -19,7 +22,7 @@ fn over_three_seeds_fedeq_beats_fedavg_and_local_by_a_clear_margin() {
     let over_seeds = |method: &'static str| (method, [0, 1, 2].map(|seed| accuracy(method, seed)));
     let accuracies = BTreeMap::from(["fedeq", "fedavg", "local"].map(over_seeds));
     let of = |method: &str| Sample::of(accuracies[method]);
-    for (other, margin) in [("fedavg", MARGIN), ("local", MARGIN)] {
+    for (other, margin) in MARGINS {
         let lead = of("fedeq").mean - of(other).mean;
         let p = welch(&of("fedeq"), &of(other)).map_or(1.0, |difference| difference.p);
         assert!(lead > margin, "FeDEQ leads {other} by {:.1} points, p = {p:.3}: {accuracies:?}", 100.0 * lead);
@@ -28,6 +31,3 @@ fn over_three_seeds_fedeq_beats_fedavg_and_local_by_a_clear_margin() {
         }
     }
 }
-
-/// At least so much higher, in accuracy.
-const MARGIN: f64 = 0.05;

@@ -149,3 +149,37 @@ fn inputs_that_do_not_fit_are_refused() {
     assert!(ask(&["--samples", "5"]).0.contains("`5` is not a range of samples"));
     assert_eq!(ask(&["--samples", "0..4000000000"]).0, "`0..4000000000` goes beyond the 1797 samples of `digits`");
 }
+
+#[test]
+fn tables_are_answered_row_by_row() {
+    let folder = TempDir::new().expect("a folder");
+    let row = |index: u32| {
+        let (client, high) = (if index < 30 { "here" } else { "there" }, index % 2 == 1);
+        let (value, label) = if high { (4.0, "high") } else { (-4.0, "low") };
+        format!("{client},{},{label}\n", value + f64::from(index % 7) / 10.0)
+    };
+    let table: String = (0..60).map(row).collect();
+    fs::write(folder.path().join("data.csv"), format!("client,value,label\n{table}")).expect("written");
+    let settings = ["data=csv", "data.folder=data.csv", "data.unseen={ count = 0 }", "model=mlp", "plan.sampling.fraction=1"];
+    run(&folder, "run", &[&settings[..], &["training.learning_rate=0.1", "training.epochs=5"]].concat());
+    fs::write(folder.path().join("new.csv"), "value\n-5\n5\n").expect("written");
+    let output = succeed(fedeq(&folder).args(["predict", "run", "--client", "there", "--input", "new.csv"])).stdout;
+    let text = String::from_utf8(output).expect("UTF-8");
+    let classes: Vec<Option<&str>> = text.lines().skip(1).map(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(classes, [Some("low"), Some("high")], "{text}");
+}
+
+#[test]
+fn text_is_answered_with_what_comes_next() {
+    let folder = TempDir::new().expect("a folder");
+    let line = |client: &str| format!("{{\"client\": \"{client}\", \"text\": \"{}\"}}\n", "to be or not to be ".repeat(8));
+    fs::write(folder.path().join("lines.jsonl"), line("anna") + &line("ben")).expect("written");
+    let settings = ["data=text", "data.folder=lines.jsonl", "data.unseen={ count = 0 }", "model=transformer-4"];
+    run(&folder, "run", &[&settings[..], &["plan.rounds=1", "plan.sampling.fraction=1"]].concat());
+    fs::write(folder.path().join("ask.jsonl"), "{\"text\": \"to b\"}\n\n{\"text\": \"to\"}\n").expect("written");
+    let output = succeed(fedeq(&folder).args(["predict", "run", "--client", "ben", "--input", "ask.jsonl", "--json"])).stdout;
+    let text = String::from_utf8(output).expect("UTF-8");
+    let answers: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((answers[0]["input"].as_str(), answers[1]["input"].as_str()), (Some("ask.jsonl:1"), Some("ask.jsonl:3")));
+    assert!(answers.iter().all(|answer| answer["probabilities"].as_array().map(Vec::len) == Some(90)));
+}

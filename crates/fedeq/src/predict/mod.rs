@@ -66,6 +66,9 @@ fn name_of(dataset: &Dataset, class: usize) -> String {
 fn symbol_name(symbol: usize) -> String {
     let symbol = u8::try_from(symbol).unwrap_or(vocabulary::OTHER);
     match (symbol, vocabulary::character(symbol)) {
+        (_, Some(' ')) => "(space)".into(),
+        (_, Some('\n')) => "(line break)".into(),
+        (_, Some('\r')) => "(carriage return)".into(),
         (_, Some(character)) => character.to_string(),
         (vocabulary::END, None) => "(end)".into(),
         (_, None) => "(other)".into(),
