@@ -56,13 +56,17 @@ fn what_is_no_run_is_refused() {
 #[test]
 fn a_sweep_has_a_cell_for_every_combination_and_seed() {
     let folder = TempDir::new().expect("a folder");
-    let text = sweep(&folder, &["--grid", "method=local,fedavg", "--grid", "training.learning_rate=0.01,0.1", "--seeds", "0,1"]);
+    let grid = ["--grid", "method=local,fedavg", "--grid", "training.learning_rate=0.01,0.1", "--seeds", "0,1"];
+    let text = sweep(&folder, &grid);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.iter().filter(|line| line.contains('±')).count(), 4, "{text}");
     let csv = fs::read_to_string(folder.path().join("sweep/sweep.csv")).expect("written");
     let rows: Vec<&str> = csv.lines().collect();
     assert!(rows[0].starts_with("method,training.learning_rate,seed,run,accuracy,"), "{}", rows[0]);
     assert!(rows.len() == 9 && rows[1].starts_with("local,0.01,0,") && rows[8].starts_with("fedavg,0.1,1,"));
+    let json: Value = serde_json::from_str(&sweep(&folder, &[&grid[..], &["--json"]].concat())).expect("JSON");
+    assert_eq!(json["axes"], serde_json::json!(["method", "training.learning_rate"]));
+    assert_eq!(json["points"][3]["values"], serde_json::json!(["fedavg", "0.1"]));
 }
 
 #[test]

@@ -133,7 +133,8 @@ impl Arguments {
 
     fn show(&self, axes: &[Axis], points: &[Point]) -> Outcome<()> {
         if self.conduct.json {
-            print_json(&points)?;
+            let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
+            print_json(&serde_json::json!({ "axes": keys, "points": points }))?;
         } else {
             print(&format!("{}\nall cells: {}\n", table_of(axes, points), self.out.join("sweep.csv").display()))?;
         }
