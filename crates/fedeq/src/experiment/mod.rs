@@ -1,6 +1,6 @@
 //! Experiments: plain data that says everything about a run.
 //!
-//! A file holds what its writer cares about; a [`Preset`](crate::preset::Preset) fills in the rest, and the result is an
+//! A file holds what its writer cares about; a [`Preset`] fills in the rest, and the result is an
 //! [`Experiment`] in which every choice is explicit. [`Experiment::prepare`] makes it live.
 //!
 //! ```
