@@ -1,0 +1,242 @@
+//! Matrix products of small matrices: the inner loop of everything else.
+//!
+//! burn's own products are good where matrices are large. The ones here are small, come in dozens (one for each of Winograd's 36
+//! points), and live in scratch memory, so they are computed in place, without packing.
+use pulp::{MemMask, Simd, WithSimd};
+
+use crate::InstructionSet;
+use crate::instructions::multiply_add;
+
+/// `C = A B`, or `C += A B`.
+///
+/// `A` is `[m, k]` with any strides, so a transposed matrix needs no copy; the rows of `B` (`[k, n]`) and `C` (`[m, n]`) are contiguous.
+#[derive(Debug)]
+pub struct Product<'a> {
+    /// Rows of `A` and `C`, columns of `B` and `C`, and what is summed over.
+    pub size: Size,
+    /// The left factor.
+    pub a: Factor<'a>,
+    /// The right factor, rows contiguous.
+    pub b: &'a [f32],
+    /// From one row of `B` to the next.
+    pub b_stride: usize,
+    /// The result.
+    pub c: &'a mut [f32],
+    /// From one row of `C` to the next.
+    pub c_stride: usize,
+    /// Whether the product is added to what is there.
+    pub accumulate: bool,
+}
+
+/// The extent of a product: `[m, k] x [k, n]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// What is summed over.
+    pub k: usize,
+}
+
+/// A left factor: the entry in row `i` and column `j` is at `i * row + j * column`.
+#[derive(Clone, Copy, Debug)]
+pub struct Factor<'a> {
+    /// The entries.
+    pub data: &'a [f32],
+    /// From one row to the next.
+    pub row: usize,
+    /// From one column to the next.
+    pub column: usize,
+}
+
+impl<'a> Factor<'a> {
+    /// A matrix whose rows are contiguous, `stride` apart.
+    pub fn rows(data: &'a [f32], stride: usize) -> Self {
+        Self { data, row: stride, column: 1 }
+    }
+
+    /// The transpose of a matrix whose rows are contiguous, `stride` apart.
+    pub fn transposed(data: &'a [f32], stride: usize) -> Self {
+        Self { data, row: 1, column: stride }
+    }
+}
+
+impl Product<'_> {
+    /// Computes the product.
+    ///
+    /// # Panics
+    ///
+    /// If a slice is too short for what is asked.
+    pub fn run(self, set: InstructionSet) {
+        set.run(self);
+    }
+
+    fn check(&self) {
+        let Size { m, n, k } = self.size;
+        let end = |rows: usize, stride: usize, width: usize| if rows == 0 { 0 } else { (rows - 1) * stride + width };
+        assert!(m == 0 || k == 0 || (m - 1) * self.a.row + (k - 1) * self.a.column < self.a.data.len(), "A is too short");
+        assert!(end(k, self.b_stride, n) <= self.b.len(), "B is too short");
+        assert!(end(m, self.c_stride, n) <= self.c.len(), "C is too short");
+    }
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.check();
+        let lanes = S::F32_LANES;
+        let mut column = 0;
+        while column + 2 * lanes <= self.size.n {
+            self.panel::<S, 2>(simd, column, None);
+            column += 2 * lanes;
+        }
+        if column + lanes <= self.size.n {
+            self.panel::<S, 1>(simd, column, None);
+            column += lanes;
+        }
+        if column < self.size.n {
+            let mask = simd.mask_between_m32s(0, (self.size.n - column) as u32);
+            self.panel::<S, 1>(simd, column, Some(mask));
+        }
+    }
+}
+
+impl Product<'_> {
+    /// All rows of `V` vectors of columns; with a mask, of the part of one vector that exists.
+    #[inline(always)]
+    fn panel<S: Simd, const V: usize>(&self, simd: S, column: usize, mask: Option<MemMask<S::m32s>>) {
+        let m = self.size.m;
+        let mut row = 0;
+        // Sixteen accumulators hide the latency of multiply-adds on every machine; machines with few registers take eight.
+        if S::REGISTER_COUNT >= 32 {
+            while row + 8 <= m {
+                self.tile::<S, 8, V>(simd, row, column, mask);
+                row += 8;
+            }
+        }
+        while row + 4 <= m {
+            self.tile::<S, 4, V>(simd, row, column, mask);
+            row += 4;
+        }
+        while row < m {
+            self.tile::<S, 1, V>(simd, row, column, mask);
+            row += 1;
+        }
+    }
+
+    /// `T` rows by `V` vectors, summed in registers.
+    #[inline(always)]
+    fn tile<S: Simd, const T: usize, const V: usize>(&self, simd: S, row: usize, column: usize, mask: Option<MemMask<S::m32s>>) {
+        let lanes = S::F32_LANES;
+        let mut sums = [[simd.splat_f32s(0.0); V]; T];
+        // SAFETY: `check` made sure that rows below `m`, columns below `n` and all `k` lie inside the slices; `panel` asks for no
+        // others, and where fewer than `lanes` columns are left it passes the mask of those that exist.
+        unsafe {
+            let c = self.c.as_ptr().add(row * self.c_stride + column);
+            if self.accumulate {
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        *sum = load(simd, c.add(t * self.c_stride + v * lanes), mask);
+                    }
+                }
+            }
+            let mut a = self.a.data.as_ptr().add(row * self.a.row);
+            let mut b = self.b.as_ptr().add(column);
+            for _ in 0..self.size.k {
+                let mut right = [simd.splat_f32s(0.0); V];
+                for (v, right) in right.iter_mut().enumerate() {
+                    *right = load(simd, b.add(v * lanes), mask);
+                }
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    let left = simd.splat_f32s(*a.add(t * self.a.row));
+                    for (sum, right) in sums.iter_mut().zip(right) {
+                        *sum = multiply_add(simd, left, right, *sum);
+                    }
+                }
+                a = a.wrapping_add(self.a.column);
+                b = b.wrapping_add(self.b_stride);
+            }
+            let c = c.cast_mut();
+            for (t, sums) in sums.iter().enumerate() {
+                for (v, &sum) in sums.iter().enumerate() {
+                    store(simd, c.add(t * self.c_stride + v * lanes), sum, mask);
+                }
+            }
+        }
+    }
+}
+
+/// A vector from memory, or the part of it that the mask has; zeros elsewhere.
+///
+/// # Safety
+///
+/// The lanes of the mask, or all without one, must be readable at `from`.
+#[inline(always)]
+pub(crate) unsafe fn load<S: Simd>(simd: S, from: *const f32, mask: Option<MemMask<S::m32s>>) -> S::f32s {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        match mask {
+            Some(mask) => simd.mask_load_ptr_f32s(mask, from),
+            None => from.cast::<S::f32s>().read_unaligned(),
+        }
+    }
+}
+
+/// Writes a vector, or the part of it that the mask has.
+///
+/// # Safety
+///
+/// The lanes of the mask, or all without one, must be writable at `to`.
+#[inline(always)]
+pub(crate) unsafe fn store<S: Simd>(simd: S, to: *mut f32, value: S::f32s, mask: Option<MemMask<S::m32s>>) {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        match mask {
+            Some(mask) => simd.mask_store_ptr_f32s(mask, to, value),
+            None => to.cast::<S::f32s>().write_unaligned(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: usize, seed: usize) -> Vec<f32> {
+        (0..count).map(|at| ((at * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
+    }
+
+    #[test]
+    fn products_of_all_shapes_agree_with_the_definition() {
+        for set in InstructionSet::available() {
+            for (m, n, k) in [(1, 1, 1), (5, 3, 2), (8, 32, 64), (13, 37, 9), (16, 128, 64), (9, 16, 1), (4, 0, 3), (3, 7, 0)] {
+                for transposed in [false, true] {
+                    for accumulate in [false, true] {
+                        agrees(set, Size { m, n, k }, transposed, accumulate);
+                    }
+                }
+            }
+        }
+    }
+
+    fn agrees(set: InstructionSet, size: Size, transposed: bool, accumulate: bool) {
+        let Size { m, n, k } = size;
+        let (b_stride, c_stride) = (n + 3, n + 1);
+        let (a, b, c) = (numbers(m * k, 1), numbers(k * b_stride, 2), numbers(m * c_stride, 3));
+        let factor = if transposed { Factor::transposed(&a, m) } else { Factor::rows(&a, k) };
+        let mut found = c.clone();
+        Product { size, a: factor, b: &b, b_stride, c: &mut found, c_stride, accumulate }.run(set);
+        for row in 0..m {
+            for column in 0..n {
+                let term = |j: usize| f64::from(a[row * factor.row + j * factor.column]) * f64::from(b[j * b_stride + column]);
+                let before = if accumulate { f64::from(c[row * c_stride + column]) } else { 0.0 };
+                let expected = before + (0..k).map(term).sum::<f64>();
+                let found = f64::from(found[row * c_stride + column]);
+                assert!((found - expected).abs() < 1e-5, "{} {size:?} at {row}, {column}: {found} {expected}", set.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! CPU kernels for equilibrium networks: convolutions, normalisations, fused cells and layers, forward and backward.
+//!
+//! Everything here works on slices of `f32` in **channels-last** order, `[B, H, W, C]`, on one thread unless it says otherwise,
+//! and gives the same bits on every run. The vector instructions are chosen at run time by [`InstructionSet`].
+mod instructions;
+
+pub mod gemm;
+
+pub use instructions::InstructionSet;
