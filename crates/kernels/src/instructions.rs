@@ -55,6 +55,11 @@ impl InstructionSet {
         }
     }
 
+    /// How many numbers one of its vectors has.
+    pub fn lanes(self) -> usize {
+        self.run(Lanes)
+    }
+
     /// Runs a kernel compiled for these instructions.
     #[inline]
     pub fn run<K: WithSimd>(self, kernel: K) -> K::Output {
@@ -67,6 +72,18 @@ impl InstructionSet {
             #[cfg(target_arch = "aarch64")]
             Set::Neon(set) => Simd::vectorize(set, kernel),
         }
+    }
+}
+
+/// Counts the numbers of a vector.
+struct Lanes;
+
+impl WithSimd for Lanes {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        S::F32_LANES
     }
 }
 

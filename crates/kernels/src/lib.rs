@@ -6,6 +6,7 @@
 mod elementary;
 mod instructions;
 
+pub mod conv;
 pub mod gemm;
 
 pub use instructions::InstructionSet;

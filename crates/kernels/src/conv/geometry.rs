@@ -1,0 +1,79 @@
+//! The sizes of a convolution.
+
+/// The sizes of a convolution: `x` is `[batch, height, width, from]`, `y` is `[batch, output, to]`, channels last; the weights are
+/// `[to, from, window, window]`.
+///
+/// The padding is TensorFlow's `SAME`: the output has `ceil(input / stride)` rows, and where an odd number of rows of zeros is needed,
+/// the odd one is at the bottom; columns alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Samples.
+    pub batch: usize,
+    /// Rows of the input.
+    pub height: usize,
+    /// Columns of the input.
+    pub width: usize,
+    /// Channels of the input.
+    pub from: usize,
+    /// Channels of the output.
+    pub to: usize,
+    /// Rows and columns of the window.
+    pub window: usize,
+    /// Pixels from one window to the next.
+    pub stride: usize,
+}
+
+impl Geometry {
+    /// Rows and columns of the output.
+    pub fn output(&self) -> [usize; 2] {
+        [self.height.div_ceil(self.stride), self.width.div_ceil(self.stride)]
+    }
+
+    /// Numbers in the input.
+    pub fn input_len(&self) -> usize {
+        self.batch * self.height * self.width * self.from
+    }
+
+    /// Numbers in the output.
+    pub fn output_len(&self) -> usize {
+        self.output_pixels() * self.to
+    }
+
+    /// Numbers in the weights.
+    pub fn weight_len(&self) -> usize {
+        self.to * self.patch_len()
+    }
+
+    /// Pixels of the output, of all samples.
+    pub(super) fn output_pixels(&self) -> usize {
+        let [height, width] = self.output();
+        self.batch * height * width
+    }
+
+    /// Numbers under one window.
+    pub(super) fn patch_len(&self) -> usize {
+        self.window * self.window * self.from
+    }
+
+    /// Rows of zeros above the input and columns of zeros left of it.
+    pub(super) fn padding(&self) -> [usize; 2] {
+        let [height, width] = self.output();
+        let total = |output: usize, input: usize| (output.saturating_sub(1) * self.stride + self.window).saturating_sub(input);
+        [total(height, self.height) / 2, total(width, self.width) / 2]
+    }
+
+    /// Whether each output pixel depends on the input pixel at its place alone.
+    pub(super) fn is_pointwise(&self) -> bool {
+        self.window == 1 && self.stride == 1
+    }
+
+    /// The convolution of the input gradient, where the stride is one: channels change their roles.
+    pub(super) fn reversed(&self) -> Self {
+        Self { from: self.to, to: self.from, ..*self }
+    }
+
+    /// Whether weights prepared for this fit the other: only the batch may differ.
+    pub(super) fn fits(&self, other: &Self) -> bool {
+        Self { batch: 0, ..*self } == Self { batch: 0, ..*other }
+    }
+}

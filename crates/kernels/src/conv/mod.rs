@@ -1,0 +1,85 @@
+//! Convolutions and their gradients, channels last.
+//!
+//! `y[b, i, j, o] = sum w[o, c, u, v] x[b, i s + u - p, j s + v - p, c]`: 3x3 windows at stride one by Winograd's `F(4x4, 3x3)`, all others
+//! as a product with gathered patches. Weights are prepared once ([`Weights`]) and used many times, since an equilibrium solver applies
+//! the same convolution again and again.
+//!
+//! ```
+//! use fedeq_kernels::InstructionSet;
+//! use fedeq_kernels::conv::{self, Geometry, Scratch, Weights};
+//!
+//! let set = InstructionSet::best();
+//! let geometry = Geometry { batch: 2, height: 5, width: 5, from: 1, to: 1, window: 3, stride: 1 };
+//! let blur = Weights::forward(set, &geometry, &[1.0; 9]);
+//! let (x, mut y) = (vec![1.0; geometry.input_len()], vec![0.0; geometry.output_len()]);
+//! conv::forward(set, &geometry, &x, &blur, &mut y, &mut Scratch::new());
+//! assert_eq!((y[0], y[12]), (4.0, 9.0));
+//! ```
+mod buffer;
+mod geometry;
+mod panels;
+mod patches;
+mod scratch;
+mod weights;
+mod winograd;
+
+pub use geometry::Geometry;
+pub use scratch::Scratch;
+pub use weights::Weights;
+
+use crate::InstructionSet;
+use weights::{Direction, Way};
+
+/// `y = x * w`; what was in `y` is overwritten.
+///
+/// # Panics
+///
+/// If a slice has the wrong length, or if the weights were not prepared by [`Weights::forward`] for this geometry and these instructions.
+pub fn forward(set: InstructionSet, geometry: &Geometry, x: &[f32], weights: &Weights, y: &mut [f32], scratch: &mut Scratch) {
+    weights.check(set, geometry, Direction::Forward);
+    check(geometry, x, y);
+    match weights.way {
+        Way::Winograd => winograd::convolve(set, geometry, x, weights.data(), y, scratch),
+        Way::Patches => patches::forward(set, geometry, x, weights.data(), y, scratch),
+    }
+}
+
+/// The gradient in `x` of `<dy, x * w>`; what was in `dx` is overwritten.
+///
+/// # Panics
+///
+/// If a slice has the wrong length, or if the weights were not prepared by [`Weights::backward`] for this geometry and these instructions.
+pub fn input_gradient(
+    set: InstructionSet,
+    geometry: &Geometry,
+    dy: &[f32],
+    weights: &Weights,
+    dx: &mut [f32],
+    scratch: &mut Scratch,
+) {
+    weights.check(set, geometry, Direction::Backward);
+    check(geometry, dx, dy);
+    match weights.way {
+        Way::Winograd => winograd::convolve(set, &geometry.reversed(), dy, weights.data(), dx, scratch),
+        Way::Patches => patches::input_gradient(set, geometry, dy, weights.data(), dx, scratch),
+    }
+}
+
+/// The gradient in `w` of `<dy, x * w>`, as `[to, from, window, window]`; what was in `dw` is overwritten.
+///
+/// # Panics
+///
+/// If a slice has the wrong length.
+pub fn weight_gradient(set: InstructionSet, geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], scratch: &mut Scratch) {
+    check(geometry, x, dy);
+    assert_eq!(dw.len(), geometry.weight_len(), "numbers in the gradient of the weights");
+    match Way::of(geometry) {
+        Way::Winograd => winograd::weight_gradient(set, geometry, x, dy, dw, scratch),
+        Way::Patches => patches::weight_gradient(set, geometry, x, dy, dw, scratch),
+    }
+}
+
+fn check(geometry: &Geometry, input: &[f32], output: &[f32]) {
+    assert_eq!(input.len(), geometry.input_len(), "numbers in the input or its gradient");
+    assert_eq!(output.len(), geometry.output_len(), "numbers in the output or its gradient");
+}

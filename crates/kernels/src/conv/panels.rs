@@ -1,0 +1,68 @@
+//! Matrices cut into panels of columns, the order in which products read their right factor.
+use crate::InstructionSet;
+use crate::gemm::{Factor, Product, Size};
+
+/// Where the entries of a matrix lie: panels of `width` columns one after the other, in each the rows one after the other.
+///
+/// The inner loop of a product walks down one panel; rows further apart would fall on the same few lines of the first cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Panels {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) width: usize,
+}
+
+impl Panels {
+    /// Panels as wide as the products' inner loop.
+    pub(super) fn new(set: InstructionSet, rows: usize, columns: usize) -> Self {
+        Self { rows, columns: columns.next_multiple_of(set.lanes()), width: 2 * set.lanes() }
+    }
+
+    /// A single panel: rows one after the other, at distances that do not fall on the same lines of the first cache.
+    pub(super) fn single(set: InstructionSet, rows: usize, columns: usize) -> Self {
+        let lanes = set.lanes();
+        let columns = columns.next_multiple_of(lanes);
+        let columns = if columns.is_multiple_of(64) { columns + lanes } else { columns };
+        Self { rows, columns, width: columns }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows * self.columns
+    }
+
+    /// The place of an entry.
+    #[inline(always)]
+    pub(super) fn at(&self, row: usize, column: usize) -> usize {
+        let start = column / self.width * self.width;
+        start * self.rows + row * self.width.min(self.columns - start) + column - start
+    }
+
+    /// The first column and the width of each panel.
+    pub(super) fn each(self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.columns).step_by(self.width).map(move |start| (start, self.width.min(self.columns - start)))
+    }
+}
+
+/// `C = A B` or `C += A B`, where `B` lies in panels and `C` in rows of `n` numbers that are `c_stride` apart.
+pub(super) struct PanelProduct<'a> {
+    pub(super) size: Size,
+    pub(super) a: Factor<'a>,
+    pub(super) b: &'a [f32],
+    pub(super) panels: Panels,
+    pub(super) c: &'a mut [f32],
+    pub(super) c_stride: usize,
+    pub(super) accumulate: bool,
+}
+
+impl PanelProduct<'_> {
+    pub(super) fn run(self, set: InstructionSet) {
+        let Size { m, n, k } = self.size;
+        for (start, width) in self.panels.each().take_while(|&(start, _)| start < n) {
+            let size = Size { m, n: width.min(n - start), k };
+            let b = &self.b[self.panels.at(0, start)..];
+            let c = &mut self.c[start..];
+            let accumulate = self.accumulate;
+            Product { size, a: self.a, b, b_stride: width, c, c_stride: self.c_stride, accumulate }.run(set);
+        }
+    }
+}

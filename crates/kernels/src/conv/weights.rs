@@ -1,0 +1,90 @@
+//! Weights, prepared once and used many times.
+use super::buffer::Buffer;
+use super::{Geometry, patches, winograd};
+use crate::InstructionSet;
+
+/// How a convolution is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Winograd's `F(4x4, 3x3)`: a quarter of the multiplications.
+    Winograd,
+    /// A matrix product with what lies under each window.
+    Patches,
+}
+
+impl Way {
+    /// The faster one, as measured.
+    pub(super) fn of(geometry: &Geometry) -> Self {
+        let transforms_pay = geometry.from >= 8 && geometry.to >= 8;
+        if geometry.window == 3 && geometry.stride == 1 && transforms_pay { Self::Winograd } else { Self::Patches }
+    }
+}
+
+/// What the weights are prepared for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// The weights of a convolution in the order its inner loop reads them.
+#[derive(Clone, Debug)]
+pub struct Weights {
+    pub(super) geometry: Geometry,
+    pub(super) direction: Direction,
+    pub(super) way: Way,
+    lanes: usize,
+    data: Buffer,
+}
+
+impl Weights {
+    /// Weights `[to, from, window, window]` for [`forward`](super::forward); the batch may be another there.
+    ///
+    /// # Panics
+    ///
+    /// If there are not [`Geometry::weight_len`] numbers.
+    pub fn forward(set: InstructionSet, geometry: &Geometry, weight: &[f32]) -> Self {
+        Self::prepared(set, geometry, weight, Direction::Forward)
+    }
+
+    /// Weights `[to, from, window, window]` for [`input_gradient`](super::input_gradient): flipped and transposed.
+    ///
+    /// # Panics
+    ///
+    /// If there are not [`Geometry::weight_len`] numbers.
+    pub fn backward(set: InstructionSet, geometry: &Geometry, weight: &[f32]) -> Self {
+        Self::prepared(set, geometry, weight, Direction::Backward)
+    }
+
+    fn prepared(set: InstructionSet, geometry: &Geometry, weight: &[f32], direction: Direction) -> Self {
+        let (way, lanes) = (Way::of(geometry), set.lanes());
+        let mut weights = Self { geometry: *geometry, direction, way, lanes, data: Buffer::default() };
+        weights.update(set, weight);
+        weights
+    }
+
+    /// Prepares other weights for the same convolution and purpose, in the same memory.
+    ///
+    /// # Panics
+    ///
+    /// If there are not [`Geometry::weight_len`] numbers, or if the instructions are others.
+    pub fn update(&mut self, set: InstructionSet, weight: &[f32]) {
+        assert_eq!(weight.len(), self.geometry.weight_len(), "numbers in the weights");
+        assert_eq!(set.lanes(), self.lanes, "weights are prepared for one instruction set");
+        match (self.way, self.direction) {
+            (Way::Winograd, direction) => winograd::prepare(set, &self.geometry, direction, weight, &mut self.data),
+            (Way::Patches, Direction::Forward) => patches::prepare_forward(set, &self.geometry, weight, &mut self.data),
+            (Way::Patches, Direction::Backward) => patches::prepare_backward(set, &self.geometry, weight, &mut self.data),
+        }
+    }
+
+    pub(super) fn data(&self) -> &[f32] {
+        self.data.all()
+    }
+
+    pub(super) fn check(&self, set: InstructionSet, geometry: &Geometry, direction: Direction) {
+        assert!(self.geometry.fits(geometry), "weights prepared for {:?}, used for {geometry:?}", self.geometry);
+        assert_eq!(self.direction, direction, "what the weights are prepared for");
+        assert_eq!(set.lanes(), self.lanes, "weights are prepared for one instruction set");
+    }
+}

@@ -1,0 +1,167 @@
+//! Tiles of images to points and back.
+use std::ops::Range;
+
+use pulp::{Simd, WithSimd};
+
+use super::super::panels::Panels;
+use super::tiles::Tiles;
+use super::{POINTS, transforms};
+use crate::gemm::{load, store};
+
+/// 36 matrices, one for each point, with a row for each tile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Points {
+    pub(super) matrix: Panels,
+    plane: usize,
+}
+
+impl Points {
+    pub(super) fn new(matrix: Panels) -> Self {
+        // An odd number of cache lines from one point to the next: the 36 of a tile must not fall on the same lines of the cache.
+        Self { matrix, plane: 16 * (matrix.len().div_ceil(16) | 1) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        POINTS * self.plane
+    }
+
+    /// Where the matrix of a point lies.
+    pub(super) fn of(&self, point: usize) -> Range<usize> {
+        point * self.plane..point * self.plane + self.matrix.len()
+    }
+
+    /// Where an entry of the first point's matrix lies, and how far it is to the next point's.
+    #[inline(always)]
+    pub(super) fn at(&self, row: usize, column: usize) -> (usize, usize) {
+        (self.matrix.at(row, column), self.plane)
+    }
+}
+
+/// The transform of tiles: `B^T X B` of the 6x6 inputs (`N = 6`), or `A dY A^T` of the 4x4 output gradients (`N = 4`).
+pub(super) struct ToPoints<'a, const N: usize> {
+    pub(super) image: &'a [f32],
+    pub(super) places: Tiles,
+    pub(super) tiles: Range<usize>,
+    /// As many as there are channels.
+    pub(super) zeros: &'a [f32],
+    pub(super) points: Points,
+    pub(super) to: &'a mut [f32],
+}
+
+impl<const N: usize> WithSimd for ToPoints<'_, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        assert!(self.places.len_up_to(self.tiles.end - 1) <= self.image.len() && self.places.channels <= self.zeros.len());
+        assert!(self.points.len() <= self.to.len() && self.tiles.len() <= self.points.matrix.rows);
+        assert!(self.places.channels.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns);
+        let to = self.to.as_mut_ptr();
+        for (row, tile) in self.tiles.enumerate() {
+            let pixels = self
+                .places
+                .pixels::<N>(tile)
+                .map(|row| row.map(|pixel| pixel.map_or(self.zeros.as_ptr(), |at| self.image.as_ptr().wrapping_add(at))));
+            let mut channel = 0;
+            while channel < self.places.channels {
+                let (first, plane) = self.points.at(row, channel);
+                // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
+                // tile, by the others.
+                unsafe { tile_to_points(simd, &pixels, channel, self.places.channels, to.wrapping_add(first), plane) };
+                channel += S::F32_LANES;
+            }
+        }
+    }
+}
+
+/// One vector of channels of one tile.
+///
+/// # Safety
+///
+/// Each pixel must have `channels` numbers, and a vector must be writable at `to` and at 35 multiples of `plane` behind it.
+#[inline(always)]
+unsafe fn tile_to_points<S: Simd, const N: usize>(
+    simd: S,
+    pixels: &[[*const f32; N]; N],
+    channel: usize,
+    channels: usize,
+    to: *mut f32,
+    plane: usize,
+) {
+    let left = channels - channel;
+    let mask = if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None };
+    // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
+    let values = pixels.map(|row| row.map(|pixel| unsafe { load(simd, pixel.add(channel), mask) }));
+    let points = if N == 6 {
+        let values: [[S::f32s; 6]; 6] = std::array::from_fn(|i| std::array::from_fn(|j| values[i % N][j % N]));
+        transforms::both_sides(values, |line| transforms::input(simd, line))
+    } else {
+        let values: [[S::f32s; 4]; 4] = std::array::from_fn(|i| std::array::from_fn(|j| values[i][j]));
+        transforms::both_sides(values, |line| transforms::output_gradient(simd, line))
+    };
+    for (point, value) in points.into_iter().flatten().enumerate() {
+        // SAFETY: as the caller guarantees.
+        unsafe { store(simd, to.add(point * plane), value, None) };
+    }
+}
+
+/// The tiles of the output: `A^T M A`.
+pub(super) struct FromPoints<'a> {
+    pub(super) points: Points,
+    pub(super) from: &'a [f32],
+    pub(super) image: &'a mut [f32],
+    pub(super) places: Tiles,
+    pub(super) tiles: Range<usize>,
+    /// As many as there are channels.
+    pub(super) waste: &'a mut [f32],
+}
+
+impl WithSimd for FromPoints<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        assert!(self.places.len_up_to(self.tiles.end - 1) <= self.image.len() && self.places.channels <= self.waste.len());
+        assert!(self.points.len() <= self.from.len() && self.tiles.len() <= self.points.matrix.rows);
+        assert!(self.places.channels.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns);
+        let (image, waste) = (self.image.as_mut_ptr(), self.waste.as_mut_ptr());
+        for (row, tile) in self.tiles.enumerate() {
+            let pixels =
+                self.places.pixels::<4>(tile).map(|row| row.map(|pixel| pixel.map_or(waste, |at| image.wrapping_add(at))));
+            let mut channel = 0;
+            while channel < self.places.channels {
+                let (first, plane) = self.points.at(row, channel);
+                let from = self.from.as_ptr().wrapping_add(first);
+                // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
+                // tile, by the others.
+                unsafe { tile_from_points(simd, from, plane, &pixels, channel, self.places.channels) };
+                channel += S::F32_LANES;
+            }
+        }
+    }
+}
+
+/// One vector of channels of one tile.
+///
+/// # Safety
+///
+/// A vector must be readable at `from` and at 35 multiples of `plane` behind it, and each pixel must have `channels` numbers.
+#[inline(always)]
+unsafe fn tile_from_points<S: Simd>(
+    simd: S,
+    from: *const f32,
+    plane: usize,
+    pixels: &[[*mut f32; 4]; 4],
+    channel: usize,
+    channels: usize,
+) {
+    let left = channels - channel;
+    let mask = if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None };
+    // SAFETY: as the caller guarantees.
+    let points = std::array::from_fn(|i| std::array::from_fn(|j| unsafe { load(simd, from.add((6 * i + j) * plane), None) }));
+    let values = transforms::both_sides(points, |line| transforms::output(simd, line));
+    for (pixel, value) in pixels.iter().flatten().zip(values.into_iter().flatten()) {
+        // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
+        unsafe { store(simd, pixel.add(channel), value, mask) };
+    }
+}

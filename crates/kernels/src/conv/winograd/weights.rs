@@ -1,0 +1,140 @@
+//! Weights to points and back.
+use pulp::{Simd, WithSimd};
+
+use super::super::Geometry;
+use super::super::buffer::Buffer;
+use super::super::panels::Panels;
+use super::super::weights::Direction;
+use super::points::Points;
+use super::transforms;
+use crate::InstructionSet;
+use crate::gemm::{load, store};
+
+/// Numbers in the largest vector.
+const WIDEST: usize = 16;
+
+/// How prepared weights lie: at each point a matrix `[from, to]`.
+pub(super) fn layout(set: InstructionSet, from: usize, to: usize) -> Points {
+    Points::new(Panels::new(set, from, to))
+}
+
+/// `G w G^T` for each pair of channels; for the backward direction of the weights flipped, with channels in the other roles.
+pub(in super::super) fn prepare(
+    set: InstructionSet,
+    geometry: &Geometry,
+    direction: Direction,
+    weight: &[f32],
+    data: &mut Buffer,
+) {
+    let Geometry { from, to, .. } = *geometry;
+    let (rows, columns, row_step, column_step) = match direction {
+        Direction::Forward => (from, to, 9, 9 * from),
+        Direction::Backward => (to, from, 9 * from, 9),
+    };
+    let points = layout(set, rows, columns);
+    let flipped = direction == Direction::Backward;
+    let data = data.take(points.len());
+    set.run(Prepare { weight, rows, columns, row_step, column_step, flipped, points, data });
+}
+
+struct Prepare<'a> {
+    weight: &'a [f32],
+    rows: usize,
+    columns: usize,
+    row_step: usize,
+    column_step: usize,
+    flipped: bool,
+    points: Points,
+    data: &'a mut [f32],
+}
+
+impl WithSimd for Prepare<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let mut taps = [[0.0; WIDEST]; 9];
+        for column in (0..self.columns).step_by(S::F32_LANES) {
+            let lanes = S::F32_LANES.min(self.columns - column);
+            for row in 0..self.rows {
+                self.gather(row, column, lanes, &mut taps);
+                let values = std::array::from_fn(|i| std::array::from_fn(|j| vector(simd, &taps[3 * i + j])));
+                let points = transforms::both_sides(values, |line| transforms::weights(simd, line));
+                let (first, plane) = self.points.at(row, column);
+                for (point, value) in points.into_iter().flatten().enumerate() {
+                    let to = &mut self.data[first + point * plane..][..S::F32_LANES];
+                    // SAFETY: the slice is as long as a vector.
+                    unsafe { store(simd, to.as_mut_ptr(), value, None) };
+                }
+            }
+        }
+    }
+}
+
+impl Prepare<'_> {
+    /// The windows of one row and some columns, tap by tap; zeros for the columns that do not exist.
+    #[inline(always)]
+    fn gather(&self, row: usize, column: usize, lanes: usize, taps: &mut [[f32; WIDEST]; 9]) {
+        for lane in 0..WIDEST {
+            if lane >= lanes {
+                taps.iter_mut().for_each(|tap| tap[lane] = 0.0);
+                continue;
+            }
+            let window = &self.weight[row * self.row_step + (column + lane) * self.column_step..][..9];
+            for tap in 0..9 {
+                taps[if self.flipped { 8 - tap } else { tap }][lane] = window[tap];
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn vector<S: Simd>(simd: S, numbers: &[f32; WIDEST]) -> S::f32s {
+    const { assert!(S::F32_LANES <= WIDEST) };
+    // SAFETY: no vector is longer than the array.
+    unsafe { load(simd, numbers.as_ptr(), None) }
+}
+
+/// `G^T dU G` for each pair of channels, as `[to, from, 3, 3]`.
+pub(super) fn gradient(set: InstructionSet, geometry: &Geometry, points: Points, data: &[f32], dw: &mut [f32]) {
+    set.run(Gradient { from: geometry.from, to: geometry.to, points, data, dw });
+}
+
+struct Gradient<'a> {
+    from: usize,
+    to: usize,
+    points: Points,
+    data: &'a [f32],
+    dw: &'a mut [f32],
+}
+
+impl WithSimd for Gradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let mut taps = [[0.0; WIDEST]; 9];
+        for column in (0..self.to).step_by(S::F32_LANES) {
+            let lanes = S::F32_LANES.min(self.to - column);
+            for row in 0..self.from {
+                let (first, plane) = self.points.at(row, column);
+                let points = std::array::from_fn(|i| {
+                    std::array::from_fn(|j| {
+                        let from = &self.data[first + (6 * i + j) * plane..][..S::F32_LANES];
+                        // SAFETY: the slice is as long as a vector.
+                        unsafe { load(simd, from.as_ptr(), None) }
+                    })
+                });
+                let values = transforms::both_sides(points, |line| transforms::weights_gradient(simd, line));
+                for (tap, value) in taps.iter_mut().zip(values.into_iter().flatten()) {
+                    // SAFETY: no vector is longer than the array, as `vector` asserts.
+                    unsafe { store(simd, tap.as_mut_ptr(), value, None) };
+                }
+                for lane in 0..lanes {
+                    let window = &mut self.dw[((column + lane) * self.from + row) * 9..][..9];
+                    window.iter_mut().zip(&taps).for_each(|(number, tap)| *number = tap[lane]);
+                }
+            }
+        }
+    }
+}
