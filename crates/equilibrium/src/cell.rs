@@ -2,6 +2,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, Int, Tensor};
 
+use crate::map::{Injected, Map, Transposed};
 use crate::rows::Rows;
 
 /// One application of the layer whose fixed point is sought: `g(z; x)`, with the parameters in `self`.
@@ -35,6 +36,20 @@ pub trait Cell<const D: usize>: Module + 'static {
 
     /// `g(z; x)`, of the same shape as `z`.
     fn step(&self, z: Tensor<D>, x: &Self::Input) -> Tensor<D>;
+
+    /// `z -> g(z; x)` for one solve, during which `x` and the parameters do not change.
+    ///
+    /// Called on a cell and an input without autodiff. A cell that can prepare its parameters, once for all steps, does it here.
+    fn held<'a>(&'a self, x: &Self::Input) -> Box<dyn Map<D> + 'a> {
+        Box::new(Injected::new(self, x.clone()))
+    }
+
+    /// `u -> (dg/dz)^T u` at one `(z, x)`, for the solve of an implicit gradient.
+    ///
+    /// Called on a cell and inputs without autodiff. A cell that can do a part of the work once for all products does it here.
+    fn transposed<'a>(&'a self, z: Tensor<D>, x: &Self::Input) -> Box<dyn Map<D> + 'a> {
+        Box::new(Transposed::new(self, z, x.clone()))
+    }
 
     /// The vector-Jacobian product `(dg/dz)^T u` at `(z, x)`.
     ///

@@ -20,13 +20,13 @@ pub fn spectral_radius<const D: usize, C: Cell<D>>(
     steps: usize,
 ) -> Vec<f64> {
     let (cell, x, z) = (cell.valid(), x.frozen(), z.without_autodiff());
-    let shape = z.dims();
-    let mut log_growth = vec![0.0; shape[0]];
+    let mut log_growth = vec![0.0; z.dims()[0]];
+    let mut transposed = cell.transposed(z, &x);
     let (mut v, _) = unit_samples(probe.without_autodiff());
     let ignored = steps / 2;
     for step in 0..steps {
         let norms;
-        (v, norms) = unit_samples(cell.pull_back(z.clone(), &x, v));
+        (v, norms) = unit_samples(transposed.apply(v));
         if step >= ignored {
             log_growth.iter_mut().zip(norms).for_each(|(sum, norm)| *sum += norm.ln());
         }
@@ -54,8 +54,9 @@ pub fn jacobian_frobenius_squared<const D: usize, C: Cell<D>>(
 ) -> Vec<f64> {
     let (cell, x, z) = (cell.valid(), x.frozen(), z.without_autodiff());
     let mut sums = vec![0.0; z.dims()[0]];
+    let mut transposed = cell.transposed(z, &x);
     for probe in probes {
-        let (_, norms) = unit_samples(cell.pull_back(z.clone(), &x, probe.clone().without_autodiff()));
+        let (_, norms) = unit_samples(transposed.apply(probe.clone().without_autodiff()));
         sums.iter_mut().zip(norms).for_each(|(sum, norm)| *sum += norm * norm);
     }
     sums.into_iter().map(|sum| sum / probes.len().max(1) as f64).collect()

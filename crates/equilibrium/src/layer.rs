@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use crate::adjoint::{Adjoint, AdjointRecord};
 use crate::cell::{Cell, has_trainable_parameters};
 use crate::error::{InvalidSetting, below_one};
-use crate::map::Injected;
 use crate::rows::Rows;
 use crate::solution::Report;
 use crate::solve::{SolveOptions, solve};
@@ -70,8 +69,7 @@ impl Equilibrium {
     /// If the cell changes the shape of the state.
     pub fn forward<const D: usize, C: Cell<D>>(&self, cell: &C, x: &C::Input, z0: Tensor<D>) -> Settled<D> {
         let (plain_cell, plain_x) = (cell.valid(), x.frozen());
-        let map = Injected::new(&plain_cell, plain_x);
-        let solution = solve(map, z0.without_autodiff(), &self.solver, &self.stop, &self.options);
+        let solution = solve(plain_cell.held(&plain_x), z0.without_autodiff(), &self.solver, &self.stop, &self.options);
         let adjoint = AdjointRecord::default();
         let z = if has_trainable_parameters(cell) || x.is_tracked() {
             self.adjoint.attach(cell, x, solution.z.clone(), &adjoint)

@@ -65,6 +65,7 @@ mod solution;
 mod solve;
 mod solver;
 mod stop;
+mod vectors;
 mod warm;
 
 pub use adjoint::{Adjoint, AdjointRecord};
@@ -72,7 +73,7 @@ pub use cell::Cell;
 pub use error::InvalidSetting;
 pub use layer::{Equilibrium, Settled};
 pub use linear::LinearSolver;
-pub use map::{Injected, Map};
+pub use map::{Injected, Map, Transposed};
 pub use rows::Rows;
 pub use solution::{Outcome, Report, Solution};
 pub use solve::{SolveOptions, solve};

@@ -24,6 +24,16 @@ impl<const D: usize, F: FnMut(Tensor<D>) -> Tensor<D>> Map<D> for F {
     }
 }
 
+impl<const D: usize> Map<D> for Box<dyn Map<D> + '_> {
+    fn apply(&mut self, z: Tensor<D>) -> Tensor<D> {
+        self.as_mut().apply(z)
+    }
+
+    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
+        self.as_mut().keep(rows)
+    }
+}
+
 /// `z -> g(z; x)` for a cell `g` and an injected `x`.
 pub struct Injected<'a, const D: usize, C: Cell<D>> {
     cell: &'a C,
@@ -48,30 +58,48 @@ impl<const D: usize, C: Cell<D>> Map<D> for Injected<'_, D, C> {
     }
 }
 
-/// `u -> g + J^T u`, whose fixed point is the gradient that passes through an equilibrium.
-pub(crate) struct Adjoining<'a, const D: usize, C: Cell<D>> {
-    pub(crate) cell: &'a C,
-    pub(crate) x: C::Input,
-    pub(crate) z: Tensor<D>,
-    pub(crate) g: Tensor<D>,
+/// `u -> (dg/dz)^T u` for a cell `g` at one state and input.
+pub struct Transposed<'a, const D: usize, C: Cell<D>> {
+    cell: &'a C,
+    z: Tensor<D>,
+    x: C::Input,
 }
 
-impl<const D: usize, C: Cell<D>> Adjoining<'_, D, C> {
-    /// `J^T u`.
-    pub(crate) fn transposed_product(&self, u: Tensor<D>) -> Tensor<D> {
-        self.cell.pull_back(self.z.clone(), &self.x, u)
+impl<'a, const D: usize, C: Cell<D>> Transposed<'a, D, C> {
+    /// The map of a cell's derivative at a state.
+    pub fn new(cell: &'a C, z: Tensor<D>, x: C::Input) -> Self {
+        Self { cell, z, x }
     }
 }
 
-impl<const D: usize, C: Cell<D>> Map<D> for Adjoining<'_, D, C> {
+impl<const D: usize, C: Cell<D>> Map<D> for Transposed<'_, D, C> {
     fn apply(&mut self, u: Tensor<D>) -> Tensor<D> {
-        self.transposed_product(u) + self.g.clone()
+        self.cell.pull_back(self.z.clone(), &self.x, u)
     }
 
     fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
-        self.x = self.x.pick(rows);
         self.z = self.z.pick(rows);
-        self.g = self.g.pick(rows);
+        self.x = self.x.pick(rows);
         true
+    }
+}
+
+/// `u -> v + J^T u`, whose fixed point is the gradient that passes through an equilibrium.
+pub(crate) struct Adjoining<'a, const D: usize> {
+    pub(crate) transposed: Box<dyn Map<D> + 'a>,
+    pub(crate) v: Tensor<D>,
+}
+
+impl<const D: usize> Map<D> for Adjoining<'_, D> {
+    fn apply(&mut self, u: Tensor<D>) -> Tensor<D> {
+        self.transposed.apply(u) + self.v.clone()
+    }
+
+    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
+        let kept = self.transposed.keep(rows);
+        if kept {
+            self.v = self.v.pick(rows);
+        }
+        kept
     }
 }

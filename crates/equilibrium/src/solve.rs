@@ -1,5 +1,5 @@
 //! The one loop: every solver, every map.
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Int, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use crate::host::{norm_column, row_indices, row_mask, to_host};
@@ -8,6 +8,7 @@ use crate::rows::Rows;
 use crate::solution::{Outcome, Report, Solution};
 use crate::solver::{Iteration, Solver};
 use crate::stop::Stop;
+use crate::vectors::{HostRows, difference_with_norms};
 
 /// What a solve does besides solving.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,8 +69,8 @@ pub fn solve<const D: usize>(
     let mut z = z0;
     loop {
         let image = flat.apply(z.clone());
-        let residual = image.clone() - z.clone();
-        if run.judge(&z, &image, &residual) {
+        let (residual, norms) = residual_with_norms(&image, &z);
+        if run.judge(&z, &image, norms) {
             break;
         }
         z = iteration.next(&z, &residual);
@@ -150,9 +151,8 @@ impl<'a> Run<'a> {
     }
 
     /// Takes note of one evaluation; says whether everybody is finished.
-    fn judge(&mut self, z: &Tensor<2>, image: &Tensor<2>, residual: &Tensor<2>) -> bool {
+    fn judge(&mut self, z: &Tensor<2>, image: &Tensor<2>, norms: Vec<(f64, f64)>) -> bool {
         self.evaluated_rows += self.rows.len();
-        let norms = row_norms(residual, image);
         let mut improved = Vec::with_capacity(self.rows.len());
         for (&row, (residual, scale)) in self.rows.iter().zip(norms) {
             improved.push(self.samples[row].judge(residual, scale, self.stop, self.options.trace));
@@ -264,8 +264,13 @@ fn in_original_order(parts: Vec<(Vec<usize>, Best)>) -> Best {
     all.pick(&position)
 }
 
-/// `(||residual||, ||image||)` of every row, on the host.
-fn row_norms(residual: &Tensor<2>, image: &Tensor<2>) -> Vec<(f64, f64)> {
-    let norms = Tensor::cat(vec![norm_column(residual), norm_column(image)], 1);
-    to_host(norms).chunks(2).map(|pair| (pair[0], pair[1])).collect()
+/// `image - z`, and `(||image - z||, ||image||)` of every row on the host.
+fn residual_with_norms(image: &Tensor<2>, z: &Tensor<2>) -> (Tensor<2>, Vec<(f64, f64)>) {
+    if let (Some(image_rows), Some(z_rows)) = (HostRows::of(image), HostRows::of(z)) {
+        let (difference, norms) = difference_with_norms(&image_rows, &z_rows);
+        return (Tensor::from_data(TensorData::new(difference, z.dims()), &z.device()), norms);
+    }
+    let residual = image.clone() - z.clone();
+    let norms = to_host(Tensor::cat(vec![norm_column(&residual), norm_column(image)], 1));
+    (residual, norms.chunks(2).map(|pair| (pair[0], pair[1])).collect())
 }

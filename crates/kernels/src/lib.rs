@@ -6,7 +6,12 @@
 mod elementary;
 mod instructions;
 
+pub mod activation;
 pub mod conv;
 pub mod gemm;
+pub mod padding;
+#[cfg(feature = "burn")]
+pub mod tensor;
+pub mod transformer;
 
 pub use instructions::InstructionSet;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::Context;
 use crate::error::{ModelError, Result, ensure_within};
 use crate::init::Blueprint;
-use crate::layers::{Activation, Dense, GROUPS, Norm, NormKind};
+use crate::layers::{Activation, Around, Dense, GROUPS, Norm, NormKind};
 use crate::representation::{Features, Representation, settle};
 
 /// The choices left open in a DEQ-MLP.
@@ -90,7 +90,7 @@ impl DeqMlp {
         let u = self.c.forward(x);
         let (mut z, equilibrated) = settle(&self.equilibrium, &self.cell, &u, u.clone(), context)?;
         if let Some(norm) = &self.norm {
-            z = norm.forward(z, context);
+            z = norm.forward(z, Around::default(), context);
         }
         let features = self.activation.apply(self.head.forward(z));
         let features = Features::Vector { embedding: features.clone(), features };

@@ -2,12 +2,14 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 use fedeq_equilibrium::{Cell, Equilibrium};
+use fedeq_kernels::padding::same_size;
+use fedeq_kernels::tensor::max_pool;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::init::Blueprint;
-use crate::layers::{Activation, Conv, Dense, GroupNorm, NormKind, Reach, max_pool, same_size};
+use crate::layers::{Activation, Around, Conv, Dense, GroupNorm, NormKind, Reach};
 use crate::representation::{Representation, settle};
 use crate::vision::{EmbeddingPoint, Head, Stem, Style};
 
@@ -57,7 +59,7 @@ impl Size {
 /// DEQ-ResNet.
 ///
 /// `u = pool(norm(phi(conv(x))))`, `z = g(z; u)` by [`ImageCell`], then `pool`, two dense layers, a normalisation and the
-/// personal layer. `[B, c, H, W] -> [B, classes]`, with states of `[B, C, ceil(H / 2), ceil(W / 2)]`.
+/// personal layer. `[B, H, W, c] -> [B, classes]`, with states of `[B, ceil(H / 2), ceil(W / 2), C]`.
 #[derive(Module, Debug)]
 pub(crate) struct DeqResNet {
     stem: Stem,
@@ -101,7 +103,7 @@ impl DeqResNet {
 ///
 /// `g(z; u) = GN3(phi(z + GN2(u + conv_b(GN1(phi(conv_a(z)))))))`
 ///
-/// on `[B, C, h, w]`; `conv_a` goes from `C` to `2C` channels and `conv_b` back.
+/// on `[B, h, w, C]`; `conv_a` goes from `C` to `2C` channels and `conv_b` back.
 #[derive(Module, Debug)]
 pub(crate) struct ImageCell {
     conv_a: Conv,
@@ -131,8 +133,8 @@ impl Cell<4> for ImageCell {
     type Input = Tensor<4>;
 
     fn step(&self, z: Tensor<4>, u: &Tensor<4>) -> Tensor<4> {
-        let inner = self.norm_1.forward(self.activation.apply(self.conv_a.forward(z.clone())));
-        let change = self.norm_2.forward(u.clone() + self.conv_b.forward(inner));
-        self.norm_3.forward(self.activation.apply(z + change))
+        let inner = self.norm_1.forward(self.conv_a.forward(z.clone()), Around::before(self.activation));
+        let change = self.norm_2.forward(u.clone() + self.conv_b.forward(inner), Around::default());
+        self.norm_3.forward(z + change, Around::before(self.activation))
     }
 }

@@ -91,8 +91,8 @@ impl Network {
     pub fn represent(&self, input: &Input, context: &mut Context) -> Result<Representation> {
         input.ensure_fits(&self.task.input)?;
         match (&self.model, input) {
-            (Model::ResNet(model), Input::Image(x)) => Ok(model.represent(channels_first(x), context)),
-            (Model::DeqResNet(model), Input::Image(x)) => model.represent(channels_first(x), context),
+            (Model::ResNet(model), Input::Image(x)) => Ok(model.represent(x.clone(), context)),
+            (Model::DeqResNet(model), Input::Image(x)) => model.represent(x.clone(), context),
             (Model::Transformer(model), Input::Symbols(x)) => Ok(model.represent(x.clone(), context)),
             (Model::DeqTransformer(model), Input::Symbols(x)) => model.represent(x.clone(), context),
             (Model::Mlp(model), Input::Image(x)) => Ok(model.represent(x.clone().flatten(1, 3))),
@@ -173,11 +173,6 @@ impl Input {
             Self::Symbols(x) => format!("{:?} (symbols)", x.dims()),
         }
     }
-}
-
-/// `[B, H, W, C] -> [B, C, H, W]`
-fn channels_first(x: &Tensor<4>) -> Tensor<4> {
-    x.clone().permute([0, 3, 1, 2])
 }
 
 fn foreign_representation() -> ModelError {

@@ -2,11 +2,12 @@
 use burn::module::Module;
 use burn::tensor::ops::PadMode;
 use burn::tensor::{Tensor, s};
+use fedeq_kernels::tensor::global_average_pool;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::init::{Blueprint, Initializer};
-use crate::layers::{Activation, Conv, Dense, Norm, NormKind, global_average_pool};
+use crate::layers::{Activation, Around, Conv, Dense, Norm, NormKind};
 use crate::representation::Representation;
 use crate::task::{InputShape, Task};
 use crate::vision::{EmbeddingPoint, Head, Stem, Style};
@@ -123,7 +124,7 @@ impl Plan {
 
 /// ResNet: a stem, stages of [`Block`]s, the mean over the plane, two dense layers, a normalisation and the personal layer.
 ///
-/// `[B, c, H, W] -> [B, classes]`
+/// `[B, H, W, c] -> [B, classes]`
 #[derive(Module, Debug)]
 pub(crate) struct ResNet {
     stem: Stem,
@@ -176,7 +177,7 @@ fn stage(at: &Blueprint, index: usize, plan: &Plan, style: Style) -> Vec<Block> 
 
 /// `phi(norm(conv(phi(norm(conv(x))))) + shortcut(x))`, with 3x3 convolutions.
 ///
-/// A block that widens its channels also halves the plane: `[B, c, H, W] -> [B, C, H / 2, W / 2]`, rounded up.
+/// A block that widens its channels also halves the plane: `[B, H, W, c] -> [B, H / 2, W / 2, C]`, rounded up.
 #[derive(Module, Debug)]
 pub(crate) struct Block {
     conv_1: Conv,
@@ -203,13 +204,13 @@ impl Block {
     }
 
     fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
-        let inner = self.norm_1.forward(self.conv_1.forward(x.clone()), context);
-        let inner = self.norm_2.forward(self.conv_2.forward(self.activation.apply(inner)), context);
+        let inner = self.norm_1.forward(self.conv_1.forward(x.clone()), Around::after(self.activation), context);
+        let inner = self.conv_2.forward(inner);
         let shortcut = match &self.shortcut {
             Some(projection) => projection.forward(x, context),
-            None => widen(x, inner.dims()[1]),
+            None => widen(x, inner.dims()[3]),
         };
-        self.activation.apply(inner + shortcut)
+        self.norm_2.forward(inner, Around::adding(shortcut, self.activation), context)
     }
 }
 
@@ -226,16 +227,16 @@ impl Projection {
     }
 
     fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
-        self.norm.forward(self.conv.forward(x), context)
+        self.norm.forward(self.conv.forward(x), Around::default(), context)
     }
 }
 
 /// A shortcut without parameters: every second pixel, with channels of zero added on both sides up to `channels`.
 fn widen(x: Tensor<4>, channels: usize) -> Tensor<4> {
-    let missing = channels - x.dims()[1];
+    let missing = channels - x.dims()[3];
     if missing == 0 {
         return x;
     }
-    let padding = [(missing / 2, missing - missing / 2), (0, 0), (0, 0)];
-    x.slice(s![.., .., ..;2, ..;2]).pad(padding, PadMode::Constant(0.0))
+    let padding = [(0, 0), (0, 0), (missing / 2, missing - missing / 2)];
+    x.slice(s![.., ..;2, ..;2, ..]).pad(padding, PadMode::Constant(0.0))
 }

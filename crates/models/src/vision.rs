@@ -4,10 +4,10 @@ use burn::tensor::Tensor;
 
 use crate::context::Context;
 use crate::init::Blueprint;
-use crate::layers::{Activation, Conv, Dense, Norm, NormKind};
+use crate::layers::{Activation, Around, Conv, Dense, Norm, NormKind};
 use crate::representation::Features;
 
-/// The first layer: a 3x3 convolution, an activation and a normalisation. `[B, in, H, W] -> [B, C, H, W]`
+/// The first layer: a 3x3 convolution, an activation and a normalisation. `[B, H, W, in] -> [B, H, W, C]`
 #[derive(Module, Debug)]
 pub(crate) struct Stem {
     conv: Conv,
@@ -30,10 +30,8 @@ impl Stem {
 
     pub(crate) fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
         let x = self.conv.forward(x);
-        match self.norm_first {
-            true => self.activation.apply(self.norm.forward(x, context)),
-            false => self.norm.forward(self.activation.apply(x), context),
-        }
+        let around = if self.norm_first { Around::after(self.activation) } else { Around::before(self.activation) };
+        self.norm.forward(x, around, context)
     }
 }
 
@@ -77,7 +75,7 @@ impl Head {
     pub(crate) fn forward(&self, x: Tensor<2>, context: &mut Context) -> Features {
         let x = self.activation.apply(self.fc1.forward(x));
         let before = self.activation.apply(self.fc2.forward(x));
-        let features = self.norm.forward(before.clone(), context);
+        let features = self.norm.forward(before.clone(), Around::default(), context);
         let embedding = match self.embedding {
             EmbeddingPoint::BeforeNorm => before,
             EmbeddingPoint::AfterNorm => features.clone(),

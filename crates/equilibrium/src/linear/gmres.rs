@@ -16,7 +16,7 @@ pub(super) fn solve(mut a: impl FnMut(Tensor<2>) -> Tensor<2>, b: Tensor<2>, mem
         while krylov.has_room() && samples.iter().any(Sample::is_open) {
             krylov.advance(&mut a, &mut samples, stop);
         }
-        u = u + krylov.correction();
+        u = krylov.corrected(u);
         if !samples.iter().any(Sample::is_open) {
             break;
         }
@@ -99,9 +99,9 @@ impl Krylov {
     fn advance(&mut self, a: &mut impl FnMut(Tensor<2>) -> Tensor<2>, samples: &mut [Sample], stop: &Stop) {
         let image = a(self.newest.clone());
         let first = self.basis.dots(&image);
-        let image = image - self.basis.combine(&first);
+        let image = self.basis.combine(image, &negated(&first));
         let second = self.basis.dots(&image);
-        let image = image - self.basis.combine(&second);
+        let image = self.basis.combine(image, &negated(&second));
         let norms = to_host(norm_column(&image));
         for (row, (space, sample)) in self.spaces.iter_mut().zip(samples.iter_mut()).enumerate() {
             if sample.is_open() {
@@ -115,15 +115,19 @@ impl Krylov {
         self.basis.set(self.columns, self.newest.clone());
     }
 
-    /// What the stretch adds to the solution.
-    fn correction(&self) -> Tensor<2> {
+    /// The solution with what the stretch adds to it.
+    fn corrected(&self, u: Tensor<2>) -> Tensor<2> {
         let padded = |space: &Space| {
             let mut weights = space.coefficients();
             weights.resize(self.memory + 1, 0.0);
             weights
         };
-        self.basis.combine(&self.spaces.iter().map(padded).collect::<Vec<_>>())
+        self.basis.combine(u, &self.spaces.iter().map(padded).collect::<Vec<_>>())
     }
+}
+
+fn negated(weights: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    weights.iter().map(|row| row.iter().map(|weight| -weight).collect()).collect()
 }
 
 /// Rows of unit length; zero for samples that are finished or have no direction left.

@@ -71,9 +71,10 @@ pub(crate) fn solve_adjoint<const D: usize, C: Cell<D>>(
     solver: &LinearSolver,
     stop: &Stop,
 ) -> (Tensor<D>, Report) {
-    let map = Adjoining { cell, x: x.clone(), z, g: v.clone() };
+    let mut transposed = cell.transposed(z, x);
     match (solver, solver.as_fixed_point_solver()) {
         (_, Some(solver)) => {
+            let map = Adjoining { transposed, v: v.clone() };
             let solution = solve(map, v, &solver, stop, &SolveOptions::default());
             (solution.image, solution.report)
         }
@@ -81,7 +82,7 @@ pub(crate) fn solve_adjoint<const D: usize, C: Cell<D>>(
             let shape = v.dims();
             let operator = |u: Tensor<2>| {
                 let u = u.reshape(shape);
-                (u.clone() - map.transposed_product(u)).reshape([shape[0] as i64, -1])
+                (u.clone() - transposed.apply(u)).reshape([shape[0] as i64, -1])
             };
             let (u, report) = gmres::solve(operator, v.reshape([shape[0] as i64, -1]), *memory, stop);
             (u.reshape(shape), report)

@@ -39,10 +39,9 @@ impl AndersonIteration {
     fn learn(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Option<usize> {
         let (old_z, old_residual) = self.previous.replace((z.clone(), residual.clone()))?;
         let slot = (self.step - 1) % self.settings.memory;
-        let change = residual.clone() - old_residual;
-        self.point_changes.set(slot, z.clone() - old_z);
-        self.residual_changes.set(slot, change.clone());
-        for (memory, dots) in self.memories.iter_mut().zip(self.residual_changes.dots(&change)) {
+        self.point_changes.set_difference(slot, z, &old_z);
+        self.residual_changes.set_difference(slot, residual, &old_residual);
+        for (memory, dots) in self.memories.iter_mut().zip(self.residual_changes.dots_of_slot(slot)) {
             memory.insert(slot, &dots);
         }
         Some(slot)
@@ -60,7 +59,10 @@ impl Iteration for AndersonIteration {
             self.memories.iter_mut().for_each(Memory::forget);
         }
         self.step += 1;
-        let plain = z.clone() + residual.clone().mul_scalar(self.settings.mixing);
+        let plain = match self.settings.mixing {
+            1.0 => z.clone() + residual.clone(),
+            mixing => z.clone() + residual.clone().mul_scalar(mixing),
+        };
         let Some(newest) = newest.filter(|_| self.step > self.settings.delay) else {
             return plain;
         };
@@ -68,15 +70,20 @@ impl Iteration for AndersonIteration {
         let ridge = self.settings.ridge;
         let gamma: Vec<Vec<f64>> =
             self.memories.iter_mut().zip(&dots).map(|(memory, dots)| memory.coefficients(newest, dots, ridge)).collect();
-        plain - self.point_changes.combine(&gamma) - self.residual_changes.combine(&gamma).mul_scalar(self.settings.mixing)
+        let moved = self.point_changes.combine(plain, &scaled(&gamma, -1.0));
+        self.residual_changes.combine(moved, &scaled(&gamma, -self.settings.mixing))
     }
 
     fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
-        self.point_changes.keep(rows);
-        self.residual_changes.keep(rows);
+        self.point_changes.keep(rows, indices);
+        self.residual_changes.keep(rows, indices);
         self.previous = self.previous.take().map(|pair| pair.pick(rows));
         self.memories = indices.iter().map(|&index| self.memories[index].clone()).collect();
     }
+}
+
+fn scaled(weights: &[Vec<f64>], factor: f64) -> Vec<Vec<f64>> {
+    weights.iter().map(|row| row.iter().map(|weight| factor * weight).collect()).collect()
 }
 
 /// The Gram matrix of one sample's residual changes, and how many of the newest ones may be used.

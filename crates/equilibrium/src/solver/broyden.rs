@@ -23,7 +23,7 @@ impl BroydenIteration {
 
     /// `B x`, or `B^T x` with `left` and `right` exchanged.
     fn product(left: &Window, right: &Window, x: &Tensor<2>) -> Tensor<2> {
-        left.combine(&right.dots(x)) - x.clone()
+        left.combine(x.clone().neg(), &right.dots(x))
     }
 
     /// Adds the rank-one term that makes `B` map the newest change of `h` to the newest change of `z`.
@@ -52,9 +52,9 @@ impl Iteration for BroydenIteration {
         z.clone() - Self::product(&self.u, &self.v, residual)
     }
 
-    fn keep(&mut self, rows: &Tensor<1, Int>, _: &[usize]) {
-        self.u.keep(rows);
-        self.v.keep(rows);
+    fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
+        self.u.keep(rows, indices);
+        self.v.keep(rows, indices);
         self.previous = self.previous.take().map(|pair| pair.pick(rows));
     }
 }

@@ -1,5 +1,6 @@
 //! Functions applied to every number on its own.
 use burn::tensor::{Tensor, activation};
+use fedeq_kernels::activation as kernels;
 use serde::{Deserialize, Serialize};
 
 /// The nonlinearity of a network.
@@ -10,6 +11,15 @@ pub enum Activation {
     Relu,
     /// `log(1 + e^x)`, a smooth version of it.
     Softplus,
+}
+
+impl From<Activation> for kernels::Activation {
+    fn from(activation: Activation) -> Self {
+        match activation {
+            Activation::Relu => Self::Relu,
+            Activation::Softplus => Self::Softplus,
+        }
+    }
 }
 
 impl Activation {

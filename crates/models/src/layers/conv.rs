@@ -1,15 +1,13 @@
 //! Convolution.
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use burn::tensor::module::conv2d;
-use burn::tensor::ops::ConvOptions;
+use fedeq_kernels::tensor::conv2d;
 
-use super::same_padding;
 use crate::init::{Blueprint, Initializer};
 
-/// A convolution with [SAME padding](same_padding) and no bias.
+/// A convolution with SAME padding and no bias.
 ///
-/// `[B, in, H, W] -> [B, out, ceil(H / stride), ceil(W / stride)]`
+/// `[B, H, W, in] -> [B, ceil(H / stride), ceil(W / stride), out]`
 #[derive(Module, Debug)]
 pub(crate) struct Conv {
     /// The kernels, `[out, in, window, window]`.
@@ -36,9 +34,6 @@ impl Conv {
 
     /// Applies the layer.
     pub(crate) fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let [_, _, height, width] = x.dims();
-        let [_, _, window, _] = self.weight.dims();
-        let padding = [height, width].map(|size| same_padding(size, window, self.stride));
-        conv2d(x, self.weight.val(), None, ConvOptions::new_with_padding([self.stride; 2], padding, [1, 1], 1))
+        conv2d(x, self.weight.val(), self.stride)
     }
 }

@@ -8,8 +8,6 @@ mod dense;
 mod dropout;
 mod embedding;
 mod norm;
-mod padding;
-mod pool;
 
 pub use activation::Activation;
 pub(crate) use activation::gelu;
@@ -18,7 +16,5 @@ pub(crate) use conv::Conv;
 pub(crate) use dense::Dense;
 pub(crate) use dropout::dropout_mask;
 pub(crate) use embedding::Embedding;
-pub(crate) use norm::{GROUPS, GroupNorm, LayerNorm, Norm};
+pub(crate) use norm::{Around, GROUPS, GroupNorm, LayerNorm, Norm};
 pub use norm::{NormKind, Reach};
-pub(crate) use padding::{same_padding, same_size};
-pub(crate) use pool::{global_average_pool, max_pool};

@@ -4,9 +4,11 @@
 //! taken over.
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use burn::tensor::module::{batch_norm, batch_norm_train, layer_norm};
+use burn::tensor::module::layer_norm;
+use fedeq_kernels::tensor as kernels;
 use serde::{Deserialize, Serialize};
 
+use super::Activation;
 use crate::context::{Context, Mode};
 use crate::init::{Blueprint, Initializer};
 use crate::statistics::Moments;
@@ -48,6 +50,37 @@ pub(crate) enum Norm {
     Group(GroupNorm),
 }
 
+/// What stands around a normalisation: `after(norm(before(x)) + residual)`, each part if it is there.
+///
+/// Said together with the normalisation, so that one pass over the numbers does it all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Around<const D: usize> {
+    pub(crate) before: Option<Activation>,
+    pub(crate) residual: Option<Tensor<D>>,
+    pub(crate) after: Option<Activation>,
+}
+
+impl<const D: usize> Around<D> {
+    /// `norm(phi(x))`
+    pub(crate) fn before(phi: Activation) -> Self {
+        Self { before: Some(phi), ..Self::default() }
+    }
+
+    /// `phi(norm(x))`
+    pub(crate) fn after(phi: Activation) -> Self {
+        Self { after: Some(phi), ..Self::default() }
+    }
+
+    /// `phi(norm(x) + residual)`
+    pub(crate) fn adding(residual: Tensor<D>, phi: Activation) -> Self {
+        Self { residual: Some(residual), ..Self::after(phi) }
+    }
+
+    fn into_kernel(self) -> kernels::Around<D> {
+        kernels::Around { before: self.before.map(Into::into), residual: self.residual, after: self.after.map(Into::into) }
+    }
+}
+
 impl Norm {
     pub(crate) fn new(at: &Blueprint, channels: usize, kind: NormKind) -> Self {
         match kind {
@@ -56,11 +89,11 @@ impl Norm {
         }
     }
 
-    /// Applies the layer to `[B, C]` or `[B, C, H, W]`.
-    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, context: &mut Context) -> Tensor<D> {
+    /// Applies the layer to `[B, C]` or `[B, H, W, C]`.
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, around: Around<D>, context: &mut Context) -> Tensor<D> {
         match self {
-            Self::Batch(norm) => norm.forward(x, context),
-            Self::Group(norm) => norm.forward(x),
+            Self::Batch(norm) => norm.forward(x, around, context),
+            Self::Group(norm) => norm.forward(x, around),
         }
     }
 }
@@ -83,18 +116,20 @@ impl BatchNorm {
         Self { scale, offset, path: at.path().to_owned() }
     }
 
-    /// Applies the layer to `[B, C, ...]`; in training, the context's statistics move.
-    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, context: &mut Context) -> Tensor<D> {
+    /// Applies the layer to `[B, ..., C]`; in training, the context's statistics move.
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, around: Around<D>, context: &mut Context) -> Tensor<D> {
+        let affine = kernels::Affine { scale: self.scale.val(), offset: self.offset.val() };
+        let around = around.into_kernel();
         match context.mode {
             Mode::Train => {
-                let batch = batch_norm_train(x, self.scale.val(), self.offset.val(), EPSILON);
+                let batch = kernels::batch_norm_train(x, affine, EPSILON, around);
                 context.statistics.observe(&self.path, batch.mean, batch.variance);
                 batch.output
             }
             Mode::Evaluate => {
                 let running = context.statistics.get(&self.path).cloned();
                 let running = running.unwrap_or_else(|| Moments::fresh_like(&self.scale.val()));
-                batch_norm(x, self.scale.val(), self.offset.val(), running.mean, running.variance, EPSILON)
+                kernels::batch_norm(x, affine, [running.mean, running.variance], EPSILON, around)
             }
         }
     }
@@ -117,19 +152,11 @@ impl GroupNorm {
         Self { scale, offset, reach }
     }
 
-    /// Applies the layer to `[B, C]` or `[B, C, H, W]`.
-    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let dims = x.dims();
-        let (batch, channels) = (dims[0], dims[1]);
-        let (height, width) = if D == 4 { (dims[2], dims[3]) } else { (1, 1) };
-        let grouped = x.reshape([batch, GROUPS, channels / GROUPS, height, width]);
-        let standard = match self.reach {
-            Reach::Textbook => standardize(grouped, &[2, 3, 4]),
-            Reach::RowWise => standardize(grouped, &[2, 4]),
-        };
-        let mut per_channel = [1; D];
-        per_channel[1] = channels;
-        standard.reshape(dims) * self.scale.val().reshape(per_channel) + self.offset.val().reshape(per_channel)
+    /// Applies the layer to `[B, C]` or `[B, H, W, C]`.
+    pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, around: Around<D>) -> Tensor<D> {
+        let affine = kernels::Affine { scale: self.scale.val(), offset: self.offset.val() };
+        let groups = kernels::Groups { count: GROUPS, by_row: self.reach == Reach::RowWise };
+        kernels::group_norm(x, affine, groups, EPSILON, around.into_kernel())
     }
 }
 
@@ -156,11 +183,4 @@ impl LayerNorm {
 
 fn affine(at: &Blueprint, channels: usize) -> (Param<Tensor<1>>, Param<Tensor<1>>) {
     (at.parameter("scale", [channels], Initializer::Ones), at.parameter("offset", [channels], Initializer::Zeros))
-}
-
-/// `(x - mean) / sqrt(variance + epsilon)` over the given axes.
-fn standardize<const D: usize>(x: Tensor<D>, axes: &[usize]) -> Tensor<D> {
-    let centred = x.clone() - x.mean_dims(axes);
-    let variance = centred.clone().square().mean_dims(axes);
-    centred / (variance + EPSILON).sqrt()
 }

@@ -129,10 +129,6 @@ def fixed_point(step, start, count):
 
 # ---------------------------------------------------------------- networks: (output, embedding, state)
 
-def nchw(x):
-    return x.transpose(0, 3, 1, 2)
-
-
 def vision_head(p, norm, act, x, widths):
     x = act(p.dense("head.fc1", x, widths[0]))
     before = act(p.dense("head.fc2", x, widths[1]))
@@ -150,9 +146,9 @@ def deq_resnet_xs(case, p, x):
         return gn("cell.norm_3", act(z + gn("cell.norm_2", u + p.conv("cell.conv_b", inner, 16))))
 
     z, state, residuals = fixed_point(step, u, case["steps"])
-    before, after = vision_head(p, norm, act, nchw(max_pool(z)).reshape(len(x), -1), (64, 32))
+    before, after = vision_head(p, norm, act, max_pool(z).reshape(len(x), -1), (64, 32))
     logits = p.dense("player", after, case["task"]["classes"])
-    return {"logits": logits, "embedding": before, "state": nchw(state).reshape(len(x), -1)}, residuals
+    return {"logits": logits, "embedding": before, "state": state.reshape(len(x), -1)}, residuals
 
 
 def deq_mlp(case, p, x):

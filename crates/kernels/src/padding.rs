@@ -1,14 +1,14 @@
 //! "SAME" padding in the sense of TensorFlow.
 
 /// How many outputs a window moved by `stride` gives on `size` inputs: `ceil(size / stride)`, whatever the window.
-pub(crate) fn same_size(size: usize, stride: usize) -> usize {
+pub fn same_size(size: usize, stride: usize) -> usize {
     size.div_ceil(stride)
 }
 
 /// How many entries to add before and after `size` inputs so that the windows reach exactly over them.
 ///
 /// The total is `max((same_size - 1) * stride + window - size, 0)`; an odd one goes to the end.
-pub(crate) fn same_padding(size: usize, window: usize, stride: usize) -> (usize, usize) {
+pub fn same_padding(size: usize, window: usize, stride: usize) -> (usize, usize) {
     let reach = (same_size(size, stride).saturating_sub(1)) * stride + window;
     let total = reach.saturating_sub(size);
     (total / 2, total - total / 2)

@@ -1,0 +1,13 @@
+//! The kernels as differentiable operations on burn's tensors.
+//!
+//! Every function here has two ways: the kernel with its own gradient for 32-bit floats on the CPU, and burn's operations for everything
+//! else, which are also what the tests compare the kernels with.
+mod conv;
+mod host;
+mod norm;
+mod operation;
+mod pool;
+
+pub use conv::conv2d;
+pub use norm::{Affine, Around, BatchNormalized, Groups, batch_norm, batch_norm_train, group_norm};
+pub use pool::{global_average_pool, max_pool};

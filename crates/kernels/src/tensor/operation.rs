@@ -1,0 +1,100 @@
+//! A kernel as a differentiable operation on burn's tensors.
+use std::fmt::Debug;
+
+use burn::backend::autodiff::checkpoint::base::Checkpointer;
+use burn::backend::autodiff::checkpoint::strategy::NoCheckpointing;
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::flex::FlexTensor;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, DispatchTensor, Flex};
+use burn::tensor::Tensor;
+
+use super::host;
+
+type Tracked = FloatTensor<Autodiff<Flex>>;
+
+/// A function of `N` arrays with a gradient written by hand.
+///
+/// burn's extension macro knows operations of a fixed number of named tensors. A cell has ten and a layer of attention sixteen, so the way
+/// into the graph is written out here, once, for any number.
+pub(crate) trait Operation<const N: usize>: Clone + Debug + Send + 'static {
+    /// What the backward pass needs beside inputs.
+    type Saved: Clone + Debug + Send + 'static;
+
+    /// The shape of the result.
+    fn shape(&self) -> Vec<usize>;
+
+    /// The result and what its gradient will need.
+    fn run_saving(&self, inputs: [&[f32]; N]) -> (Vec<f32>, Self::Saved);
+
+    /// The result alone.
+    fn run(&self, inputs: [&[f32]; N]) -> Vec<f32> {
+        self.run_saving(inputs).0
+    }
+
+    /// The gradients of those inputs that are wanted, given that of the result.
+    fn gradients(&self, saved: &Self::Saved, inputs: [&[f32]; N], gradient: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
+}
+
+/// The operation on these tensors if they are 32-bit floats on the CPU, attached to their graph; otherwise nothing.
+pub(crate) fn apply<const N: usize, const D: usize>(
+    operation: impl Operation<N>,
+    inputs: [DispatchTensor; N],
+) -> Option<Tensor<D>> {
+    if !inputs.iter().all(host::is_here) {
+        return None;
+    }
+    let result = if inputs.iter().any(host::is_differentiated) {
+        host::attached(attach(operation, inputs.map(host::differentiated)))
+    } else {
+        let inputs = inputs.map(host::plain);
+        let values = operation.run(inputs.each_ref().map(host::numbers));
+        host::constant(host::tensor(values, operation.shape()))
+    };
+    Some(Tensor::from_dispatch(result))
+}
+
+fn attach<const N: usize, O: Operation<N>>(operation: O, inputs: [Tracked; N]) -> Tracked {
+    let nodes = inputs.each_ref().map(Tracked::node);
+    let inputs = inputs.map(|input| input.into_primitive().to_contiguous());
+    let shape = operation.shape();
+    match (Step { operation: operation.clone() }).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(preparation) => {
+            let (values, saved) = operation.run_saving(inputs.each_ref().map(host::numbers));
+            preparation.finish(Saved { inputs, saved }, host::tensor(values, shape))
+        }
+        OpsKind::UnTracked(preparation) => {
+            let values = operation.run(inputs.each_ref().map(host::numbers));
+            preparation.finish(host::tensor(values, shape))
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Saved<S, const N: usize> {
+    inputs: [FlexTensor; N],
+    saved: S,
+}
+
+#[derive(Debug)]
+struct Step<O> {
+    operation: O,
+}
+
+impl<const N: usize, O: Operation<N>> Backward<Flex, N> for Step<O> {
+    type State = Saved<O::Saved, N>;
+
+    fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
+        let gradient = gradients.consume::<Flex>(&ops.node).to_contiguous();
+        let wanted = ops.parents.each_ref().map(Option::is_some);
+        let Saved { inputs, saved } = ops.state;
+        let numbers = inputs.each_ref().map(host::numbers);
+        let found = self.operation.gradients(&saved, numbers, host::numbers(&gradient), wanted);
+        for ((parent, found), input) in ops.parents.into_iter().zip(found).zip(&inputs) {
+            if let (Some(parent), Some(found)) = (parent, found) {
+                gradients.register::<Flex>(parent.id, host::tensor(found, host::shape(input)));
+            }
+        }
+    }
+}
