@@ -70,7 +70,9 @@ pub(super) fn input_gradient(
     scratch: &mut Scratch,
 ) {
     let (inside, to, panels) = (geometry.patch_len(), geometry.to, backward_panels(set, geometry));
-    dx.fill(0.0);
+    if !geometry.is_pointwise() {
+        dx.fill(0.0);
+    }
     for block in blocks(geometry) {
         let size = Size { m: block.len(), n: inside, k: to };
         let a = Factor::rows(&dy[block.start * to..block.end * to], to);

@@ -2,6 +2,8 @@
 //!
 //! A tile of 4x4 outputs, `Y = A^T [(G w G^T) . (B^T X B)] A`, is found from 6x6 inputs by 36 multiplications for each pair of channels
 //! instead of 144. Over many tiles and all channels these are 36 matrix products, one for each entry ("point") of the 6x6 matrices.
+#![allow(clippy::needless_range_loop, reason = "squares of vectors are clearest by row and column")]
+
 mod points;
 mod tiles;
 mod transforms;
@@ -15,6 +17,7 @@ use crate::InstructionSet;
 use crate::gemm::{Factor, Size};
 use points::{FromPoints, Points, ToPoints};
 use tiles::Tiles;
+use transforms::{Input, OutputGradient};
 pub(super) use weights::prepare;
 
 /// Entries of the 6x6 matrices.
@@ -40,7 +43,7 @@ pub(super) fn convolve(
         let v = Points::new(Panels::single(set, tiles.len(), geometry.from));
         let m = Points::new(Panels::single(set, tiles.len(), geometry.to));
         let (input, output) = (input.take(v.len()), output.take(m.len()));
-        set.run(ToPoints::<6> { image: x, places: inputs, tiles: tiles.clone(), zeros, points: v, to: input });
+        set.run(ToPoints { transform: Input, image: x, places: inputs, tiles: tiles.clone(), zeros, points: v, to: input });
         for point in 0..POINTS {
             let size = Size { m: tiles.len(), n: prepared.matrix.columns, k: geometry.from };
             let a = Factor::rows(&input[v.of(point)], v.matrix.columns);
@@ -67,21 +70,32 @@ pub(super) fn weight_gradient(
     let zeros = zeros.take(geometry.from.max(geometry.to));
     let sums = Points::new(Panels::single(set, geometry.from, geometry.to));
     let gradient = weights.take(sums.len());
-    gradient.fill(0.0);
     for tiles in blocks(geometry) {
         let v = Points::new(Panels::single(set, tiles.len(), geometry.from));
         let m = Points::new(Panels::new(set, tiles.len(), geometry.to));
         let (input, output) = (input.take(v.len()), output.take(m.len()));
-        set.run(ToPoints::<6> { image: x, places: inputs, tiles: tiles.clone(), zeros, points: v, to: input });
-        set.run(ToPoints::<4> { image: dy, places: outputs, tiles: tiles.clone(), zeros, points: m, to: output });
+        set.run(ToPoints { transform: Input, image: x, places: inputs, tiles: tiles.clone(), zeros, points: v, to: input });
+        set.run(ToPoints {
+            transform: OutputGradient,
+            image: dy,
+            places: outputs,
+            tiles: tiles.clone(),
+            zeros,
+            points: m,
+            to: output,
+        });
         for point in 0..POINTS {
             let size = Size { m: geometry.from, n: m.matrix.columns, k: tiles.len() };
             let a = Factor::transposed(&input[v.of(point)], v.matrix.columns);
             let b = &output[m.of(point)];
             let c = &mut gradient[sums.of(point)];
             let c_stride = sums.matrix.columns;
-            PanelProduct { size, a, b, panels: m.matrix, c, c_stride, accumulate: true }.run(set);
+            let accumulate = tiles.start > 0;
+            PanelProduct { size, a, b, panels: m.matrix, c, c_stride, accumulate }.run(set);
         }
+    }
+    if geometry.batch == 0 {
+        gradient.fill(0.0);
     }
     weights::gradient(set, geometry, sums, gradient, dw);
 }

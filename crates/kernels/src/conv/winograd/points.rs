@@ -4,8 +4,9 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::super::panels::Panels;
+use super::POINTS;
 use super::tiles::Tiles;
-use super::{POINTS, transforms};
+use super::transforms::{Output, Transform};
 use crate::gemm::{load, store};
 
 /// 36 matrices, one for each point, with a row for each tile.
@@ -38,7 +39,8 @@ impl Points {
 }
 
 /// The transform of tiles: `B^T X B` of the 6x6 inputs (`N = 6`), or `A dY A^T` of the 4x4 output gradients (`N = 4`).
-pub(super) struct ToPoints<'a, const N: usize> {
+pub(super) struct ToPoints<'a, const N: usize, T: Transform<N, 6>> {
+    pub(super) transform: T,
     pub(super) image: &'a [f32],
     pub(super) places: Tiles,
     pub(super) tiles: Range<usize>,
@@ -48,7 +50,7 @@ pub(super) struct ToPoints<'a, const N: usize> {
     pub(super) to: &'a mut [f32],
 }
 
-impl<const N: usize> WithSimd for ToPoints<'_, N> {
+impl<const N: usize, T: Transform<N, 6>> WithSimd for ToPoints<'_, N, T> {
     type Output = ();
 
     #[inline(always)]
@@ -67,7 +69,9 @@ impl<const N: usize> WithSimd for ToPoints<'_, N> {
                 let (first, plane) = self.points.at(row, channel);
                 // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
                 // tile, by the others.
-                unsafe { tile_to_points(simd, &pixels, channel, self.places.channels, to.wrapping_add(first), plane) };
+                unsafe {
+                    tile_to_points(simd, self.transform, &pixels, channel, self.places.channels, to.wrapping_add(first), plane)
+                };
                 channel += S::F32_LANES;
             }
         }
@@ -82,6 +86,7 @@ impl<const N: usize> WithSimd for ToPoints<'_, N> {
 #[inline(always)]
 unsafe fn tile_to_points<S: Simd, const N: usize>(
     simd: S,
+    transform: impl Transform<N, 6>,
     pixels: &[[*const f32; N]; N],
     channel: usize,
     channels: usize,
@@ -91,17 +96,19 @@ unsafe fn tile_to_points<S: Simd, const N: usize>(
     let left = channels - channel;
     let mask = if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None };
     // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
-    let values = pixels.map(|row| row.map(|pixel| unsafe { load(simd, pixel.add(channel), mask) }));
-    let points = if N == 6 {
-        let values: [[S::f32s; 6]; 6] = std::array::from_fn(|i| std::array::from_fn(|j| values[i % N][j % N]));
-        transforms::both_sides(values, |line| transforms::input(simd, line))
-    } else {
-        let values: [[S::f32s; 4]; 4] = std::array::from_fn(|i| std::array::from_fn(|j| values[i][j]));
-        transforms::both_sides(values, |line| transforms::output_gradient(simd, line))
-    };
-    for (point, value) in points.into_iter().flatten().enumerate() {
-        // SAFETY: as the caller guarantees.
-        unsafe { store(simd, to.add(point * plane), value, None) };
+    unsafe {
+        let mut values = [[simd.splat_f32s(0.0); N]; N];
+        for i in 0..N {
+            for j in 0..N {
+                values[i][j] = load(simd, pixels[i][j].add(channel), mask);
+            }
+        }
+        let points = transform.both_sides(simd, values);
+        for i in 0..6 {
+            for j in 0..6 {
+                store(simd, to.add((6 * i + j) * plane), points[i][j], None);
+            }
+        }
     }
 }
 
@@ -157,11 +164,19 @@ unsafe fn tile_from_points<S: Simd>(
 ) {
     let left = channels - channel;
     let mask = if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None };
-    // SAFETY: as the caller guarantees.
-    let points = std::array::from_fn(|i| std::array::from_fn(|j| unsafe { load(simd, from.add((6 * i + j) * plane), None) }));
-    let values = transforms::both_sides(points, |line| transforms::output(simd, line));
-    for (pixel, value) in pixels.iter().flatten().zip(values.into_iter().flatten()) {
-        // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
-        unsafe { store(simd, pixel.add(channel), value, mask) };
+    // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
+    unsafe {
+        let mut points = [[simd.splat_f32s(0.0); 6]; 6];
+        for i in 0..6 {
+            for j in 0..6 {
+                points[i][j] = load(simd, from.add((6 * i + j) * plane), None);
+            }
+        }
+        let values = Output.both_sides(simd, points);
+        for i in 0..4 {
+            for j in 0..4 {
+                store(simd, pixels[i][j].add(channel), values[i][j], mask);
+            }
+        }
     }
 }

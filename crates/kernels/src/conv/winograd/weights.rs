@@ -5,8 +5,9 @@ use super::super::Geometry;
 use super::super::buffer::Buffer;
 use super::super::panels::Panels;
 use super::super::weights::Direction;
+use super::POINTS;
 use super::points::Points;
-use super::transforms;
+use super::transforms::{Transform, Weights, WeightsGradient};
 use crate::InstructionSet;
 use crate::gemm::{load, store};
 
@@ -58,13 +59,16 @@ impl WithSimd for Prepare<'_> {
             let lanes = S::F32_LANES.min(self.columns - column);
             for row in 0..self.rows {
                 self.gather(row, column, lanes, &mut taps);
-                let values = std::array::from_fn(|i| std::array::from_fn(|j| vector(simd, &taps[3 * i + j])));
-                let points = transforms::both_sides(values, |line| transforms::weights(simd, line));
+                let mut values = [[simd.splat_f32s(0.0); 3]; 3];
+                for tap in 0..9 {
+                    values[tap / 3][tap % 3] = vector(simd, &taps[tap]);
+                }
+                let points = Weights.both_sides(simd, values);
                 let (first, plane) = self.points.at(row, column);
-                for (point, value) in points.into_iter().flatten().enumerate() {
+                for point in 0..POINTS {
                     let to = &mut self.data[first + point * plane..][..S::F32_LANES];
                     // SAFETY: the slice is as long as a vector.
-                    unsafe { store(simd, to.as_mut_ptr(), value, None) };
+                    unsafe { store(simd, to.as_mut_ptr(), points[point / 6][point % 6], None) };
                 }
             }
         }
@@ -118,17 +122,16 @@ impl WithSimd for Gradient<'_> {
             let lanes = S::F32_LANES.min(self.to - column);
             for row in 0..self.from {
                 let (first, plane) = self.points.at(row, column);
-                let points = std::array::from_fn(|i| {
-                    std::array::from_fn(|j| {
-                        let from = &self.data[first + (6 * i + j) * plane..][..S::F32_LANES];
-                        // SAFETY: the slice is as long as a vector.
-                        unsafe { load(simd, from.as_ptr(), None) }
-                    })
-                });
-                let values = transforms::both_sides(points, |line| transforms::weights_gradient(simd, line));
-                for (tap, value) in taps.iter_mut().zip(values.into_iter().flatten()) {
+                let mut points = [[simd.splat_f32s(0.0); 6]; 6];
+                for point in 0..POINTS {
+                    let from = &self.data[first + point * plane..][..S::F32_LANES];
+                    // SAFETY: the slice is as long as a vector.
+                    points[point / 6][point % 6] = unsafe { load(simd, from.as_ptr(), None) };
+                }
+                let values = WeightsGradient.both_sides(simd, points);
+                for tap in 0..9 {
                     // SAFETY: no vector is longer than the array, as `vector` asserts.
-                    unsafe { store(simd, tap.as_mut_ptr(), value, None) };
+                    unsafe { store(simd, taps[tap].as_mut_ptr(), values[tap / 3][tap % 3], None) };
                 }
                 for lane in 0..lanes {
                     let window = &mut self.dw[((column + lane) * self.from + row) * 9..][..9];
