@@ -43,6 +43,9 @@ impl Activation {
 
 /// A function of one number, whose derivative can be told from its value.
 pub(crate) trait Function: Copy {
+    /// Whether it does nothing, so that its values need no memory of their own.
+    const IDENTITY: bool = false;
+
     /// `phi(x)`
     fn value<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s;
 
@@ -63,6 +66,8 @@ pub(crate) struct Relu;
 pub(crate) struct Softplus;
 
 impl Function for Identity {
+    const IDENTITY: bool = true;
+
     #[inline(always)]
     fn value<S: Simd>(self, _: S, x: S::f32s) -> S::f32s {
         x

@@ -5,11 +5,16 @@
 #[allow(dead_code, reason = "written before all of its users")]
 mod elementary;
 mod instructions;
+mod sweep;
 
 pub mod activation;
 pub mod conv;
+pub mod descend;
 pub mod gemm;
+pub mod memory;
+pub mod norm;
 pub mod padding;
+pub mod pool;
 #[cfg(feature = "burn")]
 pub mod tensor;
 pub mod transformer;

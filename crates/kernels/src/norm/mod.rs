@@ -1,0 +1,249 @@
+//! Normalisation: to mean 0 and variance 1 over some of the axes, then a learned scale and offset a channel.
+//!
+//! `y = (x - mean) / sqrt(variance + 1e-5) * scale + offset`; what the mean and the (biased) variance are taken over is the
+//! [`Reach`]. An activation before or after it, and a shortcut added in between, cost no memory of their own.
+//!
+//! Variances are means of squared differences from the mean, in a pass of their own: the difference of two means of squares would
+//! lose all digits where the mean is large.
+mod backward;
+mod forward;
+pub(crate) mod passes;
+pub(crate) mod region;
+
+use crate::InstructionSet;
+use crate::activation::{Activation, Identity, Relu, Softplus};
+
+pub(crate) use region::{Region, Sums, Workspace};
+
+/// What keeps the division finite.
+pub const EPSILON: f32 = 1e-5;
+
+/// How many groups group normalisation makes of the channels.
+pub const GROUPS: usize = 8;
+
+/// What the statistics are taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The plane of a group of channels of one image: textbook group normalisation.
+    Plane,
+    /// One row of a group of channels of one image, as in the authors' code.
+    Row,
+    /// All planes of the batch: batch normalisation, where every channel is a group of its own.
+    Batch,
+}
+
+/// Which activation is computed along with a normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fusion {
+    /// None: `norm(x) + shortcut`.
+    None,
+    /// `norm(phi(x)) + shortcut`.
+    Before(Activation),
+    /// `phi(norm(x) + shortcut)`.
+    After(Activation),
+}
+
+/// The extent of a batch of images in channels-last order; vectors are images of one pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// How many images.
+    pub batch: usize,
+    /// Rows of an image.
+    pub height: usize,
+    /// Pixels of a row.
+    pub width: usize,
+    /// Numbers of a pixel.
+    pub channels: usize,
+}
+
+impl Shape {
+    /// How many numbers there are in all.
+    pub fn len(&self) -> usize {
+        self.batch * self.height * self.width * self.channels
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A normalisation layer with what surrounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Norm {
+    /// What it is applied to.
+    pub shape: Shape,
+    /// How many groups of neighbouring channels share their statistics; divides the channels.
+    pub groups: usize,
+    /// What the statistics are taken over.
+    pub reach: Reach,
+    /// The activation around it.
+    pub fusion: Fusion,
+}
+
+/// The learned parameters of a normalisation, `[C]` each.
+#[derive(Clone, Copy, Debug)]
+pub struct Affine<'a> {
+    /// What the normalised values are multiplied by.
+    pub scale: &'a [f32],
+    /// What is added then.
+    pub offset: &'a [f32],
+}
+
+/// The gradients of the learned parameters, `[C]` each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AffineGradient {
+    /// Of the scale.
+    pub scale: Vec<f32>,
+    /// Of the offset.
+    pub offset: Vec<f32>,
+}
+
+impl From<Sums> for AffineGradient {
+    fn from(sums: Sums) -> Self {
+        let single = |sums: Vec<f64>| sums.into_iter().map(|sum| sum as f32).collect();
+        Self { scale: single(sums.scale), offset: single(sums.offset) }
+    }
+}
+
+/// Statistics, `[B, groups]` over planes, `[B, H, groups]` over rows and `[groups]` over a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moments {
+    /// The mean.
+    pub mean: Vec<f32>,
+    /// The biased variance.
+    pub variance: Vec<f32>,
+}
+
+/// What a backward pass starts from.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a> {
+    /// The input of the forward pass.
+    pub x: &'a [f32],
+    /// Its output; only needed with an activation after the normalisation, may be empty otherwise.
+    pub y: &'a [f32],
+    /// The statistics it used.
+    pub moments: &'a Moments,
+    /// Whether these were [given](Norm::apply) and not those of `x`: then no gradient flows through them.
+    pub given: bool,
+}
+
+impl Norm {
+    /// Group normalisation of [`GROUPS`] groups.
+    pub fn group(shape: Shape, reach: Reach, fusion: Fusion) -> Self {
+        Self { shape, groups: GROUPS, reach, fusion }
+    }
+
+    /// Batch normalisation.
+    pub fn batch(shape: Shape, fusion: Fusion) -> Self {
+        Self { shape, groups: shape.channels, reach: Reach::Batch, fusion }
+    }
+
+    /// Normalises `x` with its own statistics, adds a shortcut if there is one, and returns the statistics.
+    ///
+    /// # Panics
+    ///
+    /// If the lengths of the slices do not fit the shape, or the groups do not divide the channels.
+    pub fn forward(&self, set: InstructionSet, x: &[f32], affine: Affine, shortcut: Option<&[f32]>, y: &mut [f32]) -> Moments {
+        self.check(affine);
+        let count = self.regions() * self.groups;
+        let mut moments = Moments { mean: vec![0.0; count], variance: vec![0.0; count] };
+        self.run_forward(set, forward::Statistics::Own(&mut moments), x, affine, shortcut, y);
+        moments
+    }
+
+    /// Normalises `x` with given statistics, such as running ones.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Norm::forward).
+    pub fn apply(
+        &self,
+        set: InstructionSet,
+        x: &[f32],
+        affine: Affine,
+        moments: &Moments,
+        shortcut: Option<&[f32]>,
+        y: &mut [f32],
+    ) {
+        self.check(affine);
+        self.check_moments(moments);
+        self.run_forward(set, forward::Statistics::Given(moments), x, affine, shortcut, y);
+    }
+
+    /// The gradients of the input, of the shortcut if `d_shortcut` is there, and of the parameters, given that of the output.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Norm::forward).
+    pub fn backward(
+        &self,
+        set: InstructionSet,
+        saved: Saved,
+        affine: Affine,
+        dy: &[f32],
+        dx: &mut [f32],
+        d_shortcut: Option<&mut [f32]>,
+    ) -> AffineGradient {
+        self.check(affine);
+        self.check_moments(saved.moments);
+        let arguments = backward::Arguments { norm: self, saved, affine, dy, dx, d_shortcut };
+        match self.fusion {
+            Fusion::None => arguments.run(set, backward::Before(Identity)),
+            Fusion::Before(Activation::Relu) => arguments.run(set, backward::Before(Relu)),
+            Fusion::Before(Activation::Softplus) => arguments.run(set, backward::Before(Softplus)),
+            Fusion::After(Activation::Relu) => arguments.run(set, backward::After(Relu)),
+            Fusion::After(Activation::Softplus) => arguments.run(set, backward::After(Softplus)),
+        }
+    }
+
+    fn run_forward(
+        &self,
+        set: InstructionSet,
+        statistics: forward::Statistics,
+        x: &[f32],
+        affine: Affine,
+        shortcut: Option<&[f32]>,
+        y: &mut [f32],
+    ) {
+        let arguments = forward::Arguments { norm: self, statistics, x, affine, shortcut, y };
+        match self.fusion {
+            Fusion::None => arguments.run(set, Identity, Identity),
+            Fusion::Before(Activation::Relu) => arguments.run(set, Relu, Identity),
+            Fusion::Before(Activation::Softplus) => arguments.run(set, Softplus, Identity),
+            Fusion::After(Activation::Relu) => arguments.run(set, Identity, Relu),
+            Fusion::After(Activation::Softplus) => arguments.run(set, Identity, Softplus),
+        }
+    }
+
+    /// How many regions have statistics of their own.
+    fn regions(&self) -> usize {
+        match self.reach {
+            Reach::Plane => self.shape.batch,
+            Reach::Row => self.shape.batch * self.shape.height,
+            Reach::Batch => 1,
+        }
+    }
+
+    /// A region with statistics of its own.
+    fn region(&self) -> Region {
+        let Shape { batch, height, width, channels } = self.shape;
+        let pixels = match self.reach {
+            Reach::Plane => height * width,
+            Reach::Row => width,
+            Reach::Batch => batch * height * width,
+        };
+        Region { pixels, channels, groups: self.groups }
+    }
+
+    fn check(&self, affine: Affine) {
+        let channels = self.shape.channels;
+        assert!(self.groups > 0 && channels.is_multiple_of(self.groups), "the groups must divide the channels");
+        assert!(affine.scale.len() == channels && affine.offset.len() == channels, "scale and offset have one number a channel");
+    }
+
+    fn check_moments(&self, moments: &Moments) {
+        let count = self.regions() * self.groups;
+        assert!(moments.mean.len() == count && moments.variance.len() == count, "there is a moment for every region and group");
+    }
+}

@@ -1,0 +1,258 @@
+//! Pooling over the planes of images, and its gradients.
+//!
+//! The largest of a window is found again in the backward pass: that reads the input once more, but nobody has to keep indices.
+use pulp::{MemMask, Simd, WithSimd};
+
+use crate::InstructionSet;
+use crate::elementary::select;
+use crate::gemm::{load, store};
+use crate::norm::{Shape, passes::Total};
+use crate::padding::{same_padding, same_size};
+use crate::sweep::sweep;
+
+/// Side of the windows of [`max_pool`].
+const WINDOW: usize = 3;
+/// How far they move.
+const STRIDE: usize = 2;
+
+/// What [`max_pool`] makes of a shape: half the height and width, rounded up.
+pub fn max_pool_shape(shape: Shape) -> Shape {
+    Shape { height: same_size(shape.height, STRIDE), width: same_size(shape.width, STRIDE), ..shape }
+}
+
+/// The largest entry of every 3x3 window, moved by 2, with [SAME padding](same_padding) by minus infinity.
+///
+/// `[B, H, W, C] -> [B, ceil(H / 2), ceil(W / 2), C]`
+///
+/// # Panics
+///
+/// If the slices do not have the shapes before and after.
+pub fn max_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
+    check(shape, x.len(), y.len());
+    set.run(Forward { shape, x, y });
+}
+
+/// The gradient of the input of [`max_pool`]: all of a window's goes to the first of its largest entries.
+///
+/// # Panics
+///
+/// As [`max_pool`].
+pub fn max_pool_backward(set: InstructionSet, shape: Shape, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    check(shape, x.len(), dy.len());
+    assert_eq!(x.len(), dx.len(), "the gradient has the input's shape");
+    dx.fill(0.0);
+    set.run(Backward { shape, x, dy, dx });
+}
+
+fn check(shape: Shape, before: usize, after: usize) {
+    assert_eq!(before, shape.len(), "the input has its shape");
+    assert_eq!(after, max_pool_shape(shape).len(), "the output has half the height and width");
+}
+
+/// The mean over the plane: `[B, H, W, C] -> [B, C]`.
+///
+/// # Panics
+///
+/// If the slices do not have these shapes.
+pub fn global_average_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
+    assert!(x.len() == shape.len() && y.len() == shape.batch * shape.channels, "the output has one number a channel");
+    set.run(Average { shape, x, y });
+}
+
+/// The gradient of the input of [`global_average_pool`].
+///
+/// # Panics
+///
+/// As [`global_average_pool`].
+pub fn global_average_pool_backward(shape: Shape, dy: &[f32], dx: &mut [f32]) {
+    let Shape { batch, height, width, channels } = shape;
+    assert!(dx.len() == shape.len() && dy.len() == batch * channels, "the output has one number a channel");
+    if shape.is_empty() {
+        return;
+    }
+    let share = 1.0 / (height * width) as f32;
+    for (dx, dy) in dx.chunks_exact_mut(height * width * channels).zip(dy.chunks_exact(channels)) {
+        for pixel in dx.chunks_exact_mut(channels) {
+            for (dx, dy) in pixel.iter_mut().zip(dy) {
+                *dx = dy * share;
+            }
+        }
+    }
+}
+
+/// The entries of a window that are not padding: where each begins in the input.
+struct Window {
+    offsets: [usize; WINDOW * WINDOW],
+    count: usize,
+}
+
+impl Window {
+    /// The window of the output pixel in `row` and `column` of an image.
+    #[inline(always)]
+    fn new(shape: Shape, image: usize, row: usize, column: usize) -> Self {
+        let (rows, columns) = (Self::reach(row, shape.height), Self::reach(column, shape.width));
+        let mut window = Self { offsets: [0; WINDOW * WINDOW], count: 0 };
+        for row in rows {
+            for column in columns.clone() {
+                window.offsets[window.count] = ((image * shape.height + row) * shape.width + column) * shape.channels;
+                window.count += 1;
+            }
+        }
+        window
+    }
+
+    #[inline(always)]
+    fn reach(at: usize, size: usize) -> std::ops::Range<usize> {
+        let before = same_padding(size, WINDOW, STRIDE).0;
+        let first = at * STRIDE;
+        first.saturating_sub(before)..(first + WINDOW - before).min(size)
+    }
+
+    /// The largest entries of the window for the channels from `channel` on, and which entry of the window each is.
+    ///
+    /// # Safety
+    ///
+    /// The lanes of the mask, or all without one, must be channels, and the window must lie in `x`.
+    #[inline(always)]
+    unsafe fn largest<S: Simd>(
+        &self,
+        simd: S,
+        x: *const f32,
+        channel: usize,
+        mask: Option<MemMask<S::m32s>>,
+    ) -> (S::f32s, S::f32s) {
+        // SAFETY: as the caller guarantees.
+        let read = |at: usize| unsafe { load(simd, x.add(self.offsets[at] + channel), mask) };
+        let (mut largest, mut place) = (read(0), simd.splat_f32s(0.0));
+        for at in 1..self.count {
+            let (value, here) = (read(at), simd.splat_f32s(at as f32));
+            let larger = simd.greater_than_f32s(value, largest);
+            (largest, place) = (select(simd, larger, value, largest), select(simd, larger, here, place));
+            // What is not a number wins, so that nobody overlooks it.
+            let number = simd.equal_f32s(value, value);
+            (largest, place) = (select(simd, number, largest, value), select(simd, number, place, here));
+        }
+        (largest, place)
+    }
+}
+
+/// Something done for every window and vector of channels.
+trait Visit {
+    /// # Safety
+    ///
+    /// The window must lie in the input, the output's pixel begin at `to`, and the lanes of the mask be channels.
+    unsafe fn visit<S: Simd>(&mut self, simd: S, window: &Window, to: usize, channel: usize, mask: Option<MemMask<S::m32s>>);
+}
+
+#[inline(always)]
+fn for_each_window<S: Simd>(simd: S, shape: Shape, visitor: &mut impl Visit) {
+    let (after, lanes, channels) = (max_pool_shape(shape), S::F32_LANES, shape.channels);
+    let mut to = 0;
+    for image in 0..shape.batch {
+        for row in 0..after.height {
+            for column in 0..after.width {
+                let window = Window::new(shape, image, row, column);
+                let mut channel = 0;
+                // SAFETY: windows consist of pixels of the input; vectors of channels that exist, then the mask of what is left.
+                unsafe {
+                    while channel + lanes <= channels {
+                        visitor.visit(simd, &window, to, channel, None);
+                        channel += lanes;
+                    }
+                    if channel < channels {
+                        let mask = simd.mask_between_m32s(0, (channels - channel) as u32);
+                        visitor.visit(simd, &window, to, channel, Some(mask));
+                    }
+                }
+                to += channels;
+            }
+        }
+    }
+}
+
+struct Forward<'a> {
+    shape: Shape,
+    x: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl Visit for Forward<'_> {
+    #[inline(always)]
+    unsafe fn visit<S: Simd>(&mut self, simd: S, window: &Window, to: usize, channel: usize, mask: Option<MemMask<S::m32s>>) {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            let (largest, _) = window.largest(simd, self.x.as_ptr(), channel, mask);
+            store(simd, self.y.as_mut_ptr().add(to + channel), largest, mask);
+        }
+    }
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        for_each_window(simd, self.shape, &mut self);
+    }
+}
+
+struct Backward<'a> {
+    shape: Shape,
+    x: &'a [f32],
+    dy: &'a [f32],
+    dx: &'a mut [f32],
+}
+
+impl Visit for Backward<'_> {
+    #[inline(always)]
+    unsafe fn visit<S: Simd>(&mut self, simd: S, window: &Window, to: usize, channel: usize, mask: Option<MemMask<S::m32s>>) {
+        // SAFETY: as the caller guarantees.
+        unsafe {
+            let (_, place) = window.largest(simd, self.x.as_ptr(), channel, mask);
+            let dy = load(simd, self.dy.as_ptr().add(to + channel), mask);
+            for at in 0..window.count {
+                let dx = self.dx.as_mut_ptr().add(window.offsets[at] + channel);
+                let before = load(simd, dx, mask);
+                let chosen = simd.equal_f32s(place, simd.splat_f32s(at as f32));
+                store(simd, dx, select(simd, chosen, simd.add_f32s(before, dy), before), mask);
+            }
+        }
+    }
+}
+
+impl WithSimd for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        for_each_window(simd, self.shape, &mut self);
+    }
+}
+
+struct Average<'a> {
+    shape: Shape,
+    x: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl WithSimd for Average<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Shape { height, width, channels, .. } = self.shape;
+        if self.shape.is_empty() {
+            return;
+        }
+        let pixels = height * width;
+        let mut totals = [vec![0.0; channels], Vec::new()];
+        for (x, y) in self.x.chunks_exact(pixels * channels).zip(self.y.chunks_exact_mut(channels)) {
+            totals[0].fill(0.0);
+            // SAFETY: `x` is a whole plane, and there is a total for every channel.
+            unsafe { sweep(simd, &Total { x: x.as_ptr() }, pixels, channels, &mut totals) };
+            for (y, total) in y.iter_mut().zip(&totals[0]) {
+                *y = (total / pixels as f64) as f32;
+            }
+        }
+    }
+}
