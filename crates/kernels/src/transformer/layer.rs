@@ -1,0 +1,370 @@
+//! One transformer layer, forward and backward.
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use super::attention::{Attend, AttendBackward, ProjectionGradients, Projections};
+use super::dense::{add_gradients, add_product, affine, set_product};
+use super::layer_norm::{Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
+use super::mlp::{self, Hidden, Mlp, MlpTransposed};
+use super::parameters::{Dropout, LayerGradients, LayerParameters, LayerParts, LayerShape, Linear, Masks, Norm};
+use super::vectors::{fit, transpose};
+use crate::InstructionSet;
+
+/// How many positions are worked on at a time: enough to use each weight often, few enough to stay in the nearest cache.
+const POSITIONS: usize = 64;
+
+/// A layer ready to run: `h <- h + injection`, `h <- h + drop(attention(norm_1(h)))`, `h <- h + drop(mlp(norm_2(h)))`, on
+/// `[batch, length, width]`.
+///
+/// What happens to a sequence does not depend on the others, bit for bit.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    set: InstructionSet,
+    shape: LayerShape,
+    norm_1: Norm<Vec<f32>>,
+    query: Linear<Vec<f32>>,
+    key: Linear<Vec<f32>>,
+    value: Linear<Vec<f32>>,
+    output: Linear<Vec<f32>>,
+    norm_2: Norm<Vec<f32>>,
+    mlp: Mlp,
+    /// Made when first needed.
+    transposed: OnceLock<Transposed>,
+}
+
+/// Weights for the way back.
+#[derive(Clone, Debug)]
+struct Transposed {
+    query: Vec<f32>,
+    key: Vec<f32>,
+    value: Vec<f32>,
+    output: Vec<f32>,
+    mlp: MlpTransposed,
+}
+
+/// What the backward pass of a layer needs; its memory can be used again.
+#[derive(Clone, Debug, Default)]
+pub struct Saved {
+    groups: Vec<Activations>,
+}
+
+/// What was computed on the way for some sequences.
+#[derive(Clone, Debug, Default)]
+struct Activations {
+    norm_1: Standardised,
+    query: Vec<f32>,
+    key: Vec<f32>,
+    value: Vec<f32>,
+    /// `[sequences, heads, key, query]`.
+    weights: Vec<f32>,
+    attended: Vec<f32>,
+    norm_2: Standardised,
+    hidden: Hidden,
+}
+
+/// Memory to work in; it grows when first used and can be shared by all layers.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    activations: Activations,
+    normal: Vec<f32>,
+    said: Vec<f32>,
+    hidden: Vec<f32>,
+    transposed: Vec<f32>,
+    scores: Vec<f32>,
+    query: Vec<f32>,
+    key: Vec<f32>,
+    value: Vec<f32>,
+}
+
+impl Prepared {
+    /// Copies the parameters into the order they are read in.
+    ///
+    /// # Panics
+    ///
+    /// If the heads cannot share the width evenly, or a parameter has the wrong length.
+    pub fn new(set: InstructionSet, shape: LayerShape, parameters: &LayerParameters<'_>) -> Self {
+        assert!(
+            shape.heads > 0 && shape.width > 0 && shape.width.is_multiple_of(shape.heads),
+            "heads must share the width evenly"
+        );
+        assert!(shape.length > 0 && shape.hidden > 0, "a layer needs positions and hidden numbers");
+        assert_eq!(parameters.map(|part| part.len()), LayerParts::lengths(&shape), "parameters must fit the shape");
+        let linear = |from: &Linear<&[f32]>| Linear { weight: from.weight.to_vec(), bias: from.bias.to_vec() };
+        Self {
+            set,
+            shape,
+            norm_1: parameters.norm_1.to_owned_norm(),
+            query: linear(&parameters.query),
+            key: linear(&parameters.key),
+            value: linear(&parameters.value),
+            output: linear(&parameters.output),
+            norm_2: parameters.norm_2.to_owned_norm(),
+            mlp: Mlp::new(shape.width, &parameters.widen, &parameters.narrow),
+            transposed: OnceLock::new(),
+        }
+    }
+
+    /// The sizes it was made for.
+    pub fn shape(&self) -> LayerShape {
+        self.shape
+    }
+
+    /// Applies the layer. Allocates nothing once `scratch` has been used.
+    ///
+    /// # Panics
+    ///
+    /// If a slice does not fit the shape; so do the other passes.
+    pub fn forward(&self, h: &[f32], injection: &[f32], masks: Masks<'_>, out: &mut [f32], scratch: &mut Scratch) {
+        out.copy_from_slice(h);
+        self.forward_in_place(out, injection, masks, scratch);
+    }
+
+    /// [`Prepared::forward`] whose result takes the place of its input.
+    pub fn forward_in_place(&self, h: &mut [f32], injection: &[f32], masks: Masks<'_>, scratch: &mut Scratch) {
+        self.check(h, injection, masks);
+        let mut activations = std::mem::take(&mut scratch.activations);
+        for group in self.groups() {
+            let h = &mut h[self.numbers(&group)];
+            add(h, &injection[self.numbers(&group)]);
+            layer_norm(self.set, h, &self.norm_1, fit(&mut scratch.normal, h.len()));
+            self.attention(&group, h, masks, &mut activations, scratch);
+            layer_norm(self.set, h, &self.norm_2, fit(&mut scratch.normal, h.len()));
+            self.mlp.forward(self.set, &scratch.normal, fit(&mut scratch.said, h.len()), &mut scratch.hidden);
+            self.add_dropped(&group, h, &scratch.said, masks.mlp);
+        }
+        scratch.activations = activations;
+    }
+
+    /// [`Prepared::forward_in_place`] that keeps what the backward pass needs. The result has the same bits.
+    pub fn forward_saving(&self, h: &mut [f32], injection: &[f32], masks: Masks<'_>, saved: &mut Saved, scratch: &mut Scratch) {
+        self.check(h, injection, masks);
+        saved.groups.resize_with(self.groups().count(), Activations::default);
+        for (group, kept) in self.groups().zip(&mut saved.groups) {
+            let h = &mut h[self.numbers(&group)];
+            add(h, &injection[self.numbers(&group)]);
+            layer_norm_saving(self.set, h, &self.norm_1, fit(&mut scratch.normal, h.len()), &mut kept.norm_1);
+            self.attention(&group, h, masks, kept, scratch);
+            layer_norm_saving(self.set, h, &self.norm_2, fit(&mut scratch.normal, h.len()), &mut kept.norm_2);
+            self.mlp.forward_saving(self.set, &scratch.normal, fit(&mut scratch.said, h.len()), &mut kept.hidden);
+            self.add_dropped(&group, h, &scratch.said, masks.mlp);
+        }
+    }
+
+    /// From the gradient of the result to that of `h`, in place, adding the gradients of the parameters to `sums`.
+    ///
+    /// The gradient of the injection is the same as that of `h`.
+    pub fn backward(
+        &self,
+        saved: &Saved,
+        masks: Masks<'_>,
+        gradient: &mut [f32],
+        sums: &mut LayerGradients,
+        scratch: &mut Scratch,
+    ) {
+        self.backward_groups(saved, masks, gradient, Some(sums), scratch);
+    }
+
+    /// [`Prepared::backward`] without the parameters: from `v` to `(d out / d h)^T v`, in place.
+    pub fn pull_back(&self, saved: &Saved, masks: Masks<'_>, v: &mut [f32], scratch: &mut Scratch) {
+        self.backward_groups(saved, masks, v, None, scratch);
+    }
+
+    fn backward_groups(
+        &self,
+        saved: &Saved,
+        masks: Masks<'_>,
+        gradient: &mut [f32],
+        mut sums: Option<&mut LayerGradients>,
+        scratch: &mut Scratch,
+    ) {
+        self.check(gradient, gradient, masks);
+        assert_eq!(saved.groups.len(), self.groups().count(), "what was saved must fit the shape");
+        for (group, kept) in self.groups().zip(&saved.groups) {
+            let gradient = &mut gradient[self.numbers(&group)];
+            self.mlp_backward(&group, kept, masks, gradient, sums.as_deref_mut(), scratch);
+            self.attention_backward(&group, kept, masks, gradient, sums.as_deref_mut(), scratch);
+        }
+    }
+
+    fn check(&self, h: &[f32], injection: &[f32], masks: Masks<'_>) {
+        let numbers = self.shape.numbers();
+        assert!(h.len() == numbers && injection.len() == numbers, "h and injection must be [batch, length, width]");
+        assert!(masks.blocked.fits(&self.shape), "blocked must be [batch, length, length]");
+    }
+
+    /// The sequences, a few at a time.
+    fn groups(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (batch, each) = (self.shape.batch, (POSITIONS / self.shape.length).max(1));
+        (0..batch).step_by(each).map(move |first| first..batch.min(first + each))
+    }
+
+    /// Where the numbers of some sequences are.
+    fn numbers(&self, group: &Range<usize>) -> Range<usize> {
+        group.start * self.shape.sequence()..group.end * self.shape.sequence()
+    }
+
+    /// `h <- h + drop(attention(x))`, where `x` is `scratch.normal`.
+    fn attention(&self, group: &Range<usize>, h: &mut [f32], masks: Masks<'_>, kept: &mut Activations, scratch: &mut Scratch) {
+        let Scratch { normal, said, transposed, .. } = scratch;
+        let projected = [(&self.query, &mut kept.query), (&self.key, &mut kept.key), (&self.value, &mut kept.value)];
+        for (linear, to) in projected {
+            affine(self.set, normal, &linear.weight, &linear.bias, fit(to, h.len()));
+        }
+        self.attend(group, masks, kept, transposed);
+        affine(self.set, &kept.attended, &self.output.weight, &self.output.bias, fit(said, h.len()));
+        self.add_dropped(group, h, said, masks.attention);
+    }
+
+    /// From projections to what the heads say, sequence by sequence.
+    fn attend(&self, group: &Range<usize>, masks: Masks<'_>, kept: &mut Activations, transposed: &mut Vec<f32>) {
+        let (each, scores) = (self.shape.sequence(), self.scores());
+        let weights = fit(&mut kept.weights, group.len() * scores).chunks_exact_mut(scores);
+        let attended = fit(&mut kept.attended, group.len() * each).chunks_exact_mut(each);
+        for ((index, sequence), (weights, attended)) in group.clone().enumerate().zip(weights.zip(attended)) {
+            let at = index * each..(index + 1) * each;
+            let projections = Projections { query: &kept.query[at.clone()], key: &kept.key[at.clone()], value: &kept.value[at] };
+            let (blocked, transposed) = (masks.blocked.sequence(sequence), fit(transposed, each));
+            self.set.run(Attend { shape: self.shape, projections, blocked, transposed, weights, attended });
+        }
+    }
+
+    /// Scores of a sequence, all heads.
+    fn scores(&self) -> usize {
+        self.shape.heads * self.shape.length * self.shape.length
+    }
+
+    /// `h <- h + drop(said)`
+    fn add_dropped(&self, group: &Range<usize>, h: &mut [f32], said: &[f32], dropout: Option<Dropout<'_>>) {
+        let Some(dropout) = dropout else { return add(h, said) };
+        let each = self.shape.sequence();
+        for (sequence, (h, said)) in group.clone().zip(h.chunks_exact_mut(each).zip(said.chunks_exact(each))) {
+            for ((h, said), multiplier) in h.iter_mut().zip(said).zip(dropout.sequence(sequence, each)) {
+                *h += said * multiplier;
+            }
+        }
+    }
+
+    /// The gradient before dropout.
+    fn undropped<'a>(
+        &self,
+        group: &Range<usize>,
+        gradient: &'a [f32],
+        dropout: Option<Dropout<'_>>,
+        buffer: &'a mut Vec<f32>,
+    ) -> &'a [f32] {
+        let Some(dropout) = dropout else { return gradient };
+        let each = self.shape.sequence();
+        let result = fit(buffer, gradient.len());
+        for (sequence, (to, from)) in group.clone().zip(result.chunks_exact_mut(each).zip(gradient.chunks_exact(each))) {
+            for ((to, from), multiplier) in to.iter_mut().zip(from).zip(dropout.sequence(sequence, each)) {
+                *to = from * multiplier;
+            }
+        }
+        result
+    }
+
+    /// `dh <- dh + norm_2'(mlp'(drop(dh)))`
+    fn mlp_backward(
+        &self,
+        group: &Range<usize>,
+        kept: &Activations,
+        masks: Masks<'_>,
+        gradient: &mut [f32],
+        mut sums: Option<&mut LayerGradients>,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { normal, said, hidden, query: dropped, .. } = scratch;
+        let input_gradient = fit(said, gradient.len());
+        let pass = mlp::Backward {
+            transposed: &self.transposed().mlp,
+            saved: &kept.hidden,
+            gradient: self.undropped(group, gradient, masks.mlp, dropped),
+            input_gradient,
+            scratch: hidden,
+        };
+        let wanted = sums.as_deref_mut().map(|sums| {
+            kept.norm_2.output(&self.norm_2, fit(normal, pass.gradient.len()));
+            mlp::Sums { x: normal, widen: &mut sums.widen, narrow: &mut sums.narrow }
+        });
+        self.mlp.backward(self.set, pass, wanted);
+        layer_norm_backward(self.set, &kept.norm_2, &self.norm_2, said, gradient, sums.map(|sums| &mut sums.norm_2));
+    }
+
+    /// `dh <- dh + norm_1'(attention'(drop(dh)))`
+    fn attention_backward(
+        &self,
+        group: &Range<usize>,
+        kept: &Activations,
+        masks: Masks<'_>,
+        gradient: &mut [f32],
+        mut sums: Option<&mut LayerGradients>,
+        scratch: &mut Scratch,
+    ) {
+        let (transposed, width) = (self.transposed(), self.shape.width);
+        let said = self.undropped(group, gradient, masks.attention, &mut scratch.query);
+        if let Some(sums) = sums.as_deref_mut() {
+            add_gradients(self.set, &kept.attended, said, &mut sums.output);
+        }
+        let mut attended = std::mem::take(&mut scratch.said);
+        set_product(self.set, said, &transposed.output, fit(&mut attended, gradient.len()), width);
+        self.attend_backward(group, kept, masks, &attended, scratch);
+        let Scratch { normal, query, key, value, .. } = &mut *scratch;
+        let input_gradient = &mut attended;
+        set_product(self.set, query, &transposed.query, input_gradient, width);
+        add_product(self.set, key, &transposed.key, input_gradient, width);
+        add_product(self.set, value, &transposed.value, input_gradient, width);
+        if let Some(sums) = sums.as_deref_mut() {
+            kept.norm_1.output(&self.norm_1, fit(normal, gradient.len()));
+            add_gradients(self.set, normal, query, &mut sums.query);
+            add_gradients(self.set, normal, key, &mut sums.key);
+            add_gradients(self.set, normal, value, &mut sums.value);
+        }
+        layer_norm_backward(self.set, &kept.norm_1, &self.norm_1, input_gradient, gradient, sums.map(|sums| &mut sums.norm_1));
+        scratch.said = attended;
+    }
+
+    /// From the gradient of what the heads say to those of the projections, `scratch`'s query, key and value.
+    fn attend_backward(
+        &self,
+        group: &Range<usize>,
+        kept: &Activations,
+        masks: Masks<'_>,
+        gradient: &[f32],
+        scratch: &mut Scratch,
+    ) {
+        let (each, scores) = (self.shape.sequence(), self.scores());
+        let Scratch { transposed, scores: buffer, query, key, value, .. } = scratch;
+        for (index, sequence) in group.clone().enumerate() {
+            let at = || index * each..(index + 1) * each;
+            let [query, key, value] = [&mut *query, &mut *key, &mut *value].map(|all| &mut fit(all, gradient.len())[at()]);
+            self.set.run(AttendBackward {
+                shape: self.shape,
+                projections: Projections { query: &kept.query[at()], key: &kept.key[at()], value: &kept.value[at()] },
+                blocked: masks.blocked.sequence(sequence),
+                weights: &kept.weights[index * scores..][..scores],
+                gradient: &gradient[at()],
+                transposed: fit(transposed, each),
+                scores: fit(buffer, scores / self.shape.heads),
+                gradients: ProjectionGradients { query, key, value },
+            });
+        }
+    }
+
+    fn transposed(&self) -> &Transposed {
+        self.transposed.get_or_init(|| {
+            let [query, key, value, output] = [&self.query, &self.key, &self.value, &self.output].map(|linear| {
+                let mut to = vec![0.0; linear.weight.len()];
+                transpose(&linear.weight, self.shape.width, &mut to);
+                to
+            });
+            Transposed { query, key, value, output, mlp: self.mlp.transposed() }
+        })
+    }
+}
+
+/// `a <- a + b`
+pub(super) fn add(a: &mut [f32], b: &[f32]) {
+    for (a, b) in a.iter_mut().zip(b) {
+        *a += b;
+    }
+}

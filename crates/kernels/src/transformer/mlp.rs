@@ -1,0 +1,198 @@
+//! The MLP of a layer, `gelu(x W_1 + b_1) W_2 + b_2`, computed in slices of its hidden numbers that stay in the nearest cache.
+use pulp::{Simd, WithSimd};
+
+use super::dense::{add_column_sums, add_product, add_weight_gradient, affine, set_product};
+use super::parameters::Linear;
+use super::vectors::{fit, read, transpose, write};
+use crate::InstructionSet;
+use crate::elementary::{gelu, gelu_derivative};
+
+/// Hidden numbers of a slice.
+const SLICE: usize = 64;
+
+/// The weights, in the order they are read.
+#[derive(Clone, Debug)]
+pub(super) struct Mlp {
+    width: usize,
+    slices: Vec<Slice>,
+    /// `b_2`.
+    bias: Vec<f32>,
+}
+
+/// A slice of the hidden numbers, of `n` of them.
+#[derive(Clone, Debug)]
+struct Slice {
+    /// Where it begins.
+    start: usize,
+    /// `[width, n]` of `W_1` and `[n]` of `b_1`.
+    widen: Linear<Vec<f32>>,
+    /// `[n, width]` of `W_2`.
+    narrow: Vec<f32>,
+}
+
+impl Slice {
+    fn count(&self) -> usize {
+        self.widen.bias.len()
+    }
+
+    /// Which numbers of the hidden ones of `rows` positions are those of this slice.
+    fn range(&self, rows: usize) -> std::ops::Range<usize> {
+        self.start * rows..(self.start + self.count()) * rows
+    }
+}
+
+/// What the backward pass needs: for each slice, `[rows, n]`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hidden {
+    activated: Vec<f32>,
+    slope: Vec<f32>,
+}
+
+/// Weights for the way back: for each slice, `[n, width]` of `W_1^T` and `[width, n]` of `W_2^T`.
+#[derive(Clone, Debug)]
+pub(super) struct MlpTransposed(Vec<[Vec<f32>; 2]>);
+
+impl Mlp {
+    pub(super) fn new(width: usize, widen: &Linear<&[f32]>, narrow: &Linear<&[f32]>) -> Self {
+        let hidden = widen.bias.len();
+        let slice = |start: usize| {
+            let end = hidden.min(start + SLICE);
+            let weight = widen.weight.chunks_exact(hidden).flat_map(|row| &row[start..end]).copied().collect();
+            let widen = Linear { weight, bias: widen.bias[start..end].to_vec() };
+            Slice { start, widen, narrow: narrow.weight[start * width..end * width].to_vec() }
+        };
+        Self { width, slices: (0..hidden).step_by(SLICE).map(slice).collect(), bias: narrow.bias.to_vec() }
+    }
+
+    pub(super) fn transposed(&self) -> MlpTransposed {
+        let both = |slice: &Slice| {
+            let mut both = [(); 2].map(|()| vec![0.0; slice.narrow.len()]);
+            transpose(&slice.widen.weight, slice.count(), &mut both[0]);
+            transpose(&slice.narrow, self.width, &mut both[1]);
+            both
+        };
+        MlpTransposed(self.slices.iter().map(both).collect())
+    }
+
+    fn hidden(&self) -> usize {
+        self.slices.iter().map(Slice::count).sum()
+    }
+
+    /// `[rows, width] -> [rows, width]`
+    pub(super) fn forward(&self, set: InstructionSet, x: &[f32], y: &mut [f32], scratch: &mut Vec<f32>) {
+        let rows = self.begin(y);
+        for slice in &self.slices {
+            let hidden = fit(scratch, slice.count() * rows);
+            affine(set, x, &slice.widen.weight, &slice.widen.bias, hidden);
+            set.run(Activate(hidden));
+            add_product(set, hidden, &slice.narrow, y, self.width);
+        }
+    }
+
+    /// The same, keeping what the backward pass needs.
+    pub(super) fn forward_saving(&self, set: InstructionSet, x: &[f32], y: &mut [f32], saved: &mut Hidden) {
+        let rows = self.begin(y);
+        let (activated, slope) = (fit(&mut saved.activated, rows * self.hidden()), fit(&mut saved.slope, rows * self.hidden()));
+        for slice in &self.slices {
+            let (activated, slope) = (&mut activated[slice.range(rows)], &mut slope[slice.range(rows)]);
+            affine(set, x, &slice.widen.weight, &slice.widen.bias, activated);
+            set.run(ActivateSaving { x: activated, slope });
+            add_product(set, activated, &slice.narrow, y, self.width);
+        }
+    }
+
+    /// Fills the result with the last bias; says how many rows it has.
+    fn begin(&self, y: &mut [f32]) -> usize {
+        for y in y.chunks_exact_mut(self.width) {
+            y.copy_from_slice(&self.bias);
+        }
+        y.len() / self.width
+    }
+
+    /// The gradient of the input, `[rows, width]`, from that of the output, and those of the parameters if asked for.
+    pub(super) fn backward(&self, set: InstructionSet, pass: Backward<'_>, mut sums: Option<Sums<'_>>) {
+        let rows = pass.gradient.len() / self.width;
+        if let Some(sums) = &mut sums {
+            add_column_sums(set, pass.gradient, &mut sums.narrow.bias);
+        }
+        for (index, slice) in self.slices.iter().enumerate() {
+            let [widen, narrow] = &pass.transposed.0[index];
+            let hidden = fit(pass.scratch, slice.count() * rows);
+            set_product(set, pass.gradient, narrow, hidden, slice.count());
+            for (gradient, slope) in hidden.iter_mut().zip(&pass.saved.slope[slice.range(rows)]) {
+                *gradient *= slope;
+            }
+            if let Some(sums) = &mut sums {
+                let activated = &pass.saved.activated[slice.range(rows)];
+                sums.add_slice(set, slice, activated, hidden, pass.gradient);
+            }
+            match index {
+                0 => set_product(set, hidden, widen, pass.input_gradient, self.width),
+                _ => add_product(set, hidden, widen, pass.input_gradient, self.width),
+            }
+        }
+    }
+}
+
+/// What a backward pass works on.
+pub(super) struct Backward<'a> {
+    pub(super) transposed: &'a MlpTransposed,
+    pub(super) saved: &'a Hidden,
+    /// Of the output, `[rows, width]`.
+    pub(super) gradient: &'a [f32],
+    /// Of the input, `[rows, width]`.
+    pub(super) input_gradient: &'a mut [f32],
+    pub(super) scratch: &'a mut Vec<f32>,
+}
+
+/// What the gradients of the parameters are added to, and the input that they need.
+pub(super) struct Sums<'a> {
+    /// `[rows, width]`.
+    pub(super) x: &'a [f32],
+    pub(super) widen: &'a mut Linear<Vec<f32>>,
+    pub(super) narrow: &'a mut Linear<Vec<f32>>,
+}
+
+impl Sums<'_> {
+    fn add_slice(&mut self, set: InstructionSet, slice: &Slice, activated: &[f32], hidden_gradient: &[f32], gradient: &[f32]) {
+        let (start, count) = (slice.start, slice.count());
+        let (width, hidden) = (self.narrow.bias.len(), self.widen.bias.len());
+        add_weight_gradient(set, activated, gradient, width, &mut self.narrow.weight[start * width..], width);
+        add_weight_gradient(set, self.x, hidden_gradient, count, &mut self.widen.weight[start..], hidden);
+        add_column_sums(set, hidden_gradient, &mut self.widen.bias[start..start + count]);
+    }
+}
+
+/// GELU, in place.
+struct Activate<'a>(&'a mut [f32]);
+
+impl WithSimd for Activate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for at in (0..self.0.len()).step_by(S::F32_LANES) {
+            let value = gelu(simd, read(simd, &self.0[at..]));
+            write(simd, &mut self.0[at..], value);
+        }
+    }
+}
+
+/// GELU, in place, and its derivative.
+struct ActivateSaving<'a> {
+    x: &'a mut [f32],
+    slope: &'a mut [f32],
+}
+
+impl WithSimd for ActivateSaving<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for at in (0..self.x.len()).step_by(S::F32_LANES) {
+            let x = read(simd, &self.x[at..]);
+            write(simd, &mut self.slope[at..], gelu_derivative(simd, x));
+            write(simd, &mut self.x[at..], gelu(simd, x));
+        }
+    }
+}
