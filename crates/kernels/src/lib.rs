@@ -8,6 +8,7 @@ mod instructions;
 mod sweep;
 
 pub mod activation;
+pub mod cell;
 pub mod conv;
 pub mod descend;
 pub mod gemm;

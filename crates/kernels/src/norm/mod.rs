@@ -107,12 +107,21 @@ impl From<Sums> for AffineGradient {
 }
 
 /// Statistics, `[B, groups]` over planes, `[B, H, groups]` over rows and `[groups]` over a batch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Moments {
     /// The mean.
     pub mean: Vec<f32>,
     /// The biased variance.
     pub variance: Vec<f32>,
+}
+
+impl Moments {
+    /// Makes room for at least this many.
+    pub(crate) fn grow(&mut self, count: usize) {
+        for moments in [&mut self.mean, &mut self.variance] {
+            moments.resize(moments.len().max(count), 0.0);
+        }
+    }
 }
 
 /// What a backward pass starts from.

@@ -32,6 +32,13 @@ impl Workspace {
         Self { totals: [vec![0.0; channels], vec![0.0; channels]], mean: zeros(), gain: zeros(), level: zeros(), tilt: zeros() }
     }
 
+    /// Makes room for this many channels.
+    pub(crate) fn grow(&mut self, channels: usize) {
+        if self.mean.len() < channels {
+            *self = Self::new(channels);
+        }
+    }
+
     fn clear(&mut self, channels: usize) {
         for totals in &mut self.totals {
             totals[..channels].fill(0.0);
@@ -157,7 +164,7 @@ impl Region {
 }
 
 /// Gradients of scale and offset while they are summed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) scale: Vec<f64>,
     pub(crate) offset: Vec<f64>,
@@ -166,6 +173,14 @@ pub(crate) struct Sums {
 impl Sums {
     pub(crate) fn new(channels: usize) -> Self {
         Self { scale: vec![0.0; channels], offset: vec![0.0; channels] }
+    }
+
+    /// Zeros again, for this many channels.
+    pub(crate) fn reset(&mut self, channels: usize) {
+        for sums in [&mut self.scale, &mut self.offset] {
+            sums.clear();
+            sums.resize(channels, 0.0);
+        }
     }
 }
 

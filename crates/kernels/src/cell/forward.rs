@@ -1,0 +1,156 @@
+//! What happens to the samples of a chunk around the convolutions of a step.
+use pulp::{Simd, WithSimd};
+
+use crate::activation::{Function, Identity};
+use crate::norm::passes::{Activate, Plain, Scaled, Sum};
+use crate::norm::{Affine, Region, Workspace};
+use crate::sweep::Pass;
+
+/// Where a result goes.
+pub(super) enum Output<'a> {
+    /// Where its last intermediate value was, which nobody needs any more.
+    InPlace,
+    /// To memory of its own.
+    To(&'a mut [f32]),
+    /// Nobody needs it.
+    Nowhere,
+}
+
+impl Output<'_> {
+    /// Where the result of the region from `at` on goes, which may be where the value is.
+    fn at(&mut self, at: usize, value: *mut f32) -> Option<*mut f32> {
+        match self {
+            Self::InPlace => Some(value),
+            Self::To(to) => Some(to[at..].as_mut_ptr()),
+            Self::Nowhere => None,
+        }
+    }
+}
+
+/// Statistics of consecutive regions, `[regions, groups]` each.
+pub(super) struct Statistics<'a> {
+    pub(super) mean: &'a mut [f32],
+    pub(super) variance: &'a mut [f32],
+}
+
+impl Statistics<'_> {
+    fn of(&mut self, index: usize, groups: usize) -> [&mut [f32]; 2] {
+        let here = index * groups..(index + 1) * groups;
+        [&mut self.mean[here.clone()], &mut self.variance[here]]
+    }
+}
+
+/// `GN1(phi(a))` of what the first convolution gave.
+pub(super) struct Inner<'a, F> {
+    pub(super) region: Region,
+    pub(super) phi: F,
+    /// `a`, and `phi(a)` afterwards.
+    pub(super) a: &'a mut [f32],
+    pub(super) norm: Affine<'a>,
+    pub(super) statistics: Statistics<'a>,
+    pub(super) to: Output<'a>,
+    pub(super) work: &'a mut Workspace,
+}
+
+impl<F: Function> WithSimd for Inner<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let region = self.region;
+        let size = region.pixels * region.channels;
+        for (index, a) in self.a.chunks_exact_mut(size).enumerate() {
+            let a = a.as_mut_ptr();
+            let to = self.to.at(index * size, a);
+            let moments = self.statistics.of(index, region.groups);
+            let activate = Activate::<_, _, 1> { source: Plain(a), function: self.phi, to: a };
+            // SAFETY: `a` is a whole region, and so is where the result goes.
+            unsafe {
+                measure(simd, region, &activate, a, self.norm, moments, self.work);
+                scale(simd, region, a, self.norm, to, self.work);
+            }
+        }
+    }
+}
+
+/// `GN3(phi(z + GN2(u + b)))` of what the second convolution gave.
+pub(super) struct Outer<'a, F> {
+    pub(super) region: Region,
+    pub(super) phi: F,
+    /// `b`, and `u + b` afterwards, unless the rest happens in place too.
+    pub(super) b: &'a mut [f32],
+    pub(super) u: &'a [f32],
+    pub(super) z: &'a [f32],
+    pub(super) norms: [Affine<'a>; 2],
+    pub(super) statistics: [Statistics<'a>; 2],
+    /// Where `phi(z + GN2(u + b))` is kept.
+    pub(super) activated: Output<'a>,
+    pub(super) to: Output<'a>,
+    pub(super) work: &'a mut Workspace,
+}
+
+impl<F: Function> WithSimd for Outer<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let region = self.region;
+        let size = region.pixels * region.channels;
+        let parts = self.b.chunks_exact_mut(size).zip(self.u.chunks_exact(size)).zip(self.z.chunks_exact(size));
+        for (index, ((b, u), z)) in parts.enumerate() {
+            let (b, u, z) = (b.as_mut_ptr(), u.as_ptr(), z.as_ptr());
+            let activated = self.activated.at(index * size, b).unwrap_or(b);
+            let to = self.to.at(index * size, activated);
+            let [second, third] = &mut self.statistics;
+            let (second, third) = (second.of(index, region.groups), third.of(index, region.groups));
+            // SAFETY: all pointers are to whole regions.
+            unsafe {
+                let add = Activate::<_, _, 1> { source: Sum { a: b, b: u }, function: Identity, to: b };
+                measure(simd, region, &add, b, self.norms[0], second, self.work);
+                let source = scaled(b, self.norms[0], Some(z), self.work);
+                let activate = Activate::<_, _, 1> { source, function: self.phi, to: activated };
+                measure(simd, region, &activate, activated, self.norms[1], third, self.work);
+                scale(simd, region, activated, self.norms[1], to, self.work);
+            }
+        }
+    }
+}
+
+/// Statistics of the values that a first pass over a region leaves, with everything ready for scaling them.
+///
+/// # Safety
+///
+/// The pass and the values must be good for the whole region.
+#[inline(always)]
+unsafe fn measure<S: Simd, P: Pass<S>>(
+    simd: S,
+    region: Region,
+    first: &P,
+    values: *const f32,
+    norm: Affine,
+    [mean, variance]: [&mut [f32]; 2],
+    work: &mut Workspace,
+) {
+    // SAFETY: as the caller guarantees.
+    unsafe { region.measure(simd, first, values, work, [mean, variance]) };
+    region.prepare(work, mean, variance, norm.scale);
+}
+
+/// `(values - mean) gain + offset`, if anybody needs it.
+///
+/// # Safety
+///
+/// The pointers must be good for the whole region.
+#[inline(always)]
+unsafe fn scale<S: Simd>(simd: S, region: Region, values: *const f32, norm: Affine, to: Option<*mut f32>, work: &mut Workspace) {
+    let Some(to) = to else { return };
+    let source = scaled(values, norm, None, work);
+    // SAFETY: as the caller guarantees.
+    unsafe { region.sum(simd, &Activate::<_, _, 0> { source, function: Identity, to }, work) };
+}
+
+/// The values, scaled as the workspace says.
+#[inline(always)]
+pub(super) fn scaled(values: *const f32, norm: Affine, shortcut: Option<*const f32>, work: &Workspace) -> Scaled {
+    Scaled { x: values, mean: work.mean.as_ptr(), gain: work.gain.as_ptr(), offset: norm.offset.as_ptr(), shortcut }
+}

@@ -1,0 +1,225 @@
+//! A cell near a state: what its gradients need.
+use super::backward::{Add, InnerBack, Layer, Measured, OuterBack};
+use super::forward::{Output, Statistics};
+use super::{Middle, PreparedCell, Scratch};
+use crate::activation::{Activation, Relu, Softplus};
+use crate::conv;
+use crate::norm::{AffineGradient, Moments, Region, Sums, Workspace};
+
+/// A step with the intermediate values its gradients need: four times as many numbers as the state has.
+#[derive(Debug)]
+pub struct Linearisation {
+    /// `phi(conv_a(z))`
+    inner: Vec<f32>,
+    /// `u + conv_b(...)`
+    sum: Vec<f32>,
+    /// `phi(z + GN2(...))`
+    activated: Vec<f32>,
+    moments: [Moments; 3],
+}
+
+/// The gradients of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CellGradients {
+    /// Of the state.
+    pub z: Vec<f32>,
+    /// Of the injected input.
+    pub u: Vec<f32>,
+    /// Of the first convolution, `[2C, C, 3, 3]`.
+    pub conv_a: Vec<f32>,
+    /// Of the first normalisation.
+    pub norm_1: AffineGradient,
+    /// Of the second convolution, `[C, 2C, 3, 3]`.
+    pub conv_b: Vec<f32>,
+    /// Of the second normalisation.
+    pub norm_2: AffineGradient,
+    /// Of the third normalisation.
+    pub norm_3: AffineGradient,
+}
+
+impl PreparedCell {
+    /// `out = g(z; u)`, the very numbers that [`step`](PreparedCell::step) gives, with what its gradients need.
+    ///
+    /// # Panics
+    ///
+    /// If the slices are not equally many whole states.
+    pub fn step_saving(&self, z: &[f32], u: &[f32], out: &mut [f32], scratch: &mut Scratch) -> Linearisation {
+        self.check(&[z.len(), u.len(), out.len()]);
+        self.save(z, u, Some(out), scratch)
+    }
+
+    /// The cell near `z`, to [pull](Linearisation::pull_back) any number of vectors back.
+    ///
+    /// # Panics
+    ///
+    /// If the slices are not equally many whole states.
+    pub fn linearise(&self, z: &[f32], u: &[f32], scratch: &mut Scratch) -> Linearisation {
+        self.check(&[z.len(), u.len()]);
+        self.save(z, u, None, scratch)
+    }
+
+    fn save(&self, z: &[f32], u: &[f32], mut out: Option<&mut [f32]>, scratch: &mut Scratch) -> Linearisation {
+        let mut saved = Linearisation::empty(self, z.len());
+        let (chunk, statistics) = (self.chunk() * self.cell.state_len(), self.chunk() * self.cell.statistics());
+        scratch.grow(&self.cell, self.chunk());
+        let Scratch { conv, wide, work, .. } = scratch;
+        let [first, second, third] = &mut saved.moments;
+        for (index, (z, u)) in z.chunks(chunk).zip(u.chunks(chunk)).enumerate() {
+            let (samples, here) = (z.len() / self.cell.state_len(), index * chunk..index * chunk + z.len());
+            let inner = &mut saved.inner[2 * here.start..2 * here.end];
+            let sum = &mut saved.sum[here.clone()];
+            let wide = wide.take(2 * z.len());
+            conv::forward(self.set, &self.cell.conv_a(samples), z, &self.forward[0], inner, conv);
+            self.inner(inner, first.from(index * statistics), Output::To(wide), work);
+            conv::forward(self.set, &self.cell.conv_b(samples), wide, &self.forward[1], sum, conv);
+            let middle = Middle { b: sum, u, z, statistics: [second.from(index * statistics), third.from(index * statistics)] };
+            let to = out.as_mut().map_or(Output::Nowhere, |out| Output::To(&mut out[here.clone()]));
+            self.outer(middle, Output::To(&mut saved.activated[here]), to, work);
+        }
+        saved
+    }
+}
+
+impl Linearisation {
+    fn empty(prepared: &PreparedCell, len: usize) -> Self {
+        let count = len / prepared.cell.state_len() * prepared.cell.statistics();
+        let moments = || Moments { mean: vec![0.0; count], variance: vec![0.0; count] };
+        Self {
+            inner: vec![0.0; 2 * len],
+            sum: vec![0.0; len],
+            activated: vec![0.0; len],
+            moments: [moments(), moments(), moments()],
+        }
+    }
+
+    /// `out = (dg/dz)^T v`
+    ///
+    /// # Panics
+    ///
+    /// If `v` and `out` are not as many states as the cell was taken at, or `prepared` is another cell.
+    pub fn pull_back(&self, prepared: &PreparedCell, v: &[f32], out: &mut [f32], scratch: &mut Scratch) {
+        prepared.check(&[self.sum.len(), v.len(), out.len()]);
+        scratch.grow(&prepared.cell, 1);
+        let chunk = prepared.chunk() * prepared.cell.state_len();
+        for (index, (v, out)) in v.chunks(chunk).zip(out.chunks_mut(chunk)).enumerate() {
+            let Scratch { conv, wide, narrow, work, sums, .. } = scratch;
+            let back = Back { saved: self, prepared, at: index * chunk, len: v.len() };
+            let (wide, narrow) = (wide.take(2 * v.len()), narrow.take(2 * v.len()));
+            let (dz, du) = narrow.split_at_mut(v.len());
+            back.outer(v, dz, du, work, sums);
+            back.conv_b(du, wide, conv);
+            back.inner(wide, None, work, &mut sums[0]);
+            back.conv_a(wide, out, conv);
+            prepared.set.run(Add { x: dz, to: out });
+        }
+    }
+
+    /// The gradients of the state, the injected input and all parameters, given that of the result.
+    ///
+    /// # Panics
+    ///
+    /// If `z` and the gradient are not as many states as the cell was taken at, or `prepared` is another cell.
+    pub fn backward(&self, prepared: &PreparedCell, z: &[f32], gradient: &[f32], scratch: &mut Scratch) -> CellGradients {
+        prepared.check(&[self.sum.len(), z.len(), gradient.len()]);
+        scratch.grow(&prepared.cell, 1);
+        let (mut dz, mut du) = (vec![0.0; z.len()], vec![0.0; z.len()]);
+        let (mut normalized, mut da) = (vec![0.0; 2 * z.len()], vec![0.0; 2 * z.len()]);
+        let chunk = prepared.chunk() * prepared.cell.state_len();
+        for (index, gradient) in gradient.chunks(chunk).enumerate() {
+            let Scratch { conv, narrow, work, sums, .. } = scratch;
+            let back = Back { saved: self, prepared, at: index * chunk, len: gradient.len() };
+            let (here, wide) = (back.at..back.at + back.len, 2 * back.at..2 * (back.at + back.len));
+            let (dz, du, da) = (&mut dz[here.clone()], &mut du[here], &mut da[wide.clone()]);
+            let direct = narrow.take(gradient.len());
+            back.outer(gradient, direct, du, work, sums);
+            back.conv_b(du, da, conv);
+            back.inner(da, Some(&mut normalized[wide]), work, &mut sums[0]);
+            back.conv_a(da, dz, conv);
+            prepared.set.run(Add { x: direct, to: dz });
+        }
+        let [conv_a, conv_b] = self.weight_gradients(prepared, [z, &normalized], [&da, &du], &mut scratch.conv);
+        let [norm_1, norm_2, norm_3] = scratch.sums.each_mut().map(|sums| std::mem::take(sums).into());
+        CellGradients { z: dz, u: du, conv_a, norm_1, conv_b, norm_2, norm_3 }
+    }
+
+    fn weight_gradients(
+        &self,
+        prepared: &PreparedCell,
+        x: [&[f32]; 2],
+        dy: [&[f32]; 2],
+        scratch: &mut conv::Scratch,
+    ) -> [Vec<f32>; 2] {
+        let samples = self.sum.len() / prepared.cell.state_len();
+        let mut index = 0;
+        [prepared.cell.conv_a(samples), prepared.cell.conv_b(samples)].map(|geometry| {
+            let mut gradient = vec![0.0; geometry.weight_len()];
+            conv::weight_gradient(prepared.set, &geometry, x[index], dy[index], &mut gradient, scratch);
+            index += 1;
+            gradient
+        })
+    }
+}
+
+/// A chunk of samples on its way back.
+struct Back<'a> {
+    saved: &'a Linearisation,
+    prepared: &'a PreparedCell,
+    /// Where the chunk begins in a state.
+    at: usize,
+    len: usize,
+}
+
+impl Back<'_> {
+    /// From the gradient of the result to those of `z` on the direct way and of `u`.
+    fn outer(&self, gradient: &[f32], dz: &mut [f32], du: &mut [f32], work: &mut Workspace, sums: &mut [Sums; 3]) {
+        let region = self.prepared.cell.region(self.prepared.cell.channels);
+        let [_, second, third] = sums;
+        let (second, third) = (self.layer(1, region, second), self.layer(2, region, third));
+        let here = self.at..self.at + self.len;
+        let (sum, activated) = (&self.saved.sum[here.clone()], &self.saved.activated[here]);
+        let set = self.prepared.set;
+        match self.prepared.cell.activation {
+            Activation::Relu => set.run(OuterBack { phi: Relu, second, third, sum, activated, gradient, dz, du, work }),
+            Activation::Softplus => set.run(OuterBack { phi: Softplus, second, third, sum, activated, gradient, dz, du, work }),
+        }
+    }
+
+    /// From the gradient of the first normalisation to that of the first convolution, in place.
+    fn inner(&self, gradient: &mut [f32], normalized: Option<&mut [f32]>, work: &mut Workspace, sums: &mut Sums) {
+        let region = self.prepared.cell.region(2 * self.prepared.cell.channels);
+        let first = self.layer(0, region, sums);
+        let activated = &self.saved.inner[2 * self.at..2 * (self.at + self.len)];
+        let set = self.prepared.set;
+        match self.prepared.cell.activation {
+            Activation::Relu => set.run(InnerBack { phi: Relu, first, activated, gradient, normalized, work }),
+            Activation::Softplus => set.run(InnerBack { phi: Softplus, first, activated, gradient, normalized, work }),
+        }
+    }
+
+    fn conv_a(&self, dy: &[f32], dx: &mut [f32], scratch: &mut conv::Scratch) {
+        let geometry = self.prepared.cell.conv_a(self.samples());
+        conv::input_gradient(self.prepared.set, &geometry, dy, &self.prepared.backward_weights()[0], dx, scratch);
+    }
+
+    fn conv_b(&self, dy: &[f32], dx: &mut [f32], scratch: &mut conv::Scratch) {
+        let geometry = self.prepared.cell.conv_b(self.samples());
+        conv::input_gradient(self.prepared.set, &geometry, dy, &self.prepared.backward_weights()[1], dx, scratch);
+    }
+
+    fn samples(&self) -> usize {
+        self.len / self.prepared.cell.state_len()
+    }
+
+    fn layer<'b>(&'b self, index: usize, region: Region, sums: &'b mut Sums) -> Layer<'b> {
+        let from = self.at / self.prepared.cell.state_len() * self.prepared.cell.statistics();
+        let Moments { mean, variance } = &self.saved.moments[index];
+        let measured = Measured { mean: &mean[from..], variance: &variance[from..] };
+        Layer { region, norm: self.prepared.norms[index].get(), measured, sums }
+    }
+}
+
+impl Moments {
+    fn from(&mut self, first: usize) -> Statistics<'_> {
+        Statistics { mean: &mut self.mean[first..], variance: &mut self.variance[first..] }
+    }
+}

@@ -1,0 +1,56 @@
+//! Memory that cells work in.
+use crate::conv;
+use crate::norm::{Moments, Sums, Workspace};
+
+use super::Cell;
+
+/// Memory that cells work in: grown at the first step, then reused, so that repeating a step allocates nothing.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub(super) conv: conv::Scratch,
+    /// Twice the channels of a chunk of samples.
+    pub(super) wide: Aligned,
+    /// The channels of a chunk of samples.
+    pub(super) narrow: Aligned,
+    /// Statistics of a chunk for the three normalisations.
+    pub(super) moments: [Moments; 3],
+    pub(super) work: Workspace,
+    /// Gradients of scales and offsets.
+    pub(super) sums: [Sums; 3],
+}
+
+impl Scratch {
+    /// Empty.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes room for the statistics of some samples of a cell and what is known of its channels.
+    pub(super) fn grow(&mut self, cell: &Cell, samples: usize) {
+        let count = samples * cell.statistics();
+        for moments in &mut self.moments {
+            moments.grow(count);
+        }
+        self.work.grow(2 * cell.channels);
+        for (sums, channels) in self.sums.iter_mut().zip(cell.norm_channels()) {
+            sums.reset(channels);
+        }
+    }
+}
+
+/// Numbers that start at a cache line, so that no vector in them lies across two.
+#[derive(Debug, Default)]
+pub(super) struct Aligned(Vec<f32>);
+
+impl Aligned {
+    /// `len` numbers, whatever they are.
+    pub(super) fn take(&mut self, len: usize) -> &mut [f32] {
+        const LINE: usize = 64;
+        let slack = LINE / size_of::<f32>();
+        if self.0.len() < len + slack {
+            self.0.resize(len + slack, 0.0);
+        }
+        let skip = self.0.as_ptr().align_offset(LINE).min(slack);
+        &mut self.0[skip..skip + len]
+    }
+}
