@@ -108,22 +108,24 @@ impl Product<'_> {
     /// All rows of `V` vectors of columns; with a mask, of the part of one vector that exists.
     #[inline(always)]
     fn panel<S: Simd, const V: usize>(&self, simd: S, column: usize, mask: Option<MemMask<S::m32s>>) {
-        let m = self.size.m;
+        // Enough sums to hide the latency of multiply-adds, and registers left for the factors.
+        let tallest = if S::REGISTER_COUNT >= 32 { 8 } else { 6 };
         let mut row = 0;
-        // Sixteen accumulators hide the latency of multiply-adds on every machine; machines with few registers take eight.
-        if S::REGISTER_COUNT >= 32 {
-            while row + 8 <= m {
-                self.tile::<S, 8, V>(simd, row, column, mask);
-                row += 8;
+        while row < self.size.m {
+            // What is left over is divided evenly: tiles of few rows wait for their sums.
+            let left = self.size.m - row;
+            let height = if left >= 2 * tallest { tallest } else { left.div_ceil(left.div_ceil(tallest)) };
+            match height {
+                8 => self.tile::<S, 8, V>(simd, row, column, mask),
+                7 => self.tile::<S, 7, V>(simd, row, column, mask),
+                6 => self.tile::<S, 6, V>(simd, row, column, mask),
+                5 => self.tile::<S, 5, V>(simd, row, column, mask),
+                4 => self.tile::<S, 4, V>(simd, row, column, mask),
+                3 => self.tile::<S, 3, V>(simd, row, column, mask),
+                2 => self.tile::<S, 2, V>(simd, row, column, mask),
+                _ => self.tile::<S, 1, V>(simd, row, column, mask),
             }
-        }
-        while row + 4 <= m {
-            self.tile::<S, 4, V>(simd, row, column, mask);
-            row += 4;
-        }
-        while row < m {
-            self.tile::<S, 1, V>(simd, row, column, mask);
-            row += 1;
+            row += height;
         }
     }
 

@@ -4,6 +4,7 @@
 //! instead of 144. Over many tiles and all channels these are 36 matrix products, one for each entry ("point") of the 6x6 matrices.
 #![allow(clippy::needless_range_loop, reason = "squares of vectors are clearest by row and column")]
 
+mod gradient;
 mod points;
 mod tiles;
 mod transforms;
@@ -15,16 +16,14 @@ use super::panels::{PanelProduct, Panels};
 use super::{Geometry, Scratch};
 use crate::InstructionSet;
 use crate::gemm::{Factor, Size};
+pub(super) use gradient::weight_gradient;
 use points::{FromPoints, Points, ToPoints};
 use tiles::Tiles;
-use transforms::{Input, OutputGradient};
+use transforms::Input;
 pub(super) use weights::prepare;
 
 /// Entries of the 6x6 matrices.
 const POINTS: usize = 36;
-
-/// Numbers in the transformed input and output of a block of tiles.
-const BLOCK: usize = 1 << 18;
 
 /// `y = x * w` with prepared weights.
 pub(super) fn convolve(
@@ -56,53 +55,8 @@ pub(super) fn convolve(
     }
 }
 
-/// `dw`, `[to, from, 3, 3]`: at each point the product of the transformed input and the transformed gradient of the output.
-pub(super) fn weight_gradient(
-    set: InstructionSet,
-    geometry: &Geometry,
-    x: &[f32],
-    dy: &[f32],
-    dw: &mut [f32],
-    scratch: &mut Scratch,
-) {
-    let Scratch { input, output, weights, zeros, .. } = scratch;
-    let (inputs, outputs) = (Tiles::of(geometry, geometry.from), Tiles::of(geometry, geometry.to));
-    let zeros = zeros.take(geometry.from.max(geometry.to));
-    let sums = Points::new(Panels::single(set, geometry.from, geometry.to));
-    let gradient = weights.take(sums.len());
-    for tiles in blocks(geometry) {
-        let v = Points::new(Panels::single(set, tiles.len(), geometry.from));
-        let m = Points::new(Panels::new(set, tiles.len(), geometry.to));
-        let (input, output) = (input.take(v.len()), output.take(m.len()));
-        set.run(ToPoints { transform: Input, image: x, places: inputs, tiles: tiles.clone(), zeros, points: v, to: input });
-        set.run(ToPoints {
-            transform: OutputGradient,
-            image: dy,
-            places: outputs,
-            tiles: tiles.clone(),
-            zeros,
-            points: m,
-            to: output,
-        });
-        for point in 0..POINTS {
-            let size = Size { m: geometry.from, n: m.matrix.columns, k: tiles.len() };
-            let a = Factor::transposed(&input[v.of(point)], v.matrix.columns);
-            let b = &output[m.of(point)];
-            let c = &mut gradient[sums.of(point)];
-            let c_stride = sums.matrix.columns;
-            let accumulate = tiles.start > 0;
-            PanelProduct { size, a, b, panels: m.matrix, c, c_stride, accumulate }.run(set);
-        }
-    }
-    if geometry.batch == 0 {
-        gradient.fill(0.0);
-    }
-    weights::gradient(set, geometry, sums, gradient, dw);
-}
-
-/// All tiles, in blocks that fit a cache.
+/// All tiles, in blocks: large where the weights are large, which are read once for each block, else such that a block fits a cache.
 fn blocks(geometry: &Geometry) -> impl Iterator<Item = Range<usize>> {
-    let tiles = Tiles::of(geometry, 1).count(geometry.batch);
-    let block = (BLOCK / (POINTS * (geometry.from + geometry.to))).max(8) / 8 * 8;
-    (0..tiles).step_by(block).map(move |start| start..(start + block).min(tiles))
+    let numbers = (POINTS * geometry.from * geometry.to / 2).clamp(1 << 16, 1 << 18);
+    Tiles::of(geometry, 1).blocks(geometry.batch, numbers / (POINTS * (geometry.from + geometry.to)))
 }

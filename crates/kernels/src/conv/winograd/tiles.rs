@@ -1,4 +1,6 @@
 //! Where tiles lie in images.
+use std::ops::Range;
+
 use super::super::Geometry;
 
 /// Images, cut into tiles of 4x4 pixels; those at the right and at the bottom may reach outside.
@@ -20,6 +22,14 @@ impl Tiles {
     /// Tiles in all images.
     pub(super) fn count(&self, batch: usize) -> usize {
         batch * self.rows * self.columns
+    }
+
+    /// The tiles of all images, in blocks of about `block`, of much the same size.
+    pub(super) fn blocks(self, batch: usize, block: usize) -> impl Iterator<Item = Range<usize>> {
+        let tiles = self.count(batch);
+        let count = tiles.div_ceil(block.max(8));
+        let block = if count == 0 { 8 } else { tiles.div_ceil(count).next_multiple_of(8) };
+        (0..tiles).step_by(block).map(move |start| start..(start + block).min(tiles))
     }
 
     /// Where the pixels of a tile start, in a square of `N` pixels around it, as far as they are inside of the image.

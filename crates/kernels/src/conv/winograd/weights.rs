@@ -1,4 +1,6 @@
 //! Weights to points and back.
+use std::ops::Range;
+
 use pulp::{Simd, WithSimd};
 
 use super::super::Geometry;
@@ -53,22 +55,12 @@ impl WithSimd for Prepare<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let mut taps = [[0.0; WIDEST]; 9];
-        for column in (0..self.columns).step_by(S::F32_LANES) {
-            let lanes = S::F32_LANES.min(self.columns - column);
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let panel = 2 * S::F32_LANES;
+        for start in (0..self.columns).step_by(panel) {
             for row in 0..self.rows {
-                self.gather(row, column, lanes, &mut taps);
-                let mut values = [[simd.splat_f32s(0.0); 3]; 3];
-                for tap in 0..9 {
-                    values[tap / 3][tap % 3] = vector(simd, &taps[tap]);
-                }
-                let points = Weights.both_sides(simd, values);
-                let (first, plane) = self.points.at(row, column);
-                for point in 0..POINTS {
-                    let to = &mut self.data[first + point * plane..][..S::F32_LANES];
-                    // SAFETY: the slice is as long as a vector.
-                    unsafe { store(simd, to.as_mut_ptr(), points[point / 6][point % 6], None) };
+                for column in (start..self.columns.min(start + panel)).step_by(S::F32_LANES) {
+                    self.vector(simd, row, column);
                 }
             }
         }
@@ -76,14 +68,28 @@ impl WithSimd for Prepare<'_> {
 }
 
 impl Prepare<'_> {
-    /// The windows of one row and some columns, tap by tap; zeros for the columns that do not exist.
+    /// One row and a vector of columns.
+    #[inline(always)]
+    fn vector<S: Simd>(&mut self, simd: S, row: usize, column: usize) {
+        let mut taps = [[0.0; WIDEST]; 9];
+        self.gather(row, column, S::F32_LANES.min(self.columns - column), &mut taps);
+        let mut values = [[simd.splat_f32s(0.0); 3]; 3];
+        for tap in 0..9 {
+            values[tap / 3][tap % 3] = vector(simd, &taps[tap]);
+        }
+        let points = Weights.both_sides(simd, values);
+        let (first, plane) = self.points.at(row, column);
+        for point in 0..POINTS {
+            let to = &mut self.data[first + point * plane..][..S::F32_LANES];
+            // SAFETY: the slice is as long as a vector.
+            unsafe { store(simd, to.as_mut_ptr(), points[point / 6][point % 6], None) };
+        }
+    }
+
+    /// The windows of one row and some columns, tap by tap.
     #[inline(always)]
     fn gather(&self, row: usize, column: usize, lanes: usize, taps: &mut [[f32; WIDEST]; 9]) {
-        for lane in 0..WIDEST {
-            if lane >= lanes {
-                taps.iter_mut().for_each(|tap| tap[lane] = 0.0);
-                continue;
-            }
+        for lane in 0..lanes {
             let window = &self.weight[row * self.row_step + (column + lane) * self.column_step..][..9];
             for tap in 0..9 {
                 taps[if self.flipped { 8 - tap } else { tap }][lane] = window[tap];
@@ -99,14 +105,22 @@ fn vector<S: Simd>(simd: S, numbers: &[f32; WIDEST]) -> S::f32s {
     unsafe { load(simd, numbers.as_ptr(), None) }
 }
 
-/// `G^T dU G` for each pair of channels, as `[to, from, 3, 3]`.
-pub(super) fn gradient(set: InstructionSet, geometry: &Geometry, points: Points, data: &[f32], dw: &mut [f32]) {
-    set.run(Gradient { from: geometry.from, to: geometry.to, points, data, dw });
+/// `G^T dU G` for some input and all output channels, into `[to, from, 3, 3]`.
+pub(super) fn gradient(
+    set: InstructionSet,
+    geometry: &Geometry,
+    channels: Range<usize>,
+    points: Points,
+    data: &[f32],
+    dw: &mut [f32],
+) {
+    set.run(Gradient { from: geometry.from, to: geometry.to, channels, points, data, dw });
 }
 
 struct Gradient<'a> {
     from: usize,
     to: usize,
+    channels: Range<usize>,
     points: Points,
     data: &'a [f32],
     dw: &'a mut [f32],
@@ -120,7 +134,7 @@ impl WithSimd for Gradient<'_> {
         let mut taps = [[0.0; WIDEST]; 9];
         for column in (0..self.to).step_by(S::F32_LANES) {
             let lanes = S::F32_LANES.min(self.to - column);
-            for row in 0..self.from {
+            for (row, channel) in self.channels.clone().enumerate() {
                 let (first, plane) = self.points.at(row, column);
                 let mut points = [[simd.splat_f32s(0.0); 6]; 6];
                 for point in 0..POINTS {
@@ -134,7 +148,7 @@ impl WithSimd for Gradient<'_> {
                     unsafe { store(simd, taps[tap].as_mut_ptr(), values[tap / 3][tap % 3], None) };
                 }
                 for lane in 0..lanes {
-                    let window = &mut self.dw[((column + lane) * self.from + row) * 9..][..9];
+                    let window = &mut self.dw[((column + lane) * self.from + channel) * 9..][..9];
                     window.iter_mut().zip(&taps).for_each(|(number, tap)| *number = tap[lane]);
                 }
             }
