@@ -8,10 +8,13 @@ use crate::gemm::{Factor, Product, Size};
 
 /// `y = x W + b`. `[rows, in] -> [rows, out]`
 pub(super) fn affine(set: InstructionSet, x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
-    for y in y.chunks_exact_mut(bias.len()) {
-        y.copy_from_slice(bias);
-    }
+    fill_rows(set, bias, y);
     add_product(set, x, weight, y, bias.len());
+}
+
+/// Makes every row of `y` the given one.
+pub(super) fn fill_rows(set: InstructionSet, row: &[f32], y: &mut [f32]) {
+    set.run(FillRows { row, y });
 }
 
 /// `y += x W`, where `y` has rows of `to` numbers.
@@ -49,6 +52,25 @@ pub(super) fn add_weight_gradient(set: InstructionSet, x: &[f32], gradient: &[f3
 /// Adds the sum of all rows.
 pub(super) fn add_column_sums(set: InstructionSet, rows: &[f32], sums: &mut [f32]) {
     set.run(ColumnSums { rows, sums });
+}
+
+struct FillRows<'a> {
+    row: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl WithSimd for FillRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        for at in (0..self.row.len()).step_by(S::F32_LANES) {
+            let value = read(simd, &self.row[at..]);
+            for y in self.y.chunks_exact_mut(self.row.len()) {
+                write(simd, &mut y[at..], value);
+            }
+        }
+    }
 }
 
 struct ColumnSums<'a> {

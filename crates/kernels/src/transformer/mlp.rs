@@ -1,7 +1,7 @@
 //! The MLP of a layer, `gelu(x W_1 + b_1) W_2 + b_2`, computed in slices of its hidden numbers that stay in the nearest cache.
 use pulp::{Simd, WithSimd};
 
-use super::dense::{add_column_sums, add_product, add_weight_gradient, affine, set_product};
+use super::dense::{add_column_sums, add_product, add_weight_gradient, affine, fill_rows, set_product};
 use super::parameters::Linear;
 use super::vectors::{fit, read, transpose, write};
 use crate::InstructionSet;
@@ -57,8 +57,8 @@ impl Mlp {
         let hidden = widen.bias.len();
         let slice = |start: usize| {
             let end = hidden.min(start + SLICE);
-            let weight = widen.weight.chunks_exact(hidden).flat_map(|row| &row[start..end]).copied().collect();
-            let widen = Linear { weight, bias: widen.bias[start..end].to_vec() };
+            let rows: Vec<&[f32]> = widen.weight.chunks_exact(hidden).map(|row| &row[start..end]).collect();
+            let widen = Linear { weight: rows.concat(), bias: widen.bias[start..end].to_vec() };
             Slice { start, widen, narrow: narrow.weight[start * width..end * width].to_vec() }
         };
         Self { width, slices: (0..hidden).step_by(SLICE).map(slice).collect(), bias: narrow.bias.to_vec() }
@@ -80,7 +80,8 @@ impl Mlp {
 
     /// `[rows, width] -> [rows, width]`
     pub(super) fn forward(&self, set: InstructionSet, x: &[f32], y: &mut [f32], scratch: &mut Vec<f32>) {
-        let rows = self.begin(y);
+        let rows = y.len() / self.width;
+        fill_rows(set, &self.bias, y);
         for slice in &self.slices {
             let hidden = fit(scratch, slice.count() * rows);
             affine(set, x, &slice.widen.weight, &slice.widen.bias, hidden);
@@ -91,7 +92,8 @@ impl Mlp {
 
     /// The same, keeping what the backward pass needs.
     pub(super) fn forward_saving(&self, set: InstructionSet, x: &[f32], y: &mut [f32], saved: &mut Hidden) {
-        let rows = self.begin(y);
+        let rows = y.len() / self.width;
+        fill_rows(set, &self.bias, y);
         let (activated, slope) = (fit(&mut saved.activated, rows * self.hidden()), fit(&mut saved.slope, rows * self.hidden()));
         for slice in &self.slices {
             let (activated, slope) = (&mut activated[slice.range(rows)], &mut slope[slice.range(rows)]);
@@ -99,14 +101,6 @@ impl Mlp {
             set.run(ActivateSaving { x: activated, slope });
             add_product(set, activated, &slice.narrow, y, self.width);
         }
-    }
-
-    /// Fills the result with the last bias; says how many rows it has.
-    fn begin(&self, y: &mut [f32]) -> usize {
-        for y in y.chunks_exact_mut(self.width) {
-            y.copy_from_slice(&self.bias);
-        }
-        y.len() / self.width
     }
 
     /// The gradient of the input, `[rows, width]`, from that of the output, and those of the parameters if asked for.
