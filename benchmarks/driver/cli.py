@@ -1,0 +1,107 @@
+"""The command."""
+
+import argparse
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .bench import Bench
+from .environment import HERE, build_ours, build_peer, machine, say
+from .outcome import Outcome, Share
+from .process import attempt
+from .rows import ROWS
+from .table import markdown
+
+RESULTS = HERE / "results.json"
+REPORT = HERE / "RESULTS.md"
+BEGIN, END = "<!-- table: written by ./run --record -->", "<!-- end of table -->"
+BUSY = 0.5
+
+
+def main() -> int:
+    """Builds, measures, prints; 0 if every row was measured."""
+    options = parse()
+    try:
+        program = Path(options.program).resolve() if options.program else build_ours()
+        build_peer()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    conditions = machine()
+    if float(conditions["load before"]) > BUSY:
+        say(f"warning: the machine is busy (load {conditions['load before']}); figures will scatter")
+    names = options.rows or list(ROWS)
+    rows = measure(names, bench_of(options, program))
+    report(rows, conditions, options.record)
+    return 0 if {row.name for row in rows} >= set(names) else 1
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="run", description="Our program against PyTorch and Flower, interleaved.")
+    parser.add_argument(
+        "rows", nargs="*", type=row_name, metavar="ROW", help=f"rows to measure, of {', '.join(ROWS)}; all if none"
+    )
+    parser.add_argument("--quick", action="store_true", help="small work and one repeat: whether it runs, not how fast")
+    parser.add_argument("--repeats", type=int, default=5, help="processes of each side a row (default 5)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of a training step (default 1)")
+    parser.add_argument(
+        "--workers", type=int, default=min(2, os.cpu_count() or 1), help="clients side by side in rounds (default 2)"
+    )
+    parser.add_argument("--data", type=Path, help="folder with LEAF's FEMNIST; made-up data of the same shapes if left out")
+    parser.add_argument("--record", action="store_true", help="also write the table into RESULTS.md")
+    parser.add_argument("--program", help="our program, already built (default: build it)")
+    return parser.parse_args()
+
+
+def row_name(text: str) -> str:
+    """A row that there is."""
+    if text not in ROWS:
+        raise argparse.ArgumentTypeError(f"there is no row `{text}`; choose from {', '.join(ROWS)}")
+    return text
+
+
+def bench_of(options: argparse.Namespace, program: Path) -> Bench:
+    """How to measure."""
+    repeats = 1 if options.quick else options.repeats
+    return Bench(program, repeats, options.quick, options.threads, options.workers, femnist_in(options.data))
+
+
+def femnist_in(folder: Path | None) -> Path | None:
+    """The first file of LEAF's FEMNIST below a folder; it holds some hundred writers."""
+    if folder is None:
+        return None
+    files = sorted(folder.rglob("all_data*.json"))
+    if not files:
+        sys.exit(f"error: no all_data*.json below `{folder}`\nhint: give the folder of LEAF's FEMNIST, or leave out --data")
+    return files[0].resolve()
+
+
+def measure(names: list[str], bench: Bench) -> list[Outcome | Share]:
+    """Row after row."""
+    rows: list[Outcome | Share] = []
+    for name in names:
+        say(name)
+        rows += attempt(name, functools.partial(ROWS[name], bench)) or []
+    return rows
+
+
+def report(rows: list[Outcome | Share], conditions: dict[str, str], record: bool) -> None:
+    """Figures to a file, the table to stdout and, if asked, into the report."""
+    data = {"machine": conditions, "rows": [row.as_data() for row in rows]}
+    RESULTS.write_text(json.dumps(data, indent=2) + "\n")
+    table = markdown(rows, conditions)
+    print(table)
+    if record:
+        write_report(table)
+
+
+def write_report(table: str) -> None:
+    """Puts the table in its place in RESULTS.md."""
+    text = REPORT.read_text() if REPORT.exists() else f"# Results\n\n{BEGIN}\n{END}\n"
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    REPORT.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")

@@ -1,0 +1,106 @@
+"""What a row comes to."""
+
+import statistics
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Side:
+    """Every timing of one side, and its memory."""
+
+    label: str
+    times: list[float] = field(default_factory=list)
+    peaks: list[float] = field(default_factory=list)
+    idles: list[float] = field(default_factory=list)
+
+    def note(self, times: list[float], answer: dict[str, Any]) -> None:
+        """Takes in one process's figures."""
+        self.times += times
+        self.peaks.append(answer["peak_mb"])
+        self.idles.append(answer.get("idle_mb", 0.0))
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times)
+
+    @property
+    def peak(self) -> float:
+        """Megabytes at most, the median over processes."""
+        return statistics.median(self.peaks)
+
+    @property
+    def work_memory(self) -> float:
+        """Megabytes above what the process held before it did anything."""
+        return statistics.median(peak - idle for peak, idle in zip(self.peaks, self.idles, strict=True))
+
+
+@dataclass
+class Agreement:
+    """The same quantity computed by both sides."""
+
+    what: str
+    ours: float
+    theirs: float
+    tolerance: float
+
+    @property
+    def difference(self) -> float:
+        return abs(self.ours - self.theirs) / max(abs(self.theirs), 1e-12)
+
+    @property
+    def holds(self) -> bool:
+        return self.difference <= self.tolerance
+
+
+@dataclass
+class Outcome:
+    """A row of the table. The ratio is theirs by ours, so that above 1 is better."""
+
+    name: str
+    title: str
+    unit: str
+    ours: Side
+    theirs: Side
+    target: float | None
+    memory_target: float | None = None
+    agreements: list[Agreement] = field(default_factory=list)
+    remark: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.theirs.median / self.ours.median
+
+    @property
+    def memory_share(self) -> float:
+        """Our memory by theirs, both above what an idle process holds: importing PyTorch alone takes hundreds of megabytes."""
+        return self.ours.work_memory / self.theirs.work_memory
+
+    @property
+    def reached(self) -> bool | None:
+        if self.target is None:
+            return None
+        fits = self.memory_target is None or self.memory_share <= self.memory_target
+        return self.ratio >= self.target and fits
+
+    def as_data(self) -> dict[str, Any]:
+        return {**asdict(self), "ratio": self.ratio, "memory_share": self.memory_share, "reached": self.reached}
+
+
+@dataclass
+class Share:
+    """A row about the machine's limit: what is reached, and what there is."""
+
+    name: str
+    title: str
+    reached_gflops: list[float]
+    peak_gflops: list[float]
+    target: float
+    remark: str = ""
+
+    @property
+    def share(self) -> float:
+        return statistics.median(self.reached_gflops) / statistics.median(self.peak_gflops)
+
+    def as_data(self) -> dict[str, Any]:
+        return {**asdict(self), "share": self.share, "reached": self.share >= self.target}

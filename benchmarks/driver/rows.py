@@ -1,0 +1,241 @@
+"""The rows of the table."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import process
+from .bench import GRADIENT_TOLERANCE, LOSS_TOLERANCE, Bench, agree, in_turn, training
+from .outcome import Agreement, Outcome, Share, Side
+from .process import Answer, Job
+
+SOLVER_STEPS = 20
+Row = Callable[[Bench], list[Outcome | Share]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step of one network, ours against PyTorch."""
+
+    name: str
+    title: str
+    model: str
+    kind: str
+    batch: int
+    target: float
+    batches: int = 4
+    passes: int = 3
+    dropout: float = 0.0
+
+    def __call__(self, bench: Bench) -> list[Outcome | Share]:
+        folder = bench.folder(self.name)
+        batches = 2 if bench.quick else self.batches
+        bench.prepare(folder, self.setting(0.0), 1, batches * self.batch, training(self.batch))
+        agreements = self.agreements(bench, str(folder))
+        sides = Side("ours"), Side("PyTorch")
+        ours = lambda: timed(bench.ours(self.our_job("step", bench, str(folder), self.dropout)), "milliseconds")
+        theirs = lambda: timed(process.peer(self.peer_job("step", bench, str(folder), self.dropout)), "milliseconds")
+        in_turn(bench.repeats, [(sides[0], ours), (sides[1], theirs)])
+        return [Outcome(self.name, self.title, "ms", *sides, self.target, agreements=agreements)]
+
+    def agreements(self, bench: Bench, folder: str) -> list[Agreement]:
+        """Without dropout, whose masks differ."""
+        ours = bench.ours(self.our_job("check", bench, folder, 0.0))
+        theirs = process.peer(self.peer_job("check", bench, folder, 0.0))
+        tolerances = {"loss": LOSS_TOLERANCE, "gradient_norm": GRADIENT_TOLERANCE, "epoch_loss": GRADIENT_TOLERANCE}
+        return agree(self.name, ours, theirs, tolerances)
+
+    def setting(self, dropout: float) -> dict[str, Any]:
+        return {"model": self.model, "kind": self.kind, "solver_steps": SOLVER_STEPS, "dropout": dropout}
+
+    def our_job(self, name: str, bench: Bench, folder: str, dropout: float) -> Job:
+        job: Job = {"job": name, "setting": self.setting(dropout), "folder": folder, "training": training(self.batch)}
+        return {**job, "threads": bench.threads, "repeats": 1 if bench.quick else self.passes}
+
+    def peer_job(self, name: str, bench: Bench, folder: str, dropout: float) -> Job:
+        job: Job = {"job": name, "model": self.model, "solver_steps": SOLVER_STEPS, "dropout": dropout, "folder": folder}
+        job |= {"batch": self.batch, "learning_rate": 0.01, "threads": bench.threads}
+        return {**job, "repeats": 1 if bench.quick else self.passes}
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A federation whose rounds are timed."""
+
+    method: str
+    model: str
+    kind: str
+    batch: int
+    clients: int
+    cohort: int
+    samples: int
+    rounds: int
+    epochs: int = 5
+    personal_epochs: int = 3
+    solver_steps: int | None = SOLVER_STEPS
+    warm: bool = False
+
+    def prepare(self, bench: Bench, name: str) -> str:
+        folder = bench.folder(name)
+        bench.prepare(folder, self.setting(), self.clients, self.samples, self.training())
+        return str(folder)
+
+    def ours(self, bench: Bench, folder: str, workers: int) -> Answer:
+        job: Job = {"job": "round", "setting": self.setting(), "folder": folder, "training": self.training()}
+        job |= {"method": self.method, "clients": self.clients, "cohort": self.cohort, "rounds": self.rounds, "workers": workers}
+        return bench.ours(job)
+
+    def peer(self, folder: str, workers: int) -> Answer:
+        return process.peer({"job": "round", **self.peer_settings(folder, workers)})
+
+    def peer_settings(self, folder: str, workers: int) -> Job:
+        """Clients side by side, one thread each: faster than one client at a time on several threads."""
+        settings: Job = {"method": self.method, "model": self.model, "batch": self.batch, "folder": folder, "learning_rate": 0.01}
+        settings |= {"epochs": self.epochs, "personal_epochs": self.personal_epochs, "solver_steps": self.solver_steps or 0}
+        settings |= {"clients": self.clients, "cohort": self.cohort, "rounds": self.rounds}
+        return {**settings, "workers": workers, "threads": 1}
+
+    def setting(self) -> dict[str, Any]:
+        return {"model": self.model, "kind": self.kind, "solver_steps": self.solver_steps}
+
+    def training(self) -> dict[str, Any]:
+        return training(self.batch, self.epochs, self.personal_epochs, self.warm)
+
+
+def fedeq_round(samples: int, clients: int = 10) -> Rounds:
+    """FeDEQ on FEMNIST as the paper runs it, everybody taking part."""
+    return Rounds("fedeq", "deq-resnet-s", "femnist", 10, clients, clients, samples, rounds=1)
+
+
+def whole_round(bench: Bench) -> list[Outcome | Share]:
+    """FeDEQ on FEMNIST against PyTorch; first a small federation shows that both do the same."""
+    small = fedeq_round(samples=30, clients=2)
+    folder = small.prepare(bench, "round-check")
+    tolerances = {"loss": GRADIENT_TOLERANCE, "move": GRADIENT_TOLERANCE}
+    agreements = agree("round", small.ours(bench, folder, 1), small.peer(folder, 1), tolerances)
+    work = fedeq_round(samples=20 if bench.quick else 195)
+    folder = work.prepare(bench, "round")
+    sides = Side("ours"), Side("PyTorch")
+    ours = lambda: timed(work.ours(bench, folder, bench.workers), "seconds")
+    theirs = lambda: timed(work.peer(folder, bench.workers), "seconds")
+    in_turn(min(bench.repeats, 3), [(sides[0], ours), (sides[1], theirs)])
+    title = "a whole FeDEQ round, FEMNIST, 10 writers, 5 + 3 epochs"
+    remark = f"{bench.workers} clients side by side, {work.samples} samples a writer"
+    return [Outcome("round", title, "s", *sides, 3.0, 1 / 3, agreements, remark)]
+
+
+def fedavg(bench: Bench) -> list[Outcome | Share]:
+    """FedAvg against Flower's simulation, and against a plain loop in PyTorch."""
+    rounds = 4 if bench.quick else 8
+    work = Rounds("fedavg", "mlp", "femnist", 10, 100, 10, 100, rounds, personal_epochs=0, solver_steps=None)
+    everybody = Rounds("fedavg", "mlp", "femnist", 10, 10, 10, 100, rounds=1, personal_epochs=0, solver_steps=None)
+    folder = everybody.prepare(bench, "fedavg-check")
+    tolerances = {"loss": GRADIENT_TOLERANCE, "move": GRADIENT_TOLERANCE}
+    agreements = agree("fedavg", everybody.ours(bench, folder, 1), everybody.peer(folder, 1), tolerances)
+    folder = work.prepare(bench, "fedavg")
+    job = {**work.peer_settings(folder, bench.workers), "timeout": 600, "answer": f"{folder}/flower.json"}
+    ours, flower, plain = Side("ours"), Side("Flower"), Side("PyTorch")
+    turns = [
+        (ours, lambda: settled(work.ours(bench, folder, bench.workers))),
+        (flower, lambda: settled(process.flower(job))),
+        (plain, lambda: settled(work.peer(folder, bench.workers))),
+    ]
+    in_turn(min(bench.repeats, 3), turns)
+    title = "FedAvg round, MLP, 100 clients, 10 a round, 5 epochs"
+    return [
+        Outcome("fedavg", title, "s", ours, flower, 5.0, agreements=agreements, remark="rounds after the first"),
+        Outcome("fedavg-plain", title, "s", ours, plain, None, remark="a plain loop instead of Flower"),
+    ]
+
+
+def explicit(bench: Bench) -> list[Outcome | Share]:
+    """In our engine: FeDEQ with an equilibrium network against FedRep with the explicit one, both at their defaults."""
+    samples, clients = (20, 2) if bench.quick else (100, 4)
+    shape: dict[str, Any] = {
+        "kind": "cifar10",
+        "batch": 20,
+        "clients": clients,
+        "cohort": clients,
+        "samples": samples,
+        "rounds": 2,
+    }
+    implicit = Rounds("fedeq", "deq-resnet-m", **shape, solver_steps=None, warm=True)
+    layered = Rounds("fedrep", "resnet-34", **shape, solver_steps=None)
+    folders = implicit.prepare(bench, "explicit-deq"), layered.prepare(bench, "explicit-resnet")
+    sides = Side("FeDEQ, DEQ-ResNet-M"), Side("ours: FedRep, ResNet-34")
+    turns = [
+        (sides[0], lambda: timed(implicit.ours(bench, folders[0], bench.workers), "seconds")),
+        (sides[1], lambda: timed(layered.ours(bench, folders[1], bench.workers), "seconds")),
+    ]
+    in_turn(min(bench.repeats, 2), turns)
+    remark = f"in our engine, {clients} clients of {samples} samples"
+    return [
+        Outcome("explicit", "FeDEQ / DEQ-ResNet-M against FedRep / ResNet-34, CIFAR-10", "s", *sides, 1.0, 0.5, remark=remark)
+    ]
+
+
+def scaling(bench: Bench) -> list[Outcome | Share]:
+    """Clients side by side on several cores."""
+    work = fedeq_round(samples=20 if bench.quick else 60)
+    folder = work.prepare(bench, "scaling")
+    sides = Side("2 workers"), Side("ours: 1 worker")
+    turns = [
+        (sides[0], lambda: timed(work.ours(bench, folder, 2), "seconds")),
+        (sides[1], lambda: timed(work.ours(bench, folder, 1), "seconds")),
+    ]
+    in_turn(bench.repeats, turns)
+    return [Outcome("scaling", "two workers against one, FeDEQ round on FEMNIST", "s", *sides, 1.85)]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How near the machine's limit a cell's forward pass comes."""
+
+    name: str
+    title: str
+    model: str
+    kind: str
+    batch: int
+    remark: str = field(default="direct convolutions counted; the solver's mixing is part of the time")
+
+    def __call__(self, bench: Bench) -> list[Outcome | Share]:
+        setting = {"model": self.model, "kind": self.kind}
+        job = {"job": "peak", "setting": setting, "batch": self.batch, "repeats": 1 if bench.quick else bench.repeats}
+        answer = bench.ours(job)
+        remark = f"{answer['instructions']}; {self.remark}"
+        return [Share(self.name, self.title, answer["cell_gflops"], answer["peak_gflops"], 0.6, remark)]
+
+
+def timed(answer: Answer, key: str) -> tuple[list[float], Answer]:
+    """All timings of an answer."""
+    return answer[key], answer
+
+
+def settled(answer: Answer) -> tuple[list[float], Answer]:
+    """The rounds after the first, which starts processes and fills caches."""
+    return answer["seconds"][1:], answer
+
+
+ROWS: dict[str, Row] = {
+    row.name: row
+    for row in (
+        Step("deq-s", "DEQ-ResNet-S training step, FEMNIST, batch 10, 20 Anderson steps", "deq-resnet-s", "femnist", 10, 3.0),
+        Step("deq-m", "DEQ-ResNet-M training step, CIFAR, batch 20, 20 Anderson steps", "deq-resnet-m", "cifar10", 20, 3.0, 2, 2),
+        Step("resnet-20", "ResNet-20 training step, FEMNIST, batch 10", "resnet-20", "femnist", 10, 1.5),
+        Step("resnet-34", "ResNet-34 training step, CIFAR, batch 20", "resnet-34", "cifar10", 20, 1.5, 2, 2),
+        Step(
+            "deq-transformer",
+            "DEQ-Transformer training step, T = 16, batch 16, 20 Anderson steps",
+            "deq-transformer",
+            "shakespeare",
+            16,
+            1.5,
+            dropout=0.1,
+        ),
+    )
+}
+ROWS |= {"round": whole_round, "fedavg": fedavg, "explicit": explicit, "scaling": scaling}
+ROWS |= {
+    "limit-s": Limit("limit-s", "DEQ-ResNet-S cell forward, share of a core's peak", "deq-resnet-s", "femnist", 10),
+    "limit-m": Limit("limit-m", "DEQ-ResNet-M cell forward, share of a core's peak", "deq-resnet-m", "cifar10", 20),
+}

@@ -1,0 +1,79 @@
+"""The outcome as Markdown."""
+
+from .outcome import Outcome, Share, Side
+
+HEADER = "| work | ours | other side | ratio | target | reached | memory of ours | of the other side |"
+RULE = "|---|---|---|---|---|---|---|---|"
+
+
+def markdown(rows: list[Outcome | Share], machine: dict[str, str]) -> str:
+    """The table, what it was measured on and what it says about agreement."""
+    lines = [HEADER, RULE, *(line_of(row) for row in rows), "", READING, ""]
+    lines += ["| the same on both sides | ours | other side | relative difference |", "|---|---|---|---|"]
+    lines += [agreement for row in rows if isinstance(row, Outcome) for agreement in agreements_of(row)]
+    lines += ["", "Measured on: " + "; ".join(f"{key} {value}" for key, value in machine.items()) + "."]
+    return "\n".join(lines)
+
+
+READING = (
+    "Times: median (smallest - largest) over all repeats. Ratio: the other side's median by ours, above 1 is faster. "
+    "Memory: the process's peak in MB (in brackets: above what it held before it began)."
+)
+
+
+def line_of(row: Outcome | Share) -> str:
+    """One row."""
+    if isinstance(row, Share):
+        return share_line(row)
+    cells = [titled(row.title, row.remark), times(row.ours, row.unit), f"{row.theirs.label}: {times(row.theirs, row.unit)}"]
+    cells += [f"{row.ratio:.2f}x", target_of(row), yes(row.reached), memory(row.ours), memory(row.theirs)]
+    return "| " + " | ".join(cells) + " |"
+
+
+def share_line(row: Share) -> str:
+    reached, peak = sorted(row.reached_gflops), sorted(row.peak_gflops)
+    cells = [titled(row.title, row.remark), spread(reached, "GFLOP/s"), f"peak of a core: {spread(peak, 'GFLOP/s')}"]
+    cells += [f"{100 * row.share:.0f} %", f"{100 * row.target:.0f} %", yes(row.share >= row.target), "", ""]
+    return "| " + " | ".join(cells) + " |"
+
+
+def titled(title: str, remark: str) -> str:
+    return f"{title} ({remark})" if remark else title
+
+
+def target_of(row: Outcome) -> str:
+    if row.target is None:
+        return ""
+    memory = "" if row.memory_target is None else f", {row.memory_target:.2f} of the memory (is {row.memory_share:.2f})"
+    return f"{row.target:g}x{memory}"
+
+
+def yes(reached: bool | None) -> str:
+    return "" if reached is None else "yes" if reached else "**no**"
+
+
+def times(side: Side, unit: str) -> str:
+    return spread(sorted(side.times), unit)
+
+
+def spread(values: list[float], unit: str) -> str:
+    """`median (smallest - largest) unit`."""
+    middle = len(values) // 2
+    median = values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+    return f"{number(median)} ({number(values[0])} - {number(values[-1])}) {unit}"
+
+
+def number(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def memory(side: Side) -> str:
+    inner = "" if not any(side.idles) else f" ({number(side.work_memory)})"
+    return f"{number(side.peak)}{inner}"
+
+
+def agreements_of(row: Outcome) -> list[str]:
+    return [
+        f"| {row.name}: {each.what} | {each.ours:.6f} | {each.theirs:.6f} | {each.difference:.1e} |" for each in row.agreements
+    ]
