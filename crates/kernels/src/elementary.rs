@@ -127,7 +127,7 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 }
 
 /// `2 sqrt(2 / pi)` and that times the weight of the cube in the tanh form of GELU.
-const GELU: (f32, f32) = (1.595_769_1, 1.595_769_1 * 0.044_715);
+const GELU: (f32, f32) = (1.595_769, 1.595_769 * 0.044_715);
 
 /// `(1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2`, which is a logistic function, and what it lacks to one.
 #[inline(always)]
