@@ -60,6 +60,11 @@ impl<'a> Factor<'a> {
     pub fn transposed(data: &'a [f32], stride: usize) -> Self {
         Self { data, row: 1, column: stride }
     }
+
+    /// The transpose.
+    pub fn transpose(self) -> Self {
+        Self { data: self.data, row: self.column, column: self.row }
+    }
 }
 
 impl Product<'_> {

@@ -16,6 +16,7 @@
 //! assert_eq!((y[0], y[12]), (4.0, 9.0));
 //! ```
 mod buffer;
+mod gather;
 mod geometry;
 mod panels;
 mod patches;

@@ -9,13 +9,17 @@ use crate::gemm::{Factor, Product, Size};
 pub(super) struct Panels {
     pub(super) rows: usize,
     pub(super) columns: usize,
-    pub(super) width: usize,
+    /// A power of two, or all columns.
+    width: usize,
+    /// The logarithm of the width; large where there is a single panel.
+    shift: u32,
 }
 
 impl Panels {
     /// Panels as wide as the products' inner loop.
     pub(super) fn new(set: InstructionSet, rows: usize, columns: usize) -> Self {
-        Self { rows, columns: columns.next_multiple_of(set.lanes()), width: 2 * set.lanes() }
+        let width = 2 * set.lanes();
+        Self { rows, columns: columns.next_multiple_of(set.lanes()), width, shift: width.trailing_zeros() }
     }
 
     /// A single panel: rows one after the other, at distances that do not fall on the same lines of the first cache.
@@ -23,7 +27,7 @@ impl Panels {
         let lanes = set.lanes();
         let columns = columns.next_multiple_of(lanes);
         let columns = if columns.is_multiple_of(64) { columns + lanes } else { columns };
-        Self { rows, columns, width: columns }
+        Self { rows, columns, width: columns, shift: usize::BITS - 1 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -33,7 +37,7 @@ impl Panels {
     /// The place of an entry.
     #[inline(always)]
     pub(super) fn at(&self, row: usize, column: usize) -> usize {
-        let start = column / self.width * self.width;
+        let start = column >> self.shift << self.shift;
         start * self.rows + row * self.width.min(self.columns - start) + column - start
     }
 

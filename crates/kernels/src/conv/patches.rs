@@ -2,6 +2,7 @@
 use std::ops::Range;
 
 use super::buffer::Buffer;
+use super::gather::{patches, scatter};
 use super::panels::{PanelProduct, Panels};
 use super::{Geometry, Scratch};
 use crate::InstructionSet;
@@ -35,10 +36,13 @@ fn backward_panels(set: InstructionSet, geometry: &Geometry) -> Panels {
 /// Tells for each weight its output channel, its place in a patch and its place in `[to, from, window, window]`.
 fn each_weight(geometry: &Geometry, mut visit: impl FnMut(usize, usize, usize)) {
     let taps = geometry.window * geometry.window;
-    for to in 0..geometry.to {
+    // Sixteen output channels at a time: a cache line on one side, and few enough lines on the other.
+    for start in (0..geometry.to).step_by(16) {
         for from in 0..geometry.from {
             for tap in 0..taps {
-                visit(to, tap * geometry.from + from, (to * geometry.from + from) * taps + tap);
+                for to in start..geometry.to.min(start + 16) {
+                    visit(to, tap * geometry.from + from, (to * geometry.from + from) * taps + tap);
+                }
             }
         }
     }
@@ -55,7 +59,7 @@ pub(super) fn forward(
     let (inside, to, panels) = (geometry.patch_len(), geometry.to, forward_panels(set, geometry));
     for block in blocks(geometry) {
         let size = Size { m: block.len(), n: to, k: inside };
-        let a = Factor::rows(patches(geometry, x, block.clone(), &mut scratch.input), inside);
+        let a = patches(geometry, x, block.clone(), &mut scratch.input);
         let c = &mut y[block.start * to..block.end * to];
         PanelProduct { size, a, b: weights, panels, c, c_stride: to, accumulate: false }.run(set);
     }
@@ -96,78 +100,22 @@ pub(super) fn weight_gradient(
     let (inside, to) = (geometry.patch_len(), geometry.to);
     let Scratch { input, weights, .. } = scratch;
     let gradient = weights.take(inside * to);
-    gradient.fill(0.0);
+    if geometry.batch == 0 {
+        gradient.fill(0.0);
+    }
     for block in blocks(geometry) {
         let size = Size { m: inside, n: to, k: block.len() };
-        let a = Factor::transposed(patches(geometry, x, block.clone(), input), inside);
+        let a = patches(geometry, x, block.clone(), input).transpose();
         let b = &dy[block.start * to..block.end * to];
-        Product { size, a, b, b_stride: to, c: &mut *gradient, c_stride: to, accumulate: true }.run(set);
+        Product { size, a, b, b_stride: to, c: &mut *gradient, c_stride: to, accumulate: block.start > 0 }.run(set);
     }
     each_weight(geometry, |channel, inside, at| dw[at] = gradient[inside * to + channel]);
 }
 
-/// The output pixels, in blocks whose patches fit a cache.
+/// The output pixels, in blocks of whole rows whose patches fit a cache.
 fn blocks(geometry: &Geometry) -> impl Iterator<Item = Range<usize>> {
-    let (pixels, block) = (geometry.output_pixels(), (BLOCK / geometry.patch_len().max(1)).clamp(8, 1024) / 8 * 8);
+    let (pixels, [_, columns]) = (geometry.output_pixels(), geometry.output());
+    let rows = (BLOCK / ((geometry.patch_len() + geometry.to) * columns).max(1)).clamp(1, 1024usize.div_ceil(columns.max(1)));
+    let block = (rows * columns).max(1);
     (0..pixels).step_by(block).map(move |start| start..(start + block).min(pixels))
-}
-
-/// What lies under the windows of some output pixels, one row for each.
-fn patches<'a>(geometry: &Geometry, x: &'a [f32], pixels: Range<usize>, buffer: &'a mut Buffer) -> &'a [f32] {
-    let inside = geometry.patch_len();
-    if geometry.is_pointwise() {
-        return &x[pixels.start * inside..pixels.end * inside];
-    }
-    let rows = buffer.take(pixels.len() * inside);
-    each_run(geometry, pixels, |run| match run.image {
-        Some(image) => rows[run.patch..run.patch + run.len].copy_from_slice(&x[image..image + run.len]),
-        None => rows[run.patch..run.patch + run.len].fill(0.0),
-    });
-    rows
-}
-
-/// Adds patches to the pixels they were gathered from.
-fn scatter(geometry: &Geometry, rows: &[f32], pixels: Range<usize>, dx: &mut [f32]) {
-    each_run(geometry, pixels, |run| {
-        if let Some(image) = run.image {
-            let patch = &rows[run.patch..run.patch + run.len];
-            dx[image..image + run.len].iter_mut().zip(patch).for_each(|(sum, term)| *sum += term);
-        }
-    });
-}
-
-/// Numbers that lie together in the patches and, unless they are padding, in the image.
-struct Run {
-    patch: usize,
-    image: Option<usize>,
-    len: usize,
-}
-
-/// Tells all runs of the patches of some output pixels.
-fn each_run(geometry: &Geometry, pixels: Range<usize>, mut visit: impl FnMut(Run)) {
-    let Geometry { height, width, from, window, stride, .. } = *geometry;
-    let ([rows, columns], [above, left]) = (geometry.output(), geometry.padding());
-    let line = window * from;
-    for (index, pixel) in pixels.enumerate() {
-        let (sample, i, j) = (pixel / (rows * columns), pixel / columns % rows, pixel % columns);
-        // Columns of the window before, inside and behind the image.
-        let before = left.saturating_sub(j * stride).min(window);
-        let end = (width + left).saturating_sub(j * stride).clamp(before, window);
-        for u in 0..window {
-            let patch = (index * window + u) * line;
-            let row = (i * stride + u).checked_sub(above).filter(|&row| row < height);
-            let Some(row) = row else {
-                visit(Run { patch, image: None, len: line });
-                continue;
-            };
-            if before > 0 {
-                visit(Run { patch, image: None, len: before * from });
-            }
-            let image = ((sample * height + row) * width + j * stride + before - left) * from;
-            visit(Run { patch: patch + before * from, image: Some(image), len: (end - before) * from });
-            if end < window {
-                visit(Run { patch: patch + end * from, image: None, len: (window - end) * from });
-            }
-        }
-    }
 }

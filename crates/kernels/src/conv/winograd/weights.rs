@@ -16,6 +16,9 @@ use crate::gemm::{load, store};
 /// Numbers in the largest vector.
 const WIDEST: usize = 16;
 
+/// Rows of windows gathered at a time: a vector read at once after its numbers were written one by one waits for them.
+const ROWS: usize = 8;
+
 /// How prepared weights lie: at each point a matrix `[from, to]`.
 pub(super) fn layout(set: InstructionSet, from: usize, to: usize) -> Points {
     Points::new(Panels::new(set, from, to))
@@ -55,12 +58,19 @@ impl WithSimd for Prepare<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        let panel = 2 * S::F32_LANES;
-        for start in (0..self.columns).step_by(panel) {
-            for row in 0..self.rows {
-                for column in (start..self.columns.min(start + panel)).step_by(S::F32_LANES) {
-                    self.vector(simd, row, column);
+    fn with_simd<S: Simd>(self, simd: S) {
+        let mut windows = [[[0.0; WIDEST]; 9]; 2 * ROWS];
+        for start in (0..self.columns).step_by(2 * S::F32_LANES) {
+            for rows in (0..self.rows).step_by(ROWS) {
+                let rows = rows..self.rows.min(rows + ROWS);
+                let columns = [start, start + S::F32_LANES].into_iter().filter(|&column| column < self.columns);
+                let places = rows.flat_map(|row| columns.clone().map(move |column| (row, column)));
+                for ((row, column), taps) in places.clone().zip(&mut windows) {
+                    self.gather(row, column, S::F32_LANES, taps);
+                }
+                for ((row, column), taps) in places.zip(&windows) {
+                    let (first, plane) = self.points.at(row, column);
+                    window_to_points(simd, taps, &mut self.data[first..], plane);
                 }
             }
         }
@@ -68,33 +78,34 @@ impl WithSimd for Prepare<'_> {
 }
 
 impl Prepare<'_> {
-    /// One row and a vector of columns.
-    #[inline(always)]
-    fn vector<S: Simd>(&mut self, simd: S, row: usize, column: usize) {
-        let mut taps = [[0.0; WIDEST]; 9];
-        self.gather(row, column, S::F32_LANES.min(self.columns - column), &mut taps);
-        let mut values = [[simd.splat_f32s(0.0); 3]; 3];
-        for tap in 0..9 {
-            values[tap / 3][tap % 3] = vector(simd, &taps[tap]);
-        }
-        let points = Weights.both_sides(simd, values);
-        let (first, plane) = self.points.at(row, column);
-        for point in 0..POINTS {
-            let to = &mut self.data[first + point * plane..][..S::F32_LANES];
-            // SAFETY: the slice is as long as a vector.
-            unsafe { store(simd, to.as_mut_ptr(), points[point / 6][point % 6], None) };
-        }
-    }
-
-    /// The windows of one row and some columns, tap by tap.
+    /// The windows of one row and some columns, tap by tap; zeros for columns that do not exist.
     #[inline(always)]
     fn gather(&self, row: usize, column: usize, lanes: usize, taps: &mut [[f32; WIDEST]; 9]) {
         for lane in 0..lanes {
+            if column + lane >= self.columns {
+                taps.iter_mut().for_each(|tap| tap[lane] = 0.0);
+                continue;
+            }
             let window = &self.weight[row * self.row_step + (column + lane) * self.column_step..][..9];
             for tap in 0..9 {
-                taps[if self.flipped { 8 - tap } else { tap }][lane] = window[tap];
+                taps[tap][lane] = window[if self.flipped { 8 - tap } else { tap }];
             }
         }
+    }
+}
+
+/// `G w G^T` for a vector of windows.
+#[inline(always)]
+fn window_to_points<S: Simd>(simd: S, taps: &[[f32; WIDEST]; 9], data: &mut [f32], plane: usize) {
+    let mut values = [[simd.splat_f32s(0.0); 3]; 3];
+    for tap in 0..9 {
+        values[tap / 3][tap % 3] = vector(simd, &taps[tap]);
+    }
+    let points = Weights.both_sides(simd, values);
+    for point in 0..POINTS {
+        let to = &mut data[point * plane..][..S::F32_LANES];
+        // SAFETY: the slice is as long as a vector.
+        unsafe { store(simd, to.as_mut_ptr(), points[point / 6][point % 6], None) };
     }
 }
 
