@@ -16,7 +16,7 @@ fn operations(shape: &LayerShape, layers: usize) -> u64 {
 fn stack(set: InstructionSet, shape: LayerShape, layers: usize) -> Stack {
     let parts = LayerParts::lengths(&shape).map(|&length| numbers(length, 0.1));
     let (scale, offset) = (vec![1.0; shape.width], vec![0.0; shape.width]);
-    Stack::new(set, shape, &vec![parts.map(Vec::as_slice); layers], &Norm { scale: &scale, offset: &offset })
+    Stack::new(set, shape, &vec![parts.map(Vec::as_slice); layers], Norm { scale: &scale, offset: &offset })
 }
 
 fn passes(criterion: &mut Criterion) {

@@ -126,9 +126,9 @@ impl Prepared {
         for group in self.groups() {
             let h = &mut h[self.numbers(&group)];
             add(h, &injection[self.numbers(&group)]);
-            layer_norm(self.set, h, &self.norm_1, fit(&mut scratch.normal, h.len()));
+            layer_norm(self.set, h, self.norm_1.view(), fit(&mut scratch.normal, h.len()));
             self.attention(&group, h, masks, &mut activations, scratch);
-            layer_norm(self.set, h, &self.norm_2, fit(&mut scratch.normal, h.len()));
+            layer_norm(self.set, h, self.norm_2.view(), fit(&mut scratch.normal, h.len()));
             self.mlp.forward(self.set, &scratch.normal, fit(&mut scratch.said, h.len()), &mut scratch.hidden);
             self.add_dropped(&group, h, &scratch.said, masks.mlp);
         }
@@ -142,9 +142,9 @@ impl Prepared {
         for (group, kept) in self.groups().zip(&mut saved.groups) {
             let h = &mut h[self.numbers(&group)];
             add(h, &injection[self.numbers(&group)]);
-            layer_norm_saving(self.set, h, &self.norm_1, fit(&mut scratch.normal, h.len()), &mut kept.norm_1);
+            layer_norm_saving(self.set, h, self.norm_1.view(), fit(&mut scratch.normal, h.len()), &mut kept.norm_1);
             self.attention(&group, h, masks, kept, scratch);
-            layer_norm_saving(self.set, h, &self.norm_2, fit(&mut scratch.normal, h.len()), &mut kept.norm_2);
+            layer_norm_saving(self.set, h, self.norm_2.view(), fit(&mut scratch.normal, h.len()), &mut kept.norm_2);
             self.mlp.forward_saving(self.set, &scratch.normal, fit(&mut scratch.said, h.len()), &mut kept.hidden);
             self.add_dropped(&group, h, &scratch.said, masks.mlp);
         }
@@ -283,11 +283,11 @@ impl Prepared {
             scratch: hidden,
         };
         let wanted = sums.as_deref_mut().map(|sums| {
-            kept.norm_2.output(&self.norm_2, fit(normal, pass.gradient.len()));
+            kept.norm_2.output(self.norm_2.view(), fit(normal, pass.gradient.len()));
             mlp::Sums { x: normal, widen: &mut sums.widen, narrow: &mut sums.narrow }
         });
         self.mlp.backward(self.set, pass, wanted);
-        layer_norm_backward(self.set, &kept.norm_2, &self.norm_2, said, gradient, sums.map(|sums| &mut sums.norm_2));
+        layer_norm_backward(self.set, &kept.norm_2, self.norm_2.view(), said, gradient, sums.map(|sums| &mut sums.norm_2));
     }
 
     /// `dh <- dh + norm_1'(attention'(drop(dh)))`
@@ -314,12 +314,19 @@ impl Prepared {
         add_product(self.set, key, &transposed.key, input_gradient, width);
         add_product(self.set, value, &transposed.value, input_gradient, width);
         if let Some(sums) = sums.as_deref_mut() {
-            kept.norm_1.output(&self.norm_1, fit(normal, gradient.len()));
+            kept.norm_1.output(self.norm_1.view(), fit(normal, gradient.len()));
             add_gradients(self.set, normal, query, &mut sums.query);
             add_gradients(self.set, normal, key, &mut sums.key);
             add_gradients(self.set, normal, value, &mut sums.value);
         }
-        layer_norm_backward(self.set, &kept.norm_1, &self.norm_1, input_gradient, gradient, sums.map(|sums| &mut sums.norm_1));
+        layer_norm_backward(
+            self.set,
+            &kept.norm_1,
+            self.norm_1.view(),
+            input_gradient,
+            gradient,
+            sums.map(|sums| &mut sums.norm_1),
+        );
         scratch.said = attended;
     }
 

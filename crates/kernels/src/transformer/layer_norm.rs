@@ -22,10 +22,10 @@ pub struct Standardised {
 
 impl Standardised {
     /// `y` once more.
-    pub(super) fn output(&self, norm: &Norm<Vec<f32>>, y: &mut [f32]) {
+    pub(super) fn output(&self, norm: Norm<&[f32]>, y: &mut [f32]) {
         let width = norm.scale.len();
         for (y, x) in y.chunks_exact_mut(width).zip(self.values.chunks_exact(width)) {
-            for (((y, x), scale), offset) in y.iter_mut().zip(x).zip(&norm.scale).zip(&norm.offset) {
+            for (((y, x), scale), offset) in y.iter_mut().zip(x).zip(norm.scale).zip(norm.offset) {
                 *y = x * scale + offset;
             }
         }
@@ -33,12 +33,16 @@ impl Standardised {
 }
 
 /// Normalises rows. `[rows, width] -> [rows, width]`
-pub fn layer_norm(set: InstructionSet, x: &[f32], norm: &Norm<Vec<f32>>, y: &mut [f32]) {
+///
+/// # Panics
+///
+/// If something does not have the width or the rows of the others; so do its companions.
+pub fn layer_norm(set: InstructionSet, x: &[f32], norm: Norm<&[f32]>, y: &mut [f32]) {
     set.run(Forward { x, norm, y, saved: None });
 }
 
 /// Normalises rows, and keeps what [`layer_norm_backward`] needs. The result has the same bits as [`layer_norm`]'s.
-pub fn layer_norm_saving(set: InstructionSet, x: &[f32], norm: &Norm<Vec<f32>>, y: &mut [f32], saved: &mut Standardised) {
+pub fn layer_norm_saving(set: InstructionSet, x: &[f32], norm: Norm<&[f32]>, y: &mut [f32], saved: &mut Standardised) {
     let values = fit(&mut saved.values, x.len());
     let inverse_deviations = fit(&mut saved.inverse_deviations, x.len() / norm.scale.len());
     set.run(Forward { x, norm, y, saved: Some((values, inverse_deviations)) });
@@ -50,20 +54,21 @@ pub fn layer_norm_saving(set: InstructionSet, x: &[f32], norm: &Norm<Vec<f32>>, 
 pub fn layer_norm_backward(
     set: InstructionSet,
     saved: &Standardised,
-    norm: &Norm<Vec<f32>>,
+    norm: Norm<&[f32]>,
     gradient: &[f32],
     input_gradient: &mut [f32],
     sums: Option<&mut Norm<Vec<f32>>>,
 ) {
+    assert!(gradient.len() == saved.values.len() && input_gradient.len() == gradient.len());
     if let Some(sums) = sums {
         set.run(ParameterGradients { saved, gradient, sums });
     }
-    set.run(Backward { saved, scale: &norm.scale, gradient, input_gradient });
+    set.run(Backward { saved, scale: norm.scale, gradient, input_gradient });
 }
 
 struct Forward<'a> {
     x: &'a [f32],
-    norm: &'a Norm<Vec<f32>>,
+    norm: Norm<&'a [f32]>,
     y: &'a mut [f32],
     saved: Option<(&'a mut [f32], &'a mut [f32])>,
 }
@@ -74,6 +79,7 @@ impl WithSimd for Forward<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let width = self.norm.scale.len();
+        assert!(self.y.len() == self.x.len() && self.norm.offset.len() == width && self.x.len().is_multiple_of(width));
         for (row, (x, y)) in self.x.chunks_exact(width).zip(self.y.chunks_exact_mut(width)).enumerate() {
             let inverse_deviation = centre(simd, x, y);
             let inverse = simd.splat_f32s(inverse_deviation);
@@ -115,7 +121,7 @@ fn scale_row<S: Simd>(simd: S, x: &[f32], factor: S::f32s, y: &mut [f32]) {
 
 /// `y = y inverse scale + offset`.
 #[inline(always)]
-fn finish<S: Simd>(simd: S, y: &mut [f32], inverse: S::f32s, norm: &Norm<Vec<f32>>) {
+fn finish<S: Simd>(simd: S, y: &mut [f32], inverse: S::f32s, norm: Norm<&[f32]>) {
     for at in (0..y.len()).step_by(S::F32_LANES) {
         let standard = simd.mul_f32s(read(simd, &y[at..]), inverse);
         let value = multiply_add(simd, standard, read(simd, &norm.scale[at..]), read(simd, &norm.offset[at..]));

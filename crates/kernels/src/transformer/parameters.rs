@@ -37,7 +37,7 @@ pub struct Linear<T> {
 }
 
 /// Something for the scale and the offset of a normalisation, `[width]` each.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm<T> {
     /// For the factor.
     pub scale: T,
@@ -48,6 +48,13 @@ pub struct Norm<T> {
 impl Norm<&[f32]> {
     pub(super) fn to_owned_norm(&self) -> Norm<Vec<f32>> {
         Norm { scale: self.scale.to_vec(), offset: self.offset.to_vec() }
+    }
+}
+
+impl Norm<Vec<f32>> {
+    /// The same, borrowed.
+    pub fn view(&self) -> Norm<&[f32]> {
+        Norm { scale: &self.scale, offset: &self.offset }
     }
 }
 

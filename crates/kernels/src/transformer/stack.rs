@@ -52,7 +52,7 @@ impl Stack {
     /// # Panics
     ///
     /// Where [`Prepared::new`] does, or if the normalisation does not fit the width.
-    pub fn new(set: InstructionSet, shape: LayerShape, layers: &[LayerParameters<'_>], norm: &Norm<&[f32]>) -> Self {
+    pub fn new(set: InstructionSet, shape: LayerShape, layers: &[LayerParameters<'_>], norm: Norm<&[f32]>) -> Self {
         assert!(norm.scale.len() == shape.width && norm.offset.len() == shape.width, "the normalisation must fit the width");
         let layers = layers.iter().map(|layer| Prepared::new(set, shape, layer)).collect();
         Self { set, shape, layers, norm: norm.to_owned_norm() }
@@ -76,7 +76,7 @@ impl Stack {
         for (index, layer) in self.layers.iter().enumerate() {
             layer.forward_in_place(h, injection, self.masks(masks, index), &mut scratch.layer);
         }
-        layer_norm(self.set, h, &self.norm, out);
+        layer_norm(self.set, h, self.norm.view(), out);
     }
 
     /// [`Stack::step`] that keeps what the backward passes need. The result has the same bits.
@@ -95,7 +95,7 @@ impl Stack {
         for (index, (layer, saved)) in self.layers.iter().zip(&mut saved.layers).enumerate() {
             layer.forward_saving(h, injection, self.masks(masks, index), saved, &mut scratch.layer);
         }
-        layer_norm_saving(self.set, h, &self.norm, out, &mut saved.norm);
+        layer_norm_saving(self.set, h, self.norm.view(), out, &mut saved.norm);
     }
 
     /// `z_gradient = (dg/dz)^T v` and `injection_gradient = (dg/dx)^T v`, adding the gradients of the parameters to `sums`.
@@ -112,7 +112,7 @@ impl Stack {
     ) {
         z_gradient.fill(0.0);
         injection_gradient.fill(0.0);
-        layer_norm_backward(self.set, &saved.norm, &self.norm, v, z_gradient, Some(&mut sums.norm));
+        layer_norm_backward(self.set, &saved.norm, self.norm.view(), v, z_gradient, Some(&mut sums.norm));
         for (index, layer) in self.layers.iter().enumerate().rev() {
             let (saved, sums) = (&saved.layers[index], &mut sums.layers[index]);
             layer.backward(saved, self.masks(masks, index), z_gradient, sums, &mut scratch.layer);
@@ -130,7 +130,7 @@ impl Stack {
         scratch: &mut StackScratch,
     ) {
         z_gradient.fill(0.0);
-        layer_norm_backward(self.set, &saved.norm, &self.norm, v, z_gradient, None);
+        layer_norm_backward(self.set, &saved.norm, self.norm.view(), v, z_gradient, None);
         for (index, layer) in self.layers.iter().enumerate().rev() {
             layer.pull_back(&saved.layers[index], self.masks(masks, index), z_gradient, &mut scratch.layer);
         }

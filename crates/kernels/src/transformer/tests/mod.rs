@@ -5,8 +5,15 @@ use super::*;
 use crate::InstructionSet;
 
 /// Batch, length, width, heads, hidden: less than a vector, some more, several groups of sequences, several slices of the MLP.
-const SMALL: [[usize; 5]; 6] =
-    [[3, 5, 6, 2, 10], [2, 7, 6, 3, 10], [2, 1, 6, 2, 10], [25, 3, 4, 1, 5], [1, 20, 18, 3, 7], [1, 2, 2, 1, 70]];
+const SMALL: [[usize; 5]; 7] = [
+    [3, 5, 6, 2, 10],
+    [2, 7, 6, 3, 10],
+    [2, 1, 6, 2, 10],
+    [25, 3, 4, 1, 5],
+    [1, 3, 17, 1, 3],
+    [1, 18, 4, 2, 3],
+    [1, 2, 2, 1, 70],
+];
 const LARGE: [[usize; 5]; 3] = [[9, 16, 64, 4, 256], [2, 80, 64, 4, 256], [2, 67, 33, 3, 130]];
 
 fn shape([batch, length, width, heads, hidden]: [usize; 5]) -> LayerShape {
@@ -58,7 +65,7 @@ impl Case {
 
     fn stack(&self, set: InstructionSet) -> Stack {
         let layers: Vec<_> = self.layers.iter().map(|layer| layer.map(Vec::as_slice)).collect();
-        Stack::new(set, self.shape, &layers, &Norm { scale: &self.norm.scale, offset: &self.norm.offset })
+        Stack::new(set, self.shape, &layers, self.norm.view())
     }
 
     fn exact(&self) -> Exact {
