@@ -4,6 +4,7 @@
 //! across one.
 use pulp::{Simd, WithSimd};
 
+use super::blocked::{BlockedSequence, Panel};
 use super::parameters::LayerShape;
 use super::vectors::{read, transpose, write};
 use crate::elementary::{exp, select};
@@ -25,8 +26,7 @@ pub(super) struct Projections<'a> {
 pub(super) struct Attend<'a> {
     pub(super) shape: LayerShape,
     pub(super) projections: Projections<'a>,
-    /// `[key, query]`.
-    pub(super) blocked: &'a [f32],
+    pub(super) blocked: BlockedSequence<'a>,
     /// Scratch, `[width, length]`.
     pub(super) transposed: &'a mut [f32],
     /// The softmax, `[heads, key, query]`.
@@ -42,58 +42,109 @@ impl WithSimd for Attend<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let LayerShape { length, width, heads, .. } = self.shape;
         let (size, each) = (length * length, width / heads);
-        let scale = 1.0 / (each as f32).sqrt();
-        transpose(self.projections.query, width, self.transposed);
+        let Projections { query, key, value } = self.projections;
+        transpose(query, width, self.transposed);
         for head in 0..heads {
-            let at = head * each;
-            let weights = &mut self.weights[head * size..][..size];
-            let queries = &self.transposed[at * length..];
-            simd.vectorize(among_positions(length, each, &self.projections.key[at..], width, queries, weights));
-            softmax_columns(simd, weights, self.blocked, length, scale);
-            let a = Factor::transposed(weights, length);
-            simd.vectorize(along_positions(length, each, a, &self.projections.value[at..], &mut self.attended[at..], width));
+            for &panel in self.blocked.panels {
+                let (at, part) = (head * each, HeadPanel { length, width, each, panel });
+                let weights = &mut self.weights[head * size..][..size];
+                simd.vectorize(part.scores(&key[at..], &self.transposed[at * length..], weights));
+                part.softmax(simd, self.blocked.flags, weights);
+                simd.vectorize(part.to_queries(weights, &value[at..], &mut self.attended[at..]));
+            }
         }
     }
 }
 
-/// `C = A B` of `[length, each] x [each, length]`, where the rows of `A` are `width` apart.
-#[inline(always)]
-fn among_positions<'a>(length: usize, each: usize, a: &'a [f32], width: usize, b: &'a [f32], c: &'a mut [f32]) -> Product<'a> {
-    let size = Size { m: length, n: length, k: each };
-    Product { size, a: Factor::rows(a, width), b, b_stride: length, c, c_stride: length, accumulate: false }
+/// One head and the queries of a panel. What belongs to a position is `width` from what belongs to the next.
+#[derive(Clone, Copy)]
+struct HeadPanel {
+    length: usize,
+    width: usize,
+    /// Numbers of a head.
+    each: usize,
+    panel: Panel,
 }
 
-/// `C = A B` of `[length, length] x [length, each]`, where the rows of `B` and `C` are `width` apart.
-#[inline(always)]
-fn along_positions<'a>(length: usize, each: usize, a: Factor<'a>, b: &'a [f32], c: &'a mut [f32], width: usize) -> Product<'a> {
-    let size = Size { m: length, n: each, k: length };
-    Product { size, a, b, b_stride: width, c, c_stride: width, accumulate: false }
-}
+impl HeadPanel {
+    /// `C = A B`: keys `A` of `[length, each]` and transposed queries `B` of `[each, length]` to `C` of `[key, query]`.
+    #[inline(always)]
+    fn scores<'a>(self, a: &'a [f32], b: &'a [f32], c: &'a mut [f32]) -> Product<'a> {
+        let Self { length, width, each, panel: Panel { first, count, horizon } } = self;
+        let (b, c, size) = (&b[first..], &mut c[first..], Size { m: horizon, n: count, k: each });
+        Product { size, a: Factor::rows(a, width), b, b_stride: length, c, c_stride: length, accumulate: false }
+    }
 
-/// From scores to weights, in place: scaled, blocked, and each column made positive with the sum 1.
-#[inline(always)]
-fn softmax_columns<S: Simd>(simd: S, scores: &mut [f32], blocked: &[f32], length: usize, scale: f32) {
-    let (scale, zero) = (simd.splat_f32s(scale), simd.splat_f32s(0.0));
-    for at in (0..length).step_by(S::F32_LANES) {
-        let mut largest = simd.splat_f32s(f32::NEG_INFINITY);
-        for (scores, blocked) in scores.chunks_exact_mut(length).zip(blocked.chunks_exact(length)) {
-            let hidden = simd.less_than_f32s(zero, read(simd, &blocked[at..]));
-            let score = simd.mul_f32s(read(simd, &scores[at..]), scale);
-            let score = select(simd, hidden, simd.splat_f32s(BLOCKED_SCORE), score);
-            largest = simd.max_f32s(largest, score);
-            write(simd, &mut scores[at..], score);
+    /// `C = A^T B`: `A` of `[key, query]` and keys' numbers `B` of `[length, each]` to queries' numbers `C`.
+    #[inline(always)]
+    fn to_queries<'a>(self, a: &'a [f32], b: &'a [f32], c: &'a mut [f32]) -> Product<'a> {
+        let Self { length, width, each, panel: Panel { first, count, horizon } } = self;
+        let (a, c) = (Factor::transposed(&a[first..], length), &mut c[first * width..]);
+        let size = Size { m: count, n: each, k: horizon };
+        Product { size, a, b, b_stride: width, c, c_stride: width, accumulate: false }
+    }
+
+    /// `C += A B`: `A` of `[key, query]` and queries' numbers `B` of `[length, each]` to keys' numbers `C`.
+    #[inline(always)]
+    fn add_to_keys<'a>(self, a: &'a [f32], b: &'a [f32], c: &'a mut [f32]) -> Product<'a> {
+        let Self { length, width, each, panel: Panel { first, count, horizon } } = self;
+        let (a, b, size) = (Factor::rows(&a[first..], length), &b[first * width..], Size { m: horizon, n: each, k: count });
+        Product { size, a, b, b_stride: width, c, c_stride: width, accumulate: true }
+    }
+
+    /// From scores to weights, in place: scaled, blocked, and each column made positive with the sum 1.
+    #[inline(always)]
+    fn softmax<S: Simd>(self, simd: S, blocked: &[f32], scores: &mut [f32]) {
+        let (length, end) = (self.length, self.panel.first + self.panel.count);
+        let scores = &mut scores[..self.panel.horizon * length];
+        let (scale, zero) = (simd.splat_f32s(self.scale()), simd.splat_f32s(0.0));
+        for at in (self.panel.first..end).step_by(S::F32_LANES) {
+            let mut largest = simd.splat_f32s(f32::NEG_INFINITY);
+            for (scores, blocked) in scores.chunks_exact_mut(length).zip(blocked.chunks_exact(length)) {
+                let hidden = simd.less_than_f32s(zero, read(simd, &blocked[at..end]));
+                let score = simd.mul_f32s(read(simd, &scores[at..end]), scale);
+                let score = select(simd, hidden, simd.splat_f32s(BLOCKED_SCORE), score);
+                largest = simd.max_f32s(largest, score);
+                write(simd, &mut scores[at..end], score);
+            }
+            let mut sum = zero;
+            for scores in scores.chunks_exact_mut(length) {
+                let weight = exp(simd, simd.sub_f32s(read(simd, &scores[at..end]), largest));
+                sum = simd.add_f32s(sum, weight);
+                write(simd, &mut scores[at..end], weight);
+            }
+            let share = simd.div_f32s(simd.splat_f32s(1.0), sum);
+            for scores in scores.chunks_exact_mut(length) {
+                let weight = simd.mul_f32s(read(simd, &scores[at..end]), share);
+                write(simd, &mut scores[at..end], weight);
+            }
         }
-        let mut sum = zero;
-        for scores in scores.chunks_exact_mut(length) {
-            let weight = exp(simd, simd.sub_f32s(read(simd, &scores[at..]), largest));
-            sum = simd.add_f32s(sum, weight);
-            write(simd, &mut scores[at..], weight);
+    }
+
+    /// From the gradient of the weights to that of the unscaled scores, in place: `scale w (g - sum(g w))`, zero where blocked.
+    #[inline(always)]
+    fn softmax_backward<S: Simd>(self, simd: S, weights: &[f32], blocked: &[f32], gradient: &mut [f32]) {
+        let (length, end) = (self.length, self.panel.first + self.panel.count);
+        let gradient = &mut gradient[..self.panel.horizon * length];
+        let (scale, zero) = (simd.splat_f32s(self.scale()), simd.splat_f32s(0.0));
+        for at in (self.panel.first..end).step_by(S::F32_LANES) {
+            let mut mean = zero;
+            for (gradient, weights) in gradient.chunks_exact(length).zip(weights.chunks_exact(length)) {
+                mean = multiply_add(simd, read(simd, &gradient[at..end]), read(simd, &weights[at..end]), mean);
+            }
+            let rows = weights.chunks_exact(length).zip(blocked.chunks_exact(length));
+            for (gradient, (weights, blocked)) in gradient.chunks_exact_mut(length).zip(rows) {
+                let weight = simd.mul_f32s(read(simd, &weights[at..end]), scale);
+                let value = simd.mul_f32s(weight, simd.sub_f32s(read(simd, &gradient[at..end]), mean));
+                // A blocked weight is zero already, except where everything is blocked and all weights are the same.
+                let hidden = simd.less_than_f32s(zero, read(simd, &blocked[at..end]));
+                write(simd, &mut gradient[at..end], select(simd, hidden, zero, value));
+            }
         }
-        let share = simd.div_f32s(simd.splat_f32s(1.0), sum);
-        for scores in scores.chunks_exact_mut(length) {
-            let weight = simd.mul_f32s(read(simd, &scores[at..]), share);
-            write(simd, &mut scores[at..], weight);
-        }
+    }
+
+    fn scale(self) -> f32 {
+        1.0 / (self.each as f32).sqrt()
     }
 }
 
@@ -108,8 +159,7 @@ pub(super) struct ProjectionGradients<'a> {
 pub(super) struct AttendBackward<'a> {
     pub(super) shape: LayerShape,
     pub(super) projections: Projections<'a>,
-    /// `[key, query]`.
-    pub(super) blocked: &'a [f32],
+    pub(super) blocked: BlockedSequence<'a>,
     /// The softmax, `[heads, key, query]`.
     pub(super) weights: &'a [f32],
     /// The gradient of the result, `[length, width]`.
@@ -129,40 +179,21 @@ impl WithSimd for AttendBackward<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let LayerShape { length, width, heads, .. } = self.shape;
         let (size, each) = (length * length, width / heads);
-        let scale = 1.0 / (each as f32).sqrt();
         let (Projections { query, key, value }, scores) = (self.projections, self.scores);
+        let ProjectionGradients { query: query_gradient, key: key_gradient, value: value_gradient } = self.gradients;
         transpose(self.gradient, width, self.transposed);
+        key_gradient.fill(0.0);
+        value_gradient.fill(0.0);
         for head in 0..heads {
-            let at = head * each;
-            let weights = &self.weights[head * size..][..size];
-            let a = Factor::rows(weights, length);
-            simd.vectorize(along_positions(length, each, a, &self.gradient[at..], &mut self.gradients.value[at..], width));
-            simd.vectorize(among_positions(length, each, &value[at..], width, &self.transposed[at * length..], scores));
-            softmax_columns_backward(simd, weights, self.blocked, scores, length, scale);
-            let a = Factor::transposed(scores, length);
-            simd.vectorize(along_positions(length, each, a, &key[at..], &mut self.gradients.query[at..], width));
-            let a = Factor::rows(scores, length);
-            simd.vectorize(along_positions(length, each, a, &query[at..], &mut self.gradients.key[at..], width));
-        }
-    }
-}
-
-/// From the gradient of the weights to that of the unscaled scores, in place: `scale w (g - sum(g w))`, zero where blocked.
-#[inline(always)]
-fn softmax_columns_backward<S: Simd>(simd: S, weights: &[f32], blocked: &[f32], gradient: &mut [f32], length: usize, scale: f32) {
-    let (scale, zero) = (simd.splat_f32s(scale), simd.splat_f32s(0.0));
-    for at in (0..length).step_by(S::F32_LANES) {
-        let mut mean = zero;
-        for (gradient, weights) in gradient.chunks_exact(length).zip(weights.chunks_exact(length)) {
-            mean = multiply_add(simd, read(simd, &gradient[at..]), read(simd, &weights[at..]), mean);
-        }
-        let rows = weights.chunks_exact(length).zip(blocked.chunks_exact(length));
-        for (gradient, (weights, blocked)) in gradient.chunks_exact_mut(length).zip(rows) {
-            let weight = simd.mul_f32s(read(simd, &weights[at..]), scale);
-            let value = simd.mul_f32s(weight, simd.sub_f32s(read(simd, &gradient[at..]), mean));
-            // A blocked weight is zero already, except where everything is blocked and all weights are the same.
-            let hidden = simd.less_than_f32s(zero, read(simd, &blocked[at..]));
-            write(simd, &mut gradient[at..], select(simd, hidden, zero, value));
+            for &panel in self.blocked.panels {
+                let (at, part) = (head * each, HeadPanel { length, width, each, panel });
+                let weights = &self.weights[head * size..][..size];
+                simd.vectorize(part.add_to_keys(weights, &self.gradient[at..], &mut value_gradient[at..]));
+                simd.vectorize(part.scores(&value[at..], &self.transposed[at * length..], scores));
+                part.softmax_backward(simd, weights, self.blocked.flags, scores);
+                simd.vectorize(part.to_queries(scores, &key[at..], &mut query_gradient[at..]));
+                simd.vectorize(part.add_to_keys(scores, &query[at..], &mut key_gradient[at..]));
+            }
         }
     }
 }

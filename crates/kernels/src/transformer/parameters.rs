@@ -1,4 +1,5 @@
 //! What a layer is made of: its sizes, its parameters, and the masks it is run under.
+use super::blocked::Blocked;
 
 /// The sizes of a layer and of what it is applied to, `[batch, length, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,43 +152,6 @@ impl LayerGradients {
     /// Nothing yet; backward passes add to it.
     pub fn zeros(shape: &LayerShape) -> Self {
         LayerParts::lengths(shape).map(|&length| vec![0.0; length])
-    }
-}
-
-/// Where attention may not go, in the order the kernels read it.
-#[derive(Clone, Debug)]
-pub struct Blocked {
-    /// `[batch, key, query]`, 1 where blocked and 0 elsewhere.
-    flags: Vec<f32>,
-    length: usize,
-}
-
-impl Blocked {
-    /// From `[batch, length, length]`, true where a query (second axis) may not look at a key (last axis).
-    ///
-    /// # Panics
-    ///
-    /// If that is not a whole number of sequences.
-    pub fn new(length: usize, blocked: &[bool]) -> Self {
-        assert!(length > 0 && blocked.len().is_multiple_of(length * length), "blocked is not [batch, length, length]");
-        let mut flags = vec![0.0; blocked.len()];
-        for (flags, blocked) in flags.chunks_exact_mut(length * length).zip(blocked.chunks_exact(length * length)) {
-            for (at, flag) in flags.iter_mut().enumerate() {
-                let (key, query) = (at / length, at % length);
-                *flag = f32::from(u8::from(blocked[query * length + key]));
-            }
-        }
-        Self { flags, length }
-    }
-
-    /// `[key, query]` of one sequence.
-    pub(super) fn sequence(&self, index: usize) -> &[f32] {
-        let size = self.length * self.length;
-        &self.flags[index * size..][..size]
-    }
-
-    pub(super) fn fits(&self, shape: &LayerShape) -> bool {
-        self.length == shape.length && self.flags.len() == shape.batch * shape.length * shape.length
     }
 }
 

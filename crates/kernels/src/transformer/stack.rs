@@ -1,7 +1,8 @@
 //! A stack of layers with a normalisation at the end: the step of an equilibrium transformer.
+use super::blocked::Blocked;
 use super::layer::{Prepared, Saved, Scratch, add};
 use super::layer_norm::{Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
-use super::parameters::{Blocked, Dropout, LayerGradients, LayerParameters, LayerShape, Masks, Norm};
+use super::parameters::{Dropout, LayerGradients, LayerParameters, LayerShape, Masks, Norm};
 use super::vectors::fit;
 use crate::InstructionSet;
 

@@ -1,0 +1,94 @@
+//! Where attention may not go, in the order the kernels read it.
+use super::parameters::LayerShape;
+
+/// How many queries share a [`Panel`].
+const PANEL: usize = 16;
+
+/// Where attention may not go.
+#[derive(Clone, Debug)]
+pub struct Blocked {
+    length: usize,
+    /// `[batch, key, query]`, 1 where blocked and 0 elsewhere.
+    flags: Vec<f32>,
+    /// `[batch, length / PANEL]`, rounded up.
+    panels: Vec<Panel>,
+}
+
+/// Some neighbouring queries, and how far they see: where the past alone is seen, this spares almost half of the work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Panel {
+    /// The first of the queries.
+    pub(super) first: usize,
+    /// How many there are.
+    pub(super) count: usize,
+    /// Keys from here on have no weight for any of them.
+    pub(super) horizon: usize,
+}
+
+/// Where attention may not go in one sequence.
+#[derive(Clone, Copy)]
+pub(super) struct BlockedSequence<'a> {
+    /// `[key, query]`, 1 where blocked and 0 elsewhere.
+    pub(super) flags: &'a [f32],
+    /// All queries, in order.
+    pub(super) panels: &'a [Panel],
+}
+
+impl Blocked {
+    /// From `[batch, length, length]`, true where a query (second axis) may not look at a key (last axis).
+    ///
+    /// # Panics
+    ///
+    /// If that is not a whole number of sequences.
+    pub fn new(length: usize, blocked: &[bool]) -> Self {
+        assert!(length > 0 && blocked.len().is_multiple_of(length * length), "blocked is not [batch, length, length]");
+        let sequences = || blocked.chunks_exact(length * length);
+        let flags = sequences().flat_map(|blocked| {
+            (0..length * length).map(move |at| f32::from(u8::from(blocked[at % length * length + at / length])))
+        });
+        Self { length, flags: flags.collect(), panels: sequences().flat_map(|blocked| panels(length, blocked)).collect() }
+    }
+
+    pub(super) fn sequence(&self, index: usize) -> BlockedSequence<'_> {
+        let (size, count) = (self.length * self.length, self.length.div_ceil(PANEL));
+        BlockedSequence { flags: &self.flags[index * size..][..size], panels: &self.panels[index * count..][..count] }
+    }
+
+    pub(super) fn fits(&self, shape: &LayerShape) -> bool {
+        self.length == shape.length && self.flags.len() == shape.batch * shape.length * shape.length
+    }
+}
+
+/// The panels of a sequence, from `[query, key]`.
+fn panels(length: usize, blocked: &[bool]) -> impl Iterator<Item = Panel> {
+    (0..length).step_by(PANEL).map(move |first| {
+        let count = PANEL.min(length - first);
+        let queries = blocked[first * length..][..count * length].chunks_exact(length);
+        Panel { first, count, horizon: queries.map(horizon).max().unwrap_or(length) }
+    })
+}
+
+/// Keys from here on have no weight. A query which may see nothing gives all of them the same.
+fn horizon(blocked: &[bool]) -> usize {
+    blocked.iter().rposition(|blocked| !blocked).map_or(blocked.len(), |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_see_as_far_as_their_last_query_or_everything_where_one_sees_nothing() {
+        let length = 40;
+        let causal = |blind: usize| {
+            Blocked::new(
+                length,
+                &(0..length * length).map(|at| at % length > at / length || at / length == blind).collect::<Vec<_>>(),
+            )
+        };
+        let horizons =
+            |blocked: Blocked| blocked.panels.iter().map(|panel| (panel.first, panel.count, panel.horizon)).collect::<Vec<_>>();
+        assert_eq!(horizons(causal(length)), [(0, 16, 16), (16, 16, 32), (32, 8, 40)]);
+        assert_eq!(horizons(causal(17)), [(0, 16, 16), (16, 16, 40), (32, 8, 40)]);
+    }
+}
