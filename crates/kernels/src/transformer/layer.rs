@@ -89,16 +89,15 @@ impl Prepared {
         );
         assert!(shape.length > 0 && shape.hidden > 0, "a layer needs positions and hidden numbers");
         assert_eq!(parameters.map(|part| part.len()), LayerParts::lengths(&shape), "parameters must fit the shape");
-        let linear = |from: &Linear<&[f32]>| Linear { weight: from.weight.to_vec(), bias: from.bias.to_vec() };
         Self {
             set,
             shape,
-            norm_1: parameters.norm_1.to_owned_norm(),
-            query: linear(&parameters.query),
-            key: linear(&parameters.key),
-            value: linear(&parameters.value),
-            output: linear(&parameters.output),
-            norm_2: parameters.norm_2.to_owned_norm(),
+            norm_1: parameters.norm_1.owned(),
+            query: parameters.query.owned(),
+            key: parameters.key.owned(),
+            value: parameters.value.owned(),
+            output: parameters.output.owned(),
+            norm_2: parameters.norm_2.owned(),
             mlp: Mlp::new(shape.width, &parameters.widen, &parameters.narrow),
             transposed: OnceLock::new(),
         }

@@ -1,7 +1,7 @@
 //! The MLP of a layer, `gelu(x W_1 + b_1) W_2 + b_2`, computed in slices of its hidden numbers that stay in the nearest cache.
 use pulp::{Simd, WithSimd};
 
-use super::dense::{add_column_sums, add_product, add_weight_gradient, affine, fill_rows, set_product};
+use super::dense::{add_column_sums, add_product, add_weight_gradient, fill_rows, set_product};
 use super::parameters::Linear;
 use super::vectors::{fit, read, transpose, write};
 use crate::InstructionSet;
@@ -84,8 +84,8 @@ impl Mlp {
         fill_rows(set, &self.bias, y);
         for slice in &self.slices {
             let hidden = fit(scratch, slice.count() * rows);
-            affine(set, x, &slice.widen.weight, &slice.widen.bias, hidden);
-            set.run(Activate(hidden));
+            set_product(set, x, &slice.widen.weight, hidden, slice.count());
+            set.run(Activate { bias: &slice.widen.bias, x: hidden });
             add_product(set, hidden, &slice.narrow, y, self.width);
         }
     }
@@ -97,8 +97,8 @@ impl Mlp {
         let (activated, slope) = (fit(&mut saved.activated, rows * self.hidden()), fit(&mut saved.slope, rows * self.hidden()));
         for slice in &self.slices {
             let (activated, slope) = (&mut activated[slice.range(rows)], &mut slope[slice.range(rows)]);
-            affine(set, x, &slice.widen.weight, &slice.widen.bias, activated);
-            set.run(ActivateSaving { x: activated, slope });
+            set_product(set, x, &slice.widen.weight, activated, slice.count());
+            set.run(ActivateSaving { bias: &slice.widen.bias, x: activated, slope });
             add_product(set, activated, &slice.narrow, y, self.width);
         }
     }
@@ -157,23 +157,30 @@ impl Sums<'_> {
     }
 }
 
-/// GELU, in place.
-struct Activate<'a>(&'a mut [f32]);
+/// `x <- gelu(x + bias)`, row by row.
+struct Activate<'a> {
+    bias: &'a [f32],
+    x: &'a mut [f32],
+}
 
 impl WithSimd for Activate<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        for at in (0..self.0.len()).step_by(S::F32_LANES) {
-            let value = gelu(simd, read(simd, &self.0[at..]));
-            write(simd, &mut self.0[at..], value);
+        let count = self.bias.len();
+        for row in self.x.chunks_exact_mut(count) {
+            for at in (0..count).step_by(S::F32_LANES) {
+                let x = simd.add_f32s(read(simd, &row[at..]), read(simd, &self.bias[at..]));
+                write(simd, &mut row[at..], gelu(simd, x));
+            }
         }
     }
 }
 
-/// GELU, in place, and its derivative.
+/// The same, with the derivative.
 struct ActivateSaving<'a> {
+    bias: &'a [f32],
     x: &'a mut [f32],
     slope: &'a mut [f32],
 }
@@ -183,10 +190,13 @@ impl WithSimd for ActivateSaving<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        for at in (0..self.x.len()).step_by(S::F32_LANES) {
-            let x = read(simd, &self.x[at..]);
-            write(simd, &mut self.slope[at..], gelu_derivative(simd, x));
-            write(simd, &mut self.x[at..], gelu(simd, x));
+        let count = self.bias.len();
+        for (row, slope) in self.x.chunks_exact_mut(count).zip(self.slope.chunks_exact_mut(count)) {
+            for at in (0..count).step_by(S::F32_LANES) {
+                let x = simd.add_f32s(read(simd, &row[at..]), read(simd, &self.bias[at..]));
+                write(simd, &mut slope[at..], gelu_derivative(simd, x));
+                write(simd, &mut row[at..], gelu(simd, x));
+            }
         }
     }
 }

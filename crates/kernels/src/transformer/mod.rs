@@ -2,6 +2,21 @@
 //!
 //! Activations are `[batch, length, width]`, weights `[in, out]`. A few sequences at a time go through a whole layer, so that what is
 //! computed on the way stays near.
+//!
+//! ```
+//! use fedeq_kernels::InstructionSet;
+//! use fedeq_kernels::transformer::{Blocked, LayerParts, LayerShape, Masks, Prepared, Scratch};
+//!
+//! let shape = LayerShape { batch: 1, length: 3, width: 4, heads: 2, hidden: 8 };
+//! let zeros = LayerParts::lengths(&shape).map(|&length| vec![0.0; length]);
+//! let layer = Prepared::new(InstructionSet::best(), shape, &zeros.map(Vec::as_slice));
+//!
+//! let past_only = Blocked::new(3, &[false, true, true, false, false, true, false, false, false]);
+//! let masks = Masks { blocked: &past_only, attention: None, mlp: None };
+//! let mut out = [0.0; 12];
+//! layer.forward(&[1.0; 12], &[0.5; 12], masks, &mut out, &mut Scratch::default());
+//! assert_eq!(out, [1.5; 12], "without weights, a layer adds its two inputs");
+//! ```
 mod attention;
 mod blocked;
 mod dense;

@@ -29,12 +29,18 @@ impl LayerShape {
 }
 
 /// Something for the weight and the bias of `y = x W + b`: `[in, out]` and `[out]`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Linear<T> {
     /// For `W`.
     pub weight: T,
     /// For `b`.
     pub bias: T,
+}
+
+impl Linear<&[f32]> {
+    pub(super) fn owned(self) -> Linear<Vec<f32>> {
+        Linear { weight: self.weight.to_vec(), bias: self.bias.to_vec() }
+    }
 }
 
 /// Something for the scale and the offset of a normalisation, `[width]` each.
@@ -47,7 +53,7 @@ pub struct Norm<T> {
 }
 
 impl Norm<&[f32]> {
-    pub(super) fn to_owned_norm(&self) -> Norm<Vec<f32>> {
+    pub(super) fn owned(self) -> Norm<Vec<f32>> {
         Norm { scale: self.scale.to_vec(), offset: self.offset.to_vec() }
     }
 }

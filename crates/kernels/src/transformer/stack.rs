@@ -56,7 +56,7 @@ impl Stack {
     pub fn new(set: InstructionSet, shape: LayerShape, layers: &[LayerParameters<'_>], norm: Norm<&[f32]>) -> Self {
         assert!(norm.scale.len() == shape.width && norm.offset.len() == shape.width, "the normalisation must fit the width");
         let layers = layers.iter().map(|layer| Prepared::new(set, shape, layer)).collect();
-        Self { set, shape, layers, norm: norm.to_owned_norm() }
+        Self { set, shape, layers, norm: norm.owned() }
     }
 
     /// No gradients yet; [`Stack::backward`] adds to them.
