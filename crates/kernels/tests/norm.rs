@@ -17,7 +17,7 @@ const FUSIONS: [Fusion; 5] = [
 /// Every reach and fusion, with shapes of all sorts.
 fn norms() -> Vec<Norm> {
     let shapes =
-        [(1, 1, 1, 16), (5, 1, 1, 40), (2, 3, 2, 8), (3, 2, 9, 24), (2, 7, 5, 40), (1, 9, 9, 64), (2, 4, 4, 80), (3, 1, 7, 16)];
+        [(1, 1, 1, 16), (5, 1, 1, 40), (2, 3, 2, 8), (3, 2, 9, 24), (1, 7, 5, 40), (1, 5, 6, 64), (2, 3, 2, 80), (3, 1, 7, 16)];
     let shapes = shapes.map(|(batch, height, width, channels)| Shape { batch, height, width, channels });
     let mut norms = Vec::new();
     for fusion in FUSIONS {
@@ -93,8 +93,9 @@ impl Case {
     }
 }
 
+/// All of these with and without shortcuts and given statistics.
 fn cases() -> impl Iterator<Item = Case> {
-    let kinds = [(false, false), (true, false), (true, true)];
+    let kinds = [(true, false), (false, true)];
     norms().into_iter().flat_map(move |norm| kinds.map(|(shortcut, given)| Case::new(norm, shortcut, given)))
 }
 

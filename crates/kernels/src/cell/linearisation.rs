@@ -123,10 +123,10 @@ impl Linearisation {
         prepared.check(&[self.sum.len(), z.len(), gradient.len()]);
         scratch.grow(&prepared.cell, 1);
         let (mut dz, mut du) = (vec![0.0; z.len()], vec![0.0; z.len()]);
-        let (mut normalized, mut da) = (vec![0.0; 2 * z.len()], vec![0.0; 2 * z.len()]);
+        let Scratch { conv, narrow, batch, work, sums, .. } = scratch;
+        let [normalized, da] = batch.each_mut().map(|memory| memory.take(2 * z.len()));
         let chunk = prepared.chunk() * prepared.cell.state_len();
         for (index, gradient) in gradient.chunks(chunk).enumerate() {
-            let Scratch { conv, narrow, work, sums, .. } = scratch;
             let back = Back { saved: self, prepared, at: index * chunk, len: gradient.len() };
             let (here, wide) = (back.at..back.at + back.len, 2 * back.at..2 * (back.at + back.len));
             let (dz, du, da) = (&mut dz[here.clone()], &mut du[here], &mut da[wide.clone()]);
@@ -137,8 +137,8 @@ impl Linearisation {
             back.conv_a(da, dz, conv);
             prepared.set.run(Add { x: direct, to: dz });
         }
-        let [conv_a, conv_b] = self.weight_gradients(prepared, [z, &normalized], [&da, &du], &mut scratch.conv);
-        let [norm_1, norm_2, norm_3] = scratch.sums.each_mut().map(|sums| std::mem::take(sums).into());
+        let [conv_a, conv_b] = self.weight_gradients(prepared, [z, normalized], [da, &du], conv);
+        let [norm_1, norm_2, norm_3] = sums.each_mut().map(|sums| std::mem::take(sums).into());
         CellGradients { z: dz, u: du, conv_a, norm_1, conv_b, norm_2, norm_3 }
     }
 

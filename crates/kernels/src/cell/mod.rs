@@ -7,6 +7,28 @@
 //! `conv_a` goes from `C` to `2C` channels and `conv_b` back, both 3x3. A solver applies the cell dozens of times to the same `u`, so the
 //! weights are [prepared](PreparedCell) once, and a [step](PreparedCell::step) takes a few samples through the whole cell before the
 //! next ones, so that they stay in the cache. Samples never influence one another, not even by rounding.
+//!
+//! ```
+//! use fedeq_kernels::InstructionSet;
+//! use fedeq_kernels::activation::Activation;
+//! use fedeq_kernels::cell::{Cell, CellParameters, PreparedCell, Scratch};
+//! use fedeq_kernels::norm::{Affine, Reach};
+//!
+//! let cell = Cell { height: 4, width: 4, channels: 8, groups: 8, activation: Activation::Softplus, reach: Reach::Plane };
+//! let (weights, ones, zeros) = (vec![0.01; 16 * 8 * 9], [1.0; 16], [0.0; 16]);
+//! let wide = Affine { scale: &ones, offset: &zeros };
+//! let narrow = Affine { scale: &ones[..8], offset: &zeros[..8] };
+//! let parameters = CellParameters { conv_a: &weights, norm_1: wide, conv_b: &weights, norm_2: narrow, norm_3: narrow };
+//! let prepared = PreparedCell::new(InstructionSet::best(), &cell, parameters);
+//!
+//! let u: Vec<f32> = (0..cell.state_len()).map(|at| (at % 7) as f32).collect();
+//! let (mut z, mut next, mut scratch) = (u.clone(), u.clone(), Scratch::new());
+//! for _ in 0..30 {
+//!     prepared.step(&z, &u, &mut next, &mut scratch);
+//!     std::mem::swap(&mut z, &mut next);
+//! }
+//! assert!(z.iter().zip(&next).all(|(z, next)| (z - next).abs() < 1e-3));
+//! ```
 mod backward;
 mod forward;
 mod linearisation;
@@ -17,7 +39,7 @@ use std::sync::OnceLock;
 use crate::InstructionSet;
 use crate::activation::{Activation, Relu, Softplus};
 use crate::conv::{self, Geometry, Weights};
-use crate::norm::{Affine, Moments, Reach, Region};
+use crate::norm::{Affine, Moments, Reach, Region, Workspace};
 use forward::{Inner, Outer, Output, Statistics};
 
 pub use linearisation::{CellGradients, Linearisation};
@@ -123,7 +145,7 @@ impl OwnedAffine {
 }
 
 /// Numbers in the intermediate values of a chunk of samples; with them, a step stays in the second-level cache.
-const CHUNK: usize = 1 << 16;
+const CHUNK: usize = 1 << 17;
 
 impl PreparedCell {
     /// Brings the weights into the form that steps read.
@@ -178,7 +200,7 @@ impl PreparedCell {
         (CHUNK / (2 * self.cell.state_len())).max(1)
     }
 
-    fn inner(&self, a: &mut [f32], statistics: Statistics, to: Output, work: &mut crate::norm::Workspace) {
+    fn inner(&self, a: &mut [f32], statistics: Statistics, to: Output, work: &mut Workspace) {
         let (region, norm) = (self.cell.region(2 * self.cell.channels), self.norms[0].get());
         match self.cell.activation {
             Activation::Relu => self.set.run(Inner { region, phi: Relu, a, norm, statistics, to, work }),
@@ -186,7 +208,7 @@ impl PreparedCell {
         }
     }
 
-    fn outer(&self, middle: Middle, activated: Output, to: Output, work: &mut crate::norm::Workspace) {
+    fn outer(&self, middle: Middle, activated: Output, to: Output, work: &mut Workspace) {
         let (region, norms) = (self.cell.region(self.cell.channels), [self.norms[1].get(), self.norms[2].get()]);
         let Middle { b, u, z, statistics } = middle;
         match self.cell.activation {

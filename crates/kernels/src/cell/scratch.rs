@@ -12,6 +12,8 @@ pub struct Scratch {
     pub(super) wide: Aligned,
     /// The channels of a chunk of samples.
     pub(super) narrow: Aligned,
+    /// What the gradients of the weights are made of, for all samples: `GN1(...)` and the gradient of `conv_a(z)`.
+    pub(super) batch: [Aligned; 2],
     /// Statistics of a chunk for the three normalisations.
     pub(super) moments: [Moments; 3],
     pub(super) work: Workspace,

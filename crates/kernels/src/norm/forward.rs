@@ -2,7 +2,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::passes::{Activate, Plain, Scaled, Total};
-use super::{Affine, Moments, Norm, Region, Workspace};
+use super::{Affine, Moments, Norm, Reach, Region, Workspace};
 use crate::InstructionSet;
 use crate::activation::Function;
 
@@ -48,11 +48,14 @@ impl<F: Function, G: Function> WithSimd for Kernel<'_, F, G> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { arguments: Arguments { norm, mut statistics, x, affine, shortcut, y }, before, after } = self;
-        let region = norm.region();
+        // Statistics of a batch, once given, apply to each image on its own, which then stays in the cache.
+        let shared = norm.reach == Reach::Batch && matches!(statistics, Statistics::Given(_));
+        let region = if shared { norm.image() } else { norm.region() };
         let mut work = Workspace::new(region.channels);
         let size = region.pixels * region.channels;
         for (index, (x, y)) in x.chunks_exact(size).zip(y.chunks_exact_mut(size)).enumerate() {
-            let groups = index * norm.groups..(index + 1) * norm.groups;
+            let first = if shared { 0 } else { index * norm.groups };
+            let groups = first..first + norm.groups;
             let shortcut = shortcut.map(|shortcut| &shortcut[index * size..][..size]);
             let values = match &mut statistics {
                 Statistics::Own(moments) => {

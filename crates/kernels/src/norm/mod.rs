@@ -5,6 +5,19 @@
 //!
 //! Variances are means of squared differences from the mean, in a pass of their own: the difference of two means of squares would
 //! lose all digits where the mean is large.
+//!
+//! ```
+//! use fedeq_kernels::InstructionSet;
+//! use fedeq_kernels::activation::Activation;
+//! use fedeq_kernels::norm::{Affine, Fusion, Norm, Shape};
+//!
+//! let norm = Norm::batch(Shape { batch: 2, height: 1, width: 1, channels: 1 }, Fusion::After(Activation::Relu));
+//! let affine = Affine { scale: &[2.0], offset: &[0.5] };
+//! let mut y = [0.0; 2];
+//! let moments = norm.forward(InstructionSet::best(), &[1.0, 7.0], affine, None, &mut y);
+//! assert_eq!((moments.mean, moments.variance), (vec![4.0], vec![9.0]));
+//! assert!(y[0] == 0.0 && (y[1] - 2.5).abs() < 1e-5);
+//! ```
 mod backward;
 mod forward;
 pub(crate) mod passes;
@@ -236,13 +249,17 @@ impl Norm {
 
     /// A region with statistics of its own.
     fn region(&self) -> Region {
-        let Shape { batch, height, width, channels } = self.shape;
-        let pixels = match self.reach {
-            Reach::Plane => height * width,
-            Reach::Row => width,
-            Reach::Batch => batch * height * width,
-        };
-        Region { pixels, channels, groups: self.groups }
+        let image = self.image();
+        match self.reach {
+            Reach::Plane => image,
+            Reach::Row => Region { pixels: self.shape.width, ..image },
+            Reach::Batch => Region { pixels: self.shape.batch * image.pixels, ..image },
+        }
+    }
+
+    /// One image.
+    fn image(&self) -> Region {
+        Region { pixels: self.shape.height * self.shape.width, channels: self.shape.channels, groups: self.groups }
     }
 
     fn check(&self, affine: Affine) {
