@@ -1,6 +1,8 @@
 //! What is reported of a federation: sums and spreads over clients.
 use serde::{Deserialize, Serialize};
 
+use crate::algorithm::Update;
+use crate::asynchronous::Arrival;
 use crate::message::Scores;
 use crate::site::{Descent, Score, SolveTally};
 use crate::transport::Traffic;
@@ -41,6 +43,9 @@ pub struct Quality {
     pub worst_decile: f64,
     /// The loss, clients counting by their number of samples.
     pub loss: f64,
+    /// The mean of the clients' losses: clients count the same.
+    #[serde(default)]
+    pub mean_loss: f64,
     /// Every client's accuracy, in order; nothing for a client without data to judge by.
     pub clients: Vec<Option<f64>>,
 }
@@ -91,6 +96,7 @@ impl Quality {
             deviation: mean(known.iter().map(|accuracy| (accuracy - average).powi(2))).sqrt(),
             worst_decile: mean(known.iter().take(tenth).copied()),
             loss: total.mean_loss().unwrap_or_default(),
+            mean_loss: mean(scores.iter().filter_map(Score::mean_loss)),
             clients,
         }
     }
@@ -124,28 +130,48 @@ pub struct Round {
     pub solves: SolveTally,
     /// Gradient steps of all clients.
     pub steps: u64,
+    /// Bytes sent in this round.
+    #[serde(default)]
+    pub sent: Traffic,
     /// Bytes sent so far.
     pub traffic: Traffic,
+    /// How the cohort's updates arrived, one by one; nothing where clients work in step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<Arrival>,
 }
 
-impl Round {
-    pub(crate) fn of(
-        round: u64,
-        cohort: &[usize],
-        updates: &[crate::algorithm::Update],
-        rho: Option<f64>,
-        traffic: Traffic,
-    ) -> Self {
-        let all = updates.iter().fold(Descent::default(), |sum, update| sum.then(update.descent.clone()));
-        Self {
+/// What the server received in a round.
+#[derive(Debug, Default)]
+pub(crate) struct Harvest {
+    pub(crate) cohort: Vec<usize>,
+    /// One for each of the cohort.
+    pub(crate) updates: Vec<Update>,
+    /// One for each of the cohort, where clients do not work in step.
+    pub(crate) arrivals: Vec<Arrival>,
+    /// The time that the server's own steps took.
+    pub(crate) server_seconds: f64,
+}
+
+impl Harvest {
+    /// What local work took, over all clients.
+    pub(crate) fn descent(&self) -> Descent {
+        self.updates.iter().fold(Descent::default(), |sum, update| sum.then(update.descent.clone()))
+    }
+
+    /// What is reported of a round; `before` is what had been sent before it.
+    pub(crate) fn report(self, round: u64, rho: Option<f64>, before: Traffic, traffic: Traffic) -> Round {
+        let Descent { solves, steps, .. } = self.descent();
+        Round {
             round,
-            cohort: cohort.to_vec(),
-            loss: mean(updates.iter().map(|update| update.descent.loss)),
-            gap: mean(updates.iter().map(|update| update.gap)),
+            loss: mean(self.updates.iter().map(|update| update.descent.loss)),
+            gap: mean(self.updates.iter().map(|update| update.gap)),
+            cohort: self.cohort,
             rho,
-            solves: all.solves,
-            steps: all.steps,
+            solves,
+            steps,
+            sent: traffic.since(before),
             traffic,
+            arrivals: self.arrivals,
         }
     }
 }

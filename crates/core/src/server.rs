@@ -5,11 +5,13 @@ use std::time::Instant;
 use fedeq_data::Seed;
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::{Algorithm, ServerState, Update};
+use crate::algorithm::{Algorithm, Update};
+use crate::asynchronous::{Asynchronous, Stretch};
 use crate::error::{Error, Result};
 use crate::message::{Reply, Request, Scores, Task};
-use crate::metrics::{Evaluation, Round};
+use crate::metrics::{Evaluation, Harvest, Round};
 use crate::sampler::Sampling;
+use crate::server_state::ServerState;
 use crate::site::PhaseSeconds;
 use crate::transport::Transport;
 
@@ -25,11 +27,29 @@ pub struct Plan {
     pub evaluate_every: u64,
     /// Whether evaluations also measure the augmented Lagrangian and stationarity, at the cost of a pass over all training data.
     pub measure_theory: bool,
+    /// Lets clients of different speeds work whenever they can, instead of in step; off if left out. A round is then as many
+    /// updates as the sampling gives a round in step.
+    pub asynchronous: Option<Asynchronous>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { rounds: 150, sampling: Sampling::default(), evaluate_every: 10, measure_theory: false }
+        Self { rounds: 150, sampling: Sampling::default(), evaluate_every: 10, measure_theory: false, asynchronous: None }
+    }
+}
+
+impl Plan {
+    /// Refuses settings that mean nothing, or nothing to this method.
+    pub fn validate(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
+        asynchronous.validate()?;
+        if algorithm.takes_single_updates() {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "`plan.asynchronous` needs a server that takes single updates, which this method's does not",
+            "leave it out, or set `method=fedeq` and `method.server_step=consensus`",
+        ))
     }
 }
 
@@ -68,6 +88,8 @@ pub struct RoundSeconds {
     pub local: PhaseSeconds,
     /// The server's own step.
     pub server: f64,
+    /// Writing, sending and reading messages.
+    pub communicate: f64,
 }
 
 /// Receives events; may ask to stop.
@@ -94,6 +116,7 @@ impl<T: Transport> Federation<'_, T> {
     /// Runs from where the server's state is to the end of the plan, or until an observer asks to stop.
     pub fn run(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         self.algorithm.validate()?;
+        self.plan.validate(self.algorithm)?;
         while server.round < self.plan.rounds {
             let done = self.round(server, observers)?;
             let last = server.round == self.plan.rounds;
@@ -111,18 +134,40 @@ impl<T: Transport> Federation<'_, T> {
     }
 
     fn round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
-        let begun = Instant::now();
+        let (begun, before, communicated) = (Instant::now(), self.transport.traffic(), self.transport.seconds());
+        let rho = server.rho;
+        let harvest = match &self.plan.asynchronous {
+            Some(asynchronous) => self.stretch(asynchronous)?.run(server, self.transport)?,
+            None => self.in_step(server)?,
+        };
+        let seconds = RoundSeconds {
+            total: begun.elapsed().as_secs_f64(),
+            local: harvest.descent().seconds,
+            server: harvest.server_seconds,
+            communicate: self.transport.seconds() - communicated,
+        };
+        let round = harvest.report(server.round, rho, before, self.transport.traffic());
+        server.round += 1;
+        self.tell(&Event::Round { round: &round, seconds: &seconds }, observers)
+    }
+
+    /// A cohort is drawn, and the server waits for all of it.
+    fn in_step(&mut self, server: &mut ServerState) -> Result<Harvest> {
         let cohort = self.cohort(server.round)?;
         let updates = self.ask(server, Task::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
         updates.iter().try_for_each(|update| update.weights.ensure_like(&server.weights))?;
         let received = Instant::now();
-        let rho = server.rho;
         self.algorithm.server_update(server, &updates)?;
-        let round = Round::of(server.round, &cohort, &updates, rho, self.transport.traffic());
-        server.round += 1;
-        let local = updates.iter().fold(PhaseSeconds::default(), |sum, update| sum.plus(&update.descent.seconds));
-        let seconds = RoundSeconds { total: begun.elapsed().as_secs_f64(), local, server: received.elapsed().as_secs_f64() };
-        self.tell(&Event::Round { round: &round, seconds: &seconds }, observers)
+        Ok(Harvest { cohort, updates, arrivals: Vec::new(), server_seconds: received.elapsed().as_secs_f64() })
+    }
+
+    /// Nobody waits: so many updates are applied as they arrive.
+    fn stretch<'s>(&self, settings: &'s Asynchronous) -> Result<Stretch<'s>>
+    where
+        Self: 's,
+    {
+        let updates = self.plan.sampling.cohort_size(self.clients)?;
+        Ok(Stretch { settings, algorithm: self.algorithm, updates, total: self.plan.rounds * updates as u64, seed: self.seed })
     }
 
     /// Judges all clients.
@@ -172,7 +217,7 @@ impl<T: Transport> Federation<'_, T> {
     }
 }
 
-fn update_of(reply: Reply) -> Result<Update> {
+pub(crate) fn update_of(reply: Reply) -> Result<Update> {
     match reply {
         Reply::Update(update) => Ok(update),
         _ => Err(Error::message("a client asked to train answered something else")),

@@ -152,6 +152,13 @@ pub struct SolveTally {
 }
 
 impl SolveTally {
+    /// Steps, relative residual and share of the unconverged, a sample; nothing if nothing was solved.
+    pub fn means(&self) -> Option<[f64; 3]> {
+        let samples = self.samples as f64;
+        let sums = [self.steps as f64, self.residual, self.unconverged as f64];
+        (self.samples > 0).then(|| sums.map(|sum| sum / samples))
+    }
+
     /// Both together.
     pub fn plus(&self, other: &Self) -> Self {
         Self {

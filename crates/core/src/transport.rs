@@ -1,4 +1,7 @@
 //! How requests reach clients and replies come back.
+use std::sync::Arc;
+use std::time::Instant;
+
 use fedeq_data::Seed;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -17,8 +20,22 @@ pub trait Transport {
     /// Sends the request to every client of the cohort; replies come in the order of the cohort.
     fn exchange(&mut self, cohort: &[usize], request: &Request) -> Result<Vec<Reply>>;
 
+    /// Sends each client a request of its own; replies come in the same order.
+    fn exchange_each(&mut self, letters: &[(usize, &Request)]) -> Result<Vec<Reply>> {
+        let mut replies = Vec::with_capacity(letters.len());
+        for (client, request) in letters {
+            replies.extend(self.exchange(&[*client], request)?);
+        }
+        Ok(replies)
+    }
+
     /// Bytes sent so far.
     fn traffic(&self) -> Traffic;
+
+    /// Seconds that writing, sending and reading messages took so far, summed over clients.
+    fn seconds(&self) -> f64 {
+        0.0
+    }
 }
 
 /// Bytes of encoded messages.
@@ -28,6 +45,13 @@ pub struct Traffic {
     pub up: u64,
     /// From the server to clients.
     pub down: u64,
+}
+
+impl Traffic {
+    /// What was sent since an earlier count.
+    pub fn since(self, before: Self) -> Self {
+        Self { up: self.up - before.up, down: self.down - before.down }
+    }
 }
 
 /// Gives the site of a client, whenever it is that client's turn.
@@ -47,6 +71,7 @@ pub struct InProcess<'a> {
     store: &'a mut ClientStore,
     seed: Seed,
     traffic: Traffic,
+    seconds: f64,
     /// Asked before every client; true means stop.
     interrupted: &'a (dyn Fn() -> bool + Sync),
 }
@@ -61,7 +86,7 @@ impl<'a> InProcess<'a> {
         seed: Seed,
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
-        Self { algorithm, training, sites, store, seed, traffic: Traffic::default(), interrupted }
+        Self { algorithm, training, sites, store, seed, traffic: Traffic::default(), seconds: 0.0, interrupted }
     }
 
     /// The states of the clients.
@@ -74,43 +99,101 @@ impl<'a> InProcess<'a> {
         self.traffic = traffic;
     }
 
-    fn serve(&self, client: usize, state: &mut ClientState, request: &[u8]) -> Result<Vec<u8>> {
+    fn serve(&self, client: usize, state: &mut ClientState, request: &[u8]) -> Result<Served> {
         if (self.interrupted)() {
             return Err(Error::Interrupted);
         }
+        let (request, reading) = timed(|| Request::decode(request))?;
         let site = self.sites.site(client)?;
         let seed = self.seed.derive("client", [client as u64]);
         let mut client = Client { algorithm: self.algorithm, training: self.training, site: site.as_ref(), state, seed };
-        client.handle(&Request::decode(request)?)?.encode()
+        let reply = client.handle(&request)?;
+        let (reply, writing) = timed(|| reply.encode())?;
+        Ok(Served { reply, seconds: reading + writing })
     }
+
+    /// Serves a few clients side by side.
+    fn serve_some(&mut self, letters: &[Letter<'_>]) -> Result<Vec<Reply>> {
+        let states = letters.iter().map(|letter| self.store.get(letter.client)).collect::<Result<Vec<_>>>()?;
+        let served: Vec<Result<(ClientState, Served)>> = states
+            .into_par_iter()
+            .zip(letters)
+            .map(|(mut state, letter)| self.serve(letter.client, &mut state, &letter.bytes).map(|served| (state, served)))
+            .collect();
+        let served = served.into_iter().collect::<Result<Vec<_>>>()?;
+        letters.iter().zip(served).map(|(letter, (state, served))| self.receive(letter, state, &served)).collect()
+    }
+
+    fn receive(&mut self, letter: &Letter<'_>, state: ClientState, served: &Served) -> Result<Reply> {
+        let task = letter.request.task;
+        if matches!(task, Task::Train | Task::Finish | Task::Adopt) {
+            self.store.put(letter.client, state)?;
+        }
+        if task == Task::Train {
+            self.traffic.down += letter.bytes.len() as u64;
+            self.traffic.up += served.reply.len() as u64;
+        }
+        let (reply, reading) = timed(|| Reply::decode(&served.reply))?;
+        self.seconds += served.seconds + reading;
+        Ok(reply)
+    }
+
+    /// Writes requests; one that goes to several clients in a row is written once.
+    fn written<'r>(&mut self, letters: &[(usize, &'r Request)]) -> Result<Vec<Letter<'r>>> {
+        let mut written: Vec<Letter<'r>> = Vec::with_capacity(letters.len());
+        for &(client, request) in letters {
+            let bytes = match written.last().filter(|last| std::ptr::eq(last.request, request)) {
+                Some(last) => Arc::clone(&last.bytes),
+                None => {
+                    let (bytes, seconds) = timed(|| request.encode())?;
+                    self.seconds += seconds;
+                    bytes.into()
+                }
+            };
+            written.push(Letter { client, request, bytes });
+        }
+        Ok(written)
+    }
+}
+
+/// A request on its way to a client.
+struct Letter<'a> {
+    client: usize,
+    request: &'a Request,
+    bytes: Arc<[u8]>,
+}
+
+/// A reply on its way to the server, and the seconds its client spent on messages.
+struct Served {
+    reply: Vec<u8>,
+    seconds: f64,
+}
+
+fn timed<V>(work: impl FnOnce() -> Result<V>) -> Result<(V, f64)> {
+    let begun = Instant::now();
+    work().map(|value| (value, begun.elapsed().as_secs_f64()))
 }
 
 impl Transport for InProcess<'_> {
     fn exchange(&mut self, cohort: &[usize], request: &Request) -> Result<Vec<Reply>> {
-        let bytes = request.encode()?;
-        let mut replies = Vec::with_capacity(cohort.len());
+        self.exchange_each(&cohort.iter().map(|&client| (client, request)).collect::<Vec<_>>())
+    }
+
+    fn exchange_each(&mut self, letters: &[(usize, &Request)]) -> Result<Vec<Reply>> {
+        let mut replies = Vec::with_capacity(letters.len());
+        let letters = self.written(letters)?;
         // A few clients at a time: only their states are in memory beside the store.
-        for clients in cohort.chunks(4 * rayon::current_num_threads()) {
-            let states = clients.iter().map(|&client| Ok((client, self.store.get(client)?))).collect::<Result<Vec<_>>>()?;
-            let served: Vec<Result<(usize, ClientState, Vec<u8>)>> = states
-                .into_par_iter()
-                .map(|(client, mut state)| self.serve(client, &mut state, &bytes).map(|reply| (client, state, reply)))
-                .collect();
-            for (client, state, reply) in served.into_iter().collect::<Result<Vec<_>>>()? {
-                if matches!(request.task, Task::Train | Task::Finish | Task::Adopt) {
-                    self.store.put(client, state)?;
-                }
-                if request.task == Task::Train {
-                    self.traffic.down += bytes.len() as u64;
-                    self.traffic.up += reply.len() as u64;
-                }
-                replies.push(Reply::decode(&reply)?);
-            }
+        for some in letters.chunks(4 * rayon::current_num_threads()) {
+            replies.extend(self.serve_some(some)?);
         }
         Ok(replies)
     }
 
     fn traffic(&self) -> Traffic {
         self.traffic
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds
     }
 }

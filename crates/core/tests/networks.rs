@@ -50,7 +50,7 @@ impl Digits {
 
     fn run_here(&self, algorithm: &dyn Algorithm, rounds: u64) -> Outcome {
         let initial = self.initial();
-        let mut server = ServerState { weights: travelling(algorithm, &initial), clients: CLIENTS, round: 0, rho: None };
+        let mut server = ServerState::new(travelling(algorithm, &initial), CLIENTS, None);
         let theta = initial.theta();
         let dual = algorithm.initial_dual(&theta, Seed::new(3));
         let warm_start = self.training.warm_start;
@@ -59,8 +59,13 @@ impl Digits {
         });
         let never = || false;
         let mut transport = InProcess::new(algorithm, &self.training, self, &mut store, Seed::new(1), &never);
-        let plan =
-            Plan { rounds, sampling: Sampling { fraction: 0.5, replacement: false }, evaluate_every: 1, measure_theory: false };
+        let plan = Plan {
+            rounds,
+            sampling: Sampling { fraction: 0.5, replacement: false },
+            evaluate_every: 1,
+            measure_theory: false,
+            asynchronous: None,
+        };
         let mut federation =
             Federation { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
         assert!(federation.run(&mut server, &mut []).expect("training").is_continue());

@@ -167,6 +167,11 @@ impl Algorithm for FedEq {
         Ok(())
     }
 
+    /// The plain mean of one update would be that update.
+    fn takes_single_updates(&self) -> bool {
+        self.server_step == ServerStep::Consensus
+    }
+
     fn initial_dual(&self, theta: &Params, seed: Seed) -> Params {
         match self.dual {
             DualStart::Zero => theta.zeros_like(),

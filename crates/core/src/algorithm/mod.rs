@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::params::Params;
+use crate::server_state::ServerState;
 use crate::site::{Descent, Neighbours, Phase, Site, Trains};
 use crate::state::ClientState;
 use crate::training::Training;
@@ -45,6 +46,11 @@ pub trait Algorithm: Send + Sync {
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
         server.average(updates, Weighting::Uniform);
         Ok(())
+    }
+
+    /// Whether the server's step makes sense of a single update, so that clients need not work in step.
+    fn takes_single_updates(&self) -> bool {
+        false
     }
 
     /// Whether all clients take part in every round, whatever the sampling.
@@ -175,32 +181,6 @@ pub enum Weighting {
     Uniform,
     /// By its number of training samples.
     Samples,
-}
-
-/// What the server knows: never a client's data, head or dual.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServerState {
-    /// The shared part of the model, `theta`.
-    pub weights: Weights,
-    /// How many clients there are in all.
-    pub clients: usize,
-    /// Rounds that are over.
-    pub round: u64,
-    /// The penalty in force, where the method has one; it moves only if it is balanced automatically.
-    pub rho: Option<f64>,
-}
-
-impl ServerState {
-    /// `theta` becomes the mean of what was sent, in the order of the cohort.
-    pub fn average(&mut self, updates: &[Update], weighting: Weighting) {
-        let weight = |update: &Update| match weighting {
-            Weighting::Uniform => 1.0,
-            Weighting::Samples => update.samples as f64,
-        };
-        if !updates.is_empty() {
-            self.weights = Weights::mean(updates.iter().map(|update| (&update.weights, weight(update))).collect::<Vec<_>>());
-        }
-    }
 }
 
 /// What a client did, on its own side.

@@ -135,7 +135,7 @@ impl Problem {
     }
 
     pub(crate) fn server(&self, algorithm: &dyn Algorithm, rho: f64) -> ServerState {
-        ServerState { weights: travelling(algorithm, &Self::start()), clients: CLIENTS, round: 0, rho: Some(rho) }
+        ServerState::new(travelling(algorithm, &Self::start()), CLIENTS, Some(rho))
     }
 
     pub(crate) fn store(&self, initial_dual: impl Fn(usize) -> Params + Send + Sync + 'static) -> ClientStore {
@@ -171,7 +171,7 @@ impl Problem {
         let mut transport = InProcess::new(algorithm, training, self, &mut store, Seed::new(1), &never);
         for round in 1..=rounds {
             let sampling = Sampling { fraction, replacement: false };
-            let plan = Plan { rounds: round, sampling, evaluate_every: 0, measure_theory: true };
+            let plan = Plan { rounds: round, sampling, evaluate_every: 0, measure_theory: true, asynchronous: None };
             let mut federation =
                 Federation { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
             assert!(federation.run(&mut server, &mut []).expect("a sound federation").is_continue());

@@ -19,8 +19,8 @@ Examples:
   fedeq predict runs/fedeq-digits-0 --client client-07 --samples 0..10 --json
   fedeq predict runs/mine --client ward-3 --input patients.csv
 
-Pictures are scaled to the size the model has seen; a table has a header and one column a number (for pictures: a pixel); text is JSON \
-lines of {\"text\": ..}, and the answer is what comes next.")]
+Pictures are scaled to the size the model has seen; a table has a header and one column a number, found by its \
+name where the run learned from a table (for pictures: one column a pixel, in order); text is JSON lines of {\"text\": ..}, and the answer is what comes next.")]
 pub(super) struct Arguments {
     #[command(flatten)]
     run: Chosen,
@@ -52,7 +52,7 @@ impl Arguments {
         let dataset = &trained.prepared().dataset;
         let questions = match &self.samples {
             Some(range) => Questions::own(dataset, range_of(range)?),
-            None => Questions::brought(dataset, &self.input),
+            None => Questions::brought(trained.prepared(), &self.input),
         };
         questions.map_err(Failure::refused)
     }

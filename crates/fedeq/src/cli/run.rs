@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
-use super::settings::Conduct;
-use crate::experiment::{Experiment, Override};
+use super::settings::{Conduct, Wish};
+use crate::experiment::Experiment;
 use crate::run::{Run, RunFolder};
 
 /// Shown below the help.
@@ -21,15 +21,8 @@ Ctrl-C stops after the clients at work, with exit code 130; `fedeq resume` goes 
 /// Trains a federation.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// What to do, as TOML; what it leaves out the preset fills in
-    #[arg(value_name = "EXPERIMENT.toml")]
-    file: Option<PathBuf>,
-    /// A setting that goes over the file's, by its dotted path
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// What fills in the rest: `recommended`, `paper` or `reference`
-    #[arg(long, value_name = "NAME")]
-    preset: Option<String>,
+    #[command(flatten)]
+    wish: Wish,
     /// The folder of the run, which must not be there yet [default: runs/<method>-<data>-<seed>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -47,11 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 
 impl Arguments {
     fn experiment(&self) -> fedeq_core::Result<Experiment> {
-        let mut wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
-        wishes.extend(self.preset.iter().map(|name| Override::new("preset", name.as_str())));
-        let folder = self.conduct.data.iter().map(|path| Override::new("data.folder", path.display().to_string()));
-        wishes.extend(folder);
-        let mut experiment = Experiment::read(self.file.as_deref(), &wishes)?;
+        let mut experiment = Experiment::read(self.wish.file(), &self.wish.overrides(&self.conduct)?)?;
         experiment.engine.workers = self.conduct.workers.or(experiment.engine.workers);
         Ok(experiment)
     }

@@ -1,6 +1,6 @@
 //! What the commands that train have in common.
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
@@ -9,8 +9,38 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::progress;
 use super::table::facts;
+use crate::experiment::Override;
 use crate::number::{bytes, count};
 use crate::run::{Run, Silent, Summary, Watch};
+
+/// What is to be carried out.
+#[derive(Args, Debug)]
+pub(super) struct Wish {
+    /// What to do, as TOML; what it leaves out the preset fills in
+    #[arg(value_name = "EXPERIMENT.toml")]
+    file: Option<PathBuf>,
+    /// A setting that goes over the file's, by its dotted path
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// What fills in the rest: `recommended`, `paper` or `reference`
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+}
+
+impl Wish {
+    /// The experiment file, if one is given.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// All that goes over the file.
+    pub(super) fn overrides(&self, conduct: &Conduct) -> fedeq_core::Result<Vec<Override>> {
+        let mut wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
+        wishes.extend(self.preset.iter().map(|name| Override::new("preset", name.as_str())));
+        wishes.extend(conduct.data.iter().map(|path| Override::new("data.folder", path.display().to_string())));
+        Ok(wishes)
+    }
+}
 
 /// How a run is computed and shown.
 #[derive(Args, Debug)]

@@ -8,9 +8,9 @@ use fedeq_core::{Error, write_atomically};
 use super::compare::percents;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
-use super::settings::{Conduct, carry_out};
+use super::settings::{Conduct, Wish, carry_out};
 use super::table::{Align, Table};
-use crate::experiment::{Experiment, Override};
+use crate::experiment::Experiment;
 use crate::memory::forget_peak;
 use crate::number::{bytes, count, counted};
 use crate::run::{Run, RunFolder, Summary, Which};
@@ -26,12 +26,8 @@ Examples:
 
 The same command again goes on where it was stopped: finished cells are skipped, half-finished ones resumed.")]
 pub(super) struct Arguments {
-    /// What to do, as TOML; what it leaves out the preset fills in
-    #[arg(value_name = "EXPERIMENT.toml")]
-    file: Option<PathBuf>,
-    /// A setting that goes over the file's in every cell, by its dotted path
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    #[command(flatten)]
+    wish: Wish,
     /// A setting and the values it takes in turn; several make a grid
     #[arg(long, value_name = "KEY=VALUE,VALUE")]
     grid: Vec<String>,
@@ -71,10 +67,7 @@ impl Arguments {
     }
 
     fn cells(&self, axes: &[Axis]) -> fedeq_core::Result<Vec<Cell>> {
-        let mut wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
-        let folder = self.conduct.data.iter().map(|path| Override::new("data.folder", path.display().to_string()));
-        wishes.extend(folder);
-        let mut cells = cells(self.file.as_deref(), &wishes, axes, &self.seeds, &self.out)?;
+        let mut cells = cells(self.wish.file(), &self.wish.overrides(&self.conduct)?, axes, &self.seeds, &self.out)?;
         for cell in &mut cells {
             cell.experiment.engine.workers = self.conduct.workers.or(cell.experiment.engine.workers);
         }

@@ -19,8 +19,13 @@ const PARTITION: Partition = Partition::LabelShards { clients: 30, shards: 3 };
 const SPLIT: Split = Split { validation: 0.0, test: Some(0.85) };
 
 /// With these settings all four together take about 20 seconds on two cores.
-const PLAN: Plan =
-    Plan { rounds: 20, sampling: Sampling { fraction: 1.0 / 3.0, replacement: false }, evaluate_every: 2, measure_theory: false };
+const PLAN: Plan = Plan {
+    rounds: 20,
+    sampling: Sampling { fraction: 1.0 / 3.0, replacement: false },
+    evaluate_every: 2,
+    measure_theory: false,
+    asynchronous: None,
+};
 
 /// The experiment of a method: its usual network, and for all methods the same data, rate and number of passes.
 pub fn experiment(method: &str, seed: u64) -> Result<Experiment> {

@@ -19,8 +19,10 @@
 //! - `wish`: `key=value`
 //! - `refusal`: what is wrong, where, and what was perhaps meant
 //! - `prepare`: from an experiment to live objects
+//! - `copies`: the same samples several times
 //! - `device`: devices by name
 //! - `flat`: one value a key
+mod copies;
 mod device;
 mod flat;
 mod overlay;
@@ -74,6 +76,9 @@ pub struct DataConfig {
     pub folder: PathBuf,
     /// Which data set.
     pub source: Source,
+    /// Every sample is there so many times, once if left out. For trials of many clients with little data: what one client trains
+    /// on, another may then be judged by, so accuracies say nothing.
+    pub copies: Option<NonZeroUsize>,
     /// Who holds what.
     pub partition: Partition,
     /// What a client trains on and is judged by.
@@ -88,7 +93,8 @@ pub struct DataConfig {
 pub struct Engine {
     /// Clients that train side by side; as many as there are cores if left out.
     pub workers: Option<NonZeroUsize>,
-    /// `cpu`, and what was compiled in: `cuda`, `wgpu`.
+    /// `cpu`, and what was compiled in: `cuda`, `cuda:1`, `wgpu`. Several, with commas between, share the clients: client `i` works
+    /// on device `i` modulo their number.
     pub device: String,
     /// Megabytes (1e6 bytes) of client states kept in memory; the rest is on disk.
     pub client_memory_mb: usize,
@@ -118,6 +124,7 @@ impl Experiment {
                 folder: "data".into(),
                 partition: partition::usual(&source),
                 source,
+                copies: None,
                 split: Split::default(),
                 unseen: None,
             },

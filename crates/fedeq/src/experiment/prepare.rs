@@ -12,7 +12,7 @@ use fedeq_data::shard::Shard;
 use fedeq_data::{Dataset, Labels, Samples, Seed};
 use fedeq_models::{Network, Part, Task};
 
-use super::{Experiment, device};
+use super::{Experiment, copies, device};
 use crate::present::require_present;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
@@ -25,25 +25,44 @@ pub struct Prepared {
     pub federation: Federation,
     /// The network, with its first weights.
     pub network: Network,
-    device: Device,
+    /// At least one.
+    stations: Vec<Station>,
     /// Training, validation and test samples of each client; those met only after training come last.
     shards: Vec<[Shard; 3]>,
+}
+
+/// Where clients work.
+struct Station {
+    device: Device,
+    /// Tells the architecture, not the numbers.
+    network: Network,
 }
 
 impl Experiment {
     /// Loads, divides, builds and checks.
     pub fn prepare(&self) -> Result<Prepared> {
         self.check_settings()?;
-        let device = device::named(&self.engine.device)?;
+        let devices = device::named(&self.engine.device)?;
         require_present(&self.data.source, &self.data.folder)?;
-        let dataset = Arc::new(self.data.source.load(&self.data.folder)?);
+        let dataset = Arc::new(self.load()?);
         let federation = self.assign(&dataset)?;
         self.plan.sampling.cohort_size(federation.clients.len())?;
         let shards = federation.clients.iter().chain(&federation.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
         let seed = self.root_seed().derive("model", []).to_u64();
-        let network = self.model.build(&task_of(&dataset)?, &device, seed)?;
-        Ok(Prepared { experiment: self.clone(), dataset, federation, network, device, shards })
+        let task = task_of(&dataset)?;
+        let station = |device: Device| Ok(Station { network: self.model.build(&task, &device, seed)?, device });
+        let stations = devices.into_iter().map(station).collect::<Result<Vec<_>>>()?;
+        let network = stations[0].network.clone();
+        Ok(Prepared { experiment: self.clone(), dataset, federation, network, stations, shards })
+    }
+
+    fn load(&self) -> Result<Dataset> {
+        let dataset = self.data.source.load(&self.data.folder)?;
+        Ok(match self.data.copies {
+            Some(copies) => copies::repeated(dataset, copies.get()),
+            None => dataset,
+        })
     }
 
     fn assign(&self, dataset: &Dataset) -> Result<Federation> {
@@ -57,6 +76,7 @@ impl Experiment {
     fn check_settings(&self) -> Result<()> {
         self.training.validate()?;
         self.method.algorithm().validate()?;
+        self.plan.validate(self.method.algorithm())?;
         at_least_one("plan.rounds", self.plan.rounds)?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
         at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
@@ -104,7 +124,7 @@ impl Prepared {
         let method = &self.experiment.method;
         let weights = travelling(method.algorithm(), &self.initial());
         let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
-        ServerState { weights, clients: self.federation.clients.len(), round: 0, rho }
+        ServerState::new(weights, self.federation.clients.len(), rho)
     }
 
     /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
@@ -121,8 +141,8 @@ impl Prepared {
 
     /// A client's data and a network to use on it.
     pub fn network_site(&self, client: usize) -> NetworkSite {
-        let (network, device) = (self.network.clone(), self.device.clone());
-        NetworkSite::new(network, device, self.shards[client].clone(), &self.experiment.training)
+        let Station { device, network } = &self.stations[client % self.stations.len()];
+        NetworkSite::new(network.clone(), device.clone(), self.shards[client].clone(), &self.experiment.training)
     }
 
     /// The clients' names in order of their numbers; those met only after training come last.

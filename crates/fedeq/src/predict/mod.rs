@@ -4,6 +4,8 @@
 //! - this file: from inputs to answers
 //! - `question`: inputs as samples like those of the run's own data
 //! - `pictures`, `numbers`, `lines`: pictures, tables and text as people have them
+//! - `columns`: which columns of a table a model takes
+mod columns;
 mod lines;
 mod numbers;
 mod pictures;

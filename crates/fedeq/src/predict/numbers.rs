@@ -1,10 +1,11 @@
-//! Tables: CSV with a header, one input a row, one number a column. Columns called `client` and `label` are passed over.
+//! Tables: CSV with a header, one input a row, one number a column.
 use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
 use fedeq_core::{Error, Result};
 use fedeq_data::{Images, Samples, Vectors};
 
+use super::columns::Wanted;
 use super::question::Brought;
 
 /// Whether the files are tables.
@@ -13,14 +14,14 @@ pub(super) fn is_table(files: &[PathBuf]) -> bool {
 }
 
 /// Vectors, a row each.
-pub(super) fn rows(width: usize, files: &[PathBuf]) -> Result<Brought> {
-    let (names, values) = read(width, files)?;
-    Ok(Brought { names, samples: Samples::Vectors(Vectors { width, values }) })
+pub(super) fn rows(wanted: &Wanted, files: &[PathBuf]) -> Result<Brought> {
+    let (names, values) = read(wanted, files)?;
+    Ok(Brought { names, samples: Samples::Vectors(Vectors { width: wanted.width(), values }) })
 }
 
 /// Pictures as rows of pixels, in the units of the pictures a model has seen.
 pub(super) fn pixels(like: &Images, files: &[PathBuf]) -> Result<Brought> {
-    let (names, values) = read(like.shape.iter().product(), files)?;
+    let (names, values) = read(&Wanted::Counted(like.shape.iter().product()), files)?;
     let white = f32::from(like.white);
     let pixel = |&value: &f32| {
         let is_pixel = value.fract() == 0.0 && (0.0..=white).contains(&value);
@@ -31,22 +32,18 @@ pub(super) fn pixels(like: &Images, files: &[PathBuf]) -> Result<Brought> {
     Ok(Brought { names, samples: Samples::Images(Images { pixels, ..like.clone() }) })
 }
 
-fn read(width: usize, files: &[PathBuf]) -> Result<(Vec<String>, Vec<f32>)> {
+fn read(wanted: &Wanted, files: &[PathBuf]) -> Result<(Vec<String>, Vec<f32>)> {
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for file in files {
-        read_file(width, file, &mut names, &mut values)?;
+        read_file(wanted, file, &mut names, &mut values)?;
     }
     Ok((names, values))
 }
 
-fn read_file(width: usize, file: &Path, names: &mut Vec<String>, values: &mut Vec<f32>) -> Result<()> {
+fn read_file(wanted: &Wanted, file: &Path, names: &mut Vec<String>, values: &mut Vec<f32>) -> Result<()> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(file).map_err(|error| unreadable(file, &error))?;
     let header = reader.headers().map_err(|error| unreadable(file, &error))?.clone();
-    let columns: Vec<usize> = (0..header.len()).filter(|&column| !["client", "label"].contains(&&header[column])).collect();
-    if columns.len() != width {
-        let problem = format!("`{}` has `{}` columns of numbers, and the model wants {width}", file.display(), columns.len());
-        return Err(Error::invalid(problem, "write a header line, then one column a number"));
-    }
+    let columns = wanted.among(&header, file)?;
     for (index, record) in reader.records().enumerate() {
         let record = record.map_err(|error| unreadable(file, &error))?;
         values.extend(columns.iter().map(|&column| number(&record, column, file)).collect::<Result<Vec<_>>>()?);

@@ -7,7 +7,9 @@ use fedeq_core::{Error, Result};
 use fedeq_data::shard::Shard;
 use fedeq_data::{Dataset, Labels, Samples};
 
+use super::columns::Wanted;
 use super::{lines, numbers, pictures};
+use crate::experiment::Prepared;
 
 /// Inputs, ready to be asked about.
 pub struct Questions {
@@ -35,13 +37,14 @@ impl Questions {
         Ok(Self { names, shard: Shard::new(Arc::clone(dataset), range.collect())?, is_own: true })
     }
 
-    /// What lies in some files, for a model that learned from `dataset`: pictures or tables of pixels where it saw pictures,
+    /// What lies in some files, for a model of a run: pictures or tables of pixels where it saw pictures,
     /// tables where it saw numbers, JSON lines where it saw text.
-    pub fn brought(dataset: &Dataset, files: &[PathBuf]) -> Result<Self> {
+    pub fn brought(prepared: &Prepared, files: &[PathBuf]) -> Result<Self> {
+        let dataset = &prepared.dataset;
         let brought = match &dataset.samples {
             Samples::Images(images) if numbers::is_table(files) => numbers::pixels(images, files)?,
             Samples::Images(images) => pictures::read(images, files)?,
-            Samples::Vectors(vectors) => numbers::rows(vectors.width, files)?,
+            Samples::Vectors(vectors) => numbers::rows(&Wanted::by(&prepared.experiment.data, vectors.width)?, files)?,
             Samples::Sequences(sequences) => lines::read(sequences, files)?,
         };
         if brought.names.is_empty() {

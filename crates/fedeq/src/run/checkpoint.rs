@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use fedeq_core::{
-    ClientStore, Error, Event, InProcess, Metadata, Observer, Params, Result, ServerState, Traffic, Transport, Weights,
-    fingerprint, write_atomically,
+    ClientStore, Error, Event, InProcess, Observer, Result, ServerState, Traffic, Transport, fingerprint, write_atomically,
 };
 
 use super::folder::RunFolder;
@@ -39,7 +38,7 @@ const KEPT: usize = 2;
 pub(super) fn save(folder: &RunFolder, experiment: &str, position: &Position) -> Result<()> {
     let checkpoints = folder.checkpoints();
     fs::create_dir_all(&checkpoints).map_err(Error::io(&checkpoints, "create it"))?;
-    let bytes = server_bytes(&position.server)?;
+    let bytes = position.server.to_bytes()?;
     let server = format!("server-{}.safetensors", fingerprint(&bytes));
     write_atomically(&checkpoints.join(&server), &bytes)?;
     let manifest = Manifest {
@@ -136,21 +135,10 @@ fn ensure_named_by_content(path: &Path) -> Result<Vec<u8>> {
     Err(Error::damaged(path, "its content does not match its name"))
 }
 
-fn server_bytes(server: &ServerState) -> Result<Vec<u8>> {
-    let mut notes = Metadata::from([("clients".into(), server.clients.to_string())]);
-    notes.extend(server.rho.map(|rho| ("rho".into(), format!("{rho:?}"))));
-    server.weights.packed().to_bytes(&notes)
-}
-
 fn read_server(folder: &RunFolder, manifest: &Manifest, fresh: &ServerState) -> Result<ServerState> {
     let path = folder.checkpoints().join(&manifest.server);
     let bytes = ensure_named_by_content(&path)?;
-    let damaged = |error: Error| Error::damaged(&path, error.to_string());
-    let (packed, notes) = Params::from_bytes(&bytes).map_err(damaged)?;
-    let weights = Weights::unpacked(&packed);
-    weights.ensure_like(&fresh.weights).map_err(damaged)?;
-    let rho = notes.get("rho").map(|rho| rho.parse::<f64>().map_err(|_| Error::damaged(&path, "its `rho` is not a number")));
-    Ok(ServerState { weights, clients: fresh.clients, round: manifest.round, rho: rho.transpose()? })
+    ServerState::from_bytes(&bytes, manifest.round, fresh).map_err(|error| Error::damaged(&path, error.to_string()))
 }
 
 /// Keeps the run every so many rounds, and at the end.

@@ -17,6 +17,8 @@ pub(super) struct Recorder {
     table: Journal,
     events: EventFile,
     timing: Timing,
+    /// The round that an evaluation follows.
+    last: Round,
 }
 
 impl Recorder {
@@ -35,12 +37,13 @@ impl Recorder {
             table,
             events: EventFile::create(&folder.tensorboard(), after)?,
             timing: Timing::default(),
+            last: Round::default(),
         })
     }
 
     fn evaluation(&mut self, evaluation: &Evaluation) -> Result<()> {
         self.evaluations.json(evaluation)?;
-        self.table.line(&table::row(evaluation))?;
+        self.table.line(&table::row(evaluation, &self.last))?;
         self.events.scalars(evaluation.round, &scalars_of_evaluation(evaluation))
     }
 }
@@ -52,6 +55,7 @@ impl<T: ?Sized> Observer<T> for Recorder {
                 self.timing = Timing::of_round(round.round + 1, seconds);
                 self.rounds.json(round)?;
                 self.events.scalars(round.round + 1, &scalars_of_round(round))?;
+                self.last = (*round).clone();
             }
             Event::Evaluation { evaluation, seconds } => {
                 self.timing.evaluate = *seconds;
@@ -60,6 +64,7 @@ impl<T: ?Sized> Observer<T> for Recorder {
             Event::Settled { .. } => {
                 self.timing.peak_memory = peak_memory();
                 self.timings.json(&self.timing)?;
+                self.events.scalars(self.timing.round, &scalars_of_timing(&self.timing))?;
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -69,27 +74,60 @@ impl<T: ?Sized> Observer<T> for Recorder {
 fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
     let mut scalars = vec![("train/loss", round.loss), ("train/gap", round.gap)];
     scalars.extend(round.rho.map(|rho| ("train/rho", rho)));
-    if round.solves.samples > 0 {
-        let samples = round.solves.samples as f64;
-        scalars.push(("solver/steps", round.solves.steps as f64 / samples));
-        scalars.push(("solver/residual", round.solves.residual / samples));
-        scalars.push(("solver/unconverged", round.solves.unconverged as f64 / samples));
+    if let Some([steps, residual, unconverged]) = round.solves.means() {
+        scalars.extend([("solver/steps", steps), ("solver/residual", residual), ("solver/unconverged", unconverged)]);
+    }
+    if let Some(last) = round.arrivals.last() {
+        let sum: u64 = round.arrivals.iter().map(|arrival| arrival.staleness).sum();
+        scalars.push(("asynchronous/time", last.time as f64));
+        scalars.push(("asynchronous/staleness", sum as f64 / round.arrivals.len() as f64));
     }
     scalars.extend([("traffic/up", round.traffic.up as f64), ("traffic/down", round.traffic.down as f64)]);
     scalars
 }
 
 fn scalars_of_evaluation(evaluation: &Evaluation) -> Vec<(&'static str, f64)> {
-    let mut scalars = qualities(&evaluation.local, ["local/accuracy", "local/worst_decile", "local/loss"]);
+    let mut scalars: Vec<(&str, f64)> = LOCAL.into_iter().zip(qualities(&evaluation.local)).collect();
     if let Some(shared) = &evaluation.shared {
-        scalars.extend(qualities(shared, ["shared/accuracy", "shared/worst_decile", "shared/loss"]));
+        scalars.extend(SHARED.into_iter().zip(qualities(shared)));
     }
     scalars.extend(evaluation.validation.as_ref().map(|quality| ("validation/accuracy", quality.mean)));
     scalars.extend([("consensus/gap", evaluation.gap), ("consensus/dual_norm", evaluation.dual_norm)]);
-    scalars.extend(evaluation.theory.as_ref().map(|theory| ("consensus/lagrangian", theory.lagrangian)));
+    if let Some(theory) = &evaluation.theory {
+        scalars.push(("consensus/lagrangian", theory.lagrangian));
+        scalars.push(("consensus/stationarity", theory.stationarity));
+        scalars.push(("consensus/head_gradient", theory.head_gradient));
+    }
     scalars
 }
 
-fn qualities(quality: &Quality, [accuracy, worst, loss]: [&'static str; 3]) -> Vec<(&'static str, f64)> {
-    vec![(accuracy, quality.mean), (worst, quality.worst_decile), (loss, quality.loss)]
+const LOCAL: [&str; 6] =
+    ["local/accuracy", "local/accuracy_weighted", "local/worst_decile", "local/deviation", "local/loss", "local/loss_weighted"];
+
+const SHARED: [&str; 6] = [
+    "shared/accuracy",
+    "shared/accuracy_weighted",
+    "shared/worst_decile",
+    "shared/deviation",
+    "shared/loss",
+    "shared/loss_weighted",
+];
+
+fn qualities(quality: &Quality) -> [f64; 6] {
+    [quality.mean, quality.weighted, quality.worst_decile, quality.deviation, quality.mean_loss, quality.loss]
+}
+
+fn scalars_of_timing(timing: &Timing) -> Vec<(&'static str, f64)> {
+    let Timing { train, solve, backward, update, server, communicate, evaluate, peak_memory, .. } = timing;
+    let mut scalars = vec![
+        ("seconds/train", *train),
+        ("seconds/solve", *solve),
+        ("seconds/backward", *backward),
+        ("seconds/update", *update),
+        ("seconds/server", *server),
+        ("seconds/communicate", *communicate),
+        ("seconds/evaluate", *evaluate),
+    ];
+    scalars.extend(peak_memory.map(|bytes| ("memory/peak", bytes as f64)));
+    scalars
 }

@@ -57,6 +57,18 @@ pub struct Resources {
     pub evaluate_seconds: f64,
     /// Seconds of training a round, on average.
     pub seconds_per_round: f64,
+    /// Seconds of forward passes with their solves, summed over clients that may have worked side by side.
+    #[serde(default)]
+    pub solve_seconds: f64,
+    /// Seconds of backward passes, summed alike.
+    #[serde(default)]
+    pub backward_seconds: f64,
+    /// Seconds of parameter updates, summed alike.
+    #[serde(default)]
+    pub update_seconds: f64,
+    /// Seconds of writing, sending and reading messages, summed alike.
+    #[serde(default)]
+    pub communicate_seconds: f64,
     /// The most memory the process held, in bytes, where the system tells.
     pub peak_memory: Option<u64>,
 }
@@ -110,11 +122,16 @@ impl Unseen {
 
 impl Resources {
     fn of(timings: &[Timing]) -> Self {
-        let train_seconds = timings.iter().map(|timing| timing.train).sum();
+        let sum = |part: fn(&Timing) -> f64| timings.iter().map(part).sum::<f64>();
+        let train_seconds = sum(|timing| timing.train);
         Self {
             train_seconds,
-            evaluate_seconds: timings.iter().map(|timing| timing.evaluate).sum(),
+            evaluate_seconds: sum(|timing| timing.evaluate),
             seconds_per_round: train_seconds / timings.len().max(1) as f64,
+            solve_seconds: sum(|timing| timing.solve),
+            backward_seconds: sum(|timing| timing.backward),
+            update_seconds: sum(|timing| timing.update),
+            communicate_seconds: sum(|timing| timing.communicate),
             peak_memory: timings.iter().filter_map(|timing| timing.peak_memory).max(),
         }
     }

@@ -1,23 +1,39 @@
 //! Evaluations as a table for other programs.
-use fedeq_core::{Evaluation, Quality};
+use fedeq_core::{Evaluation, Quality, Round, TheorySums};
 
 /// The first line of `metrics.csv`.
 pub(super) const HEADING: &str = "round,\
-local_mean,local_weighted,local_worst_decile,local_deviation,local_loss,\
-shared_mean,shared_weighted,shared_worst_decile,shared_deviation,shared_loss,\
-validation_mean,untrained,gap,dual_norm,bytes_up,bytes_down";
+local_mean,local_weighted,local_worst_decile,local_deviation,local_mean_loss,local_weighted_loss,\
+shared_mean,shared_weighted,shared_worst_decile,shared_deviation,shared_mean_loss,shared_weighted_loss,\
+validation_mean,untrained,gap,dual_norm,lagrangian,stationarity,head_gradient,bytes_up,bytes_down,\
+train_loss,solver_steps,solver_residual,solver_unconverged";
 
-/// An evaluation as a line of the table; what there is not is left empty.
-pub(super) fn row(evaluation: &Evaluation) -> String {
-    let Evaluation { round, local, shared, validation, untrained, gap, dual_norm, traffic, .. } = evaluation;
-    let validation = validation.as_ref().map_or(String::new(), |quality| quality.mean.to_string());
-    let (local, shared) = (columns(Some(local)), columns(shared.as_ref()));
-    format!("{round},{local},{shared},{validation},{untrained},{gap},{dual_norm},{},{}", traffic.up, traffic.down)
+/// An evaluation, and the round before it, as a line of the table; what there is not is left empty.
+pub(super) fn row(evaluation: &Evaluation, before: &Round) -> String {
+    let Evaluation { round, local, shared, validation, untrained, gap, dual_norm, theory, traffic } = evaluation;
+    let mut cells = vec![round.to_string()];
+    cells.extend(numbers(Some(local).map(qualities)));
+    cells.extend(numbers(shared.as_ref().map(qualities)));
+    cells.extend(numbers(validation.as_ref().map(|quality| [quality.mean])));
+    cells.push(untrained.to_string());
+    cells.extend(numbers(Some([*gap, *dual_norm])));
+    cells.extend(numbers(theory.as_ref().map(sums)));
+    cells.extend([traffic.up.to_string(), traffic.down.to_string()]);
+    cells.extend(numbers(Some([before.loss])));
+    cells.extend(numbers(before.solves.means()));
+    cells.join(",")
 }
 
-fn columns(quality: Option<&Quality>) -> String {
-    let numbers = |quality: &Quality| [quality.mean, quality.weighted, quality.worst_decile, quality.deviation, quality.loss];
-    quality.map_or_else(|| ",,,,".into(), |quality| numbers(quality).map(|number| number.to_string()).join(","))
+fn qualities(quality: &Quality) -> [f64; 6] {
+    [quality.mean, quality.weighted, quality.worst_decile, quality.deviation, quality.mean_loss, quality.loss]
+}
+
+fn sums(theory: &TheorySums) -> [f64; 3] {
+    [theory.lagrangian, theory.stationarity, theory.head_gradient]
+}
+
+fn numbers<const N: usize>(numbers: Option<[f64; N]>) -> [String; N] {
+    numbers.map_or_else(|| [const { String::new() }; N], |numbers| numbers.map(|number| number.to_string()))
 }
 
 /// Whether a line belongs to the heading or to the first `rounds` rounds.
@@ -34,7 +50,10 @@ mod tests {
     fn rows_have_as_many_columns_as_the_heading() {
         let columns = HEADING.split(',').count();
         let alone = Evaluation::default();
-        let shared = Evaluation { shared: Some(Quality::default()), validation: Some(Quality::default()), ..alone.clone() };
-        assert!([alone, shared].iter().all(|evaluation| row(evaluation).split(',').count() == columns));
+        let quality = Some(Quality::default());
+        let theory = Some(TheorySums::default());
+        let whole = Evaluation { shared: quality.clone(), validation: quality, theory, ..alone.clone() };
+        let count = |evaluation: &Evaluation| row(evaluation, &Round::default()).split(',').count();
+        assert!([alone, whole].iter().all(|evaluation| count(evaluation) == columns));
     }
 }

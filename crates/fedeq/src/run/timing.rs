@@ -17,6 +17,9 @@ pub struct Timing {
     pub update: f64,
     /// Seconds of the server's own step.
     pub server: f64,
+    /// Seconds of writing, sending and reading messages, summed over clients.
+    #[serde(default)]
+    pub communicate: f64,
     /// Seconds of the evaluation.
     pub evaluate: f64,
     /// The most memory the process has held so far, in bytes, where the system tells.
@@ -26,7 +29,7 @@ pub struct Timing {
 impl Timing {
     /// The timing of a round.
     pub(super) fn of_round(round: u64, seconds: &RoundSeconds) -> Self {
-        let RoundSeconds { total, local, server } = seconds;
+        let RoundSeconds { total, local, server, communicate } = seconds;
         Self {
             round,
             train: *total,
@@ -34,6 +37,7 @@ impl Timing {
             backward: local.backward,
             update: local.update,
             server: *server,
+            communicate: *communicate,
             ..Self::default()
         }
     }

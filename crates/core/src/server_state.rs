@@ -1,0 +1,83 @@
+//! What the server keeps between rounds.
+use crate::algorithm::{Update, Weighting};
+use crate::asynchronous::Agenda;
+use crate::error::{Error, Result};
+use crate::params::{Metadata, Params};
+use crate::weights::Weights;
+
+/// What the server knows: never a client's data, head or dual.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerState {
+    /// The shared part of the model, `theta`.
+    pub weights: Weights,
+    /// How many clients there are in all.
+    pub clients: usize,
+    /// Rounds that are over.
+    pub round: u64,
+    /// The penalty in force, where the method has one; it moves only if it is balanced automatically.
+    pub rho: Option<f64>,
+    /// Work under way, where clients do not work in step; nothing before the first of it.
+    pub agenda: Option<Agenda>,
+}
+
+impl ServerState {
+    /// The server before the first round.
+    pub fn new(weights: Weights, clients: usize, rho: Option<f64>) -> Self {
+        Self { weights, clients, round: 0, rho, agenda: None }
+    }
+
+    /// `theta` becomes the mean of what was sent, in the order of the cohort.
+    pub fn average(&mut self, updates: &[Update], weighting: Weighting) {
+        let weight = |update: &Update| match weighting {
+            Weighting::Uniform => 1.0,
+            Weighting::Samples => update.samples as f64,
+        };
+        if !updates.is_empty() {
+            self.weights = Weights::mean(updates.iter().map(|update| (&update.weights, weight(update))).collect::<Vec<_>>());
+        }
+    }
+
+    /// The bytes of a file; the same state gives the same bytes. The round is not among them.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut all = self.weights.packed();
+        let mut notes = Metadata::from([("clients".into(), self.clients.to_string())]);
+        notes.extend(self.rho.map(|rho| ("rho".into(), format!("{rho:?}"))));
+        if let Some(agenda) = &self.agenda {
+            notes.insert(AGENDA.into(), agenda_text(agenda)?);
+            agenda.handed_out.iter().for_each(|(begun, theta)| all.overwrite(&theta.packed().under(&handed_out(*begun))));
+        }
+        all.to_bytes(&notes)
+    }
+
+    /// Reads the bytes of a file, written after `round` rounds; `like` tells which layout is expected.
+    pub fn from_bytes(bytes: &[u8], round: u64, like: &Self) -> Result<Self> {
+        let (all, notes) = Params::from_bytes(bytes)?;
+        let weights = Weights::unpacked(&all);
+        weights.ensure_like(&like.weights)?;
+        let rho = notes.get("rho").map(|rho| rho.parse().map_err(|_| Error::message("its `rho` is not a number")));
+        let agenda = notes.get(AGENDA).map(|text| read_agenda(text, &all, like));
+        Ok(Self { weights, clients: like.clients, round, rho: rho.transpose()?, agenda: agenda.transpose()? })
+    }
+}
+
+const AGENDA: &str = "agenda";
+
+/// Where a `theta` that somebody works on stands in the file.
+fn handed_out(begun: u64) -> String {
+    format!("handed-out/{begun:020}")
+}
+
+fn agenda_text(agenda: &Agenda) -> Result<String> {
+    serde_json::to_string(agenda).map_err(|error| Error::message(format!("its agenda cannot be written: {error}")))
+}
+
+fn read_agenda(text: &str, all: &Params, like: &ServerState) -> Result<Agenda> {
+    let mut agenda: Agenda =
+        serde_json::from_str(text).map_err(|error| Error::message(format!("its agenda is damaged: {error}")))?;
+    for begun in agenda.begun() {
+        let theta = Weights::unpacked(&all.below(&handed_out(begun)));
+        theta.ensure_like(&like.weights)?;
+        agenda.handed_out.insert(begun, theta);
+    }
+    if agenda.is_sound(like.clients) { Ok(agenda) } else { Err(Error::message("its agenda does not fit its clients")) }
+}
