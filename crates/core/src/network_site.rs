@@ -96,9 +96,9 @@ impl Site for NetworkSite {
         if !weights.params.iter().any(|(path, _)| phase.trains.includes(Part::of(path))) {
             return Ok(Descent::default()); // Such as the head of a network that has none.
         }
+        let mut network = sgd::train_only(self.network(weights), phase.trains);
         let mut run = Run {
             device: &self.device,
-            network: sgd::train_only(self.network(weights), phase.trains),
             statistics: self.statistics(weights),
             memory,
             step: sgd::Step::new(phase, &self.device),
@@ -108,12 +108,14 @@ impl Site for NetworkSite {
             let (mut loss, mut samples) = (0.0, 0);
             for (index, batch) in self.train.batches(self.batch_size, self.remainder, seed.derive("epoch", [epoch])).enumerate() {
                 let dropout = seed.derive("dropout", [epoch, index as u64]).to_u64();
-                loss += run.step(&batch, phase.trains, dropout)? * batch.len() as f64;
+                let before;
+                (network, before) = run.step(network, &batch, phase.trains, dropout)?;
+                loss += before * batch.len() as f64;
                 samples += batch.len();
             }
             run.descent.loss = loss / samples.max(1) as f64;
         }
-        weights.params = bridge::params_of(&run.network);
+        weights.params = bridge::params_of(&network);
         weights.statistics = bridge::named_statistics(&run.statistics);
         if !weights.params.is_finite() {
             return Err(Error::Diverged {
@@ -155,7 +157,6 @@ fn rows_of(tensor: Tensor<2>) -> Vec<Vec<f32>> {
 /// One phase under way.
 struct Run<'a> {
     device: &'a Device,
-    network: Network,
     statistics: Statistics,
     memory: &'a mut WarmMemory,
     step: sgd::Step,
@@ -163,11 +164,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// One gradient step; returns the loss before it.
-    fn step(&mut self, batch: &Batch, trains: Trains, dropout: u64) -> Result<f64> {
+    /// One gradient step; returns the loss before it. The network comes and goes by value, so that its numbers can change in place.
+    fn step(&mut self, network: Network, batch: &Batch, trains: Trains, dropout: u64) -> Result<(Network, f64)> {
         let begun = Instant::now();
-        let output = self.forward(batch, dropout)?;
-        let loss = loss_of(&output.logits, &Goal::of(batch, self.device)).mean;
+        let logits = self.forward(&network, batch, dropout)?.logits;
+        let loss = loss_of(&logits, &Goal::of(batch, self.device)).mean;
+        drop(logits);
         let value = loss.clone().into_scalar::<f64>();
         if !value.is_finite() {
             return Err(Error::Diverged { problem: format!("the training loss is `{value}`") });
@@ -175,15 +177,15 @@ impl Run<'_> {
         let forwarded = Instant::now();
         let gradients = loss.backward();
         let backed = Instant::now();
-        self.network = self.step.apply(self.network.clone(), gradients, trains);
+        let network = self.step.apply(network, gradients, trains);
         self.note(begun, forwarded, backed);
-        Ok(value)
+        Ok((network, value))
     }
 
-    fn forward(&mut self, batch: &Batch, dropout: u64) -> Result<Output> {
+    fn forward(&mut self, network: &Network, batch: &Batch, dropout: u64) -> Result<Output> {
         let statistics = std::mem::take(&mut self.statistics);
         let mut context = Context::train(statistics, dropout).starting(Start::Recalled(self.memory, &batch.ids));
-        let output = self.network.forward(&input_of(&batch.inputs, self.device)?, &mut context)?;
+        let output = network.forward(&input_of(&batch.inputs, self.device)?, &mut context)?;
         self.statistics = context.statistics;
         if let Some(equilibrium) = &output.equilibrium {
             self.memory.remember(&batch.ids, &equilibrium.state);

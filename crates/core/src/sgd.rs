@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use fedeq_kernels::tensor::{Pull, descend};
 use fedeq_models::{Network, Part, PathTracker};
 
 use crate::params::{Array, Params};
@@ -29,21 +30,19 @@ pub(crate) fn train_only(network: Network, trains: Trains) -> Network {
 /// A step size and a pull, ready on the device.
 pub(crate) struct Step {
     learning_rate: f64,
-    strength: f64,
-    /// Flat, by path.
-    offsets: BTreeMap<String, Tensor<1>>,
+    /// By path.
+    pulls: BTreeMap<String, Pull>,
 }
 
 impl Step {
     pub(crate) fn new(phase: &Phase<'_>, device: &Device) -> Self {
         let device = device.clone().without_autodiff();
         let flat = |array: &Array| Tensor::from_data(TensorData::new(array.values.clone(), [array.values.len()]), &device);
-        let offsets = phase.pull.into_iter().flat_map(|pull| pull.offset.iter());
-        Self {
-            learning_rate: phase.learning_rate,
-            strength: phase.pull.map_or(0.0, |pull| pull.strength),
-            offsets: offsets.map(|(path, array)| (path.to_owned(), flat(array))).collect(),
-        }
+        let pulls = phase.pull.into_iter().flat_map(|pull| {
+            let on = |(path, array): (&str, &Array)| (path.to_owned(), Pull { strength: pull.strength, offset: flat(array) });
+            pull.offset.iter().map(on)
+        });
+        Self { learning_rate: phase.learning_rate, pulls: pulls.collect() }
     }
 
     /// `p <- p - rate (gradient + strength p + offset)` for everything that is trained.
@@ -52,11 +51,8 @@ impl Step {
     }
 
     fn moved<const D: usize>(&self, value: Tensor<D>, gradient: Option<Tensor<D>>, path: &str) -> Tensor<D> {
-        let mut force = gradient.unwrap_or_else(|| value.zeros_like());
-        if let Some(offset) = self.offsets.get(path) {
-            force = force + value.clone().mul_scalar(self.strength) + offset.clone().reshape(value.dims());
-        }
-        value - force.mul_scalar(self.learning_rate)
+        let gradient = gradient.unwrap_or_else(|| value.zeros_like());
+        descend(value, gradient, self.pulls.get(path), self.learning_rate)
     }
 }
 

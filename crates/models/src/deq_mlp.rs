@@ -90,7 +90,7 @@ impl DeqMlp {
         let u = self.c.forward(x);
         let (mut z, equilibrated) = settle(&self.equilibrium, &self.cell, &u, u.clone(), context)?;
         if let Some(norm) = &self.norm {
-            z = norm.forward(z, Around::default(), context);
+            z = norm.forward(z, Around::nothing(), context);
         }
         let features = self.activation.apply(self.head.forward(z));
         let features = Features::Vector { embedding: features.clone(), features };

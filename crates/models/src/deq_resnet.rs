@@ -1,9 +1,9 @@
 //! DEQ-ResNet: images, with one residual block applied until nothing changes any more.
 use burn::module::Module;
-use burn::tensor::Tensor;
-use fedeq_equilibrium::{Cell, Equilibrium};
+use burn::tensor::{Int, Tensor};
+use fedeq_equilibrium::{Cell, Equilibrium, Injected, Map, Transposed};
 use fedeq_kernels::padding::same_size;
-use fedeq_kernels::tensor::max_pool;
+use fedeq_kernels::tensor::{self as kernels, max_pool};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
@@ -129,12 +129,59 @@ impl ImageCell {
     }
 }
 
+impl ImageCell {
+    /// The cell as one operation, where there is one for its tensors.
+    fn whole(&self) -> kernels::ImageCell {
+        kernels::ImageCell {
+            conv_a: self.conv_a.weight.val(),
+            norm_1: self.norm_1.affine(),
+            conv_b: self.conv_b.weight.val(),
+            norm_2: self.norm_2.affine(),
+            norm_3: self.norm_3.affine(),
+            activation: self.activation.into(),
+            groups: self.norm_1.groups(),
+        }
+    }
+
+    /// The cell put together from its parts.
+    fn composed(&self, z: Tensor<4>, u: &Tensor<4>) -> Tensor<4> {
+        let inner = self.norm_1.forward(self.conv_a.forward(z.clone()), Around::before(self.activation));
+        let change = self.norm_2.forward(u.clone() + self.conv_b.forward(inner), Around::nothing());
+        self.norm_3.forward(z + change, Around::before(self.activation))
+    }
+}
+
 impl Cell<4> for ImageCell {
     type Input = Tensor<4>;
 
     fn step(&self, z: Tensor<4>, u: &Tensor<4>) -> Tensor<4> {
-        let inner = self.norm_1.forward(self.conv_a.forward(z.clone()), Around::before(self.activation));
-        let change = self.norm_2.forward(u.clone() + self.conv_b.forward(inner), Around::default());
-        self.norm_3.forward(z + change, Around::before(self.activation))
+        self.whole().step(&z, u).unwrap_or_else(|| self.composed(z, u))
+    }
+
+    fn held<'a>(&'a self, u: &Tensor<4>) -> Box<dyn Map<4> + 'a> {
+        match self.whole().hold(u) {
+            Some(held) => Box::new(Held(held)),
+            None => Box::new(Injected::new(self, u.clone())),
+        }
+    }
+
+    fn transposed<'a>(&'a self, z: Tensor<4>, u: &Tensor<4>) -> Box<dyn Map<4> + 'a> {
+        match self.whole().linearise(&z, u) {
+            Some(linear) => Box::new(move |v| linear.pull_back(v)),
+            None => Box::new(Transposed::new(self, z, u.clone())),
+        }
+    }
+}
+
+struct Held(kernels::HeldImageCell);
+
+impl Map<4> for Held {
+    fn apply(&mut self, z: Tensor<4>) -> Tensor<4> {
+        self.0.step(z)
+    }
+
+    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
+        self.0.keep(rows);
+        true
     }
 }

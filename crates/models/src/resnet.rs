@@ -227,7 +227,7 @@ impl Projection {
     }
 
     fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
-        self.norm.forward(self.conv.forward(x), Around::default(), context)
+        self.norm.forward(self.conv.forward(x), Around::nothing(), context)
     }
 }
 

@@ -75,7 +75,7 @@ impl Head {
     pub(crate) fn forward(&self, x: Tensor<2>, context: &mut Context) -> Features {
         let x = self.activation.apply(self.fc1.forward(x));
         let before = self.activation.apply(self.fc2.forward(x));
-        let features = self.norm.forward(before.clone(), Around::default(), context);
+        let features = self.norm.forward(before.clone(), Around::nothing(), context);
         let embedding = match self.embedding {
             EmbeddingPoint::BeforeNorm => before,
             EmbeddingPoint::AfterNorm => features.clone(),

@@ -19,8 +19,11 @@ type Tracked = FloatTensor<Autodiff<Flex>>;
 /// burn's extension macro knows operations of a fixed number of named tensors. A cell has ten and a layer of attention sixteen, so the way
 /// into the graph is written out here, once, for any number.
 pub(crate) trait Operation<const N: usize>: Clone + Debug + Send + 'static {
-    /// What the backward pass needs beside inputs.
+    /// What the backward pass needs beside inputs and output.
     type Saved: Clone + Debug + Send + 'static;
+
+    /// Whether the backward pass wants to see the output.
+    const KEEPS_OUTPUT: bool = false;
 
     /// The shape of the result.
     fn shape(&self) -> Vec<usize>;
@@ -33,8 +36,20 @@ pub(crate) trait Operation<const N: usize>: Clone + Debug + Send + 'static {
         self.run_saving(inputs).0
     }
 
-    /// The gradients of those inputs that are wanted, given that of the result.
-    fn gradients(&self, saved: &Self::Saved, inputs: [&[f32]; N], gradient: &[f32], wanted: [bool; N]) -> [Option<Vec<f32>>; N];
+    /// The gradients of those inputs that are wanted.
+    fn gradients(&self, past: Past<'_, Self::Saved, N>, wanted: [bool; N]) -> [Option<Vec<f32>>; N];
+}
+
+/// What a backward pass starts from.
+pub(crate) struct Past<'a, S, const N: usize> {
+    /// The inputs of the forward pass.
+    pub(crate) inputs: [&'a [f32]; N],
+    /// Its output, if the operation keeps it.
+    pub(crate) output: &'a [f32],
+    /// What it saved.
+    pub(crate) saved: &'a S,
+    /// The gradient of the output.
+    pub(crate) gradient: &'a [f32],
 }
 
 /// The operation on these tensors if they are 32-bit floats on the CPU, attached to their graph; otherwise nothing.
@@ -46,7 +61,7 @@ pub(crate) fn apply<const N: usize, const D: usize>(
         return None;
     }
     let result = if inputs.iter().any(host::is_differentiated) {
-        host::attached(attach(operation, inputs.map(host::differentiated)))
+        host::attached(attach(operation, inputs.map(host::differentiated)).0)
     } else {
         let inputs = inputs.map(host::plain);
         let values = operation.run(inputs.each_ref().map(host::numbers));
@@ -55,25 +70,35 @@ pub(crate) fn apply<const N: usize, const D: usize>(
     Some(Tensor::from_dispatch(result))
 }
 
-fn attach<const N: usize, O: Operation<N>>(operation: O, inputs: [Tracked; N]) -> Tracked {
+/// The same, with what the operation saved.
+pub(crate) fn apply_saving<const N: usize, const D: usize, O: Operation<N>>(
+    operation: O,
+    inputs: [DispatchTensor; N],
+) -> Option<(Tensor<D>, O::Saved)> {
+    if !inputs.iter().all(host::is_here) {
+        return None;
+    }
+    let (result, saved) = attach(operation, inputs.map(host::differentiated));
+    Some((Tensor::from_dispatch(host::attached(result)), saved))
+}
+
+fn attach<const N: usize, O: Operation<N>>(operation: O, inputs: [Tracked; N]) -> (Tracked, O::Saved) {
     let nodes = inputs.each_ref().map(Tracked::node);
     let inputs = inputs.map(|input| input.into_primitive().to_contiguous());
-    let shape = operation.shape();
-    match (Step { operation: operation.clone() }).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
-        OpsKind::Tracked(preparation) => {
-            let (values, saved) = operation.run_saving(inputs.each_ref().map(host::numbers));
-            preparation.finish(Saved { inputs, saved }, host::tensor(values, shape))
-        }
-        OpsKind::UnTracked(preparation) => {
-            let values = operation.run(inputs.each_ref().map(host::numbers));
-            preparation.finish(host::tensor(values, shape))
-        }
-    }
+    let (values, saved) = operation.run_saving(inputs.each_ref().map(host::numbers));
+    let result = host::tensor(values, operation.shape());
+    let output = O::KEEPS_OUTPUT.then(|| result.clone());
+    let attached = match (Step { operation }).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(preparation) => preparation.finish(State { inputs, output, saved: saved.clone() }, result),
+        OpsKind::UnTracked(preparation) => preparation.finish(result),
+    };
+    (attached, saved)
 }
 
 #[derive(Clone, Debug)]
-struct Saved<S, const N: usize> {
+struct State<S, const N: usize> {
     inputs: [FlexTensor; N],
+    output: Option<FlexTensor>,
     saved: S,
 }
 
@@ -83,14 +108,19 @@ struct Step<O> {
 }
 
 impl<const N: usize, O: Operation<N>> Backward<Flex, N> for Step<O> {
-    type State = Saved<O::Saved, N>;
+    type State = State<O::Saved, N>;
 
     fn backward(self, ops: Ops<Self::State, N>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let gradient = gradients.consume::<Flex>(&ops.node).to_contiguous();
         let wanted = ops.parents.each_ref().map(Option::is_some);
-        let Saved { inputs, saved } = ops.state;
-        let numbers = inputs.each_ref().map(host::numbers);
-        let found = self.operation.gradients(&saved, numbers, host::numbers(&gradient), wanted);
+        let State { inputs, output, saved } = ops.state;
+        let past = Past {
+            inputs: inputs.each_ref().map(host::numbers),
+            output: output.as_ref().map_or(&[], host::numbers),
+            saved: &saved,
+            gradient: host::numbers(&gradient),
+        };
+        let found = self.operation.gradients(past, wanted);
         for ((parent, found), input) in ops.parents.into_iter().zip(found).zip(&inputs) {
             if let (Some(parent), Some(found)) = (parent, found) {
                 gradients.register::<Flex>(parent.id, host::tensor(found, host::shape(input)));

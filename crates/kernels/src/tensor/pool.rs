@@ -3,13 +3,18 @@ use burn::tensor::Tensor;
 use burn::tensor::module::max_pool2d;
 use burn::tensor::ops::MaxPoolOptions;
 
+use super::operation::{Operation, Past, apply};
+use crate::InstructionSet;
+use crate::norm::Shape;
 use crate::padding::same_padding;
+use crate::pool;
 
 /// The largest entry of every 3x3 window, moved by 2, with [SAME padding](same_padding) by minus infinity.
 ///
 /// `[B, H, W, C] -> [B, ceil(H / 2), ceil(W / 2), C]`
 pub fn max_pool(x: Tensor<4>) -> Tensor<4> {
-    composed_max_pool(x)
+    let operation = MaxPool(shape_of(&x));
+    apply(operation, [x.clone().into_dispatch()]).unwrap_or_else(|| composed_max_pool(x))
 }
 
 fn composed_max_pool(x: Tensor<4>) -> Tensor<4> {
@@ -21,6 +26,63 @@ fn composed_max_pool(x: Tensor<4>) -> Tensor<4> {
 
 /// The mean over the plane: `[B, H, W, C] -> [B, C]`.
 pub fn global_average_pool(x: Tensor<4>) -> Tensor<2> {
+    let operation = AveragePool(shape_of(&x));
+    apply(operation, [x.clone().into_dispatch()]).unwrap_or_else(|| composed_average_pool(x))
+}
+
+fn composed_average_pool(x: Tensor<4>) -> Tensor<2> {
     let [batch, height, width, channels] = x.dims();
     x.reshape([batch, height * width, channels]).mean_dim(1).squeeze_dim(1)
+}
+
+fn shape_of(x: &Tensor<4>) -> Shape {
+    let [batch, height, width, channels] = x.dims();
+    Shape { batch, height, width, channels }
+}
+
+#[derive(Clone, Debug)]
+struct MaxPool(Shape);
+
+impl Operation<1> for MaxPool {
+    type Saved = ();
+
+    fn shape(&self) -> Vec<usize> {
+        let Shape { batch, height, width, channels } = pool::max_pool_shape(self.0);
+        vec![batch, height, width, channels]
+    }
+
+    fn run_saving(&self, [x]: [&[f32]; 1]) -> (Vec<f32>, ()) {
+        let mut y = vec![0.0; pool::max_pool_shape(self.0).len()];
+        pool::max_pool(InstructionSet::best(), self.0, x, &mut y);
+        (y, ())
+    }
+
+    fn gradients(&self, past: Past<'_, (), 1>, _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
+        let mut dx = vec![0.0; self.0.len()];
+        pool::max_pool_backward(InstructionSet::best(), self.0, past.inputs[0], past.gradient, &mut dx);
+        [Some(dx)]
+    }
+}
+
+#[derive(Clone, Debug)]
+struct AveragePool(Shape);
+
+impl Operation<1> for AveragePool {
+    type Saved = ();
+
+    fn shape(&self) -> Vec<usize> {
+        vec![self.0.batch, self.0.channels]
+    }
+
+    fn run_saving(&self, [x]: [&[f32]; 1]) -> (Vec<f32>, ()) {
+        let mut y = vec![0.0; self.0.batch * self.0.channels];
+        pool::global_average_pool(InstructionSet::best(), self.0, x, &mut y);
+        (y, ())
+    }
+
+    fn gradients(&self, past: Past<'_, (), 1>, _: [bool; 1]) -> [Option<Vec<f32>>; 1] {
+        let mut dx = vec![0.0; self.0.len()];
+        pool::global_average_pool_backward(self.0, past.gradient, &mut dx);
+        [Some(dx)]
+    }
 }

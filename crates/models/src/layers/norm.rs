@@ -5,6 +5,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::module::layer_norm;
+use fedeq_kernels::norm::Fusion;
 use fedeq_kernels::tensor as kernels;
 use serde::{Deserialize, Serialize};
 
@@ -50,34 +51,29 @@ pub(crate) enum Norm {
     Group(GroupNorm),
 }
 
-/// What stands around a normalisation: `after(norm(before(x)) + residual)`, each part if it is there.
-///
-/// Said together with the normalisation, so that one pass over the numbers does it all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Around<const D: usize> {
-    pub(crate) before: Option<Activation>,
-    pub(crate) residual: Option<Tensor<D>>,
-    pub(crate) after: Option<Activation>,
-}
+/// What is computed along with a normalisation, so that one pass over the numbers does it all.
+#[derive(Clone, Debug)]
+pub(crate) struct Around<const D: usize>(kernels::Around<D>);
 
 impl<const D: usize> Around<D> {
+    /// `norm(x)`
+    pub(crate) fn nothing() -> Self {
+        Self(kernels::Around { fusion: Fusion::None, shortcut: None })
+    }
+
     /// `norm(phi(x))`
     pub(crate) fn before(phi: Activation) -> Self {
-        Self { before: Some(phi), ..Self::default() }
+        Self(kernels::Around { fusion: Fusion::Before(phi.into()), shortcut: None })
     }
 
     /// `phi(norm(x))`
     pub(crate) fn after(phi: Activation) -> Self {
-        Self { after: Some(phi), ..Self::default() }
+        Self(kernels::Around { fusion: Fusion::After(phi.into()), shortcut: None })
     }
 
-    /// `phi(norm(x) + residual)`
-    pub(crate) fn adding(residual: Tensor<D>, phi: Activation) -> Self {
-        Self { residual: Some(residual), ..Self::after(phi) }
-    }
-
-    fn into_kernel(self) -> kernels::Around<D> {
-        kernels::Around { before: self.before.map(Into::into), residual: self.residual, after: self.after.map(Into::into) }
+    /// `phi(norm(x) + shortcut)`
+    pub(crate) fn adding(shortcut: Tensor<D>, phi: Activation) -> Self {
+        Self(kernels::Around { shortcut: Some(shortcut), ..Self::after(phi).0 })
     }
 }
 
@@ -119,17 +115,16 @@ impl BatchNorm {
     /// Applies the layer to `[B, ..., C]`; in training, the context's statistics move.
     pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, around: Around<D>, context: &mut Context) -> Tensor<D> {
         let affine = kernels::Affine { scale: self.scale.val(), offset: self.offset.val() };
-        let around = around.into_kernel();
         match context.mode {
             Mode::Train => {
-                let batch = kernels::batch_norm_train(x, affine, EPSILON, around);
+                let batch = kernels::batch_norm_train(x, affine, around.0);
                 context.statistics.observe(&self.path, batch.mean, batch.variance);
                 batch.output
             }
             Mode::Evaluate => {
                 let running = context.statistics.get(&self.path).cloned();
                 let running = running.unwrap_or_else(|| Moments::fresh_like(&self.scale.val()));
-                kernels::batch_norm(x, affine, [running.mean, running.variance], EPSILON, around)
+                kernels::batch_norm(x, affine, [running.mean, running.variance], around.0)
             }
         }
     }
@@ -154,9 +149,15 @@ impl GroupNorm {
 
     /// Applies the layer to `[B, C]` or `[B, H, W, C]`.
     pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>, around: Around<D>) -> Tensor<D> {
-        let affine = kernels::Affine { scale: self.scale.val(), offset: self.offset.val() };
-        let groups = kernels::Groups { count: GROUPS, by_row: self.reach == Reach::RowWise };
-        kernels::group_norm(x, affine, groups, EPSILON, around.into_kernel())
+        kernels::group_norm(x, self.affine(), self.groups(), around.0)
+    }
+
+    pub(crate) fn affine(&self) -> kernels::Affine {
+        kernels::Affine { scale: self.scale.val(), offset: self.offset.val() }
+    }
+
+    pub(crate) fn groups(&self) -> kernels::Groups {
+        kernels::Groups { count: GROUPS, by_row: self.reach == Reach::RowWise }
     }
 }
 

@@ -1,0 +1,91 @@
+//! How much memory work takes: an allocator that counts, thread by thread.
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The system's allocator, counting. A program that wants [`Meter`] to tell something installs it:
+///
+/// ```
+/// use fedeq_kernels::memory::{Counting, Meter};
+///
+/// #[global_allocator]
+/// static ALLOCATOR: Counting = Counting;
+///
+/// let mut meter = Meter::start();
+/// drop(vec![0u8; 1_000_000]);
+/// assert_eq!(meter.lap(), Some(1_000_000));
+/// assert_eq!(meter.lap(), Some(0));
+/// ```
+#[derive(Debug)]
+pub struct Counting;
+
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Bytes this thread has allocated and not freed; below zero where it freed what others allocated.
+    static LIVE: Cell<i64> = const { Cell::new(0) };
+    /// The most `LIVE` has been since somebody reset it.
+    static PEAK: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Takes note of a change; quietly does nothing while a thread ends.
+fn count(change: i64) {
+    let _ = LIVE.try_with(|live| {
+        live.set(live.get() + change);
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
+    });
+}
+
+fn size_of(layout: Layout) -> i64 {
+    layout.size() as i64
+}
+
+// SAFETY: every request goes to the system's allocator as it came; counting allocates nothing and cannot panic.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        INSTALLED.store(true, Ordering::Relaxed);
+        count(size_of(layout));
+        // SAFETY: as the caller guarantees.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(size_of(layout));
+        // SAFETY: as the caller guarantees.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-size_of(layout));
+        // SAFETY: as the caller guarantees.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64 - size_of(layout));
+        // SAFETY: as the caller guarantees.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+/// Tells the most memory that this thread held during stretches of work, beyond what it held at the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Meter {
+    start: i64,
+}
+
+impl Meter {
+    /// Starts the first stretch.
+    pub fn start() -> Self {
+        let start = LIVE.get();
+        PEAK.set(start);
+        Self { start }
+    }
+
+    /// Ends a stretch and starts the next: the most bytes held during it. Nothing where [`Counting`] is not installed.
+    pub fn lap(&mut self) -> Option<u64> {
+        let most = PEAK.get() - self.start;
+        PEAK.set(LIVE.get());
+        INSTALLED.load(Ordering::Relaxed).then_some(most.max(0) as u64)
+    }
+}
