@@ -92,19 +92,20 @@ impl WithSimd for Product<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         self.check();
+        let c = self.c.as_mut_ptr();
         let lanes = S::F32_LANES;
         let mut column = 0;
         while column + 2 * lanes <= self.size.n {
-            self.panel::<S, 2>(simd, column, None);
+            self.panel::<S, 2>(simd, c, column, None);
             column += 2 * lanes;
         }
         if column + lanes <= self.size.n {
-            self.panel::<S, 1>(simd, column, None);
+            self.panel::<S, 1>(simd, c, column, None);
             column += lanes;
         }
         if column < self.size.n {
             let mask = simd.mask_between_m32s(0, (self.size.n - column) as u32);
-            self.panel::<S, 1>(simd, column, Some(mask));
+            self.panel::<S, 1>(simd, c, column, Some(mask));
         }
     }
 }
@@ -112,7 +113,7 @@ impl WithSimd for Product<'_> {
 impl Product<'_> {
     /// All rows of `V` vectors of columns; with a mask, of the part of one vector that exists.
     #[inline(always)]
-    fn panel<S: Simd, const V: usize>(&self, simd: S, column: usize, mask: Option<MemMask<S::m32s>>) {
+    fn panel<S: Simd, const V: usize>(&self, simd: S, c: *mut f32, column: usize, mask: Option<MemMask<S::m32s>>) {
         // Enough sums to hide the latency of multiply-adds, and registers left for the factors.
         let tallest = if S::REGISTER_COUNT >= 32 { 8 } else { 6 };
         let mut row = 0;
@@ -121,14 +122,14 @@ impl Product<'_> {
             let left = self.size.m - row;
             let height = if left >= 2 * tallest { tallest } else { left.div_ceil(left.div_ceil(tallest)) };
             match height {
-                8 => self.tile::<S, 8, V>(simd, row, column, mask),
-                7 => self.tile::<S, 7, V>(simd, row, column, mask),
-                6 => self.tile::<S, 6, V>(simd, row, column, mask),
-                5 => self.tile::<S, 5, V>(simd, row, column, mask),
-                4 => self.tile::<S, 4, V>(simd, row, column, mask),
-                3 => self.tile::<S, 3, V>(simd, row, column, mask),
-                2 => self.tile::<S, 2, V>(simd, row, column, mask),
-                _ => self.tile::<S, 1, V>(simd, row, column, mask),
+                8 => self.tile::<S, 8, V>(simd, c, row, column, mask),
+                7 => self.tile::<S, 7, V>(simd, c, row, column, mask),
+                6 => self.tile::<S, 6, V>(simd, c, row, column, mask),
+                5 => self.tile::<S, 5, V>(simd, c, row, column, mask),
+                4 => self.tile::<S, 4, V>(simd, c, row, column, mask),
+                3 => self.tile::<S, 3, V>(simd, c, row, column, mask),
+                2 => self.tile::<S, 2, V>(simd, c, row, column, mask),
+                _ => self.tile::<S, 1, V>(simd, c, row, column, mask),
             }
             row += height;
         }
@@ -136,13 +137,20 @@ impl Product<'_> {
 
     /// `T` rows by `V` vectors, summed in registers.
     #[inline(always)]
-    fn tile<S: Simd, const T: usize, const V: usize>(&self, simd: S, row: usize, column: usize, mask: Option<MemMask<S::m32s>>) {
+    fn tile<S: Simd, const T: usize, const V: usize>(
+        &self,
+        simd: S,
+        c: *mut f32,
+        row: usize,
+        column: usize,
+        mask: Option<MemMask<S::m32s>>,
+    ) {
         let lanes = S::F32_LANES;
         let mut sums = [[simd.splat_f32s(0.0); V]; T];
         // SAFETY: `check` made sure that rows below `m`, columns below `n` and all `k` lie inside the slices; `panel` asks for no
         // others, and where fewer than `lanes` columns are left it passes the mask of those that exist.
         unsafe {
-            let c = self.c.as_ptr().add(row * self.c_stride + column);
+            let c = c.add(row * self.c_stride + column);
             if self.accumulate {
                 for (t, sums) in sums.iter_mut().enumerate() {
                     for (v, sum) in sums.iter_mut().enumerate() {
@@ -166,7 +174,6 @@ impl Product<'_> {
                 a = a.wrapping_add(self.a.column);
                 b = b.wrapping_add(self.b_stride);
             }
-            let c = c.cast_mut();
             for (t, sums) in sums.iter().enumerate() {
                 for (v, &sum) in sums.iter().enumerate() {
                     store(simd, c.add(t * self.c_stride + v * lanes), sum, mask);

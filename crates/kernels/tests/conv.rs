@@ -108,8 +108,10 @@ fn convolutions_and_gradients_agree_with_their_definition() {
 #[test]
 fn wide_windows_and_long_strides_agree_with_their_definition() {
     for (window, stride) in [(5, 1), (5, 2), (7, 2), (3, 3), (1, 3)] {
-        let geometry = Geometry { batch: 2, height: 6, width: 5, from: 3, to: 18, window, stride };
-        Case::new(geometry).holds_on_all_sets(&mut Scratch::new());
+        for (from, to) in [(3, 18), (18, 3)] {
+            let geometry = Geometry { batch: 2, height: 6, width: 5, from, to, window, stride };
+            Case::new(geometry).holds_on_all_sets(&mut Scratch::new());
+        }
     }
 }
 
@@ -118,6 +120,15 @@ fn many_blocks_of_tiles_agree_with_their_definition() {
     let geometry = Geometry { batch: 3, height: 17, width: 17, from: 64, to: 64, window: 3, stride: 1 };
     Case::new(geometry).holds_on_all_sets(&mut Scratch::new());
     Case::new(Geometry { stride: 2, ..geometry }).holds_on_all_sets(&mut Scratch::new());
+}
+
+#[test]
+fn an_empty_batch_gives_no_output_and_no_gradient() {
+    for (from, stride) in [(1, 1), (4, 1), (4, 2)] {
+        let case = Case::new(Geometry { batch: 0, height: 5, width: 5, from, to: 6, window: 3, stride });
+        let [y, dx, dw] = case.found(InstructionSet::best(), &mut Scratch::new());
+        assert!(y.is_empty() && dx.is_empty() && dw.iter().all(|&number| number == 0.0));
+    }
 }
 
 #[test]

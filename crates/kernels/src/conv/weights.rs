@@ -15,8 +15,12 @@ pub(super) enum Way {
 impl Way {
     /// The faster one, as measured.
     pub(super) fn of(geometry: &Geometry) -> Self {
-        let transforms_pay = geometry.from >= 8 && geometry.to >= 8;
-        if geometry.window == 3 && geometry.stride == 1 && transforms_pay { Self::Winograd } else { Self::Patches }
+        // Below that the transforms cost more than they save, and so they do in tiles that are mostly outside of the image.
+        let enough_channels = geometry.from >= 3;
+        let tiles = geometry.height.div_ceil(4) * geometry.width.div_ceil(4);
+        let enough_pixels = 16 * tiles <= 3 * geometry.height * geometry.width;
+        let possible = geometry.window == 3 && geometry.stride == 1;
+        if possible && enough_channels && enough_pixels { Self::Winograd } else { Self::Patches }
     }
 }
 
