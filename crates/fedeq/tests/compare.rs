@@ -70,6 +70,17 @@ fn a_sweep_has_a_cell_for_every_combination_and_seed() {
 }
 
 #[test]
+fn a_sweep_takes_a_preset() {
+    let folder = TempDir::new().expect("a folder");
+    sweep(&folder, &["--preset", "paper"]);
+    let mut runs = fs::read_dir(folder.path().join("sweep")).expect("a folder").flatten().map(|entry| entry.path());
+    let run = runs.find(|path| path.is_dir()).expect("a run");
+    assert_eq!(run_support::json(&run.join("summary.json"))["preset"], "paper");
+    let (error, _) = refusal(fedeq(&folder).args(["sweep", "--out", "other", "--preset", "papper"]), 2);
+    assert_eq!(error, "`preset` cannot be `papper`");
+}
+
+#[test]
 fn a_sweep_started_again_skips_what_is_finished_and_resumes_what_is_not() {
     let folder = TempDir::new().expect("a folder");
     let arguments = ["--grid", "method=local,fedavg", "--set", "plan.rounds=2", "--set", "engine.checkpoint_every=1"];

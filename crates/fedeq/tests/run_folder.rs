@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, succeed};
+use serde_json::Value;
 use tempfile::TempDir;
 
 #[test]
@@ -33,6 +34,58 @@ fn results_are_the_same_to_the_byte_for_1_2_and_3_workers() {
     let at = |name: &str| folder.path().join(name);
     assert_same_files(&at("1"), &at("2"), "1 and 2 workers");
     assert_same_files(&at("1"), &at("3"), "1 and 3 workers");
+}
+
+#[test]
+fn results_without_rounds_are_the_same_to_the_byte_for_1_and_3_workers() {
+    let folder = TempDir::new().expect("a folder");
+    let settings =
+        ["plan.asynchronous={ slowest = 4, max_staleness = 9 }", "method.server_step=consensus", "plan.sampling.fraction=0.2"];
+    for workers in ["1", "3"] {
+        succeed(run_command(&folder, workers, &settings).args(["--workers", workers]));
+    }
+    assert_same_files(&folder.path().join("1"), &folder.path().join("3"), "1 and 3 workers");
+    let rounds = fs::read_to_string(folder.path().join("1/rounds.jsonl")).expect("written");
+    let rounds: Vec<Value> = rounds.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let staleness =
+        |round: &Value| round["arrivals"].as_array().map(|all| all.iter().filter_map(|one| one["staleness"].as_u64()).max());
+    // A fifth of 28 clients are five updates a round.
+    assert!(rounds.iter().all(|round| round["arrivals"].as_array().is_some_and(|arrivals| arrivals.len() == 5)));
+    assert!(rounds.iter().any(|round| staleness(round).flatten().is_some_and(|oldest| (1..=9).contains(&oldest))), "{rounds:?}");
+}
+
+#[test]
+fn every_metric_is_in_the_table_and_every_phase_in_the_timings() {
+    let folder = TempDir::new().expect("a folder");
+    let run = run(&folder, "one", &["plan.measure_theory=true"]);
+    let table = fs::read_to_string(run.join("metrics.csv")).expect("written");
+    let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let (heading, first) = (lines.next().expect("a heading"), lines.next().expect("a row"));
+    let number = |name: &str| {
+        let at = heading.iter().position(|column| *column == name).unwrap_or_else(|| panic!("no column `{name}`"));
+        first[at].parse::<f64>().unwrap_or_else(|_| panic!("`{name}` is `{}`", first[at]))
+    };
+    for view in ["local", "shared"] {
+        for measure in ["mean", "weighted", "worst_decile", "deviation", "mean_loss", "weighted_loss"] {
+            assert!(number(&format!("{view}_{measure}")) >= 0.0);
+        }
+    }
+    for name in ["gap", "dual_norm", "lagrangian", "stationarity", "head_gradient", "bytes_up", "bytes_down", "train_loss"] {
+        assert!(number(name) > 0.0, "{name}");
+    }
+    assert!(number("solver_steps") >= 1.0 && number("solver_residual") > 0.0);
+    assert!((0.0..=1.0).contains(&number("solver_unconverged")));
+    let summary = json(&run.join("summary.json"));
+    for phase in ["train", "solve", "backward", "update", "communicate", "evaluate"] {
+        assert!(summary["resources"][format!("{phase}_seconds")].as_f64().is_some_and(|seconds| seconds > 0.0), "{phase}");
+    }
+    assert!(summary["resources"]["peak_memory"].as_u64().is_some_and(|bytes| bytes > 1_000_000));
+    let round: Value = serde_json::from_str(
+        fs::read_to_string(run.join("rounds.jsonl")).expect("written").lines().nth(1).expect("a second round"),
+    )
+    .expect("JSON");
+    let up = |key: &str| round[key]["up"].as_u64().expect("a count");
+    assert!(up("sent") > 0 && up("sent") < up("traffic"), "of this round, and of all so far");
 }
 
 #[test]
@@ -94,11 +147,12 @@ fn tensorboard_files_hold_sound_records_of_every_round() {
     let run = run(&folder, "one", &[]);
     let file = fs::read_dir(run.join("tensorboard")).expect("a folder").next().expect("a file").expect("readable").path();
     let records = records(&file);
-    // The version, the start of a session, three rounds and two evaluations.
-    assert_eq!(records.len(), 7);
+    // The version, the start of a session, three rounds with their timings, and two evaluations.
+    assert_eq!(records.len(), 10);
     assert!(contains(&records[0], b"brain.Event:2"));
     assert!(records[2..].iter().filter(|record| contains(record, b"train/loss")).count() == 3);
     assert!(records[2..].iter().filter(|record| contains(record, b"local/accuracy")).count() == 2);
+    assert!(records[2..].iter().filter(|record| contains(record, b"seconds/communicate")).count() == 3);
 }
 
 fn contains(record: &[u8], text: &[u8]) -> bool {

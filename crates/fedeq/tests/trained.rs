@@ -170,6 +170,32 @@ fn tables_are_answered_row_by_row() {
 }
 
 #[test]
+fn columns_of_a_table_are_found_by_their_names() {
+    let folder = TempDir::new().expect("a folder");
+    let row = |index: u32| {
+        let (ward, sign) = (if index < 30 { "here" } else { "there" }, if index % 2 == 1 { 1.0 } else { -1.0 });
+        format!("{ward},{},{},{}\n", 4.0 * sign, f64::from(index % 7) / 10.0, if sign > 0.0 { "high" } else { "low" })
+    };
+    let table: String = (0..60).map(row).collect();
+    fs::write(folder.path().join("data.csv"), format!("ward,level,noise,outcome\n{table}")).expect("written");
+    let settings = ["data=csv", "data.folder=data.csv", "data.source.client=ward", "data.source.label=outcome", "model=mlp"];
+    let training = ["data.unseen={ count = 0 }", "plan.sampling.fraction=1", "training.learning_rate=0.1", "training.epochs=5"];
+    run(&folder, "run", &[&settings[..], &training[..]].concat());
+    let ask = |content: &str| {
+        fs::write(folder.path().join("new.csv"), content).expect("written");
+        let mut command = fedeq(&folder);
+        command.args(["predict", "run", "--client", "there", "--input", "new.csv"]);
+        command
+    };
+    let answers = |content: &str| String::from_utf8(succeed(&mut ask(content)).stdout).expect("UTF-8");
+    let in_order = answers("level,noise\n-4,0.3\n4,0.3\n");
+    assert!(in_order.contains("low") && in_order.contains("high"), "{in_order}");
+    assert_eq!(in_order, answers("outcome,noise,id,level,ward\n?,0.3,1,-4,here\n?,0.3,2,4,here\n"));
+    let (error, _) = refusal(&mut ask("level,nois\n-4,0.3\n"), 2);
+    assert_eq!(error, "`new.csv` has no column `noise`, and the model learned from one");
+}
+
+#[test]
 fn text_is_answered_with_what_comes_next() {
     let folder = TempDir::new().expect("a folder");
     let line = |client: &str| format!("{{\"client\": \"{client}\", \"text\": \"{}\"}}\n", "to be or not to be ".repeat(8));
