@@ -58,7 +58,9 @@ fn steps(criterion: &mut Criterion) {
         group.bench_function(format!("step and backward {label}"), |bencher| {
             bencher.iter(|| {
                 let saved = cell_ready.step_saving(black_box(&z), &u, &mut out, &mut scratch);
-                saved.backward(&cell_ready, &z, &u, &mut scratch)
+                let gradients = saved.backward(&cell_ready, &z, &u, &mut scratch);
+                scratch.recycle(saved);
+                gradients
             });
         });
         group.bench_function(format!("convolutions {label}"), |bencher| convolutions(bencher, set, &cell, batch));

@@ -103,7 +103,8 @@ fn a_step_agrees_with_the_definition() {
             prepared.step(&arguments[0], &arguments[1], &mut out, &mut scratch);
             assert_close(&out, &expected, 1e-4, &name(set, &cell));
             let mut saving = vec![f32::NAN; expected.len()];
-            prepared.step_saving(&arguments[0], &arguments[1], &mut saving, &mut scratch);
+            let saved = prepared.step_saving(&arguments[0], &arguments[1], &mut saving, &mut scratch);
+            scratch.recycle(saved);
             assert_eq!(out, saving, "{}: saving changes nothing", name(set, &cell));
         }
     }
@@ -148,6 +149,8 @@ fn pulling_back_is_the_gradient_of_the_state() {
             let expected = gradients(set, &cell, &arguments, &gradient);
             let prepared = PreparedCell::new(set, &cell, parameters(&arguments));
             let mut scratch = Scratch::new();
+            let near = prepared.linearise(&arguments[0], &arguments[1], &mut scratch);
+            scratch.recycle(near);
             let near = prepared.linearise(&arguments[0], &arguments[1], &mut scratch);
             for _ in 0..2 {
                 let mut found = vec![f32::NAN; gradient.len()];

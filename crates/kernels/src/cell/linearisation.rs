@@ -7,7 +7,7 @@ use crate::conv;
 use crate::norm::{AffineGradient, Moments, Region, Sums, Workspace};
 
 /// A step with the intermediate values its gradients need: four times as many numbers as the state has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Linearisation {
     /// `phi(conv_a(z))`
     inner: Vec<f32>,
@@ -59,7 +59,8 @@ impl PreparedCell {
     }
 
     fn save(&self, z: &[f32], u: &[f32], mut out: Option<&mut [f32]>, scratch: &mut Scratch) -> Linearisation {
-        let mut saved = Linearisation::empty(self, z.len());
+        let mut saved = std::mem::take(&mut scratch.spare);
+        saved.resize(self, z.len());
         let (chunk, statistics) = (self.chunk() * self.cell.state_len(), self.chunk() * self.cell.statistics());
         scratch.grow(&self.cell, self.chunk());
         let Scratch { conv, wide, work, .. } = scratch;
@@ -81,14 +82,15 @@ impl PreparedCell {
 }
 
 impl Linearisation {
-    fn empty(prepared: &PreparedCell, len: usize) -> Self {
+    /// With room for states of `len` numbers in all.
+    fn resize(&mut self, prepared: &PreparedCell, len: usize) {
         let count = len / prepared.cell.state_len() * prepared.cell.statistics();
-        let moments = || Moments { mean: vec![0.0; count], variance: vec![0.0; count] };
-        Self {
-            inner: vec![0.0; 2 * len],
-            sum: vec![0.0; len],
-            activated: vec![0.0; len],
-            moments: [moments(), moments(), moments()],
+        self.inner.resize(2 * len, 0.0);
+        self.sum.resize(len, 0.0);
+        self.activated.resize(len, 0.0);
+        for moments in &mut self.moments {
+            moments.mean.resize(count, 0.0);
+            moments.variance.resize(count, 0.0);
         }
     }
 

@@ -2,7 +2,7 @@
 use crate::conv;
 use crate::norm::{Moments, Sums, Workspace};
 
-use super::Cell;
+use super::{Cell, Linearisation};
 
 /// Memory that cells work in: grown at the first step, then reused, so that repeating a step allocates nothing.
 #[derive(Debug, Default)]
@@ -19,12 +19,20 @@ pub struct Scratch {
     pub(super) work: Workspace,
     /// Gradients of scales and offsets.
     pub(super) sums: [Sums; 3],
+    /// Memory for the next linearisation.
+    pub(super) spare: Linearisation,
 }
 
 impl Scratch {
     /// Empty.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Takes the memory of a linearisation that nobody needs any more for the next one; memory fresh from the system costs a third of a
+    /// step.
+    pub fn recycle(&mut self, linearisation: Linearisation) {
+        self.spare = linearisation;
     }
 
     /// Makes room for the statistics of some samples of a cell and what is known of its channels.
