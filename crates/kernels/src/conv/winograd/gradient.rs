@@ -84,6 +84,7 @@ fn group(geometry: &Geometry) -> usize {
 
 /// All tiles, in blocks: large where the sums are large, which are read and written once for each block.
 fn blocks(geometry: &Geometry) -> impl Iterator<Item = Range<usize>> {
-    let numbers = (POINTS * geometry.from * geometry.to).clamp(1 << 17, 1 << 21);
+    let sums = POINTS * geometry.from * geometry.to;
+    let numbers = if sums > 1 << 20 { 1 << 21 } else { sums.max(1 << 17) };
     Tiles::of(geometry, 1).blocks(geometry.batch, numbers / (POINTS * (geometry.from + geometry.to)))
 }
