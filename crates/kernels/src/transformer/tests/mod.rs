@@ -22,7 +22,7 @@ fn shape([batch, length, width, heads, hidden]: [usize; 5]) -> LayerShape {
 
 /// Numbers between -1 and 1.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
-    let mut state = seed as u64 * 0x9e37_79b9_7f4a_7c15 + 1;
+    let mut state = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((state >> 40) as f32) / (1 << 23) as f32 - 1.0
