@@ -49,6 +49,10 @@ impl Training {
 
     /// Refuses settings that mean nothing.
     pub fn validate(&self) -> Result<()> {
+        if self.epochs == 0 && self.personal_epochs == 0 {
+            let problem = "`training.epochs` and `training.personal_epochs` are both `0`, so nothing is trained";
+            return Err(Error::invalid(problem, "give at least one of them a pass over the data"));
+        }
         positive("training.learning_rate", self.learning_rate)?;
         positive("training.personal_learning_rate", self.personal_rate())
     }

@@ -70,6 +70,15 @@ fn a_sweep_has_a_cell_for_every_combination_and_seed() {
 }
 
 #[test]
+fn a_sweep_without_seeds_takes_those_of_its_experiments() {
+    let folder = TempDir::new().expect("a folder");
+    sweep(&folder, &["--grid", "seed=3,4"]);
+    let csv = fs::read_to_string(folder.path().join("sweep/sweep.csv")).expect("written");
+    let seeds: Vec<Option<&str>> = csv.lines().skip(1).map(|row| row.split(',').nth(1)).collect();
+    assert_eq!(seeds, [Some("3"), Some("4")], "{csv}");
+}
+
+#[test]
 fn a_sweep_takes_a_preset() {
     let folder = TempDir::new().expect("a folder");
     sweep(&folder, &["--preset", "paper"]);
@@ -111,7 +120,7 @@ fn a_grid_with_a_bad_cell_is_refused_before_anything_is_trained() {
     assert!(refused("method=local,fedavgg").contains("`method.name` cannot be `fedavgg`"));
     assert!(refused("plan.rounds").contains("`plan.rounds` is not an axis of a grid"));
     assert!(refused("training.learning_rate=0.1,-1").contains("`training.learning_rate` is `-1`"));
-    assert!(refused("method=local,local").contains("the same experiment twice"));
+    assert!(refused("method=local,local").contains("the same experiment twice: `local`, seed `0`"));
     assert!(!folder.path().join("sweep").exists());
 }
 

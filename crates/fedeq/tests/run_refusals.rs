@@ -31,6 +31,8 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["plan.sampling.fraction=0.001"], "selects nobody", "between"),
     (&["plan.sampling.fraction=1.5"], "`sampling.fraction = 1.5`", ""),
     (&["training.learning_rate=-0.1"], "`training.learning_rate` is `-0.1`", "above 0"),
+    (&["training.epochs=0", "training.personal_epochs=0"], "nothing is trained", "at least one"),
+    (&["engine.workers=1000000"], "`engine.workers` is `1000000`", "at most 4096"),
     (&["training.batch_size=0"], "`training.batch_size`", ""),
     (&["method.rho=-1"], "`method.rho` is `-1`", "at least 0"),
     (&["model.equilibrium.stop.max_steps=0"], "`stop.max_steps` is `0`", ""),

@@ -31,8 +31,8 @@ pub(super) struct Arguments {
     /// A setting and the values it takes in turn; several make a grid
     #[arg(long, value_name = "KEY=VALUE,VALUE")]
     grid: Vec<String>,
-    /// The seeds of every cell
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "0")]
+    /// The seeds of every cell [default: the seed of the experiment]
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
     seeds: Vec<u64>,
     /// The folder of the sweep, which may be there already
     #[arg(long, value_name = "DIR")]

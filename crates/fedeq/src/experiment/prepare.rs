@@ -79,6 +79,7 @@ impl Experiment {
         self.plan.validate(self.method.algorithm())?;
         at_least_one("plan.rounds", self.plan.rounds)?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
+        self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
         at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
     }
 
@@ -86,6 +87,13 @@ impl Experiment {
     pub(crate) fn root_seed(&self) -> Seed {
         Seed::new(self.seed)
     }
+}
+
+/// More threads than any machine has cores are a slip, and asking for a million of them would hurt.
+const MOST_WORKERS: usize = 4096;
+
+fn at_most(name: &str, value: usize, most: usize) -> Result<()> {
+    if value <= most { Ok(()) } else { Err(Error::invalid(format!("`{name}` is `{value}`"), format!("give at most {most}"))) }
 }
 
 fn at_least_one(name: &str, value: u64) -> Result<()> {

@@ -17,6 +17,7 @@ use super::status::State;
 use super::summary::{Summary, Unseen};
 use super::watch::{Brief, Onlooker, Watch};
 use crate::experiment::{Experiment, Prepared};
+use crate::number::counted;
 
 /// A run that is ready: whatever could be refused has been accepted, and its folder has been written to.
 pub struct Run {
@@ -103,9 +104,10 @@ impl Run {
 
     fn brief(&self) -> Brief {
         let Experiment { method, data, model, plan, .. } = &self.prepared.experiment;
-        let clients = self.prepared.federation.clients.len();
+        let clients = counted(self.prepared.federation.clients.len(), "client");
+        let pace = if plan.asynchronous.is_some() { ", not in step" } else { "" };
         Brief {
-            title: format!("{} on {} with {model}, {clients} clients", method.name(), data.source.name()),
+            title: format!("{} on {} with {model}, {clients}{pace}", method.name(), data.source.name()),
             round: self.position.server.round,
             rounds: plan.rounds,
             headline: method.algorithm().headline(),

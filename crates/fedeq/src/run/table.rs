@@ -12,7 +12,7 @@ train_loss,solver_steps,solver_residual,solver_unconverged";
 pub(super) fn row(evaluation: &Evaluation, before: &Round) -> String {
     let Evaluation { round, local, shared, validation, untrained, gap, dual_norm, theory, traffic } = evaluation;
     let mut cells = vec![round.to_string()];
-    cells.extend(numbers(Some(local).map(qualities)));
+    cells.extend(numbers(Some(qualities(local))));
     cells.extend(numbers(shared.as_ref().map(qualities)));
     cells.extend(numbers(validation.as_ref().map(|quality| [quality.mean])));
     cells.push(untrained.to_string());

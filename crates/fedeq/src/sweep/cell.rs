@@ -18,13 +18,15 @@ pub struct Cell {
     pub folder: PathBuf,
 }
 
-/// Every combination of the axes' values with every seed; seeds of one combination follow each other.
+/// Every combination of the axes' values with every seed; seeds of one combination follow each other. Without seeds, each
+/// combination has the seed that its experiment names.
 pub fn cells(file: Option<&Path>, wishes: &[Override], axes: &[Axis], seeds: &[u64], out: &Path) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for values in combinations(axes) {
         let all: Vec<Override> = wishes.iter().cloned().chain(values.iter().map(|value| (*value).clone())).collect();
         let experiment = Experiment::read(file, &all)?;
-        for &seed in seeds {
+        let own = [experiment.seed];
+        for &seed in if seeds.is_empty() { &own } else { seeds } {
             cells.push(Cell::of(&values, Experiment { seed, ..experiment.clone() }, out)?);
         }
     }
@@ -54,8 +56,8 @@ fn ensure_distinct(cells: &[Cell]) -> Result<()> {
     match cells.iter().find(|cell| !seen.insert(&cell.folder)) {
         None => Ok(()),
         Some(cell) => {
-            let place = cell.values.join(", ");
-            let problem = format!("the grid names the same experiment twice: `{place}` with seed `{}`", cell.experiment.seed);
+            let values: String = cell.values.iter().map(|value| format!("`{value}`, ")).collect();
+            let problem = format!("the sweep names the same experiment twice: {values}seed `{}`", cell.experiment.seed);
             Err(Error::invalid(problem, "name every value and every seed once"))
         }
     }
