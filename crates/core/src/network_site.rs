@@ -14,6 +14,7 @@ use crate::bridge::{self, input_of};
 use crate::error::{Error, Result};
 use crate::loss::{Goal, loss_of};
 use crate::params::Params;
+use crate::projection::Projection;
 use crate::score::{Store, score};
 use crate::sgd;
 use crate::site::{Descent, Neighbours, Phase, Portion, Score, Site, SolveTally, Trains};
@@ -32,13 +33,14 @@ pub struct NetworkSite {
     test: Shard,
     batch_size: NonZeroUsize,
     remainder: Remainder,
+    projection: Option<Projection>,
 }
 
 impl NetworkSite {
     /// A site on a device. `template` gives the architecture, not the numbers; it is one built with autodiff.
     pub fn new(template: Network, device: Device, [train, validation, test]: [Shard; 3], training: &Training) -> Self {
-        let Training { batch_size, remainder, .. } = *training;
-        Self { template, device, train, validation, test, batch_size, remainder }
+        let Training { batch_size, remainder, projection, .. } = *training;
+        Self { template, device, train, validation, test, batch_size, remainder, projection }
     }
 
     fn network(&self, weights: &Weights) -> Network {
@@ -101,7 +103,7 @@ impl Site for NetworkSite {
             device: &self.device,
             statistics: self.statistics(weights),
             memory,
-            step: sgd::Step::new(phase, &self.device),
+            step: sgd::Step::new(phase, self.projection, &self.device),
             descent: Descent::default(),
         };
         for epoch in 0..phase.epochs as u64 {

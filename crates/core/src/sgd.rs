@@ -7,6 +7,7 @@ use fedeq_kernels::tensor::{Pull, descend};
 use fedeq_models::{Network, Part, PathTracker};
 
 use crate::params::{Array, Params};
+use crate::projection::Projection;
 use crate::site::{Phase, Trains};
 
 /// The same network with gradients wanted only for what is trained.
@@ -32,22 +33,27 @@ pub(crate) struct Step {
     learning_rate: f64,
     /// By path.
     pulls: BTreeMap<String, Pull>,
+    projection: Option<Projection>,
 }
 
 impl Step {
-    pub(crate) fn new(phase: &Phase<'_>, device: &Device) -> Self {
+    pub(crate) fn new(phase: &Phase<'_>, projection: Option<Projection>, device: &Device) -> Self {
         let device = device.clone().without_autodiff();
         let flat = |array: &Array| Tensor::from_data(TensorData::new(array.values.clone(), [array.values.len()]), &device);
         let pulls = phase.pull.into_iter().flat_map(|pull| {
             let on = |(path, array): (&str, &Array)| (path.to_owned(), Pull { strength: pull.strength, offset: flat(array) });
             pull.offset.iter().map(on)
         });
-        Self { learning_rate: phase.learning_rate, pulls: pulls.collect() }
+        Self { learning_rate: phase.learning_rate, pulls: pulls.collect(), projection }
     }
 
-    /// `p <- p - rate (gradient + strength p + offset)` for everything that is trained.
+    /// `p <- p - rate (gradient + strength p + offset)` for everything that is trained, then the projection if there is one.
     pub(crate) fn apply(&self, network: Network, gradients: Gradients, trains: Trains) -> Network {
-        network.map(&mut Descend { tracker: PathTracker::default(), step: self, gradients, trains })
+        let moved = network.map(&mut Descend { tracker: PathTracker::default(), step: self, gradients, trains });
+        match self.projection {
+            Some(projection) if trains.includes(Part::Shared) => projection.apply(moved),
+            _ => moved,
+        }
     }
 
     fn moved<const D: usize>(&self, value: Tensor<D>, gradient: Option<Tensor<D>>, path: &str) -> Tensor<D> {

@@ -6,6 +6,7 @@ use fedeq_equilibrium::WarmStart;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::projection::Projection;
 
 /// How a client trains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,8 @@ pub struct Training {
     pub remainder: Remainder,
     /// Where equilibrium solves start.
     pub warm_start: WarmStart,
+    /// Keeps DEQ-MLP's cell contractive, if given.
+    pub projection: Option<Projection>,
 }
 
 impl Default for Training {
@@ -37,6 +40,7 @@ impl Default for Training {
             batch_size: const { NonZeroUsize::new(10).unwrap() },
             remainder: Remainder::Drop,
             warm_start: WarmStart::Off,
+            projection: None,
         }
     }
 }
@@ -54,7 +58,8 @@ impl Training {
             return Err(Error::invalid(problem, "give at least one of them a pass over the data"));
         }
         positive("training.learning_rate", self.learning_rate)?;
-        positive("training.personal_learning_rate", self.personal_rate())
+        positive("training.personal_learning_rate", self.personal_rate())?;
+        self.projection.map_or(Ok(()), Projection::validate)
     }
 }
 

@@ -33,6 +33,8 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["training.learning_rate=-0.1"], "`training.learning_rate` is `-0.1`", "above 0"),
     (&["training.epochs=0", "training.personal_epochs=0"], "nothing is trained", "at least one"),
     (&["engine.workers=1000000"], "`engine.workers` is `1000000`", "at most 4096"),
+    (&["training.projection={ ball = 0.9 }"], "`training.projection` does not go with `deq-resnet-xs`", "`deq-mlp`"),
+    (&["training.projection={ ball = -1 }", "model=deq-mlp"], "`training.projection` is `-1`", "above 0"),
     (&["training.batch_size=0"], "`training.batch_size`", ""),
     (&["method.rho=-1"], "`method.rho` is `-1`", "at least 0"),
     (&["model.equilibrium.stop.max_steps=0"], "`stop.max_steps` is `0`", ""),

@@ -98,6 +98,25 @@ fn an_exported_model_is_a_whole_network_again() {
 }
 
 #[test]
+fn a_projected_cell_stays_in_its_ball() {
+    let folder = TempDir::new().expect("a folder");
+    let settings = ["model=deq-mlp", "model.hidden=32", "training.learning_rate=0.5", "data.unseen={ count = 0 }"];
+    let largest_row_sum = |out: &str, more: &[&str]| {
+        run(&folder, out, &[&settings[..], more].concat());
+        let state =
+            fs::read_dir(folder.path().join(out).join("clients")).expect("a folder").next().expect("a state").expect("readable");
+        let (params, _) = fedeq_core::Params::from_bytes(&fs::read(state.path()).expect("readable")).expect("sound");
+        let stored = &params.get("own/params/cell.b.weight").expect("a matrix").values;
+        // Stored as [input, output]: what produces output unit `row` stands in a column.
+        let sum = |row: usize| stored.iter().skip(row).step_by(32).map(|value| f64::from(value.abs())).sum::<f64>();
+        (0..32).map(sum).fold(0.0, f64::max)
+    };
+    assert!(largest_row_sum("free", &[]) > 2.0);
+    let held = largest_row_sum("held", &["training.projection={ ball = 0.5 }"]);
+    assert!((0.49..0.5001).contains(&held), "{held}");
+}
+
+#[test]
 fn one_client_can_be_exported_alone() {
     stdout(&["export", "done", "--client", "client-03", "--out", "alone"]);
     let names: Vec<_> = fs::read_dir(finished().path().join("alone")).expect("a folder").flatten().collect();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use fedeq_core::{
-    ClientState, ClientStore, Error, Method, NetworkSite, Result, ServerState, Site, Sites, Weights, named_statistics, params_of,
-    travelling,
+    ClientState, ClientStore, Error, Method, NetworkSite, Projection, Result, ServerState, Site, Sites, Weights,
+    named_statistics, params_of, travelling,
 };
 use fedeq_data::partition::{ClientIndices, Federation};
 use fedeq_data::shard::Shard;
@@ -51,10 +51,18 @@ impl Experiment {
         let shards = shards.collect::<Result<_>>()?;
         let seed = self.root_seed().derive("model", []).to_u64();
         let task = task_of(&dataset)?;
-        let station = |device: Device| Ok(Station { network: self.model.build(&task, &device, seed)?, device });
+        let station = |device: Device| Ok(Station { network: self.build(&task, &device, seed)?, device });
         let stations = devices.into_iter().map(station).collect::<Result<Vec<_>>>()?;
         let network = stations[0].network.clone();
         Ok(Prepared { experiment: self.clone(), dataset, federation, network, stations, shards })
+    }
+
+    fn build(&self, task: &Task, device: &Device, seed: u64) -> Result<Network> {
+        let network = self.model.build(task, device, seed)?;
+        Ok(match self.training.projection {
+            Some(projection) => projection.apply(network),
+            None => network,
+        })
     }
 
     fn load(&self) -> Result<Dataset> {
@@ -77,10 +85,19 @@ impl Experiment {
         self.training.validate()?;
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;
+        self.check_projection()?;
         at_least_one("plan.rounds", self.plan.rounds)?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
         at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
+    }
+
+    fn check_projection(&self) -> Result<()> {
+        if self.training.projection.is_none() || self.model.name() == Projection::MODEL {
+            return Ok(());
+        }
+        let problem = format!("`training.projection` does not go with `{}`, which has no matrix to put back", self.model.name());
+        Err(Error::invalid(problem, format!("leave it out, or choose the model `{}`", Projection::MODEL)))
     }
 
     /// All randomness comes from here.

@@ -98,8 +98,9 @@ impl Run {
         watch.begin(&self.brief());
         let outcome = self.pool.install(|| self.work(watch, interrupted));
         watch.end();
-        self.folder.write_status(State::after(&outcome))?;
-        outcome
+        let noted = self.folder.write_status(State::after(&outcome));
+        // What went wrong first is what there is to tell.
+        outcome.and_then(|summary| noted.map(|()| summary))
     }
 
     fn brief(&self) -> Brief {
