@@ -3,6 +3,7 @@ mod algorithm;
 mod asynchronous;
 mod bridge;
 mod client;
+mod crew;
 mod error;
 mod file;
 mod loss;

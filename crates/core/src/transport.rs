@@ -3,11 +3,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_data::Seed;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
 use crate::client::Client;
+use crate::crew::side_by_side;
 use crate::error::{Error, Result};
 use crate::message::{Reply, Request, Task};
 use crate::site::Site;
@@ -115,11 +115,10 @@ impl<'a> InProcess<'a> {
     /// Serves a few clients side by side.
     fn serve_some(&mut self, letters: &[Letter<'_>]) -> Result<Vec<Reply>> {
         let states = letters.iter().map(|letter| self.store.get(letter.client)).collect::<Result<Vec<_>>>()?;
-        let served: Vec<Result<(ClientState, Served)>> = states
-            .into_par_iter()
-            .zip(letters)
-            .map(|(mut state, letter)| self.serve(letter.client, &mut state, &letter.bytes).map(|served| (state, served)))
-            .collect();
+        let this = &*self;
+        let served = side_by_side(states.into_iter().zip(letters).collect(), |(mut state, letter): (ClientState, &Letter)| {
+            this.serve(letter.client, &mut state, &letter.bytes).map(|served| (state, served))
+        });
         let served = served.into_iter().collect::<Result<Vec<_>>>()?;
         letters.iter().zip(served).map(|(letter, (state, served))| self.receive(letter, state, &served)).collect()
     }
@@ -183,7 +182,7 @@ impl Transport for InProcess<'_> {
         let mut replies = Vec::with_capacity(letters.len());
         let letters = self.written(letters)?;
         // A few clients at a time: only their states are in memory beside the store.
-        for some in letters.chunks(4 * rayon::current_num_threads()) {
+        for some in letters.chunks(8 * rayon::current_num_threads()) {
             replies.extend(self.serve_some(some)?);
         }
         Ok(replies)

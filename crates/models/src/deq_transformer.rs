@@ -1,7 +1,9 @@
 //! DEQ-Transformer: text, with a stack of layers applied until nothing changes any more.
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor};
-use fedeq_equilibrium::{Cell, Equilibrium};
+use fedeq_equilibrium::{Cell, Equilibrium, Injected, Map, Rows, Transposed};
+use fedeq_kernels::tensor::HeldStack;
+use fedeq_kernels::transformer::Norm;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
@@ -9,7 +11,7 @@ use crate::error::Result;
 use crate::init::Blueprint;
 use crate::layers::{LayerNorm, blocked_positions};
 use crate::representation::{Features, Representation, settle};
-use crate::transformer::{Layer, Masks, Player, Text, TextEmbedding, TransformerOptions, WIDTH, draw_masks, run};
+use crate::transformer::{Layer, Masks, Player, Text, TextEmbedding, TransformerOptions, WIDTH, draw_masks, run, surroundings};
 
 /// Layers in the cell, all with weights of their own.
 const LAYERS: usize = 4;
@@ -82,11 +84,59 @@ impl SequenceCell {
     }
 }
 
-impl Cell<3> for SequenceCell {
-    /// The embedded symbols, where attention may not go, and the dropout masks.
-    type Input = (Tensor<3>, Tensor<4, Bool>, Masks);
+impl SequenceCell {
+    /// The cell with its parameters prepared for one input, where there is a kernel for its tensors.
+    fn hold(&self, (injection, blocked, masks): &Injection) -> Option<HeldStack> {
+        let layers: Vec<_> = self.layers.iter().map(Layer::tensors).collect();
+        let norm = Norm { scale: self.norm.scale.val(), offset: self.norm.offset.val() };
+        HeldStack::new(&layers, &norm, &surroundings(injection, blocked, masks))
+    }
+}
 
-    fn step(&self, z: Tensor<3>, (injection, blocked, masks): &Self::Input) -> Tensor<3> {
+/// The embedded symbols, where attention may not go, and the dropout masks.
+type Injection = (Tensor<3>, Tensor<4, Bool>, Masks);
+
+impl Cell<3> for SequenceCell {
+    type Input = Injection;
+
+    fn step(&self, z: Tensor<3>, (injection, blocked, masks): &Injection) -> Tensor<3> {
         self.norm.forward(run(&self.layers, z, injection, blocked, masks))
+    }
+
+    fn held<'a>(&'a self, x: &Injection) -> Box<dyn Map<3> + 'a> {
+        match self.hold(x) {
+            Some(held) => Box::new(Held { cell: self, x: x.clone(), held }),
+            None => Box::new(Injected::new(self, x.clone())),
+        }
+    }
+
+    fn transposed<'a>(&'a self, z: Tensor<3>, x: &Injection) -> Box<dyn Map<3> + 'a> {
+        match self.hold(x) {
+            Some(held) => {
+                let linear = held.linearise(z);
+                Box::new(move |v| linear.pull_back(v))
+            }
+            None => Box::new(Transposed::new(self, z, x.clone())),
+        }
+    }
+}
+
+struct Held<'a> {
+    cell: &'a SequenceCell,
+    x: Injection,
+    held: HeldStack,
+}
+
+impl Map<3> for Held<'_> {
+    fn apply(&mut self, z: Tensor<3>) -> Tensor<3> {
+        self.held.step(z)
+    }
+
+    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
+        let x = self.x.pick(rows);
+        // Preparing again is a copy of the parameters, far less than a step.
+        let Some(held) = self.cell.hold(&x) else { return false };
+        (self.x, self.held) = (x, held);
+        true
     }
 }

@@ -1,6 +1,8 @@
 //! Explicit transformers, the baselines for text.
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor};
+use fedeq_kernels::tensor as kernels;
+use fedeq_kernels::transformer::{LayerParts, Norm};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
@@ -124,6 +126,21 @@ impl Layer {
         }
     }
 
+    /// All parameters, for a kernel.
+    pub(crate) fn tensors(&self) -> kernels::LayerTensors {
+        let norm = |norm: &LayerNorm| Norm { scale: norm.scale.val().into_dispatch(), offset: norm.offset.val().into_dispatch() };
+        LayerParts {
+            norm_1: norm(&self.norm_1),
+            query: self.attention.query.tensors(),
+            key: self.attention.key.tensors(),
+            value: self.attention.value.tensors(),
+            output: self.attention.output.tensors(),
+            norm_2: norm(&self.norm_2),
+            widen: self.widen.tensors(),
+            narrow: self.narrow.tensors(),
+        }
+    }
+
     fn forward(&self, h: Tensor<3>, injection: &Tensor<3>, blocked: &Tensor<4, Bool>, drop: [Option<Tensor<3>>; 2]) -> Tensor<3> {
         let [drop_1, drop_2] = drop;
         let h = h + injection.clone();
@@ -147,6 +164,18 @@ pub(crate) fn draw_masks(context: &Context, path: &str, layers: usize, rate: f64
 
 /// Applies the layers one after the other.
 pub(crate) fn run(layers: &[Layer], h: Tensor<3>, injection: &Tensor<3>, blocked: &Tensor<4, Bool>, masks: &Masks) -> Tensor<3> {
+    let whole: Vec<_> = layers.iter().map(Layer::tensors).collect();
+    let fused = kernels::transformer_layers(h.clone(), &whole, &surroundings(injection, blocked, masks));
+    fused.unwrap_or_else(|| composed(layers, h, injection, blocked, masks))
+}
+
+/// What the layers of a stack share.
+pub(crate) fn surroundings(injection: &Tensor<3>, blocked: &Tensor<4, Bool>, masks: &Masks) -> kernels::Surroundings {
+    kernels::Surroundings { heads: HEADS, injection: injection.clone(), blocked: blocked.clone(), dropout: masks.clone() }
+}
+
+/// The layers put together from their parts.
+fn composed(layers: &[Layer], h: Tensor<3>, injection: &Tensor<3>, blocked: &Tensor<4, Bool>, masks: &Masks) -> Tensor<3> {
     let site = |index: usize| masks.as_ref().map(|all| all.clone().narrow(1, index, 1).squeeze_dim(1));
     layers
         .iter()

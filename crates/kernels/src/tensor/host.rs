@@ -64,3 +64,8 @@ pub(crate) fn constant(tensor: FlexTensor) -> DispatchTensor {
 pub(crate) fn attached(tensor: FloatTensor<Autodiff<Flex>>) -> DispatchTensor {
     <DispatchTensor as DispatchKindConversion<Autodiff<Flex>>>::from_backend(BackendTensor::Float(tensor))
 }
+
+/// How many numbers a tensor has, wherever it is.
+pub(crate) fn count(tensor: &DispatchTensor) -> usize {
+    tensor.shape().num_elements()
+}

@@ -9,9 +9,11 @@ mod host;
 mod norm;
 mod operation;
 mod pool;
+mod transformer;
 
 pub use cell::{HeldImageCell, ImageCell, LinearImageCell};
 pub use conv::conv2d;
 pub use descend::{Pull, descend};
 pub use norm::{Affine, Around, BatchNormalized, Groups, batch_norm, batch_norm_train, group_norm};
 pub use pool::{global_average_pool, max_pool};
+pub use transformer::{HeldStack, LayerTensors, LinearStack, Surroundings, layer_norm, transformer_layers};

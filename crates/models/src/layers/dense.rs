@@ -1,7 +1,9 @@
 //! The fully connected layer.
+use burn::backend::DispatchTensor;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use burn::tensor::module::linear;
+use fedeq_kernels::transformer::Linear;
 
 use crate::init::{Blueprint, Initializer};
 
@@ -31,6 +33,16 @@ impl Dense {
     /// Weights of deviation `1 / sqrt(in)` and no bias.
     pub(crate) fn without_bias(at: &Blueprint, [from, to]: [usize; 2]) -> Self {
         Self { weight: at.parameter("weight", [from, to], Initializer::fan_in(from)), bias: None }
+    }
+
+    /// Weight and bias, for a kernel.
+    ///
+    /// # Panics
+    ///
+    /// If there is no bias.
+    pub(crate) fn tensors(&self) -> Linear<DispatchTensor> {
+        let bias = self.bias.as_ref().expect("layers of attention have biases");
+        Linear { weight: self.weight.val().into_dispatch(), bias: bias.val().into_dispatch() }
     }
 
     /// Applies the layer to the last axis.

@@ -178,7 +178,8 @@ impl LayerNorm {
 
     /// Applies the layer to `[..., width]`.
     pub(crate) fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        layer_norm(x, self.scale.val(), Some(self.offset.val()), EPSILON)
+        let (scale, offset) = (self.scale.val(), self.offset.val());
+        kernels::layer_norm(&x, &scale, &offset).unwrap_or_else(|| layer_norm(x, scale, Some(offset), EPSILON))
     }
 }
 
