@@ -21,7 +21,8 @@ def build_peer() -> None:
     if INSTALLED.exists() and INSTALLED.read_text() == wanted:
         return
     say("making a virtual environment with PyTorch and Flower (a download of some GB)")
-    venv.create(VENV, with_pip=True)
+    if not PYTHON.exists():
+        venv.create(VENV, with_pip=True)
     subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", "-r", REQUIREMENTS], check=True, stdout=sys.stderr)
     INSTALLED.write_text(wanted)
 
@@ -29,7 +30,7 @@ def build_peer() -> None:
 def build_ours() -> Path:
     """Builds our program; returns its path."""
     say("building our program")
-    command = ["cargo", "build", "--release", "--package", "fedeq-benchmarks"]
+    command = ["cargo", "build", "--release", "--workspace", "--bin", "fedeq-benchmarks"]
     subprocess.run(command, check=True, cwd=HERE.parent, stdout=sys.stderr)
     target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
     return target / "release" / "fedeq-benchmarks"

@@ -42,7 +42,7 @@ def load(network: Network, file: Path) -> Network:
             fill(module, path, values)
     if values:
         raise ValueError(f"`{file}` holds `{min(values)}`, which this network has not")
-    return network.to(memory_format=torch.channels_last)
+    return network.to(memory_format=torch.channels_last) if isinstance(network, ResNet) else network
 
 
 def fill(module: nn.Module, path: str, values: dict[str, Tensor]) -> None:

@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-core", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models"]),
     ("fedeq-flower", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
     ("fedeq", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-flower"]),
+    ("fedeq-benchmarks", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core"]),
 ];
 
 /// For every crate of the workspace, which of burn and our own crates it depends on, tests and build scripts included.

@@ -1,0 +1,101 @@
+//! Whole rounds, by the engine.
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use fedeq_core::{
+    ClientState, ClientStore, Event, Federation, InProcess, Method, Observer, Plan, Sampling, ServerState, Site, Sites, Training,
+    travelling,
+};
+use fedeq_data::partition::ClientIndices;
+use fedeq_data::{Dataset, Seed};
+use fedeq_models::Network;
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::file;
+use crate::job::Round;
+use crate::samples::{root, site};
+use crate::setting::{device, read_weights};
+
+/// Everything the clients of a federation need.
+struct House<'a> {
+    dataset: Arc<Dataset>,
+    clients: Vec<ClientIndices>,
+    network: Network,
+    device: Device,
+    training: &'a Training,
+}
+
+impl Sites for House<'_> {
+    fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    fn site(&self, client: usize) -> fedeq_core::Result<Box<dyn Site>> {
+        let made = site(&self.network, &self.device, &self.dataset, &self.clients[client], self.training);
+        made.map(|site| Box::new(site) as Box<dyn Site>)
+            .map_err(|error| fedeq_core::Error::Diverged { problem: error.to_string() })
+    }
+}
+
+/// Writes down what each round took, and stops after so many.
+struct Stopwatch {
+    rounds: usize,
+    start: fedeq_core::Params,
+    seconds: Vec<f64>,
+    losses: Vec<f64>,
+    steps: Vec<f64>,
+    moves: Vec<f64>,
+}
+
+impl Observer<InProcess<'_>> for Stopwatch {
+    fn observe(&mut self, event: &Event<'_>, _: &mut InProcess<'_>) -> fedeq_core::Result<ControlFlow<()>> {
+        match event {
+            Event::Round { round, seconds } => {
+                self.seconds.push(seconds.total);
+                self.losses.push(round.loss);
+                let solves = &round.solves;
+                self.steps.push(solves.steps as f64 / solves.samples.max(1) as f64);
+            }
+            Event::Settled { server, .. } => self.moves.push(server.weights.params.minus(&self.start).norm()),
+            Event::Evaluation { .. } => {}
+        }
+        // Not before the state is settled, so that the last move is seen.
+        Ok(if self.moves.len() == self.rounds { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+}
+
+impl Round {
+    pub(crate) fn time(&self) -> Result<Value> {
+        let held = file::read(&self.folder, self.setting.kind)?;
+        let network = self.setting.network()?;
+        let initial = read_weights(&self.folder, &network)?;
+        let clients = held.clients[..self.clients].to_vec();
+        let house = House { dataset: Arc::new(held.dataset), clients, network, device: device(), training: &self.training };
+        let method = Method::named(&self.method)?;
+        let algorithm = method.algorithm();
+        let dual = algorithm.initial_dual(&initial.theta(), Seed::new(3));
+        let warm_start = self.training.warm_start;
+        let mut server = ServerState::new(travelling(algorithm, &initial), self.clients, None);
+        let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
+            ClientState::fresh(initial.clone(), dual.clone(), warm_start)
+        });
+        let never = || false;
+        let mut transport = InProcess::new(algorithm, &self.training, &house, &mut store, root(), &never);
+        // One round more than is wanted: the plan's last round would also judge everybody.
+        let sampling = Sampling { fraction: self.cohort as f64 / self.clients as f64, replacement: false };
+        let plan = Plan { rounds: self.rounds as u64 + 1, sampling, evaluate_every: 0, ..Plan::default() };
+        let start = server.weights.params.clone();
+        let mut watch = Stopwatch { rounds: self.rounds, start, seconds: vec![], losses: vec![], steps: vec![], moves: vec![] };
+        let mut federation =
+            Federation { algorithm, plan: &plan, clients: self.clients, transport: &mut transport, seed: Seed::new(2) };
+        let _stopped = federation.run(&mut server, &mut [&mut watch])?;
+        Ok(json!({
+            "seconds": watch.seconds,
+            "loss": watch.losses[0],
+            "move": watch.moves[0],
+            "solver_steps": watch.steps,
+        }))
+    }
+}

@@ -1,0 +1,65 @@
+//! Training steps, by the engine's own loop.
+use std::sync::Arc;
+use std::time::Instant;
+
+use fedeq_core::{NetworkSite, Phase, Site, Training, Trains, Weights};
+use fedeq_equilibrium::{WarmMemory, WarmStart};
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::file;
+use crate::job::Step;
+use crate::samples::{phase_seed, site};
+use crate::setting::{device, read_weights};
+
+/// One pass over the data that trains all parameters.
+pub(crate) fn everything(learning_rate: f64) -> Phase<'static> {
+    Phase { name: "body", trains: Trains::Everything, epochs: 1, learning_rate, pull: None }
+}
+
+impl Step {
+    /// The gradient is read off a step of length 1.
+    pub(crate) fn check(&self) -> Result<Value> {
+        let (site, weights) = self.site(usize::MAX)?;
+        let (first, _) = self.site(self.training.batch_size.get())?;
+        let mut moved = weights.clone();
+        let loss = descend(&first, &mut moved, 1.0)?;
+        let gradient = moved.params.minus(&weights.params).norm();
+        let epoch_loss = descend(&site, &mut weights.clone(), self.training.learning_rate)?;
+        Ok(json!({ "loss": loss, "gradient_norm": gradient, "epoch_loss": epoch_loss }))
+    }
+
+    /// The first pass is not counted.
+    pub(crate) fn time(&self) -> Result<Value> {
+        let (site, mut weights) = self.site(usize::MAX)?;
+        let batches = (site.samples() / self.training.batch_size.get()) as f64;
+        let mut milliseconds = Vec::new();
+        for _ in 0..=self.repeats {
+            let begun = Instant::now();
+            descend(&site, &mut weights, self.training.learning_rate)?;
+            milliseconds.push(1e3 * begun.elapsed().as_secs_f64() / batches);
+        }
+        Ok(json!({ "milliseconds": milliseconds[1..] }))
+    }
+
+    /// The first client with the first `most` samples of its first epoch.
+    fn site(&self, most: usize) -> Result<(NetworkSite, Weights)> {
+        let held = file::read(&self.folder, self.setting.kind)?;
+        let dataset = Arc::new(held.dataset);
+        let mut client = held.clients[0].clone();
+        if most < client.train.len() {
+            let shard = fedeq_data::shard::Shard::new(Arc::clone(&dataset), client.train.clone())?;
+            let Training { batch_size, remainder, .. } = self.training;
+            let mut batches = shard.batches(batch_size, remainder, phase_seed(0, "body").derive("epoch", [0]));
+            client.train = batches.next().map(|batch| batch.ids.into_iter().map(|id| id as u32).collect()).unwrap_or_default();
+        }
+        let network = self.setting.network()?;
+        let weights = read_weights(&self.folder, &network)?;
+        Ok((site(&network, &device(), &dataset, &client, &self.training)?, weights))
+    }
+}
+
+fn descend(site: &NetworkSite, weights: &mut Weights, learning_rate: f64) -> Result<f64> {
+    let mut memory = WarmMemory::new(WarmStart::Off);
+    Ok(site.descend(weights, &mut memory, &everything(learning_rate), phase_seed(0, "body"))?.loss)
+}
