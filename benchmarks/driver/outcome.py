@@ -77,6 +77,11 @@ class Outcome:
         return self.ours.work_memory / self.theirs.work_memory
 
     @property
+    def process_share(self) -> float:
+        """Our memory by theirs, as whole processes."""
+        return self.ours.peak / self.theirs.peak
+
+    @property
     def reached(self) -> bool | None:
         if self.target is None:
             return None
@@ -84,7 +89,13 @@ class Outcome:
         return self.ratio >= self.target and fits
 
     def as_data(self) -> dict[str, Any]:
-        return {**asdict(self), "ratio": self.ratio, "memory_share": self.memory_share, "reached": self.reached}
+        return {
+            **asdict(self),
+            "ratio": self.ratio,
+            "memory_share": self.memory_share,
+            "process_share": self.process_share,
+            "reached": self.reached,
+        }
 
 
 @dataclass

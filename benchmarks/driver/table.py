@@ -44,8 +44,10 @@ def titled(title: str, remark: str) -> str:
 def target_of(row: Outcome) -> str:
     if row.target is None:
         return ""
-    memory = "" if row.memory_target is None else f", {row.memory_target:.2f} of the memory (is {row.memory_share:.2f})"
-    return f"{row.target:g}x{memory}"
+    if row.memory_target is None:
+        return f"{row.target:g}x"
+    shares = f"is {row.memory_share:.2f}, as whole processes {row.process_share:.2f}"
+    return f"{row.target:g}x, {row.memory_target:.2f} of the memory ({shares})"
 
 
 def yes(reached: bool | None) -> str:

@@ -15,6 +15,8 @@ use crate::setting::Setting;
 /// Independent sums: more than the pipeline is deep and wide, fewer than there are registers.
 const SUMS: usize = 12;
 const LOOPS: usize = 4_000_000;
+/// How often each thing is timed; the fastest counts, on both sides of the comparison.
+const TRIES: usize = 5;
 /// Cell evaluations between the two solves whose difference is timed.
 const STEPS: usize = 20;
 
@@ -41,7 +43,12 @@ impl WithSimd for Multiply {
     }
 }
 
+/// The best of a few short runs: a limit is what is reached undisturbed.
 fn peak_gflops() -> f64 {
+    (0..TRIES).map(|_| one_peak_gflops()).fold(0.0, f64::max)
+}
+
+fn one_peak_gflops() -> f64 {
     let begun = Instant::now();
     let operations = InstructionSet::best().run(Multiply);
     operations / begun.elapsed().as_secs_f64() / 1e9
@@ -66,10 +73,13 @@ impl Peak {
         let pictures = Tensor::ones([self.batch, height, width, channels], &device);
         let input = Input::Image(pictures * 0.5);
         let mut context = Context::evaluate(network.fresh_statistics());
-        network.represent(&input, &mut context)?; // The weights are drawn when first needed.
-        let begun = Instant::now();
-        network.represent(&input, &mut context)?;
-        Ok(begun.elapsed().as_secs_f64())
+        let mut fastest = f64::INFINITY;
+        for _ in 0..TRIES {
+            let begun = Instant::now();
+            network.represent(&input, &mut context)?;
+            fastest = fastest.min(begun.elapsed().as_secs_f64());
+        }
+        Ok(fastest)
     }
 
     /// Of one evaluation of the cell on the batch, convolutions counted as direct ones: `C -> 2C -> C` channels, 3x3, half the plane.
