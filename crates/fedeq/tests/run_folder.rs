@@ -142,6 +142,23 @@ fn a_run_is_never_overwritten_and_the_usual_names_are_counted() {
 }
 
 #[test]
+fn a_folder_without_a_run_in_it_is_taken() {
+    let folder = TempDir::new().expect("a folder");
+    let small = ["model=linear", "plan.rounds=1"];
+    fs::create_dir(folder.path().join("empty")).expect("writable");
+    run(&folder, "empty", &small);
+    // As if a process had been killed while it made the folder.
+    let unborn = folder.path().join("unborn");
+    fs::create_dir(&unborn).expect("writable");
+    ["lock", "version.json", "experiment.toml.partial"].map(|name| fs::write(unborn.join(name), "").expect("writable"));
+    run(&folder, "unborn", &small);
+    fs::create_dir(folder.path().join("other")).expect("writable");
+    fs::write(folder.path().join("other/letter.txt"), "dear").expect("writable");
+    refusal(&mut run_command(&folder, "other", &small), 2);
+    assert!(folder.path().join("other/letter.txt").is_file());
+}
+
+#[test]
 fn tensorboard_files_hold_sound_records_of_every_round() {
     let folder = TempDir::new().expect("a folder");
     let run = run(&folder, "one", &[]);

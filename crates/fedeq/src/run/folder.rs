@@ -23,14 +23,20 @@ pub(super) struct Lock {
 }
 
 impl RunFolder {
-    /// Makes a new folder; one that is there already is never touched.
+    /// Makes a new folder; one that is there already is never touched, unless it is empty or a process was killed while it made it.
     pub fn create(root: &Path) -> Result<Self> {
         if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             fs::create_dir_all(parent).map_err(Error::io(parent, "create it"))?;
         }
         match fs::create_dir(root) {
             Ok(()) => Ok(Self { root: root.to_owned() }),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(taken(root)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                if is_unborn(root) {
+                    Ok(Self { root: root.to_owned() })
+                } else {
+                    Err(taken(root))
+                }
+            }
             Err(error) => Err(Error::io(root, "create it")(error)),
         }
     }
@@ -176,6 +182,14 @@ impl RunFolder {
 }
 
 const LOCK: &str = "lock";
+
+/// Whether a folder holds nothing but what a run writes before its experiment.
+fn is_unborn(root: &Path) -> bool {
+    const EARLY: [&str; 4] = [LOCK, "version.json", "version.json.partial", "experiment.toml.partial"];
+    let is_early =
+        |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|entry| EARLY.iter().any(|name| entry.file_name() == *name));
+    fs::read_dir(root).is_ok_and(|mut entries| entries.all(is_early))
+}
 
 /// What `version.json` says.
 #[derive(Serialize)]

@@ -49,13 +49,13 @@ impl Run {
         }
         let prepared = experiment.prepare()?;
         let folder = RunFolder::create(folder)?;
-        Self::begin(folder.clone(), prepared).inspect_err(|_| {
-            let _ = fs::remove_dir_all(folder.path()); // It was empty when it was made here.
+        let lock = folder.lock()?;
+        Self::begin(folder.clone(), prepared, lock).inspect_err(|_| {
+            let _ = fs::remove_dir_all(folder.path()); // There was no run in it, and we hold its lock.
         })
     }
 
-    fn begin(folder: RunFolder, prepared: Prepared) -> Result<Self> {
-        let lock = folder.lock()?;
+    fn begin(folder: RunFolder, prepared: Prepared, lock: Lock) -> Result<Self> {
         folder.write_version()?;
         folder.write_experiment(&prepared.experiment)?;
         folder.write_status(State::Running)?;
