@@ -13,6 +13,9 @@ from .process import Answer, Failed, Job
 WORK = HERE / "work"
 LOSS_TOLERANCE = 1e-3
 GRADIENT_TOLERANCE = 1e-2
+ROUND_TOLERANCE = 2e-2  # Dozens of steps in a row let rounding grow.
+LEARNING_RATE = 0.01
+CHECK_LEARNING_RATE = 0.001  # Long steps let rounding grow, and say nothing about who is right.
 DEFAULT_WARM_START = {"by-sample": {"capacity": 8 << 20, "precision": "half"}}
 
 
@@ -44,10 +47,12 @@ class Bench:
         self.ours({**job, "training": training, "femnist": str(real) if real else None})
 
 
-def training(batch: int, epochs: int = 1, personal_epochs: int = 0, warm: bool = False) -> dict[str, Any]:
+def training(
+    batch: int, epochs: int = 1, personal_epochs: int = 0, warm: bool = False, learning_rate: float = LEARNING_RATE
+) -> dict[str, Any]:
     """How clients train, as our program reads it."""
     return {
-        "learning_rate": 0.01,
+        "learning_rate": learning_rate,
         "batch_size": batch,
         "epochs": epochs,
         "personal_epochs": personal_epochs,

@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import process
-from .bench import GRADIENT_TOLERANCE, LOSS_TOLERANCE, Bench, agree, in_turn, training
+from .bench import (
+    CHECK_LEARNING_RATE,
+    GRADIENT_TOLERANCE,
+    LEARNING_RATE,
+    LOSS_TOLERANCE,
+    ROUND_TOLERANCE,
+    Bench,
+    agree,
+    in_turn,
+    training,
+)
 from .outcome import Agreement, Outcome, Share, Side
 from .process import Answer, Job
 
@@ -49,12 +59,17 @@ class Step:
         return {"model": self.model, "kind": self.kind, "solver_steps": SOLVER_STEPS, "dropout": dropout}
 
     def our_job(self, name: str, bench: Bench, folder: str, dropout: float) -> Job:
-        job: Job = {"job": name, "setting": self.setting(dropout), "folder": folder, "training": training(self.batch)}
+        job: Job = {
+            "job": name,
+            "setting": self.setting(dropout),
+            "folder": folder,
+            "training": training(self.batch, learning_rate=rate_of(name)),
+        }
         return {**job, "threads": bench.threads, "repeats": 1 if bench.quick else self.passes}
 
     def peer_job(self, name: str, bench: Bench, folder: str, dropout: float) -> Job:
         job: Job = {"job": name, "model": self.model, "solver_steps": SOLVER_STEPS, "dropout": dropout, "folder": folder}
-        job |= {"batch": self.batch, "learning_rate": 0.01, "threads": bench.threads}
+        job |= {"batch": self.batch, "learning_rate": rate_of(name), "threads": bench.threads}
         return {**job, "repeats": 1 if bench.quick else self.passes}
 
 
@@ -90,7 +105,13 @@ class Rounds:
 
     def peer_settings(self, folder: str, workers: int) -> Job:
         """Clients side by side, one thread each: faster than one client at a time on several threads."""
-        settings: Job = {"method": self.method, "model": self.model, "batch": self.batch, "folder": folder, "learning_rate": 0.01}
+        settings: Job = {
+            "method": self.method,
+            "model": self.model,
+            "batch": self.batch,
+            "folder": folder,
+            "learning_rate": LEARNING_RATE,
+        }
         settings |= {"epochs": self.epochs, "personal_epochs": self.personal_epochs, "solver_steps": self.solver_steps or 0}
         settings |= {"clients": self.clients, "cohort": self.cohort, "rounds": self.rounds}
         return {**settings, "workers": workers, "threads": 1}
@@ -111,7 +132,7 @@ def whole_round(bench: Bench) -> list[Outcome | Share]:
     """FeDEQ on FEMNIST against PyTorch; first a small federation shows that both do the same."""
     small = fedeq_round(samples=30, clients=2)
     folder = small.prepare(bench, "round-check")
-    tolerances = {"loss": GRADIENT_TOLERANCE, "move": GRADIENT_TOLERANCE}
+    tolerances = {"loss": ROUND_TOLERANCE, "move": ROUND_TOLERANCE}
     agreements = agree("round", small.ours(bench, folder, 1), small.peer(folder, 1), tolerances)
     work = fedeq_round(samples=20 if bench.quick else 195)
     folder = work.prepare(bench, "round")
@@ -130,7 +151,7 @@ def fedavg(bench: Bench) -> list[Outcome | Share]:
     work = Rounds("fedavg", "mlp", "femnist", 10, 100, 10, 100, rounds, personal_epochs=0, solver_steps=None)
     everybody = Rounds("fedavg", "mlp", "femnist", 10, 10, 10, 100, rounds=1, personal_epochs=0, solver_steps=None)
     folder = everybody.prepare(bench, "fedavg-check")
-    tolerances = {"loss": GRADIENT_TOLERANCE, "move": GRADIENT_TOLERANCE}
+    tolerances = {"loss": ROUND_TOLERANCE, "move": ROUND_TOLERANCE}
     agreements = agree("fedavg", everybody.ours(bench, folder, 1), everybody.peer(folder, 1), tolerances)
     folder = work.prepare(bench, "fedavg")
     job = {**work.peer_settings(folder, bench.workers), "timeout": 600, "answer": f"{folder}/flower.json"}
@@ -204,6 +225,11 @@ class Limit:
         answer = bench.ours(job)
         remark = f"{answer['instructions']}; {self.remark}"
         return [Share(self.name, self.title, answer["cell_gflops"], answer["peak_gflops"], 0.6, remark)]
+
+
+def rate_of(job: str) -> float:
+    """The step size of a job."""
+    return CHECK_LEARNING_RATE if job == "check" else LEARNING_RATE
 
 
 def timed(answer: Answer, key: str) -> tuple[list[float], Answer]:
