@@ -150,7 +150,9 @@ fn a_folder_without_a_run_in_it_is_taken() {
     // As if a process had been killed while it made the folder.
     let unborn = folder.path().join("unborn");
     fs::create_dir(&unborn).expect("writable");
-    ["lock", "version.json", "experiment.toml.partial"].map(|name| fs::write(unborn.join(name), "").expect("writable"));
+    for name in ["lock", "version.json", "experiment.toml.partial"] {
+        fs::write(unborn.join(name), "").expect("writable");
+    }
     run(&folder, "unborn", &small);
     fs::create_dir(folder.path().join("other")).expect("writable");
     fs::write(folder.path().join("other/letter.txt"), "dear").expect("writable");

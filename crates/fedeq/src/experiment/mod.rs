@@ -104,7 +104,7 @@ pub struct Engine {
 
 impl Default for Engine {
     fn default() -> Self {
-        Self { workers: None, device: "cpu".into(), client_memory_mb: 2_000, checkpoint_every: 10 }
+        Self { workers: None, device: "cpu".into(), client_memory_mb: 1_000, checkpoint_every: 10 }
     }
 }
 
