@@ -15,8 +15,10 @@ pub(crate) fn side_by_side<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> 
     }
     let results = Mutex::new(items.iter().map(|_| None).collect::<Vec<Option<R>>>());
     let queue = Mutex::new(items.into_iter().enumerate());
+    // A function of its own, so that the lock is gone before the work begins.
+    let next = || lock(&queue).next();
     let hand = || {
-        while let Some((index, item)) = lock(&queue).next() {
+        while let Some((index, item)) = next() {
             let result = work(item);
             lock(&results)[index] = Some(result);
         }
@@ -51,6 +53,14 @@ mod tests {
             let doubled = in_pool(threads, || side_by_side((0..20).collect(), |item: usize| 2 * item));
             assert_eq!(doubled, (0..20).map(|item| 2 * item).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn items_are_worked_on_at_the_same_time() {
+        let begun = std::sync::Barrier::new(3);
+        // Would wait forever if they came one by one.
+        let leaders = in_pool(3, || side_by_side(vec![(); 3], |()| begun.wait().is_leader()));
+        assert_eq!(leaders.into_iter().filter(|&leader| leader).count(), 1);
     }
 
     #[test]

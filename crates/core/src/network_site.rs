@@ -8,6 +8,7 @@ use burn::tensor::{Device, Tensor};
 use fedeq_data::Seed;
 use fedeq_data::shard::{Batch, Remainder, Shard};
 use fedeq_equilibrium::{Outcome, Report, WarmMemory};
+use fedeq_kernels::memory::Meter;
 use fedeq_models::{Context, Network, Output, Part, Start, Statistics};
 
 use crate::bridge::{self, input_of};
@@ -17,7 +18,7 @@ use crate::params::Params;
 use crate::projection::Projection;
 use crate::score::{Store, score};
 use crate::sgd;
-use crate::site::{Descent, Neighbours, Phase, Portion, Score, Site, SolveTally, Trains};
+use crate::site::{Descent, Neighbours, Phase, PhaseBytes, Portion, Score, Site, SolveTally, Trains};
 use crate::training::Training;
 use crate::weights::Weights;
 
@@ -98,6 +99,7 @@ impl Site for NetworkSite {
         if !weights.params.iter().any(|(path, _)| phase.trains.includes(Part::of(path))) {
             return Ok(Descent::default()); // Such as the head of a network that has none.
         }
+        let meter = Meter::start();
         let mut network = sgd::train_only(self.network(weights), phase.trains);
         let mut run = Run {
             device: &self.device,
@@ -105,6 +107,7 @@ impl Site for NetworkSite {
             memory,
             step: sgd::Step::new(phase, self.projection, &self.device),
             descent: Descent::default(),
+            meter,
         };
         for epoch in 0..phase.epochs as u64 {
             let (mut loss, mut samples) = (0.0, 0);
@@ -163,6 +166,7 @@ struct Run<'a> {
     memory: &'a mut WarmMemory,
     step: sgd::Step,
     descent: Descent,
+    meter: Meter,
 }
 
 impl Run<'_> {
@@ -176,11 +180,13 @@ impl Run<'_> {
         if !value.is_finite() {
             return Err(Error::Diverged { problem: format!("the training loss is `{value}`") });
         }
-        let forwarded = Instant::now();
+        let (forwarded, solve) = (Instant::now(), self.lap());
         let gradients = loss.backward();
-        let backed = Instant::now();
+        let (backed, backward) = (Instant::now(), self.lap());
         let network = self.step.apply(network, gradients, trains);
         self.note(begun, forwarded, backed);
+        let taken = PhaseBytes { solve, backward, update: self.lap() };
+        self.descent.memory = self.descent.memory.or_more(&taken);
         Ok((network, value))
     }
 
@@ -194,6 +200,11 @@ impl Run<'_> {
             self.descent.solves = self.descent.solves.plus(&tally(&equilibrium.report));
         }
         Ok(output)
+    }
+
+    /// The most memory held since this was last asked.
+    fn lap(&mut self) -> u64 {
+        self.meter.lap().unwrap_or_default()
     }
 
     fn note(&mut self, begun: Instant, forwarded: Instant, backed: Instant) {

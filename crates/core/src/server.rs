@@ -12,7 +12,7 @@ use crate::message::{Reply, Request, Scores, Task};
 use crate::metrics::{Evaluation, Harvest, Round};
 use crate::sampler::Sampling;
 use crate::server_state::ServerState;
-use crate::site::PhaseSeconds;
+use crate::site::{PhaseBytes, PhaseSeconds};
 use crate::transport::Transport;
 
 /// What a federation is to do.
@@ -86,6 +86,8 @@ pub struct RoundSeconds {
     pub total: f64,
     /// Local work.
     pub local: PhaseSeconds,
+    /// The most memory the local work of one client held.
+    pub memory: PhaseBytes,
     /// The server's own step.
     pub server: f64,
     /// Writing, sending and reading messages.
@@ -143,6 +145,7 @@ impl<T: Transport> Federation<'_, T> {
         let seconds = RoundSeconds {
             total: begun.elapsed().as_secs_f64(),
             local: harvest.descent().seconds,
+            memory: harvest.descent().memory,
             server: harvest.server_seconds,
             communicate: self.transport.seconds() - communicated,
         };

@@ -122,6 +122,9 @@ pub struct Descent {
     pub solves: SolveTally,
     /// Where the time went.
     pub seconds: PhaseSeconds,
+    /// What memory it took.
+    #[serde(default)]
+    pub memory: PhaseBytes,
 }
 
 impl Descent {
@@ -132,6 +135,7 @@ impl Descent {
             loss: later.loss,
             solves: self.solves.plus(&later.solves),
             seconds: self.seconds.plus(&later.seconds),
+            memory: self.memory.or_more(&later.memory),
         }
     }
 }
@@ -183,6 +187,46 @@ pub struct PhaseSeconds {
     /// Parameter updates.
     #[serde(with = "fixed_width")]
     pub update: f64,
+}
+
+/// The most memory that local work held at a time, in bytes, beyond what was there before it: parameters, gradients and everything in
+/// between. Zero where nobody counts, see [`fedeq_kernels::memory`]. Written with a fixed width, as the seconds are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseBytes {
+    /// During forward passes, solves included.
+    #[serde(with = "fixed_count")]
+    pub solve: u64,
+    /// During backward passes.
+    #[serde(with = "fixed_count")]
+    pub backward: u64,
+    /// During parameter updates.
+    #[serde(with = "fixed_count")]
+    pub update: u64,
+}
+
+impl PhaseBytes {
+    /// The larger of both, phase by phase.
+    pub fn or_more(&self, other: &Self) -> Self {
+        Self {
+            solve: self.solve.max(other.solve),
+            backward: self.backward.max(other.backward),
+            update: self.update.max(other.update),
+        }
+    }
+}
+
+/// A count as fifteen digits.
+mod fixed_count {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(count: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{:015}", (*count).min(999_999_999_999_999)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|_| D::Error::custom(format!("`{text}` is not a count")))
+    }
 }
 
 /// Seconds as nine digits before and six after the point.

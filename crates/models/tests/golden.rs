@@ -55,7 +55,11 @@ fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
     found.iter().zip(expected).map(|(f, e)| (f - e).abs() / e.abs().max(scale)).fold(0.0, f64::max)
 }
 
-/// Compares all cases of a kind, in single precision within 1e-4 and in double precision within what the golden digits allow.
+/// How far single precision may be off. Batch normalisation over three samples enlarges rounding: by burn's own convolutions the
+/// worst entry (the embedding of a ResNet-14) is off by 6e-5, by Winograd's, whose rounding is twice as large, by 1.2e-4.
+const SINGLE_PRECISION: f64 = 2e-4;
+
+/// Compares all cases of a kind, in single precision and in double precision within what the golden digits allow.
 ///
 /// Cases solved until nothing changes are compared in double precision only: single precision cannot resolve a fixed point
 /// better than its rounding divided by one minus the rate of contraction.
@@ -66,7 +70,7 @@ fn check(kind: &str) {
     for case in cases {
         compare(case, true, 1e-5);
         if !case.title.ends_with("converged") {
-            compare(case, false, 1e-4);
+            compare(case, false, SINGLE_PRECISION);
         }
     }
 }

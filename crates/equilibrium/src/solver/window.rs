@@ -12,6 +12,7 @@ pub(crate) struct Window {
 }
 
 /// Where the states are.
+#[allow(clippy::large_enum_variant, reason = "two or three of these to a solve")]
 enum States {
     /// In this process's memory: the states of a sample one after another.
     Host { values: Vec<f32>, n: usize },

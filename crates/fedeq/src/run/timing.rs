@@ -1,5 +1,5 @@
 //! Where the time of a run goes.
-use fedeq_core::RoundSeconds;
+use fedeq_core::{PhaseBytes, RoundSeconds};
 use serde::{Deserialize, Serialize};
 
 /// One line of `timings.jsonl`: a round and, where there was one, the evaluation after it.
@@ -22,6 +22,9 @@ pub struct Timing {
     pub communicate: f64,
     /// Seconds of the evaluation.
     pub evaluate: f64,
+    /// The most memory the local work of one client held, in bytes: parameters, gradients and all tensors on the way.
+    #[serde(default)]
+    pub client_memory: PhaseBytes,
     /// The most memory the process has held so far, in bytes, where the system tells.
     pub peak_memory: Option<u64>,
 }
@@ -29,7 +32,7 @@ pub struct Timing {
 impl Timing {
     /// The timing of a round.
     pub(super) fn of_round(round: u64, seconds: &RoundSeconds) -> Self {
-        let RoundSeconds { total, local, server, communicate } = seconds;
+        let RoundSeconds { total, local, memory, server, communicate } = seconds;
         Self {
             round,
             train: *total,
@@ -38,6 +41,7 @@ impl Timing {
             update: local.update,
             server: *server,
             communicate: *communicate,
+            client_memory: *memory,
             ..Self::default()
         }
     }
