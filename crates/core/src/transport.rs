@@ -1,5 +1,5 @@
 //! How requests reach clients and replies come back.
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use fedeq_data::Seed;
@@ -65,19 +65,14 @@ pub trait Sites: Sync {
 
 /// All clients in this process, several at a time. Every message is encoded and decoded as if it had travelled.
 pub struct InProcess<'a> {
-    algorithm: &'a dyn Algorithm,
-    training: &'a Training,
-    sites: &'a dyn Sites,
+    clients: Clients<'a>,
     store: &'a mut ClientStore,
-    seed: Seed,
     traffic: Traffic,
     seconds: f64,
-    /// Asked before every client; true means stop.
-    interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl<'a> InProcess<'a> {
-    /// A federation in one process. Clients run on the current rayon pool.
+    /// A federation in one process. As many clients work at a time as the current rayon pool has threads.
     pub fn new(
         algorithm: &'a dyn Algorithm,
         training: &'a Training,
@@ -86,7 +81,8 @@ impl<'a> InProcess<'a> {
         seed: Seed,
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
-        Self { algorithm, training, sites, store, seed, traffic: Traffic::default(), seconds: 0.0, interrupted }
+        let clients = Clients { algorithm, training, sites, seed, interrupted };
+        Self { clients, store, traffic: Traffic::default(), seconds: 0.0 }
     }
 
     /// The states of the clients.
@@ -99,42 +95,13 @@ impl<'a> InProcess<'a> {
         self.traffic = traffic;
     }
 
-    fn serve(&self, client: usize, state: &mut ClientState, request: &[u8]) -> Result<Served> {
-        if (self.interrupted)() {
-            return Err(Error::Interrupted);
-        }
-        let (request, reading) = timed(|| Request::decode(request))?;
-        let site = self.sites.site(client)?;
-        let seed = self.seed.derive("client", [client as u64]);
-        let mut client = Client { algorithm: self.algorithm, training: self.training, site: site.as_ref(), state, seed };
-        let reply = client.handle(&request)?;
-        let (reply, writing) = timed(|| reply.encode())?;
-        Ok(Served { reply, seconds: reading + writing })
-    }
-
-    /// Serves a few clients side by side.
-    fn serve_some(&mut self, letters: &[Letter<'_>]) -> Result<Vec<Reply>> {
-        let states = letters.iter().map(|letter| self.store.get(letter.client)).collect::<Result<Vec<_>>>()?;
-        let this = &*self;
-        let served = side_by_side(states.into_iter().zip(letters).collect(), |(mut state, letter): (ClientState, &Letter)| {
-            this.serve(letter.client, &mut state, &letter.bytes).map(|served| (state, served))
-        });
-        let served = served.into_iter().collect::<Result<Vec<_>>>()?;
-        letters.iter().zip(served).map(|(letter, (state, served))| self.receive(letter, state, &served)).collect()
-    }
-
-    fn receive(&mut self, letter: &Letter<'_>, state: ClientState, served: &Served) -> Result<Reply> {
-        let task = letter.request.task;
-        if matches!(task, Task::Train | Task::Finish | Task::Adopt) {
-            self.store.put(letter.client, state)?;
-        }
-        if task == Task::Train {
+    /// Takes note of what an exchange took.
+    fn note(&mut self, letter: &Letter<'_>, served: &Served) {
+        if letter.request.task == Task::Train {
             self.traffic.down += letter.bytes.len() as u64;
-            self.traffic.up += served.reply.len() as u64;
+            self.traffic.up += served.size;
         }
-        let (reply, reading) = timed(|| Reply::decode(&served.reply))?;
-        self.seconds += served.seconds + reading;
-        Ok(reply)
+        self.seconds += served.seconds;
     }
 
     /// Writes requests; one that goes to several clients in a row is written once.
@@ -162,10 +129,52 @@ struct Letter<'a> {
     bytes: Arc<[u8]>,
 }
 
-/// A reply on its way to the server, and the seconds its client spent on messages.
+/// A reply that has arrived, the bytes it took, and the seconds spent on the messages.
 struct Served {
-    reply: Vec<u8>,
+    reply: Reply,
+    size: u64,
     seconds: f64,
+}
+
+/// What clients are made of, beside their states.
+struct Clients<'a> {
+    algorithm: &'a dyn Algorithm,
+    training: &'a Training,
+    sites: &'a dyn Sites,
+    seed: Seed,
+    /// Asked before every client; true means stop.
+    interrupted: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Clients<'_> {
+    /// A letter's whole way: only clients at work hold a copy of their state.
+    fn attend(&self, letter: &Letter<'_>, store: &Mutex<&mut ClientStore>) -> Result<Served> {
+        if (self.interrupted)() {
+            return Err(Error::Interrupted);
+        }
+        let mut state = lock(store).get(letter.client)?;
+        let served = self.serve(letter, &mut state)?;
+        if matches!(letter.request.task, Task::Train | Task::Finish | Task::Adopt) {
+            lock(store).put(letter.client, state)?;
+        }
+        Ok(served)
+    }
+
+    fn serve(&self, letter: &Letter<'_>, state: &mut ClientState) -> Result<Served> {
+        let (request, reading) = timed(|| Request::decode(&letter.bytes))?;
+        let site = self.sites.site(letter.client)?;
+        let seed = self.seed.derive("client", [letter.client as u64]);
+        let mut client = Client { algorithm: self.algorithm, training: self.training, site: site.as_ref(), state, seed };
+        let reply = client.handle(&request)?;
+        let (bytes, writing) = timed(|| reply.encode())?;
+        drop(reply);
+        let (reply, arriving) = timed(|| Reply::decode(&bytes))?;
+        Ok(Served { reply, size: bytes.len() as u64, seconds: reading + writing + arriving })
+    }
+}
+
+fn lock<'m, 's>(store: &'m Mutex<&'s mut ClientStore>) -> MutexGuard<'m, &'s mut ClientStore> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn timed<V>(work: impl FnOnce() -> Result<V>) -> Result<(V, f64)> {
@@ -179,13 +188,12 @@ impl Transport for InProcess<'_> {
     }
 
     fn exchange_each(&mut self, letters: &[(usize, &Request)]) -> Result<Vec<Reply>> {
-        let mut replies = Vec::with_capacity(letters.len());
         let letters = self.written(letters)?;
-        // A few clients at a time: only their states are in memory beside the store.
-        for some in letters.chunks(8 * rayon::current_num_threads()) {
-            replies.extend(self.serve_some(some)?);
-        }
-        Ok(replies)
+        let (clients, store) = (&self.clients, Mutex::new(&mut *self.store));
+        let served = side_by_side(letters.iter().collect(), |letter| clients.attend(letter, &store));
+        let served = served.into_iter().collect::<Result<Vec<_>>>()?;
+        letters.iter().zip(&served).for_each(|(letter, served)| self.note(letter, served));
+        Ok(served.into_iter().map(|served| served.reply).collect())
     }
 
     fn traffic(&self) -> Traffic {
