@@ -69,7 +69,7 @@ fn entries_of(dataset: &Dataset) -> Result<Vec<Entry>> {
     }
 }
 
-/// Reads what [`write`] wrote; the orders are left to the other side, and tell here only who holds what.
+/// Reads what [`write()`] wrote; the orders are left to the other side, and tell here only who holds what.
 pub(crate) fn read(folder: &Path, kind: Kind) -> Result<Held> {
     let bytes = fs::read(folder.join(DATA))?;
     let file = SafeTensors::deserialize(&bytes)?;

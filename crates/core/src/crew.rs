@@ -1,6 +1,7 @@
 //! Clients side by side: parallelism at one level.
 use std::sync::{Mutex, PoisonError};
 
+use fedeq_kernels::memory::give_back;
 use rayon::ThreadPoolBuilder;
 
 /// Works on all items, as many at a time as the current rayon pool has threads; results come in the order of the items.
@@ -31,6 +32,7 @@ pub(crate) fn side_by_side<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> 
             });
         }
     });
+    give_back();
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.into_iter().map(|result| result.expect("the queue is empty")).collect()
 }

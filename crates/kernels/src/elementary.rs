@@ -1,4 +1,4 @@
-//! Elementary functions on vectors: `exp`, `ln(1 + e^x)`, the logistic function, `tanh` and what is made of them.
+//! Elementary functions on vectors: `exp`, `ln(1 + e^x)`, the logistic function and what is made of them.
 //!
 //! All are within a few units in the last place (relative error below 1e-6) wherever the result is a normal number, and what is not
 //! a number stays that. The polynomials are minimax fits in relative error.
@@ -99,13 +99,7 @@ pub(crate) fn softplus<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     multiply_add(simd, polynomial(simd, &LOG1P, y), y, ramp)
 }
 
-/// The logistic function `1 / (1 + e^-x)`, the derivative of [`softplus`].
-#[inline(always)]
-pub(crate) fn sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    sigmoid_and_rest(simd, x).0
-}
-
-/// The logistic function and what it lacks to one, both accurate also where they are small.
+/// The logistic function `1 / (1 + e^-x)`, the derivative of [`softplus`], and what it lacks to one, both accurate also where they are small.
 #[inline(always)]
 fn sigmoid_and_rest<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     let one = simd.splat_f32s(1.0);
@@ -114,16 +108,6 @@ fn sigmoid_and_rest<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     let smaller = simd.mul_f32s(larger, y);
     let above = simd.less_than_f32s(simd.splat_f32s(0.0), x);
     (select(simd, above, larger, smaller), select(simd, above, smaller, larger))
-}
-
-/// The hyperbolic tangent.
-#[inline(always)]
-pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    let twice = simd.add_f32s(x, x);
-    let below = exp_minus_one_below(simd, simd.min_f32s(twice, negate(simd, twice)));
-    let size = simd.div_f32s(below, simd.add_f32s(simd.splat_f32s(2.0), below));
-    // `size` is -tanh(|x|).
-    select(simd, simd.less_than_f32s(simd.splat_f32s(0.0), x), negate(simd, size), size)
 }
 
 /// `2 sqrt(2 / pi)` and that times the weight of the cube in the tanh form of GELU.
@@ -166,7 +150,6 @@ mod tests {
         ExpMinusOneBelow,
         Softplus,
         Sigmoid,
-        Tanh,
         Gelu,
         GeluDerivative,
     }
@@ -179,7 +162,6 @@ mod tests {
                 Self::ExpMinusOneBelow => x.exp_m1(),
                 Self::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
                 Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-                Self::Tanh => x.tanh(),
                 Self::Gelu => x / 2.0 * (1.0 + inner.tanh()),
                 Self::GeluDerivative => {
                     let slope = (2.0 / std::f64::consts::PI).sqrt() * (1.0 + 3.0 * 0.044715 * x * x);
@@ -194,8 +176,7 @@ mod tests {
                 Self::Exp => exp(simd, x),
                 Self::ExpMinusOneBelow => exp_minus_one_below(simd, x),
                 Self::Softplus => softplus(simd, x),
-                Self::Sigmoid => sigmoid(simd, x),
-                Self::Tanh => tanh(simd, x),
+                Self::Sigmoid => sigmoid_and_rest(simd, x).0,
                 Self::Gelu => gelu(simd, x),
                 Self::GeluDerivative => gelu_derivative(simd, x),
             }
@@ -235,7 +216,7 @@ mod tests {
     fn functions_are_exact_to_a_few_units_in_the_last_place() {
         use Function::*;
         for set in InstructionSet::available() {
-            for (function, largest) in [(Exp, 87.3), (Softplus, 87.3), (Sigmoid, 87.0), (Tanh, 40.0), (ExpMinusOneBelow, 87.0)] {
+            for (function, largest) in [(Exp, 87.3), (Softplus, 87.3), (Sigmoid, 87.0), (ExpMinusOneBelow, 87.0)] {
                 let below = matches!(function, ExpMinusOneBelow);
                 let x: Vec<f32> = numbers(largest).into_iter().map(|x| if below { -x.abs() } else { x }).collect();
                 for (&x, found) in x.iter().zip(map(set, function, &x)) {
@@ -269,8 +250,7 @@ mod tests {
             assert_eq!(map(set, Exp, &x), [0.0, 0.0, 0.0, f32::INFINITY, f32::INFINITY, f32::INFINITY], "{}", set.name());
             assert_eq!(map(set, Softplus, &x), [0.0, 0.0, 0.0, 100.0, 1e30, f32::INFINITY], "{}", set.name());
             assert_eq!(map(set, Sigmoid, &x), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0], "{}", set.name());
-            assert_eq!(map(set, Tanh, &x), [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0], "{}", set.name());
-            for function in [Exp, ExpMinusOneBelow, Softplus, Sigmoid, Tanh, Gelu, GeluDerivative] {
+            for function in [Exp, ExpMinusOneBelow, Softplus, Sigmoid, Gelu, GeluDerivative] {
                 assert!(map(set, function, &[f32::NAN])[0].is_nan(), "{} {function:?}", set.name());
             }
         }

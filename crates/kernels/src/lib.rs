@@ -2,7 +2,6 @@
 //!
 //! Everything here works on slices of `f32` in **channels-last** order, `[B, H, W, C]`, on one thread unless it says otherwise,
 //! and gives the same bits on every run. The vector instructions are chosen at run time by [`InstructionSet`].
-#[allow(dead_code, reason = "written before all of its users")]
 mod elementary;
 mod instructions;
 mod sweep;
