@@ -142,10 +142,11 @@ impl<T: Transport> Federation<'_, T> {
             Some(asynchronous) => self.stretch(asynchronous)?.run(server, self.transport)?,
             None => self.in_step(server)?,
         };
+        let descent = harvest.descent();
         let seconds = RoundSeconds {
             total: begun.elapsed().as_secs_f64(),
-            local: harvest.descent().seconds,
-            memory: harvest.descent().memory,
+            local: descent.seconds,
+            memory: descent.memory,
             server: harvest.server_seconds,
             communicate: self.transport.seconds() - communicated,
         };

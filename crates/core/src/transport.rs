@@ -1,5 +1,5 @@
 //! How requests reach clients and replies come back.
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use fedeq_data::Seed;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
 use crate::client::Client;
-use crate::crew::side_by_side;
+use crate::crew::{lock, side_by_side};
 use crate::error::{Error, Result};
 use crate::message::{Reply, Request, Task};
 use crate::site::Site;
@@ -171,10 +171,6 @@ impl Clients<'_> {
         let (reply, arriving) = timed(|| Reply::decode(&bytes))?;
         Ok(Served { reply, size: bytes.len() as u64, seconds: reading + writing + arriving })
     }
-}
-
-fn lock<'m, 's>(store: &'m Mutex<&'s mut ClientStore>) -> MutexGuard<'m, &'s mut ClientStore> {
-    store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn timed<V>(work: impl FnOnce() -> Result<V>) -> Result<(V, f64)> {

@@ -2,6 +2,7 @@
 //!
 //! Everything here works on slices of `f32` in **channels-last** order, `[B, H, W, C]`, on one thread unless it says otherwise,
 //! and gives the same bits on every run. The vector instructions are chosen at run time by [`InstructionSet`].
+mod buffer;
 mod elementary;
 mod instructions;
 mod sweep;

@@ -99,9 +99,9 @@ impl Krylov {
     fn advance(&mut self, a: &mut impl FnMut(Tensor<2>) -> Tensor<2>, samples: &mut [Sample], stop: &Stop) {
         let image = a(self.newest.clone());
         let first = self.basis.dots(&image);
-        let image = self.basis.combine(image, &negated(&first));
+        let image = self.basis.combine(image, -1.0, &first);
         let second = self.basis.dots(&image);
-        let image = self.basis.combine(image, &negated(&second));
+        let image = self.basis.combine(image, -1.0, &second);
         let norms = to_host(norm_column(&image));
         for (row, (space, sample)) in self.spaces.iter_mut().zip(samples.iter_mut()).enumerate() {
             if sample.is_open() {
@@ -122,12 +122,8 @@ impl Krylov {
             weights.resize(self.memory + 1, 0.0);
             weights
         };
-        self.basis.combine(u, &self.spaces.iter().map(padded).collect::<Vec<_>>())
+        self.basis.combine(u, 1.0, &self.spaces.iter().map(padded).collect::<Vec<_>>())
     }
-}
-
-fn negated(weights: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    weights.iter().map(|row| row.iter().map(|weight| -weight).collect()).collect()
 }
 
 /// Rows of unit length; zero for samples that are finished or have no direction left.

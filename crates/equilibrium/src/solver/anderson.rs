@@ -70,8 +70,8 @@ impl Iteration for AndersonIteration {
         let ridge = self.settings.ridge;
         let gamma: Vec<Vec<f64>> =
             self.memories.iter_mut().zip(&dots).map(|(memory, dots)| memory.coefficients(newest, dots, ridge)).collect();
-        let moved = self.point_changes.combine(plain, &scaled(&gamma, -1.0));
-        self.residual_changes.combine(moved, &scaled(&gamma, -self.settings.mixing))
+        let moved = self.point_changes.combine(plain, -1.0, &gamma);
+        self.residual_changes.combine(moved, -self.settings.mixing, &gamma)
     }
 
     fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
@@ -80,10 +80,6 @@ impl Iteration for AndersonIteration {
         self.previous = self.previous.take().map(|pair| pair.pick(rows));
         self.memories = indices.iter().map(|&index| self.memories[index].clone()).collect();
     }
-}
-
-fn scaled(weights: &[Vec<f64>], factor: f64) -> Vec<Vec<f64>> {
-    weights.iter().map(|row| row.iter().map(|weight| factor * weight).collect()).collect()
 }
 
 /// The Gram matrix of one sample's residual changes, and how many of the newest ones may be used.

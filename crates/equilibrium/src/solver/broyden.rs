@@ -23,7 +23,7 @@ impl BroydenIteration {
 
     /// `B x`, or `B^T x` with `left` and `right` exchanged.
     fn product(left: &Window, right: &Window, x: &Tensor<2>) -> Tensor<2> {
-        left.combine(x.clone().neg(), &right.dots(x))
+        left.combine(x.clone().neg(), 1.0, &right.dots(x))
     }
 
     /// Adds the rank-one term that makes `B` map the newest change of `h` to the newest change of `z`.

@@ -84,22 +84,22 @@ impl Window {
         }
     }
 
-    /// `start[row] + sum_slot weights[row][slot] states[row][slot]` for every row.
-    pub(crate) fn combine(&self, start: Tensor<2>, weights: &[Vec<f64>]) -> Tensor<2> {
+    /// `start[row] + factor sum_slot weights[row][slot] states[row][slot]` for every row.
+    pub(crate) fn combine(&self, start: Tensor<2>, factor: f64, weights: &[Vec<f64>]) -> Tensor<2> {
         match &self.states {
             States::Host { values, n } => {
                 let shape = start.dims();
                 let options = start.device();
                 let mut sums = start.into_data().try_into_vec::<f32>().expect("a window of 32-bit floats combines such");
                 for ((sum, states), weights) in sums.chunks_exact_mut(*n).zip(values.chunks_exact(self.width * n)).zip(weights) {
-                    let terms = weights.iter().map(|&weight| weight as f32).zip(states.chunks_exact(*n));
+                    let terms = weights.iter().map(|&weight| (factor * weight) as f32).zip(states.chunks_exact(*n));
                     vectors::add_combination(sum, terms.filter(|&(weight, _)| weight != 0.0));
                 }
                 Tensor::from_data(TensorData::new(sums, shape), &options)
             }
             States::Device(states) => {
                 let [rows, width, _] = states.dims();
-                let flat: Vec<f64> = weights.iter().flatten().copied().collect();
+                let flat: Vec<f64> = weights.iter().flatten().map(|weight| factor * weight).collect();
                 let options = (&states.device(), states.dtype());
                 let weights = Tensor::<3>::from_data(TensorData::new(flat, [rows, 1, width]), options);
                 start + weights.matmul(states.clone()).squeeze_dim(1)

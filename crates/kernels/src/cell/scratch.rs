@@ -1,4 +1,5 @@
 //! Memory that cells work in.
+use crate::buffer::Buffer;
 use crate::conv;
 use crate::norm::{Moments, Sums, Workspace};
 
@@ -9,11 +10,11 @@ use super::{Cell, Linearisation};
 pub struct Scratch {
     pub(super) conv: conv::Scratch,
     /// Twice the channels of a chunk of samples.
-    pub(super) wide: Aligned,
+    pub(super) wide: Buffer,
     /// The channels of a chunk of samples.
-    pub(super) narrow: Aligned,
+    pub(super) narrow: Buffer,
     /// What the gradients of the weights are made of, for all samples: `GN1(...)` and the gradient of `conv_a(z)`.
-    pub(super) batch: [Aligned; 2],
+    pub(super) batch: [Buffer; 2],
     /// Statistics of a chunk for the three normalisations.
     pub(super) moments: [Moments; 3],
     pub(super) work: Workspace,
@@ -45,22 +46,5 @@ impl Scratch {
         for (sums, channels) in self.sums.iter_mut().zip(cell.norm_channels()) {
             sums.reset(channels);
         }
-    }
-}
-
-/// Numbers that start at a cache line, so that no vector in them lies across two.
-#[derive(Debug, Default)]
-pub(super) struct Aligned(Vec<f32>);
-
-impl Aligned {
-    /// `len` numbers, whatever they are.
-    pub(super) fn take(&mut self, len: usize) -> &mut [f32] {
-        const LINE: usize = 64;
-        let slack = LINE / size_of::<f32>();
-        if self.0.len() < len + slack {
-            self.0.resize(len + slack, 0.0);
-        }
-        let skip = self.0.as_ptr().align_offset(LINE).min(slack);
-        &mut self.0[skip..skip + len]
     }
 }

@@ -2,7 +2,7 @@
 use std::ops::Range;
 
 use super::Geometry;
-use super::buffer::Buffer;
+use crate::buffer::Buffer;
 use crate::gemm::Factor;
 
 /// What lies under the windows of some output pixels, which are whole rows: a matrix with a row for each pixel.

@@ -1,4 +1,5 @@
 //! The sizes of a convolution.
+use crate::padding::{same_padding, same_size};
 
 /// The sizes of a convolution: `x` is `[batch, height, width, from]`, `y` is `[batch, output, to]`, channels last; the weights are
 /// `[to, from, window, window]`.
@@ -26,7 +27,7 @@ pub struct Geometry {
 impl Geometry {
     /// Rows and columns of the output.
     pub fn output(&self) -> [usize; 2] {
-        [self.height.div_ceil(self.stride), self.width.div_ceil(self.stride)]
+        [self.height, self.width].map(|size| same_size(size, self.stride))
     }
 
     /// Numbers in the input.
@@ -57,9 +58,7 @@ impl Geometry {
 
     /// Rows of zeros above the input and columns of zeros left of it.
     pub(super) fn padding(&self) -> [usize; 2] {
-        let [height, width] = self.output();
-        let total = |output: usize, input: usize| (output.saturating_sub(1) * self.stride + self.window).saturating_sub(input);
-        [total(height, self.height) / 2, total(width, self.width) / 2]
+        [self.height, self.width].map(|size| same_padding(size, self.window, self.stride).0)
     }
 
     /// Whether each output pixel depends on the input pixel at its place alone.

@@ -15,7 +15,6 @@
 //! conv::forward(set, &geometry, &x, &blur, &mut y, &mut Scratch::new());
 //! assert_eq!((y[0], y[12]), (4.0, 9.0));
 //! ```
-mod buffer;
 mod gather;
 mod geometry;
 mod panels;

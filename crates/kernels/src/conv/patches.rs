@@ -1,11 +1,11 @@
 //! Convolutions as products with gathered patches: what lies under each window, one row for each output pixel.
 use std::ops::Range;
 
-use super::buffer::Buffer;
 use super::gather::{patches, scatter};
 use super::panels::{PanelProduct, Panels};
 use super::{Geometry, Scratch};
 use crate::InstructionSet;
+use crate::buffer::Buffer;
 use crate::gemm::{Factor, Product, Size};
 
 /// Numbers in a block of patches: half of a second-level cache.

@@ -1,5 +1,5 @@
 //! Memory that convolutions work in.
-use super::buffer::Buffer;
+use crate::buffer::Buffer;
 
 /// Memory that convolutions work in: grown when a larger convolution comes, never shrunk, so that repeating a convolution allocates
 /// nothing. One for each thread serves all of its convolutions.

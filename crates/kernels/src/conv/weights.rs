@@ -1,7 +1,7 @@
 //! Weights, prepared once and used many times.
-use super::buffer::Buffer;
 use super::{Geometry, patches, winograd};
 use crate::InstructionSet;
+use crate::buffer::Buffer;
 
 /// How a convolution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

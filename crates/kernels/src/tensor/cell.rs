@@ -7,7 +7,7 @@ use burn::tensor::{Int, Tensor};
 
 use super::host;
 use super::norm::{Affine, Groups};
-use super::operation::{Operation, Past, apply};
+use super::operation::{Operation, Past, apply, only};
 use crate::InstructionSet;
 use crate::activation::Activation;
 use crate::cell::{Cell, CellGradients, CellParameters, Linearisation, PreparedCell, Scratch};
@@ -181,7 +181,6 @@ impl Operation<10> for CellStep {
         let CellGradients { z, u, conv_a, norm_1, conv_b, norm_2, norm_3 } = found;
         let in_order =
             [z, u, conv_a, norm_1.scale, norm_1.offset, conv_b, norm_2.scale, norm_2.offset, norm_3.scale, norm_3.offset];
-        let mut in_order = in_order.into_iter();
-        wanted.map(|wanted| in_order.next().filter(|_| wanted))
+        only(wanted, in_order.map(Some))
     }
 }

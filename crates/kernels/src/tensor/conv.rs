@@ -12,7 +12,7 @@ use crate::padding::same_padding;
 
 thread_local! {
     /// One for each thread, so that training steps allocate no working memory.
-    pub(crate) static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
 
 /// A convolution with [SAME padding](same_padding) and no bias.
@@ -26,7 +26,7 @@ pub fn conv2d(x: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
 }
 
 /// The same by burn's own operations.
-pub(crate) fn composed(x: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
+fn composed(x: Tensor<4>, weight: Tensor<4>, stride: usize) -> Tensor<4> {
     let [_, height, width, _] = x.dims();
     let [_, _, window, _] = weight.dims();
     let padding = [height, width].map(|size| same_padding(size, window, stride));

@@ -3,7 +3,8 @@ use burn::backend::DispatchTensor;
 use burn::tensor::module as burn_module;
 use burn::tensor::{Tensor, TensorData, activation};
 
-use super::operation::{Operation, Past, apply, apply_saving};
+use super::host;
+use super::operation::{Operation, Past, apply, apply_saving, only};
 use crate::InstructionSet;
 use crate::activation::Activation;
 use crate::norm::{self, EPSILON, Fusion, Moments, Norm, Reach, Shape};
@@ -61,6 +62,9 @@ fn composed_batch_norm_train<const D: usize>(x: Tensor<D>, affine: Affine, aroun
 
 /// Over everything but the channels, with given mean and variance: `[B, ..., C] -> [B, ..., C]`.
 pub fn batch_norm<const D: usize>(x: Tensor<D>, affine: Affine, given: [Tensor<1>; 2], around: Around<D>) -> Tensor<D> {
+    if !host::is_here(&x.clone().into_dispatch()) {
+        return composed_batch_norm(x, affine, given, around); // Reading statistics from another device would wait for it.
+    }
     let [mean, variance] = given.clone().map(|statistic| statistic.into_data().convert::<f32>().try_into_vec());
     let moments = Moments { mean: mean.expect("floats"), variance: variance.expect("floats") };
     let operation = Normalization::new(&x, Norm::batch(shape_of(&x), around.fusion), Some(moments));
@@ -164,7 +168,8 @@ fn inputs_with<const D: usize>(x: &Tensor<D>, affine: &Affine, shortcut: &Tensor
     [x, scale, offset, shortcut.clone().into_dispatch()]
 }
 
-fn shape_of<const D: usize>(x: &Tensor<D>) -> Shape {
+/// `[B, C]` is an image of one pixel.
+pub(super) fn shape_of<const D: usize>(x: &Tensor<D>) -> Shape {
     let dims = x.dims();
     let (height, width) = if D == 4 { (dims[1], dims[2]) } else { (1, dims[1..D - 1].iter().product()) };
     Shape { batch: dims[0], height, width, channels: dims[D - 1] }
@@ -216,7 +221,6 @@ impl<const N: usize> Operation<N> for Normalization {
         let affine = norm::Affine { scale, offset };
         let set = InstructionSet::best();
         let of_affine = self.norm.backward(set, saved, affine, past.gradient, &mut dx, d_shortcut.as_deref_mut());
-        let mut found = [Some(dx), Some(of_affine.scale), Some(of_affine.offset), d_shortcut].into_iter();
-        wanted.map(|wanted| found.next().flatten().filter(|_| wanted))
+        only(wanted, [Some(dx), Some(of_affine.scale), Some(of_affine.offset), d_shortcut])
     }
 }

@@ -52,6 +52,15 @@ pub(crate) struct Past<'a, S, const N: usize> {
     pub(crate) gradient: &'a [f32],
 }
 
+/// Of one gradient for each input, in order, those that are wanted.
+pub(crate) fn only<const N: usize>(
+    wanted: [bool; N],
+    found: impl IntoIterator<Item = Option<Vec<f32>>>,
+) -> [Option<Vec<f32>>; N] {
+    let mut found = found.into_iter();
+    wanted.map(|wanted| found.next().flatten().filter(|_| wanted))
+}
+
 /// The operation on these tensors if they are 32-bit floats on the CPU, attached to their graph; otherwise nothing.
 pub(crate) fn apply<const N: usize, const D: usize>(
     operation: impl Operation<N>,

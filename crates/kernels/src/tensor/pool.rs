@@ -3,6 +3,7 @@ use burn::tensor::Tensor;
 use burn::tensor::module::max_pool2d;
 use burn::tensor::ops::MaxPoolOptions;
 
+use super::norm::shape_of;
 use super::operation::{Operation, Past, apply};
 use crate::InstructionSet;
 use crate::norm::Shape;
@@ -33,11 +34,6 @@ pub fn global_average_pool(x: Tensor<4>) -> Tensor<2> {
 fn composed_average_pool(x: Tensor<4>) -> Tensor<2> {
     let [batch, height, width, channels] = x.dims();
     x.reshape([batch, height * width, channels]).mean_dim(1).squeeze_dim(1)
-}
-
-fn shape_of(x: &Tensor<4>) -> Shape {
-    let [batch, height, width, channels] = x.dims();
-    Shape { batch, height, width, channels }
 }
 
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use burn::backend::flex::FlexTensor;
 use burn::tensor::{Bool, Tensor};
 
 use super::host;
-use super::operation::{Operation, Past, apply};
+use super::operation::{Operation, Past, apply, only};
 use crate::InstructionSet;
 use crate::transformer::{
     Blocked, Dropout, LayerGradients, LayerParts, LayerShape, Masks, Norm, Prepared, Saved, Scratch, Stack, StackMasks,
@@ -149,8 +149,7 @@ impl Operation<18> for LayerStep {
         LAYER_SCRATCH.with_borrow_mut(|scratch| prepared.backward(saved, self.masks(), &mut dh, &mut sums, scratch));
         let mut found = vec![dh.clone(), dh];
         found.extend(sums.as_mut_array().map(std::mem::take));
-        let mut found = found.into_iter();
-        wanted.map(|wanted| found.next().filter(|_| wanted))
+        only(wanted, found.into_iter().map(Some))
     }
 }
 
@@ -184,8 +183,7 @@ impl Operation<3> for LayerNorm {
         let (mut dx, mut sums) = (vec![0.0; x.len()], Norm { scale: zeros(), offset: zeros() });
         let norm = Norm { scale, offset };
         layer_norm_backward(InstructionSet::best(), past.saved, norm, past.gradient, &mut dx, Some(&mut sums));
-        let mut found = [dx, sums.scale, sums.offset].into_iter();
-        wanted.map(|wanted| found.next().filter(|_| wanted))
+        only(wanted, [dx, sums.scale, sums.offset].map(Some))
     }
 }
 

@@ -4,13 +4,13 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::super::Geometry;
-use super::super::buffer::Buffer;
 use super::super::panels::Panels;
 use super::super::weights::Direction;
 use super::POINTS;
 use super::points::Points;
 use super::transforms::{Transform, Weights, WeightsGradient};
 use crate::InstructionSet;
+use crate::buffer::Buffer;
 use crate::gemm::{load, store};
 
 /// Numbers in the largest vector.
