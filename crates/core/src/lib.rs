@@ -44,3 +44,8 @@ pub use store::ClientStore;
 pub use training::Training;
 pub use transport::{InProcess, Sites, Traffic, Transport};
 pub use weights::Weights;
+
+/// The code on the page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/add-a-method.md")]
+struct AddAMethod;

@@ -27,6 +27,7 @@ pub enum Adjoint {
     /// the first terms of the series of the inverse. Memory grows with `steps`, not with the solver's steps.
     Phantom {
         /// Applications that are differentiated.
+        #[serde(default = "Adjoint::default_phantom_steps")]
         steps: usize,
         /// Share of the old state that is kept.
         #[serde(default)]
@@ -51,6 +52,10 @@ impl Adjoint {
 
     fn default_stop() -> Stop {
         Stop::relative(1e-3, 50)
+    }
+
+    fn default_phantom_steps() -> usize {
+        5
     }
 
     /// Refuses settings that mean nothing.

@@ -19,11 +19,19 @@ pub enum WarmStart {
     /// From the sample's own last fixed point.
     BySample {
         /// Memory for stored states, in bytes; the states stored longest ago go first.
+        #[serde(default = "WarmStart::default_capacity")]
         capacity: usize,
         /// How they are stored.
         #[serde(default)]
         precision: Precision,
     },
+}
+
+impl WarmStart {
+    /// Eight megabytes.
+    fn default_capacity() -> usize {
+        8 << 20
+    }
 }
 
 /// How stored states are kept.

@@ -9,9 +9,11 @@
 //! - `run`, `resume`, `sweep`: the commands that train; `settings` and `progress`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side
+//! - `completions`: what a shell may complete
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
 mod compare;
+mod completions;
 mod data;
 mod demo;
 mod evaluate;
@@ -71,6 +73,8 @@ enum Command {
     Predict(predict::Arguments),
     /// Write clients' models as safetensors files.
     Export(export::Arguments),
+    /// Write a script that completes `fedeq` commands in a shell.
+    Completions(completions::Arguments),
 }
 
 /// Runs the command that the arguments name, the first being the program itself.
@@ -97,5 +101,6 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Export(arguments) => export::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments),
     }
 }

@@ -39,8 +39,18 @@ pub(super) fn put(table: &mut Table, path: &[String], value: &Value) {
     }
 }
 
-/// Writes names out: `model = "mlp"` means `model = { name = "mlp" }`.
+/// Kinds whose settings stand below their name, and may be left out: where they stand, and what they are called.
+const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 3] = [
+    (&["model", "equilibrium", "solver"], &["anderson", "broyden", "fixed-point"]),
+    (&["model", "equilibrium", "adjoint"], &["implicit", "phantom"]),
+    (&["training", "warm_start"], &["by-sample"]),
+];
+
+/// Writes names out: `model = "mlp"` means `model = { name = "mlp" }`, `solver = "broyden"` means `solver = { broyden = {} }`.
 pub(super) fn expand(table: &mut Table) {
+    for (path, kinds) in KINDS_WITH_SETTINGS {
+        expand_kind(table, path, kinds);
+    }
     for section in ["model", "method"] {
         expand_one(table, section, "name");
     }
@@ -50,6 +60,19 @@ pub(super) fn expand(table: &mut Table) {
     if let Some(Value::Table(data)) = table.get_mut("data") {
         expand_one(data, "source", "name");
         expand_one(data, "partition", "rule");
+    }
+}
+
+/// Makes a table of a name at a path; other words are left for the reader to refuse.
+fn expand_kind(table: &mut Table, path: &[&str], kinds: &[&str]) {
+    match (path, path.first().and_then(|key| table.get_mut(*key))) {
+        ([_], Some(value)) => {
+            if let Some(kind) = value.as_str().filter(|name| kinds.contains(name)).map(str::to_owned) {
+                *value = Value::Table(Table::from_iter([(kind, Value::Table(Table::new()))]));
+            }
+        }
+        ([_, rest @ ..], Some(Value::Table(below))) => expand_kind(below, rest, kinds),
+        _ => {}
     }
 }
 
@@ -101,5 +124,13 @@ mod tests {
         let mut table: Table = "data = 'digits'\nmodel = 'mlp'".parse().expect("TOML");
         expand(&mut table);
         assert_eq!(table, "data.source.name = 'digits'\nmodel.name = 'mlp'".parse().expect("TOML"));
+    }
+
+    #[test]
+    fn kinds_may_stand_without_their_settings() {
+        let mut table: Table = "model.equilibrium = { solver = 'broyden', adjoint = 'jacobian-free' }".parse().expect("TOML");
+        expand(&mut table);
+        let expected = "model.equilibrium = { solver = { broyden = {} }, adjoint = 'jacobian-free' }";
+        assert_eq!(table, expected.parse().expect("TOML"));
     }
 }
