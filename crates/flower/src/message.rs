@@ -1,0 +1,66 @@
+//! A message: who says what to whom.
+use prost::Message as _;
+
+use crate::object::{Bundle, Id, Kind, Object};
+use crate::record::Content;
+use crate::wire::{self, Failure, Metadata};
+use crate::{Error, Result};
+
+/// A message with what it holds, or why it holds nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Who, to whom, about what.
+    pub head: Metadata,
+    /// What it says.
+    pub content: std::result::Result<Content, Failure>,
+}
+
+impl Message {
+    /// Puts all its objects into a bundle and gives its id, which is also the topmost object's.
+    pub fn deflate(&self, bundle: &mut Bundle) -> Id {
+        let children = self.content.iter().map(|content| content.deflate(bundle)).collect();
+        bundle.add(&Object { kind: Kind::Message, children, body: self.anonymous().encode_to_vec() })
+    }
+
+    /// Reads a message and all below it.
+    pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
+        let object = bundle.get(id, Kind::Message)?;
+        let wire::Message { metadata, error } =
+            wire::Message::decode(&object.body[..]).map_err(|error| Error::object(id, error.to_string()))?;
+        let head = Metadata { message_id: id.into(), ..metadata.ok_or_else(|| Error::object(id, "it has no head"))? };
+        let content = match (error, &object.children[..]) {
+            (Some(failure), []) => Err(failure),
+            (None, [content]) => Ok(Content::inflate(content, bundle)?),
+            _ => return Err(Error::object(id, "it has neither one content nor one error")),
+        };
+        Ok(Self { head, content })
+    }
+
+    /// The answer to this message, made at a time in seconds since 1970. It lives as long as the question would have.
+    pub fn reply(&self, content: std::result::Result<Content, Failure>, now: f64) -> Self {
+        let Metadata { src_node_id, dst_node_id, src_task_id, dst_task_id, .. } = self.head;
+        let head = Metadata {
+            message_id: String::new(),
+            src_node_id: dst_node_id,
+            dst_node_id: src_node_id,
+            src_task_id: dst_task_id,
+            dst_task_id: src_task_id,
+            reply_to_message_id: self.head.message_id.clone(),
+            ttl: self.head.created_at + self.head.ttl - now,
+            created_at: now,
+            ..self.head.clone()
+        };
+        Self { head, content }
+    }
+
+    /// The message as it is announced, under its id.
+    pub fn announced(&self, id: &str) -> wire::Message {
+        let metadata = Metadata { message_id: id.into(), ..self.head.clone() };
+        wire::Message { metadata: Some(metadata), error: self.content.as_ref().err().cloned() }
+    }
+
+    /// The message as it is hashed: an id cannot be part of what it is the hash of.
+    fn anonymous(&self) -> wire::Message {
+        self.announced("")
+    }
+}

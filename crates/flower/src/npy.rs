@@ -1,0 +1,89 @@
+//! Arrays of 32-bit floats as numpy writes them: `.npy`, version 1.
+use fedeq_core::Array;
+
+const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
+/// Header and magic together fill a multiple of this.
+const ALIGNMENT: usize = 64;
+
+/// The file's bytes, the same that `numpy.save` gives.
+pub fn write(array: &Array) -> Vec<u8> {
+    let header = padded(&format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}", tuple(&array.shape)));
+    let mut bytes = [MAGIC, &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
+    bytes.extend(array.values.iter().flat_map(|value| value.to_le_bytes()));
+    bytes
+}
+
+/// Reads what [`write`] or `numpy.save` wrote. The error says what is wrong, in words.
+pub fn read(bytes: &[u8]) -> Result<Array, String> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or("it is no array of numpy's (.npy, version 1)")?;
+    let (length, rest) = rest.split_first_chunk().ok_or("it ends in its head")?;
+    let (header, data) = rest.split_at_checked(u16::from_le_bytes(*length).into()).ok_or("it ends in its head")?;
+    let header = std::str::from_utf8(header).map_err(|_| "its head is no text")?;
+    let shape = shape_of(header)?;
+    let count = shape.iter().try_fold(1_usize, |product, &side| product.checked_mul(side)).ok_or("its shape is too large")?;
+    if count.checked_mul(4) != Some(data.len()) {
+        return Err(format!("its shape is {}, but it holds {} bytes", tuple(&shape), data.len()));
+    }
+    let values = data.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect();
+    Ok(Array::new(shape, values))
+}
+
+/// A header, filled with spaces up to where data may begin.
+fn padded(header: &str) -> String {
+    let used = MAGIC.len() + 2 + header.len() + 1;
+    let spaces = (ALIGNMENT - used % ALIGNMENT) % ALIGNMENT;
+    format!("{header}{}\n", " ".repeat(spaces))
+}
+
+/// A shape as Python writes a tuple.
+pub(crate) fn tuple(shape: &[usize]) -> String {
+    match shape {
+        [side] => format!("({side},)"),
+        sides => format!("({})", sides.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Reads the shape out of a header, which must be of plain 32-bit floats in rows.
+fn shape_of(header: &str) -> Result<Vec<usize>, String> {
+    let plain = header.replace(' ', "");
+    let wants = |part: &str, what: &str| if plain.contains(part) { Ok(()) } else { Err(format!("it is not {what}")) };
+    wants("'descr':'<f4'", "of 32-bit floats")?;
+    wants("'fortran_order':False", "in the order of rows")?;
+    let shape = plain.split_once("'shape':(").and_then(|(_, rest)| rest.split_once(')')).ok_or("it has no shape")?.0;
+    let side = |text: &str| text.parse().map_err(|_| format!("`{text}` is no length"));
+    shape.split(',').filter(|text| !text.is_empty()).map(side).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for shape in [vec![], vec![0], vec![3], vec![2, 1, 3]] {
+            let count = shape.iter().product::<usize>();
+            let array = Array::new(shape, (0..count).map(|index| index as f32 - 0.5).collect());
+            assert_eq!(read(&write(&array)), Ok(array));
+        }
+    }
+
+    #[test]
+    fn data_begins_where_numpy_has_it() {
+        assert_eq!(write(&Array::new(vec![1], vec![1.0])).len(), 128 + 4);
+    }
+
+    #[test]
+    fn what_is_cut_short_is_refused() {
+        let whole = write(&Array::new(vec![2, 3], vec![1.0; 6]));
+        for length in 0..whole.len() {
+            assert!(read(&whole[..length]).is_err(), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_shape_beyond_all_memory_is_refused() {
+        let header = padded(&format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({0}, {0}), }}", usize::MAX));
+        let bytes = [MAGIC, &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
+        assert_eq!(read(&bytes), Err("its shape is too large".into()));
+    }
+}

@@ -1,0 +1,187 @@
+//! Content-addressed objects: everything in Flower is one, or a tree of them.
+//!
+//! ```text
+//! bytes = "<kind> <ids of children, separated by commas> <length of body>\0" + body
+//! id    = SHA-256 of these bytes, in hexadecimal
+//! ```
+//!
+//! A message's tree is Message -> RecordDict -> records -> arrays -> chunks. Equal objects are one object.
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use crate::wire::ObjectTree;
+use crate::{Error, Result};
+
+/// An object's name: 64 hexadecimal digits.
+pub type Id = String;
+
+/// A node of the tree, with its bytes taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is.
+    pub kind: Kind,
+    /// The ids of what it refers to, each once, in order of first mention.
+    pub children: Vec<Id>,
+    /// What it says itself.
+    pub body: Vec<u8>,
+}
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A message; the body is its protobuf head.
+    Message,
+    /// What a message holds; the body is JSON from names to ids of records.
+    RecordDict,
+    /// Named arrays; the body is JSON from names to ids.
+    ArrayRecord,
+    /// Named numbers; the body is protobuf.
+    MetricRecord,
+    /// Named settings; the body is protobuf.
+    ConfigRecord,
+    /// An array; the body is JSON.
+    Array,
+    /// A piece of an array's file.
+    ArrayChunk,
+}
+
+const KINDS: [(Kind, &str); 7] = [
+    (Kind::Message, "Message"),
+    (Kind::RecordDict, "RecordDict"),
+    (Kind::ArrayRecord, "ArrayRecord"),
+    (Kind::MetricRecord, "MetricRecord"),
+    (Kind::ConfigRecord, "ConfigRecord"),
+    (Kind::Array, "Array"),
+    (Kind::ArrayChunk, "ArrayChunk"),
+];
+
+/// No head is longer than this: a record of 60,000 arrays.
+const LONGEST_HEAD: usize = 4 << 20;
+
+impl Kind {
+    /// The name in an object's head.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+    }
+}
+
+impl Object {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let head = format!("{} {} {}\0", self.kind.name(), self.children.join(","), self.body.len());
+        [head.as_bytes(), &self.body].concat()
+    }
+
+    /// Takes bytes apart that are said to be the object `id`. They are what they claim to be, or refused.
+    pub fn from_bytes(id: &str, bytes: &[u8]) -> Result<Self> {
+        let refuse = |problem: &str| Error::object(id, problem);
+        if id_of(bytes) != id {
+            return Err(refuse("its bytes have another hash"));
+        }
+        let end = bytes.iter().take(LONGEST_HEAD).position(|&byte| byte == 0).ok_or_else(|| refuse("it has no head"))?;
+        let head = std::str::from_utf8(&bytes[..end]).map_err(|_| refuse("its head is no text"))?;
+        let body = &bytes[end + 1..];
+        let [kind, children, length] = split(head).ok_or_else(|| refuse("its head has not three parts"))?;
+        let kind = Kind::named(kind).ok_or_else(|| refuse("it is of no known kind"))?;
+        let children: Vec<Id> = children.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        if !children.iter().all(|id| is_id(id)) {
+            return Err(refuse("it refers to something that is no id"));
+        }
+        if length.parse() != Ok(body.len()) {
+            return Err(refuse("its body is not as long as its head says"));
+        }
+        Ok(Self { kind, children, body: body.to_vec() })
+    }
+
+    /// Refuses an object of another kind.
+    pub fn expect(self, kind: Kind, id: &str) -> Result<Self> {
+        let found = self.kind;
+        if found == kind { Ok(self) } else { Err(Error::object(id, format!("it is `{}`, not `{}`", found.name(), kind.name()))) }
+    }
+}
+
+fn split(head: &str) -> Option<[&str; 3]> {
+    let parts: Vec<&str> = head.split(' ').collect();
+    parts.try_into().ok()
+}
+
+/// The id of an object with these bytes.
+pub fn id_of(bytes: &[u8]) -> Id {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether something has the form of an id.
+pub fn is_id(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Objects by their ids: a message on its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bundle {
+    objects: BTreeMap<Id, Vec<u8>>,
+}
+
+impl Bundle {
+    /// Puts an object in and gives its id.
+    pub fn add(&mut self, object: &Object) -> Id {
+        let bytes = object.to_bytes();
+        let id = id_of(&bytes);
+        self.objects.insert(id.clone(), bytes);
+        id
+    }
+
+    /// Puts in what arrived under an id; it is looked at when it is taken out.
+    pub fn receive(&mut self, id: Id, bytes: Vec<u8>) {
+        self.objects.insert(id, bytes);
+    }
+
+    /// An object's bytes.
+    pub fn bytes(&self, id: &str) -> Option<&[u8]> {
+        self.objects.get(id).map(Vec::as_slice)
+    }
+
+    /// An object, which must be of a kind.
+    pub fn get(&self, id: &str, kind: Kind) -> Result<Object> {
+        let bytes = self.bytes(id).ok_or_else(|| Error::object(id, "it has not arrived"))?;
+        Object::from_bytes(id, bytes)?.expect(kind, id)
+    }
+
+    /// The ids of an object and all below it. Trees are at most five deep, so that no loop of ids is followed.
+    pub fn tree(&self, id: &str) -> Result<ObjectTree> {
+        self.tree_to(id, 5)
+    }
+
+    fn tree_to(&self, id: &str, depth: usize) -> Result<ObjectTree> {
+        let bytes = self.bytes(id).ok_or_else(|| Error::object(id, "it is not there"))?;
+        let object = Object::from_bytes(id, bytes)?;
+        if depth == 0 && !object.children.is_empty() {
+            return Err(Error::object(id, "it lies too deep"));
+        }
+        let children = object.children.iter().map(|child| self.tree_to(child, depth.saturating_sub(1))).collect::<Result<_>>()?;
+        Ok(ObjectTree { object_id: id.into(), children })
+    }
+}
+
+/// All ids of a tree, each once, in order of first mention; refuses trees that are larger than any message.
+pub fn ids_of(tree: &ObjectTree, most: usize) -> Result<Vec<Id>> {
+    let mut ids = Vec::new();
+    let mut open = vec![tree];
+    while let Some(node) = open.pop() {
+        if !is_id(&node.object_id) {
+            return Err(Error::object(&node.object_id, "that is no id"));
+        }
+        ids.push(node.object_id.clone());
+        if ids.len() + open.len() + node.children.len() > most {
+            return Err(Error::object(&tree.object_id, format!("its tree has more than {most} objects")));
+        }
+        open.extend(node.children.iter().rev());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    ids.retain(|id| seen.insert(id.clone()));
+    Ok(ids)
+}

@@ -1,0 +1,192 @@
+//! What a message holds: records of named arrays, metrics and settings, as a tree of objects.
+use std::collections::{BTreeMap, BTreeSet};
+
+use fedeq_core::{Array, Params};
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+
+use crate::npy;
+use crate::object::{Bundle, Id, Kind, Object};
+use crate::python_json::to_json;
+use crate::wire::{Item, Scalar, Value, Values};
+use crate::{Error, Result};
+
+/// A message's records by name, in the order they were put in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Content {
+    records: Vec<(String, Record)>,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// Named arrays.
+    Arrays(Params),
+    /// Named numbers.
+    Metrics(Values),
+    /// Named settings.
+    Config(Values),
+}
+
+/// Pieces that arrays are cut into.
+const CHUNK: usize = 5 << 20;
+const SERIALISATION: &str = "numpy.ndarray";
+const PRECISION: &str = "float32";
+
+/// The body of an [`Array`](Kind::Array) object.
+#[derive(Serialize, Deserialize)]
+struct ArrayBody {
+    dtype: String,
+    shape: Vec<usize>,
+    stype: String,
+    /// Which of the object's children stands at each place: equal pieces are one child.
+    arraychunk_ids: Vec<usize>,
+}
+
+impl Content {
+    /// With one more record.
+    pub fn with(mut self, name: &str, record: Record) -> Self {
+        self.records.push((name.into(), record));
+        self
+    }
+
+    /// The arrays of a name.
+    pub fn arrays(&self, name: &str) -> Result<&Params> {
+        match self.record(name)? {
+            Record::Arrays(arrays) => Ok(arrays),
+            _ => Err(Error::record(name, "it holds no arrays")),
+        }
+    }
+
+    /// The settings of a name.
+    pub fn config(&self, name: &str) -> Result<&Values> {
+        match self.record(name)? {
+            Record::Config(values) => Ok(values),
+            _ => Err(Error::record(name, "it holds no settings")),
+        }
+    }
+
+    fn record(&self, name: &str) -> Result<&Record> {
+        let found = self.records.iter().find(|(known, _)| known == name);
+        found.map(|(_, record)| record).ok_or_else(|| Error::record(name, "the message has no such record"))
+    }
+
+    /// Puts all objects into a bundle and gives the id of the topmost, a [`Kind::RecordDict`].
+    pub fn deflate(&self, bundle: &mut Bundle) -> Id {
+        let named: Vec<(&str, Id)> =
+            self.records.iter().map(|(name, record)| (name.as_str(), record.deflate(bundle))).collect();
+        add_references(Kind::RecordDict, &named, bundle)
+    }
+
+    /// Reads a [`Kind::RecordDict`] and all below it.
+    pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
+        let references = references(&bundle.get(id, Kind::RecordDict)?, id)?;
+        let read = |(name, id): (String, Id)| Record::inflate(&name, &id, bundle).map(|record| (name, record));
+        Ok(Self { records: references.into_iter().map(read).collect::<Result<_>>()? })
+    }
+}
+
+impl Record {
+    fn deflate(&self, bundle: &mut Bundle) -> Id {
+        let leaf = |kind, values: &Values| Object { kind, children: Vec::new(), body: values.encode_to_vec() };
+        match self {
+            Self::Metrics(values) => bundle.add(&leaf(Kind::MetricRecord, values)),
+            Self::Config(values) => bundle.add(&leaf(Kind::ConfigRecord, values)),
+            Self::Arrays(arrays) => {
+                let named: Vec<(&str, Id)> = arrays.iter().map(|(name, array)| (name, deflate_array(array, bundle))).collect();
+                add_references(Kind::ArrayRecord, &named, bundle)
+            }
+        }
+    }
+
+    fn inflate(name: &str, id: &str, bundle: &Bundle) -> Result<Self> {
+        let bytes = bundle.bytes(id).ok_or_else(|| Error::object(id, "it has not arrived"))?;
+        let object = Object::from_bytes(id, bytes)?;
+        let values = |body: &[u8]| Values::decode(body).map_err(|error| Error::record(name, error.to_string()));
+        match object.kind {
+            Kind::MetricRecord => values(&object.body).map(Self::Metrics),
+            Kind::ConfigRecord => values(&object.body).map(Self::Config),
+            Kind::ArrayRecord => {
+                let read = |(array, id): (String, Id)| inflate_array(&array, &id, bundle).map(|values| (array, values));
+                references(&object, id)?.into_iter().map(read).collect::<Result<_>>().map(Self::Arrays)
+            }
+            other => Err(Error::record(name, format!("`{}` is no record", other.name()))),
+        }
+    }
+}
+
+/// Adds an object whose body maps names to other objects.
+fn add_references(kind: Kind, named: &[(&str, Id)], bundle: &mut Bundle) -> Id {
+    let mut seen = BTreeSet::new();
+    let children = named.iter().map(|(_, id)| id.clone()).filter(|id| seen.insert(id.clone())).collect();
+    bundle.add(&Object { kind, children, body: to_json(&Pairs(named)) })
+}
+
+/// Pairs as a JSON object, in their order.
+struct Pairs<'a>(&'a [(&'a str, Id)]);
+
+impl Serialize for Pairs<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, id)| (name, id)))
+    }
+}
+
+/// The names in an object's body and what they stand for; nothing that is not among the object's children.
+fn references(object: &Object, id: &str) -> Result<BTreeMap<String, Id>> {
+    let named: BTreeMap<String, Id> =
+        serde_json::from_slice(&object.body).map_err(|error| Error::object(id, format!("its body is damaged: {error}")))?;
+    match named.values().find(|child| !object.children.contains(child)) {
+        Some(_) => Err(Error::object(id, "its body names something that its head does not")),
+        None => Ok(named),
+    }
+}
+
+fn deflate_array(array: &Array, bundle: &mut Bundle) -> Id {
+    let file = npy::write(array);
+    let chunk = |bytes: &[u8]| Object { kind: Kind::ArrayChunk, children: Vec::new(), body: bytes.to_vec() };
+    let chunks: Vec<Id> = file.chunks(CHUNK).map(|bytes| bundle.add(&chunk(bytes))).collect();
+    let mut children: Vec<Id> = Vec::new();
+    let mut places = Vec::new();
+    for id in chunks {
+        let place = children.iter().position(|child| *child == id).unwrap_or(children.len());
+        places.push(place);
+        if place == children.len() {
+            children.push(id);
+        }
+    }
+    let body =
+        ArrayBody { dtype: PRECISION.into(), shape: array.shape.clone(), stype: SERIALISATION.into(), arraychunk_ids: places };
+    bundle.add(&Object { kind: Kind::Array, children, body: to_json(&body) })
+}
+
+fn inflate_array(name: &str, id: &str, bundle: &Bundle) -> Result<Array> {
+    let object = bundle.get(id, Kind::Array)?;
+    let refuse = |problem: String| Error::record(name, problem);
+    let body: ArrayBody = serde_json::from_slice(&object.body).map_err(|error| refuse(error.to_string()))?;
+    if body.stype != SERIALISATION {
+        return Err(refuse(format!("it is written as `{}`, not as `{SERIALISATION}`", body.stype)));
+    }
+    let mut file = Vec::new();
+    for place in body.arraychunk_ids {
+        let child = object.children.get(place).ok_or_else(|| refuse(format!("it has no piece {place}")))?;
+        file.extend(bundle.get(child, Kind::ArrayChunk)?.body);
+    }
+    let array = npy::read(&file).map_err(refuse)?;
+    if array.shape != body.shape {
+        return Err(refuse(format!("its shape is {}, not {}", npy::tuple(&array.shape), npy::tuple(&body.shape))));
+    }
+    Ok(array)
+}
+
+impl Values {
+    /// With one more value.
+    pub fn with(mut self, key: &str, scalar: Scalar) -> Self {
+        self.items.push(Item { key: key.into(), value: Some(Value { scalar: Some(scalar) }) });
+        self
+    }
+
+    /// The value of a name.
+    pub fn get(&self, key: &str) -> Option<&Scalar> {
+        self.items.iter().find(|item| item.key == key)?.value.as_ref()?.scalar.as_ref()
+    }
+}
