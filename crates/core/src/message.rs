@@ -102,13 +102,23 @@ const HEADER: &str = "header";
 impl Request {
     /// The bytes on the wire.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let header = RequestHeader { task: self.task, round: self.round, rounds: self.rounds, rho: self.rho };
-        encode(&header, &self.weights)
+        encode(self.header()?, &self.weights)
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let (RequestHeader { task, round, rounds, rho }, weights) = decode(bytes)?;
+        let (header, weights) = decode(bytes)?;
+        Self::from_parts(&header, weights)
+    }
+
+    /// Everything but the weights, as JSON: what another way of sending puts beside them.
+    pub fn header(&self) -> Result<String> {
+        written(&RequestHeader { task: self.task, round: self.round, rounds: self.rounds, rho: self.rho })
+    }
+
+    /// A request of its [`header`](Self::header) and its weights.
+    pub fn from_parts(header: &str, weights: Weights) -> Result<Self> {
+        let RequestHeader { task, round, rounds, rho } = read(header)?;
         Ok(Self { task, round, rounds, rho, weights })
     }
 }
@@ -116,19 +126,37 @@ impl Request {
 impl Reply {
     /// The bytes on the wire.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        match self {
-            Self::Update(Update { weights, samples, gap, descent }) => {
-                encode(&ReplyHeader::Update { samples: *samples, gap: *gap, descent: descent.clone() }, weights)
-            }
-            Self::Scores(scores) => encode(&ReplyHeader::Scores { scores: scores.clone() }, &Weights::default()),
-            Self::Done(descent) => encode(&ReplyHeader::Done { descent: descent.clone() }, &Weights::default()),
-        }
+        encode(self.header()?, self.weights().unwrap_or(&Weights::default()))
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let (header, weights) = decode(bytes)?;
-        Ok(match header {
+        Self::from_parts(&header, weights)
+    }
+
+    /// The weights it carries, if any.
+    pub fn weights(&self) -> Option<&Weights> {
+        match self {
+            Self::Update(update) => Some(&update.weights),
+            Self::Scores(_) | Self::Done(_) => None,
+        }
+    }
+
+    /// Everything but the weights, as JSON.
+    pub fn header(&self) -> Result<String> {
+        written(&match self {
+            Self::Update(Update { samples, gap, descent, .. }) => {
+                ReplyHeader::Update { samples: *samples, gap: *gap, descent: descent.clone() }
+            }
+            Self::Scores(scores) => ReplyHeader::Scores { scores: scores.clone() },
+            Self::Done(descent) => ReplyHeader::Done { descent: descent.clone() },
+        })
+    }
+
+    /// A reply of its [`header`](Self::header) and its weights.
+    pub fn from_parts(header: &str, weights: Weights) -> Result<Self> {
+        Ok(match read(header)? {
             ReplyHeader::Update { samples, gap, descent } => Self::Update(Update { weights, samples, gap, descent }),
             ReplyHeader::Scores { scores } => Self::Scores(scores),
             ReplyHeader::Done { descent } => Self::Done(descent),
@@ -136,15 +164,20 @@ impl Reply {
     }
 }
 
-fn encode(header: &impl Serialize, weights: &Weights) -> Result<Vec<u8>> {
-    let header =
-        serde_json::to_string(header).map_err(|error| Error::message(format!("its header cannot be written: {error}")))?;
+fn written(header: &impl Serialize) -> Result<String> {
+    serde_json::to_string(header).map_err(|error| Error::message(format!("its header cannot be written: {error}")))
+}
+
+fn read<H: for<'de> Deserialize<'de>>(header: &str) -> Result<H> {
+    serde_json::from_str(header).map_err(|error| Error::message(format!("its header is damaged: {error}")))
+}
+
+fn encode(header: String, weights: &Weights) -> Result<Vec<u8>> {
     weights.packed().to_bytes(&Metadata::from([(HEADER.into(), header)]))
 }
 
-fn decode<H: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<(H, Weights)> {
-    let (packed, metadata) = Params::from_bytes(bytes)?;
-    let header = metadata.get(HEADER).ok_or_else(|| Error::message("it has no header"))?;
-    let header = serde_json::from_str(header).map_err(|error| Error::message(format!("its header is damaged: {error}")))?;
+fn decode(bytes: &[u8]) -> Result<(String, Weights)> {
+    let (packed, mut metadata) = Params::from_bytes(bytes)?;
+    let header = metadata.remove(HEADER).ok_or_else(|| Error::message("it has no header"))?;
     Ok((header, Weights::unpacked(&packed)))
 }

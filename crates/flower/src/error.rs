@@ -1,10 +1,11 @@
-//! What can go wrong with what a SuperLink sends.
+//! What can go wrong between a node and the world.
+use std::path::{Path, PathBuf};
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Something that came from outside and is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An object that does not say what it should.
     #[error("object `{id}`: {problem}")]
@@ -22,6 +23,30 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A call that did not come through; it may another time.
+    #[error("the SuperLink did not answer `{call}`: {problem}")]
+    Away {
+        /// What was asked.
+        call: &'static str,
+        /// What happened.
+        problem: String,
+    },
+    /// A call that was understood and turned down.
+    #[error("the SuperLink refused `{call}`: {problem}")]
+    Refused {
+        /// What was asked.
+        call: &'static str,
+        /// With which words.
+        problem: String,
+    },
+    /// A file that cannot be used.
+    #[error("`{}`: {problem}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
 }
 
 impl Error {
@@ -33,5 +58,27 @@ impl Error {
     /// About a record.
     pub fn record(name: &str, problem: impl Into<String>) -> Self {
         Self::Record { name: name.into(), problem: problem.into() }
+    }
+
+    /// About a file whose content is not what it should be.
+    pub fn damaged(path: &Path, problem: impl Into<String>) -> Self {
+        Self::File { path: path.into(), problem: problem.into() }
+    }
+
+    /// About a file that the system does not let us use: `.map_err(Error::file(path, "read it"))`.
+    pub fn file(path: &Path, deed: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::File { path, problem: format!("cannot {deed}: {error}") }
+    }
+
+    /// Whether trying again later may help.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Away { .. })
+    }
+}
+
+impl From<fedeq_core::Error> for Error {
+    fn from(error: fedeq_core::Error) -> Self {
+        Self::record("fedeq", error.to_string())
     }
 }

@@ -3,17 +3,23 @@
 //! A node joins an unmodified SuperLink (Flower 1.41) and answers its messages with `fedeq_core::Client`, the code that the simulation runs.
 //!
 //! # Layout
-//! - [`wire`]: the Fleet API's messages, as protobuf
-//! - [`object`]: content-addressed objects, of which every message is a tree
-//! - [`message`]: who says what to whom
-//! - [`npy`]: arrays as numpy writes them
-//! - [`record`]: what a message holds: named arrays, metrics and settings
+//! - [`node`]: the loop: pull, keep, work, commit, push; [`vault`], what it keeps; `pace`, how often it asks
+//! - [`fleet`]: the calls it makes, signed with its [`key`]; [`wire`], their protobuf
+//! - [`letter`]: requests and replies as records
+//! - [`message`]: who says what to whom; [`record`], what a message holds; [`object`], the content-addressed objects it is made of; [`npy`], arrays as
+//!   numpy writes them
 mod error;
+pub mod fleet;
+pub mod key;
+pub mod letter;
 pub mod message;
+pub mod node;
 pub mod npy;
 pub mod object;
+mod pace;
 mod python_json;
 pub mod record;
+pub mod vault;
 pub mod wire;
 
 pub use error::{Error, Result};

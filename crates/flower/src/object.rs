@@ -140,6 +140,11 @@ impl Bundle {
         self.objects.insert(id, bytes);
     }
 
+    /// All ids and bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.objects.iter().map(|(id, bytes)| (id.as_str(), bytes.as_slice()))
+    }
+
     /// An object's bytes.
     pub fn bytes(&self, id: &str) -> Option<&[u8]> {
         self.objects.get(id).map(Vec::as_slice)

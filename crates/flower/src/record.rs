@@ -73,8 +73,7 @@ impl Content {
 
     /// Puts all objects into a bundle and gives the id of the topmost, a [`Kind::RecordDict`].
     pub fn deflate(&self, bundle: &mut Bundle) -> Id {
-        let named: Vec<(&str, Id)> =
-            self.records.iter().map(|(name, record)| (name.as_str(), record.deflate(bundle))).collect();
+        let named: Vec<(&str, Id)> = self.records.iter().map(|(name, record)| (name.as_str(), record.deflate(bundle))).collect();
         add_references(Kind::RecordDict, &named, bundle)
     }
 

@@ -1,0 +1,160 @@
+//! The calls a node makes: protobuf over HTTP, each signed with the node's key.
+use std::time::{Duration, SystemTime};
+
+use ureq::Agent;
+use ureq::tls::{RootCerts, TlsConfig};
+
+use crate::key::Key;
+use crate::wire::{
+    ActivateNodeRequest, ConfirmMessageRequest, DeactivateNodeRequest, HeartbeatRequest, HeartbeatResponse, Node, NodeIdResponse,
+    Nothing, PullMessagesRequest, PullMessagesResponse, PullObjectRequest, PullObjectResponse, PushMessagesRequest,
+    PushMessagesResponse, PushObjectRequest, PushObjectResponse, RegisterNodeRequest,
+};
+use crate::{Error, Result};
+
+/// Where a SuperLink is, and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// `host:port`.
+    pub host: String,
+    /// How it proves to be itself; nothing means that nobody does.
+    pub trust: Option<Trust>,
+}
+
+/// Whom to believe that the SuperLink is the SuperLink.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// The certificates the system trusts.
+    System,
+    /// The certificates of a file, as PEM.
+    Certificates(Vec<u8>),
+}
+
+/// A SuperLink, as a node sees it.
+pub struct Fleet {
+    base: String,
+    agent: Agent,
+    key: Key,
+}
+
+/// A piece of an array has 5 MiB; nothing that a SuperLink answers is much larger.
+const LARGEST_ANSWER: u64 = 64 << 20;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Fleet {
+    /// Makes no call yet.
+    pub fn new(address: &Address, key: Key) -> Result<Self> {
+        let scheme = if address.trust.is_some() { "https" } else { "http" };
+        let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
+        if let Some(trust) = &address.trust {
+            config = config.tls_config(TlsConfig::builder().root_certs(roots(trust)?).build());
+        }
+        Ok(Self { base: format!("{scheme}://{}/v1/fleet", address.host), agent: config.build().into(), key })
+    }
+
+    /// Makes the node known. A SuperLink that wants registered keys refuses, and knows the node already.
+    pub fn register(&self) -> Result<u64> {
+        let request = RegisterNodeRequest { public_key: self.key.public_pem().into() };
+        self.call::<NodeIdResponse>("register-node", &request).map(|response| response.node_id)
+    }
+
+    /// Says that the node is there, and gives its number.
+    pub fn activate(&self, heartbeat: Duration) -> Result<u64> {
+        let request =
+            ActivateNodeRequest { public_key: self.key.public_pem().into(), heartbeat_interval: heartbeat.as_secs_f64() };
+        self.call::<NodeIdResponse>("activate-node", &request).map(|response| response.node_id)
+    }
+
+    /// Says that the node leaves.
+    pub fn deactivate(&self, node_id: u64) -> Result<()> {
+        self.call::<Nothing>("deactivate-node", &DeactivateNodeRequest { node_id }).map(|_| ())
+    }
+
+    /// Says that the node is still there; tells whether it is known.
+    pub fn heartbeat(&self, node_id: u64, interval: Duration) -> Result<bool> {
+        let request = HeartbeatRequest { node: Some(Node { node_id }), heartbeat_interval: interval.as_secs_f64() };
+        self.call::<HeartbeatResponse>("send-node-heartbeat", &request).map(|response| response.success)
+    }
+
+    /// Messages for the node.
+    pub fn pull_messages(&self, node_id: u64) -> Result<PullMessagesResponse> {
+        self.call("pull-messages", &PullMessagesRequest { node: Some(Node { node_id }), message_ids: Vec::new() })
+    }
+
+    /// Announces answers, and hears which of their objects are wanted.
+    pub fn push_messages(&self, request: &PushMessagesRequest) -> Result<PushMessagesResponse> {
+        self.call("push-messages", request)
+    }
+
+    /// An object's bytes; nothing while they are still on their way.
+    pub fn pull_object(&self, node_id: u64, run_id: u64, id: &str) -> Result<Option<Vec<u8>>> {
+        let request = PullObjectRequest { node: Some(Node { node_id }), run_id, object_id: id.into() };
+        let response: PullObjectResponse = self.call("pull-object", &request)?;
+        match (response.object_found, response.object_available) {
+            (false, _) => Err(Error::object(id, "the SuperLink does not have it")),
+            (true, available) => Ok(available.then_some(response.object_content)),
+        }
+    }
+
+    /// Brings an object.
+    pub fn push_object(&self, node_id: u64, run_id: u64, session: &str, id: &str, bytes: &[u8]) -> Result<()> {
+        let request = PushObjectRequest {
+            node: Some(Node { node_id }),
+            run_id,
+            object_id: id.into(),
+            object_content: bytes.into(),
+            session_id: session.into(),
+        };
+        let response: PushObjectResponse = self.call("push-object", &request)?;
+        if response.stored { Ok(()) } else { Err(Error::object(id, "the SuperLink did not keep it")) }
+    }
+
+    /// Says that a message has arrived whole.
+    pub fn confirm(&self, node_id: u64, run_id: u64, message: &str) -> Result<()> {
+        let request = ConfirmMessageRequest { node: Some(Node { node_id }), run_id, message_object_id: message.into() };
+        self.call::<Nothing>("confirm-message-received", &request).map(|_| ())
+    }
+
+    fn call<R: prost::Message + Default>(&self, call: &'static str, request: &impl prost::Message) -> Result<R> {
+        let away = |problem: String| Error::Away { call, problem };
+        let mut post = self.agent.post(format!("{}/{call}", self.base)).content_type("application/protobuf");
+        for (name, value) in self.key.headers(SystemTime::now()) {
+            post = post.header(name, value);
+        }
+        let mut response = post.send(&request.encode_to_vec()[..]).map_err(|error| away(error.to_string()))?;
+        let status = response.status();
+        let body = response.body_mut().with_config().limit(LARGEST_ANSWER).read_to_vec();
+        let body = body.map_err(|error| away(error.to_string()))?;
+        match status.as_u16() {
+            200..300 => R::decode(&body[..]).map_err(|error| away(format!("its answer is damaged: {error}"))),
+            // Busy, or in the middle of a restart.
+            429 | 500.. => Err(away(format!("status {status}"))),
+            _ => Err(Error::Refused { call, problem: format!("status {status}: {}", excerpt(&body)) }),
+        }
+    }
+}
+
+fn roots(trust: &Trust) -> Result<RootCerts> {
+    match trust {
+        Trust::System => Ok(RootCerts::PlatformVerifier),
+        Trust::Certificates(pem) => {
+            let certificates: std::result::Result<Vec<_>, _> = ureq::tls::parse_pem(pem)
+                .filter_map(|item| match item {
+                    Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+                    Ok(_) => None,
+                    Err(error) => Some(Err(error)),
+                })
+                .collect();
+            let certificates = certificates.unwrap_or_default();
+            if certificates.is_empty() {
+                return Err(Error::record("root certificates", "the file holds no certificate in PEM"));
+            }
+            Ok(RootCerts::new_with_certs(&certificates))
+        }
+    }
+}
+
+/// The beginning of an answer in words.
+fn excerpt(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).chars().filter(|character| !character.is_control()).take(200).collect()
+}

@@ -1,0 +1,147 @@
+//! The node's key: who it is, and how it proves so.
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::SystemTime;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use p256::ecdsa::signature::Signer;
+use p256::ecdsa::{DerSignature, SigningKey};
+use p256::elliptic_curve::Generate;
+use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey, LineEnding};
+
+use crate::{Error, Result};
+
+/// A P-256 key. Its public half is the node's name; its private half never leaves this value and its file.
+pub struct Key {
+    private: SigningKey,
+    public_pem: String,
+}
+
+impl Key {
+    /// The key in a file, which is made, readable by its owner alone, if it is not there.
+    pub fn open_or_create(path: &Path) -> Result<Self> {
+        if path.exists() { Self::open(path) } else { Self::create(path) }
+    }
+
+    /// The key in a file: PEM, PKCS#8.
+    pub fn open(path: &Path) -> Result<Self> {
+        let pem = fs::read_to_string(path).map_err(Error::file(path, "read it"))?;
+        let private = SigningKey::from_pkcs8_pem(&pem);
+        let private = private.map_err(|_| Error::damaged(path, "it is no P-256 key in PEM (PKCS#8)"))?;
+        Self::of(private).ok_or_else(|| Error::damaged(path, "its public half cannot be written"))
+    }
+
+    fn create(path: &Path) -> Result<Self> {
+        let private = SigningKey::generate();
+        let pem = private.to_pkcs8_pem(LineEnding::LF).map_err(|_| Error::damaged(path, "a new key cannot be written"))?;
+        write_secret(path, pem.as_bytes()).map_err(Error::file(path, "write it"))?;
+        Self::open(path)
+    }
+
+    fn of(private: SigningKey) -> Option<Self> {
+        let public_pem = private.verifying_key().to_public_key_pem(LineEnding::LF).ok()?;
+        Some(Self { private, public_pem })
+    }
+
+    /// The public half, as Flower wants it: PEM, SubjectPublicKeyInfo.
+    pub fn public_pem(&self) -> &str {
+        &self.public_pem
+    }
+
+    /// The headers that prove, at a moment, that a request is from the holder of this key.
+    pub fn headers(&self, now: SystemTime) -> [(&'static str, String); 3] {
+        let time = iso(now);
+        let signature: DerSignature = self.private.sign(time.as_bytes());
+        [
+            ("flwr-public-key", BASE64_STANDARD.encode(&self.public_pem)),
+            ("flwr-signature", BASE64_STANDARD.encode(signature.as_bytes())),
+            ("flwr-timestamp", time),
+        ]
+    }
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+fn write_secret(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let partial = path.with_extension("partial");
+    let mut options = fs::OpenOptions::new();
+    options.create(true).truncate(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&partial)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(partial, path)
+}
+
+/// A moment as ISO 8601 in UTC, to the microsecond.
+fn iso(now: SystemTime) -> String {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (seconds, micros) = (since.as_secs(), since.subsec_micros());
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+00:00")
+}
+
+/// Year, month and day of a number of days since 1970-01-01, by counting.
+fn civil(mut days: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    (year, month as u64 + 1, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use p256::ecdsa::signature::Verifier;
+    use std::time::Duration;
+
+    #[test]
+    fn moments_are_written_as_python_writes_them() {
+        // python3 -c 'import datetime as d; print(d.datetime.fromtimestamp(1709164801.25, d.timezone.utc).isoformat())'
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_709_164_801_250);
+        assert_eq!(iso(now), "2024-02-29T00:00:01.250000+00:00");
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(20_454), (2026, 1, 1));
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_proves_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key.pem");
+        let key = Key::open_or_create(&path).expect("a new key");
+        let again = Key::open_or_create(&path).expect("the same key");
+        assert_eq!(key.public_pem(), again.public_pem());
+        let [_, (_, signature), (_, time)] = key.headers(SystemTime::now());
+        let signature = DerSignature::from_bytes(&BASE64_STANDARD.decode(signature).expect("base64")).expect("DER");
+        assert!(again.private.verifying_key().verify(time.as_bytes(), &signature).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_its_owner_can_read_a_key() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key.pem");
+        Key::open_or_create(&path).expect("a new key");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_by_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key.pem");
+        fs::write(&path, "nonsense").expect("written");
+        assert!(Key::open(&path).err().expect("no key").to_string().contains("key.pem"));
+    }
+}

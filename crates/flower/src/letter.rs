@@ -1,0 +1,84 @@
+//! Requests and replies of `fedeq_core` as Flower's records.
+//!
+//! | record | in a request | in a reply |
+//! |---|---|---|
+//! | `weights` (arrays) | the shared part of the model | what travels, to `train` |
+//! | `fedeq` (settings) | `federation`, `experiment`, `header` | `header` |
+//! | `metrics` | | `num-examples`, `loss`: what any strategy of Flower understands |
+use fedeq_core::{Reply, Request, Weights};
+
+use crate::record::{Content, Record};
+use crate::wire::{Scalar, Values};
+use crate::{Error, Result};
+
+const WEIGHTS: &str = "weights";
+const SETTINGS: &str = "fedeq";
+const METRICS: &str = "metrics";
+
+/// What a server asks of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The name of the federation, which a server keeps when it is restarted: a node's state belongs to it.
+    pub federation: String,
+    /// The experiment, as TOML.
+    pub experiment: String,
+    /// What to do.
+    pub request: Request,
+}
+
+impl Assignment {
+    /// Reads what a server sent.
+    pub fn read(content: &Content) -> Result<Self> {
+        let settings = content.config(SETTINGS)?;
+        let weights = Weights::unpacked(content.arrays(WEIGHTS)?);
+        Ok(Self {
+            federation: text(settings, "federation")?.into(),
+            experiment: text(settings, "experiment")?.into(),
+            request: Request::from_parts(text(settings, "header")?, weights)?,
+        })
+    }
+
+    /// What a server sends.
+    pub fn write(&self) -> Result<Content> {
+        let settings = Values::default()
+            .with("federation", Scalar::Text(self.federation.clone()))
+            .with("experiment", Scalar::Text(self.experiment.clone()))
+            .with("header", Scalar::Text(self.request.header()?));
+        Ok(Content::default()
+            .with(WEIGHTS, Record::Arrays(self.request.weights.packed()))
+            .with(SETTINGS, Record::Config(settings)))
+    }
+}
+
+/// What a node answers.
+pub fn written(reply: &Reply) -> Result<Content> {
+    let header = Values::default().with("header", Scalar::Text(reply.header()?));
+    let content = Content::default().with(SETTINGS, Record::Config(header)).with(METRICS, Record::Metrics(metrics(reply)));
+    Ok(match reply.weights() {
+        Some(weights) => content.with(WEIGHTS, Record::Arrays(weights.packed())),
+        None => content,
+    })
+}
+
+/// Reads what a node answered.
+pub fn read(content: &Content) -> Result<Reply> {
+    let header = text(content.config(SETTINGS)?, "header")?;
+    let weights = content.arrays(WEIGHTS).map(Weights::unpacked).unwrap_or_default();
+    Ok(Reply::from_parts(header, weights)?)
+}
+
+fn metrics(reply: &Reply) -> Values {
+    let (samples, loss) = match reply {
+        Reply::Update(update) => (update.samples, update.descent.loss),
+        Reply::Scores(scores) => (scores.local.predictions, scores.local.loss / scores.local.predictions.max(1) as f64),
+        Reply::Done(descent) => (descent.steps, descent.loss),
+    };
+    Values::default().with("num-examples", Scalar::Integer(samples as i64)).with("loss", Scalar::Double(loss))
+}
+
+fn text<'a>(values: &'a Values, key: &str) -> Result<&'a str> {
+    match values.get(key) {
+        Some(Scalar::Text(text)) => Ok(text),
+        _ => Err(Error::record(SETTINGS, format!("it has no text `{key}`"))),
+    }
+}

@@ -1,0 +1,57 @@
+//! How long to wait before asking again.
+use std::time::Duration;
+
+/// Short while there is something to do, longer the longer there is not; with jitter, so that nodes do not ask in step.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    seconds: f64,
+    /// Changes with every wait.
+    jitter: u32,
+}
+
+const SHORTEST: f64 = 0.05;
+/// While the SuperLink answers; Flower's own nodes always wait this long.
+const LONGEST: f64 = 3.0;
+/// While it does not.
+const LONGEST_AWAY: f64 = 30.0;
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { seconds: SHORTEST, jitter: std::process::id() }
+    }
+}
+
+impl Pace {
+    /// The SuperLink answered, and there was something to do or not.
+    pub(crate) fn heard(&mut self, was_busy: bool) {
+        self.seconds = if was_busy { SHORTEST } else { (self.seconds * 1.3).min(LONGEST) };
+    }
+
+    /// The SuperLink did not answer.
+    pub(crate) fn missed(&mut self) {
+        self.seconds = (self.seconds * 2.0).min(LONGEST_AWAY);
+        self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    }
+
+    /// How long to wait now: up to a quarter less or more.
+    pub(crate) fn wait(&self) -> Duration {
+        let share = f64::from(self.jitter >> 16) / f64::from(u16::MAX);
+        Duration::from_secs_f64(self.seconds * (0.75 + 0.5 * share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_limit_and_shrink_at_once() {
+        let mut pace = Pace::default();
+        (0..100).for_each(|_| pace.heard(false));
+        assert!(pace.wait().as_secs_f64() <= LONGEST * 1.25 && pace.wait().as_secs_f64() >= LONGEST * 0.75);
+        pace.heard(true);
+        assert!(pace.wait().as_secs_f64() < 0.1);
+        (0..100).for_each(|_| pace.missed());
+        assert!(pace.wait().as_secs_f64() <= LONGEST_AWAY * 1.25);
+    }
+}
