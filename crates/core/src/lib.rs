@@ -42,7 +42,7 @@ pub use site::*;
 pub use state::ClientState;
 pub use store::ClientStore;
 pub use training::Training;
-pub use transport::{InProcess, Sites, Traffic, Transport};
+pub use transport::{InProcess, Sites, Traffic, Transport, client_seed};
 pub use weights::Weights;
 
 /// The code on the page is compiled and run.

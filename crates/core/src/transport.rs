@@ -163,7 +163,7 @@ impl Clients<'_> {
     fn serve(&self, letter: &Letter<'_>, state: &mut ClientState) -> Result<Served> {
         let (request, reading) = timed(|| Request::decode(&letter.bytes))?;
         let site = self.sites.site(letter.client)?;
-        let seed = self.seed.derive("client", [letter.client as u64]);
+        let seed = client_seed(self.seed, letter.client);
         let mut client = Client { algorithm: self.algorithm, training: self.training, site: site.as_ref(), state, seed };
         let reply = client.handle(&request)?;
         let (bytes, writing) = timed(|| reply.encode())?;
@@ -171,6 +171,11 @@ impl Clients<'_> {
         let (reply, arriving) = timed(|| Reply::decode(&bytes))?;
         Ok(Served { reply, size: bytes.len() as u64, seconds: reading + writing + arriving })
     }
+}
+
+/// A client's own randomness, from that of all clients.
+pub fn client_seed(clients: Seed, client: usize) -> Seed {
+    clients.derive("client", [client as u64])
 }
 
 fn timed<V>(work: impl FnOnce() -> Result<V>) -> Result<(V, f64)> {

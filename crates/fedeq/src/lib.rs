@@ -6,6 +6,7 @@
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`demo`]: four methods side by side, for people who have just arrived
+//! - [`federation`]: an experiment as a Flower app; [`node`]: a client of a real federation
 //! - [`cli`]: what a person types, and what they read
 //! - `draw`: pictures of data
 //! - `number`, `closest`: numbers and names as people read and write them
@@ -18,7 +19,9 @@ pub mod demo;
 mod draw;
 pub mod experiment;
 pub mod export;
+pub mod federation;
 mod memory;
+pub mod node;
 mod number;
 pub mod predict;
 mod present;

@@ -50,6 +50,14 @@ impl Assignment {
     }
 }
 
+/// What a node answers when it is asked who it is: which client of the federation, and of which program.
+pub fn introduction(client: u64) -> Content {
+    let values = Values::default()
+        .with("client", Scalar::Integer(client as i64))
+        .with("version", Scalar::Text(env!("CARGO_PKG_VERSION").into()));
+    Content::default().with(SETTINGS, Record::Config(values))
+}
+
 /// What a node answers.
 pub fn written(reply: &Reply) -> Result<Content> {
     let header = Values::default().with("header", Scalar::Text(reply.header()?));

@@ -3,7 +3,7 @@ use prost::Message as _;
 
 use crate::object::{Bundle, Id, Kind, Object};
 use crate::record::Content;
-use crate::wire::{self, Failure, Metadata};
+use crate::wire::{self, Failure, Metadata, Nothing};
 use crate::{Error, Result};
 
 /// A message with what it holds, or why it holds nothing.
@@ -25,7 +25,7 @@ impl Message {
     /// Reads a message and all below it.
     pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
         let object = bundle.get(id, Kind::Message)?;
-        let wire::Message { metadata, error } =
+        let wire::Message { metadata, error, .. } =
             wire::Message::decode(&object.body[..]).map_err(|error| Error::object(id, error.to_string()))?;
         let head = Metadata { message_id: id.into(), ..metadata.ok_or_else(|| Error::object(id, "it has no head"))? };
         let content = match (error, &object.children[..]) {
@@ -56,11 +56,12 @@ impl Message {
     /// The message as it is announced, under its id.
     pub fn announced(&self, id: &str) -> wire::Message {
         let metadata = Metadata { message_id: id.into(), ..self.head.clone() };
-        wire::Message { metadata: Some(metadata), error: self.content.as_ref().err().cloned() }
+        let content = self.content.is_ok().then_some(Nothing {});
+        wire::Message { metadata: Some(metadata), content, error: self.content.as_ref().err().cloned() }
     }
 
     /// The message as it is hashed: an id cannot be part of what it is the hash of.
     fn anonymous(&self) -> wire::Message {
-        self.announced("")
+        wire::Message { content: None, ..self.announced("") }
     }
 }

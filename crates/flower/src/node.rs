@@ -16,6 +16,9 @@ use crate::{Error, Result};
 
 /// Does the work that is asked for: the same that a simulated client does.
 pub trait Worker {
+    /// Which client of the federation it is, from 0.
+    fn number(&self) -> u64;
+
     /// Answers, from the state as it was kept, and gives the state to keep if it changed. What is refused changes nothing; the words are sent back.
     fn work(&mut self, assignment: &Assignment, state: Option<&[u8]>) -> std::result::Result<Done, String>;
 }
@@ -191,10 +194,11 @@ impl Node<'_> {
                 return self.vault.done(&question.id);
             }
         };
-        let assignment = message.content.as_ref().map_err(|failure| failure.reason.clone());
-        let assignment = assignment.and_then(|content| Assignment::read(content).map_err(|error| error.to_string()));
-        let (reply, seconds) = match assignment {
-            Ok(assignment) => self.answer_assignment(question, &message, &assignment, began)?,
+        let (reply, seconds) = match read(&message) {
+            Ok(Asked::Who) => {
+                (parcel(question.run_id, &message.reply(Ok(letter::introduction(self.worker.number())), now())), 0.0)
+            }
+            Ok(Asked::Work(assignment)) => self.answer_assignment(question, &message, &assignment, began)?,
             Err(words) => (self.refusal(question.run_id, &message, &words), 0.0),
         };
         self.push(id, &reply, seconds)?;
@@ -255,6 +259,26 @@ impl Node<'_> {
     /// Waits, unless stopped.
     fn rest(&self, time: Duration) {
         rest(time, self.stopped);
+    }
+}
+
+/// What a message asks for.
+enum Asked {
+    /// Who are you?
+    Who,
+    /// Do something.
+    Work(Box<Assignment>),
+}
+
+fn read(message: &Message) -> std::result::Result<Asked, String> {
+    let content = message.content.as_ref().map_err(|failure| failure.reason.clone())?;
+    let kind = message.head.message_type.split('.').next().unwrap_or_default();
+    match kind {
+        "query" => Ok(Asked::Who),
+        "train" | "evaluate" => {
+            Assignment::read(content).map(|assignment| Asked::Work(assignment.into())).map_err(|error| error.to_string())
+        }
+        other => Err(format!("messages of type `{other}` mean nothing to this node")),
     }
 }
 

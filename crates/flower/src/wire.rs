@@ -126,6 +126,9 @@ pub struct Message {
     /// Who, to whom, about what.
     #[prost(message, optional, tag = "1")]
     pub metadata: Option<Metadata>,
+    /// There, and empty, where there is content.
+    #[prost(message, optional, tag = "2")]
+    pub content: Option<Nothing>,
     /// In place of content, if the work failed.
     #[prost(message, optional, tag = "3")]
     pub error: Option<Failure>,

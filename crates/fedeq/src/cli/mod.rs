@@ -10,6 +10,7 @@
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side
 //! - `completions`: what a shell may complete
+//! - `init_federation`, `node`: a Flower federation, its app and its clients
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
 mod compare;
@@ -19,6 +20,8 @@ mod demo;
 mod evaluate;
 mod export;
 mod failure;
+mod init_federation;
+mod node;
 mod output;
 mod predict;
 mod progress;
@@ -73,6 +76,10 @@ enum Command {
     Predict(predict::Arguments),
     /// Write clients' models as safetensors files.
     Export(export::Arguments),
+    /// Write an experiment as an app for a Flower federation.
+    InitFederation(init_federation::Arguments),
+    /// Join a Flower federation as a client.
+    Node(node::Arguments),
     /// Write a script that completes `fedeq` commands in a shell.
     Completions(completions::Arguments),
 }
@@ -101,6 +108,8 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Export(arguments) => export::run(arguments),
+        Command::InitFederation(arguments) => init_federation::run(arguments),
+        Command::Node(arguments) => node::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
     }
 }

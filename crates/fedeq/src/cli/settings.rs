@@ -33,10 +33,16 @@ impl Wish {
         self.file.as_deref()
     }
 
-    /// All that goes over the file.
-    pub(super) fn overrides(&self, conduct: &Conduct) -> fedeq_core::Result<Vec<Override>> {
+    /// The settings that go over the file.
+    pub(super) fn settings(&self) -> fedeq_core::Result<Vec<Override>> {
         let mut wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
         wishes.extend(self.preset.iter().map(|name| Override::new("preset", name.as_str())));
+        Ok(wishes)
+    }
+
+    /// All that goes over the file.
+    pub(super) fn overrides(&self, conduct: &Conduct) -> fedeq_core::Result<Vec<Override>> {
+        let mut wishes = self.settings()?;
         wishes.extend(conduct.data.iter().map(|path| Override::new("data.folder", path.display().to_string())));
         Ok(wishes)
     }

@@ -154,14 +154,40 @@ impl Prepared {
 
     /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
     pub fn store(&self, folder: PathBuf) -> ClientStore {
+        ClientStore::new(folder, self.experiment.engine.client_memory_mb * 1_000_000, self.fresh_states())
+    }
+
+    /// A client that has not trained.
+    pub fn fresh_state(&self, client: usize) -> ClientState {
+        self.fresh_states()(client)
+    }
+
+    fn fresh_states(&self) -> impl Fn(usize) -> ClientState + Send + Sync + 'static {
         let initial = self.initial();
         let theta = initial.theta();
-        let Experiment { method, training, engine, .. } = self.experiment.clone();
+        let Experiment { method, training, .. } = self.experiment.clone();
         let seed = self.experiment.root_seed().derive("dual", []);
-        ClientStore::new(folder, engine.client_memory_mb * 1_000_000, move |client| {
+        move |client| {
             let dual = method.algorithm().initial_dual(&theta, seed.derive("client", [client as u64]));
             ClientState::fresh(initial.clone(), dual, training.warm_start)
-        })
+        }
+    }
+
+    /// The randomness of the server.
+    pub fn federation_seed(&self) -> Seed {
+        self.experiment.root_seed().derive("federation", [])
+    }
+
+    /// The randomness of all clients.
+    pub fn clients_seed(&self) -> Seed {
+        self.experiment.root_seed().derive("clients", [])
+    }
+
+    /// Refuses a client that there is not.
+    pub fn require_client(&self, client: usize) -> Result<()> {
+        let count = self.shards.len();
+        let problem = || format!("there is no client `{client}` among {count}");
+        if client < count { Ok(()) } else { Err(Error::invalid(problem(), "count from 0")) }
     }
 
     /// A client's data and a network to use on it.

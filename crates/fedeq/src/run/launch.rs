@@ -118,7 +118,7 @@ impl Run {
     fn work(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
         let Self { folder, prepared, position, .. } = self;
         let Experiment { method, training, engine, .. } = &prepared.experiment;
-        let seed = prepared.experiment.root_seed().derive("clients", []);
+        let seed = prepared.clients_seed();
         let mut store = prepared.store(folder.clients());
         store.restore(position.clients.clone());
         let mut transport = InProcess::new(method.algorithm(), training, prepared, &mut store, seed, interrupted);
@@ -142,7 +142,7 @@ impl Run {
         watch: &mut dyn Watch,
     ) -> Result<Evaluation> {
         let Experiment { method, plan, .. } = &self.prepared.experiment;
-        let seed = self.prepared.experiment.root_seed().derive("federation", []);
+        let seed = self.prepared.federation_seed();
         let mut recorder = Recorder::open(&self.folder, server.round)?;
         let mut onlooker = Onlooker { watch, last: None };
         let clients = self.prepared.federation.clients.len();

@@ -1,0 +1,45 @@
+//! `fedeq init-federation`.
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::failure::{Failure, Outcome};
+use super::output::tell;
+use super::settings::Wish;
+use crate::experiment::{Experiment, Override};
+use crate::federation;
+
+/// Writes an experiment as an app for a Flower federation.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fedeq init-federation --set plan.rounds=20 --out app
+  fedeq init-federation experiment.toml --data data --out app
+
+The folder's README has the commands that start a SuperLink, nodes and a run on one machine.")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    wish: Wish,
+    /// The folder of the app, which must not be there yet
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The folder that data sets are kept in: their names and sizes decide who takes part [default: data]
+    #[arg(long, value_name = "DIR", env = "FEDEQ_DATA")]
+    data: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+    let experiment = arguments.experiment().map_err(Failure::refused)?;
+    federation::write(&experiment, &arguments.out).map_err(Failure::refused)?;
+    let path = arguments.out.display();
+    tell(&format!("wrote `{path}`; `{path}/README.md` says how to start it"));
+    Ok(())
+}
+
+impl Arguments {
+    fn experiment(&self) -> fedeq_core::Result<Experiment> {
+        let mut overrides = self.wish.settings()?;
+        overrides.extend(self.data.iter().map(|path| Override::new("data.folder", path.display().to_string())));
+        Experiment::read(self.wish.file(), &overrides)
+    }
+}

@@ -1,0 +1,99 @@
+//! From an experiment to a Flower app: everything the server side needs that only this program can compute.
+//!
+//! The app's server draws no clients and initialises no model. Both are written here, so that a federation and `fedeq run` begin alike and go on alike.
+use std::fs;
+use std::path::Path;
+
+use fedeq_core::{Error, Method, Result, ServerStep, View, Weighting, write_atomically};
+use serde::Serialize;
+
+use crate::experiment::{Experiment, Prepared};
+
+/// What the server does in which round; `plan.json` of an app.
+#[derive(Debug, Serialize)]
+struct Plan {
+    /// What the nodes keep their states under.
+    federation: String,
+    /// The method's name.
+    method: &'static str,
+    /// How clients count in the mean: `uniform` or `samples`.
+    weighting: Weighting,
+    /// The penalty, where the method has one.
+    rho: Option<f64>,
+    /// Clients in all.
+    clients: usize,
+    /// By which model the method is judged: `local` or `shared`.
+    headline: View,
+    /// Rounds between evaluations; 0 means only after the last.
+    evaluate_every: u64,
+    /// Who takes part, round by round.
+    cohorts: Vec<Vec<usize>>,
+}
+
+/// Writes an app for `flwr run` into a new folder.
+pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
+    let weighting = weighting_of(experiment)?;
+    let prepared = experiment.prepare()?;
+    let plan = plan(&prepared, weighting)?;
+    fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
+    let server = prepared.server();
+    write_atomically(&folder.join("theta.safetensors"), &server.weights.packed().to_bytes(&Default::default())?)?;
+    write_atomically(&folder.join("experiment.toml"), portable(&prepared.experiment)?.as_bytes())?;
+    let plan = serde_json::to_string(&plan).map_err(|error| Error::invalid(error.to_string(), "report this"))?;
+    write_atomically(&folder.join("plan.json"), (plan + "\n").as_bytes())?;
+    for (name, text) in APP {
+        write_atomically(&folder.join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+const APP: [(&str, &str); 3] = [
+    ("pyproject.toml", include_str!("app/pyproject.toml")),
+    ("README.md", include_str!("app/README.md")),
+    ("fedeq-node.service", include_str!("app/fedeq-node.service")),
+];
+
+/// The experiment without what belongs to this machine.
+fn portable(experiment: &Experiment) -> Result<String> {
+    let mut experiment = experiment.clone();
+    experiment.data.folder = "data".into();
+    experiment.engine = Default::default();
+    experiment.to_toml()
+}
+
+/// How the server combines updates; methods whose server does something else than a mean are refused.
+fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
+    let refuse = |what: &str| {
+        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, all in step";
+        Err(Error::invalid(format!("{what} does not run in a Flower federation yet"), hint))
+    };
+    if experiment.plan.asynchronous.is_some() {
+        return refuse("`plan.asynchronous`");
+    }
+    match &experiment.method {
+        Method::Fedeq(fedeq) if fedeq.server_step == ServerStep::Mean && fedeq.balance.is_none() => Ok(fedeq.weighting),
+        Method::Fedeq(_) => refuse("`fedeq` with another server step than the mean, or with a moving rho,"),
+        Method::Fedavg(fedavg) => Ok(fedavg.weighting),
+        Method::Fedper(fedper) => Ok(fedper.weighting),
+        Method::Fedrep(fedrep) => Ok(fedrep.weighting),
+        other => refuse(&format!("`{}`", other.name())),
+    }
+}
+
+fn plan(prepared: &Prepared, weighting: Weighting) -> Result<Plan> {
+    let Experiment { method, plan, .. } = &prepared.experiment;
+    let clients = prepared.federation.clients.len();
+    let seed = prepared.federation_seed();
+    let cohorts = (0..plan.rounds).map(|round| plan.sampling.draw(clients, seed, round)).collect::<Result<_>>()?;
+    let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
+    Ok(Plan {
+        federation: prepared.experiment.identity()?,
+        method: method.name(),
+        weighting,
+        rho,
+        clients,
+        headline: method.algorithm().headline(),
+        evaluate_every: plan.evaluate_every,
+        cohorts,
+    })
+}

@@ -1,0 +1,88 @@
+"""Named arrays: how they are stored, checked and averaged."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = dict[str, NDArray[np.float32]]
+
+
+class Rejected(ValueError):
+    """Weights that a client should not have sent."""
+
+
+def read(path: Path) -> Weights:
+    """Read a safetensors file of 32-bit floats."""
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    header.pop("__metadata__", None)
+    return {name: _array(data[end:], entry, name) for name, entry in sorted(header.items())}
+
+
+def write(path: Path, weights: Weights) -> None:
+    """Write a safetensors file, whole or not at all."""
+    header: dict[str, object] = {}
+    offset = 0
+    for name, array in sorted(weights.items()):
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    head = json.dumps(header, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    body = b"".join(np.ascontiguousarray(array, np.float32).tobytes() for _, array in sorted(weights.items()))
+    write_atomically(path, len(head).to_bytes(8, "little") + head + body)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write, sync and rename: after a power cut there is the old file or the new one, never a part."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def mean(items: Iterable[tuple[Weights, float]]) -> Weights:
+    """Take the weighted mean, summed in the order given and in double precision: to the bit what `fedeq run` computes."""
+    items = list(items)
+    total = sum(weight for _, weight in items)
+    first, _ = items[0]
+    result: Weights = {}
+    for name in first:
+        sums = np.zeros(first[name].shape, np.float64)
+        for weights, weight in items:
+            sums += weight * weights[name].astype(np.float64)
+        result[name] = (sums / total).astype(np.float32)
+    return result
+
+
+def check(weights: Weights, like: Weights, bound: float = float("inf")) -> None:
+    """Refuse another layout, numbers that are not finite, and weights further than `bound` from those sent out."""
+    if set(weights) != set(like):
+        odd = sorted(set(weights) ^ set(like))[0]
+        message = f"`{odd}` is missing or not expected"
+        raise Rejected(message)
+    for name, array in weights.items():
+        if array.shape != like[name].shape:
+            message = f"`{name}` has shape {array.shape} instead of {like[name].shape}"
+            raise Rejected(message)
+        if not np.isfinite(array).all():
+            message = f"`{name}` holds a value that is not finite"
+            raise Rejected(message)
+    distance = float(np.sqrt(sum(np.square(weights[name].astype(np.float64) - like[name]).sum() for name in like)))
+    if distance > bound:
+        message = f"it is {distance:.3g} away from what was sent out, more than {bound:.3g}"
+        raise Rejected(message)
+
+
+def _array(data: bytes, entry: dict[str, object], name: str) -> NDArray[np.float32]:
+    if entry["dtype"] != "F32":
+        message = f"`{name}` is of type {entry['dtype']}, not F32"
+        raise Rejected(message)
+    begin, end = entry["data_offsets"]  # type: ignore[misc]
+    return np.frombuffer(data[begin:end], np.float32).reshape(entry["shape"]).copy()  # type: ignore[call-overload]
