@@ -8,7 +8,7 @@
 //! - `data`: `fedeq data ...`
 //! - `run`, `resume`, `sweep`: the commands that train; `settings` and `progress`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
-//! - `compare`: finished runs side by side
+//! - `compare`: finished runs side by side; `report`: runs on a page
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
 mod compare;
@@ -20,6 +20,7 @@ mod failure;
 mod output;
 mod predict;
 mod progress;
+mod report;
 mod resume;
 mod run;
 mod settings;
@@ -65,6 +66,8 @@ enum Command {
     Sweep(sweep::Arguments),
     /// Put finished runs side by side.
     Compare(compare::Arguments),
+    /// Show runs on a page to keep and to pass on.
+    Report(report::Arguments),
     /// Judge the models of a finished run anew.
     Evaluate(evaluate::Arguments),
     /// Ask a client's model about new inputs.
@@ -94,6 +97,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Resume(arguments) => resume::run(arguments),
         Command::Sweep(arguments) => sweep::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Export(arguments) => export::run(arguments),
