@@ -34,8 +34,8 @@ pub(super) struct Arguments {
     /// A folder to write every figure to, as SVG and as PNG
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// Whose confusion to show, by name [default: the client that fares worst]
-    #[arg(long, value_name = "NAME")]
+    /// Whose confusion to show, by name or by number [default: the client that fares worst]
+    #[arg(long, value_name = "CLIENT")]
     client: Option<String>,
     /// The folder that data sets are kept in, or the path of your own data [default: where the runs found it]
     #[arg(long, value_name = "DIR", env = "FEDEQ_DATA")]

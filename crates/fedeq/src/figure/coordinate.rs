@@ -72,6 +72,9 @@ fn extent(axis: &Axis, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (low, high) = shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
     let fixed = |end: Option<f64>| end.filter(|end| axis.scale.can_show(*end));
     let (low, high) = (fixed(axis.from).unwrap_or(low), fixed(axis.to).unwrap_or(high));
+    // Shares end at the whole, even where what they scatter does not.
+    let high = if axis.unit == Unit::Percent && axis.to.is_none() && low < 1.0 { high.min(1.0) } else { high };
+    let low = if axis.unit == Unit::Percent && axis.from.is_none() && high > 0.0 { low.max(0.0) } else { low };
     let (low, high) = match (low.is_finite(), high.is_finite()) {
         (true, true) => (low.min(high), low.max(high)),
         (true, false) => (low, low),
@@ -165,6 +168,12 @@ mod tests {
     fn an_axis_of_round_ends_starts_at_zero_where_zero_is_near() {
         assert_eq!(range(&Axis::new(""), &[1.0, 9.5], Fit::Round), (0.0, 10.0));
         assert_eq!(range(&Axis::new(""), &[8.0, 9.5], Fit::Round), (8.0, 9.5));
+    }
+
+    #[test]
+    fn shares_stay_between_nothing_and_the_whole() {
+        assert_eq!(range(&Axis::percent(""), &[0.1, 1.05], Fit::Round), (0.0, 1.0));
+        assert_eq!(range(&Axis::percent(""), &[-0.05, 0.4], Fit::Round).0, 0.0);
     }
 
     #[test]

@@ -17,7 +17,7 @@ impl Ticks {
             Scale::Log => logarithmic(low, high, wanted),
         };
         if decades.len() >= 2 {
-            return Self { labels: decades.iter().map(|value| written(*value, axis.unit)).collect(), values: decades };
+            return Self { labels: written(&decades, axis.unit), values: decades };
         }
         let step = step(low, high, wanted);
         let values: Vec<f64> = multiples(step, low, high).collect();
@@ -65,18 +65,15 @@ fn with_step(value: f64, step: f64, high: f64, unit: Unit) -> String {
     format!("{}{suffix}", separated(value, decimals))
 }
 
-/// A value that stands for itself: `0.01`, `5,000` or `10⁻⁵`.
-fn written(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::Percent => format!("{} %", plain(100.0 * value)),
-        Unit::Number => plain(value),
-    }
+/// Values that stand for themselves, all in one manner: `0.01`, `5,000` or, where some are too long for that, `10⁻⁵`.
+fn written(values: &[f64], unit: Unit) -> Vec<String> {
+    let (factor, suffix) = if unit == Unit::Percent { (100.0, " %") } else { (1.0, "") };
+    let values = values.iter().map(|value| factor * value);
+    let is_short = values.clone().all(|value| (9.9e-4..1e6).contains(&value));
+    values.map(|value| format!("{}{suffix}", if is_short { plain(value) } else { scientific(value) })).collect()
 }
 
 fn plain(value: f64) -> String {
-    if !(9.9e-4..1e6).contains(&value) {
-        return scientific(value);
-    }
     separated(value, (-libm::floor(libm::log10(value) + 1e-9)).max(0.0) as usize)
 }
 
@@ -132,6 +129,7 @@ mod tests {
         assert_eq!(labels(&Axis::log(""), 0.001, 10.0), ["0.001", "0.01", "0.1", "1", "10"]);
         assert_eq!(labels(&Axis::log(""), 1e-8, 1e-5), ["10⁻⁸", "10⁻⁷", "10⁻⁶", "10⁻⁵"]);
         assert_eq!(labels(&Axis::log(""), 1.0, 1e10).len(), 4);
+        assert_eq!(labels(&Axis::log(""), 1e4, 1e6), ["10⁴", "10⁵", "10⁶"]);
         assert_eq!(labels(&Axis::log(""), 3.0, 60.0), ["5", "10", "20", "50"]);
         assert_eq!(labels(&Axis::log(""), 0.31, 0.39), ["0.32", "0.34", "0.36", "0.38"]);
     }

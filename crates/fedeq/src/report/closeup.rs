@@ -21,8 +21,28 @@ pub struct Closeup {
     pub worst: Vec<WorstClient>,
     /// The client whose confusion is shown.
     pub chosen: Option<WorstClient>,
-    /// What its model takes for what; nothing where the run is not finished.
-    pub confusion: Option<Confusion>,
+    /// What its model takes for what.
+    pub confusion: Look<Confusion>,
+}
+
+/// Something that may not be at hand.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Look<T> {
+    /// It is.
+    Seen(T),
+    /// It is not, and why.
+    LeftOut(String),
+}
+
+impl<T> Look<T> {
+    /// What was seen.
+    pub fn seen(&self) -> Option<&T> {
+        match self {
+            Self::Seen(seen) => Some(seen),
+            Self::LeftOut(_) => None,
+        }
+    }
 }
 
 /// A client, how it fares and what it holds.
@@ -52,9 +72,11 @@ pub struct Label {
 /// How often a model takes what for what, on what a client is judged by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confusion {
-    /// The classes that occur, in their order.
+    /// The classes that there are to be found, in their order.
     pub classes: Vec<String>,
-    /// For each class as it is, how often it is taken for each class.
+    /// These and the ones they are taken for, in their order.
+    pub answers: Vec<String>,
+    /// For each of the classes how often it is taken for each of the answers.
     pub counts: Vec<Vec<usize>>,
 }
 
@@ -70,10 +92,13 @@ impl Closeup {
                 experiment.data.folder = data.to_owned();
             }
         };
-        if run.is_finished() {
+        // Models may have been thrown away to save room; what was measured remains.
+        if run.is_finished() && folder.checkpoints().is_dir() {
             let trained = Trained::open(&folder, adapt)?;
             let mut closeup = Self::by_data(run, trained.prepared(), wishes);
-            closeup.confusion = closeup.choice(trained.prepared()).map(|client| Confusion::of(&trained, client)).transpose()?;
+            if let Some(client) = closeup.choice(trained.prepared()) {
+                closeup.confusion = Look::Seen(Confusion::of(&trained, client)?);
+            }
             return Ok(closeup);
         }
         let mut experiment = run.experiment.clone();
@@ -91,10 +116,15 @@ impl Closeup {
         order.sort_by(|a, b| accuracies[*a].unwrap_or(1.0).total_cmp(&accuracies[*b].unwrap_or(1.0)));
         let worst: Vec<WorstClient> = order.into_iter().take(WORST).map(look).collect();
         let chosen = match wishes.client {
-            Some(wish) => clients.iter().position(|client| client.name == wish).map(look),
+            Some(wish) => named(wish, clients).map(look),
             None => worst.first().cloned(),
         };
-        Self { run: run.name(), worst, chosen, confusion: None }
+        let reason = match (&chosen, run.is_finished()) {
+            (None, _) => "nobody of that name is there",
+            (_, true) => "its models have not been kept",
+            (_, false) => "the run is not finished",
+        };
+        Self { run: run.name(), worst, chosen, confusion: Look::LeftOut(reason.into()) }
     }
 
     fn choice(&self, prepared: &Prepared) -> Option<usize> {
@@ -145,12 +175,20 @@ impl Confusion {
 
     /// Counts pairs of what is and what was said, over the classes that occur.
     fn counted(pairs: &[(String, String)], order: &[String]) -> Self {
+        let is_there = |class: &&String| pairs.iter().any(|(is, _)| is == *class);
         let occurs = |class: &&String| pairs.iter().any(|(is, said)| is == *class || said == *class);
-        let classes: Vec<String> = order.iter().filter(occurs).cloned().collect();
+        let classes: Vec<String> = order.iter().filter(is_there).cloned().collect();
+        let answers: Vec<String> = order.iter().filter(occurs).cloned().collect();
         let count = |row: &String, column: &String| pairs.iter().filter(|(is, said)| is == row && said == column).count();
-        let counts = classes.iter().map(|row| classes.iter().map(|column| count(row, column)).collect()).collect();
-        Self { classes, counts }
+        let counts = classes.iter().map(|row| answers.iter().map(|column| count(row, column)).collect()).collect();
+        Self { classes, answers, counts }
     }
+}
+
+/// A client by its name or, where none has that name, by its number.
+fn named(wish: &str, clients: &[ClientIndices]) -> Option<usize> {
+    let by_name = clients.iter().position(|client| client.name == wish);
+    by_name.or_else(|| wish.parse().ok().filter(|number| *number < clients.len()))
 }
 
 /// All classes in their order.
@@ -172,9 +210,10 @@ mod tests {
 
     #[test]
     fn only_classes_that_occur_are_counted() {
-        let [a, b, c, d] = ["a", "b", "c", "d"].map(String::from);
-        let pairs = [(a.clone(), a.clone()), (a.clone(), c.clone()), (a.clone(), c.clone()), (c.clone(), c.clone())];
-        let confusion = Confusion::counted(&pairs, &[a.clone(), b, c.clone(), d]);
-        assert_eq!(confusion, Confusion { classes: vec![a, c], counts: vec![vec![1, 2], vec![0, 1]] });
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let pairs = [("a", "a"), ("a", "c"), ("a", "c"), ("b", "b")].map(|(is, said)| (is.to_owned(), said.to_owned()));
+        let Confusion { classes, answers, counts } = Confusion::counted(&pairs, &names(&["a", "b", "c", "d"]));
+        assert_eq!((classes, answers), (names(&["a", "b"]), names(&["a", "b", "c"])));
+        assert_eq!(counts, [[1, 0, 2], [0, 1, 0]]);
     }
 }

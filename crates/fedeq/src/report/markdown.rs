@@ -3,7 +3,7 @@ use std::path::Path;
 
 use fedeq_core::Result;
 
-use super::{Report, configuration, figures, summary};
+use super::{Closeup, Line, Look, Report, configuration, figures, summary};
 use crate::figure::Figure;
 
 /// The whole text; with pictures if it is told in which folder they are, as seen from the text.
@@ -41,9 +41,9 @@ fn picture(figure: &Figure, folder: &Path) -> String {
 }
 
 fn worst(report: &Report) -> Vec<String> {
-    let part = |(line, closeup): (&super::Line, &std::result::Result<super::Closeup, String>)| match closeup {
-        Ok(closeup) => format!("{} (run `{}`)\n\n{}", line.name, closeup.run, summary::worst(closeup).markdown()),
-        Err(problem) => format!("{}: left out, for {problem}", line.name),
+    let part = |(line, closeup): (&Line, &Look<Closeup>)| match closeup {
+        Look::Seen(closeup) => format!("{} (run `{}`)\n\n{}", line.name, closeup.run, summary::worst(closeup).markdown()),
+        Look::LeftOut(problem) => format!("{}: left out, because the data is not at hand: {problem}", line.name),
     };
     report.lines.iter().zip(&report.closeups).map(part).collect()
 }

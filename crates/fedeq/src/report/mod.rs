@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use fedeq_core::{Error, Result};
 use serde::Serialize;
 
-pub use closeup::{Closeup, Confusion, Label, WorstClient};
+pub use closeup::{Closeup, Confusion, Label, Look, WorstClient};
 pub use line::Line;
 pub(crate) use line::written;
 pub use record::{Program, Record, Standing};
@@ -43,7 +43,7 @@ pub struct Report {
     /// The runs by what they have in common but their seed.
     pub lines: Vec<Line>,
     /// For each line what is known about single clients, or why nothing is.
-    pub closeups: Vec<std::result::Result<Closeup, String>>,
+    pub closeups: Vec<Look<Closeup>>,
     /// The most accurate line against every other, where both have at least two finished seeds.
     pub contrasts: Vec<Contrast>,
     /// Runs left out because their experiment and seed are there already.
@@ -99,19 +99,20 @@ impl Report {
 }
 
 /// A look at single clients, by the first run of a line; a problem with the run's data is told in the report, for it may lie elsewhere.
-fn closeup(line: &Line, runs: &[Record], wishes: &Wishes<'_>) -> Result<std::result::Result<Closeup, String>> {
+fn closeup(line: &Line, runs: &[Record], wishes: &Wishes<'_>) -> Result<Look<Closeup>> {
     let members = line.runs(runs);
     let run = members.iter().find(|run| run.is_finished()).or(members.first()).copied();
-    let Some(run) = run else { return Ok(Err("there is no run".into())) };
+    let Some(run) = run else { return Ok(Look::LeftOut("there is no run".into())) };
     match Closeup::of(run, wishes) {
+        Ok(closeup) => Ok(Look::Seen(closeup)),
         Err(error @ Error::Damaged { .. }) => Err(error),
-        other => Ok(other.map_err(|error| error.to_string())),
+        Err(error) => Ok(Look::LeftOut(error.to_string())),
     }
 }
 
 /// A client that somebody named must be in one of the runs, unless nothing is known about any client.
-fn ensure_found(client: &str, closeups: &[std::result::Result<Closeup, String>]) -> Result<()> {
-    let known: Vec<&Closeup> = closeups.iter().flatten().collect();
+fn ensure_found(client: &str, closeups: &[Look<Closeup>]) -> Result<()> {
+    let known: Vec<&Closeup> = closeups.iter().filter_map(Look::seen).collect();
     if known.is_empty() || known.iter().any(|closeup| closeup.chosen.is_some()) {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 use fedeq_core::Result;
 
 use super::figures::{Part, part};
-use super::{Closeup, Line, Record, Report, configuration, summary};
+use super::{Closeup, Line, Look, Record, Report, configuration, summary};
 use crate::figure::{Figure, STYLE};
 use crate::html::escaped;
 
@@ -66,18 +66,30 @@ fn pictures(figures: &[Figure]) -> Result<String> {
 fn clients(report: &Report) -> Result<String> {
     let worst: String = report.lines.iter().zip(&report.closeups).map(|(line, closeup)| worst(line, closeup)).collect();
     let spread = pictures(&part(report, Part::Clients))?;
-    Ok(format!("{spread}<h3>Those who fare worst</h3>\n{worst}"))
+    Ok(format!("{spread}<h3>Those who fare worst</h3>\n<div class=\"figures\">\n{worst}</div>\n"))
 }
 
-fn worst(line: &Line, closeup: &std::result::Result<Closeup, String>) -> String {
+fn worst(line: &Line, closeup: &Look<Closeup>) -> String {
     let name = escaped(&line.name);
     match closeup {
-        Ok(closeup) if closeup.worst.is_empty() => format!("<p>{name}: no client has been judged yet.</p>\n"),
-        Ok(closeup) => format!("<h4>{name}, run {}</h4>\n{}", escaped(&closeup.run), summary::worst(closeup).html()),
-        Err(problem) => format!(
-            "<p>{name}: clients' names, labels and confusion are left out, for {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",
+        Look::Seen(closeup) if closeup.worst.is_empty() => format!("<p>{name}: no client has been judged yet.</p>\n"),
+        Look::Seen(closeup) => {
+            let (run, table) = (escaped(&closeup.run), summary::worst(closeup).html());
+            format!("<div>\n<h4>{name}, run {run}</h4>\n{table}{}</div>\n", without_confusion(closeup))
+        }
+        Look::LeftOut(problem) => format!(
+            "<p>{name}: clients' names, labels and confusion are left out: {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",
             escaped(problem)
         ),
+    }
+}
+
+fn without_confusion(closeup: &Closeup) -> String {
+    match &closeup.confusion {
+        Look::Seen(_) => String::new(),
+        Look::LeftOut(problem) => {
+            format!("<p class=\"aside\">What a client takes for what is not shown: {}.</p>\n", escaped(problem))
+        }
     }
 }
 

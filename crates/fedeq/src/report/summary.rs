@@ -28,7 +28,7 @@ const ACCURACIES: std::ops::Range<usize> = 4..9;
 /// What stands below the table.
 pub(super) const LEGEND: &str = "\
 Accuracy on samples that nobody trained with. theta_i: the client's own copy of the shared part; theta: the shared part as the server has it; both with the client's own head. \
-Mean: clients count the same; by samples: clients count by their samples. An asterisk marks the model the method is judged by, which is also that of the worst tenth of the clients.";
+Mean: clients count the same; by samples: clients count by their samples. † marks the model the method is judged by, which is also that of the worst tenth of the clients.";
 
 /// All lines side by side.
 pub(super) fn overview(report: &Report) -> Table {
@@ -50,8 +50,9 @@ fn row(line: &Line, runs: &[Record]) -> (Vec<String>, [Option<f64>; 5]) {
     let of = |view: View, weighted: bool| line.at_the_end(runs, |_, evaluation| accuracy(evaluation, view, weighted));
     let worst = line.at_the_end(runs, |run, evaluation| Some(run.quality(evaluation).worst_decile));
     let samples = [of(View::Local, false), of(View::Local, true), of(View::Shared, false), of(View::Shared, true), worst];
-    let stars = [judged == Some(View::Local), false, judged == Some(View::Shared), false, false];
-    let accuracies = samples.iter().zip(stars).map(|(sample, star)| format!("{}{}", if star { "*" } else { "" }, share(sample)));
+    let marks = [judged == Some(View::Local), false, judged == Some(View::Shared), false, false];
+    let accuracies =
+        samples.iter().zip(marks).map(|(sample, is_marked)| format!("{}{}", share(sample), if is_marked { " †" } else { "" }));
     let mut cells = vec![line.name.clone(), line.model.clone(), count(members.len()), rounds(&members)];
     cells.extend(accuracies);
     cells.extend(costs(line, runs));

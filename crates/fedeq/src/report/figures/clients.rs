@@ -14,7 +14,7 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
         .iter()
         .zip(&report.closeups)
         .enumerate()
-        .filter_map(|(place, (line, closeup))| confusion(place, line, closeup.as_ref().ok()?));
+        .filter_map(|(place, (line, closeup))| confusion(place, line, closeup.seen()?));
     std::iter::once(spread(report)).chain(confusions.take(MOST_CONFUSIONS)).collect()
 }
 
@@ -57,10 +57,10 @@ fn sorted(lines: &[Line], runs: &[Record]) -> Figure {
 }
 
 fn confusion(place: usize, line: &Line, closeup: &Closeup) -> Option<Figure> {
-    let (chosen, Confusion { classes, counts }) = (closeup.chosen.as_ref()?, closeup.confusion.as_ref()?);
+    let (chosen, Confusion { classes, answers, counts }) = (closeup.chosen.as_ref()?, closeup.confusion.seen()?);
     let cells = counts.iter().map(|row| shaded(row)).collect();
     let (x, y) = ("taken for".into(), "is".into());
-    let heat = Heat { title: String::new(), x, y, columns: classes.clone(), rows: classes.clone(), cells };
+    let heat = Heat { title: String::new(), x, y, columns: answers.clone(), rows: classes.clone(), cells };
     let title = format!("{}: what {} takes for what", line.name, chosen.name);
     let note = format!("On {} of run {}; shades are shares of a row.", counted(chosen.test, "test sample"), closeup.run);
     Some(Figure::new(format!("confusion-{}", place + 1), title, vec![heat.into()]).with_note(note))
