@@ -48,7 +48,8 @@ Examples:
   fedeq                           four methods side by side on the built-in digits, in a minute
   fedeq data list                 what data sets there are
   fedeq data inspect              look at the built-in one
-  fedeq run                       train FeDEQ on it";
+  fedeq run                       train FeDEQ on it
+  fedeq report runs/demo          what came out, on a page to keep";
 
 #[derive(Debug, Subcommand)]
 enum Command {

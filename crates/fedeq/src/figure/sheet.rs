@@ -35,33 +35,29 @@ pub(super) struct Sheet<'a> {
     legend: Legend,
     title: Vec<String>,
     note: Vec<String>,
+    margin: i32,
 }
 
 impl<'a> Sheet<'a> {
     /// A figure that stands for itself.
     pub(super) fn of(figure: &'a Figure) -> Self {
-        let inside = width(figure) - 2 * px(MARGIN);
-        Self {
-            figure,
-            legend: Legend::of(figure),
-            title: TITLE.wrap(&figure.title, inside),
-            note: LABEL.wrap(&figure.note, inside),
-        }
+        let (title, note) = (TITLE.wrap(&figure.title, inside(figure)), LABEL.wrap(&figure.note, inside(figure)));
+        Self { figure, legend: Legend::of(figure), title, note, margin: px(MARGIN) }
     }
 
     /// A figure whose title and note are written elsewhere.
     pub(super) fn bare(figure: &'a Figure) -> Self {
-        Self { figure, legend: Legend::of(figure), title: Vec::new(), note: Vec::new() }
+        Self { figure, legend: Legend::of(figure), title: Vec::new(), note: Vec::new(), margin: 0 }
     }
 
     /// Width and height in units of the drawing area.
     pub(super) fn size(&self) -> (u32, u32) {
-        let heights = [px(MARGIN), self.head(), self.panel_head(), self.panels(), self.foot(), px(MARGIN)];
-        (width(self.figure) as u32, heights.iter().sum::<i32>() as u32)
+        let height = self.head() + self.panel_head() + self.panels() + self.foot();
+        ((inside(self.figure) + 2 * self.margin) as u32, (height + 2 * self.margin) as u32)
     }
 
     fn head(&self) -> i32 {
-        self.title.len() as i32 * px(TITLE_LINE) + self.legend.height(self.inside())
+        self.title.len() as i32 * px(TITLE_LINE) + self.legend.height(inside(self.figure))
     }
 
     fn panel_head(&self) -> i32 {
@@ -81,14 +77,10 @@ impl<'a> Sheet<'a> {
         if self.note.is_empty() { 0 } else { px(6) + self.note.len() as i32 * px(NOTE_LINE) }
     }
 
-    fn inside(&self) -> i32 {
-        width(self.figure) - 2 * px(MARGIN)
-    }
-
     /// Draws everything.
     pub(super) fn draw<DB: DrawingBackend>(&self, root: &DrawingArea<DB, Shift>) -> Drawn<DB> {
         root.fill(&PAPER)?;
-        let inside = root.margin(px(MARGIN), px(MARGIN), px(MARGIN), px(MARGIN));
+        let inside = root.margin(self.margin, self.margin, self.margin, self.margin);
         let (head, rest) = inside.split_vertically(self.head());
         let (panels, foot) = rest.split_vertically(self.panel_head() + self.panels());
         write_lines(&head, &self.title, TITLE, px(TITLE_LINE))?;
@@ -115,9 +107,10 @@ impl<'a> Sheet<'a> {
     }
 }
 
-fn width(figure: &Figure) -> i32 {
+/// The width of all panels.
+fn inside(figure: &Figure) -> i32 {
     let panels = figure.panels.len().max(1) as u32;
-    px(2 * MARGIN + panels * PANEL_WIDTH + (panels - 1) * PANEL_GAP)
+    px(panels * PANEL_WIDTH + (panels - 1) * PANEL_GAP)
 }
 
 fn write_lines<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, lines: &[String], letters: Letters, leading: i32) -> Drawn<DB> {

@@ -7,11 +7,9 @@ use super::{Closeup, Record, Report};
 use crate::number::{bytes, count, counted, percent};
 use crate::statistics::Sample;
 
+/// What a person looks for first comes first: on a phone the rest is scrolled to.
 const HEADING: [&str; 13] = [
     "method",
-    "model",
-    "seeds",
-    "rounds",
     "theta_i, mean",
     "theta_i, by samples",
     "theta, mean",
@@ -21,9 +19,12 @@ const HEADING: [&str; 13] = [
     "parameters, shared + own",
     "peak memory",
     "time",
+    "model",
+    "seeds",
+    "rounds",
 ];
 /// The columns of accuracies, in which the best stands out.
-const ACCURACIES: std::ops::Range<usize> = 4..9;
+const ACCURACIES: std::ops::Range<usize> = 1..6;
 
 /// What stands below the table.
 pub(super) const LEGEND: &str = "\
@@ -35,7 +36,7 @@ pub(super) fn overview(report: &Report) -> Table {
     let rows: Vec<(Vec<String>, [Option<f64>; 5])> = report.lines.iter().map(|line| row(line, &report.runs)).collect();
     let best = if rows.len() < 2 { Vec::new() } else { (0..ACCURACIES.len()).flat_map(|column| best(&rows, column)).collect() };
     let rows = rows.into_iter().map(|(cells, _)| cells).collect();
-    Table { heading: HEADING.map(str::to_owned).to_vec(), rows, words: 2, best }
+    Table { heading: HEADING.map(str::to_owned).to_vec(), rows, words: 1, best }
 }
 
 fn best(rows: &[(Vec<String>, [Option<f64>; 5])], column: usize) -> Vec<(usize, usize)> {
@@ -53,9 +54,10 @@ fn row(line: &Line, runs: &[Record]) -> (Vec<String>, [Option<f64>; 5]) {
     let marks = [judged == Some(View::Local), false, judged == Some(View::Shared), false, false];
     let accuracies =
         samples.iter().zip(marks).map(|(sample, is_marked)| format!("{}{}", share(sample), if is_marked { " †" } else { "" }));
-    let mut cells = vec![line.name.clone(), line.model.clone(), count(members.len()), rounds(&members)];
+    let mut cells = vec![line.name.clone()];
     cells.extend(accuracies);
     cells.extend(costs(line, runs));
+    cells.extend([line.model.clone(), count(members.len()), rounds(&members)]);
     (cells, samples.map(|sample| sample.map(|sample| sample.mean)))
 }
 
