@@ -7,7 +7,7 @@ use super::coordinate::{Coordinate, Fit};
 use super::legend::Legend;
 use super::palette::INK;
 use super::panel::{BarSeries, Bars};
-use super::plot::{ABOVE, BELOW, Chart, chart};
+use super::plot::{BARELY_ABOVE, BELOW, Chart, chart};
 use super::sheet::{LABEL, px};
 
 /// The thickness of a group.
@@ -21,7 +21,7 @@ const FILLED: f64 = 0.76;
 /// How high a panel has to be.
 pub(super) fn height(bars: &Bars) -> i32 {
     let group = if bars.stacked { GROUP } else { GROUP.max(BAR * bars.series.len() as u32 + 6) };
-    ABOVE + BELOW + bars.categories.len().max(1) as i32 * px(group)
+    BARELY_ABOVE + BELOW + bars.categories.len().max(1) as i32 * px(group)
 }
 
 /// Draws a panel.

@@ -19,9 +19,10 @@
 //! - `coordinate`, `ticks`: from values to places on an axis
 //! - `legend`, `palette`, `text`: names, colours and letters
 //! - `sheet`: a figure on its drawing area; `plot`, `bars`, `heat`: one panel of each kind
-//! - `output`: SVG, HTML and PNG
+//! - `output`: SVG, HTML and PNG; `bitmap`: where text is put in the latter
 mod axis;
 mod bars;
+mod bitmap;
 mod coordinate;
 mod heat;
 mod legend;

@@ -8,6 +8,7 @@ use image::{ImageFormat, RgbImage, imageops};
 use plotters::prelude::*;
 
 use super::Figure;
+use super::bitmap::Bitmap;
 use super::palette::{hex, variables};
 use super::sheet::{SCALE, Sheet};
 use super::text::prepare;
@@ -77,7 +78,7 @@ impl Figure {
         let (width, height) = sheet.size();
         let mut pixels = RgbImage::new(width, height);
         {
-            let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+            let root = Bitmap(BitMapBackend::with_buffer(&mut pixels, (width, height))).into_drawing_area();
             sheet.draw(&root).and_then(|()| root.present()).map_err(|error| io::Error::other(error.to_string()))?;
         }
         // Drawn larger than it is wanted and averaged: edges become smooth.

@@ -12,7 +12,9 @@ use super::text::{Anchor, Letters};
 
 pub(super) const HEIGHT: i32 = px(270);
 /// Room for what is measured upwards, written above its axis, where it need not be turned.
-pub(super) const ABOVE: i32 = px(20);
+pub(super) const ABOVE: i32 = px(24);
+/// The same where nothing is written there.
+pub(super) const BARELY_ABOVE: i32 = px(6);
 /// Room for the marks to the right and what is measured.
 pub(super) const BELOW: i32 = px(40);
 /// From marks to what is written beside them.
@@ -63,10 +65,11 @@ pub(super) fn chart<'a, DB: DrawingBackend>(
     let left = y.labels().iter().map(|label| LABEL.length(label)).max().unwrap_or(0) + 3 * TICK;
     let right = x.labels().last().map_or(0, |label| LABEL.length(label) / 2);
     let (width, height) = area.dim_in_pixel();
-    write(area, labels[1], (0, ABOVE / 3), Anchor::Start)?;
+    let above = if labels[1].is_empty() { BARELY_ABOVE } else { ABOVE };
+    write(area, labels[1], (0, ABOVE / 4), Anchor::Start)?;
     write(area, labels[0], ((left + width as i32) / 2, height as i32 - px(8)), Anchor::Middle)?;
     let mut builder = ChartBuilder::on(area);
-    builder.margin_top(ABOVE).margin_right(right.max(px(8))).margin_bottom(px(16));
+    builder.margin_top(above).margin_right(right.max(px(8))).margin_bottom(px(16));
     builder.x_label_area_size(BELOW - px(16)).y_label_area_size(left);
     let mut chart = builder.build_cartesian_2d(x, y)?;
     let mut mesh = chart.configure_mesh();

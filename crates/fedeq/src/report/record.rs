@@ -131,11 +131,11 @@ impl Standing {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Finished => "finished",
-            Self::Running => "still running",
-            Self::Stopped => "stopped before its end",
+            Self::Finished => "is finished",
+            Self::Running => "is still running",
+            Self::Stopped => "was stopped before its end",
             Self::Failed => "failed before its end",
-            Self::Killed => "killed before its end",
+            Self::Killed => "was killed before its end",
         }
     }
 }

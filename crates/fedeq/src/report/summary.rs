@@ -104,7 +104,7 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
         } else {
             format!("; go on with: fedeq resume {}", run.path.display())
         };
-        format!("{} is {}: {} of {planned} are over{advice}", run.name(), run.standing.words(), count(run.round() as usize))
+        format!("{} {}: {} of {planned} are over{advice}", run.name(), run.standing.words(), count(run.round() as usize))
     };
     report.runs.iter().filter(|run| !run.is_finished()).map(sentence).collect()
 }
