@@ -51,7 +51,17 @@ fn rich() -> Figure {
     let histogram =
         plot(vec![Series::bars("clients", 0.1, (0..10).map(|bin| (0.05 + 0.1 * f64::from(bin), f64::from(bin))).collect())]);
     let histogram = Plot { x: Axis::percent("accuracy"), y: Axis::new("clients"), ..histogram };
-    let panels = vec![plot(lines).into(), sizes.into(), histogram.into(), bars(true).into(), bars(false).into(), heat(10).into()];
+    let mut long = heat(10);
+    long.columns = long.columns.iter().map(|name| format!("a class with a long name, {name}")).collect();
+    let panels = vec![
+        long.into(),
+        plot(lines).into(),
+        sizes.into(),
+        histogram.into(),
+        bars(true).into(),
+        bars(false).into(),
+        heat(10).into(),
+    ];
     Figure::new("rich", "Everything that can be drawn", panels)
         .with_note("A note that says where the numbers come from, and it may be long.")
 }

@@ -33,12 +33,19 @@ pub enum Unit {
     Number,
     /// Shares, as percentages: `0.25` is `25 %`.
     Percent,
+    /// Whole things; nothing is marked between them.
+    Count,
 }
 
 impl Axis {
     /// A linear axis of plain numbers.
     pub fn new(label: impl Into<String>) -> Self {
         Self { label: label.into(), ..Self::default() }
+    }
+
+    /// A linear axis of whole things, from zero.
+    pub fn count(label: impl Into<String>) -> Self {
+        Self { unit: Unit::Count, from: Some(0.0), ..Self::new(label) }
     }
 
     /// A linear axis of shares.

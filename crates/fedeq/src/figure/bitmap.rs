@@ -1,6 +1,8 @@
 //! plotters' bitmaps, with text where it belongs.
 use plotters::prelude::BitMapBackend;
-use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind};
+use plotters_backend::{
+    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind, FontTransform,
+};
 
 /// A bitmap that is drawn on.
 pub(super) struct Bitmap<'a>(pub(super) BitMapBackend<'a>);
@@ -39,6 +41,8 @@ impl<'a> DrawingBackend for Bitmap<'a> {
     }
 
     fn draw_text<S: BackendTextStyle>(&mut self, text: &str, style: &S, (x, y): BackendCoord) -> Drawn<'a> {
-        self.0.draw_text(text, style, (x, y + (DROP * style.size()).round() as i32))
+        let drop = (DROP * style.size()).round() as i32;
+        let place = if matches!(style.transform(), FontTransform::Rotate270) { (x + drop, y) } else { (x, y + drop) };
+        self.0.draw_text(text, style, place)
     }
 }

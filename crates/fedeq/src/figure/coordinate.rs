@@ -99,7 +99,7 @@ fn fitted((low, high): (f64, f64), axis: &Axis, fit: Fit, wanted: usize) -> (f64
     let (lower, higher) = match (fit, axis.scale) {
         (Fit::Tight, _) => (low, high),
         (Fit::Loose, Scale::Linear) => (low - 0.05 * (high - low), high + 0.05 * (high - low)),
-        (Fit::Round, Scale::Linear) => rounded(if is_near_zero(low, high) { 0.0 } else { low }, high, wanted),
+        (Fit::Round, Scale::Linear) => rounded(axis.unit, if is_near_zero(low, high) { 0.0 } else { low }, high, wanted),
         (Fit::Loose | Fit::Round, Scale::Log) => {
             let room = libm::pow(high / low, 0.05);
             (low / room, high * room)
@@ -112,8 +112,8 @@ fn is_near_zero(low: f64, high: f64) -> bool {
     low >= 0.0 && low < 0.4 * high
 }
 
-fn rounded(low: f64, high: f64, wanted: usize) -> (f64, f64) {
-    let step = step(low, high, wanted);
+fn rounded(unit: Unit, low: f64, high: f64, wanted: usize) -> (f64, f64) {
+    let step = step(unit, low, high, wanted);
     (libm::floor(low / step + 1e-9) * step, libm::ceil(high / step - 1e-9) * step)
 }
 

@@ -7,8 +7,8 @@ use super::Drawn;
 use super::coordinate::Coordinate;
 use super::palette::{EMPTY, ON_DARK, ON_PALE};
 use super::panel::{Cell, Heat};
-use super::plot::{ABOVE, BELOW, Chart, chart};
-use super::sheet::{LABEL, px};
+use super::plot::{ABOVE, BELOW, Chart, Grid, chart};
+use super::sheet::{LABEL, PANEL_WIDTH, px};
 use super::text::Anchor;
 use crate::draw::of_share;
 
@@ -16,32 +16,76 @@ const LONGEST_NAME: i32 = px(90);
 /// Cells are no thinner and no thicker than this, so that few rows do not fill a page and many can still be told apart.
 const ROW: (u32, u32) = (5, 30);
 const USUAL: u32 = 320;
+/// The room of a line of text.
+const LEADING: i32 = px(14);
 
 /// How high a panel has to be.
 pub(super) fn height(heat: &Heat) -> i32 {
+    // Names that run upwards take the place of one line.
+    upper_height(heat) + if are_turned(heat) { longest(&heat.columns) - LEADING } else { 0 }
+}
+
+/// The height without names that are turned.
+fn upper_height(heat: &Heat) -> i32 {
     let rows = heat.rows.len().max(1) as u32;
     ABOVE + BELOW + px(rows * (USUAL / rows).clamp(ROW.0, ROW.1))
 }
 
+fn longest(names: &[String]) -> i32 {
+    names.iter().map(|name| LABEL.length(name)).max().unwrap_or(0).min(LONGEST_NAME)
+}
+
+/// The width of all cells.
+fn across(heat: &Heat) -> i32 {
+    px(PANEL_WIDTH) - longest(&heat.rows) - px(20)
+}
+
+/// Whether the names of columns have to run upwards to stand side by side.
+fn are_turned(heat: &Heat) -> bool {
+    heat.columns.len() as i32 * (longest(&heat.columns) + px(4)) > across(heat) && longest(&heat.columns) > px(20)
+}
+
 /// Draws a panel.
 pub(super) fn draw<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, heat: &Heat) -> Drawn<DB> {
-    let (area, _) = area.split_vertically(height(heat));
-    let rows = thinned(heat.rows.iter().map(|name| LABEL.shorten(name, LONGEST_NAME)).collect(), 24);
-    let room = area.dim_in_pixel().0 as i32 - LONGEST_NAME;
-    let longest = heat.columns.iter().map(|name| LABEL.length(name)).max().unwrap_or(0) + px(6);
-    let columns = thinned(heat.columns.clone(), (room / longest).max(1) as usize);
-    let mut chart = chart(&area, Coordinate::across(columns), Coordinate::down(rows), [&heat.x, &heat.y], true)?;
+    let (upper, _) = area.split_vertically(upper_height(heat));
+    let short = |names: &[String]| names.iter().map(|name| LABEL.shorten(name, LONGEST_NAME)).collect::<Vec<_>>();
+    let rows = thinned(short(&heat.rows), (upper_height(heat) - ABOVE - BELOW) / LEADING);
+    let is_turned = are_turned(heat);
+    let room = if is_turned { LEADING } else { longest(&heat.columns) + px(4) };
+    let columns = thinned(short(&heat.columns), across(heat) / room);
+    let none = vec![String::new(); columns.len()];
+    let (along, label) = if is_turned { (none, "") } else { (columns.clone(), heat.x.as_str()) };
+    let mut chart = chart(&upper, Coordinate::across(along), Coordinate::down(rows), [label, &heat.y], Grid::None)?;
     for (row, cells) in heat.cells.iter().enumerate() {
         for (column, cell) in cells.iter().enumerate() {
             draw_cell(&mut chart, cell, column as f64, -(row as f64))?;
         }
     }
-    Ok(())
+    if is_turned { draw_turned(area, &chart, heat, &columns) } else { Ok(()) }
+}
+
+/// The names of columns, from below up to them, and what they are.
+fn draw_turned<DB: DrawingBackend>(
+    area: &DrawingArea<DB, Shift>,
+    chart: &Chart<'_, DB>,
+    heat: &Heat,
+    names: &[String],
+) -> Drawn<DB> {
+    let (left, top) = area.get_base_pixel();
+    let plot = chart.plotting_area();
+    for (column, name) in names.iter().enumerate() {
+        let (x, y) = plot.map_coordinate(&(column as f64 + 0.5, -(heat.rows.len().max(1) as f64)));
+        let style = LABEL.style(Anchor::UpwardEnd);
+        area.draw(&Text::new(name.as_str(), (x - left, y - top + px(6)), style))?;
+    }
+    let (width, _) = area.dim_in_pixel();
+    let place = ((width as i32 + longest(&heat.rows)) / 2, height(heat) - px(8));
+    area.draw(&Text::new(heat.x.as_str(), place, LABEL.style(Anchor::Middle)))
 }
 
 /// Only every so many names, so that they do not run into each other.
-fn thinned(names: Vec<String>, most: usize) -> Vec<String> {
-    let stride = names.len().div_ceil(most).max(1);
+fn thinned(names: Vec<String>, most: i32) -> Vec<String> {
+    let stride = names.len().div_ceil(most.max(1) as usize).max(1);
     let kept = |(index, name): (usize, String)| if index.is_multiple_of(stride) { name } else { String::new() };
     names.into_iter().enumerate().map(kept).collect()
 }

@@ -19,7 +19,7 @@ const TITLE: Letters = Letters::new(16, INK).bold();
 const PANEL_TITLE: Letters = Letters::new(13, INK).bold();
 
 const MARGIN: u32 = 12;
-const PANEL_WIDTH: u32 = 420;
+pub(super) const PANEL_WIDTH: u32 = 420;
 const PANEL_GAP: u32 = 16;
 const TITLE_LINE: u32 = 24;
 const NOTE_LINE: u32 = 18;

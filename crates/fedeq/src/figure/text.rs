@@ -2,7 +2,7 @@
 use std::sync::Once;
 
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, FontDesc, FontFamily, FontStyle, RGBColor, TextStyle, register_font};
+use plotters::style::{Color, FontDesc, FontFamily, FontStyle, FontTransform, RGBColor, TextStyle, register_font};
 
 use super::sheet::px;
 use crate::draw::{BOLD, PLAIN, Pen, REGULAR, shorten, wrap};
@@ -26,6 +26,8 @@ pub(super) enum Anchor {
     Start,
     /// In the middle of its height, in the middle of its length.
     Middle,
+    /// In the middle of its height, where it ends; the text runs upwards.
+    UpwardEnd,
 }
 
 impl Letters {
@@ -46,8 +48,12 @@ impl Letters {
         // plotters takes 1.24 em for a font's size.
         let size = 1.24 * f64::from(px(self.size));
         let style = if self.bold { FontStyle::Bold } else { FontStyle::Normal };
-        let place = if anchor == Anchor::Start { HPos::Left } else { HPos::Center };
         let font = FontDesc::new(FontFamily::Name(FAMILY), size, style);
+        let (place, font) = match anchor {
+            Anchor::Start => (HPos::Left, font),
+            Anchor::Middle => (HPos::Center, font),
+            Anchor::UpwardEnd => (HPos::Right, font.transform(FontTransform::Rotate270)),
+        };
         TextStyle { font, color: self.colour.to_backend_color(), pos: Pos::new(place, VPos::Center) }
     }
 

@@ -19,15 +19,16 @@ impl Ticks {
         if decades.len() >= 2 {
             return Self { labels: written(&decades, axis.unit), values: decades };
         }
-        let step = step(low, high, wanted);
+        let step = step(axis.unit, low, high, wanted);
         let values: Vec<f64> = multiples(step, low, high).collect();
         Self { labels: values.iter().map(|value| with_step(*value, step, high, axis.unit)).collect(), values }
     }
 }
 
 /// The smallest of 1, 2 or 5 times a power of ten that makes no more than `wanted` intervals.
-pub(super) fn step(low: f64, high: f64, wanted: usize) -> f64 {
+pub(super) fn step(unit: Unit, low: f64, high: f64, wanted: usize) -> f64 {
     let least = (high - low) / wanted.max(1) as f64;
+    let least = if unit == Unit::Count { least.max(1.0) } else { least };
     let power = libm::exp10(libm::floor(libm::log10(least)));
     // A hair's breadth of tolerance, so that an exact step is not passed over for the rounding of a quotient.
     [1.0, 2.0, 5.0].map(|digit| digit * power).into_iter().find(|step| *step >= least * (1.0 - 1e-9)).unwrap_or(10.0 * power)
@@ -55,8 +56,8 @@ fn logarithmic(low: f64, high: f64, wanted: usize) -> Vec<f64> {
 fn with_step(value: f64, step: f64, high: f64, unit: Unit) -> String {
     let (value, step, suffix) = match unit {
         Unit::Percent => (100.0 * value, 100.0 * step, " %"),
-        Unit::Number if high.abs() >= 1e6 => (value / 1e6, step / 1e6, " M"),
-        Unit::Number => (value, step, ""),
+        Unit::Number | Unit::Count if high.abs() >= 1e6 => (value / 1e6, step / 1e6, " M"),
+        Unit::Number | Unit::Count => (value, step, ""),
     };
     let decimals = (-libm::floor(libm::log10(step) + 1e-9)).max(0.0) as usize;
     if decimals > 5 || value.abs() >= 1e9 {
@@ -121,6 +122,7 @@ mod tests {
         assert_eq!(labels(&Axis::new(""), -0.5, 0.5), ["−0.4", "−0.2", "0.0", "0.2", "0.4"]);
         assert_eq!(labels(&Axis::percent(""), 0.85, 0.95), ["86 %", "88 %", "90 %", "92 %", "94 %"]);
         assert_eq!(labels(&Axis::new(""), 0.0, 5e6), ["0 M", "1 M", "2 M", "3 M", "4 M", "5 M"]);
+        assert_eq!(labels(&Axis::count(""), 0.0, 2.0), ["0", "1", "2"]);
         assert_eq!(labels(&Axis::new(""), 0.0, 2_000.0), ["0", "500", "1,000", "1,500", "2,000"]);
     }
 

@@ -66,7 +66,7 @@ fn pictures(figures: &[Figure]) -> Result<String> {
 fn clients(report: &Report) -> Result<String> {
     let worst: String = report.lines.iter().zip(&report.closeups).map(|(line, closeup)| worst(line, closeup)).collect();
     let spread = pictures(&part(report, Part::Clients))?;
-    Ok(format!("{spread}<h3>Those who fare worst</h3>\n<div class=\"figures\">\n{worst}</div>\n"))
+    Ok(format!("{spread}<h3>Those who fare worst</h3>\n<div class=\"figures clients\">\n{worst}</div>\n"))
 }
 
 fn worst(line: &Line, closeup: &Look<Closeup>) -> String {

@@ -125,7 +125,7 @@ pub(super) fn worst(closeup: &Closeup) -> Table {
         let accuracy = client.accuracy.map_or_else(|| "–".into(), percent);
         vec![client.name.clone(), client.holds(), count(client.train), count(client.test), accuracy]
     };
-    let heading = ["client", "holds (samples)", "to learn from", "to be judged by", "accuracy"].map(str::to_owned).to_vec();
+    let heading = ["client", "holds (samples)", "train", "test", "accuracy"].map(str::to_owned).to_vec();
     Table { heading, rows: closeup.worst.iter().map(row).collect(), words: 2, best: Vec::new() }
 }
 

@@ -8,7 +8,7 @@ use crate::report::line::{Line, accuracy, megabytes};
 
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
     let (rounds, bytes) = (over_rounds(report), over_megabytes(report));
-    let mut figures = vec![figure("accuracy-over-rounds", "Accuracy over rounds", Axis::new("rounds").starting_at(0.0), rounds)];
+    let mut figures = vec![figure("accuracy-over-rounds", "Accuracy over rounds", Axis::count("rounds"), rounds)];
     if bytes.iter().flat_map(|series| &series.points).any(|(sent, _)| *sent > 0.0) {
         let axis = Axis::new("megabytes sent in both directions, so far").starting_at(0.0);
         figures.push(figure("accuracy-over-megabytes", "Accuracy over megabytes sent", axis, bytes));

@@ -39,7 +39,7 @@ fn histogram(accuracies: &[f64]) -> Figure {
     let middle = |place: usize| (place as f64 + 0.5) / BINS as f64;
     let points = (0..BINS).map(|place| (middle(place), count(place) as f64)).collect();
     let series = vec![Series::bars("clients", 1.0 / BINS as f64, points)];
-    let plot = Plot { title: String::new(), x: Axis::percent("accuracy").between(0.0, 1.0), y: Axis::new("clients"), series };
+    let plot = Plot { title: String::new(), x: Axis::percent("accuracy").between(0.0, 1.0), y: Axis::count("clients"), series };
     Figure::new("clients", "Accuracy of clients", vec![plot.into()])
 }
 

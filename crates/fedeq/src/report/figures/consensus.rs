@@ -58,6 +58,6 @@ pub(super) fn figure(name: &str, title: &str, y: Axis, series: Vec<Series>) -> O
     let series: Vec<Series> = coloured.filter(|series| says_something(std::slice::from_ref(series))).collect();
     let note = about_bands(&series);
     let is_empty = series.is_empty();
-    let plot = Plot { title: String::new(), x: Axis::new("rounds").starting_at(0.0), y, series };
+    let plot = Plot { title: String::new(), x: Axis::count("rounds"), y, series };
     (!is_empty).then(|| Figure::new(name, title, vec![plot.into()]).with_note(note))
 }
