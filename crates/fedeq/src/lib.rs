@@ -4,11 +4,12 @@
 //! - [`experiment`]: plain data that says everything about a run; [`preset`] fills in what it leaves out
 //! - [`run`](mod@run): runs, their folders and checkpoints
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
+//! - [`report`]: runs on a page to keep
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`demo`]: four methods side by side, for people who have just arrived
 //! - [`federation`]: an experiment as a Flower app; [`node`]: a client of a real federation
 //! - [`cli`]: what a person types, and what they read
-//! - `draw`: pictures of data
+//! - [`figure`]: curves, bars and heat maps as SVG and PNG; `draw`: pictures of data; `html`: words in pages
 //! - `number`, `closest`: numbers and names as people read and write them
 //! - `present`: whether a data set is where it is looked for
 //! - `memory`: peak memory, run by run
@@ -20,12 +21,15 @@ mod draw;
 pub mod experiment;
 pub mod export;
 pub mod federation;
+pub mod figure;
+mod html;
 mod memory;
 pub mod node;
 mod number;
 pub mod predict;
 mod present;
 pub mod preset;
+pub mod report;
 pub mod run;
 pub mod statistics;
 pub mod sweep;

@@ -17,7 +17,7 @@ fn the_demonstration_ends_with_a_table_a_verdict_and_a_report() {
     }
     assert!(text.contains("FeDEQ has ") && text.contains("2.7 times as many"), "{text}");
     let report = fs::read_to_string(folder.path().join("runs/demo/report.html")).expect("written");
-    assert_eq!((report.matches("<polyline").count(), report.matches("<tr>").count()), (4, 5));
+    assert!(report.contains("FeDEQ has ") && report.contains("Accuracy over rounds") && report.contains("takes for what"));
     for method in ["local", "fedavg", "fedrep", "fedeq"] {
         assert!(folder.path().join("runs/demo").join(method).join("summary.json").is_file());
     }

@@ -17,7 +17,8 @@ use crate::run::Run;
 Examples:
   fedeq                       the same as `fedeq demo`
   fedeq demo --seed 1         other clients, other first weights
-  fedeq compare runs/demo     its four runs in more detail")]
+  fedeq compare runs/demo     its four runs in more detail
+  fedeq report runs/demo      its report once more, also as Markdown, CSV, JSON or single figures")]
 pub(super) struct Arguments {
     /// All randomness comes from here
     #[arg(long, default_value_t = 0)]
@@ -54,8 +55,7 @@ impl Arguments {
         experiment.plan.rounds = self.rounds.unwrap_or(experiment.plan.rounds);
         let run = Run::create(&experiment, &folder.join(method)).map_err(Failure::refused)?;
         forget_peak();
-        let summary = carry_out(&run, self.quiet)?;
-        Entry::of(run.folder(), summary).map_err(Failure::during_work)
+        carry_out(&run, self.quiet).map(|summary| Entry { summary })
     }
 }
 

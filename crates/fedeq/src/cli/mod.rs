@@ -8,9 +8,9 @@
 //! - `data`: `fedeq data ...`
 //! - `run`, `resume`, `sweep`: the commands that train; `settings` and `progress`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
-//! - `compare`: finished runs side by side
 //! - `completions`: what a shell may complete
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
+//! - `compare`: finished runs side by side; `report`: runs on a page
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
 mod compare;
@@ -25,6 +25,7 @@ mod node;
 mod output;
 mod predict;
 mod progress;
+mod report;
 mod resume;
 mod run;
 mod settings;
@@ -52,7 +53,8 @@ Examples:
   fedeq                           four methods side by side on the built-in digits, in a minute
   fedeq data list                 what data sets there are
   fedeq data inspect              look at the built-in one
-  fedeq run                       train FeDEQ on it";
+  fedeq run                       train FeDEQ on it
+  fedeq report runs/demo          what came out, on a page to keep";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -70,6 +72,8 @@ enum Command {
     Sweep(sweep::Arguments),
     /// Put finished runs side by side.
     Compare(compare::Arguments),
+    /// Show runs on a page to keep and to pass on.
+    Report(report::Arguments),
     /// Judge the models of a finished run anew.
     Evaluate(evaluate::Arguments),
     /// Ask a client's model about new inputs.
@@ -105,6 +109,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Resume(arguments) => resume::run(arguments),
         Command::Sweep(arguments) => sweep::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Export(arguments) => export::run(arguments),

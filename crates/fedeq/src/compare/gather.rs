@@ -36,9 +36,12 @@ pub struct Gathered {
 pub fn gather(paths: &[PathBuf]) -> Result<Gathered> {
     let mut gathered = Gathered::default();
     for path in paths {
-        match RunFolder::open(path) {
-            Ok(run) => gathered.add_named(&run)?,
-            Err(error) => gathered.add_below(path, error)?,
+        for run in folders(path)? {
+            match run.summary()? {
+                Some(summary) => gathered.add(&run, summary)?,
+                None if run.path() == path => return Err(unfinished(path)),
+                None => gathered.unfinished.push(run.path().to_owned()),
+            }
         }
     }
     if gathered.runs.is_empty() {
@@ -48,30 +51,6 @@ pub fn gather(paths: &[PathBuf]) -> Result<Gathered> {
 }
 
 impl Gathered {
-    /// A run that somebody named must be finished.
-    fn add_named(&mut self, run: &RunFolder) -> Result<()> {
-        let path = run.path().display();
-        let summary = run.summary()?.ok_or_else(|| {
-            Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))
-        })?;
-        self.add(run, summary)
-    }
-
-    /// All runs in a folder; `otherwise` says what is wrong if there are none.
-    fn add_below(&mut self, folder: &Path, otherwise: Error) -> Result<()> {
-        let runs = runs_below(folder);
-        if runs.is_empty() {
-            return Err(otherwise);
-        }
-        for run in runs {
-            match run.summary()? {
-                Some(summary) => self.add(&run, summary)?,
-                None => self.unfinished.push(run.path().to_owned()),
-            }
-        }
-        Ok(())
-    }
-
     fn add(&mut self, run: &RunFolder, summary: Summary) -> Result<()> {
         let finished = Finished { path: run.path().to_owned(), experiment: run.experiment()?, summary };
         if self.seen.insert(finished.experiment.identity()?) {
@@ -83,9 +62,18 @@ impl Gathered {
     }
 }
 
-/// The run folders directly in a folder, in order of their names.
-fn runs_below(folder: &Path) -> Vec<RunFolder> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    paths.iter().filter_map(|path| RunFolder::open(path).ok()).collect()
+/// A run that somebody named must be finished.
+fn unfinished(path: &Path) -> Error {
+    let path = path.display();
+    Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))
+}
+
+/// The run folder at a path, or those directly in the folder there, in order of their names.
+pub(crate) fn folders(path: &Path) -> Result<Vec<RunFolder>> {
+    RunFolder::open(path).map(|run| vec![run]).or_else(|otherwise| {
+        let mut below: Vec<PathBuf> = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        below.sort();
+        let runs: Vec<RunFolder> = below.iter().filter_map(|path| RunFolder::open(path).ok()).collect();
+        if runs.is_empty() { Err(otherwise) } else { Ok(runs) }
+    })
 }

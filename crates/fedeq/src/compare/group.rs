@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use fedeq_core::{Quality, Result, View};
 use serde::Serialize;
 
+use super::cluster::{Cluster, clusters};
 use super::gather::Finished;
 use crate::run::Summary;
 use crate::statistics::Sample;
@@ -55,31 +56,21 @@ pub struct Measures {
     pub seconds: Sample,
 }
 
-type Settings = BTreeMap<String, String>;
-
 /// Groups runs, in the order in which they come.
 pub(super) fn groups(runs: &[Finished]) -> Result<Vec<Group>> {
-    let mut found: Vec<(Settings, Vec<&Finished>)> = Vec::new();
-    for run in runs {
-        let settings = run.experiment.settings()?;
-        match found.iter_mut().find(|(known, _)| *known == settings) {
-            Some((_, members)) => members.push(run),
-            None => found.push((settings, vec![run])),
-        }
-    }
-    let mut groups: Vec<Group> = found.iter_mut().filter_map(|(settings, members)| group(settings.clone(), members)).collect();
-    keep_what_differs(&mut groups);
-    Ok(groups)
+    let experiments: Vec<_> = runs.iter().map(|run| &run.experiment).collect();
+    Ok(clusters(&experiments)?.into_iter().map(|cluster| group(cluster, runs)).collect())
 }
 
-fn group(settings: Settings, members: &mut [&Finished]) -> Option<Group> {
-    members.sort_by_key(|run| run.experiment.seed);
+fn group(cluster: Cluster, runs: &[Finished]) -> Group {
+    let Cluster { names: [method, model, data], settings, members } = cluster;
+    let members: Vec<&Finished> = members.into_iter().map(|place| &runs[place]).collect();
     let summaries: Vec<&Summary> = members.iter().map(|run| &run.summary).collect();
-    let first = summaries.first()?;
-    Some(Group {
-        method: first.method.clone(),
-        model: first.model.clone(),
-        data: first.data.clone(),
+    let first = summaries[0];
+    Group {
+        method,
+        model,
+        data,
         settings,
         seeds: members.iter().map(|run| run.experiment.seed).collect(),
         runs: members.iter().map(|run| run.path.clone()).collect(),
@@ -87,7 +78,7 @@ fn group(settings: Settings, members: &mut [&Finished]) -> Option<Group> {
         personal_parameters: first.personal_parameters,
         headline: first.headline,
         measures: Measures::of(&summaries),
-    })
+    }
 }
 
 impl Measures {
@@ -111,22 +102,7 @@ impl Measures {
     }
 }
 
-/// Leaves of each group's settings those in which groups of the same method, model and data differ.
-fn keep_what_differs(groups: &mut [Group]) {
-    let all: Vec<([String; 3], Settings)> = groups.iter().map(|group| (group.names(), group.settings.clone())).collect();
-    for group in groups {
-        let names = group.names();
-        let alike = || all.iter().filter(|(other, _)| *other == names);
-        let differs = |key: &String, value: &String| alike().any(|(_, other)| other.get(key) != Some(value));
-        group.settings.retain(|key, value| differs(key, value));
-    }
-}
-
 impl Group {
-    fn names(&self) -> [String; 3] {
-        [self.method.clone(), self.model.clone(), self.data.clone()]
-    }
-
     /// What it is called: the method, and what sets it apart.
     pub fn title(&self) -> String {
         let settings = self.settings.iter().map(|(key, value)| format!(" {key}={value}"));

@@ -2,14 +2,17 @@
 //!
 //! # Layout
 //! - `gather`: from paths to finished runs
-//! - `group`: runs that differ only in their seed
+//! - `cluster`: experiments that differ only in their seed; `group`: what came out of them
 //! - this file: what sets groups apart, and by how much
+mod cluster;
 mod gather;
 mod group;
 
 use fedeq_core::Result;
 use serde::Serialize;
 
+pub(crate) use cluster::{Cluster, clusters};
+pub(crate) use gather::folders;
 pub use gather::{Finished, Gathered, gather};
 pub use group::{Group, Measures};
 

@@ -1,8 +1,7 @@
 //! What came out of one experiment.
-use fedeq_core::Result;
-
 use crate::number::{bytes, count, percent};
-use crate::run::{RunFolder, Summary, headline};
+use crate::report::written;
+use crate::run::Summary;
 
 /// The headings of the [cells](Entry::cells).
 pub const COLUMNS: [&str; 8] =
@@ -13,28 +12,12 @@ pub const COLUMNS: [&str; 8] =
 pub struct Entry {
     /// The run's summary.
     pub summary: Summary,
-    /// Rounds that were over and the accuracy then.
-    pub curve: Vec<(u64, f64)>,
 }
 
 impl Entry {
-    /// Reads what a finished run wrote.
-    pub fn of(folder: &RunFolder, summary: Summary) -> Result<Self> {
-        let evaluations = folder.evaluations()?;
-        let curve =
-            evaluations.iter().map(|evaluation| (evaluation.round, headline(summary.headline, evaluation).mean)).collect();
-        Ok(Self { summary, curve })
-    }
-
     /// The method as its authors write it.
     pub fn name(&self) -> &str {
-        match self.summary.method.as_str() {
-            "local" => "Local",
-            "fedavg" => "FedAvg",
-            "fedrep" => "FedRep",
-            "fedeq" => "FeDEQ",
-            other => other,
-        }
+        written(&self.summary.method)
     }
 
     /// Bytes sent in both directions.

@@ -7,9 +7,8 @@
 //! - `contest`: the four experiments and the folder they go to
 //! - `entry`: what came out of one of them
 //! - `verdict`: what the results show, in words
-//! - `report`, `curve`: the same as a page to keep
+//! - `report`: the same as a page to keep
 mod contest;
-mod curve;
 mod entry;
 mod report;
 mod verdict;

@@ -82,7 +82,7 @@ mod tests {
             unseen: None,
             resources: Resources::default(),
         };
-        Entry { summary, curve: Vec::new() }
+        Entry { summary }
     }
 
     #[test]

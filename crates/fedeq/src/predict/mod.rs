@@ -57,7 +57,7 @@ fn largest(probabilities: &[f32]) -> (usize, f32) {
 }
 
 /// A class as people call it.
-fn name_of(dataset: &Dataset, class: usize) -> String {
+pub(crate) fn name_of(dataset: &Dataset, class: usize) -> String {
     match (&dataset.labels, &dataset.samples) {
         (Labels::Classes { names, .. }, _) => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
         (_, Samples::Sequences(_)) => symbol_name(class),

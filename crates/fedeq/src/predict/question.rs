@@ -33,8 +33,13 @@ impl Questions {
             let problem = format!("`{}..{}` goes beyond the {samples} samples of `{}`", range.start, range.end, dataset.name);
             return Err(Error::invalid(problem, format!("end it at {samples} or before")));
         }
-        let names = range.clone().map(|index| format!("sample {index}")).collect();
-        Ok(Self { names, shard: Shard::new(Arc::clone(dataset), range.collect())?, is_own: true })
+        Self::among(dataset, range.collect())
+    }
+
+    /// Some samples of the run's own data set; all of them must be there.
+    pub(crate) fn among(dataset: &Arc<Dataset>, samples: Vec<u32>) -> Result<Self> {
+        let names = samples.iter().map(|index| format!("sample {index}")).collect();
+        Ok(Self { names, shard: Shard::new(Arc::clone(dataset), samples)?, is_own: true })
     }
 
     /// What lies in some files, for a model of a run: pictures or tables of pixels where it saw pictures,

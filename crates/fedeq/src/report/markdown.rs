@@ -1,0 +1,49 @@
+//! The report as Markdown.
+use std::path::Path;
+
+use fedeq_core::Result;
+
+use super::{Closeup, Line, Look, Report, configuration, figures, summary};
+use crate::figure::Figure;
+
+/// The whole text; with pictures if it is told in which folder they are, as seen from the text.
+pub(super) fn text(report: &Report, pictures: Option<&Path>) -> Result<String> {
+    let mut parts = vec![format!("# {}", report.title)];
+    parts.extend(report.words.iter().cloned());
+    parts.extend(bullets(&summary::unfinished(report)));
+    parts.push(summary::overview(report).markdown());
+    parts.push(summary::LEGEND.into());
+    parts.extend(bullets(&summary::contrasts(report)));
+    parts.extend(summary::unseen(report).map(|table| format!("## Clients met only after training\n\n{}", table.markdown())));
+    if let Some(folder) = pictures {
+        parts.extend(figures::all(report).iter().map(|figure| picture(figure, folder)));
+    }
+    parts.push("## Worst clients".into());
+    parts.extend(worst(report));
+    parts.extend(
+        configuration::differences(report)?.map(|table| format!("## Where the experiments differ\n\n{}", table.markdown())),
+    );
+    parts.push(format!(
+        "## Again\n\nCarried out by {}.\n\n```sh\n{}```",
+        configuration::programs(report),
+        configuration::commands(report)
+    ));
+    Ok(parts.iter().map(|part| format!("{}\n", part.trim_end())).collect::<Vec<_>>().join("\n"))
+}
+
+fn bullets(sentences: &[String]) -> Option<String> {
+    (!sentences.is_empty()).then(|| sentences.iter().map(|sentence| format!("- {sentence}\n")).collect())
+}
+
+fn picture(figure: &Figure, folder: &Path) -> String {
+    let path = folder.join(format!("{}.svg", figure.name)).display().to_string().replace(' ', "%20");
+    format!("![{}]({path})", figure.title.replace(['[', ']'], ""))
+}
+
+fn worst(report: &Report) -> Vec<String> {
+    let part = |(line, closeup): (&Line, &Look<Closeup>)| match closeup {
+        Look::Seen(closeup) => format!("{} (run `{}`)\n\n{}", line.name, closeup.run, summary::worst(closeup).markdown()),
+        Look::LeftOut(problem) => format!("{}: left out, because the data is not at hand: {problem}", line.name),
+    };
+    report.lines.iter().zip(&report.closeups).map(part).collect()
+}

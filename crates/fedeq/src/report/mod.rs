@@ -1,0 +1,156 @@
+//! Reports: runs, finished or not, side by side, on a page that needs nothing else.
+//!
+//! # Layout
+//! - `record`: what a run folder says
+//! - `line`: runs that differ only in their seed
+//! - `closeup`: the worst clients of a run, the labels they hold, and what one of them takes for what
+//! - `figures`: every picture
+//! - `summary`, `configuration`: every table; `table`: how tables are written
+//! - `page`, `markdown`, `spreadsheet`: the whole as HTML, Markdown and CSV
+mod closeup;
+mod configuration;
+mod figures;
+mod line;
+mod markdown;
+mod page;
+mod record;
+mod spreadsheet;
+mod summary;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use fedeq_core::{Error, Result};
+use serde::Serialize;
+
+pub use closeup::{Closeup, Confusion, Label, Look, WorstClient};
+pub use line::Line;
+pub(crate) use line::written;
+pub use record::{Program, Record, Standing};
+
+use crate::compare::{Comparison, Contrast, Finished, folders};
+use crate::figure::Figure;
+
+/// Some runs, and what they say together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What it is about.
+    pub title: String,
+    /// What somebody has to say about it before all else; may be empty.
+    pub words: Vec<String>,
+    /// All runs, each experiment once.
+    pub runs: Vec<Record>,
+    /// The runs by what they have in common but their seed.
+    pub lines: Vec<Line>,
+    /// For each line what is known about single clients, or why nothing is.
+    pub closeups: Vec<Look<Closeup>>,
+    /// The most accurate line against every other, where both have at least two finished seeds.
+    pub contrasts: Vec<Contrast>,
+    /// Runs left out because their experiment and seed are there already.
+    #[serde(skip)]
+    pub repeated: Vec<PathBuf>,
+}
+
+/// What somebody asks for beside the runs.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes<'a> {
+    /// Whose confusion is shown; of each line the worst client's if nobody is named.
+    pub client: Option<&'a str>,
+    /// Where the data is now, if not where the runs found it.
+    pub data: Option<&'a Path>,
+}
+
+impl Report {
+    /// Reads the runs at some paths: run folders, or folders that hold run folders.
+    pub fn read(paths: &[PathBuf], wishes: &Wishes<'_>) -> Result<Self> {
+        let (mut runs, mut repeated, mut seen) = (Vec::new(), Vec::new(), std::collections::BTreeSet::new());
+        for folder in paths.iter().map(|path| folders(path)).collect::<Result<Vec<_>>>()?.concat() {
+            let record = Record::of(&folder)?;
+            if seen.insert(record.experiment.identity()?) { runs.push(record) } else { repeated.push(record.path) }
+        }
+        let lines = line::lines(&runs)?;
+        let closeups = lines.iter().map(|line| closeup(line, &runs, wishes)).collect::<Result<Vec<_>>>()?;
+        if let Some(client) = wishes.client {
+            ensure_found(client, &closeups)?;
+        }
+        let (title, contrasts) = (title(&lines), contrasts(&lines, &runs)?);
+        Ok(Self { title, words: Vec::new(), runs, lines, closeups, contrasts, repeated })
+    }
+
+    /// Every picture there is, in the order of the page.
+    pub fn figures(&self) -> Vec<Figure> {
+        figures::all(self)
+    }
+
+    /// A page that needs no other file.
+    pub fn html(&self) -> Result<String> {
+        page::page(self)
+    }
+
+    /// Tables as Markdown, and pictures if it is told where they are.
+    pub fn markdown(&self, figures: Option<&Path>) -> Result<String> {
+        markdown::text(self, figures)
+    }
+
+    /// One line a run, for other programs.
+    pub fn csv(&self) -> Result<String> {
+        spreadsheet::text(self)
+    }
+}
+
+/// A look at single clients, by the first run of a line; a problem with the run's data is told in the report, for it may lie elsewhere.
+fn closeup(line: &Line, runs: &[Record], wishes: &Wishes<'_>) -> Result<Look<Closeup>> {
+    let members = line.runs(runs);
+    let run = members.iter().find(|run| run.is_finished()).or(members.first()).copied();
+    let Some(run) = run else { return Ok(Look::LeftOut("there is no run".into())) };
+    match Closeup::of(run, wishes) {
+        Ok(closeup) => Ok(Look::Seen(closeup)),
+        Err(error @ Error::Damaged { .. }) => Err(error),
+        Err(error) => Ok(Look::LeftOut(error.to_string())),
+    }
+}
+
+/// A client that somebody named must be in one of the runs, unless nothing is known about any client.
+fn ensure_found(client: &str, closeups: &[Look<Closeup>]) -> Result<()> {
+    let known: Vec<&Closeup> = closeups.iter().filter_map(Look::seen).collect();
+    if known.is_empty() || known.iter().any(|closeup| closeup.chosen.is_some()) {
+        return Ok(());
+    }
+    let example = known.iter().find_map(|closeup| closeup.worst.first()).map_or("", |worst| worst.name.as_str());
+    let hint = format!("name one that is there, such as `{example}`, or leave out `--client`");
+    Err(Error::invalid(format!("there is no client `{client}` in these runs"), hint))
+}
+
+fn title(lines: &[Line]) -> String {
+    let unique = |part: fn(&Line) -> &str| {
+        let mut parts: Vec<&str> = Vec::new();
+        lines.iter().map(part).for_each(|part| {
+            if !parts.contains(&part) {
+                parts.push(part)
+            }
+        });
+        parts.join(", ")
+    };
+    let methods = unique(|line| written(&line.method));
+    format!("{methods} on {}", unique(|line| &line.data))
+}
+
+/// Significance over finished runs; with places of lines instead of groups.
+fn contrasts(lines: &[Line], runs: &[Record]) -> Result<Vec<Contrast>> {
+    let finished = |place: usize| {
+        let Record { path, experiment, summary, .. } = &runs[place];
+        Some(Finished { path: path.clone(), experiment: experiment.clone(), summary: summary.clone()? })
+    };
+    let order: Vec<usize> = lines.iter().flat_map(|line| line.members.iter().copied()).collect();
+    let found: Vec<Finished> = order.into_iter().filter_map(finished).collect();
+    let comparison = Comparison::of(&found)?;
+    let place = |group: usize| {
+        let path = &comparison.groups[group].runs[0];
+        lines.iter().position(|line| line.members.iter().any(|member| runs[*member].path == *path)).unwrap_or(0)
+    };
+    Ok(comparison
+        .contrasts
+        .iter()
+        .map(|contrast| Contrast { better: place(contrast.better), other: place(contrast.other), ..*contrast })
+        .collect())
+}

@@ -1,0 +1,115 @@
+//! The report as a page that needs no other file.
+use fedeq_core::Result;
+
+use super::figures::{Part, part};
+use super::{Closeup, Line, Look, Record, Report, configuration, summary};
+use crate::figure::{Figure, STYLE};
+use crate::html::escaped;
+
+const LAYOUT: &str = include_str!("page.css");
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> Result<String> {
+    let title = escaped(&report.title);
+    let sections = [
+        overview(report)?,
+        section("Clients", &clients(report)?),
+        section("Training and consensus", &pictures(&part(report, Part::Consensus))?),
+        section("Equilibrium solver", &pictures(&part(report, Part::Solver))?),
+        section("Time and memory", &pictures(&part(report, Part::Cost))?),
+        section("Configuration", &configuration(report)?),
+        section("How to do it again", &again(report)),
+    ];
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}{LAYOUT}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{}</main>\n</body>\n</html>\n",
+        sections.concat()
+    ))
+}
+
+/// A part of the page; nothing if there is nothing in it.
+fn section(title: &str, content: &str) -> String {
+    if content.is_empty() { String::new() } else { format!("<section>\n<h2>{title}</h2>\n{content}</section>\n") }
+}
+
+fn overview(report: &Report) -> Result<String> {
+    let words: String = report.words.iter().map(|words| format!("<p>{}</p>\n", escaped(words))).collect();
+    let unseen = summary::unseen(report)
+        .map_or(String::new(), |table| format!("<h3>Clients met only after training</h3>\n{}", table.html()));
+    Ok([
+        notice(&summary::unfinished(report)),
+        words,
+        summary::overview(report).html(),
+        format!("<p class=\"aside\">{}</p>\n", escaped(summary::LEGEND)),
+        list(&summary::contrasts(report)),
+        unseen,
+        pictures(&part(report, Part::Accuracy))?,
+    ]
+    .concat())
+}
+
+fn list(sentences: &[String]) -> String {
+    let items: String = sentences.iter().map(|sentence| format!("<li>{}</li>\n", escaped(sentence))).collect();
+    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
+}
+
+fn notice(sentences: &[String]) -> String {
+    if sentences.is_empty() { String::new() } else { format!("<div class=\"notice\">\n{}</div>\n", list(sentences)) }
+}
+
+fn pictures(figures: &[Figure]) -> Result<String> {
+    let figures = figures.iter().map(Figure::html).collect::<Result<String>>()?;
+    Ok(if figures.is_empty() { figures } else { format!("<div class=\"figures\">\n{figures}</div>\n") })
+}
+
+fn clients(report: &Report) -> Result<String> {
+    let worst: String = report.lines.iter().zip(&report.closeups).map(|(line, closeup)| worst(line, closeup)).collect();
+    let spread = pictures(&part(report, Part::Clients))?;
+    Ok(format!("{spread}<h3>Those who fare worst</h3>\n<div class=\"figures clients\">\n{worst}</div>\n"))
+}
+
+fn worst(line: &Line, closeup: &Look<Closeup>) -> String {
+    let name = escaped(&line.name);
+    match closeup {
+        Look::Seen(closeup) if closeup.worst.is_empty() => format!("<p>{name}: no client has been judged yet.</p>\n"),
+        Look::Seen(closeup) => {
+            let (run, table) = (escaped(&closeup.run), summary::worst(closeup).html());
+            format!("<div>\n<h4>{name}, run {run}</h4>\n{table}{}</div>\n", without_confusion(closeup))
+        }
+        Look::LeftOut(problem) => format!(
+            "<p>{name}: clients' names, labels and confusion are left out: {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",
+            escaped(problem)
+        ),
+    }
+}
+
+fn without_confusion(closeup: &Closeup) -> String {
+    match &closeup.confusion {
+        Look::Seen(_) => String::new(),
+        Look::LeftOut(problem) => {
+            format!("<p class=\"aside\">What a client takes for what is not shown: {}.</p>\n", escaped(problem))
+        }
+    }
+}
+
+fn configuration(report: &Report) -> Result<String> {
+    let differences = configuration::differences(report)?
+        .map_or(String::new(), |table| format!("<p>What the experiments differ in:</p>\n{}", table.html()));
+    let whole = report.runs.iter().map(experiment).collect::<Result<String>>()?;
+    Ok(differences + &whole)
+}
+
+fn experiment(run: &Record) -> Result<String> {
+    let (name, toml) = (escaped(&run.name()), escaped(&run.experiment.to_toml()?));
+    Ok(format!("<details>\n<summary>{name}: every setting</summary>\n<pre>{toml}</pre>\n</details>\n"))
+}
+
+fn again(report: &Report) -> String {
+    format!(
+        "<p>Carried out by {}. The same experiment, version and seed give the same numbers, whatever the number of cores.</p>\n<pre>{}</pre>\n\
+         <p>Each file <code>experiment.toml</code> holds what is shown above under Configuration.</p>\n",
+        escaped(&configuration::programs(report)),
+        escaped(&configuration::commands(report))
+    )
+}

@@ -1,0 +1,213 @@
+//! `fedeq report`: runs on a page to keep.
+mod run_support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use run_support::{fedeq, json, refusal, run, succeed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Three runs that the tests share, two of which differ only in their seed; nothing they do changes them.
+fn runs() -> &'static TempDir {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = TempDir::new().expect("a folder");
+        run(&folder, "runs/deq-0", &["model=deq-mlp"]);
+        run(&folder, "runs/deq-1", &["model=deq-mlp", "seed=1"]);
+        run(&folder, "runs/fedavg <b>&'", &["method=fedavg", "model=linear"]);
+        folder
+    })
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    String::from_utf8(succeed(fedeq(runs()).arg("report").args(arguments)).stdout).expect("UTF-8")
+}
+
+/// The page about some runs.
+fn page(name: &str, arguments: &[&str]) -> String {
+    stdout(&[&["--out", name], arguments].concat());
+    fs::read_to_string(runs().path().join(name)).expect("written")
+}
+
+/// A copy of a run that may be spoiled.
+fn copy_of(name: &str) -> (TempDir, std::path::PathBuf) {
+    let folder = TempDir::new().expect("a folder");
+    let copy = folder.path().join("copy");
+    copy_folder(&runs().path().join("runs").join(name), &copy);
+    (folder, copy)
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("made");
+    for entry in fs::read_dir(from).expect("a folder").map(|entry| entry.expect("readable")) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+#[test]
+fn a_page_holds_every_part_and_needs_no_other_file() {
+    let page = page("one.html", &["runs/deq-0"]);
+    for part in ["Accuracy over rounds", "megabytes", "Those who fare worst", "takes for what", "Consensus gap", "Dual norm"] {
+        assert!(page.contains(part), "{part}");
+    }
+    for part in [
+        "Solver steps",
+        "Relative residual",
+        "Time by phase",
+        "Memory of a client",
+        "[plan]",
+        "fedeq run runs/deq-0/experiment.toml",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let summary = json(&runs().path().join("runs/deq-0/summary.json"));
+    let accuracy = 100.0 * summary["evaluation"]["local"]["mean"].as_f64().expect("a number");
+    assert!(page.contains(&format!("{accuracy:.1} %")));
+    let outside = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!outside.contains("http") && !outside.contains("src=") && !outside.contains("<link") && !outside.contains("<script"));
+}
+
+#[test]
+fn the_same_runs_give_the_same_bytes() {
+    let arguments = ["runs"];
+    assert_eq!(page("first.html", &arguments), page("second.html", &arguments));
+}
+
+#[test]
+fn seeds_are_one_line_and_runs_stand_side_by_side() {
+    let page = page("all.html", &["runs"]);
+    assert!(page.contains(" ± ") && page.contains("one standard deviation over seeds"));
+    assert!(page.contains("What the experiments differ in") && page.contains("<td>method.name</td>"));
+    let report: Value = serde_json::from_str(&stdout(&["runs", "--format", "json"])).expect("JSON");
+    let names: Vec<&str> = report["lines"].as_array().expect("a list").iter().filter_map(|line| line["name"].as_str()).collect();
+    assert_eq!(names, ["FeDEQ", "FedAvg"]);
+    assert_eq!(report["lines"][0]["members"], serde_json::json!([0, 1]));
+}
+
+#[test]
+fn names_of_folders_cannot_become_tags() {
+    let page = page("escaped.html", &["runs"]);
+    assert!(page.contains("fedavg &lt;b&gt;&amp;&#39;") && !page.contains("<b>"));
+}
+
+#[test]
+fn markdown_and_csv_hold_the_same_numbers() {
+    let csv = stdout(&["runs", "--format", "csv"]);
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let place = reader.headers().expect("a heading").iter().position(|name| name == "local_mean").expect("a column");
+    let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.expect("a row")).collect();
+    assert_eq!(rows.iter().map(|row| &row[0]).collect::<Vec<_>>(), ["deq-0", "deq-1", "fedavg <b>&'"]);
+    let linear: f64 = rows[2][place].parse().expect("a number");
+    let markdown = stdout(&["runs", "--format", "md"]);
+    let line =
+        markdown.lines().find(|line| line.starts_with("| FedAvg |") && line.ends_with("| linear | 1 | 3 |")).expect("a line");
+    assert!(line.contains(&format!("{:.1} %", 100.0 * linear)), "{line}");
+}
+
+#[test]
+fn every_figure_is_written_as_svg_and_png_and_named_in_the_markdown() {
+    let markdown = stdout(&["runs", "--figures", "pictures", "--format", "md"]);
+    for name in ["accuracy-over-rounds", "accuracy-over-megabytes", "clients", "confusion-1", "solver-steps", "time-by-phase"] {
+        let path = |ending: &str| runs().path().join("pictures").join(format!("{name}.{ending}"));
+        assert!(fs::read_to_string(path("svg")).expect(name).starts_with("<svg"));
+        assert!(fs::read(path("png")).expect(name).starts_with(b"\x89PNG"));
+        assert!(markdown.contains(&format!("(pictures/{name}.svg)")), "{markdown}");
+    }
+}
+
+#[test]
+fn a_confusion_counts_all_a_client_is_judged_by() {
+    let report: Value =
+        serde_json::from_str(&stdout(&["runs/deq-0", "--client", "client-07", "--format", "json"])).expect("JSON");
+    let closeup = &report["closeups"][0]["seen"];
+    let (chosen, confusion) = (&closeup["chosen"], &closeup["confusion"]["seen"]);
+    assert_eq!(chosen["name"], "client-07");
+    let rows = confusion["counts"].as_array().expect("rows");
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let cells = rows.iter().flat_map(|row| row.as_array().expect("cells"));
+    assert_eq!(cells.map(number).sum::<u64>(), number(&chosen["test"]));
+    let names = |key: &str| confusion[key].as_array().expect("names").clone();
+    let right: u64 = names("classes")
+        .iter()
+        .enumerate()
+        .map(|(row, class)| {
+            let column = names("answers").iter().position(|answer| answer == class).expect("every class is an answer");
+            number(&rows[row][column])
+        })
+        .sum();
+    let accuracy = chosen["accuracy"].as_f64().expect("a number");
+    assert!((right as f64 / number(&chosen["test"]) as f64 - accuracy).abs() < 1e-9, "what was counted is what the run measured");
+}
+
+#[test]
+fn a_run_that_is_not_finished_says_so() {
+    let (_folder, copy) = copy_of("deq-0");
+    fs::remove_file(copy.join("summary.json")).expect("removed");
+    fs::write(copy.join("status.json"), r#"{"state": "running", "pid": 1}"#).expect("written");
+    let page = page("unfinished.html", &[copy.to_str().expect("UTF-8")]);
+    assert!(page.contains("copy was killed before its end: 3 of 3 rounds are over") && page.contains("3 of 3</td>"));
+    assert!(page.contains("the run is not finished") && page.contains("Accuracy over rounds"));
+    for journal in ["rounds.jsonl", "evaluations.jsonl", "timings.jsonl", "metrics.csv"] {
+        fs::remove_file(copy.join(journal)).expect("removed");
+    }
+    assert!(stdout(&[copy.to_str().expect("UTF-8"), "--format", "md"]).contains("0 of 3 rounds are over"));
+}
+
+#[test]
+fn a_run_without_its_models_or_its_data_is_shown_without_them() {
+    let (_folder, copy) = copy_of("deq-0");
+    fs::remove_dir_all(copy.join("checkpoints")).expect("removed");
+    let told = page("models.html", &[copy.to_str().expect("UTF-8")]);
+    assert!(told.contains("its models have not been kept") && told.contains("client-"));
+
+    let folder = TempDir::new().expect("a folder");
+    let row = |index: usize| {
+        format!("ward-{},{},{}\n", index % 3, index as f64 / 7.0, if index.is_multiple_of(2) { "well" } else { "ill" })
+    };
+    fs::write(folder.path().join("data.csv"), format!("ward,age,outcome\n{}", (0..60).map(row).collect::<String>()))
+        .expect("written");
+    let settings = [
+        "data=csv",
+        "data.folder=data.csv",
+        "data.source.client=ward",
+        "data.source.label=outcome",
+        "model=mlp",
+        "data.unseen={ count = 1 }",
+    ];
+    run(&folder, "own", &[&settings[..], &["plan.sampling.fraction=1.0"]].concat());
+    fs::rename(folder.path().join("data.csv"), folder.path().join("moved.csv")).expect("moved");
+    let text = |arguments: &[&str]| {
+        let output = succeed(fedeq(&folder).args(["report", "own", "--format", "md"]).args(arguments));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let without = text(&[]);
+    assert!(without.contains("data is not at hand: no `") && without.contains("data.csv"), "{without}");
+    assert!(text(&["--data", "moved.csv"]).contains("well ("));
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused() {
+    let refused = |arguments: &[&str]| refusal(fedeq(runs()).arg("report").args(arguments), 2);
+    assert!(refused(&["nowhere"]).0.contains("`nowhere` is not a run folder"));
+    let (error, hint) = refused(&["runs/deq-0", "--client", "nobody", "--format", "md"]);
+    assert!(error.contains("there is no client `nobody`") && hint.contains("client-"), "{error} {hint}");
+    for (file, content) in
+        [("summary.json", "{"), ("rounds.jsonl", "nonsense\n"), ("experiment.toml", "seed = 'x'"), ("version.json", "7")]
+    {
+        let (_folder, copy) = copy_of("deq-0");
+        fs::write(copy.join(file), content).expect("written");
+        let (error, _) = refused(&[copy.to_str().expect("UTF-8"), "--format", "md"]);
+        assert!(error.contains(file), "{error}");
+    }
+    let (_folder, copy) = copy_of("deq-0");
+    fs::remove_file(copy.join("evaluations.jsonl")).expect("removed");
+    let (error, _) = refused(&[copy.to_str().expect("UTF-8")]);
+    assert!(error.contains("evaluations.jsonl`: it is missing"), "{error}");
+}
