@@ -23,6 +23,7 @@ mod store;
 mod training;
 mod transport;
 mod weights;
+mod witness;
 
 pub use algorithm::*;
 pub use asynchronous::{Agenda, Arrival, Asynchronous};
@@ -44,3 +45,4 @@ pub use store::ClientStore;
 pub use training::Training;
 pub use transport::{InProcess, Sites, Traffic, Transport};
 pub use weights::Weights;
+pub use witness::Witness;

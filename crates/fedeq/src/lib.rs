@@ -5,6 +5,7 @@
 //! - [`run`](mod@run): runs, their folders and checkpoints
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
 //! - [`predict`], [`export`]: what to do with trained models
+//! - [`dashboard`]: a web page that follows runs while they train
 //! - [`demo`]: four methods side by side, for people who have just arrived
 //! - [`cli`]: what a person types, and what they read
 //! - `draw`: pictures of data
@@ -14,6 +15,7 @@
 pub mod cli;
 mod closest;
 pub mod compare;
+pub mod dashboard;
 pub mod demo;
 mod draw;
 pub mod experiment;

@@ -9,9 +9,11 @@
 //! - `run`, `resume`, `sweep`: the commands that train; `settings` and `progress`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side
+//! - `dashboard`: runs in the browser
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
 mod compare;
+mod dashboard;
 mod data;
 mod demo;
 mod evaluate;
@@ -47,7 +49,8 @@ Examples:
   fedeq                           four methods side by side on the built-in digits, in a minute
   fedeq data list                 what data sets there are
   fedeq data inspect              look at the built-in one
-  fedeq run                       train FeDEQ on it";
+  fedeq run                       train FeDEQ on it
+  fedeq dashboard --open          watch runs in the browser";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -65,6 +68,8 @@ enum Command {
     Sweep(sweep::Arguments),
     /// Put finished runs side by side.
     Compare(compare::Arguments),
+    /// Watch runs in the browser while they train.
+    Dashboard(dashboard::Arguments),
     /// Judge the models of a finished run anew.
     Evaluate(evaluate::Arguments),
     /// Ask a client's model about new inputs.
@@ -94,6 +99,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Resume(arguments) => resume::run(arguments),
         Command::Sweep(arguments) => sweep::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
+        Command::Dashboard(arguments) => dashboard::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Export(arguments) => export::run(arguments),
