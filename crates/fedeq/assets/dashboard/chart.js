@@ -79,7 +79,7 @@ export class Chart {
       const y = this.y(value);
       return [
         shape("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }),
-        shape("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, this.figure.format(value)),
+        shape("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, short(this.figure.format(value))),
       ];
     };
     return shape("g", { class: "axis" }, values.flatMap(level));
@@ -159,6 +159,11 @@ export class Chart {
 
 function line(colour, path) {
   return shape("path", { class: `line c${colour % 8} d${Math.floor(colour / 8) % 3}`, d: path });
+}
+
+/** `50 %` for `50.0 %`: beside an axis numbers are round. */
+function short(text) {
+  return text.replace(/\.0(?= )/, "");
 }
 
 /** As many points as can be told apart, the last one always among them. */

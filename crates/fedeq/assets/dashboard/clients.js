@@ -14,7 +14,7 @@ export function clients(run) {
   const node = element("section", { "aria-labelledby": "clients" }, element("h2", { id: "clients" }, "Clients"), hint, place, more);
   const columns = [
     { title: "Client", text: (row) => link(["run", run, "client", row.client], row.unseen ? `${row.name} (met after training)` : row.name) },
-    { title: "Training samples", text: (row) => count(row.samples), number: true },
+    { title: "Samples", text: (row) => count(row.samples), number: true },
     { title: "Labels", text: (row) => count(row.labels), number: true },
     { title: "Rounds", text: (row) => count(row.rounds), number: true },
     { title: "Accuracy", text: (row) => percent(row.accuracy), number: true },
@@ -24,7 +24,6 @@ export function clients(run) {
     more.hidden = all || rows.length <= FIRST;
     say(more, `Show all ${counted(rows.length, "client")}`);
     const drawn = table("Clients, least accurate first", columns, all ? rows : rows.slice(0, FIRST));
-    drawn.className = "cards";
     // Somebody may be reading the table: replaced is only what has changed.
     if (place.textContent !== drawn.textContent) place.replaceChildren(drawn);
   };
@@ -32,7 +31,7 @@ export function clients(run) {
     try {
       const found = await (await ask("/api/clients", { run })).json();
       rows = found.sort((a, b) => (a.accuracy ?? 2) - (b.accuracy ?? 2) || a.client - b.client);
-      say(hint, "Least accurate first.");
+      say(hint, "");
       show();
     } catch (error) {
       say(hint, error.message);

@@ -4,7 +4,7 @@ import { NONE, count, percent, seconds } from "./format.js";
 import { badge } from "./state.js";
 
 const COLUMNS = [
-  { title: "State", fill: (cell, row) => cell.firstChild ? cell.firstChild.show(row.state) : cell.append(badge(row.state)) },
+  { title: "State" },
   { title: "Method", text: (row) => row.facts?.method },
   { title: "Data", text: (row) => row.facts?.data },
   { title: "Model", text: (row) => row.facts?.model },
@@ -36,13 +36,16 @@ export function list() {
   const show = (rows) => {
     nothing.hidden = rows.length > 0;
     runs.hidden = tools.hidden = rows.length === 0;
-    for (const [run, line] of lines) if (!rows.some((row) => row.run === run)) { line.node.remove(); lines.delete(run); choose(run, false); }
+    for (const run of [...lines.keys()].filter((run) => !rows.some((row) => row.run === run))) {
+      lines.delete(run);
+      choose(run, false);
+    }
     for (const row of rows) {
       if (!lines.has(row.run)) lines.set(row.run, entry(row, choose));
       lines.get(row.run).show(row);
     }
     const wanted = rows.map((row) => lines.get(row.run).node);
-    if (wanted.some((node, index) => body.children[index] !== node)) body.replaceChildren(...wanted);
+    if (wanted.length !== body.children.length || wanted.some((node, index) => body.children[index] !== node)) body.replaceChildren(...wanted);
     sift(lines, filter.value);
   };
   return { title: "Runs", names: [], node: element("section", {}, element("h1", {}, "Runs"), tools, nothing, runs), runs: show };
@@ -60,11 +63,22 @@ function entry(row, choose) {
     problem.hidden = !now.problem;
     say(problem, now.problem ?? "");
     tick.disabled = now.state === "malformed";
-    COLUMNS.forEach((column, index) => (column.fill ? column.fill(cells[index], now) : say(cells[index], column.text(now) ?? NONE)));
+    COLUMNS.forEach((column, index) => fill(cells[index], column, now));
     const { method, data, model } = now.facts ?? {};
     node.dataset.words = [now.run, now.state, method, data, model].join(" ").toLowerCase();
   };
   return { node, show };
+}
+
+function fill(cell, column, row) {
+  if (column.text) {
+    say(cell, column.text(row) ?? NONE);
+    cell.classList.toggle("none", cell.textContent === NONE);
+  } else if (cell.firstChild) {
+    cell.firstChild.show(row.state);
+  } else {
+    cell.append(badge(row.state));
+  }
 }
 
 /** Leaves only lines with all the words. */

@@ -90,9 +90,9 @@ impl Chronicle {
 
     /// Reads what is new.
     pub(super) fn look(&mut self) {
-        let had_read = !self.rounds.is_empty() || !self.evaluations.is_empty() || !self.timings.is_empty();
+        let was_sound = self.problem.is_none() && self.pid.is_some();
         let mut outcome = self.read();
-        if outcome.is_err() && had_read {
+        if outcome.is_err() && was_sound {
             // A run that was resumed goes on from its last checkpoint: some of what was read is no longer there.
             self.begin_anew();
             outcome = self.read();
@@ -110,6 +110,7 @@ impl Chronicle {
         let status = self.folder.status()?;
         if self.pid.replace(status.pid).is_some_and(|before| before != status.pid) {
             self.begin_anew();
+            self.facts = Some(Facts::of(&self.folder)?);
         }
         let [rounds, evaluations, timings] = &mut self.tails;
         self.rounds.extend(rounds.added()?.iter().map(|round: &Round| RoundPoint::of(round)));

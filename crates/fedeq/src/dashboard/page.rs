@@ -22,6 +22,7 @@ const ASSETS: [(&str, &str); 17] = assets![
     "actions.js",
     "chart.js",
     "client.js",
+    "clients.js",
     "compare.js",
     "dom.js",
     "figures.js",
@@ -31,7 +32,6 @@ const ASSETS: [(&str, &str); 17] = assets![
     "scale.js",
     "state.js",
     "stream.js",
-    "clients.js",
     "workers.js",
 ];
 

@@ -23,13 +23,11 @@ impl Tail {
     /// The whole lines written since this was last asked. An error may also mean that the journal has been cut back: begin anew then.
     pub fn added<V: DeserializeOwned>(&mut self) -> Result<Vec<V>> {
         let Some(bytes) = self.new_bytes()? else { return Ok(Vec::new()) };
-        let text = std::str::from_utf8(&bytes).map_err(|_| self.damaged("this is not text"))?;
-        let mut values = Vec::new();
-        for line in text.lines() {
-            values.push(serde_json::from_str(line).map_err(|error| self.damaged(&error.to_string()))?);
-            self.lines += 1;
-        }
+        let text = String::from_utf8_lossy(&bytes);
+        let value = |(at, line): (usize, &str)| serde_json::from_str(line).map_err(|error| self.damaged(at, &error));
+        let values = text.lines().enumerate().map(value).collect::<Result<Vec<V>>>()?;
         self.offset += bytes.len() as u64;
+        self.lines += values.len();
         Ok(values)
     }
 
@@ -53,8 +51,9 @@ impl Tail {
         Ok(Some(bytes))
     }
 
-    fn damaged(&self, problem: &str) -> Error {
-        Error::damaged(&self.path, format!("line {}: {problem}", self.lines + 1))
+    /// What is wrong with a line, counted from the first new one.
+    fn damaged(&self, at: usize, problem: &serde_json::Error) -> Error {
+        Error::damaged(&self.path, format!("line {}: {problem}", self.lines + at + 1))
     }
 }
 
