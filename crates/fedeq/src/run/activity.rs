@@ -134,7 +134,11 @@ impl Witness for Board {
         news.activity.ends(client);
         if let Some(place) = news.before.iter().position(|(other, _)| *other == client) {
             let (_, before) = news.before.swap_remove(place);
-            news.trained.push(Head::between(client, &before, &head_of(state)));
+            let head = Head::between(client, &before, &head_of(state));
+            // Most methods have nothing left to do when training is over.
+            if head.moved > 0.0 || news.activity.task == Some(Task::Train) {
+                news.trained.push(head);
+            }
         }
     }
 }
