@@ -15,7 +15,9 @@ export function actions(run) {
     const press = () => act(run, action, deed, told);
     return [deed, element("button", { type: "button", class: action, disabled: true, onclick: press }, deed.label)];
   });
+  const node = element("div", { class: "actions" }, buttons.map(([, button]) => button), told);
   const show = (row) => {
+    node.hidden = row.state === "malformed";
     for (const [deed, button] of buttons) {
       const fits = deed.when.includes(row.state) && !(row.started && row.state !== "running" && row.state !== "paused");
       // A button under the finger of somebody at the keyboard must not lose them their place.
@@ -27,7 +29,7 @@ export function actions(run) {
       }
     }
   };
-  return { node: element("div", { class: "actions" }, buttons.map(([, button]) => button), told), show };
+  return { node, show };
 }
 
 async function act(run, action, deed, told) {

@@ -64,7 +64,7 @@ export class Chart {
     if (width === 0 || this.node.hidden) return;
     this.picture.setAttribute("width", width);
     const all = this.series.flatMap((one) => one.points);
-    const across = range(all.map(([x]) => x));
+    const across = range(all.map(([x]) => x), { room: 1 });
     const up = range(all.map(([, y]) => y), this.figure);
     this.x = scale(across, [MARGIN.left, width - MARGIN.right]);
     this.y = scale(up, [HEIGHT - MARGIN.bottom, MARGIN.top], this.figure.log);
@@ -88,7 +88,7 @@ export class Chart {
   rounds(across, width) {
     const wanted = Math.max(2, Math.floor(width / 90));
     const whole = this.axis.name === "round" ? (value) => Number.isInteger(value) : () => true;
-    const tick = (value) => shape("text", { x: this.x(value), y: HEIGHT - 8, "text-anchor": "middle" }, this.axis.format(value));
+    const tick = (value) => shape("text", { x: this.x(value), y: HEIGHT - 8, "text-anchor": "middle" }, short(this.axis.format(value)));
     return shape("g", { class: "axis" }, ticks(...across, wanted).filter(whole).map(tick));
   }
 

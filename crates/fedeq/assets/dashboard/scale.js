@@ -19,8 +19,8 @@ export function powers(low, high, wanted) {
   return found.length > 1 ? found : [low, high];
 }
 
-/** The range of some numbers, with room where they are all the same. */
-export function range(values, { log = false, zero = false, most } = {}) {
+/** The range of some numbers, with some room above where they are all the same. */
+export function range(values, { log = false, zero = false, most, room } = {}) {
   const usable = log ? values.filter((value) => value > 0) : values;
   if (usable.length === 0) return log ? [0.1, 1] : [0, 1];
   let low = usable.reduce((a, b) => Math.min(a, b));
@@ -28,7 +28,7 @@ export function range(values, { log = false, zero = false, most } = {}) {
   if (log) return low === high ? [low / 2, high * 2] : [low, high];
   if (zero) low = Math.min(0, low);
   if (most !== undefined) high = Math.max(high, most);
-  if (low === high) high = low + (Math.abs(low) || 1);
+  if (low === high) high = low + (room ?? (Math.abs(low) || 1));
   return [low, high];
 }
 
