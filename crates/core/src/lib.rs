@@ -23,6 +23,7 @@ mod store;
 mod training;
 mod transport;
 mod weights;
+mod witness;
 
 pub use algorithm::*;
 pub use asynchronous::{Agenda, Arrival, Asynchronous};
@@ -44,6 +45,7 @@ pub use store::ClientStore;
 pub use training::Training;
 pub use transport::{InProcess, Sites, Traffic, Transport, client_seed};
 pub use weights::Weights;
+pub use witness::Witness;
 
 /// The code on the page is compiled and run.
 #[cfg(doctest)]

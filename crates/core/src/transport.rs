@@ -14,6 +14,7 @@ use crate::site::Site;
 use crate::state::ClientState;
 use crate::store::ClientStore;
 use crate::training::Training;
+use crate::witness::{Nobody, Witness};
 
 /// The way to the clients.
 pub trait Transport {
@@ -87,8 +88,14 @@ impl<'a> InProcess<'a> {
         seed: Seed,
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
-        let clients = Clients { algorithm, training, sites, seed, interrupted };
+        let clients = Clients { algorithm, training, sites, seed, interrupted, witness: &Nobody };
         Self { clients, store, traffic: Traffic::default(), seconds: 0.0 }
+    }
+
+    /// Lets somebody look on while clients work.
+    pub fn watched_by(mut self, witness: &'a dyn Witness) -> Self {
+        self.clients.witness = witness;
+        self
     }
 
     /// The states of the clients.
@@ -150,6 +157,7 @@ struct Clients<'a> {
     seed: Seed,
     /// Asked before every client; true means stop.
     interrupted: &'a (dyn Fn() -> bool + Sync),
+    witness: &'a dyn Witness,
 }
 
 impl Clients<'_> {
@@ -172,7 +180,9 @@ impl Clients<'_> {
             return Err(Error::Interrupted);
         }
         let mut state = lock(store).get(letter.client)?;
+        self.witness.begins(letter.client, &state);
         let served = self.serve(letter, &mut state)?;
+        self.witness.ends(letter.client, &state);
         if matches!(letter.request.task, Task::Train | Task::Finish | Task::Adopt) {
             lock(store).put(letter.client, state)?;
         }
@@ -218,6 +228,10 @@ impl Transport for InProcess<'_> {
     fn exchange_each(&mut self, letters: &[(usize, &Request)]) -> Result<Vec<Reply>> {
         let letters = self.written(letters)?;
         let (clients, store) = (&self.clients, Mutex::new(&mut *self.store));
+        if let Some(first) = letters.first() {
+            let called: Vec<usize> = letters.iter().map(|letter| letter.client).collect();
+            clients.witness.called(first.request.task, &called);
+        }
         let order = clients.longest_first(&letters);
         let served = side_by_side(order.iter().map(|&at| &letters[at]).collect(), |letter| clients.attend(letter, &store));
         let served = in_place(&order, served).into_iter().collect::<Result<Vec<_>>>()?;

@@ -24,6 +24,11 @@ impl Weights {
         self.params.filter(|path| Part::of(path) == Part::Shared)
     }
 
+    /// The personal parameters, `w`.
+    pub fn head(&self) -> Params {
+        self.params.filter(|path| Part::of(path) == Part::Personal)
+    }
+
     /// The same model with whatever `received` holds in place of its own.
     pub fn with(&self, received: &Self) -> Self {
         let mut changed = self.clone();

@@ -6,6 +6,7 @@
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
 //! - [`report`]: runs on a page to keep
 //! - [`predict`], [`export`]: what to do with trained models
+//! - [`dashboard`]: a web page that follows runs while they train
 //! - [`demo`]: four methods side by side, for people who have just arrived
 //! - [`federation`]: an experiment as a Flower app; [`node`]: a client of a real federation
 //! - [`cli`]: what a person types, and what they read
@@ -16,6 +17,7 @@
 pub mod cli;
 mod closest;
 pub mod compare;
+pub mod dashboard;
 pub mod demo;
 mod draw;
 pub mod experiment;

@@ -1,11 +1,11 @@
 //! Who holds how much of what, for tables and drawings.
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::federation::ClientIndices;
 use crate::{Dataset, Labels, Spread};
 
 /// Samples per client and class.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
     /// The class names; empty where samples do not have one class each.
     pub classes: Vec<String>,
@@ -14,7 +14,7 @@ pub struct Tally {
 }
 
 /// What one client holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientTally {
     /// The client's name.
     pub name: String,
@@ -27,7 +27,7 @@ pub struct ClientTally {
 }
 
 /// How many samples, and how many of each class.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// All of them.
     pub samples: usize,

@@ -8,13 +8,14 @@
 //! - `data`: `fedeq data ...`
 //! - `run`, `resume`, `sweep`: the commands that train; `settings` and `progress`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
-//! - `completions`: what a shell may complete
+//! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
-//! - `compare`: finished runs side by side; `report`: runs on a page
+//! - `completions`: what a shell may complete
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
 mod compare;
 mod completions;
+mod dashboard;
 mod data;
 mod demo;
 mod evaluate;
@@ -54,7 +55,8 @@ Examples:
   fedeq data list                 what data sets there are
   fedeq data inspect              look at the built-in one
   fedeq run                       train FeDEQ on it
-  fedeq report runs/demo          what came out, on a page to keep";
+  fedeq report runs/demo          what came out, on a page to keep
+  fedeq dashboard --open          watch runs in the browser";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -74,6 +76,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Show runs on a page to keep and to pass on.
     Report(report::Arguments),
+    /// Watch runs in the browser while they train.
+    Dashboard(dashboard::Arguments),
     /// Judge the models of a finished run anew.
     Evaluate(evaluate::Arguments),
     /// Ask a client's model about new inputs.
@@ -110,6 +114,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Sweep(arguments) => sweep::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Report(arguments) => report::run(arguments),
+        Command::Dashboard(arguments) => dashboard::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Export(arguments) => export::run(arguments),

@@ -1,13 +1,17 @@
 //! The folder of a run.
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use fedeq_core::{Error, Evaluation, Result, Round, write_atomically};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::heads::Heads;
 use super::status::{State, Status};
 use super::summary::Summary;
+use super::tail::Tail;
 use super::timing::Timing;
 use crate::experiment::Experiment;
 
@@ -41,6 +45,11 @@ impl RunFolder {
         }
     }
 
+    /// A folder that may or may not hold a run.
+    pub(crate) fn at(root: PathBuf) -> Self {
+        Self { root }
+    }
+
     /// The folder of a run that is there.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = Self { root: root.to_owned() };
@@ -65,9 +74,8 @@ impl RunFolder {
 
     /// The experiment as it was resolved when the run began.
     pub fn experiment(&self) -> Result<Experiment> {
-        let path = self.experiment_file();
-        let text = fs::read_to_string(&path).map_err(Error::io(&path, "read it"))?;
-        Experiment::from_resolved(&text).map_err(|error| Error::damaged(&path, error.to_string()))
+        let text = self.experiment_text()?;
+        Experiment::from_resolved(&text).map_err(|error| Error::damaged(&self.experiment_file(), error.to_string()))
     }
 
     /// What came out; nothing if it is not finished.
@@ -107,6 +115,22 @@ impl RunFolder {
         read_lines(&self.timings_file())
     }
 
+    /// What became of the clients' heads so far.
+    pub fn heads(&self) -> Result<Vec<Heads>> {
+        read_lines(&self.heads_file())
+    }
+
+    /// The rounds, the evaluations and the timings, to be read while they are written.
+    pub fn tails(&self) -> [Tail; 3] {
+        [self.rounds_file(), self.evaluations_file(), self.timings_file()].map(Tail::new)
+    }
+
+    /// The experiment as it was written.
+    pub fn experiment_text(&self) -> Result<String> {
+        let path = self.experiment_file();
+        fs::read_to_string(&path).map_err(Error::io(&path, "read it"))
+    }
+
     /// The clients' states.
     pub fn clients(&self) -> PathBuf {
         self.root.join("clients")
@@ -121,8 +145,12 @@ impl RunFolder {
     pub(super) fn lock(&self) -> Result<Lock> {
         let path = self.root.join(LOCK);
         let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(Error::io(&path, "open it"))?;
-        file.try_lock().map_err(|_| self.still_running())?;
-        Ok(Lock { _file: file })
+        // Whoever looks whether a run is locked holds its lock for an instant, which must not pass for a process at work.
+        let is_ours = (0..LOCK_ATTEMPTS).any(|attempt| {
+            thread::sleep(attempt * LOCK_PATIENCE);
+            file.try_lock().is_ok()
+        });
+        if is_ours { Ok(Lock { _file: file }) } else { Err(self.still_running()) }
     }
 
     fn still_running(&self) -> Error {
@@ -160,6 +188,22 @@ impl RunFolder {
         self.root.join("timings.jsonl")
     }
 
+    pub(super) fn heads_file(&self) -> PathBuf {
+        self.root.join("heads.jsonl")
+    }
+
+    pub(super) fn roster_file(&self) -> PathBuf {
+        self.root.join("clients.json")
+    }
+
+    pub(super) fn activity_file(&self) -> PathBuf {
+        self.root.join("activity.json")
+    }
+
+    pub(super) fn order_file(&self) -> PathBuf {
+        self.root.join("control.json")
+    }
+
     pub(super) fn table_file(&self) -> PathBuf {
         self.root.join("metrics.csv")
     }
@@ -182,6 +226,9 @@ impl RunFolder {
 }
 
 const LOCK: &str = "lock";
+
+const LOCK_ATTEMPTS: u32 = 4;
+const LOCK_PATIENCE: Duration = Duration::from_millis(5);
 
 /// Whether a folder holds nothing but what a run writes before its experiment.
 fn is_unborn(root: &Path) -> bool {

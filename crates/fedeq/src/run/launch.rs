@@ -9,8 +9,12 @@ use fedeq_core::{
 };
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::activity::Board;
+use super::attendant::Attendant;
 use super::checkpoint::{Checkpointer, Position, Which, restore, save};
 use super::folder::{Lock, RunFolder};
+use super::gate::Gate;
+use super::heads::HeadRecorder;
 use super::manifest::Stage;
 use super::record::Recorder;
 use super::status::State;
@@ -32,6 +36,13 @@ pub struct Run {
 
 /// Asked before every client; true means stop.
 type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// What surrounds the work on a run: who may hold it up, and who looks on.
+struct Surroundings<'a> {
+    gate: Gate,
+    board: Board,
+    interrupted: Interrupted<'a>,
+}
 
 /// Carries out an experiment in a new folder, from beginning to end.
 pub fn launch(experiment: &Experiment, folder: &Path, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
@@ -79,6 +90,7 @@ impl Run {
     }
 
     fn ready(folder: RunFolder, prepared: Prepared, position: Position, identity: String, lock: Lock) -> Result<Self> {
+        folder.write_roster(&prepared)?;
         let pool = pool(&prepared.experiment)?;
         Ok(Self { folder, prepared, position, identity, pool, _lock: lock })
     }
@@ -94,9 +106,14 @@ impl Run {
     }
 
     /// Carries it out to the end. If it is stopped or fails, its last checkpoint remains.
+    ///
+    /// While it works it also obeys the [`Order`](super::Order) in its folder.
     pub fn train(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
+        self.folder.forget_order()?;
         watch.begin(&self.brief());
-        let outcome = self.pool.install(|| self.work(watch, interrupted));
+        let around = Surroundings { gate: Gate::default(), board: Board::after(self.position.server.round), interrupted };
+        let attendant = Attendant { folder: &self.folder, gate: &around.gate, board: &around.board };
+        let outcome = attendant.beside(|| self.pool.install(|| self.work(watch, &around)));
         watch.end();
         let noted = self.folder.write_status(State::after(&outcome));
         // What went wrong first is what there is to tell.
@@ -115,17 +132,19 @@ impl Run {
         }
     }
 
-    fn work(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
+    fn work(&self, watch: &mut dyn Watch, around: &Surroundings<'_>) -> Result<Summary> {
         let Self { folder, prepared, position, .. } = self;
         let Experiment { method, training, engine, .. } = &prepared.experiment;
         let seed = prepared.clients_seed();
         let mut store = prepared.store(folder.clients());
         store.restore(position.clients.clone());
-        let mut transport = InProcess::new(method.algorithm(), training, prepared, &mut store, seed, interrupted);
+        let stops = || around.gate.stops(&around.interrupted);
+        let mut transport =
+            InProcess::new(method.algorithm(), training, prepared, &mut store, seed, &stops).watched_by(&around.board);
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer { folder, experiment: &self.identity, every: engine.checkpoint_every };
-        let evaluation = self.federate(&mut server, &mut transport, &mut checkpointer, watch)?;
+        let evaluation = self.federate(&mut server, &mut transport, &mut checkpointer, watch, around)?;
         let unseen = self.meet_unseen(&server, &mut transport)?;
         checkpointer.keep(&server, Stage::Finished, &mut transport)?;
         let summary = Summary::of(prepared, evaluation, unseen, &folder.timings()?);
@@ -140,14 +159,16 @@ impl Run {
         transport: &mut InProcess<'_>,
         checkpointer: &mut Checkpointer<'_>,
         watch: &mut dyn Watch,
+        around: &Surroundings<'_>,
     ) -> Result<Evaluation> {
         let Experiment { method, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.federation_seed();
-        let mut recorder = Recorder::open(&self.folder, server.round)?;
+        let mut recorder = Recorder::open(&self.folder, server.round, &around.gate)?;
+        let mut heads = HeadRecorder::open(&self.folder, server.round, &around.board)?;
         let mut onlooker = Onlooker { watch, last: None };
         let clients = self.prepared.federation.clients.len();
         let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
-        match federation.run(server, &mut [&mut recorder, &mut onlooker, checkpointer])? {
+        match federation.run(server, &mut [&mut recorder, &mut heads, &mut onlooker, checkpointer])? {
             ControlFlow::Break(()) => Err(Error::Interrupted),
             // A run that was killed after its last round has the evaluation on disk, but rounded by its way through text.
             ControlFlow::Continue(()) => onlooker.last.map_or_else(|| federation.evaluation(server), Ok),

@@ -19,6 +19,9 @@
 //! | `status.json`, `lock` | whether it is running, finished or stopped; the lock is held as long as the process lives |
 //! | `rounds.jsonl`, `evaluations.jsonl` | one line a round and an evaluation: the same bytes for the same experiment |
 //! | `timings.jsonl` | where the time went, and the peak memory |
+//! | `heads.jsonl` | how far the clients' personal heads moved, a line a round |
+//! | `clients.json` | who the clients are and how much of what they hold |
+//! | `activity.json`, `control.json` | while it is carried out: who is at work, and what somebody wants of it |
 //! | `metrics.csv`, `tensorboard/` | evaluations for other programs |
 //! | `checkpoints/` | manifests `NNNNNN.json` of the last two checkpoints, and the server's weights they name |
 //! | `clients/` | the clients' states they name; nothing of it ever reaches the server |
@@ -27,34 +30,48 @@
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run
 //! - `folder`, `status`: the folder and its files
-//! - `journal`: files of JSON lines that can be cut back
+//! - `journal`, `tail`: files of JSON lines that can be cut back, and reading them while they grow
 //! - `manifest`, `checkpoint`: what there is to come back to
 //! - `record`, `timing`, `table`, `tensorboard`: what is written down as it happens
+//! - `roster`, `activity`, `heads`: who the clients are, who is at work, what becomes of their heads
+//! - `order`, `gate`, `attendant`: pausing and stopping a run from outside its process
 //! - `summary`: what came out
 //! - `trained`: a finished run, opened to be used
 //! - `watch`: who looks on
+mod activity;
+mod attendant;
 mod checkpoint;
 mod folder;
+mod gate;
+mod heads;
 mod journal;
 mod launch;
 mod manifest;
+mod order;
 mod record;
+mod roster;
 mod status;
 mod summary;
 mod table;
+mod tail;
 mod tensorboard;
 mod timing;
 mod trained;
 mod watch;
 
+pub use activity::Activity;
 pub use checkpoint::Which;
 pub use folder::RunFolder;
+pub use heads::{Head, Heads};
 pub use journal::Stamp;
 pub use launch::{Run, launch};
 pub use manifest::{Manifest, Stage};
+pub use order::Order;
+pub use roster::Roster;
 pub use status::{State, Status};
 pub(crate) use summary::headline;
 pub use summary::{Resources, Summary, Unseen};
+pub use tail::Tail;
 pub use timing::Timing;
 pub use trained::{ClientModel, Judgement, Trained};
 pub use watch::{Brief, Silent, Watch};

@@ -4,13 +4,16 @@ use std::ops::ControlFlow;
 use fedeq_core::{Evaluation, Event, Observer, Quality, Result, Round};
 
 use super::folder::RunFolder;
+use super::gate::Gate;
 use super::journal::{Journal, keep_lines};
 use super::table;
 use super::tensorboard::EventFile;
 use super::timing::{Timing, peak_memory};
 
 /// Writes rounds, evaluations, timings, the table and TensorBoard's files.
-pub(super) struct Recorder {
+pub(super) struct Recorder<'a> {
+    /// Knows how long the run was paused, which is no time of its work.
+    gate: &'a Gate,
     rounds: Journal,
     evaluations: Journal,
     timings: Journal,
@@ -21,9 +24,9 @@ pub(super) struct Recorder {
     last: Round,
 }
 
-impl Recorder {
+impl<'a> Recorder<'a> {
     /// Goes on after so many rounds. The journals of rounds and evaluations have been cut back already.
-    pub(super) fn open(folder: &RunFolder, after: u64) -> Result<Self> {
+    pub(super) fn open(folder: &RunFolder, after: u64, gate: &'a Gate) -> Result<Self> {
         keep_lines(&folder.timings_file(), |line| serde_json::from_str(line).is_ok_and(|line: Timing| line.round <= after))?;
         keep_lines(&folder.table_file(), |line| table::is_before(line, after))?;
         let mut table = Journal::open(folder.table_file())?;
@@ -31,6 +34,7 @@ impl Recorder {
             table.line(table::HEADING)?;
         }
         Ok(Self {
+            gate,
             rounds: Journal::open(folder.rounds_file())?,
             evaluations: Journal::open(folder.evaluations_file())?,
             timings: Journal::open(folder.timings_file())?,
@@ -48,17 +52,18 @@ impl Recorder {
     }
 }
 
-impl<T: ?Sized> Observer<T> for Recorder {
+impl<T: ?Sized> Observer<T> for Recorder<'_> {
     fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
         match event {
             Event::Round { round, seconds } => {
                 self.timing = Timing::of_round(round.round + 1, seconds);
+                self.timing.train -= self.gate.take_waited();
                 self.rounds.json(round)?;
                 self.events.scalars(round.round + 1, &scalars_of_round(round))?;
                 self.last = (*round).clone();
             }
             Event::Evaluation { evaluation, seconds } => {
-                self.timing.evaluate = *seconds;
+                self.timing.evaluate = seconds - self.gate.take_waited();
                 self.evaluation(evaluation)?;
             }
             Event::Settled { .. } => {

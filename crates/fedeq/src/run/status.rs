@@ -18,6 +18,8 @@ pub struct Status {
 pub enum State {
     /// A process is working on it.
     Running,
+    /// A process holds it, and waits for somebody to let it go on.
+    Paused,
     /// It is complete.
     Finished,
     /// Somebody stopped it; it can be resumed.

@@ -66,7 +66,7 @@ pub(crate) fn spawn(command: &mut Command) -> Child {
 /// The files of a run that must be the same whenever the experiment is the same.
 pub(crate) fn deterministic_files(run: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
-    for name in ["rounds.jsonl", "evaluations.jsonl", "metrics.csv"] {
+    for name in ["rounds.jsonl", "evaluations.jsonl", "heads.jsonl", "metrics.csv"] {
         files.insert(name.to_owned(), fs::read(run.join(name)).expect(name));
     }
     for folder in ["checkpoints", "clients"] {

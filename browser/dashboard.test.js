@@ -1,0 +1,177 @@
+// The dashboard in a real browser, with real runs on the built-in digits.
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import { Visitor, Workshop, until } from "./support.js";
+
+const workshop = new Workshop();
+let visitor;
+let live;
+
+const is = (state) => async () => (await visitor.state().textContent()).includes(state);
+
+before(async () => {
+  await Promise.all([workshop.finished("first", "plan.rounds=6"), workshop.finished("second", "plan.rounds=6", "method=fedavg")]);
+  mkdirSync(workshop.path("broken"));
+  writeFileSync(workshop.path("broken", "experiment.toml"), "seed = 'none'");
+  mkdirSync(workshop.path("headless"));
+  writeFileSync(workshop.path("headless", "status.json"), "{");
+  // Two steps are too few for the solver, and it must say so.
+  live = workshop.run("live", "plan.rounds=2000", "model.equilibrium.stop.max_steps=2");
+  visitor = await Visitor.arrive(await workshop.dashboard());
+});
+
+after(async () => {
+  await visitor?.browser.close();
+  await workshop.close();
+});
+
+test("all runs are listed with their states, and damaged folders say what is wrong with them", async () => {
+  await visitor.open();
+  await until("the live run appears", async () => (await visitor.row("live").textContent().catch(() => "")).includes("running"));
+  assert.match(await visitor.row("first").textContent(), /finished.*fedeq.*digits.*deq-resnet-xs.*6 of 6.*%/s);
+  assert.match(await visitor.row("second").textContent(), /finished.*fedavg/s);
+  assert.match(await visitor.row("broken").textContent(), /experiment\.toml.*malformed/s);
+  assert.match(await visitor.row("headless").textContent(), /experiment\.toml.*malformed/s);
+  await visitor.picture("list");
+});
+
+test("a damaged folder has a page with a message", async () => {
+  await visitor.open("run", "broken");
+  await visitor.page.getByRole("alert").filter({ hasText: "experiment.toml" }).waitFor();
+  await until("its state", is("malformed"));
+  await visitor.picture("malformed");
+  await visitor.open("run", "../../etc");
+  await visitor.page.getByRole("alert").filter({ hasText: "no such run" }).waitFor();
+});
+
+test("curves grow while a run trains, and the clients of the round are shown", async () => {
+  await visitor.open("run", "live");
+  await visitor.chart("Accuracy").waitFor();
+  const points = await visitor.points("Accuracy");
+  await until("the curve grows", async () => (await visitor.points("Accuracy")) > points + 1);
+  await visitor.page.locator(".tiles li[data-state]").first().waitFor();
+  await until("somebody works", async () => (await visitor.page.locator('.tiles li[data-state="working"]').count()) > 0);
+  assert.match(await visitor.page.locator(".facts").textContent(), /Time left\d/);
+  await visitor.picture("live");
+});
+
+test("a warning appears when samples stop converging", async () => {
+  await visitor.page.getByRole("alert").filter({ hasText: "did not converge" }).waitFor();
+});
+
+test("pause holds a run up, and resume lets it go on", async () => {
+  await visitor.page.getByRole("button", { name: "Pause" }).click();
+  await until("it is paused", is("paused"));
+  const rounds = workshop.lines("live");
+  await new Promise((next) => setTimeout(next, 1500));
+  assert.ok(workshop.lines("live") <= rounds + 1, "a paused run goes on");
+  await visitor.picture("paused");
+  const held = workshop.lines("live");
+  await visitor.page.getByRole("button", { name: "Resume" }).click();
+  await until("it runs again", is("running"));
+  await until("rounds go on", () => workshop.lines("live") > held);
+});
+
+test("stop ends a run, and resume starts it again where it was", async () => {
+  await visitor.page.getByRole("button", { name: "Stop" }).click();
+  await until("it is stopped", is("stopped"));
+  await until("its process is gone", () => live.exitCode !== null);
+  assert.equal(live.exitCode, 130);
+  await visitor.page.getByRole("button", { name: "Resume" }).click();
+  await until("it runs again", is("running"));
+  const rounds = workshop.lines("live");
+  await until("rounds go on", () => workshop.lines("live") > rounds);
+  await visitor.page.getByRole("button", { name: "Stop" }).click();
+  await until("it is stopped again", is("stopped"));
+});
+
+test("a killed run is shown as such", async () => {
+  const child = workshop.run("victim", "plan.rounds=2000");
+  await until("its first round", () => workshop.lines("victim") > 0);
+  await visitor.open("run", "victim");
+  await until("it runs", is("running"));
+  child.kill("SIGKILL");
+  await until("it is killed", is("killed"));
+  assert.match(await visitor.page.locator(".head").textContent(), /Resume goes on from its last checkpoint/);
+  await visitor.picture("killed");
+});
+
+test("chosen runs are laid over each other", async () => {
+  await visitor.open();
+  await visitor.page.getByLabel("Choose first").check();
+  await visitor.page.getByLabel("Choose second").check();
+  await visitor.page.getByRole("button", { name: "Compare 2" }).click();
+  await visitor.chart("Accuracy").waitFor();
+  await until("two curves", async () => (await visitor.chart("Accuracy").locator(".plot path.line").count()) === 2);
+  assert.match(await visitor.page.locator("table.cards").textContent(), /first.*fedeq.*second.*fedavg/s);
+  await visitor.page.getByLabel("Curves over").selectOption("bytes");
+  await until("curves over bytes", async () => /[kM]B/.test(await visitor.chart("Accuracy").locator(".plot").textContent()));
+  await visitor.picture("compare");
+});
+
+test("a client shows its labels, its accuracy and its head", async () => {
+  await visitor.open("run", "first");
+  await visitor.page.locator("section", { has: visitor.page.getByRole("heading", { name: "Clients", exact: true }) }).getByRole("link").first().click();
+  await visitor.page.getByText("Samples by label").waitFor();
+  const trained = await visitor.page.evaluate(async () => (await (await fetch("/api/clients?run=first")).json()).find((row) => row.rounds > 1));
+  await visitor.open("run", "first", "client", String(trained.client));
+  await visitor.page.getByText(`It has trained ${trained.rounds} times`).waitFor();
+  assert.equal(await visitor.points("Accuracy"), 6);
+  assert.equal(await visitor.points("Movement of the head"), trained.rounds);
+  await visitor.picture("client");
+});
+
+test("everything can be reached and read from the keyboard", async () => {
+  await visitor.open();
+  await visitor.row("first").waitFor();
+  const { keyboard } = visitor.page;
+  const focused = () => visitor.page.evaluate(() => document.activeElement.textContent || document.activeElement.getAttribute("aria-label") || document.activeElement.tagName);
+  const seen = [];
+  for (let presses = 0; presses < 20 && !seen.includes("first"); presses += 1) {
+    await keyboard.press("Tab");
+    seen.push(await focused());
+  }
+  assert.ok(seen.includes("first"), `Tab never reached the run: ${seen}`);
+  assert.notEqual(await visitor.page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle), "none");
+  await keyboard.press("Enter");
+  await visitor.chart("Accuracy").waitFor();
+  await visitor.chart("Accuracy").locator(".plot").focus();
+  await keyboard.press("ArrowLeft");
+  await until("a value is read", async () => /round 6: own model/.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
+  await keyboard.press("ArrowLeft");
+  assert.match(await visitor.chart("Accuracy").locator(".readout").textContent(), /round 5/);
+  await visitor.chart("Accuracy").locator("summary").focus();
+  await keyboard.press("Enter");
+  assert.equal(await visitor.chart("Accuracy").locator("tbody tr").count(), 6);
+});
+
+test("nothing is wider than a phone", async () => {
+  await visitor.page.setViewportSize({ width: 360, height: 740 });
+  for (const [name, path, landmark] of [
+    ["phone-list", [], 'tr[data-run="first"]'],
+    ["phone-run", ["run", "first"], "figure.chart"],
+    ["phone-compare", ["compare", "first", "second"], "figure.chart"],
+    ["phone-client", ["run", "first", "client", "0"], "figure.chart"],
+    ["phone-malformed", ["run", "broken"], ".notice.bad"],
+  ]) {
+    await visitor.open(...path);
+    await visitor.page.locator(landmark).first().waitFor();
+    await new Promise((next) => setTimeout(next, 700));
+    await visitor.picture(name);
+    assert.ok((await visitor.overhang()) <= 0, `${name} is ${await visitor.overhang()} pixels too wide`);
+  }
+});
+
+test("the dark page is drawn too", async () => {
+  await visitor.page.setViewportSize({ width: 1200, height: 900 });
+  await visitor.page.emulateMedia({ colorScheme: "dark" });
+  await visitor.open("run", "first");
+  await visitor.page.locator("figure.chart").first().waitFor();
+  await new Promise((next) => setTimeout(next, 700));
+  await visitor.picture("dark");
+});
+
+test("nothing went wrong behind the scenes", () => {
+  assert.deepEqual(visitor.errors, []);
+});

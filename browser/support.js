@@ -1,0 +1,122 @@
+// Real runs of the built program, its dashboard, and a browser to look at it.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+const FEDEQ = process.env.FEDEQ ?? resolve(HERE, "../target/debug/fedeq");
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const ARTEFACTS = join(HERE, "artefacts");
+
+/** Few clients a round and one pass over their data: a round takes a fraction of a second. */
+const SMALL = ["plan.evaluate_every=1", "plan.sampling.fraction=0.2", "training.epochs=1", "training.personal_epochs=1", "engine.checkpoint_every=1"];
+
+/** A folder of runs that is gone afterwards, with everything that was started in it. */
+export class Workshop {
+  constructor() {
+    this.folder = mkdtempSync(join(tmpdir(), "fedeq-browser-"));
+    this.children = [];
+    rmSync(ARTEFACTS, { recursive: true, force: true });
+    mkdirSync(ARTEFACTS, { recursive: true });
+  }
+
+  path(...parts) {
+    return join(this.folder, "runs", ...parts);
+  }
+
+  start(...options) {
+    const child = spawn(FEDEQ, options, { cwd: this.folder, stdio: ["ignore", "pipe", "inherit"] });
+    this.children.push(child);
+    return child;
+  }
+
+  /** Begins a run; `settings` go over the small ones. */
+  run(name, ...settings) {
+    const set = [...SMALL, ...settings].flatMap((setting) => ["--set", setting]);
+    return this.start("run", "--quiet", "--out", join("runs", name), ...set);
+  }
+
+  /** A run from beginning to end. */
+  async finished(name, ...settings) {
+    const [code] = await once(this.run(name, ...settings), "exit");
+    if (code !== 0) throw new Error(`the run ${name} ended with ${code}`);
+  }
+
+  /** Serves the folder; gives the address. */
+  async dashboard() {
+    const child = this.start("dashboard", "runs", "--port", "0");
+    const [line] = await once(createInterface({ input: child.stdout }), "line");
+    return line;
+  }
+
+  lines(name, journal = "rounds.jsonl") {
+    const path = this.path(name, journal);
+    return existsSync(path) ? readFileSync(path, "utf8").split("\n").length - 1 : 0;
+  }
+
+  async close() {
+    this.children.forEach((child) => child.kill("SIGKILL"));
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+  }
+}
+
+/** A page, and whatever went wrong on it. */
+export class Visitor {
+  static async arrive(address) {
+    const visitor = new Visitor();
+    visitor.address = address;
+    visitor.errors = [];
+    visitor.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+    visitor.page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 } });
+    visitor.page.setDefaultTimeout(20_000);
+    visitor.page.on("console", (message) => message.type() === "error" && visitor.errors.push(message.text()));
+    visitor.page.on("pageerror", (error) => visitor.errors.push(error.message));
+    return visitor;
+  }
+
+  open(...path) {
+    return this.page.goto(`${this.address}#/${path.map(encodeURIComponent).join("/")}`);
+  }
+
+  /** Keeps what is seen, for people to look at. */
+  async picture(name) {
+    await this.page.screenshot({ path: join(ARTEFACTS, `${name}.png`), fullPage: true });
+  }
+
+  row(run) {
+    return this.page.locator(`tr[data-run="${run}"]`);
+  }
+
+  state() {
+    return this.page.locator("h1 .badge");
+  }
+
+  chart(title) {
+    return this.page.locator("figure.chart", { has: this.page.getByRole("heading", { name: title }) });
+  }
+
+  /** How many points a chart's first curve has. */
+  async points(title) {
+    const path = await this.chart(title).locator(".plot path.line").first().getAttribute("d");
+    return path.split("L").length;
+  }
+
+  /** How far the page is wider than the screen. */
+  overhang() {
+    return this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  }
+}
+
+/** Waits until something is so. */
+export async function until(what, is_so, patience = 30_000) {
+  const end = Date.now() + patience;
+  while (!(await is_so())) {
+    if (Date.now() > end) throw new Error(`waited in vain: ${what}`);
+    await new Promise((next) => setTimeout(next, 100));
+  }
+}

@@ -1,0 +1,89 @@
+// Several runs laid over each other.
+import { Chart } from "./chart.js";
+import { element, link, table } from "./dom.js";
+import { COMPARISONS, MEASURES } from "./figures.js";
+import { bytes, count, number, percent, seconds } from "./format.js";
+
+/** What the curves are drawn over; `of(story)` maps rounds to places. */
+const AXES = {
+  round: { name: "round", label: "rounds", format: count, of: () => (round) => round },
+  bytes: { name: "after", label: "bytes sent", format: bytes, of: (story) => lookup(story.rounds, (row) => row.up + row.down) },
+  time: { name: "after", label: "seconds of training", format: seconds, of: (story) => lookup(summed(story.timings), (row) => row.sum) },
+};
+
+function lookup(rows, value) {
+  const at = new Map(rows.map((row) => [row.round, value(row)]));
+  return (round) => at.get(round);
+}
+
+function summed(timings) {
+  let sum = 0;
+  return timings.map(({ round, train }) => ({ round, sum: (sum += train) }));
+}
+
+/** The view of several runs. */
+export function compare(names) {
+  const [stories, rows] = [new Map(), new Map()];
+  const grid = element("div", { class: "grid" });
+  const place = element("div");
+  const choice = element("select", { onchange: () => rebuild() }, Object.entries(AXES).map(([key, axis]) => element("option", { value: key }, axis.label)));
+  const way = element("nav", { "aria-label": "Where you are" }, link([], "Runs"), " / ");
+  const heading = element("h1", {}, `Comparison of ${names.length === 1 ? "one run" : `${names.length} runs`}`);
+  const node = element("section", {}, way, heading, place, element("div", { class: "tools" }, element("label", {}, "Curves over ", choice)), grid);
+  let charts = [];
+  const leave = () => charts.forEach((chart) => chart.remove());
+  const draw = () => COMPARISONS.forEach((figure, index) => charts[index].draw(series(figure, AXES[choice.value])));
+  const series = (figure, axis) => names.flatMap((name, colour) => {
+    const story = stories.get(name);
+    if (!story) return [];
+    const place = axis.of(story);
+    const points = MEASURES[figure.measure].of(story, rows.get(name)?.facts).map(([round, y]) => [place(round), y]);
+    const known = points.filter(([x]) => x != null);
+    return known.length > 0 ? [{ name, points: known, colour }] : [];
+  });
+  const rebuild = () => {
+    leave();
+    charts = COMPARISONS.map((figure) => new Chart(figure, AXES[choice.value]));
+    grid.replaceChildren(...charts.map((chart) => chart.node));
+    draw();
+  };
+  const tabulate = () => {
+    const drawn = side_by_side(names, rows, stories);
+    if (place.textContent !== drawn.textContent) place.replaceChildren(drawn);
+  };
+  rebuild();
+  const runs = (all) => {
+    all.forEach((row) => rows.set(row.run, row));
+    draw();
+    tabulate();
+  };
+  const run = (name, story) => {
+    stories.set(name, story);
+    draw();
+    tabulate();
+  };
+  return { title: "Comparison", names, node, runs, run, leave };
+}
+
+/** The last numbers of every run. */
+function side_by_side(names, rows, stories) {
+  const last = (name, key) => stories.get(name)?.[key].at(-1);
+  const spent = (name) => stories.get(name)?.timings.reduce((sum, row) => sum + row.train, 0);
+  const sent = (name) => last(name, "rounds") && last(name, "rounds").up + last(name, "rounds").down;
+  const columns = [
+    { title: "Run", text: (name) => link(["run", name], name) },
+    { title: "State", text: (name) => (rows.size > 0 ? (rows.get(name)?.state ?? "not there") : "...") },
+    { title: "Method", text: (name) => rows.get(name)?.facts?.method ?? "–" },
+    { title: "Model", text: (name) => rows.get(name)?.facts?.model ?? "–" },
+    { title: "Rounds", text: (name) => count(last(name, "rounds")?.round), number: true },
+    { title: "Accuracy", text: (name) => percent(rows.get(name)?.accuracy), number: true },
+    { title: "Worst tenth", text: (name) => percent(rows.get(name)?.worst), number: true },
+    { title: "Training loss", text: (name) => number(last(name, "rounds")?.loss), number: true },
+    { title: "Sent", text: (name) => bytes(sent(name)), number: true },
+    { title: "Peak memory", text: (name) => bytes(last(name, "timings")?.peak_memory), number: true },
+    { title: "Training", text: (name) => seconds(spent(name)), number: true },
+  ];
+  const drawn = table("As they stand now", columns, names);
+  drawn.className = "cards";
+  return drawn;
+}
