@@ -7,7 +7,7 @@
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`demo`]: four methods side by side, for people who have just arrived
 //! - [`cli`]: what a person types, and what they read
-//! - `draw`: pictures of data
+//! - [`figure`]: curves, bars and heat maps as SVG and PNG; `draw`: pictures of data; `html`: words in pages
 //! - `number`, `closest`: numbers and names as people read and write them
 //! - `present`: whether a data set is where it is looked for
 //! - `memory`: peak memory, run by run
@@ -18,6 +18,8 @@ pub mod demo;
 mod draw;
 pub mod experiment;
 pub mod export;
+pub mod figure;
+mod html;
 mod memory;
 mod number;
 pub mod predict;

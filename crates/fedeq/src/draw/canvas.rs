@@ -12,7 +12,7 @@ pub(crate) struct Canvas {
 
 /// How text is written.
 #[derive(Clone, Copy)]
-pub(super) struct Pen {
+pub(crate) struct Pen {
     size: u32,
     weight: Weight,
     colour: Rgb<u8>,
@@ -29,14 +29,19 @@ enum Align {
 }
 
 /// Ordinary text, starting at its position.
-pub(super) const PLAIN: Pen = Pen { size: TEXT, weight: Weight::Regular, colour: INK, align: Align::Start, upward: false };
+pub(crate) const PLAIN: Pen = Pen { size: TEXT, weight: Weight::Regular, colour: INK, align: Align::Start, upward: false };
 
 impl Pen {
     pub(super) const fn title() -> Self {
         Self { size: TITLE, weight: Weight::Bold, ..PLAIN }
     }
 
-    pub(super) const fn bold(self) -> Self {
+    /// With letters of that em.
+    pub(crate) const fn sized(self, size: u32) -> Self {
+        Self { size, ..self }
+    }
+
+    pub(crate) const fn bold(self) -> Self {
         Self { weight: Weight::Bold, ..self }
     }
 
@@ -60,7 +65,7 @@ impl Pen {
     }
 
     /// How long a text becomes.
-    pub(super) fn length(&self, text: &str) -> u32 {
+    pub(crate) fn length(&self, text: &str) -> u32 {
         font::length(text, self.weight, self.size as f32)
     }
 

@@ -21,7 +21,7 @@ pub(super) fn of_count(count: usize, most: usize) -> Rgb<u8> {
 }
 
 /// The colour of a share between 0 and 1.
-pub(super) fn of_share(share: f64) -> Rgb<u8> {
+pub(crate) fn of_share(share: f64) -> Rgb<u8> {
     let position = share.clamp(0.0, 1.0) * (STEPS.len() - 1) as f64;
     let below = (position.floor() as usize).min(STEPS.len() - 2);
     let part = position - below as f64;

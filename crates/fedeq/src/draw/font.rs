@@ -4,6 +4,11 @@ use std::sync::OnceLock;
 
 use ab_glyph::{Font, FontRef, GlyphId, PxScale, ScaleFont, point};
 
+/// The file of the font.
+pub(crate) const REGULAR: &[u8] = include_bytes!("../../assets/fonts/DejaVuSans.ttf");
+/// The file of its bold sister.
+pub(crate) const BOLD: &[u8] = include_bytes!("../../assets/fonts/DejaVuSans-Bold.ttf");
+
 /// A weight of the font.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
@@ -56,11 +61,11 @@ fn scale(font: &FontRef<'static>, size: f32) -> PxScale {
 }
 
 fn font(weight: Weight) -> Option<&'static FontRef<'static>> {
-    static REGULAR: OnceLock<Option<FontRef<'static>>> = OnceLock::new();
-    static BOLD: OnceLock<Option<FontRef<'static>>> = OnceLock::new();
+    static PLAIN: OnceLock<Option<FontRef<'static>>> = OnceLock::new();
+    static HEAVY: OnceLock<Option<FontRef<'static>>> = OnceLock::new();
     match weight {
-        Weight::Regular => REGULAR.get_or_init(|| read(include_bytes!("../../assets/fonts/DejaVuSans.ttf"))).as_ref(),
-        Weight::Bold => BOLD.get_or_init(|| read(include_bytes!("../../assets/fonts/DejaVuSans-Bold.ttf"))).as_ref(),
+        Weight::Regular => PLAIN.get_or_init(|| read(REGULAR)).as_ref(),
+        Weight::Bold => HEAVY.get_or_init(|| read(BOLD)).as_ref(),
     }
 }
 

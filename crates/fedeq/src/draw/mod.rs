@@ -16,8 +16,11 @@ mod text_sheet;
 mod wrap;
 
 pub(crate) use bars::{Bars, bars};
-pub(crate) use canvas::Canvas;
+pub(crate) use canvas::{Canvas, PLAIN, Pen};
+pub(crate) use colour::of_share;
 pub(crate) use contact_sheet::{ContactSheet, Row, contact_sheet};
+pub(crate) use font::{BOLD, REGULAR};
 pub(crate) use heading::Heading;
 pub(crate) use heat_map::{HeatMap, Line, heat_map};
 pub(crate) use text_sheet::{Passage, TextSheet, text_sheet};
+pub(crate) use wrap::{shorten, wrap};

@@ -4,7 +4,7 @@ use super::canvas::Pen;
 /// Breaks at line ends and, where a line is too wide, at spaces; a single word that is too wide is cut.
 ///
 /// Empty lines are kept; no more than `most` lines are returned.
-pub(super) fn wrap(text: &str, pen: Pen, width: u32, most: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, pen: Pen, width: u32, most: usize) -> Vec<String> {
     text.lines().flat_map(|line| wrap_line(line, pen, width)).take(most).collect()
 }
 
@@ -25,7 +25,7 @@ fn wrap_line(line: &str, pen: Pen, width: u32) -> Vec<String> {
 }
 
 /// The text itself, or as much of its beginning as fits, with an ellipsis.
-pub(super) fn shorten(text: &str, pen: Pen, width: u32) -> String {
+pub(crate) fn shorten(text: &str, pen: Pen, width: u32) -> String {
     if pen.length(text) <= width {
         return text.to_owned();
     }
