@@ -4,6 +4,7 @@
 //! - [`experiment`]: plain data that says everything about a run; [`preset`] fills in what it leaves out
 //! - [`run`](mod@run): runs, their folders and checkpoints
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
+//! - [`reproduce`]: the paper's tables and figures, and our own
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`demo`]: four methods side by side, for people who have just arrived
 //! - [`cli`]: what a person types, and what they read
@@ -25,6 +26,7 @@ mod number;
 pub mod predict;
 mod present;
 pub mod preset;
+pub mod reproduce;
 pub mod run;
 pub mod statistics;
 pub mod sweep;

@@ -14,7 +14,13 @@ fn plot(series: Vec<Series>) -> Plot {
 fn heat(rows: usize) -> Heat {
     let names: Vec<String> = (0..rows).map(|row| row.to_string()).collect();
     let cell = |row: usize, column: usize| {
-        let shade = if row == column { 0.9 } else if row + 1 == column { 0.1 } else { 0.0 };
+        let shade = if row == column {
+            0.9
+        } else if row + 1 == column {
+            0.1
+        } else {
+            0.0
+        };
         Cell { shade, text: if shade > 0.0 { format!("{}", (shade * 40.0) as u32) } else { String::new() } }
     };
     let cells = (0..rows).map(|row| (0..rows).map(|column| cell(row, column)).collect()).collect();
@@ -42,10 +48,12 @@ fn rich() -> Figure {
     let labels = ["ResNet-14", "ResNet-20", "ResNet-34"].map(String::from).to_vec();
     let sizes = Series::points("FedRep", points).with_labels(labels).with_spread(vec![0.05, 0.02, 0.01]);
     let sizes = Plot { x: Axis::log("parameters shared"), ..plot(vec![sizes]) };
-    let histogram = plot(vec![Series::bars("clients", 0.1, (0..10).map(|bin| (0.05 + 0.1 * f64::from(bin), f64::from(bin))).collect())]);
+    let histogram =
+        plot(vec![Series::bars("clients", 0.1, (0..10).map(|bin| (0.05 + 0.1 * f64::from(bin), f64::from(bin))).collect())]);
     let histogram = Plot { x: Axis::percent("accuracy"), y: Axis::new("clients"), ..histogram };
     let panels = vec![plot(lines).into(), sizes.into(), histogram.into(), bars(true).into(), bars(false).into(), heat(10).into()];
-    Figure::new("rich", "Everything that can be drawn", panels).with_note("A note that says where the numbers come from, and it may be long.")
+    Figure::new("rich", "Everything that can be drawn", panels)
+        .with_note("A note that says where the numbers come from, and it may be long.")
 }
 
 /// Every kind of panel over values that are hard to draw.
@@ -58,7 +66,8 @@ fn awkward() -> Vec<Figure> {
         vec![(0.0, 0.0), (1.0, -1.0)],
         vec![(0.0, f64::INFINITY), (1.0, f64::MAX), (2.0, 1e-310), (3.0, f64::NEG_INFINITY)],
     ];
-    let axes = [Axis::new("x"), Axis::percent("x"), Axis::log("x"), Axis::new("x").between(1.0, 1.0), Axis::new("x").between(NAN, 0.0)];
+    let axes =
+        [Axis::new("x"), Axis::percent("x"), Axis::log("x"), Axis::new("x").between(1.0, 1.0), Axis::new("x").between(NAN, 0.0)];
     let mut figures = Vec::new();
     for points in values {
         for axis in &axes {
@@ -98,7 +107,8 @@ fn whatever_the_values_are_there_is_a_picture_without_nonsense_in_it() {
 fn a_gap_is_no_line() {
     let whole = Series::line("a", vec![(0.0, 0.1), (1.0, 0.2), (2.0, 0.3), (3.0, 0.4)]);
     let broken = Series::line("a", vec![(0.0, 0.1), (1.0, 0.2), (1.5, NAN), (2.0, 0.3), (3.0, 0.4)]);
-    let lines = |series: Series| Figure::new("a", "", vec![plot(vec![series]).into()]).svg().unwrap().matches("<polyline").count();
+    let lines =
+        |series: Series| Figure::new("a", "", vec![plot(vec![series]).into()]).svg().unwrap().matches("<polyline").count();
     assert_eq!(lines(broken), lines(whole) + 1);
 }
 
@@ -124,5 +134,7 @@ fn files_are_written_as_svg_and_png() {
     let [svg, png] = rich().save(&folder.path().join("figures")).unwrap();
     assert!(svg.ends_with("rich.svg") && std::fs::read_to_string(svg).unwrap().starts_with("<svg"));
     assert!(image::load_from_memory(&std::fs::read(png).unwrap()).is_ok());
-    if let Ok(keep) = std::env::var("FIGURE_OUT") { rich().save(std::path::Path::new(&keep)).unwrap(); }
+    if let Ok(keep) = std::env::var("FIGURE_OUT") {
+        rich().save(std::path::Path::new(&keep)).unwrap();
+    }
 }

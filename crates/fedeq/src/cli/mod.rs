@@ -6,11 +6,12 @@
 //! # Layout
 //! - `demo`: `fedeq` alone
 //! - `data`: `fedeq data ...`
-//! - `run`, `resume`, `sweep`: the commands that train; `settings` and `progress`, what they share
+//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
+mod cells;
 mod compare;
 mod data;
 mod demo;
@@ -20,6 +21,7 @@ mod failure;
 mod output;
 mod predict;
 mod progress;
+mod reproduce;
 mod resume;
 mod run;
 mod settings;
@@ -47,7 +49,8 @@ Examples:
   fedeq                           four methods side by side on the built-in digits, in a minute
   fedeq data list                 what data sets there are
   fedeq data inspect              look at the built-in one
-  fedeq run                       train FeDEQ on it";
+  fedeq run                       train FeDEQ on it
+  fedeq reproduce --list          the paper's tables and figures";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -63,6 +66,8 @@ enum Command {
     Resume(resume::Arguments),
     /// Train over a grid of settings and several seeds.
     Sweep(sweep::Arguments),
+    /// Reproduce a table or figure of the paper, or one of our own.
+    Reproduce(reproduce::Arguments),
     /// Put finished runs side by side.
     Compare(compare::Arguments),
     /// Judge the models of a finished run anew.
@@ -93,6 +98,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Run(arguments) => run::run(arguments),
         Command::Resume(arguments) => resume::run(arguments),
         Command::Sweep(arguments) => sweep::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),

@@ -26,7 +26,7 @@
 //!
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run
-//! - `folder`, `status`: the folder and its files
+//! - `folder`, `status`, `version`: the folder and its files
 //! - `journal`: files of JSON lines that can be cut back
 //! - `manifest`, `checkpoint`: what there is to come back to
 //! - `record`, `timing`, `table`, `tensorboard`: what is written down as it happens
@@ -45,10 +45,12 @@ mod table;
 mod tensorboard;
 mod timing;
 mod trained;
+mod version;
 mod watch;
 
 pub use checkpoint::Which;
 pub use folder::RunFolder;
+pub(crate) use folder::{read_json, write_json};
 pub use journal::Stamp;
 pub use launch::{Run, launch};
 pub use manifest::{Manifest, Stage};
@@ -57,4 +59,5 @@ pub(crate) use summary::headline;
 pub use summary::{Resources, Summary, Unseen};
 pub use timing::Timing;
 pub use trained::{ClientModel, Judgement, Trained};
+pub use version::Version;
 pub use watch::{Brief, Silent, Watch};
