@@ -62,7 +62,10 @@ fn obtained(spec: &Spec, (results, figures): Shown<'_>) -> Result<String> {
     let machines: Vec<String> = results.machines().iter().map(ToString::to_string).collect();
     let runs = results.cells.values().flat_map(|cell| &cell.runs);
     let seconds: f64 = runs.clone().filter_map(|run| run.metrics.get(&Metric::Seconds)).sum();
-    let took = format!("{}, {} of training and evaluation in all", counted(runs.count(), "run"), duration(seconds));
+    let most = results.cells.values().map(|cell| cell.runs.len()).max().unwrap_or(0);
+    let runs = format!("{} of {}", counted(runs.count(), "run"), counted(results.cells.len(), "cell"));
+    let took =
+        format!("{runs}, {} a cell at most, {} of training and evaluation in all", counted(most, "seed"), duration(seconds));
     let pictures: String = figures.iter().map(|name| format!("\n![{name}]({name}.svg)\n")).collect();
     Ok(format!("**Obtained** on {}: {took}.\n\n{}{pictures}", machines.join("; and on "), markdown_tables(spec, results)?))
 }
