@@ -5,6 +5,7 @@
 //! - [`run`](mod@run): runs, their folders and checkpoints
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
 //! - [`report`]: runs on a page to keep
+//! - [`reproduce`]: the paper's tables and figures, and our own
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`dashboard`]: a web page that follows runs while they train
 //! - [`demo`]: four methods side by side, for people who have just arrived
@@ -32,6 +33,7 @@ pub mod predict;
 mod present;
 pub mod preset;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod statistics;
 pub mod sweep;

@@ -36,6 +36,15 @@ pub(crate) fn bytes(number: u64) -> String {
     if amount < 9.95 { format!("{amount:.1} {}", UNITS[unit]) } else { format!("{amount:.0} {}", UNITS[unit]) }
 }
 
+/// A time to wait: `40 s`, `12 min`, `3.5 h`.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        short if short < 99.5 => format!("{short:.0} s"),
+        medium if medium < 99.5 * 60.0 => format!("{:.0} min", medium / 60.0),
+        long => format!("{:.1} h", long / 3600.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +57,11 @@ mod tests {
     #[test]
     fn bytes_have_two_or_three_digits() {
         assert_eq!([512, 9_949, 170_052_171, 999_999_999].map(bytes), ["0.5 kB", "9.9 kB", "170 MB", "1.0 GB"]);
+    }
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        assert_eq!([40.0, 720.0, 12_600.0].map(duration), ["40 s", "12 min", "3.5 h"]);
     }
 
     #[test]

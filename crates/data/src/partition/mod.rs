@@ -16,6 +16,7 @@ mod hold_out;
 mod iid;
 mod label_slots;
 mod label_table;
+mod limit;
 mod natural;
 mod plan;
 mod pools;
@@ -25,6 +26,7 @@ mod tally;
 
 pub use federation::{ClientIndices, Federation};
 pub use hold_out::HoldOut;
+pub use limit::Limit;
 pub use natural::Pick;
 pub use rule::Partition;
 pub use split::{DEFAULT_TEST, Split};

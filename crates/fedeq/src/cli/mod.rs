@@ -6,13 +6,14 @@
 //! # Layout
 //! - `demo`: `fedeq` alone
 //! - `data`: `fedeq data ...`
-//! - `run`, `resume`, `sweep`: the commands that train; `settings` and `progress`, what they share
+//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
 //! - `completions`: what a shell may complete
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
+mod cells;
 mod compare;
 mod completions;
 mod dashboard;
@@ -27,6 +28,7 @@ mod output;
 mod predict;
 mod progress;
 mod report;
+mod reproduce;
 mod resume;
 mod run;
 mod settings;
@@ -56,7 +58,8 @@ Examples:
   fedeq data inspect              look at the built-in one
   fedeq run                       train FeDEQ on it
   fedeq report runs/demo          what came out, on a page to keep
-  fedeq dashboard --open          watch runs in the browser";
+  fedeq dashboard --open          watch runs in the browser
+  fedeq reproduce --list          the paper's tables and figures";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -72,6 +75,8 @@ enum Command {
     Resume(resume::Arguments),
     /// Train over a grid of settings and several seeds.
     Sweep(sweep::Arguments),
+    /// Reproduce a table or figure of the paper, or one of our own.
+    Reproduce(reproduce::Arguments),
     /// Put finished runs side by side.
     Compare(compare::Arguments),
     /// Show runs on a page to keep and to pass on.
@@ -112,6 +117,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Run(arguments) => run::run(arguments),
         Command::Resume(arguments) => resume::run(arguments),
         Command::Sweep(arguments) => sweep::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Dashboard(arguments) => dashboard::run(arguments),

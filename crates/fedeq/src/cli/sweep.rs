@@ -1,19 +1,16 @@
 //! `fedeq sweep`.
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use fedeq_core::{Error, write_atomically};
+use fedeq_core::write_atomically;
 
+use super::cells::attempt;
 use super::compare::percents;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
-use super::settings::{Conduct, Wish, carry_out};
+use super::settings::{Conduct, Wish};
 use super::table::{Align, Table};
-use crate::experiment::Experiment;
-use crate::memory::forget_peak;
 use crate::number::{bytes, count, counted};
-use crate::run::{Run, RunFolder, Summary, Which};
 use crate::sweep::{Axis, Cell, Outcome as Cells, Point, cells, csv_of, points};
 
 /// Carries out an experiment over a grid of settings and several seeds.
@@ -48,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let mut done: Vec<Cells> = Vec::new();
     for (index, cell) in cells.iter().enumerate() {
         arguments.announce(index, cells.len(), cell);
-        done.push(arguments.outcome(cell)?);
+        done.push(Cells { cell: cell.clone(), result: attempt(cell, &arguments.conduct)? });
         let path = arguments.out.join("sweep.csv");
         write_atomically(&path, csv_of(&axes, &done).as_bytes()).map_err(Failure::during_work)?;
     }
@@ -81,49 +78,6 @@ impl Arguments {
         }
     }
 
-    /// A cell that fails does not end the sweep; one that cannot begin or is interrupted does.
-    fn outcome(&self, cell: &Cell) -> Outcome<Cells> {
-        let result = match self.summary(cell) {
-            Ok(summary) => Ok(summary),
-            Err(Failure::Told { problem, code: 1, .. }) => {
-                tell(&format!("this cell failed: {problem}"));
-                Err(problem)
-            }
-            Err(Failure::Told { problem, code: 130, .. }) => {
-                return Err(Failure::Told { problem, hint: "the same command again goes on from here".into(), code: 130 });
-            }
-            Err(other) => return Err(other),
-        };
-        Ok(Cells { cell: cell.clone(), result })
-    }
-
-    fn summary(&self, cell: &Cell) -> Outcome<Summary> {
-        if let Some(summary) = finished(cell).map_err(Failure::refused)? {
-            if !self.conduct.quiet {
-                tell("finished already");
-            }
-            return Ok(summary);
-        }
-        let run = self.ready(cell).map_err(Failure::refused)?;
-        forget_peak();
-        carry_out(&run, self.conduct.quiet)
-    }
-
-    fn ready(&self, cell: &Cell) -> fedeq_core::Result<Run> {
-        match RunFolder::open(&cell.folder) {
-            Ok(folder) => Run::resume(&folder, Which::Latest, |experiment| self.adapt(experiment, cell)),
-            Err(_) => {
-                remove_unborn(cell)?;
-                Run::create(&cell.experiment, &cell.folder)
-            }
-        }
-    }
-
-    fn adapt(&self, experiment: &mut Experiment, cell: &Cell) {
-        experiment.engine = cell.experiment.engine.clone();
-        experiment.data.folder = self.conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
-    }
-
     fn show(&self, axes: &[Axis], points: &[Point]) -> Outcome<()> {
         if self.conduct.json {
             let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
@@ -139,18 +93,6 @@ impl Arguments {
                 code: 1,
             }),
         }
-    }
-}
-
-fn finished(cell: &Cell) -> fedeq_core::Result<Option<Summary>> {
-    RunFolder::open(&cell.folder).map_or(Ok(None), |folder| folder.summary())
-}
-
-/// A process that was killed while it made a run's folder leaves one without an experiment, which is no run yet.
-fn remove_unborn(cell: &Cell) -> fedeq_core::Result<()> {
-    match fs::remove_dir_all(&cell.folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&cell.folder, "remove it")(error)),
-        _ => Ok(()),
     }
 }
 

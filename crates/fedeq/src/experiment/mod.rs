@@ -36,7 +36,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use fedeq_core::{Error, Method, Plan, Result, Training, fingerprint};
-use fedeq_data::partition::{HoldOut, Partition, Split};
+use fedeq_data::partition::{HoldOut, Limit, Partition, Split};
 use fedeq_data::source::Source;
 use fedeq_models::ModelConfig;
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,8 @@ pub struct DataConfig {
     pub partition: Partition,
     /// What a client trains on and is judged by.
     pub split: Split,
+    /// At most so many samples a client, all of them if left out.
+    pub limit: Option<Limit>,
     /// Clients kept out of training, to be met only afterwards.
     pub unseen: Option<HoldOut>,
 }
@@ -126,6 +128,7 @@ impl Experiment {
                 source,
                 copies: None,
                 split: Split::default(),
+                limit: None,
                 unseen: None,
             },
             engine: Engine::default(),

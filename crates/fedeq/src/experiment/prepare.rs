@@ -75,13 +75,15 @@ impl Experiment {
 
     fn assign(&self, dataset: &Dataset) -> Result<Federation> {
         let federation = self.data.partition.assign(dataset, &self.data.split, self.root_seed())?;
+        let federation = federation.limited(self.data.limit.unwrap_or_default(), self.root_seed());
         match self.data.unseen {
             Some(amount) => Ok(federation.hold_out(amount, self.root_seed())?),
             None => Ok(federation),
         }
     }
 
-    fn check_settings(&self) -> Result<()> {
+    /// Refuses what can be refused without data.
+    pub fn check_settings(&self) -> Result<()> {
         self.training.validate()?;
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;

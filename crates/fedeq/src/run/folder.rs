@@ -13,6 +13,7 @@ use super::status::{State, Status};
 use super::summary::Summary;
 use super::tail::Tail;
 use super::timing::Timing;
+use super::version::Version;
 use crate::experiment::Experiment;
 
 /// A folder that holds a run.
@@ -141,6 +142,17 @@ impl RunFolder {
         self.root.join("checkpoints")
     }
 
+    /// Removes checkpoints and clients' states, and so all models; what was measured remains.
+    pub fn discard_models(&self) -> Result<()> {
+        for folder in [self.checkpoints(), self.clients()] {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Error::io(&folder, "remove it")(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the run for this process.
     pub(super) fn lock(&self) -> Result<Lock> {
         let path = self.root.join(LOCK);
@@ -167,9 +179,7 @@ impl RunFolder {
     }
 
     pub(super) fn write_version(&self) -> Result<()> {
-        let version =
-            Version { fedeq: env!("CARGO_PKG_VERSION"), system: std::env::consts::OS, architecture: std::env::consts::ARCH };
-        write_json(&self.root.join("version.json"), &version)
+        Version::here().write(&self.root)
     }
 
     pub(super) fn write_summary(&self, summary: &Summary) -> Result<()> {
@@ -238,14 +248,6 @@ fn is_unborn(root: &Path) -> bool {
     fs::read_dir(root).is_ok_and(|mut entries| entries.all(is_early))
 }
 
-/// What `version.json` says.
-#[derive(Serialize)]
-struct Version {
-    fedeq: &'static str,
-    system: &'static str,
-    architecture: &'static str,
-}
-
 fn taken(root: &Path) -> Error {
     let path = root.display();
     Error::invalid(
@@ -254,12 +256,12 @@ fn taken(root: &Path) -> Error {
     )
 }
 
-pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let json = serde_json::to_string_pretty(value).map_err(|error| Error::io(path, "write it")(error.into()))?;
     write_atomically(path, (json + "\n").as_bytes())
 }
 
-pub(super) fn read_json<V: DeserializeOwned>(path: &Path) -> Result<V> {
+pub(crate) fn read_json<V: DeserializeOwned>(path: &Path) -> Result<V> {
     let text = fs::read_to_string(path).map_err(Error::io(path, "read it"))?;
     serde_json::from_str(&text).map_err(|error| Error::damaged(path, error.to_string()))
 }

@@ -31,6 +31,8 @@
 //! - `launch`: creating, resuming and carrying out a run
 //! - `folder`, `status`: the folder and its files
 //! - `journal`, `tail`: files of JSON lines that can be cut back, and reading them while they grow
+//! - `folder`, `status`, `version`: the folder and its files
+//! - `journal`: files of JSON lines that can be cut back
 //! - `manifest`, `checkpoint`: what there is to come back to
 //! - `record`, `timing`, `table`, `tensorboard`: what is written down as it happens
 //! - `roster`, `activity`, `heads`: who the clients are, who is at work, what becomes of their heads
@@ -57,12 +59,14 @@ mod tail;
 mod tensorboard;
 mod timing;
 mod trained;
+mod version;
 mod watch;
 
 pub use activity::Activity;
 pub use checkpoint::Which;
 pub use folder::RunFolder;
 pub use heads::{Head, Heads};
+pub(crate) use folder::{read_json, write_json};
 pub use journal::Stamp;
 pub use launch::{Run, launch};
 pub use manifest::{Manifest, Stage};
@@ -74,4 +78,5 @@ pub use summary::{Resources, Summary, Unseen};
 pub use tail::Tail;
 pub use timing::Timing;
 pub use trained::{ClientModel, Judgement, Trained};
+pub use version::Version;
 pub use watch::{Brief, Silent, Watch};

@@ -1,0 +1,69 @@
+//! Carrying out the cells of a grid: what sweeps and reproductions have in common.
+use std::fs;
+
+use fedeq_core::Error;
+
+use super::failure::{Failure, Outcome};
+use super::output::tell;
+use super::settings::{Conduct, carry_out};
+use crate::experiment::Experiment;
+use crate::memory::forget_peak;
+use crate::run::{Run, RunFolder, Summary, Which};
+use crate::sweep::Cell;
+
+/// Carries out a cell, goes on with one that was begun, or reads one that is finished.
+///
+/// A cell that fails is a value, so that others can go on; one that cannot begin or is interrupted is a failure.
+pub(super) fn attempt(cell: &Cell, conduct: &Conduct) -> Outcome<Result<Summary, String>> {
+    match summary(cell, conduct) {
+        Ok(summary) => Ok(Ok(summary)),
+        Err(Failure::Told { problem, code: 1, .. }) => {
+            tell(&format!("this cell failed: {problem}"));
+            Ok(Err(problem))
+        }
+        Err(Failure::Told { problem, code: 130, .. }) => {
+            Err(Failure::Told { problem, hint: "the same command again goes on from here".into(), code: 130 })
+        }
+        Err(other) => Err(other),
+    }
+}
+
+fn summary(cell: &Cell, conduct: &Conduct) -> Outcome<Summary> {
+    if let Some(summary) = finished(cell).map_err(Failure::refused)? {
+        if !conduct.quiet {
+            tell("finished already");
+        }
+        return Ok(summary);
+    }
+    let run = ready(cell, conduct).map_err(Failure::refused)?;
+    forget_peak();
+    carry_out(&run, conduct.quiet)
+}
+
+/// What came out of a cell, if it is finished.
+pub(super) fn finished(cell: &Cell) -> fedeq_core::Result<Option<Summary>> {
+    RunFolder::open(&cell.folder).map_or(Ok(None), |folder| folder.summary())
+}
+
+fn ready(cell: &Cell, conduct: &Conduct) -> fedeq_core::Result<Run> {
+    match RunFolder::open(&cell.folder) {
+        Ok(folder) => Run::resume(&folder, Which::Latest, |experiment| adapt(experiment, cell, conduct)),
+        Err(_) => {
+            remove_unborn(cell)?;
+            Run::create(&cell.experiment, &cell.folder)
+        }
+    }
+}
+
+fn adapt(experiment: &mut Experiment, cell: &Cell, conduct: &Conduct) {
+    experiment.engine = cell.experiment.engine.clone();
+    experiment.data.folder = conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
+}
+
+/// A process that was killed while it made a run's folder leaves one without an experiment, which is no run yet.
+fn remove_unborn(cell: &Cell) -> fedeq_core::Result<()> {
+    match fs::remove_dir_all(&cell.folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&cell.folder, "remove it")(error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,141 @@
+//! Carrying out an experiment.
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::Arguments;
+use crate::cli::cells::{attempt, finished};
+use crate::cli::failure::{Failure, Outcome};
+use crate::cli::output::{print, print_json, tell};
+use crate::cli::table::{Align, Table};
+use crate::experiment::Override;
+use crate::number::counted;
+use crate::reproduce::{Cell, Results, ScaleName, Spec, TextTable, cells, measure, publish, text_tables};
+use crate::run::RunFolder;
+use crate::sweep;
+
+/// An experiment at a scale, and where it goes.
+pub(super) struct Job<'a> {
+    pub(super) arguments: &'a Arguments,
+    pub(super) spec: Spec,
+    pub(super) scale: ScaleName,
+    pub(super) wishes: Vec<Override>,
+    pub(super) cells: Vec<Cell>,
+    pub(super) seeds: u64,
+    /// Where the results go.
+    pub(super) out: PathBuf,
+    /// Where the runs go.
+    pub(super) runs: PathBuf,
+}
+
+/// Why no further cell is begun.
+enum End {
+    AllDone,
+    OutOfBudget,
+}
+
+impl Job<'_> {
+    /// Every run: all cells with the first seed, then all with the second, so that what is there at any time is as broad as can be.
+    pub(super) fn all_runs(&self) -> Vec<(&Cell, sweep::Cell)> {
+        let with_seed = |seed| self.cells.iter().map(move |cell| (cell, cell.run(seed, &self.runs)));
+        (0..self.seeds).flat_map(with_seed).collect()
+    }
+
+    pub(super) fn load(&self) -> fedeq_core::Result<Results> {
+        let all = cells(&self.spec, self.scale, &self.wishes)?;
+        Results::load(&self.out, &self.spec.name, self.scale, &all)
+    }
+
+    /// Runs everything that is not done yet, and shows what is there.
+    pub(super) fn carry_out(&self) -> Outcome<()> {
+        self.check_ahead().map_err(Failure::refused)?;
+        let mut results = self.load().map_err(Failure::refused)?;
+        let mut failed = 0;
+        let ended = self.run_all(&mut results, &mut failed);
+        // Whatever ended it, what was measured is shown.
+        publish(&self.spec, &self.wishes, &self.out).map_err(Failure::during_work)?;
+        let end = ended?;
+        self.show(&results)?;
+        self.conclude(&end, failed)
+    }
+
+    /// Refuses what can be refused before anything is trained: one cell of every data set is prepared.
+    fn check_ahead(&self) -> fedeq_core::Result<()> {
+        let mut seen = Vec::new();
+        for (_, run) in self.all_runs().iter().filter(|(_, run)| !run.folder.exists()) {
+            if !seen.contains(&&run.experiment.data.source) {
+                run.experiment.prepare()?;
+                seen.push(&run.experiment.data.source);
+            }
+        }
+        Ok(())
+    }
+
+    fn run_all(&self, results: &mut Results, failed: &mut usize) -> Outcome<End> {
+        fs::create_dir_all(&self.out).map_err(Failure::io(&self.out, "create it"))?;
+        let (runs, start) = (self.all_runs(), Instant::now());
+        for (index, (cell, run)) in runs.iter().enumerate() {
+            if self.is_out_of_budget(start) && finished(run).map_err(Failure::refused)?.is_none() {
+                return Ok(End::OutOfBudget);
+            }
+            self.announce(index, runs.len(), cell, run);
+            match attempt(run, &self.arguments.conduct)? {
+                Ok(_) => self.keep(cell, run, results).map_err(Failure::during_work)?,
+                Err(_) => *failed += 1,
+            }
+        }
+        Ok(End::AllDone)
+    }
+
+    fn is_out_of_budget(&self, start: Instant) -> bool {
+        let budget = self.arguments.budget.map(|minutes| Duration::from_secs_f64(60.0 * minutes.clamp(0.0, 1e6)));
+        budget.is_some_and(|budget| start.elapsed() >= budget)
+    }
+
+    fn announce(&self, index: usize, total: usize, cell: &Cell, run: &sweep::Cell) {
+        if !self.arguments.conduct.quiet {
+            tell(&format!("run {} of {total}: {}, seed {}", index + 1, cell.name, run.experiment.seed));
+        }
+    }
+
+    /// Takes what a finished run measured into the results.
+    fn keep(&self, cell: &Cell, run: &sweep::Cell, results: &mut Results) -> fedeq_core::Result<()> {
+        let folder = RunFolder::open(&run.folder)?;
+        if let Some(measured) = measure(&self.spec, &folder)? {
+            results.add(cell, measured);
+            results.save(&self.out)?;
+        }
+        if self.arguments.discard_models { folder.discard_models() } else { Ok(()) }
+    }
+
+    fn show(&self, results: &Results) -> Outcome<()> {
+        if self.arguments.conduct.json {
+            return print_json(results);
+        }
+        let tables = text_tables(&self.spec, results).map_err(Failure::during_work)?;
+        let text: String = tables.iter().map(text_of).collect();
+        print(&format!("{text}{}\n", self.out.join("README.md").display()))
+    }
+
+    fn conclude(&self, end: &End, failed: usize) -> Outcome<()> {
+        if matches!(end, End::OutOfBudget) {
+            tell("the budget is spent; the same command again goes on from here");
+        }
+        match failed {
+            0 => Ok(()),
+            failed => Err(Failure::Told {
+                problem: format!("{} failed", counted(failed, "run")),
+                hint: "the same command again tries them once more from their last checkpoints".into(),
+                code: 1,
+            }),
+        }
+    }
+}
+
+fn text_of(table: &TextTable) -> String {
+    let align = |(index, name): (usize, &'_ String)| (name.clone(), if index == 0 { Align::Left } else { Align::Right });
+    let columns: Vec<(String, Align)> = table.heading.iter().enumerate().map(align).collect();
+    let mut shown = Table::new(&columns.iter().map(|(name, align)| (name.as_str(), *align)).collect::<Vec<_>>());
+    table.rows.iter().for_each(|row| shown.row(row.clone()));
+    format!("{}\n\n{}\n", table.title, shown.text())
+}

@@ -1,0 +1,145 @@
+//! `fedeq reproduce`.
+//!
+//! # Layout
+//! - this file: what a person may ask for
+//! - `job`: carrying it out
+//! - `forecast`: what would run
+mod forecast;
+mod job;
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use fedeq_core::Error;
+
+use super::failure::{Failure, Outcome};
+use super::output::print;
+use super::settings::Conduct;
+use super::table::{Align, Table};
+use crate::experiment::Override;
+use crate::reproduce::{Cell, NAMES, Pattern, ScaleName, Spec, cells, find};
+use job::Job;
+
+/// Reproduces a table or figure of the paper, or one of our own.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fedeq reproduce --list                             what there is
+  fedeq reproduce fig-rho --scale small              needs nothing but this program, a few minutes
+  fedeq reproduce table-1 --dry-run                  what would run, how long, how much disk
+  fedeq reproduce table-1 --data data --only 'fedeq-*' --seeds 3
+  fedeq reproduce table-1 --scale full --data data --budget 600 --discard-models
+
+Each cell is an ordinary run below `runs/reproduce`; the same command again skips finished ones and resumes half-finished ones. \
+Results, tables, figures and a README are written to `experiments/NAME`, whatever part of the cells was run.")]
+pub(super) struct Arguments {
+    /// Which one, such as `table-1` or `fig-rho`
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    name: Option<String>,
+    /// Name all experiments
+    #[arg(long)]
+    list: bool,
+    /// `full` is the paper's effort, `small` tells the same story on two cores in minutes
+    #[arg(long, value_enum, default_value_t = ScaleArgument::Small)]
+    scale: ScaleArgument,
+    /// Seeds of every cell: 0 and so on [default: what the experiment says]
+    #[arg(long, value_name = "N")]
+    seeds: Option<NonZeroU64>,
+    /// Only cells whose name fits; `*` and `?` stand for any letters. May be given several times
+    #[arg(long, value_name = "CELL")]
+    only: Vec<String>,
+    /// Run nothing; say what would run, how long it takes and how much disk, as far as that is known
+    #[arg(long)]
+    dry_run: bool,
+    /// Begin no new cell after so many minutes
+    #[arg(long, value_name = "MINUTES")]
+    budget: Option<f64>,
+    /// Remove the models of finished cells and keep what was measured
+    #[arg(long)]
+    discard_models: bool,
+    /// A setting that goes over the experiment's; the results then are no longer those of the experiment, so say where to put them
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "out")]
+    set: Vec<String>,
+    /// The folder of the results [default: experiments/NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The folder of the runs [default: runs/reproduce/NAME/SCALE]
+    #[arg(long, value_name = "DIR")]
+    runs: Option<PathBuf>,
+    #[command(flatten)]
+    conduct: Conduct,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScaleArgument {
+    Small,
+    Full,
+}
+
+impl From<ScaleArgument> for ScaleName {
+    fn from(scale: ScaleArgument) -> Self {
+        match scale {
+            ScaleArgument::Small => Self::Small,
+            ScaleArgument::Full => Self::Full,
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+    match &arguments.name {
+        Some(name) if !arguments.list => {
+            let job = arguments.job(name).map_err(Failure::refused)?;
+            if arguments.dry_run { job.describe() } else { job.carry_out() }
+        }
+        _ => list(),
+    }
+}
+
+fn list() -> Outcome<()> {
+    let mut table = Table::new(&[("name", Align::Left), ("what it shows", Align::Left), ("where from", Align::Left)]);
+    for name in NAMES {
+        let spec = find(name).map_err(Failure::refused)?;
+        table.row([(*name).to_owned(), spec.title, spec.source]);
+    }
+    print(&table.text())
+}
+
+impl Arguments {
+    fn job(&self, name: &str) -> fedeq_core::Result<Job<'_>> {
+        let spec = find(name)?;
+        let scale = ScaleName::from(self.scale);
+        let wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
+        let mut cells = cells(&spec, scale, &self.all_wishes(&wishes))?;
+        self.keep_wanted(&spec, &mut cells)?;
+        cells
+            .iter_mut()
+            .for_each(|cell| cell.experiment.engine.workers = self.conduct.workers.or(cell.experiment.engine.workers));
+        Ok(Job {
+            arguments: self,
+            seeds: self.seeds.map_or_else(|| spec.seeds(scale), |seeds| Ok(seeds.get()))?,
+            out: self.out.clone().unwrap_or_else(|| Path::new("experiments").join(name)),
+            runs: self.runs.clone().unwrap_or_else(|| Path::new("runs/reproduce").join(name).join(scale.to_string())),
+            spec,
+            scale,
+            wishes,
+            cells,
+        })
+    }
+
+    fn all_wishes(&self, wishes: &[Override]) -> Vec<Override> {
+        let folder = self.conduct.data.iter().map(|path| Override::new("data.folder", path.display().to_string()));
+        wishes.iter().cloned().chain(folder).collect()
+    }
+
+    fn keep_wanted(&self, spec: &Spec, cells: &mut Vec<Cell>) -> fedeq_core::Result<()> {
+        let Ok(patterns) = self.only.iter().map(|text| text.parse()).collect::<Result<Vec<Pattern>, _>>();
+        let names: Vec<String> = cells.iter().map(|cell| cell.name.clone()).collect();
+        cells.retain(|cell| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(&cell.name)));
+        if cells.is_empty() {
+            let problem = format!("no cell of `{}` is named like `{}`", spec.name, self.only.join("` or `"));
+            return Err(Error::invalid(problem, format!("there are {}", names.join(", "))));
+        }
+        Ok(())
+    }
+}

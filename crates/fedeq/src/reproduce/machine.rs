@@ -1,0 +1,38 @@
+//! On what something was measured.
+use std::fmt;
+use std::path::Path;
+
+use fedeq_core::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::number::counted;
+use crate::run::Version;
+
+/// The program and the machine that carried out a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Machine {
+    /// The version of the program.
+    pub version: String,
+    /// The system and its architecture.
+    pub system: String,
+    /// The processor, where the system tells.
+    pub processor: Option<String>,
+    /// Its cores, as far as the program may use them.
+    pub cores: Option<usize>,
+}
+
+impl Machine {
+    /// What a run folder says.
+    pub(super) fn of_run(folder: &Path) -> Result<Self> {
+        let Version { fedeq, system, architecture, processor, cores } = Version::read(folder)?;
+        Ok(Self { version: fedeq, system: format!("{system} {architecture}"), processor, cores })
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cores = self.cores.map_or_else(|| "unknown cores".into(), |cores| counted(cores, "core"));
+        let processor = self.processor.as_deref().unwrap_or("unknown processor");
+        write!(formatter, "{cores} of {processor}, {}, fedeq {}", self.system, self.version)
+    }
+}

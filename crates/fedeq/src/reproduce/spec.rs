@@ -1,0 +1,288 @@
+//! What an experiment file says.
+use std::collections::BTreeMap;
+use std::fmt;
+
+use fedeq_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+use super::cell::{combinations, named_choices};
+use super::metric::Metric;
+use super::select::Condition;
+
+/// Settings by their dotted paths, as `fedeq run --set` takes them.
+pub(super) type Settings = BTreeMap<String, Value>;
+
+/// An experiment: what is run, what is drawn, and what the paper found.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// Its name, which is also that of its folder.
+    #[serde(skip)]
+    pub name: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// Where it stands in the paper, or that it is our own.
+    pub source: String,
+    /// What the paper says comes out, or what we wanted to know.
+    pub expected: String,
+    /// What must be said beside its figures.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// What each scale has of its own.
+    pub(super) scale: BTreeMap<ScaleName, Scale>,
+    /// The grids, in the order in which they are shown.
+    pub(super) part: Vec<Part>,
+}
+
+/// How much of the paper's effort is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScaleName {
+    /// The same story on two cores in minutes.
+    Small,
+    /// The paper's clients, rounds and models.
+    Full,
+}
+
+impl ScaleName {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Small, Self::Full];
+}
+
+impl fmt::Display for ScaleName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Small => "small",
+            Self::Full => "full",
+        })
+    }
+}
+
+/// What a scale has of its own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Scale {
+    /// How it compares with the paper's runs.
+    pub(super) about: String,
+    /// Seeds of every cell: 0 and so on.
+    pub(super) seeds: u64,
+    /// Below what parts and axes set.
+    #[serde(default)]
+    pub(super) set: Settings,
+    /// Over what parts and axes set, where a condition holds.
+    #[serde(default)]
+    pub(super) adjust: Vec<Adjustment>,
+    /// Cells that are not run at this scale.
+    #[serde(default)]
+    pub(super) leave_out: Vec<Condition>,
+}
+
+/// Settings for some cells.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Adjustment {
+    #[serde(rename = "where")]
+    pub(super) condition: Condition,
+    pub(super) set: Settings,
+}
+
+/// A grid of cells and what is shown of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Part {
+    /// Short, for files.
+    pub(super) name: String,
+    /// What its tables and figures are called.
+    pub(super) title: String,
+    /// Settings of all its cells.
+    #[serde(default)]
+    pub(super) set: Settings,
+    /// What varies.
+    pub(super) axis: Vec<Axis>,
+    /// What is tabulated.
+    pub(super) table: TableSpec,
+    /// What is drawn.
+    #[serde(default)]
+    pub(super) figure: Vec<FigureSpec>,
+    /// What the paper has, by metric and by the choice on the rows' axis: a number for each choice on the columns' axis.
+    #[serde(default)]
+    pub(super) paper: BTreeMap<Metric, BTreeMap<String, Vec<f64>>>,
+}
+
+/// What varies: choices with names, or a key with values.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Axis {
+    pub(super) name: String,
+    #[serde(default)]
+    choice: Vec<Choice>,
+    key: Option<String>,
+    #[serde(default)]
+    values: Vec<Value>,
+}
+
+/// One of an axis's choices.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Choice {
+    pub(super) name: String,
+    /// Where it stands on a numerical axis.
+    pub(super) value: Option<f64>,
+    #[serde(default)]
+    pub(super) set: Settings,
+}
+
+impl Axis {
+    /// Its choices, in order.
+    pub(super) fn choices(&self) -> Vec<Choice> {
+        let Some(key) = &self.key else { return self.choice.clone() };
+        self.values.iter().map(|value| Choice::of(key, value)).collect()
+    }
+}
+
+impl Choice {
+    fn of(key: &str, value: &Value) -> Self {
+        let name = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let number = value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64));
+        Self { name, value: number, set: Settings::from([(key.to_owned(), value.clone())]) }
+    }
+}
+
+/// How a part is tabulated.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TableSpec {
+    /// The axis of the rows; every cell is a row if left out.
+    pub(super) rows: Option<String>,
+    /// The axis of the columns; the columns are the metrics if left out.
+    pub(super) columns: Option<String>,
+    /// What is shown: a table each, or a column each.
+    pub(super) metrics: Vec<Metric>,
+}
+
+/// A figure of a part.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FigureSpec {
+    /// Short, for files.
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    /// The horizontal axis: a metric, or for [`Kind::Lines`] the name of an axis of the grid.
+    pub(super) x: Option<String>,
+    /// The vertical axis.
+    pub(super) y: Metric,
+    /// The axis whose choices are told apart by colour; every cell by itself if left out.
+    pub(super) series: Option<String>,
+    /// Whether an axis is logarithmic.
+    #[serde(default)]
+    pub(super) log: Vec<Direction>,
+    /// Only these cells, all if left out.
+    pub(super) only: Option<Condition>,
+}
+
+/// What kind of figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// A metric as it develops, a line a cell.
+    Curves,
+    /// What came out at the end over the values of an axis, a line a choice on the series' axis.
+    Lines,
+    /// What came out at the end over another metric, a point a cell.
+    Points,
+    /// What came out at the end, a bar a cell.
+    Bars,
+}
+
+/// An axis of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Direction {
+    X,
+    Y,
+}
+
+impl Spec {
+    /// Reads a specification.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        let fault =
+            |error: toml::de::Error| Error::invalid(format!("the experiment `{name}`: {error}"), "correct its `spec.toml`");
+        let spec: Self = toml::from_str(text).map_err(fault)?;
+        Ok(Self { name: name.to_owned(), ..spec })
+    }
+
+    /// What a scale has of its own.
+    pub(super) fn scale(&self, name: ScaleName) -> Result<&Scale> {
+        let missing = || Error::invalid(format!("`{}` has no scale `{name}`", self.name), "choose the other one");
+        self.scale.get(&name).ok_or_else(missing)
+    }
+
+    /// Refuses names of axes, choices and metrics that mean nothing, and numbers of the paper that have no place in their table.
+    pub fn check(&self, scale: ScaleName) -> Result<()> {
+        let faults = self.part.iter().flat_map(Part::faults).chain(self.scale(scale)?.faults(&self.part));
+        match faults.into_iter().next() {
+            None => Ok(()),
+            Some(fault) => Err(Error::invalid(format!("the experiment `{}`: {fault}", self.name), "correct its `spec.toml`")),
+        }
+    }
+
+    /// How many seeds a scale has.
+    pub fn seeds(&self, name: ScaleName) -> Result<u64> {
+        self.scale(name).map(|scale| scale.seeds)
+    }
+
+    /// The metrics whose development is drawn, and so kept.
+    pub(super) fn drawn(&self) -> Vec<Metric> {
+        let curves = self.part.iter().flat_map(|part| &part.figure).filter(|figure| figure.kind == Kind::Curves);
+        let mut metrics: Vec<Metric> = curves.flat_map(|figure| [figure.across(), Some(figure.y)]).flatten().collect();
+        metrics.sort_unstable();
+        metrics.dedup();
+        metrics
+    }
+}
+
+impl Scale {
+    /// Conditions that hold nowhere.
+    fn faults(&self, parts: &[Part]) -> Vec<String> {
+        let conditions = self.adjust.iter().map(|adjustment| &adjustment.condition).chain(&self.leave_out);
+        let cells: Vec<_> =
+            parts.iter().flat_map(|part| combinations(part).into_iter().map(|cell| named_choices(part, &cell))).collect();
+        let is_idle = |condition: &&Condition| !condition.is_met_entirely(&cells);
+        conditions.filter(is_idle).map(|condition| format!("no cell is as `{condition:?}` says")).collect()
+    }
+}
+
+impl Part {
+    fn faults(&self) -> Vec<String> {
+        let is_axis = |name: &String| self.axis.iter().any(|axis| axis.name == *name);
+        let mut names: Vec<&String> = self.table.rows.iter().chain(&self.table.columns).collect();
+        for figure in &self.figure {
+            names.extend(&figure.series);
+            names.extend(figure.x.iter().filter(|name| Metric::named(name).is_none()));
+        }
+        let unknown = names.into_iter().filter(|name| !is_axis(name));
+        unknown.map(|name| format!("there is no axis `{name}`")).chain(self.misplaced()).collect()
+    }
+
+    /// Numbers of the paper in rows that are not there, or too few or too many of them.
+    fn misplaced(&self) -> Vec<String> {
+        let choices = |name: &Option<String>| self.axis.iter().find(|axis| Some(&axis.name) == name.as_ref()).map(Axis::choices);
+        let rows = choices(&self.table.rows).unwrap_or_default();
+        let columns = choices(&self.table.columns).unwrap_or_default().len();
+        let fits =
+            |(row, numbers): &(&String, &Vec<f64>)| rows.iter().any(|choice| choice.name == **row) && numbers.len() == columns;
+        let all = self.paper.values().flatten();
+        all.filter(|line| !fits(line)).map(|(row, _)| format!("the paper's numbers of `{row}` have no place")).collect()
+    }
+}
+
+impl FigureSpec {
+    /// The metric on the horizontal axis, where there is one: rounds if nothing else is said.
+    pub(super) fn across(&self) -> Option<Metric> {
+        match &self.x {
+            Some(name) => Metric::named(name),
+            None => Some(Metric::Round),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `fedeq reproduce`: the embedded experiments, and a small one from beginning to end.
+mod run_support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use fedeq::reproduce::{NAMES, ScaleName, cells, find};
+use run_support::{fedeq, json, refusal, spawn, succeed};
+use tempfile::TempDir;
+
+/// Two cells of fig-rho with little to do, and results of their own.
+const TINY: [&str; 18] = [
+    "reproduce",
+    "fig-rho",
+    "--only",
+    "rho-0.0?",
+    "--only",
+    "activation-relu",
+    "--seeds",
+    "1",
+    "--set",
+    "plan.rounds=3",
+    "--set",
+    "plan.evaluate_every=1",
+    "--set",
+    "training.epochs=1",
+    "--set",
+    "engine.checkpoint_every=1",
+    "--out",
+    "results",
+];
+
+fn tiny(folder: &TempDir) -> Command {
+    let mut command = fedeq(folder);
+    command.args(TINY);
+    command
+}
+
+fn read(folder: &TempDir, name: &str) -> String {
+    fs::read_to_string(folder.path().join("results").join(name)).expect(name)
+}
+
+fn run_folders(folder: &TempDir) -> Vec<PathBuf> {
+    let runs = folder.path().join("runs/reproduce/fig-rho/small");
+    let mut paths: Vec<PathBuf> = fs::read_dir(runs).into_iter().flatten().map(|entry| entry.expect("readable").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Results without what no two runs have in common.
+fn without_timings(path: &Path) -> serde_json::Value {
+    let mut results = json(path);
+    for cell in results["cells"].as_object_mut().expect("cells").values_mut() {
+        let forget = |table: &mut serde_json::Value| {
+            for metric in ["seconds", "batch-time", "client-memory"] {
+                table.as_object_mut().expect("a table").remove(metric);
+            }
+        };
+        forget(&mut cell["mean"]);
+        for run in cell["runs"].as_array_mut().expect("runs") {
+            forget(&mut run["metrics"]);
+            run["disk"] = 0.into();
+        }
+    }
+    results
+}
+
+#[test]
+fn every_cell_of_every_embedded_experiment_is_a_valid_experiment() {
+    for name in NAMES {
+        let spec = find(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for scale in ScaleName::ALL {
+            let cells = cells(&spec, scale, &[]).unwrap_or_else(|error| panic!("{name}, {scale}: {error}"));
+            assert!(!cells.is_empty(), "{name}, {scale}");
+            for cell in &cells {
+                cell.experiment.check_settings().unwrap_or_else(|error| panic!("{name}, {scale}, {}: {error}", cell.name));
+            }
+            let mut names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), cells.len(), "{name}, {scale}: names of cells repeat");
+            spec.check(scale).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
+
+#[test]
+fn an_experiment_gives_tables_figures_and_a_readme_and_keeps_what_a_person_wrote() {
+    let folder = TempDir::new().expect("a folder");
+    let output = succeed(&mut tiny(&folder));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(text.contains("accuracy, %") && text.contains("not run"), "{text}");
+    assert_eq!(run_folders(&folder).len(), 2, "every cell is an ordinary run");
+    for name in ["rounds-small.svg", "rounds-small.png", "activation-small.svg", "table-small.md"] {
+        assert!(folder.path().join("results").join(name).is_file(), "{name}");
+    }
+    let first = read(&folder, "README.md");
+    assert!(first.contains("| 0.01 | ") && first.contains("not run") && first.contains("Not run."), "{first}");
+    fs::write(folder.path().join("results/README.md"), format!("{first}\nA person's words.\n")).expect("written");
+    let (table, figure) = (read(&folder, "table-small.md"), read(&folder, "rounds-small.svg"));
+
+    let again = succeed(&mut tiny(&folder));
+    let told = String::from_utf8(again.stderr).expect("UTF-8");
+    assert_eq!(told.matches("finished already").count(), 2, "{told}");
+    assert_eq!((read(&folder, "table-small.md"), read(&folder, "rounds-small.svg")), (table, figure), "the same bytes");
+    assert_eq!(read(&folder, "README.md"), format!("{first}\nA person's words.\n"));
+}
+
+#[test]
+fn a_killed_experiment_goes_on_to_the_same_results() {
+    let [left_alone, killed] = [(); 2].map(|()| TempDir::new().expect("a folder"));
+    succeed(&mut tiny(&left_alone));
+    let mut child = spawn(&mut tiny(&killed));
+    while !run_folders(&killed).iter().any(|run| run.join("checkpoints/000001.json").is_file()) {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before it could be killed");
+        sleep(Duration::from_millis(5));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    succeed(&mut tiny(&killed));
+    let results = |folder: &TempDir| without_timings(&folder.path().join("results/results-small.json"));
+    assert_eq!(results(&killed), results(&left_alone));
+}
+
+#[test]
+fn a_dry_run_says_what_would_run_and_what_is_not_known() {
+    let folder = TempDir::new().expect("a folder");
+    let output = succeed(fedeq(&folder).args(["reproduce", "table-1", "--dry-run", "--seeds", "2"]));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(text.contains("fedavg-ft-cifar-100-100-20") && text.contains("56 cells, 2 seeds"), "{text}");
+    assert!(text.contains("unknown"), "{text}");
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "a dry run writes nothing");
+}
+
+#[test]
+fn all_experiments_are_listed() {
+    let folder = TempDir::new().expect("a folder");
+    let text = String::from_utf8(succeed(fedeq(&folder).args(["reproduce", "--list"])).stdout).expect("UTF-8");
+    assert!(NAMES.iter().all(|name| text.contains(name)), "{text}");
+}
+
+#[test]
+fn a_budget_that_is_spent_begins_nothing() {
+    let folder = TempDir::new().expect("a folder");
+    let output = succeed(tiny(&folder).args(["--budget", "0"]));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the budget is spent"));
+    assert!(run_folders(&folder).is_empty());
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let refused = |arguments: &[&str]| refusal(fedeq(&folder).arg("reproduce").args(arguments), 2);
+    let (error, hint) = refused(&["fig-roh"]);
+    assert_eq!(error, "there is no experiment `fig-roh`");
+    assert!(hint.starts_with("did you mean `fig-rho`?"), "{hint}");
+    let (error, hint) = refused(&["fig-rho", "--only", "rho-7"]);
+    assert!(error.contains("`rho-7`") && hint.contains("rho-0.01"), "{error} {hint}");
+    let (error, hint) = refused(&["table-1"]);
+    assert!(error.contains("`femnist` is not in the data folder") && hint.contains("fedeq data get femnist"), "{error} {hint}");
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "nothing was written");
+}
