@@ -102,7 +102,7 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
         let advice = if run.standing == super::Standing::Running {
             String::new()
         } else {
-            format!("; go on with: fedeq resume {}", run.path.display())
+            format!("; go on with `fedeq resume {}`", run.path.display())
         };
         format!("{} {}: {} of {planned} are over{advice}", run.name(), run.standing.words(), count(run.round() as usize))
     };
