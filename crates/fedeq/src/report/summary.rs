@@ -113,7 +113,7 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
 pub(super) fn contrasts(report: &Report) -> Vec<String> {
     let sentence = |contrast: &crate::compare::Contrast| {
         let (better, other) = (&report.lines[contrast.better].name, &report.lines[contrast.other].name);
-        let p = if contrast.difference.p < 0.001 { "p < 0.001".into() } else { format!("p = {:.3}", contrast.difference.p) };
+        let p = contrast.difference.chance();
         format!("{better} is {:.1} points above {other} ({p}, Welch's t-test over seeds)", 100.0 * contrast.difference.means)
     };
     report.contrasts.iter().map(sentence).collect()
