@@ -151,7 +151,7 @@ fn a_run_that_is_not_finished_says_so() {
     let (_folder, copy) = copy_of("deq-0");
     fs::remove_file(copy.join("summary.json")).expect("removed");
     fs::write(copy.join("status.json"), r#"{"state": "running", "pid": 1}"#).expect("written");
-    let page = page("unfinished.html", &[copy.to_str().expect("UTF-8")]);
+    let page = page("new/folder/unfinished.html", &[copy.to_str().expect("UTF-8")]);
     assert!(page.contains("copy was killed before its end: 3 of 3 rounds are over") && page.contains("3 of 3</td>"));
     assert!(page.contains("the run is not finished") && page.contains("Accuracy over rounds"));
     for journal in ["rounds.jsonl", "evaluations.jsonl", "timings.jsonl", "metrics.csv"] {

@@ -117,7 +117,7 @@ fn sentence(contrast: &Contrast, groups: &[Group]) -> String {
     let Contrast { better, other, difference } = contrast;
     let points = 100.0 * difference.means;
     let (better, other) = (groups[*better].title(), groups[*other].title());
-    let p = if difference.p < 0.001 { "p < 0.001".into() } else { format!("p = {:.3}", difference.p) };
+    let p = difference.chance();
     format!(
         "{better} is {points:.1} points above {other} ({p}, t = {:.2}, {:.1} degrees of freedom)\n",
         difference.t, difference.freedom

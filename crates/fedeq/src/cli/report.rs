@@ -1,4 +1,5 @@
 //! `fedeq report`.
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -13,7 +14,7 @@ use crate::report::{Report, Wishes};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  fedeq report runs/fedeq-digits-0                             writes runs/fedeq-digits-0/report.html
+  fedeq report runs/fedeq-digits-0                             writes report.html into the folder
   fedeq report runs/demo --out four.html                       all runs in a folder, side by side
   fedeq report runs/first runs/second --figures pictures       every figure as SVG and PNG as well
   fedeq report runs/first --client client-07                   what this client takes for what
@@ -103,6 +104,9 @@ fn json(report: &Report) -> Outcome<String> {
 }
 
 fn write(path: &Path, text: &str) -> Outcome<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(Failure::io(folder, "create it"))?;
+    }
     write_atomically(path, text.as_bytes()).map_err(Failure::during_work)?;
     tell(&format!("wrote `{}`", path.display()));
     Ok(())

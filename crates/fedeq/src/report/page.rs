@@ -4,7 +4,7 @@ use fedeq_core::Result;
 use super::figures::{Part, part};
 use super::{Closeup, Line, Look, Record, Report, configuration, summary};
 use crate::figure::{Figure, STYLE};
-use crate::html::escaped;
+use crate::html::{escaped, prose};
 
 const LAYOUT: &str = include_str!("page.css");
 
@@ -34,7 +34,7 @@ fn section(title: &str, content: &str) -> String {
 }
 
 fn overview(report: &Report) -> Result<String> {
-    let words: String = report.words.iter().map(|words| format!("<p>{}</p>\n", escaped(words))).collect();
+    let words: String = report.words.iter().map(|words| format!("<p>{}</p>\n", prose(words))).collect();
     let unseen = summary::unseen(report)
         .map_or(String::new(), |table| format!("<h3>Clients met only after training</h3>\n{}", table.html()));
     Ok([
@@ -50,7 +50,7 @@ fn overview(report: &Report) -> Result<String> {
 }
 
 fn list(sentences: &[String]) -> String {
-    let items: String = sentences.iter().map(|sentence| format!("<li>{}</li>\n", escaped(sentence))).collect();
+    let items: String = sentences.iter().map(|sentence| format!("<li>{}</li>\n", prose(sentence))).collect();
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
@@ -79,7 +79,7 @@ fn worst(line: &Line, closeup: &Look<Closeup>) -> String {
         }
         Look::LeftOut(problem) => format!(
             "<p>{name}: clients' names, labels and confusion are left out: {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",
-            escaped(problem)
+            prose(problem)
         ),
     }
 }

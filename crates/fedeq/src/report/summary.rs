@@ -102,7 +102,7 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
         let advice = if run.standing == super::Standing::Running {
             String::new()
         } else {
-            format!("; go on with: fedeq resume {}", run.path.display())
+            format!("; go on with `fedeq resume {}`", run.path.display())
         };
         format!("{} {}: {} of {planned} are over{advice}", run.name(), run.standing.words(), count(run.round() as usize))
     };
@@ -113,7 +113,7 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
 pub(super) fn contrasts(report: &Report) -> Vec<String> {
     let sentence = |contrast: &crate::compare::Contrast| {
         let (better, other) = (&report.lines[contrast.better].name, &report.lines[contrast.other].name);
-        let p = if contrast.difference.p < 0.001 { "p < 0.001".into() } else { format!("p = {:.3}", contrast.difference.p) };
+        let p = contrast.difference.chance();
         format!("{better} is {:.1} points above {other} ({p}, Welch's t-test over seeds)", 100.0 * contrast.difference.means)
     };
     report.contrasts.iter().map(sentence).collect()

@@ -17,6 +17,13 @@ pub struct Difference {
     pub p: f64,
 }
 
+impl Difference {
+    /// The p-value as people write it: `p = 0.031`.
+    pub fn chance(&self) -> String {
+        if self.p < 0.001 { "p < 0.001".into() } else { format!("p = {:.3}", self.p) }
+    }
+}
+
 /// Compares two samples of at least two numbers each; nothing if there are fewer, or if none of them varies.
 ///
 /// ```
