@@ -116,6 +116,7 @@ impl Round {
             "move": watch.moves[0],
             "solver_steps": watch.steps,
             "training_mb": megabytes_of(watch.training),
+            "training_bytes": watch.training,
         }))
     }
 }

@@ -110,11 +110,14 @@ pub fn keep() {
     {
         /// The most that glibc takes from its heaps and not directly from the system.
         const LARGEST: libc::c_int = 32 << 20;
+        /// What a thread's heaps are made of: with so much to spare, an empty one is not torn down. Address space, not memory.
+        const HEAP: libc::c_int = 64 << 20;
         static ONCE: std::sync::Once = std::sync::Once::new();
         // SAFETY: takes no pointer, and glibc allows it at any time from any thread.
         ONCE.call_once(|| unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, LARGEST);
             libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+            libc::mallopt(libc::M_TOP_PAD, HEAP);
         });
     }
 }

@@ -236,6 +236,12 @@ impl PreparedCell {
         }
     }
 
+    /// The same for gradients only, without the memory that further steps would need.
+    pub(crate) fn for_gradients(mut self) -> Self {
+        self.forward.iter_mut().for_each(Weights::release);
+        self
+    }
+
     fn backward_weights(&self) -> &[Weights; 2] {
         self.backward.get_or_init(|| {
             let [conv_a, conv_b] = &self.weights;

@@ -94,6 +94,11 @@ impl Weights {
         self.way.prepare(set, &self.geometry, self.direction, weight, &mut self.data);
     }
 
+    /// Gives the memory back; these weights are not to be used again.
+    pub(crate) fn release(&mut self) {
+        self.data = Buffer::default();
+    }
+
     pub(super) fn data(&self) -> &[f32] {
         self.data.all()
     }

@@ -165,7 +165,7 @@ impl Operation<10> for CellStep {
         let prepared = self.prepare(inputs);
         let mut out = vec![0.0; inputs[0].len()];
         let near = SCRATCH.with_borrow_mut(|scratch| prepared.step_saving(inputs[0], inputs[1], &mut out, scratch));
-        (out, Arc::new((prepared, near)))
+        (out, Arc::new((prepared.for_gradients(), near)))
     }
 
     fn run(&self, inputs: [&[f32]; 10]) -> Vec<f32> {
