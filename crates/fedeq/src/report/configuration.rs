@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fedeq_core::Result;
 
 use super::table::Table;
-use super::{Line, Program, Record, Report};
+use super::{Line, Record, Report};
+use crate::run::Version;
 
 /// The settings in which lines differ, side by side; nothing for a single line.
 pub(super) fn differences(report: &Report) -> Result<Option<Table>> {
@@ -42,7 +43,7 @@ fn quoted(word: &str) -> String {
 
 /// Which programs carried out the runs.
 pub(super) fn programs(report: &Report) -> String {
-    let words = |Program { fedeq, system, architecture }: &Program| format!("fedeq {fedeq} on {system} ({architecture})");
+    let words = |Version { fedeq, system, architecture, .. }: &Version| format!("fedeq {fedeq} on {system} ({architecture})");
     let programs: BTreeSet<String> = report.runs.iter().filter_map(|run| run.program.as_ref()).map(words).collect();
     if programs.is_empty() { "an unknown version of fedeq".into() } else { programs.into_iter().collect::<Vec<_>>().join(", ") }
 }

@@ -26,7 +26,7 @@ use serde::Serialize;
 pub use closeup::{Closeup, Confusion, Label, Look, WorstClient};
 pub use line::Line;
 pub(crate) use line::written;
-pub use record::{Program, Record, Standing};
+pub use record::{Record, Standing};
 
 use crate::compare::{Comparison, Contrast, Finished, folders};
 use crate::figure::Figure;

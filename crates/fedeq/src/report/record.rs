@@ -1,12 +1,11 @@
 //! What a run folder says, whether the run is finished or not.
-use std::fs;
 use std::path::PathBuf;
 
 use fedeq_core::{Error, Evaluation, Quality, Result, Round, View};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::experiment::Experiment;
-use crate::run::{RunFolder, State, Summary, Timing, headline};
+use crate::run::{RunFolder, State, Summary, Timing, Version, headline};
 
 /// A run as its folder tells it.
 #[derive(Clone, Debug, Serialize)]
@@ -16,7 +15,7 @@ pub struct Record {
     /// Whether it is over.
     pub standing: Standing,
     /// What carried it out, if the folder says so.
-    pub program: Option<Program>,
+    pub program: Option<Version>,
     /// What was asked for.
     pub experiment: Experiment,
     /// What came out, once it is finished.
@@ -37,24 +36,14 @@ pub enum Standing {
     Finished,
     /// A process is working on it.
     Running,
+    /// A process holds it and waits.
+    Paused,
     /// Somebody stopped it.
     Stopped,
     /// It failed.
     Failed,
     /// Its process ended without a word.
     Killed,
-}
-
-/// Which program carried out a run, and on what.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Program {
-    /// Its version.
-    pub fedeq: String,
-    /// The operating system.
-    pub system: String,
-    /// The kind of processor.
-    pub architecture: String,
 }
 
 impl Record {
@@ -123,6 +112,7 @@ impl Standing {
         Ok(match folder.status()?.state {
             State::Stopped => Self::Stopped,
             State::Failed => Self::Failed,
+            State::Paused if folder.is_locked() => Self::Paused,
             _ if folder.is_locked() => Self::Running,
             _ => Self::Killed,
         })
@@ -133,6 +123,7 @@ impl Standing {
         match self {
             Self::Finished => "is finished",
             Self::Running => "is still running",
+            Self::Paused => "is paused",
             Self::Stopped => "was stopped before its end",
             Self::Failed => "failed before its end",
             Self::Killed => "was killed before its end",
@@ -151,8 +142,10 @@ fn journal<V>(read: Result<Vec<V>>, is_finished: bool) -> Result<Vec<V>> {
     }
 }
 
-fn program(folder: &RunFolder) -> Result<Option<Program>> {
-    let path = folder.path().join("version.json");
-    let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
-    serde_json::from_str(&text).map(Some).map_err(|error| Error::damaged(&path, error.to_string()))
+/// Nothing where the folder does not say so; what says nonsense is refused.
+fn program(folder: &RunFolder) -> Result<Option<Version>> {
+    match Version::read(folder.path()) {
+        Err(Error::Io { .. }) => Ok(None),
+        read => read.map(Some),
+    }
 }

@@ -99,11 +99,8 @@ fn rounds(members: &[&Record]) -> String {
 pub(super) fn unfinished(report: &Report) -> Vec<String> {
     let sentence = |run: &Record| {
         let planned = counted(run.experiment.plan.rounds as usize, "round");
-        let advice = if run.standing == super::Standing::Running {
-            String::new()
-        } else {
-            format!("; go on with `fedeq resume {}`", run.path.display())
-        };
+        let is_held = matches!(run.standing, super::Standing::Running | super::Standing::Paused);
+        let advice = if is_held { String::new() } else { format!("; go on with `fedeq resume {}`", run.path.display()) };
         format!("{} {}: {} of {planned} are over{advice}", run.name(), run.standing.words(), count(run.round() as usize))
     };
     report.runs.iter().filter(|run| !run.is_finished()).map(sentence).collect()
