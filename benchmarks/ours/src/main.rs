@@ -19,8 +19,13 @@ use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 
+use fedeq_kernels::memory::Counting;
 use job::Job;
 use serde_json::{Value, json};
+
+/// So that training can tell how much memory it takes.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use fedeq_core::{
-    ClientState, ClientStore, Event, Federation, InProcess, Method, Observer, Plan, Sampling, ServerState, Site, Sites, Training,
-    travelling,
+    ClientState, ClientStore, Event, Federation, InProcess, Method, Observer, PhaseBytes, Plan, Sampling, ServerState, Site,
+    Sites, Training, travelling,
 };
 use fedeq_data::partition::ClientIndices;
 use fedeq_data::{Dataset, Seed};
@@ -37,6 +37,10 @@ impl Sites for House<'_> {
         made.map(|site| Box::new(site) as Box<dyn Site>)
             .map_err(|error| fedeq_core::Error::Diverged { problem: error.to_string() })
     }
+
+    fn samples(&self, client: usize) -> usize {
+        self.clients[client].train.len()
+    }
 }
 
 /// Writes down what each round took, and stops after so many.
@@ -47,6 +51,7 @@ struct Stopwatch {
     losses: Vec<f64>,
     steps: Vec<f64>,
     moves: Vec<f64>,
+    training: PhaseBytes,
 }
 
 impl Observer<InProcess<'_>> for Stopwatch {
@@ -55,6 +60,7 @@ impl Observer<InProcess<'_>> for Stopwatch {
             Event::Round { round, seconds } => {
                 self.seconds.push(seconds.total);
                 self.losses.push(round.loss);
+                self.training = self.training.or_more(&seconds.memory);
                 let solves = &round.solves;
                 self.steps.push(solves.steps as f64 / solves.samples.max(1) as f64);
             }
@@ -64,6 +70,11 @@ impl Observer<InProcess<'_>> for Stopwatch {
         // Not before the state is settled, so that the last move is seen.
         Ok(if self.moves.len() == self.rounds { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
+}
+
+/// The most memory that training a client took, in units of 1e6 bytes.
+fn megabytes_of(training: PhaseBytes) -> f64 {
+    training.solve.max(training.backward).max(training.update) as f64 / 1e6
 }
 
 impl Round {
@@ -87,7 +98,15 @@ impl Round {
         let sampling = Sampling { fraction: self.cohort as f64 / self.clients as f64, replacement: false };
         let plan = Plan { rounds: self.rounds as u64 + 1, sampling, evaluate_every: 0, ..Plan::default() };
         let start = server.weights.params.clone();
-        let mut watch = Stopwatch { rounds: self.rounds, start, seconds: vec![], losses: vec![], steps: vec![], moves: vec![] };
+        let mut watch = Stopwatch {
+            rounds: self.rounds,
+            start,
+            seconds: vec![],
+            losses: vec![],
+            steps: vec![],
+            moves: vec![],
+            training: PhaseBytes::default(),
+        };
         let mut federation =
             Federation { algorithm, plan: &plan, clients: self.clients, transport: &mut transport, seed: Seed::new(2) };
         let _stopped = federation.run(&mut server, &mut [&mut watch])?;
@@ -96,6 +115,7 @@ impl Round {
             "loss": watch.losses[0],
             "move": watch.moves[0],
             "solver_steps": watch.steps,
+            "training_mb": megabytes_of(watch.training),
         }))
     }
 }

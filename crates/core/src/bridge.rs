@@ -57,5 +57,5 @@ fn from_host(values: BTreeMap<String, TensorData>) -> Params {
 }
 
 fn to_host(params: &Params) -> BTreeMap<String, TensorData> {
-    params.iter().map(|(path, array)| (path.to_owned(), TensorData::new(array.values.clone(), array.shape.clone()))).collect()
+    params.iter().map(|(path, array)| (path.to_owned(), TensorData::new(array.values.to_vec(), array.shape.clone()))).collect()
 }

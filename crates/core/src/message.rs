@@ -114,6 +114,13 @@ impl Request {
 }
 
 impl Reply {
+    /// Shares memory with `other` wherever they are equal.
+    pub(crate) fn share(&mut self, other: &Self) {
+        if let (Self::Update(update), Self::Update(other)) = (self, other) {
+            update.weights.share(&other.weights);
+        }
+    }
+
     /// The bytes on the wire.
     pub fn encode(&self) -> Result<Vec<u8>> {
         match self {

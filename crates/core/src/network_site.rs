@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor};
 use fedeq_data::Seed;
 use fedeq_data::shard::{Batch, Remainder, Shard};
 use fedeq_equilibrium::{Outcome, Report, WarmMemory};
-use fedeq_kernels::memory::Meter;
+use fedeq_kernels::memory::{Meter, keep};
 use fedeq_models::{Context, Network, Output, Part, Start, Statistics};
 
 use crate::bridge::{self, input_of};
@@ -99,6 +99,7 @@ impl Site for NetworkSite {
         if !weights.params.iter().any(|(path, _)| phase.trains.includes(Part::of(path))) {
             return Ok(Descent::default()); // Such as the head of a network that has none.
         }
+        keep();
         let meter = Meter::start();
         let mut network = sgd::train_only(self.network(weights), phase.trains);
         let mut run = Run {

@@ -1,5 +1,6 @@
 //! Named numbers: the one currency outside the models.
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -22,13 +23,13 @@ pub struct Params {
     arrays: BTreeMap<String, Array>,
 }
 
-/// One array, row-major.
+/// One array, row-major. Copies share their values until one of them changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     /// Its shape.
     pub shape: Vec<usize>,
     /// As many values as the shape multiplies to.
-    pub values: Vec<f32>,
+    pub values: Arc<Vec<f32>>,
 }
 
 /// What a message or a file says about itself: free text by key.
@@ -44,7 +45,7 @@ impl Array {
     /// If the shape does not multiply to the number of values.
     pub fn new(shape: Vec<usize>, values: Vec<f32>) -> Self {
         assert_eq!(shape.iter().product::<usize>(), values.len(), "the shape fits the values");
-        Self { shape, values }
+        Self { shape, values: values.into() }
     }
 }
 
@@ -85,6 +86,15 @@ impl Params {
         self.arrays.extend(other.arrays.iter().map(|(name, array)| (name.clone(), array.clone())));
     }
 
+    /// Shares memory with `other` wherever the arrays are equal.
+    pub(crate) fn share(&mut self, other: &Self) {
+        for (name, array) in &mut self.arrays {
+            if let Some(same) = other.arrays.get(name).filter(|same| *same == array) {
+                array.values = Arc::clone(&same.values);
+            }
+        }
+    }
+
     /// Zeros of the same layout.
     pub fn zeros_like(&self) -> Self {
         self.map(|_| 0.0)
@@ -102,7 +112,7 @@ impl Params {
         let mut sum = self.clone();
         for (name, array) in &mut sum.arrays {
             let other = &other.arrays[name].values;
-            array.values.iter_mut().zip(other).for_each(|(value, other)| *value += factor * other);
+            Arc::make_mut(&mut array.values).iter_mut().zip(&**other).for_each(|(value, other)| *value += factor * other);
         }
         sum
     }
@@ -114,7 +124,7 @@ impl Params {
 
     /// The inner product.
     pub fn dot(&self, other: &Self) -> f64 {
-        let pairs = self.arrays.iter().flat_map(|(name, array)| array.values.iter().zip(&other.arrays[name].values));
+        let pairs = self.arrays.iter().flat_map(|(name, array)| array.values.iter().zip(&*other.arrays[name].values));
         pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
     }
 
@@ -138,7 +148,7 @@ impl Params {
         let average = |name: &String, array: &Array| {
             let mut sums = vec![0.0; array.values.len()];
             for (item, weight) in items.clone() {
-                sums.iter_mut().zip(&item.arrays[name].values).for_each(|(sum, &value)| *sum += weight * f64::from(value));
+                sums.iter_mut().zip(&*item.arrays[name].values).for_each(|(sum, &value)| *sum += weight * f64::from(value));
             }
             Array::new(array.shape.clone(), sums.into_iter().map(|sum| (sum / total) as f32).collect())
         };
@@ -209,5 +219,7 @@ fn read_metadata(header: Option<&HashMap<String, String>>) -> Result<Metadata> {
 }
 
 fn little_endian(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    let mut bytes = Vec::with_capacity(4 * values.len());
+    values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+    bytes
 }

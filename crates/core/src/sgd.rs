@@ -39,7 +39,7 @@ pub(crate) struct Step {
 impl Step {
     pub(crate) fn new(phase: &Phase<'_>, projection: Option<Projection>, device: &Device) -> Self {
         let device = device.clone().without_autodiff();
-        let flat = |array: &Array| Tensor::from_data(TensorData::new(array.values.clone(), [array.values.len()]), &device);
+        let flat = |array: &Array| Tensor::from_data(TensorData::new(array.values.to_vec(), [array.values.len()]), &device);
         let pulls = phase.pull.into_iter().flat_map(|pull| {
             let on = |(path, array): (&str, &Array)| (path.to_owned(), Pull { strength: pull.strength, offset: flat(array) });
             pull.offset.iter().map(on)

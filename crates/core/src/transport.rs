@@ -62,9 +62,15 @@ pub trait Sites: Sync {
 
     /// A client's site, for as long as it works.
     fn site(&self, client: usize) -> Result<Box<dyn Site>>;
+
+    /// How many samples a client trains on, which tells how long it will take.
+    fn samples(&self, client: usize) -> usize {
+        self.site(client).map_or(0, |site| site.samples())
+    }
 }
 
-/// All clients in this process, several at a time. Every message is encoded and decoded as if it had travelled.
+/// All clients in this process, several at a time. Every message is encoded and decoded as if it had travelled; what arrives then
+/// shares the memory of what was sent, which another process would not have held.
 pub struct InProcess<'a> {
     clients: Clients<'a>,
     store: &'a mut ClientStore,
@@ -155,6 +161,27 @@ struct Clients<'a> {
 }
 
 impl Clients<'_> {
+    /// In which order letters are attended to. Whoever has most to do comes first, so that nobody begins long work when all others are
+    /// about to finish; where nobody trains, the order does not matter.
+    fn longest_first(&self, letters: &[Letter<'_>]) -> Vec<usize> {
+        let work = |letter: &Letter<'_>| match letter.request.task {
+            Task::Train => self.sites.samples(letter.client),
+            _ => 0,
+        };
+        let work: Vec<usize> = letters.iter().map(work).collect();
+        let mut order: Vec<usize> = (0..letters.len()).collect();
+        order.sort_by_key(|&at| std::cmp::Reverse(work[at]));
+        order
+    }
+
+    /// Tells whoever looks on who is called.
+    fn announce(&self, letters: &[Letter<'_>]) {
+        if let Some(first) = letters.first() {
+            let called: Vec<usize> = letters.iter().map(|letter| letter.client).collect();
+            self.witness.called(first.request.task, &called);
+        }
+    }
+
     /// A letter's whole way: only clients at work hold a copy of their state.
     fn attend(&self, letter: &Letter<'_>, store: &Mutex<&mut ClientStore>) -> Result<Served> {
         if (self.interrupted)() {
@@ -171,16 +198,24 @@ impl Clients<'_> {
     }
 
     fn serve(&self, letter: &Letter<'_>, state: &mut ClientState) -> Result<Served> {
-        let (request, reading) = timed(|| Request::decode(&letter.bytes))?;
+        let (mut request, reading) = timed(|| Request::decode(&letter.bytes))?;
+        request.weights.share(&letter.request.weights);
         let site = self.sites.site(letter.client)?;
         let seed = self.seed.derive("client", [letter.client as u64]);
         let mut client = Client { algorithm: self.algorithm, training: self.training, site: site.as_ref(), state, seed };
-        let reply = client.handle(&request)?;
-        let (bytes, writing) = timed(|| reply.encode())?;
-        drop(reply);
-        let (reply, arriving) = timed(|| Reply::decode(&bytes))?;
+        let sent = client.handle(&request)?;
+        let (bytes, writing) = timed(|| sent.encode())?;
+        let (mut reply, arriving) = timed(|| Reply::decode(&bytes))?;
+        reply.share(&sent);
         Ok(Served { reply, size: bytes.len() as u64, seconds: reading + writing + arriving })
     }
+}
+
+/// What was done in some order of places, by place.
+fn in_place<V>(order: &[usize], done: Vec<V>) -> Vec<V> {
+    let mut pairs: Vec<(usize, V)> = order.iter().copied().zip(done).collect();
+    pairs.sort_by_key(|(place, _)| *place);
+    pairs.into_iter().map(|(_, value)| value).collect()
 }
 
 fn timed<V>(work: impl FnOnce() -> Result<V>) -> Result<(V, f64)> {
@@ -196,12 +231,10 @@ impl Transport for InProcess<'_> {
     fn exchange_each(&mut self, letters: &[(usize, &Request)]) -> Result<Vec<Reply>> {
         let letters = self.written(letters)?;
         let (clients, store) = (&self.clients, Mutex::new(&mut *self.store));
-        if let Some(first) = letters.first() {
-            let called: Vec<usize> = letters.iter().map(|letter| letter.client).collect();
-            clients.witness.called(first.request.task, &called);
-        }
-        let served = side_by_side(letters.iter().collect(), |letter| clients.attend(letter, &store));
-        let served = served.into_iter().collect::<Result<Vec<_>>>()?;
+        clients.announce(&letters);
+        let order = clients.longest_first(&letters);
+        let served = side_by_side(order.iter().map(|&at| &letters[at]).collect(), |letter| clients.attend(letter, &store));
+        let served = in_place(&order, served).into_iter().collect::<Result<Vec<_>>>()?;
         letters.iter().zip(&served).for_each(|(letter, served)| self.note(letter, served));
         Ok(served.into_iter().map(|served| served.reply).collect())
     }

@@ -37,6 +37,12 @@ impl Weights {
         changed
     }
 
+    /// Shares memory with `other` wherever the arrays are equal.
+    pub(crate) fn share(&mut self, other: &Self) {
+        self.params.share(&other.params);
+        self.statistics.share(&other.statistics);
+    }
+
     /// The weighted mean, in the order given.
     pub fn mean<'a>(items: impl IntoIterator<Item = (&'a Self, f64)> + Clone) -> Self {
         let params = items.clone().into_iter().map(|(item, weight)| (&item.params, weight));

@@ -6,7 +6,7 @@ use crate::host::{norm_column, row_indices, row_mask, to_host};
 use crate::map::Map;
 use crate::rows::Rows;
 use crate::solution::{Outcome, Report, Solution};
-use crate::solver::{Iteration, Solver};
+use crate::solver::{Evaluation, Iteration, Solver};
 use crate::stop::Stop;
 use crate::vectors::{HostRows, difference_with_norms};
 
@@ -73,7 +73,7 @@ pub fn solve<const D: usize>(
         if run.judge(&z, &image, norms) {
             break;
         }
-        z = iteration.next(&z, &residual);
+        z = iteration.next(&Evaluation { z: &z, image: &image, residual: &residual });
         z = run.freeze(z, &mut flat, iteration.as_mut());
     }
     let (z, image, report) = run.finish();

@@ -27,8 +27,13 @@ impl HostRows {
         (tensor.dtype() == DType::F32).then(|| Self { tensor: tensor.to_contiguous(), width })
     }
 
+    /// All numbers, row after row.
+    pub(crate) fn all(&self) -> &[f32] {
+        self.tensor.as_slice().expect("made contiguous on construction")
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[f32]> {
-        self.tensor.as_slice().expect("made contiguous on construction").chunks_exact(self.width)
+        self.all().chunks_exact(self.width)
     }
 }
 
@@ -70,30 +75,46 @@ impl WithSimd for Dot<'_> {
     }
 }
 
-/// `y <- y + factor x`
-pub(crate) fn add_scaled(y: &mut [f32], factor: f32, x: &[f32]) {
-    arch().dispatch(AddScaled { y, factor, x });
+/// `(<x, a>, <x, b>)`, reading `x` once.
+pub(crate) fn two_dots(x: &[f32], a: &[f32], b: &[f32]) -> (f64, f64) {
+    let blocks = x.chunks(BLOCK).zip(a.chunks(BLOCK)).zip(b.chunks(BLOCK));
+    blocks.fold((0.0, 0.0), |sums, ((x, a), b)| {
+        let (with_a, with_b) = arch().dispatch(TwoDots { x, a, b });
+        (sums.0 + f64::from(with_a), sums.1 + f64::from(with_b))
+    })
 }
 
-struct AddScaled<'a> {
-    y: &'a mut [f32],
-    factor: f32,
+struct TwoDots<'a> {
     x: &'a [f32],
+    a: &'a [f32],
+    b: &'a [f32],
 }
 
-impl WithSimd for AddScaled<'_> {
-    type Output = ();
+impl WithSimd for TwoDots<'_> {
+    type Output = (f32, f32);
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let ((y, y_rest), (x, x_rest)) = (S::as_mut_simd_f32s(self.y), S::as_simd_f32s(self.x));
-        let factor = simd.splat_f32s(self.factor);
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = simd.mul_add_e_f32s(factor, x, *y);
+    fn with_simd<S: Simd>(self, simd: S) -> (f32, f32) {
+        let (x, x_rest) = S::as_simd_f32s(self.x);
+        let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(self.a), S::as_simd_f32s(self.b));
+        let mut sums = [[simd.splat_f32s(0.0); 2]; 4];
+        for (at, ((&x, &a), &b)) in x.iter().zip(a).zip(b).enumerate() {
+            let sums = &mut sums[at % 4];
+            sums[0] = simd.mul_add_e_f32s(x, a, sums[0]);
+            sums[1] = simd.mul_add_e_f32s(x, b, sums[1]);
         }
-        for (y, x) in y_rest.iter_mut().zip(x_rest) {
-            *y += self.factor * x;
+        let mut rest = [0.0, 0.0];
+        for ((x, a), b) in x_rest.iter().zip(a_rest).zip(b_rest) {
+            rest[0] += x * a;
+            rest[1] += x * b;
         }
+        let mut totals = [0.0, 0.0];
+        for side in 0..2 {
+            let first = simd.add_f32s(sums[0][side], sums[1][side]);
+            let sum = simd.add_f32s(first, simd.add_f32s(sums[2][side], sums[3][side]));
+            totals[side] = simd.reduce_sum_f32s(sum) + rest[side];
+        }
+        (totals[0], totals[1])
     }
 }
 
@@ -122,24 +143,83 @@ impl WithSimd for Subtract<'_> {
 
 /// `a - b` of every row, with the norms of that and of `a`.
 pub(crate) fn difference_with_norms(a: &HostRows, b: &HostRows) -> (Vec<f32>, Vec<(f64, f64)>) {
-    let mut difference = Vec::new();
-    let mut norms = Vec::new();
-    for (a, b) in a.iter().zip(b.iter()) {
-        let from = difference.len();
-        difference.resize(from + a.len(), 0.0);
-        let row = &mut difference[from..];
-        subtract(row, a, b);
-        norms.push((dot(row, row).sqrt(), dot(a, a).sqrt()));
-    }
+    let mut difference = Vec::with_capacity(a.all().len());
+    let rows = a.iter().zip(b.iter()).map(|(a, b)| subtract_with_norms(appended(&mut difference, a), a, b));
+    let norms = rows.collect();
     (difference, norms)
 }
 
-/// Adds a combination of vectors to `y`, `y <- y + sum_j factors[j] xs[j]`, block by block so that `y` stays in the cache.
-pub(crate) fn add_combination<'a>(y: &mut [f32], terms: impl Iterator<Item = (f32, &'a [f32])> + Clone) {
+/// A row at the end of others, to be overwritten: it starts as a copy, which is still in the cache when it is, since filling all rows with
+/// zeros beforehand would be one more pass through memory.
+pub(crate) fn appended<'a>(rows: &'a mut Vec<f32>, row: &[f32]) -> &'a mut [f32] {
+    let from = rows.len();
+    rows.extend_from_slice(row);
+    &mut rows[from..]
+}
+
+/// `y <- a - b`; `(||y||, ||a||)`. Block by block, so that sums find the numbers in the cache.
+fn subtract_with_norms(y: &mut [f32], a: &[f32], b: &[f32]) -> (f64, f64) {
+    let (mut of_y, mut of_a) = (0.0, 0.0);
+    for ((y, a), b) in y.chunks_mut(BLOCK).zip(a.chunks(BLOCK)).zip(b.chunks(BLOCK)) {
+        subtract(y, a, b);
+        of_y += dot(y, y);
+        of_a += dot(a, a);
+    }
+    (of_y.sqrt(), of_a.sqrt())
+}
+
+/// `y <- start + sum_j factors[j] xs[j]`, in one pass.
+pub(crate) fn combine(y: &mut [f32], start: &[f32], factors: &[f32], xs: &[&[f32]]) {
+    assert!(
+        start.len() == y.len() && factors.len() == xs.len() && xs.iter().all(|x| x.len() == y.len()),
+        "vectors of one length"
+    );
+    let mut terms = Vec::with_capacity(xs.len());
     for (index, y) in y.chunks_mut(BLOCK).enumerate() {
-        let at = index * BLOCK..index * BLOCK + y.len();
-        for (factor, x) in terms.clone() {
-            add_scaled(y, factor, &x[at.clone()]);
+        let here = index * BLOCK..index * BLOCK + y.len();
+        terms.clear();
+        terms.extend(factors.iter().zip(xs).map(|(&factor, x)| (factor, &x[here.clone()])));
+        arch().dispatch(Combine { y, start: &start[here], terms: &terms });
+    }
+}
+
+struct Combine<'a> {
+    y: &'a mut [f32],
+    start: &'a [f32],
+    terms: &'a [(f32, &'a [f32])],
+}
+
+impl WithSimd for Combine<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let ((y, y_rest), (start, start_rest)) = (S::as_mut_simd_f32s(self.y), S::as_simd_f32s(self.start));
+        let done = self.start.len() - start_rest.len();
+        let (groups, more) = pulp::as_arrays_mut::<4, _>(y);
+        let grouped = 4 * groups.len();
+        for (index, y) in groups.iter_mut().enumerate() {
+            let mut sums = [start[4 * index], start[4 * index + 1], start[4 * index + 2], start[4 * index + 3]];
+            for &(factor, x) in self.terms {
+                let (x, _) = S::as_simd_f32s(x);
+                let (x, factor) = (&x[4 * index..4 * index + 4], simd.splat_f32s(factor));
+                for lane in 0..4 {
+                    sums[lane] = simd.mul_add_e_f32s(factor, x[lane], sums[lane]);
+                }
+            }
+            *y = sums;
+        }
+        for (index, y) in more.iter_mut().enumerate() {
+            *y = start[grouped + index];
+            for &(factor, x) in self.terms {
+                *y = simd.mul_add_e_f32s(simd.splat_f32s(factor), S::as_simd_f32s(x).0[grouped + index], *y);
+            }
+        }
+        for (index, y) in y_rest.iter_mut().enumerate() {
+            *y = start_rest[index];
+            for &(factor, x) in self.terms {
+                *y += factor * x[done + index];
+            }
         }
     }
 }
@@ -162,10 +242,22 @@ mod tests {
     }
 
     #[test]
-    fn combinations_are_added_in_every_block() {
-        let (mut y, x, other) = (numbers(3000, 1), numbers(3000, 2), numbers(3000, 3));
-        let expected: Vec<f32> = (0..3000).map(|at| y[at] + 0.5 * x[at] - 2.0 * other[at]).collect();
-        add_combination(&mut y, [(0.5, &x[..]), (-2.0, &other[..])].into_iter());
-        assert!(y.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-6));
+    fn two_inner_products_are_those_of_one_each() {
+        for count in [0, 1, 17, 64, 1024, 3001] {
+            let (x, a, b) = (numbers(count, 1), numbers(count, 2), numbers(count, 3));
+            let (with_a, with_b) = two_dots(&x, &a, &b);
+            assert!((with_a - dot(&x, &a)).abs() < 1e-3 && (with_b - dot(&x, &b)).abs() < 1e-3, "{count}");
+        }
+    }
+
+    #[test]
+    fn combinations_of_any_length_follow_their_formula() {
+        for count in [0, 3, 16, 100, 1024, 3001] {
+            let (start, x, other) = (numbers(count, 1), numbers(count, 2), numbers(count, 3));
+            let mut y = vec![f32::NAN; count];
+            combine(&mut y, &start, &[0.5, -2.0], &[&x, &other]);
+            let expected = (0..count).map(|at| start[at] + 0.5 * x[at] - 2.0 * other[at]);
+            assert!(y.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{count}");
+        }
     }
 }

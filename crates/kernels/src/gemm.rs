@@ -160,10 +160,15 @@ impl Product<'_> {
             }
             let mut a = self.a.data.as_ptr().add(row * self.a.row);
             let mut b = self.b.as_ptr().add(column);
+            // What lies behind the panel is as a rule the panel of the next product; it comes while the first rows are at work.
+            let ahead = if row == 0 { self.size.k * self.b_stride } else { 0 };
             for _ in 0..self.size.k {
                 let mut right = [simd.splat_f32s(0.0); V];
                 for (v, right) in right.iter_mut().enumerate() {
                     *right = load(simd, b.add(v * lanes), mask);
+                    if ahead > 0 {
+                        prefetch(b.wrapping_add(ahead + v * lanes));
+                    }
                 }
                 for (t, sums) in sums.iter_mut().enumerate() {
                     let left = simd.splat_f32s(*a.add(t * self.a.row));
@@ -181,6 +186,19 @@ impl Product<'_> {
             }
         }
     }
+}
+
+/// Asks for a cache line before it is needed; any address will do.
+#[inline(always)]
+fn prefetch(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is part of every x86-64, reads nothing and never fails, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// A vector from memory, or the part of it that the mask has; zeros elsewhere.

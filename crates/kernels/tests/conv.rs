@@ -78,11 +78,21 @@ impl Case {
         [y, dx, dw]
     }
 
+    /// `y` and `dx` by the kernels that prepare their weights themselves.
+    fn found_once(&self, set: InstructionSet, scratch: &mut Scratch) -> [Vec<f32>; 2] {
+        let Self { geometry, x, w, dy } = self;
+        let [mut y, mut dx] = [dy, x].map(|like| vec![f32::NAN; like.len()]);
+        conv::forward_once(set, geometry, x, w, &mut y, scratch);
+        conv::input_gradient_once(set, geometry, dy, w, &mut dx, scratch);
+        [y, dx]
+    }
+
     fn holds_on_all_sets(&self, scratch: &mut Scratch) {
         let expected = self.expected();
         for set in InstructionSet::available() {
-            let found = self.found(set, scratch);
-            for (name, (found, expected)) in ["y", "dx", "dw"].iter().zip(found.iter().zip(&expected)) {
+            let (found, once) = (self.found(set, scratch), self.found_once(set, scratch));
+            let all = found.iter().zip(&expected).chain(once.iter().zip(&expected));
+            for (name, (found, expected)) in ["y", "dx", "dw", "y once", "dx once"].iter().zip(all) {
                 let error = error(found, expected);
                 assert!(error < 2e-5, "{} {name} {:?}: {error}", set.name(), self.geometry);
             }
@@ -112,6 +122,14 @@ fn wide_windows_and_long_strides_agree_with_their_definition() {
             let geometry = Geometry { batch: 2, height: 6, width: 5, from, to, window, stride };
             Case::new(geometry).holds_on_all_sets(&mut Scratch::new());
         }
+    }
+}
+
+#[test]
+fn weights_prepared_piece_by_piece_agree_with_their_definition() {
+    for (size, from, to) in [(4, 128, 150), (5, 140, 128), (7, 96, 96)] {
+        let geometry = Geometry { batch: 2, height: size, width: size, from, to, window: 3, stride: 1 };
+        Case::new(geometry).holds_on_all_sets(&mut Scratch::new());
     }
 }
 

@@ -99,9 +99,9 @@ impl Krylov {
     fn advance(&mut self, a: &mut impl FnMut(Tensor<2>) -> Tensor<2>, samples: &mut [Sample], stop: &Stop) {
         let image = a(self.newest.clone());
         let first = self.basis.dots(&image);
-        let image = self.basis.combine(image, -1.0, &first);
+        let image = self.basis.combine(&image, -1.0, &first);
         let second = self.basis.dots(&image);
-        let image = self.basis.combine(image, -1.0, &second);
+        let image = self.basis.combine(&image, -1.0, &second);
         let norms = to_host(norm_column(&image));
         for (row, (space, sample)) in self.spaces.iter_mut().zip(samples.iter_mut()).enumerate() {
             if sample.is_open() {
@@ -122,7 +122,7 @@ impl Krylov {
             weights.resize(self.memory + 1, 0.0);
             weights
         };
-        self.basis.combine(u, 1.0, &self.spaces.iter().map(padded).collect::<Vec<_>>())
+        self.basis.combine(&u, 1.0, &self.spaces.iter().map(padded).collect::<Vec<_>>())
     }
 }
 

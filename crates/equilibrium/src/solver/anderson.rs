@@ -2,21 +2,22 @@
 use burn::tensor::{Int, Tensor};
 
 use super::window::Window;
-use super::{Anderson, Iteration, Ridge};
+use super::{Anderson, Evaluation, Iteration, Ridge};
 use crate::dense::solve_positive_definite;
 use crate::rows::Rows;
 
 /// Beyond this sum of absolute coefficients a combination amplifies rounding more than it extrapolates.
 const LARGEST_COEFFICIENT_SUM: f64 = 1e6;
 
-/// Works on differences of successive iterates, `dx_j = x_{j+1} - x_j` and `dr_j = r_{j+1} - r_j`: the next iterate is
-/// `x + mixing r - sum_j gamma_j (dx_j + mixing dr_j)`, where `gamma` minimises `||r - sum_j gamma_j dr_j||^2` plus the ridge.
+/// Works on differences of successive plain steps `p = x + mixing r` and residuals, `dp_j = p_{j+1} - p_j` and `dr_j = r_{j+1} - r_j`:
+/// the next iterate is `p - sum_j gamma_j dp_j`, where `gamma` minimises `||r - sum_j gamma_j dr_j||^2` plus the ridge.
 /// This is the problem of the weights with its constraint eliminated; it stays regular where an exact solution exists, and what is
-/// added to `x` is small, which matters in f32.
+/// added to `p` is small, which matters in f32.
 pub(super) struct AndersonIteration {
     settings: Anderson,
-    point_changes: Window,
+    plain_changes: Window,
     residual_changes: Window,
+    /// The last plain step and the last residual.
     previous: Option<(Tensor<2>, Tensor<2>)>,
     /// The past of every sample, kept on the host in f64.
     memories: Vec<Memory>,
@@ -26,7 +27,7 @@ pub(super) struct AndersonIteration {
 impl AndersonIteration {
     pub(super) fn new(settings: Anderson, like: &Tensor<2>) -> Self {
         Self {
-            point_changes: Window::new(settings.memory, like),
+            plain_changes: Window::new(settings.memory, like),
             residual_changes: Window::new(settings.memory, like),
             previous: None,
             memories: vec![Memory::new(settings.memory); like.dims()[0]],
@@ -35,16 +36,17 @@ impl AndersonIteration {
         }
     }
 
-    /// Stores the newest change; says in which slot.
-    fn learn(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Option<usize> {
-        let (old_z, old_residual) = self.previous.replace((z.clone(), residual.clone()))?;
+    /// Stores the newest change; says in which slot, with the inner products of the residual and all changes of residuals.
+    fn learn(&mut self, plain: &Tensor<2>, residual: &Tensor<2>) -> Option<(usize, Vec<Vec<f64>>)> {
+        let (old_plain, old_residual) = self.previous.replace((plain.clone(), residual.clone()))?;
         let slot = (self.step - 1) % self.settings.memory;
-        self.point_changes.set_difference(slot, z, &old_z);
+        self.plain_changes.set_difference(slot, plain, &old_plain);
         self.residual_changes.set_difference(slot, residual, &old_residual);
-        for (memory, dots) in self.memories.iter_mut().zip(self.residual_changes.dots_of_slot(slot)) {
+        let (of_change, of_residual) = self.residual_changes.dots_of_slot_and(slot, residual);
+        for (memory, dots) in self.memories.iter_mut().zip(of_change) {
             memory.insert(slot, &dots);
         }
-        Some(slot)
+        Some((slot, of_residual))
     }
 
     fn restart_is_due(&self) -> bool {
@@ -53,29 +55,27 @@ impl AndersonIteration {
 }
 
 impl Iteration for AndersonIteration {
-    fn next(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Tensor<2> {
-        let newest = self.learn(z, residual);
+    fn next(&mut self, at: &Evaluation<'_>) -> Tensor<2> {
+        let plain = match self.settings.mixing {
+            1.0 => at.image.clone(),
+            mixing => at.z.clone() + at.residual.clone().mul_scalar(mixing),
+        };
+        let learnt = self.learn(&plain, at.residual);
         if self.restart_is_due() {
             self.memories.iter_mut().for_each(Memory::forget);
         }
         self.step += 1;
-        let plain = match self.settings.mixing {
-            1.0 => z.clone() + residual.clone(),
-            mixing => z.clone() + residual.clone().mul_scalar(mixing),
-        };
-        let Some(newest) = newest.filter(|_| self.step > self.settings.delay) else {
+        let Some((newest, dots)) = learnt.filter(|_| self.step > self.settings.delay) else {
             return plain;
         };
-        let dots = self.residual_changes.dots(residual);
         let ridge = self.settings.ridge;
         let gamma: Vec<Vec<f64>> =
             self.memories.iter_mut().zip(&dots).map(|(memory, dots)| memory.coefficients(newest, dots, ridge)).collect();
-        let moved = self.point_changes.combine(plain, -1.0, &gamma);
-        self.residual_changes.combine(moved, -self.settings.mixing, &gamma)
+        self.plain_changes.combine(&plain, -1.0, &gamma)
     }
 
     fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
-        self.point_changes.keep(rows, indices);
+        self.plain_changes.keep(rows, indices);
         self.residual_changes.keep(rows, indices);
         self.previous = self.previous.take().map(|pair| pair.pick(rows));
         self.memories = indices.iter().map(|&index| self.memories[index].clone()).collect();

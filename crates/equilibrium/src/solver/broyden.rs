@@ -1,8 +1,8 @@
 //! Broyden's good method on `h(z) = f(z) - z`, with the inverse Jacobian kept as a sum of rank-one terms for every sample.
 use burn::tensor::{Int, Tensor};
 
-use super::Iteration;
 use super::window::Window;
+use super::{Evaluation, Iteration};
 use crate::host::{column, to_host};
 use crate::rows::Rows;
 
@@ -23,7 +23,7 @@ impl BroydenIteration {
 
     /// `B x`, or `B^T x` with `left` and `right` exchanged.
     fn product(left: &Window, right: &Window, x: &Tensor<2>) -> Tensor<2> {
-        left.combine(x.clone().neg(), 1.0, &right.dots(x))
+        left.combine(&x.clone().neg(), 1.0, &right.dots(x))
     }
 
     /// Adds the rank-one term that makes `B` map the newest change of `h` to the newest change of `z`.
@@ -44,7 +44,7 @@ impl BroydenIteration {
 }
 
 impl Iteration for BroydenIteration {
-    fn next(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Tensor<2> {
+    fn next(&mut self, &Evaluation { z, residual, .. }: &Evaluation<'_>) -> Tensor<2> {
         if let Some((old_z, old_residual)) = self.previous.take() {
             self.learn(&(z.clone() - old_z), &(residual.clone() - old_residual));
         }

@@ -1,7 +1,7 @@
 //! The damped fixed-point iteration.
 use burn::tensor::{Int, Tensor};
 
-use super::Iteration;
+use super::{Evaluation, Iteration};
 
 pub(super) struct FixedPointIteration {
     damping: f64,
@@ -14,8 +14,11 @@ impl FixedPointIteration {
 }
 
 impl Iteration for FixedPointIteration {
-    fn next(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Tensor<2> {
-        z.clone() + residual.clone().mul_scalar(1.0 - self.damping)
+    fn next(&mut self, at: &Evaluation<'_>) -> Tensor<2> {
+        match self.damping {
+            0.0 => at.image.clone(),
+            damping => at.z.clone() + at.residual.clone().mul_scalar(1.0 - damping),
+        }
     }
 
     fn keep(&mut self, _: &Tensor<1, Int>, _: &[usize]) {}

@@ -127,10 +127,19 @@ impl Anderson {
     }
 }
 
+/// An iterate and what the map makes of it; rows are samples, `[rows, n]` each.
+pub(crate) struct Evaluation<'a> {
+    pub(crate) z: &'a Tensor<2>,
+    /// `f(z)`
+    pub(crate) image: &'a Tensor<2>,
+    /// `f(z) - z`
+    pub(crate) residual: &'a Tensor<2>,
+}
+
 /// One solver at work on one batch.
 pub(crate) trait Iteration {
-    /// The next iterate, from the newest one and its residual `f(z) - z`; rows are samples, `[rows, n]`.
-    fn next(&mut self, z: &Tensor<2>, residual: &Tensor<2>) -> Tensor<2>;
+    /// The next iterate, from the newest one.
+    fn next(&mut self, at: &Evaluation<'_>) -> Tensor<2>;
 
     /// Keep only these rows from now on.
     fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]);

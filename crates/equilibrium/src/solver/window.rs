@@ -14,8 +14,8 @@ pub(crate) struct Window {
 /// Where the states are.
 #[allow(clippy::large_enum_variant, reason = "two or three of these to a solve")]
 enum States {
-    /// In this process's memory: the states of a sample one after another.
-    Host { values: Vec<f32>, n: usize },
+    /// In this process's memory: one vector for each slot that has been set, the states of all samples one after another.
+    Host { slots: Vec<Vec<f32>>, n: usize },
     /// On a device, `[rows, width, n]`.
     Device(Tensor<3>),
 }
@@ -25,18 +25,19 @@ impl Window {
     pub(crate) fn new(width: usize, like: &Tensor<2>) -> Self {
         let [rows, n] = like.dims();
         let states = match HostRows::of(like) {
-            Some(_) => States::Host { values: vec![0.0; rows * width * n], n },
+            Some(_) => States::Host { slots: Vec::new(), n },
             None => States::Device(Tensor::zeros([rows, width, n], (&like.device(), like.dtype()))),
         };
         Self { width, states }
     }
 
-    /// Overwrites one slot of every sample.
+    /// Overwrites one slot of every sample. Slots are first set in order.
     pub(crate) fn set(&mut self, slot: usize, state: Tensor<2>) {
         match &mut self.states {
-            States::Host { values, n } => {
-                let states = values.chunks_exact_mut(self.width * *n);
-                states.zip(host(&state).iter()).for_each(|(states, new)| slot_of(states, slot, *n).copy_from_slice(new));
+            States::Host { slots, .. } => {
+                let values = place(slots, slot);
+                values.clear();
+                values.extend_from_slice(host(&state).all());
             }
             States::Device(states) => {
                 let [rows, n] = state.dims();
@@ -48,24 +49,33 @@ impl Window {
     /// Overwrites one slot of every sample with a difference, `new - old`.
     pub(crate) fn set_difference(&mut self, slot: usize, new: &Tensor<2>, old: &Tensor<2>) {
         match &mut self.states {
-            States::Host { values, n } => {
+            States::Host { slots, .. } => {
                 let (new, old) = (host(new), host(old));
-                for ((states, new), old) in values.chunks_exact_mut(self.width * *n).zip(new.iter()).zip(old.iter()) {
-                    vectors::subtract(slot_of(states, slot, *n), new, old);
+                let values = place(slots, slot);
+                if values.is_empty() {
+                    values.extend_from_slice(new.all());
                 }
+                vectors::subtract(values, new.all(), old.all());
             }
             States::Device(_) => self.set(slot, new.clone() - old.clone()),
         }
     }
 
-    /// `<states[row][slot], states[row][other]>` for every row and every other slot, on the host.
-    pub(crate) fn dots_of_slot(&self, slot: usize) -> Vec<Vec<f64>> {
+    /// `<states[row][slot], states[row][other]>` for every row and every other slot, on the host, and the same as [`dots`](Self::dots).
+    pub(crate) fn dots_of_slot_and(&self, slot: usize, state: &Tensor<2>) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
         match &self.states {
-            States::Host { values, n } => {
-                let of_row = |states: &[f32]| dots(states, &states[slot * n..(slot + 1) * n]);
-                values.chunks_exact(self.width * n).map(of_row).collect()
+            States::Host { slots, n } => {
+                let own = slots[slot].chunks_exact(*n);
+                let of_row = |(row, (own, state)): (usize, (&[f32], &[f32]))| {
+                    let pairs = slots.iter().map(|slot| vectors::two_dots(&slot[row * n..(row + 1) * n], own, state));
+                    let (mut with_own, mut with_state): (Vec<f64>, Vec<f64>) = pairs.unzip();
+                    with_own.resize(self.width, 0.0);
+                    with_state.resize(self.width, 0.0);
+                    (with_own, with_state)
+                };
+                own.zip(host(state).iter()).enumerate().map(of_row).unzip()
             }
-            States::Device(states) => self.dots(&states.clone().narrow(1, slot, 1).squeeze_dim(1)),
+            States::Device(states) => (self.dots(&states.clone().narrow(1, slot, 1).squeeze_dim(1)), self.dots(state)),
         }
     }
 
@@ -74,8 +84,14 @@ impl Window {
     /// Not a matrix product: GPUs round the factors of those to 10 bits (TF32), and Gram matrices do not survive that.
     pub(crate) fn dots(&self, state: &Tensor<2>) -> Vec<Vec<f64>> {
         match &self.states {
-            States::Host { values, n } => {
-                values.chunks_exact(self.width * n).zip(host(state).iter()).map(|(states, state)| dots(states, state)).collect()
+            States::Host { slots, n } => {
+                let of_row = |(row, state): (usize, &[f32])| {
+                    let mut dots: Vec<f64> =
+                        slots.iter().map(|slot| vectors::dot(&slot[row * n..(row + 1) * n], state)).collect();
+                    dots.resize(self.width, 0.0);
+                    dots
+                };
+                host(state).iter().enumerate().map(of_row).collect()
             }
             States::Device(states) => {
                 let products = (states.clone() * state.clone().unsqueeze_dim(1)).sum_dim(2);
@@ -85,24 +101,26 @@ impl Window {
     }
 
     /// `start[row] + factor sum_slot weights[row][slot] states[row][slot]` for every row.
-    pub(crate) fn combine(&self, start: Tensor<2>, factor: f64, weights: &[Vec<f64>]) -> Tensor<2> {
+    pub(crate) fn combine(&self, start: &Tensor<2>, factor: f64, weights: &[Vec<f64>]) -> Tensor<2> {
         match &self.states {
-            States::Host { values, n } => {
-                let shape = start.dims();
-                let options = start.device();
-                let mut sums = start.into_data().try_into_vec::<f32>().expect("a window of 32-bit floats combines such");
-                for ((sum, states), weights) in sums.chunks_exact_mut(*n).zip(values.chunks_exact(self.width * n)).zip(weights) {
-                    let terms = weights.iter().map(|&weight| (factor * weight) as f32).zip(states.chunks_exact(*n));
-                    vectors::add_combination(sum, terms.filter(|&(weight, _)| weight != 0.0));
+            States::Host { slots, n } => {
+                let begin = host(start);
+                let mut sums = Vec::with_capacity(begin.all().len());
+                for (row, (start, weights)) in begin.iter().zip(weights).enumerate() {
+                    let here = row * n..(row + 1) * n;
+                    let terms = weights.iter().map(|&weight| (factor * weight) as f32).zip(slots);
+                    let (factors, states): (Vec<f32>, Vec<&[f32]>) =
+                        terms.filter(|&(weight, _)| weight != 0.0).map(|(weight, slot)| (weight, &slot[here.clone()])).unzip();
+                    vectors::combine(vectors::appended(&mut sums, start), start, &factors, &states);
                 }
-                Tensor::from_data(TensorData::new(sums, shape), &options)
+                Tensor::from_data(TensorData::new(sums, start.dims()), &start.device())
             }
             States::Device(states) => {
                 let [rows, width, _] = states.dims();
                 let flat: Vec<f64> = weights.iter().flatten().map(|weight| factor * weight).collect();
                 let options = (&states.device(), states.dtype());
                 let weights = Tensor::<3>::from_data(TensorData::new(flat, [rows, 1, width]), options);
-                start + weights.matmul(states.clone()).squeeze_dim(1)
+                start.clone() + weights.matmul(states.clone()).squeeze_dim(1)
             }
         }
     }
@@ -110,25 +128,26 @@ impl Window {
     /// Keeps only these samples.
     pub(crate) fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
         match &mut self.states {
-            States::Host { values, n } => {
-                let size = self.width * *n;
-                // Kept rows only move towards the front, so they can move in place.
-                for (to, &from) in indices.iter().enumerate() {
-                    values.copy_within(from * size..(from + 1) * size, to * size);
+            States::Host { slots, n } => {
+                for slot in slots {
+                    // Kept rows only move towards the front, so they can move in place.
+                    for (to, &from) in indices.iter().enumerate() {
+                        slot.copy_within(from * *n..(from + 1) * *n, to * *n);
+                    }
+                    slot.truncate(indices.len() * *n);
                 }
-                values.truncate(indices.len() * size);
             }
             States::Device(states) => states.inplace(|states| states.select(0, rows.clone())),
         }
     }
 }
 
-fn slot_of(states: &mut [f32], slot: usize, n: usize) -> &mut [f32] {
-    &mut states[slot * n..(slot + 1) * n]
-}
-
-fn dots(states: &[f32], state: &[f32]) -> Vec<f64> {
-    states.chunks_exact(state.len()).map(|each| vectors::dot(each, state)).collect()
+/// The memory of a slot, made when it is first asked for.
+fn place(slots: &mut Vec<Vec<f32>>, slot: usize) -> &mut Vec<f32> {
+    if slot == slots.len() {
+        slots.push(Vec::new());
+    }
+    &mut slots[slot]
 }
 
 fn host(state: &Tensor<2>) -> HostRows {

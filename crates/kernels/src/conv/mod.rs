@@ -38,9 +38,39 @@ use weights::{Direction, Way};
 pub fn forward(set: InstructionSet, geometry: &Geometry, x: &[f32], weights: &Weights, y: &mut [f32], scratch: &mut Scratch) {
     weights.check(set, geometry, Direction::Forward);
     check(geometry, x, y);
-    match weights.way {
-        Way::Winograd => winograd::convolve(set, geometry, x, weights.data(), y, scratch),
-        Way::Patches => patches::forward(set, geometry, x, weights.data(), y, scratch),
+    run_forward(set, weights.way, geometry, x, weights.data(), y, scratch);
+}
+
+/// The same with weights `[to, from, window, window]` that nobody has prepared and nobody will use again.
+///
+/// # Panics
+///
+/// If a slice has the wrong length.
+pub fn forward_once(set: InstructionSet, geometry: &Geometry, x: &[f32], weight: &[f32], y: &mut [f32], scratch: &mut Scratch) {
+    check(geometry, x, y);
+    assert_eq!(weight.len(), geometry.weight_len(), "numbers in the weights");
+    let way = Way::of(geometry);
+    if way == Way::Winograd && winograd::goes_by_pieces(geometry) {
+        return winograd::convolve_once(set, geometry, Direction::Forward, x, weight, y, scratch);
+    }
+    let mut prepared = std::mem::take(&mut scratch.prepared);
+    way.prepare(set, geometry, Direction::Forward, weight, &mut prepared);
+    run_forward(set, way, geometry, x, prepared.all(), y, scratch);
+    scratch.prepared = prepared;
+}
+
+fn run_forward(
+    set: InstructionSet,
+    way: Way,
+    geometry: &Geometry,
+    x: &[f32],
+    prepared: &[f32],
+    y: &mut [f32],
+    scratch: &mut Scratch,
+) {
+    match way {
+        Way::Winograd => winograd::convolve(set, geometry, x, prepared, y, scratch),
+        Way::Patches => patches::forward(set, geometry, x, prepared, y, scratch),
     }
 }
 
@@ -59,9 +89,46 @@ pub fn input_gradient(
 ) {
     weights.check(set, geometry, Direction::Backward);
     check(geometry, dx, dy);
-    match weights.way {
-        Way::Winograd => winograd::convolve(set, &geometry.reversed(), dy, weights.data(), dx, scratch),
-        Way::Patches => patches::input_gradient(set, geometry, dy, weights.data(), dx, scratch),
+    run_backward(set, weights.way, geometry, dy, weights.data(), dx, scratch);
+}
+
+/// The same with weights `[to, from, window, window]` that nobody has prepared and nobody will use again.
+///
+/// # Panics
+///
+/// If a slice has the wrong length.
+pub fn input_gradient_once(
+    set: InstructionSet,
+    geometry: &Geometry,
+    dy: &[f32],
+    weight: &[f32],
+    dx: &mut [f32],
+    scratch: &mut Scratch,
+) {
+    check(geometry, dx, dy);
+    assert_eq!(weight.len(), geometry.weight_len(), "numbers in the weights");
+    let way = Way::of(geometry);
+    if way == Way::Winograd && winograd::goes_by_pieces(geometry) {
+        return winograd::convolve_once(set, geometry, Direction::Backward, dy, weight, dx, scratch);
+    }
+    let mut prepared = std::mem::take(&mut scratch.prepared);
+    way.prepare(set, geometry, Direction::Backward, weight, &mut prepared);
+    run_backward(set, way, geometry, dy, prepared.all(), dx, scratch);
+    scratch.prepared = prepared;
+}
+
+fn run_backward(
+    set: InstructionSet,
+    way: Way,
+    geometry: &Geometry,
+    dy: &[f32],
+    prepared: &[f32],
+    dx: &mut [f32],
+    scratch: &mut Scratch,
+) {
+    match way {
+        Way::Winograd => winograd::convolve(set, &geometry.reversed(), dy, prepared, dx, scratch),
+        Way::Patches => patches::input_gradient(set, geometry, dy, prepared, dx, scratch),
     }
 }
 

@@ -11,6 +11,8 @@ pub struct Scratch {
     pub(super) output: Buffer,
     /// The gradient of prepared weights.
     pub(super) weights: Buffer,
+    /// Weights that are used once, or a piece of them.
+    pub(super) prepared: Buffer,
     /// Zeros, read for pixels outside of the image.
     pub(super) zeros: Buffer,
     /// Written for pixels outside of the image.

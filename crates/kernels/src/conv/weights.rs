@@ -22,6 +22,22 @@ impl Way {
         let possible = geometry.window == 3 && geometry.stride == 1;
         if possible && enough_channels && enough_pixels { Self::Winograd } else { Self::Patches }
     }
+
+    /// Brings weights into the order its inner loop reads them.
+    pub(super) fn prepare(
+        self,
+        set: InstructionSet,
+        geometry: &Geometry,
+        direction: Direction,
+        weight: &[f32],
+        data: &mut Buffer,
+    ) {
+        match (self, direction) {
+            (Self::Winograd, direction) => winograd::prepare(set, geometry, direction, weight, data),
+            (Self::Patches, Direction::Forward) => patches::prepare_forward(set, geometry, weight, data),
+            (Self::Patches, Direction::Backward) => patches::prepare_backward(set, geometry, weight, data),
+        }
+    }
 }
 
 /// What the weights are prepared for.
@@ -75,11 +91,7 @@ impl Weights {
     pub fn update(&mut self, set: InstructionSet, weight: &[f32]) {
         assert_eq!(weight.len(), self.geometry.weight_len(), "numbers in the weights");
         assert_eq!(set.lanes(), self.lanes, "weights are prepared for one instruction set");
-        match (self.way, self.direction) {
-            (Way::Winograd, direction) => winograd::prepare(set, &self.geometry, direction, weight, &mut self.data),
-            (Way::Patches, Direction::Forward) => patches::prepare_forward(set, &self.geometry, weight, &mut self.data),
-            (Way::Patches, Direction::Backward) => patches::prepare_backward(set, &self.geometry, weight, &mut self.data),
-        }
+        self.way.prepare(set, &self.geometry, self.direction, weight, &mut self.data);
     }
 
     pub(super) fn data(&self) -> &[f32] {

@@ -114,8 +114,7 @@ impl HeldImageCell {
     pub fn step(&self, z: Tensor<4>) -> Tensor<4> {
         let shape = z.dims();
         let [z, u] = [z, self.u.clone()].map(|state| host::plain(state.into_dispatch()));
-        let mut out = vec![0.0; host::numbers(&z).len()];
-        SCRATCH.with_borrow_mut(|scratch| self.prepared.step(host::numbers(&z), host::numbers(&u), &mut out, scratch));
+        let out = SCRATCH.with_borrow_mut(|scratch| self.prepared.stepped(host::numbers(&z), host::numbers(&u), scratch));
         Tensor::from_dispatch(host::constant(host::tensor(out, shape.to_vec())))
     }
 
@@ -170,9 +169,7 @@ impl Operation<10> for CellStep {
     }
 
     fn run(&self, inputs: [&[f32]; 10]) -> Vec<f32> {
-        let mut out = vec![0.0; inputs[0].len()];
-        SCRATCH.with_borrow_mut(|scratch| self.prepare(inputs).step(inputs[0], inputs[1], &mut out, scratch));
-        out
+        SCRATCH.with_borrow_mut(|scratch| self.prepare(inputs).stepped(inputs[0], inputs[1], scratch))
     }
 
     fn gradients(&self, past: Past<'_, Self::Saved, 10>, wanted: [bool; 10]) -> [Option<Vec<f32>>; 10] {

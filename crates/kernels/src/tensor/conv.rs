@@ -7,7 +7,7 @@ use burn::tensor::ops::ConvOptions;
 
 use super::operation::{Operation, Past, apply};
 use crate::InstructionSet;
-use crate::conv::{self, Geometry, Scratch, Weights};
+use crate::conv::{self, Geometry, Scratch};
 use crate::padding::same_padding;
 
 thread_local! {
@@ -47,9 +47,8 @@ impl Operation<2> for Convolution {
 
     fn run_saving(&self, [x, weight]: [&[f32]; 2]) -> (Vec<f32>, ()) {
         let set = InstructionSet::best();
-        let weights = Weights::forward(set, &self.0, weight);
         let mut y = vec![0.0; self.0.output_len()];
-        SCRATCH.with_borrow_mut(|scratch| conv::forward(set, &self.0, x, &weights, &mut y, scratch));
+        SCRATCH.with_borrow_mut(|scratch| conv::forward_once(set, &self.0, x, weight, &mut y, scratch));
         (y, ())
     }
 
@@ -58,9 +57,8 @@ impl Operation<2> for Convolution {
         let set = InstructionSet::best();
         SCRATCH.with_borrow_mut(|scratch| {
             let dx = wanted[0].then(|| {
-                let weights = Weights::backward(set, &self.0, weight);
                 let mut dx = vec![0.0; self.0.input_len()];
-                conv::input_gradient(set, &self.0, dy, &weights, &mut dx, scratch);
+                conv::input_gradient_once(set, &self.0, dy, weight, &mut dx, scratch);
                 dx
             });
             let dw = wanted[1].then(|| {

@@ -5,6 +5,7 @@
 #![allow(clippy::needless_range_loop, reason = "squares of vectors are clearest by row and column")]
 
 mod gradient;
+mod once;
 mod points;
 mod tiles;
 mod transforms;
@@ -17,6 +18,7 @@ use super::{Geometry, Scratch};
 use crate::InstructionSet;
 use crate::gemm::{Factor, Size};
 pub(super) use gradient::weight_gradient;
+pub(super) use once::{convolve_once, goes_by_pieces};
 use points::{FromPoints, Points, ToPoints};
 use tiles::Tiles;
 use transforms::Input;
@@ -51,8 +53,13 @@ pub(super) fn convolve(
             let c_stride = m.matrix.columns;
             PanelProduct { size, a, b, panels: prepared.matrix, c, c_stride, accumulate: false }.run(set);
         }
-        set.run(FromPoints { points: m, from: output, image: y, places: outputs, tiles, waste });
+        set.run(FromPoints { channels: 0..geometry.to, points: m, from: output, image: y, places: outputs, tiles, waste });
     }
+}
+
+/// `0..count`, in blocks of at most `most`.
+fn blocks_of(count: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..count).step_by(most).map(move |start| start..(start + most).min(count))
 }
 
 /// All tiles, in blocks: large where the weights are large, which are read once for each block, else such that a block fits a cache.

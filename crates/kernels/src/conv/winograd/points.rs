@@ -60,10 +60,15 @@ impl<const N: usize, T: Transform<N, 6>> WithSimd for ToPoints<'_, N, T> {
         assert!(self.places.channels.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns);
         let to = self.to.as_mut_ptr();
         for (row, tile) in self.tiles.enumerate() {
-            let pixels = self
-                .places
-                .pixels::<N>(tile)
-                .map(|row| row.map(|pixel| pixel.map_or(self.zeros.as_ptr(), |at| self.image.as_ptr().wrapping_add(at))));
+            let places = self.places.pixels::<N>(tile);
+            let mut pixels = [[self.zeros.as_ptr(); N]; N];
+            for i in 0..N {
+                for j in 0..N {
+                    if let Some(at) = places[i][j] {
+                        pixels[i][j] = self.image.as_ptr().wrapping_add(at);
+                    }
+                }
+            }
             let mut channel = 0;
             while channel < self.places.channels {
                 let (first, plane) = self.points.at(row, channel);
@@ -112,8 +117,10 @@ unsafe fn tile_to_points<S: Simd, const N: usize>(
     }
 }
 
-/// The tiles of the output: `A^T M A`.
+/// The tiles of the output: `A^T M A`, for some of its channels.
 pub(super) struct FromPoints<'a> {
+    /// The channels, which are all columns of the points' matrices.
+    pub(super) channels: Range<usize>,
     pub(super) points: Points,
     pub(super) from: &'a [f32],
     pub(super) image: &'a mut [f32],
@@ -128,20 +135,28 @@ impl WithSimd for FromPoints<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        assert!(self.places.len_up_to(self.tiles.end - 1) <= self.image.len() && self.places.channels <= self.waste.len());
+        let count = self.channels.len();
+        assert!(self.places.len_up_to(self.tiles.end - 1) <= self.image.len() && self.channels.end <= self.places.channels);
         assert!(self.points.len() <= self.from.len() && self.tiles.len() <= self.points.matrix.rows);
-        assert!(self.places.channels.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns);
-        let (image, waste) = (self.image.as_mut_ptr(), self.waste.as_mut_ptr());
+        assert!(count.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns && count <= self.waste.len());
+        let (image, waste) = (self.image.as_mut_ptr().wrapping_add(self.channels.start), self.waste.as_mut_ptr());
         for (row, tile) in self.tiles.enumerate() {
-            let pixels =
-                self.places.pixels::<4>(tile).map(|row| row.map(|pixel| pixel.map_or(waste, |at| image.wrapping_add(at))));
+            let places = self.places.pixels::<4>(tile);
+            let mut pixels = [[waste; 4]; 4];
+            for i in 0..4 {
+                for j in 0..4 {
+                    if let Some(at) = places[i][j] {
+                        pixels[i][j] = image.wrapping_add(at);
+                    }
+                }
+            }
             let mut channel = 0;
-            while channel < self.places.channels {
+            while channel < count {
                 let (first, plane) = self.points.at(row, channel);
                 let from = self.from.as_ptr().wrapping_add(first);
                 // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
                 // tile, by the others.
-                unsafe { tile_from_points(simd, from, plane, &pixels, channel, self.places.channels) };
+                unsafe { tile_from_points(simd, from, plane, &pixels, channel, count) };
                 channel += S::F32_LANES;
             }
         }

@@ -24,6 +24,58 @@ pub(super) fn layout(set: InstructionSet, from: usize, to: usize) -> Points {
     Points::new(Panels::new(set, from, to))
 }
 
+/// The windows of a convolution as a matrix: `from` rows and `to` columns of the products they are used in.
+#[derive(Clone, Copy)]
+pub(super) struct Windows<'a> {
+    weight: &'a [f32],
+    rows: usize,
+    columns: usize,
+    row_step: usize,
+    column_step: usize,
+    flipped: bool,
+}
+
+impl<'a> Windows<'a> {
+    /// For the backward direction the windows are flipped and channels have the other roles.
+    pub(super) fn new(geometry: &Geometry, direction: Direction, weight: &'a [f32]) -> Self {
+        let Geometry { from, to, .. } = *geometry;
+        match direction {
+            Direction::Forward => Self { weight, rows: from, columns: to, row_step: 9, column_step: 9 * from, flipped: false },
+            Direction::Backward => Self { weight, rows: to, columns: from, row_step: 9 * from, column_step: 9, flipped: true },
+        }
+    }
+
+    /// Some rows and columns.
+    pub(super) fn part(self, rows: Range<usize>, columns: Range<usize>) -> Self {
+        let weight = &self.weight[rows.start * self.row_step + columns.start * self.column_step..];
+        Self { weight, rows: rows.len(), columns: columns.len(), ..self }
+    }
+
+    /// `G w G^T` of all windows; says how they lie.
+    pub(super) fn prepare(self, set: InstructionSet, data: &mut Buffer) -> Points {
+        let points = layout(set, self.rows, self.columns);
+        set.run(Prepare { windows: self, points, data: data.take(points.len()) });
+        points
+    }
+
+    /// The windows of one row and some columns, tap by tap; zeros for columns that do not exist.
+    #[inline(always)]
+    fn gather(&self, row: usize, column: usize, lanes: usize, taps: &mut [[f32; WIDEST]; 9]) {
+        for lane in 0..lanes {
+            if column + lane >= self.columns {
+                for tap in 0..9 {
+                    taps[tap][lane] = 0.0;
+                }
+                continue;
+            }
+            let window = &self.weight[row * self.row_step + (column + lane) * self.column_step..][..9];
+            for tap in 0..9 {
+                taps[tap][lane] = window[if self.flipped { 8 - tap } else { tap }];
+            }
+        }
+    }
+}
+
 /// `G w G^T` for each pair of channels; for the backward direction of the weights flipped, with channels in the other roles.
 pub(in super::super) fn prepare(
     set: InstructionSet,
@@ -32,24 +84,11 @@ pub(in super::super) fn prepare(
     weight: &[f32],
     data: &mut Buffer,
 ) {
-    let Geometry { from, to, .. } = *geometry;
-    let (rows, columns, row_step, column_step) = match direction {
-        Direction::Forward => (from, to, 9, 9 * from),
-        Direction::Backward => (to, from, 9 * from, 9),
-    };
-    let points = layout(set, rows, columns);
-    let flipped = direction == Direction::Backward;
-    let data = data.take(points.len());
-    set.run(Prepare { weight, rows, columns, row_step, column_step, flipped, points, data });
+    Windows::new(geometry, direction, weight).prepare(set, data);
 }
 
 struct Prepare<'a> {
-    weight: &'a [f32],
-    rows: usize,
-    columns: usize,
-    row_step: usize,
-    column_step: usize,
-    flipped: bool,
+    windows: Windows<'a>,
     points: Points,
     data: &'a mut [f32],
 }
@@ -59,36 +98,24 @@ impl WithSimd for Prepare<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let mut windows = [[[0.0; WIDEST]; 9]; 2 * ROWS];
-        for start in (0..self.columns).step_by(2 * S::F32_LANES) {
-            for rows in (0..self.rows).step_by(ROWS) {
-                let rows = rows..self.rows.min(rows + ROWS);
-                let columns = [start, start + S::F32_LANES].into_iter().filter(|&column| column < self.columns);
-                let places = rows.flat_map(|row| columns.clone().map(move |column| (row, column)));
-                for ((row, column), taps) in places.clone().zip(&mut windows) {
-                    self.gather(row, column, S::F32_LANES, taps);
+        let Self { windows, points, data } = self;
+        let lanes = S::F32_LANES;
+        let mut gathered = [[[[0.0; WIDEST]; 9]; 2]; ROWS];
+        for start in (0..windows.columns).step_by(2 * lanes) {
+            let vectors = if start + lanes < windows.columns { 2 } else { 1 };
+            for first in (0..windows.rows).step_by(ROWS) {
+                let rows = ROWS.min(windows.rows - first);
+                for row in 0..rows {
+                    for vector in 0..vectors {
+                        windows.gather(first + row, start + vector * lanes, lanes, &mut gathered[row][vector]);
+                    }
                 }
-                for ((row, column), taps) in places.zip(&windows) {
-                    let (first, plane) = self.points.at(row, column);
-                    window_to_points(simd, taps, &mut self.data[first..], plane);
+                for row in 0..rows {
+                    for vector in 0..vectors {
+                        let (at, plane) = points.at(first + row, start + vector * lanes);
+                        window_to_points(simd, &gathered[row][vector], &mut data[at..], plane);
+                    }
                 }
-            }
-        }
-    }
-}
-
-impl Prepare<'_> {
-    /// The windows of one row and some columns, tap by tap; zeros for columns that do not exist.
-    #[inline(always)]
-    fn gather(&self, row: usize, column: usize, lanes: usize, taps: &mut [[f32; WIDEST]; 9]) {
-        for lane in 0..lanes {
-            if column + lane >= self.columns {
-                taps.iter_mut().for_each(|tap| tap[lane] = 0.0);
-                continue;
-            }
-            let window = &self.weight[row * self.row_step + (column + lane) * self.column_step..][..9];
-            for tap in 0..9 {
-                taps[tap][lane] = window[if self.flipped { 8 - tap } else { tap }];
             }
         }
     }
@@ -160,7 +187,9 @@ impl WithSimd for Gradient<'_> {
                 }
                 for lane in 0..lanes {
                     let window = &mut self.dw[((column + lane) * self.from + channel) * 9..][..9];
-                    window.iter_mut().zip(&taps).for_each(|(number, tap)| *number = tap[lane]);
+                    for tap in 0..9 {
+                        window[tap] = taps[tap][lane];
+                    }
                 }
             }
         }
