@@ -143,7 +143,7 @@ test("everything can be reached and read from the keyboard", async () => {
   assert.match(await visitor.chart("Accuracy").locator(".readout").textContent(), /round 5/);
   await visitor.chart("Accuracy").locator("summary").focus();
   await keyboard.press("Enter");
-  assert.equal(await visitor.chart("Accuracy").locator("tbody tr").count(), 6);
+  await until("the numbers are there", async () => (await visitor.chart("Accuracy").locator("tbody tr").count()) === 6);
 });
 
 test("nothing is wider than a phone", async () => {

@@ -174,6 +174,14 @@ impl Clients<'_> {
         order
     }
 
+    /// Tells whoever looks on who is called.
+    fn announce(&self, letters: &[Letter<'_>]) {
+        if let Some(first) = letters.first() {
+            let called: Vec<usize> = letters.iter().map(|letter| letter.client).collect();
+            self.witness.called(first.request.task, &called);
+        }
+    }
+
     /// A letter's whole way: only clients at work hold a copy of their state.
     fn attend(&self, letter: &Letter<'_>, store: &Mutex<&mut ClientStore>) -> Result<Served> {
         if (self.interrupted)() {
@@ -203,16 +211,16 @@ impl Clients<'_> {
     }
 }
 
-/// A client's own randomness, from that of all clients.
-pub fn client_seed(clients: Seed, client: usize) -> Seed {
-    clients.derive("client", [client as u64])
-}
-
 /// What was done in some order of places, by place.
 fn in_place<V>(order: &[usize], done: Vec<V>) -> Vec<V> {
     let mut pairs: Vec<(usize, V)> = order.iter().copied().zip(done).collect();
     pairs.sort_by_key(|(place, _)| *place);
     pairs.into_iter().map(|(_, value)| value).collect()
+}
+
+/// A client's own randomness, from that of all clients.
+pub fn client_seed(clients: Seed, client: usize) -> Seed {
+    clients.derive("client", [client as u64])
 }
 
 fn timed<V>(work: impl FnOnce() -> Result<V>) -> Result<(V, f64)> {
@@ -228,10 +236,7 @@ impl Transport for InProcess<'_> {
     fn exchange_each(&mut self, letters: &[(usize, &Request)]) -> Result<Vec<Reply>> {
         let letters = self.written(letters)?;
         let (clients, store) = (&self.clients, Mutex::new(&mut *self.store));
-        if let Some(first) = letters.first() {
-            let called: Vec<usize> = letters.iter().map(|letter| letter.client).collect();
-            clients.witness.called(first.request.task, &called);
-        }
+        clients.announce(&letters);
         let order = clients.longest_first(&letters);
         let served = side_by_side(order.iter().map(|&at| &letters[at]).collect(), |letter| clients.attend(letter, &store));
         let served = in_place(&order, served).into_iter().collect::<Result<Vec<_>>>()?;

@@ -86,7 +86,7 @@ export class Chart {
   }
 
   rounds(across, width) {
-    const wanted = Math.max(2, Math.floor(width / 90));
+    const wanted = Math.max(3, Math.floor(width / 70));
     const whole = this.axis.name === "round" ? (value) => Number.isInteger(value) : () => true;
     const tick = (value) => shape("text", { x: this.x(value), y: HEIGHT - 8, "text-anchor": "middle" }, short(this.axis.format(value)));
     return shape("g", { class: "axis" }, ticks(...across, wanted).filter(whole).map(tick));

@@ -68,12 +68,12 @@ mod tests {
         let folder = tempfile::TempDir::new().expect("a folder");
         let path = folder.path().join("journal");
         let mut tail = Tail::new(path.clone());
-        assert_eq!(tail.added::<u8>().expect("nothing yet"), Vec::<u8>::new());
+        assert!(tail.added::<u8>().expect("nothing yet").is_empty());
         fs::write(&path, "1\n2\n3").expect("writable");
         assert_eq!(tail.added::<u8>().expect("two lines"), [1, 2]);
         fs::write(&path, "1\n2\n34\n").expect("writable");
         assert_eq!(tail.added::<u8>().expect("one line"), [34]);
-        assert_eq!(tail.added::<u8>().expect("none"), Vec::<u8>::new());
+        assert!(tail.added::<u8>().expect("none").is_empty());
     }
 
     #[test]
