@@ -99,6 +99,7 @@ fn an_experiment_gives_tables_figures_and_a_readme_and_keeps_what_a_person_wrote
     }
     let first = read(&folder, "README.md");
     assert!(first.contains("| 0.01 | ") && first.contains("not run") && first.contains("Not run."), "{first}");
+    assert!(first.contains("--set 'plan.rounds=3'"), "what was changed is said: {first}");
     fs::write(folder.path().join("results/README.md"), format!("{first}\nA person's words.\n")).expect("written");
     let (table, figure) = (read(&folder, "table-small.md"), read(&folder, "rounds-small.svg"));
 

@@ -1,4 +1,5 @@
 //! `key=value`, as a person types it.
+use std::fmt;
 use std::str::FromStr;
 
 use fedeq_core::Error;
@@ -35,6 +36,12 @@ fn value_of(text: &str) -> Value {
     parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
+impl fmt::Display for Override {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}={}", self.path.join("."), self.value)
+    }
+}
+
 impl Override {
     /// Shorthand for code.
     pub fn new(path: &str, value: impl Into<Value>) -> Self {
@@ -54,6 +61,13 @@ mod tests {
         assert_eq!(value("model=\"deq-mlp\""), Value::String("deq-mlp".into()));
         assert!(matches!(value("data.unseen={ fraction = 0.1 }"), Value::Table(_)));
         assert_eq!(value("data.folder=/a=b"), Value::String("/a=b".into()));
+    }
+
+    #[test]
+    fn a_setting_is_written_as_it_can_be_read() {
+        for text in ["plan.rounds=3", "method=\"fedrep\"", "data.unseen={ fraction = 0.1 }"] {
+            assert_eq!(text.parse::<Override>().expect("a setting").to_string(), text);
+        }
     }
 
     #[test]

@@ -126,6 +126,11 @@ impl Source<'_> {
 }
 
 impl Grid {
+    /// Whether nothing of it is run at this scale.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.rows.iter().flat_map(|(_, entries)| entries).all(|entry| entry.ours == Ours::LeftOut)
+    }
+
     /// Marks the best of every column that has several numbers.
     fn mark_best(&mut self) {
         for column in 0..self.columns.len() {

@@ -24,5 +24,5 @@ pub fn publish(spec: &Spec, wishes: &[Override], folder: &Path) -> Result<()> {
         }
     }
     let shown: Vec<(&Results, &[String])> = shown.iter().map(|(results, figures)| (results, figures.as_slice())).collect();
-    write_readme(spec, &shown, folder)
+    write_readme(spec, wishes, &shown, folder)
 }

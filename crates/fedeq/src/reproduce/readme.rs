@@ -9,6 +9,7 @@ use super::metric::Metric;
 use super::results::Results;
 use super::spec::{ScaleName, Spec};
 use super::table::markdown_tables;
+use crate::experiment::Override;
 use crate::number::{counted, duration};
 
 /// What stands between these lines is written anew after every run; everything else is left as it is.
@@ -19,14 +20,14 @@ const END: &str = "<!-- end -->";
 type Shown<'a> = (&'a Results, &'a [String]);
 
 /// Writes the tables of a scale to `table-SCALE.md`, and everything that is known of all `scales` to `README.md`.
-pub(super) fn write_readme(spec: &Spec, scales: &[Shown<'_>], folder: &Path) -> Result<()> {
+pub(super) fn write_readme(spec: &Spec, wishes: &[Override], scales: &[Shown<'_>], folder: &Path) -> Result<()> {
     for (results, _) in scales {
         let tables = markdown_tables(spec, results)?;
         write_atomically(&folder.join(format!("table-{}.md", results.scale)), tables.as_bytes())?;
     }
     let path = folder.join("README.md");
     let before = if path.is_file() { fs::read_to_string(&path).map_err(Error::io(&path, "read it"))? } else { String::new() };
-    write_atomically(&path, replaced(&before, spec, &generated(spec, scales)?).as_bytes())
+    write_atomically(&path, replaced(&before, spec, &generated(spec, wishes, scales)?).as_bytes())
 }
 
 /// The old text with what is between the lines exchanged.
@@ -39,12 +40,12 @@ fn replaced(before: &str, spec: &Spec, generated: &str) -> String {
     }
 }
 
-fn generated(spec: &Spec, scales: &[Shown<'_>]) -> Result<String> {
+fn generated(spec: &Spec, wishes: &[Override], scales: &[Shown<'_>]) -> Result<String> {
     let notes: String = spec.notes.iter().map(|note| format!("\n\n{note}")).collect();
     let mut text = format!("{}.\n\n**Expected.** {}{notes}\n", spec.source, spec.expected.trim());
     for name in ScaleName::ALL {
         text += &format!("\n## Scale `{name}`\n\n{}\n\n", spec.scale(name)?.about.trim());
-        text += &format!("```sh\n{}\n```\n\n", command(spec, name)?);
+        text += &format!("```sh\n{}\n```\n\n", command(spec, wishes, name)?);
         match scales.iter().find(|(results, _)| results.scale == name && !results.cells.is_empty()) {
             Some(shown) => text += &obtained(spec, *shown)?,
             None => text += "Not run.\n",
@@ -53,9 +54,11 @@ fn generated(spec: &Spec, scales: &[Shown<'_>]) -> Result<String> {
     Ok(text)
 }
 
-fn command(spec: &Spec, scale: ScaleName) -> Result<String> {
-    let data = if cells(spec, scale, &[])?.iter().any(Cell::needs_data) { " --data DIR" } else { "" };
-    Ok(format!("fedeq reproduce {} --scale {scale}{data}", spec.name))
+fn command(spec: &Spec, wishes: &[Override], scale: ScaleName) -> Result<String> {
+    let data = if cells(spec, scale, wishes)?.iter().any(Cell::needs_data) { " --data DIR" } else { "" };
+    let set: String = wishes.iter().map(|wish| format!(" --set '{wish}'")).collect();
+    let out = if wishes.is_empty() { "" } else { " --out DIR" };
+    Ok(format!("fedeq reproduce {} --scale {scale}{data}{set}{out}", spec.name))
 }
 
 fn obtained(spec: &Spec, (results, figures): Shown<'_>) -> Result<String> {

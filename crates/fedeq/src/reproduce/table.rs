@@ -32,7 +32,7 @@ pub fn text_tables(spec: &Spec, results: &Results) -> Result<Vec<TextTable>> {
         heading: [grid.corner].into_iter().chain(grid.columns).collect(),
         title: grid.title,
     };
-    Ok(all(spec, results)?.into_iter().map(table).collect())
+    Ok(all(spec, results)?.into_iter().filter(|grid| !grid.is_left_out()).map(table).collect())
 }
 
 fn all(spec: &Spec, results: &Results) -> Result<Vec<Grid>> {
@@ -41,6 +41,9 @@ fn all(spec: &Spec, results: &Results) -> Result<Vec<Grid>> {
 }
 
 fn markdown(grid: &Grid) -> String {
+    if grid.is_left_out() {
+        return format!("**{}**: not at this scale.\n", grid.title);
+    }
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let heading = line([grid.corner.clone()].into_iter().chain(grid.columns.iter().cloned()).collect());
     let rule = format!("|---|{}\n", "---|".repeat(grid.columns.len()));
