@@ -1,7 +1,6 @@
 //! `fedeq node`.
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use fedeq_flower::fleet::{Address, Fleet, Trust};
@@ -11,6 +10,7 @@ use fedeq_flower::vault::Vault;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
+use super::settings::{is_interrupted, listen_for_interrupts};
 use crate::node::Member;
 
 /// Joins a Flower federation as a client.
@@ -48,12 +48,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let key = Key::open_or_create(&vault.key_file()).map_err(refused)?;
     let fleet = Fleet::new(&arguments.address()?, key).map_err(refused)?;
     let mut member = Member::new(arguments.client, arguments.data.clone());
-    static STOPPED: AtomicBool = AtomicBool::new(false);
-    ctrlc::set_handler(|| STOPPED.store(true, Ordering::Relaxed))
-        .map_err(|error| Failure::request(format!("cannot listen for Ctrl-C: {error}"), "start it another way"))?;
-    let stopped = || STOPPED.load(Ordering::Relaxed);
+    listen_for_interrupts("the work at hand");
     let mut say = |notice| tell(&words(&notice));
-    let mut node = Node { fleet: &fleet, vault: &vault, worker: &mut member, tell: &mut say, stopped: &stopped };
+    let mut node = Node { fleet: &fleet, vault: &vault, worker: &mut member, tell: &mut say, stopped: &is_interrupted };
     node.serve().map_err(refused)
 }
 

@@ -81,21 +81,26 @@ impl Conduct {
 /// Carries out a run that is ready; Ctrl-C stops it.
 pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<Summary> {
     let mut watch: Box<dyn Watch> = if quiet { Box::new(Silent) } else { progress::watch() };
-    listen_for_interrupts();
+    listen_for_interrupts("the clients at work");
     let path = run.folder().path().display().to_string();
-    run.train(watch.as_mut(), &|| STOP.load(Ordering::Relaxed)).map_err(|error| stopped(error, &path))
+    run.train(watch.as_mut(), &is_interrupted).map_err(|error| stopped(error, &path))
 }
 
 /// Set once somebody asks to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// The first Ctrl-C lets the clients at work finish; the second ends the process at once.
-fn listen_for_interrupts() {
-    let handler = || {
+/// Whether somebody asked to stop.
+pub(super) fn is_interrupted() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// The first Ctrl-C lets something finish; the second ends the process at once.
+pub(super) fn listen_for_interrupts(what_finishes: &'static str) {
+    let handler = move || {
         if STOP.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        tell("stopping after the clients at work; press Ctrl-C again to stop at once");
+        tell(&format!("stopping after {what_finishes}; press Ctrl-C again to stop at once"));
     };
     // Without a handler Ctrl-C ends the process at once, and the last checkpoint is there all the same.
     let _ = ctrlc::set_handler(handler);

@@ -9,9 +9,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from fedeq.flower.plan import Plan
 from fedeq.flower.weights import Weights
 
-Task = Literal["train", "evaluate", "finish"]
-# Flower knows three types of messages; what is meant is in the header.
-MESSAGE_TYPES: dict[Task, str] = {"train": "train", "evaluate": "evaluate", "finish": "train.finish"}
+# Also the types of Flower's messages.
+Task = Literal["train", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Request:
         )
         arrays = ArrayRecord({name: Array(value) for name, value in self.weights.items()})
         content = RecordDict({"weights": arrays, "fedeq": settings})
-        return Message(content, node, MESSAGE_TYPES[self.task], group_id=str(self.round))
+        return Message(content, node, self.task, group_id=str(self.round))
 
 
 def who_are_you(node: int) -> Message:
