@@ -13,7 +13,7 @@ pub fn write(array: &Array) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`write`] or `numpy.save` wrote. The error says what is wrong, in words.
+/// Reads what [`write()`] or `numpy.save` wrote. The error says what is wrong, in words.
 pub fn read(bytes: &[u8]) -> Result<Array, String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or("it is no array of numpy's (.npy, version 1)")?;
     let (length, rest) = rest.split_first_chunk().ok_or("it ends in its head")?;
