@@ -74,7 +74,7 @@ impl Observer<InProcess<'_>> for Stopwatch {
 
 /// The most memory that training a client took, in units of 1e6 bytes.
 fn megabytes_of(training: PhaseBytes) -> f64 {
-    training.solve.max(training.backward).max(training.update) as f64 / 1e6
+    training.most() as f64 / 1e6
 }
 
 impl Round {

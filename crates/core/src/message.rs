@@ -38,6 +38,16 @@ pub enum Task {
     Adopt,
 }
 
+impl Task {
+    /// Whether a client is another one afterwards, so that its new state is to be kept.
+    pub fn changes_state(self) -> bool {
+        match self {
+            Self::Train | Self::Finish | Self::Adopt => true,
+            Self::Evaluate | Self::Measure => false,
+        }
+    }
+}
+
 /// What a client answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {

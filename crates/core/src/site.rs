@@ -205,6 +205,11 @@ pub struct PhaseBytes {
 }
 
 impl PhaseBytes {
+    /// The most in any phase.
+    pub fn most(&self) -> u64 {
+        self.solve.max(self.backward).max(self.update)
+    }
+
     /// The larger of both, phase by phase.
     pub fn or_more(&self, other: &Self) -> Self {
         Self {

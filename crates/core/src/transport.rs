@@ -49,6 +49,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// In both directions.
+    pub fn total(self) -> u64 {
+        self.up + self.down
+    }
+
     /// What was sent since an earlier count.
     pub fn since(self, before: Self) -> Self {
         Self { up: self.up - before.up, down: self.down - before.down }
@@ -63,7 +68,7 @@ pub trait Sites: Sync {
     /// A client's site, for as long as it works.
     fn site(&self, client: usize) -> Result<Box<dyn Site>>;
 
-    /// How many samples a client trains on, which tells how long it will take.
+    /// How many samples a client trains on, which tells how long it will take. Asked before every round: it should not make a site.
     fn samples(&self, client: usize) -> usize {
         self.site(client).map_or(0, |site| site.samples())
     }
@@ -191,7 +196,7 @@ impl Clients<'_> {
         self.witness.begins(letter.client, &state);
         let served = self.serve(letter, &mut state)?;
         self.witness.ends(letter.client, &state);
-        if matches!(letter.request.task, Task::Train | Task::Finish | Task::Adopt) {
+        if letter.request.task.changes_state() {
             lock(store).put(letter.client, state)?;
         }
         Ok(served)

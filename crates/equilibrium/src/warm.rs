@@ -28,9 +28,11 @@ pub enum WarmStart {
 }
 
 impl WarmStart {
-    /// Eight megabytes.
+    /// Memory for stored states where nobody says how much, in bytes.
+    pub const CAPACITY: usize = 8 << 20;
+
     fn default_capacity() -> usize {
-        8 << 20
+        Self::CAPACITY
     }
 }
 

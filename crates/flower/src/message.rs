@@ -24,16 +24,18 @@ impl Message {
 
     /// Reads a message and all below it.
     pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
-        let object = bundle.get(id, Kind::Message)?;
-        let wire::Message { metadata, error, .. } =
-            wire::Message::decode(&object.body[..]).map_err(|error| Error::object(id, error.to_string()))?;
-        let head = Metadata { message_id: id.into(), ..metadata.ok_or_else(|| Error::object(id, "it has no head"))? };
-        let content = match (error, &object.children[..]) {
-            (Some(failure), []) => Err(failure),
-            (None, [content]) => Ok(Content::inflate(content, bundle)?),
-            _ => return Err(Error::object(id, "it has neither one content nor one error")),
+        let (head, holds) = opened(id, bundle)?;
+        let content = match holds {
+            Ok(content) => Ok(Content::inflate(&content, bundle)?),
+            Err(failure) => Err(failure),
         };
         Ok(Self { head, content })
+    }
+
+    /// A message of a bundle as it is announced: nothing below it is looked at.
+    pub fn announced(id: &str, bundle: &Bundle) -> Result<wire::Message> {
+        let (head, holds) = opened(id, bundle)?;
+        Ok(wire::Message { metadata: Some(head), content: holds.is_ok().then_some(Nothing {}), error: holds.err() })
     }
 
     /// The answer to this message, made at a time in seconds since 1970. It lives as long as the question would have.
@@ -53,15 +55,22 @@ impl Message {
         Self { head, content }
     }
 
-    /// The message as it is announced, under its id.
-    pub fn announced(&self, id: &str) -> wire::Message {
-        let metadata = Metadata { message_id: id.into(), ..self.head.clone() };
-        let content = self.content.is_ok().then_some(Nothing {});
-        wire::Message { metadata: Some(metadata), content, error: self.content.as_ref().err().cloned() }
-    }
-
     /// The message as it is hashed: an id cannot be part of what it is the hash of.
     fn anonymous(&self) -> wire::Message {
-        wire::Message { content: None, ..self.announced("") }
+        let metadata = Metadata { message_id: String::new(), ..self.head.clone() };
+        wire::Message { metadata: Some(metadata), content: None, error: self.content.as_ref().err().cloned() }
+    }
+}
+
+/// A message's head under its id, and the id of its content or why there is none.
+fn opened(id: &str, bundle: &Bundle) -> Result<(Metadata, std::result::Result<Id, Failure>)> {
+    let object = bundle.get(id, Kind::Message)?;
+    let wire::Message { metadata, error, .. } =
+        wire::Message::decode(&object.body[..]).map_err(|error| Error::object(id, error.to_string()))?;
+    let head = Metadata { message_id: id.into(), ..metadata.ok_or_else(|| Error::object(id, "it has no head"))? };
+    match (error, &object.children[..]) {
+        (Some(failure), []) => Ok((head, Err(failure))),
+        (None, [content]) => Ok((head, Ok(content.clone()))),
+        _ => Err(Error::object(id, "it has neither one content nor one error")),
     }
 }

@@ -240,10 +240,9 @@ impl Node<'_> {
     /// Announces an answer and brings the objects that are wanted.
     fn push(&self, id: u64, reply: &Parcel, seconds: f64) -> Result<()> {
         let bundle = reply.bundle();
-        let message = Message::inflate(&reply.id, &bundle)?;
         let request = PushMessagesRequest {
             node: Some(WireNode { node_id: id }),
-            messages: vec![message.announced(&reply.id)],
+            messages: vec![Message::announced(&reply.id, &bundle)?],
             trees: vec![bundle.tree(&reply.id)?],
             seconds: vec![seconds],
         };

@@ -8,6 +8,7 @@ use super::output::tell;
 use super::settings::{Conduct, carry_out};
 use crate::experiment::Experiment;
 use crate::memory::forget_peak;
+use crate::number::counted;
 use crate::run::{Run, RunFolder, Summary, Which};
 use crate::sweep::Cell;
 
@@ -25,6 +26,18 @@ pub(super) fn attempt(cell: &Cell, conduct: &Conduct) -> Outcome<Result<Summary,
             Err(Failure::Told { problem, hint: "the same command again goes on from here".into(), code: 130 })
         }
         Err(other) => Err(other),
+    }
+}
+
+/// The end of it all: a failure if any of them failed.
+pub(super) fn conclude(failed: usize, what: &str) -> Outcome<()> {
+    match failed {
+        0 => Ok(()),
+        failed => Err(Failure::Told {
+            problem: format!("{} failed", counted(failed, what)),
+            hint: "the same command again tries them once more from their last checkpoints".into(),
+            code: 1,
+        }),
     }
 }
 

@@ -5,8 +5,8 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
-use super::settings::Wish;
-use crate::experiment::{Experiment, Override};
+use super::settings::{Wish, data_at};
+use crate::experiment::Experiment;
 use crate::federation;
 
 /// Writes an experiment as an app for a Flower federation.
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 impl Arguments {
     fn experiment(&self) -> fedeq_core::Result<Experiment> {
         let mut overrides = self.wish.settings()?;
-        overrides.extend(self.data.iter().map(|path| Override::new("data.folder", path.display().to_string())));
+        overrides.extend(data_at(self.data.as_deref()));
         Experiment::read(self.wish.file(), &overrides)
     }
 }

@@ -51,7 +51,7 @@ impl Arguments {
     }
 
     fn adapt(&self, experiment: &mut Experiment) {
-        experiment.engine.workers = self.conduct.workers.or(experiment.engine.workers);
+        self.conduct.staff(experiment);
         experiment.data.folder = self.conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 impl Arguments {
     fn experiment(&self) -> fedeq_core::Result<Experiment> {
         let mut experiment = Experiment::read(self.wish.file(), &self.wish.overrides(&self.conduct)?)?;
-        experiment.engine.workers = self.conduct.workers.or(experiment.engine.workers);
+        self.conduct.staff(&mut experiment);
         Ok(experiment)
     }
 }

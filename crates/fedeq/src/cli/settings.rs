@@ -9,7 +9,7 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::progress;
 use super::table::facts;
-use crate::experiment::Override;
+use crate::experiment::{Experiment, Override};
 use crate::number::{bytes, count};
 use crate::run::{Run, Silent, Summary, Watch};
 
@@ -43,9 +43,14 @@ impl Wish {
     /// All that goes over the file.
     pub(super) fn overrides(&self, conduct: &Conduct) -> fedeq_core::Result<Vec<Override>> {
         let mut wishes = self.settings()?;
-        wishes.extend(conduct.data.iter().map(|path| Override::new("data.folder", path.display().to_string())));
+        wishes.extend(data_at(conduct.data.as_deref()));
         Ok(wishes)
     }
+}
+
+/// Where the data lies, as a setting, if somebody says so.
+pub(super) fn data_at(folder: Option<&Path>) -> Option<Override> {
+    folder.map(|path| Override::new("data.folder", path.display().to_string()))
 }
 
 /// How a run is computed and shown.
@@ -66,6 +71,11 @@ pub(super) struct Conduct {
 }
 
 impl Conduct {
+    /// Gives an experiment as many workers as were asked for.
+    pub(super) fn staff(&self, experiment: &mut Experiment) {
+        experiment.engine.workers = self.workers.or(experiment.engine.workers);
+    }
+
     /// Carries out a run that is ready, and says what came out.
     pub(super) fn train(&self, run: &Run) -> Outcome<()> {
         let summary = carry_out(run, self.quiet)?;

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use clap::Args;
 use fedeq_core::write_atomically;
 
-use super::cells::attempt;
+use super::cells::{attempt, conclude};
 use super::compare::percents;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::settings::{Conduct, Wish};
 use super::table::{Align, Table};
-use crate::number::{bytes, count, counted};
+use crate::number::{bytes, count};
 use crate::sweep::{Axis, Cell, Outcome as Cells, Point, cells, csv_of, points};
 
 /// Carries out an experiment over a grid of settings and several seeds.
@@ -65,9 +65,7 @@ impl Arguments {
 
     fn cells(&self, axes: &[Axis]) -> fedeq_core::Result<Vec<Cell>> {
         let mut cells = cells(self.wish.file(), &self.wish.overrides(&self.conduct)?, axes, &self.seeds, &self.out)?;
-        for cell in &mut cells {
-            cell.experiment.engine.workers = self.conduct.workers.or(cell.experiment.engine.workers);
-        }
+        cells.iter_mut().for_each(|cell| self.conduct.staff(&mut cell.experiment));
         Ok(cells)
     }
 
@@ -85,14 +83,7 @@ impl Arguments {
         } else {
             print(&format!("{}\nall cells: {}\n", table_of(axes, points), self.out.join("sweep.csv").display()))?;
         }
-        match points.iter().map(|point| point.failed).sum() {
-            0 => Ok(()),
-            failed => Err(Failure::Told {
-                problem: format!("{} failed", counted(failed, "cell")),
-                hint: "the same command again tries them once more from their last checkpoints".into(),
-                code: 1,
-            }),
-        }
+        conclude(points.iter().map(|point| point.failed).sum(), "cell")
     }
 }
 

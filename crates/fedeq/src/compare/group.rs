@@ -96,7 +96,7 @@ impl Measures {
             local_weighted: over(|summary| summary.evaluation.local.weighted),
             shared_mean: shared(|quality| quality.mean),
             shared_weighted: shared(|quality| quality.weighted),
-            bytes: over(|summary| (summary.evaluation.traffic.up + summary.evaluation.traffic.down) as f64),
+            bytes: over(|summary| summary.evaluation.traffic.total() as f64),
             seconds: over(|summary| summary.resources.train_seconds + summary.resources.evaluate_seconds),
         }
     }

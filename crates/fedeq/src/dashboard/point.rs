@@ -113,7 +113,7 @@ impl QualityPoint {
 impl TimingPoint {
     pub(super) fn of(timing: &Timing) -> Self {
         let Timing { round, train, solve, backward, update, server, communicate, evaluate, client_memory, peak_memory } = *timing;
-        let client_memory = client_memory.solve.max(client_memory.backward).max(client_memory.update);
+        let client_memory = client_memory.most();
         Self { round, train, evaluate, solve, backward, update, server, communicate, peak_memory, client_memory }
     }
 

@@ -22,7 +22,7 @@ impl Entry {
 
     /// Bytes sent in both directions.
     pub fn sent(&self) -> u64 {
-        self.summary.evaluation.traffic.up + self.summary.evaluation.traffic.down
+        self.summary.evaluation.traffic.total()
     }
 
     /// A row of the table under the [`COLUMNS`].

@@ -224,6 +224,11 @@ impl Sites for Prepared {
         self.shards.len()
     }
 
+    fn samples(&self, client: usize) -> usize {
+        let [train, ..] = &self.shards[client];
+        train.len()
+    }
+
     fn site(&self, client: usize) -> Result<Box<dyn Site>> {
         Ok(Box::new(self.network_site(client)))
     }

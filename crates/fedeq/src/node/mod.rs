@@ -4,7 +4,7 @@
 //! the simulation does with it: `fedeq_core::Client`, the same seeds, the same bytes.
 use std::path::PathBuf;
 
-use fedeq_core::{Client, ClientState, Result, Sites, Task, client_seed};
+use fedeq_core::{Client, ClientState, Result, Sites, client_seed};
 use fedeq_flower::letter::Assignment;
 use fedeq_flower::node::{Done, Worker};
 
@@ -48,7 +48,7 @@ impl Member {
         let seed = client_seed(prepared.clients_seed(), number);
         let mut client = Client { algorithm: method.algorithm(), training, site: site.as_ref(), state: &mut state, seed };
         let reply = client.handle(&assignment.request)?;
-        let is_changed = matches!(assignment.request.task, Task::Train | Task::Finish | Task::Adopt);
+        let is_changed = assignment.request.task.changes_state();
         Ok(Done { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
     }
 }

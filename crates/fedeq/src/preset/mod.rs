@@ -104,7 +104,7 @@ impl Preset {
 
     fn warm_start(self) -> WarmStart {
         match self {
-            Self::Recommended | Self::Paper => WarmStart::BySample { capacity: 8 << 20, precision: Precision::Half },
+            Self::Recommended | Self::Paper => WarmStart::BySample { capacity: WarmStart::CAPACITY, precision: Precision::Half },
             Self::Reference => WarmStart::Off,
         }
     }

@@ -123,7 +123,7 @@ fn sample(values: Vec<f64>) -> Option<Sample> {
 
 /// Megabytes (1e6 bytes) sent in both directions before an evaluation.
 pub(super) fn megabytes(evaluation: &Evaluation) -> f64 {
-    (evaluation.traffic.up + evaluation.traffic.down) as f64 / 1e6
+    evaluation.traffic.total() as f64 / 1e6
 }
 
 /// One of the four accuracies.

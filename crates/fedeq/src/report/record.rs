@@ -95,7 +95,7 @@ impl Record {
 
     /// Seconds of training and evaluation so far.
     pub fn seconds(&self) -> f64 {
-        self.timings.iter().map(|timing| timing.train + timing.evaluate).sum()
+        self.timings.iter().map(Timing::seconds).sum()
     }
 
     /// The most memory the process held, in bytes, where the system told.

@@ -63,7 +63,7 @@ fn row(line: &Line, runs: &[Record]) -> (Vec<String>, [Option<f64>; 5]) {
 
 /// Bytes, parameters, memory and time.
 fn costs(line: &Line, runs: &[Record]) -> [String; 4] {
-    let sent = line.at_the_end(runs, |_, evaluation| Some((evaluation.traffic.up + evaluation.traffic.down) as f64));
+    let sent = line.at_the_end(runs, |_, evaluation| Some(evaluation.traffic.total() as f64));
     let parameters = line.runs(runs).into_iter().find_map(|run| run.summary.as_ref());
     let memory = line.over_runs(runs, |run| run.peak_memory().map(|bytes| bytes as f64));
     let seconds = line.over_runs(runs, |run| Some(run.seconds()));

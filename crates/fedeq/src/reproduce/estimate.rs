@@ -1,6 +1,6 @@
 //! What is ahead: time and disk, as far as that is known.
 use crate::number::{bytes, counted, duration};
-use crate::run::RunFolder;
+use crate::run::{RunFolder, Timing};
 use crate::sweep;
 
 use super::metric::Metric;
@@ -59,6 +59,6 @@ impl Estimate {
 fn seconds_left(folder: &RunFolder, rounds: u64) -> Option<f64> {
     let timings = folder.timings().ok()?;
     let over = timings.len() as f64;
-    let seconds: f64 = timings.iter().map(|timing| timing.train + timing.evaluate).sum();
+    let seconds: f64 = timings.iter().map(Timing::seconds).sum();
     (over > 0.0).then(|| seconds / over * (rounds as f64 - over).max(0.0))
 }

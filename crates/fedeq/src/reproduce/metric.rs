@@ -171,10 +171,10 @@ impl Metric {
             Self::Residual => solves(rounds).map(|[_, residual, _]| residual),
             Self::Unconverged => solves(rounds).map(|[_, _, unconverged]| 100.0 * unconverged),
             Self::SharedParameters => Some(summary.shared_parameters as f64),
-            Self::Megabytes => Some((evaluation.traffic.up + evaluation.traffic.down) as f64 / 1e6),
+            Self::Megabytes => Some(evaluation.traffic.total() as f64 / 1e6),
             Self::ClientMemory => client_memory(timings),
             Self::BatchTime => batch_time(rounds, timings),
-            Self::Seconds => Some(timings.iter().map(|timing| timing.train + timing.evaluate).sum()),
+            Self::Seconds => Some(timings.iter().map(Timing::seconds).sum()),
             Self::SimulatedTime => rounds.last().and_then(|round| round.arrivals.last()).map(|arrival| arrival.time as f64 / 1e3),
         }
     }
@@ -204,7 +204,7 @@ fn solves(rounds: &[Round]) -> Option<[f64; 3]> {
 }
 
 fn client_memory(timings: &[Timing]) -> Option<f64> {
-    let most = timings.iter().map(|timing| &timing.client_memory).map(|phase| phase.solve.max(phase.backward).max(phase.update));
+    let most = timings.iter().map(|timing| timing.client_memory.most());
     most.max().filter(|bytes| *bytes > 0).map(|bytes| bytes as f64 / 1e6)
 }
 

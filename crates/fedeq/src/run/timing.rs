@@ -30,6 +30,11 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// Seconds of the round and of the evaluation after it.
+    pub fn seconds(&self) -> f64 {
+        self.train + self.evaluate
+    }
+
     /// The timing of a round.
     pub(super) fn of_round(round: u64, seconds: &RoundSeconds) -> Self {
         let RoundSeconds { total, local, memory, server, communicate } = seconds;

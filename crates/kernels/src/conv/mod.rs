@@ -38,7 +38,7 @@ use weights::{Direction, Way};
 pub fn forward(set: InstructionSet, geometry: &Geometry, x: &[f32], weights: &Weights, y: &mut [f32], scratch: &mut Scratch) {
     weights.check(set, geometry, Direction::Forward);
     check(geometry, x, y);
-    run_forward(set, weights.way, geometry, x, weights.data(), y, scratch);
+    Pass { set, geometry, direction: Direction::Forward }.run(weights.way, x, weights.data(), y, scratch);
 }
 
 /// The same with weights `[to, from, window, window]` that nobody has prepared and nobody will use again.
@@ -48,30 +48,7 @@ pub fn forward(set: InstructionSet, geometry: &Geometry, x: &[f32], weights: &We
 /// If a slice has the wrong length.
 pub fn forward_once(set: InstructionSet, geometry: &Geometry, x: &[f32], weight: &[f32], y: &mut [f32], scratch: &mut Scratch) {
     check(geometry, x, y);
-    assert_eq!(weight.len(), geometry.weight_len(), "numbers in the weights");
-    let way = Way::of(geometry);
-    if way == Way::Winograd && winograd::goes_by_pieces(geometry) {
-        return winograd::convolve_once(set, geometry, Direction::Forward, x, weight, y, scratch);
-    }
-    let mut prepared = std::mem::take(&mut scratch.prepared);
-    way.prepare(set, geometry, Direction::Forward, weight, &mut prepared);
-    run_forward(set, way, geometry, x, prepared.all(), y, scratch);
-    scratch.prepared = prepared;
-}
-
-fn run_forward(
-    set: InstructionSet,
-    way: Way,
-    geometry: &Geometry,
-    x: &[f32],
-    prepared: &[f32],
-    y: &mut [f32],
-    scratch: &mut Scratch,
-) {
-    match way {
-        Way::Winograd => winograd::convolve(set, geometry, x, prepared, y, scratch),
-        Way::Patches => patches::forward(set, geometry, x, prepared, y, scratch),
-    }
+    Pass { set, geometry, direction: Direction::Forward }.run_once(x, weight, y, scratch);
 }
 
 /// The gradient in `x` of `<dy, x * w>`; what was in `dx` is overwritten.
@@ -89,7 +66,7 @@ pub fn input_gradient(
 ) {
     weights.check(set, geometry, Direction::Backward);
     check(geometry, dx, dy);
-    run_backward(set, weights.way, geometry, dy, weights.data(), dx, scratch);
+    Pass { set, geometry, direction: Direction::Backward }.run(weights.way, dy, weights.data(), dx, scratch);
 }
 
 /// The same with weights `[to, from, window, window]` that nobody has prepared and nobody will use again.
@@ -106,29 +83,39 @@ pub fn input_gradient_once(
     scratch: &mut Scratch,
 ) {
     check(geometry, dx, dy);
-    assert_eq!(weight.len(), geometry.weight_len(), "numbers in the weights");
-    let way = Way::of(geometry);
-    if way == Way::Winograd && winograd::goes_by_pieces(geometry) {
-        return winograd::convolve_once(set, geometry, Direction::Backward, dy, weight, dx, scratch);
-    }
-    let mut prepared = std::mem::take(&mut scratch.prepared);
-    way.prepare(set, geometry, Direction::Backward, weight, &mut prepared);
-    run_backward(set, way, geometry, dy, prepared.all(), dx, scratch);
-    scratch.prepared = prepared;
+    Pass { set, geometry, direction: Direction::Backward }.run_once(dy, weight, dx, scratch);
 }
 
-fn run_backward(
+/// A convolution in one of its directions: from inputs to outputs, or from gradients of outputs to those of inputs. The geometry is that of the forward direction.
+struct Pass<'a> {
     set: InstructionSet,
-    way: Way,
-    geometry: &Geometry,
-    dy: &[f32],
-    prepared: &[f32],
-    dx: &mut [f32],
-    scratch: &mut Scratch,
-) {
-    match way {
-        Way::Winograd => winograd::convolve(set, &geometry.reversed(), dy, prepared, dx, scratch),
-        Way::Patches => patches::input_gradient(set, geometry, dy, prepared, dx, scratch),
+    geometry: &'a Geometry,
+    direction: Direction,
+}
+
+impl Pass<'_> {
+    fn run(&self, way: Way, from: &[f32], prepared: &[f32], to: &mut [f32], scratch: &mut Scratch) {
+        let &Self { set, geometry, direction } = self;
+        match (way, direction) {
+            (Way::Winograd, Direction::Forward) => winograd::convolve(set, geometry, from, prepared, to, scratch),
+            (Way::Winograd, Direction::Backward) => winograd::convolve(set, &geometry.reversed(), from, prepared, to, scratch),
+            (Way::Patches, Direction::Forward) => patches::forward(set, geometry, from, prepared, to, scratch),
+            (Way::Patches, Direction::Backward) => patches::input_gradient(set, geometry, from, prepared, to, scratch),
+        }
+    }
+
+    /// Prepares the weights on the way, in memory that is used again.
+    fn run_once(&self, from: &[f32], weight: &[f32], to: &mut [f32], scratch: &mut Scratch) {
+        let &Self { set, geometry, direction } = self;
+        assert_eq!(weight.len(), geometry.weight_len(), "numbers in the weights");
+        let way = Way::of(geometry);
+        if way == Way::Winograd && winograd::goes_by_pieces(geometry) {
+            return winograd::convolve_once(set, geometry, direction, from, weight, to, scratch);
+        }
+        let mut prepared = std::mem::take(&mut scratch.prepared);
+        way.prepare(set, geometry, direction, weight, &mut prepared);
+        self.run(way, from, prepared.all(), to, scratch);
+        scratch.prepared = prepared;
     }
 }
 

@@ -2,9 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from logging import INFO, WARNING
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
@@ -70,8 +71,23 @@ class Consensus(Strategy):
 
     def train(self, grid: Grid) -> None:
         """Carry out the next round."""
+        self._settle(self._ask(grid, "train", self.plan.cohorts[self.done]))
+
+    def evaluate(self, grid: Grid) -> float:
+        """Judge all clients and give the mean of their accuracies by the model the method is meant by."""
+        replies = self._ask(grid, "evaluate", list(range(self.plan.clients)))
+        scores = {client: letters.header_of(reply)["scores"] for client, reply in sorted(replies.items())}
+        shares = self._accuracies(scores.values())
+        accuracy = sum(shares) / max(1, len(shares))
+        line = {"round": self.done, "accuracy": accuracy, "scores": scores}
+        with (self.folder / "evaluations.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        log(INFO, "after round %s: accuracy %.1f %% over %s clients", self.done, 100 * accuracy, len(shares))
+        return accuracy
+
+    def _settle(self, replies: Mapping[int, Message]) -> None:
+        """Make `theta` the mean of what the clients of the round sent; what is refused is named and does not count."""
         cohort = self.plan.cohorts[self.done]
-        replies = self._ask(grid, "train", cohort)
         updates = {}
         for client, reply in replies.items():
             try:
@@ -84,17 +100,10 @@ class Consensus(Strategy):
         self.done += 1
         log(INFO, "round %s of %s: %s of %s clients", self.done, self.plan.rounds, len(updates), len(cohort))
 
-    def evaluate(self, grid: Grid) -> float:
-        """Judge all clients and give the mean of their accuracies by the model the method is meant by."""
-        replies = self._ask(grid, "evaluate", list(range(self.plan.clients)))
-        scores = {client: letters.header_of(reply)["scores"] for client, reply in sorted(replies.items())}
-        judged = [score[self.plan.headline] for score in scores.values() if score[self.plan.headline]["predictions"]]
-        accuracy = sum(score["correct"] / score["predictions"] for score in judged) / max(1, len(judged))
-        line = {"round": self.done, "accuracy": accuracy, "scores": scores}
-        with (self.folder / "evaluations.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        log(INFO, "after round %s: accuracy %.1f %% over %s clients", self.done, 100 * accuracy, len(judged))
-        return accuracy
+    def _accuracies(self, scores: Iterable[dict[str, Any]]) -> list[float]:
+        """Collect the clients' accuracies by the model the method is meant by; clients without test data have none."""
+        judged = [score[self.plan.headline] for score in scores]
+        return [score["correct"] / score["predictions"] for score in judged if score["predictions"]]
 
     def _update(self, reply: Message) -> tuple[Weights, float]:
         sent = letters.weights_of(reply)
@@ -152,11 +161,8 @@ class Consensus(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Take the mean of a cohort's answers."""
         clients = {node: client for client, node in self._nodes.items()}
-        cohort = self.plan.cohorts[server_round - 1]
-        updates = {clients[reply.metadata.src_node_id]: self._update(reply) for reply in replies if reply.has_content()}
-        self._require_quorum(len(updates), len(cohort))
-        self.theta = weights.mean(updates[client] for client in cohort if client in updates)
-        self.done = server_round
+        self.done = server_round - 1
+        self._settle({clients[reply.metadata.src_node_id]: reply for reply in replies if reply.has_content()})
         self._keep()
         return ArrayRecord({name: Array(value) for name, value in self.theta.items()}), None
 
@@ -173,8 +179,7 @@ class Consensus(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Take the mean of the clients' accuracies."""
         del server_round
-        scores = [letters.header_of(reply)["scores"][self.plan.headline] for reply in replies if reply.has_content()]
-        shares = [score["correct"] / score["predictions"] for score in scores if score["predictions"]]
+        shares = self._accuracies(letters.header_of(reply)["scores"] for reply in replies if reply.has_content())
         return MetricRecord({"accuracy": sum(shares) / len(shares)}) if shares else None
 
     def summary(self) -> None:

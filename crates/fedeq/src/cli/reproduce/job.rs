@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Arguments;
-use crate::cli::cells::{attempt, finished};
+use crate::cli::cells::{attempt, conclude, finished};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, print_json, tell};
 use crate::cli::table::{Align, Table};
 use crate::experiment::Override;
-use crate::number::counted;
 use crate::reproduce::{Cell, Results, ScaleName, Spec, TextTable, cells, measure, publish, text_tables};
 use crate::run::RunFolder;
 use crate::sweep;
@@ -121,14 +120,7 @@ impl Job<'_> {
         if matches!(end, End::OutOfBudget) {
             tell("the budget is spent; the same command again goes on from here");
         }
-        match failed {
-            0 => Ok(()),
-            failed => Err(Failure::Told {
-                problem: format!("{} failed", counted(failed, "run")),
-                hint: "the same command again tries them once more from their last checkpoints".into(),
-                code: 1,
-            }),
-        }
+        conclude(failed, "run")
     }
 }
 

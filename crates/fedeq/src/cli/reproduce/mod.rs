@@ -15,7 +15,7 @@ use fedeq_core::Error;
 
 use super::failure::{Failure, Outcome};
 use super::output::print;
-use super::settings::Conduct;
+use super::settings::{Conduct, data_at};
 use super::table::{Align, Table};
 use crate::experiment::Override;
 use crate::reproduce::{Cell, NAMES, Pattern, ScaleName, Spec, cells, find};
@@ -112,9 +112,7 @@ impl Arguments {
         let wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
         let mut cells = cells(&spec, scale, &self.all_wishes(&wishes))?;
         self.keep_wanted(&spec, &mut cells)?;
-        cells
-            .iter_mut()
-            .for_each(|cell| cell.experiment.engine.workers = self.conduct.workers.or(cell.experiment.engine.workers));
+        cells.iter_mut().for_each(|cell| self.conduct.staff(&mut cell.experiment));
         Ok(Job {
             arguments: self,
             seeds: self.seeds.map_or_else(|| spec.seeds(scale), |seeds| Ok(seeds.get()))?,
@@ -128,8 +126,7 @@ impl Arguments {
     }
 
     fn all_wishes(&self, wishes: &[Override]) -> Vec<Override> {
-        let folder = self.conduct.data.iter().map(|path| Override::new("data.folder", path.display().to_string()));
-        wishes.iter().cloned().chain(folder).collect()
+        wishes.iter().cloned().chain(data_at(self.conduct.data.as_deref())).collect()
     }
 
     fn keep_wanted(&self, spec: &Spec, cells: &mut Vec<Cell>) -> fedeq_core::Result<()> {
