@@ -5,8 +5,8 @@ use pulp::{Simd, WithSimd};
 
 use super::super::panels::Panels;
 use super::POINTS;
-use super::tiles::Tiles;
-use super::transforms::{Output, Transform};
+use super::tiles::{Narrow, Tiles};
+use super::transforms::{Output, TileTransform};
 use crate::gemm::{load, store};
 
 /// 36 matrices, one for each point, with a row for each tile.
@@ -39,7 +39,7 @@ impl Points {
 }
 
 /// The transform of tiles: `B^T X B` of the 6x6 inputs (`N = 6`), or `A dY A^T` of the 4x4 output gradients (`N = 4`).
-pub(super) struct ToPoints<'a, const N: usize, T: Transform<N, 6>> {
+pub(super) struct ToPoints<'a, const N: usize, T: TileTransform<N, 6>> {
     pub(super) transform: T,
     pub(super) image: &'a [f32],
     pub(super) places: Tiles,
@@ -50,17 +50,21 @@ pub(super) struct ToPoints<'a, const N: usize, T: Transform<N, 6>> {
     pub(super) to: &'a mut [f32],
 }
 
-impl<const N: usize, T: Transform<N, 6>> WithSimd for ToPoints<'_, N, T> {
+impl<const N: usize, T: TileTransform<N, 6>> WithSimd for ToPoints<'_, N, T> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        assert!(self.places.len_up_to(self.tiles.end - 1) <= self.image.len() && self.places.channels <= self.zeros.len());
+        assert!(
+            self.tiles.end <= self.places.count()
+                && self.places.len() <= self.image.len()
+                && self.places.channels <= self.zeros.len()
+        );
         assert!(self.points.len() <= self.to.len() && self.tiles.len() <= self.points.matrix.rows);
         assert!(self.places.channels.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns);
         let to = self.to.as_mut_ptr();
         for (row, tile) in self.tiles.enumerate() {
-            let places = self.places.pixels::<N>(tile);
+            let (narrow, places) = self.places.pixels::<N>(tile);
             let mut pixels = [[self.zeros.as_ptr(); N]; N];
             for i in 0..N {
                 for j in 0..N {
@@ -75,8 +79,9 @@ impl<const N: usize, T: Transform<N, 6>> WithSimd for ToPoints<'_, N, T> {
                 // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
                 // tile, by the others.
                 unsafe {
-                    tile_to_points(simd, self.transform, &pixels, channel, self.places.channels, to.wrapping_add(first), plane)
-                };
+                    let (transform, channels, to) = (self.transform, self.places.channels, to.wrapping_add(first));
+                    tile_to_points(simd, transform, narrow, &pixels, channel, channels, to, plane);
+                }
                 channel += S::F32_LANES;
             }
         }
@@ -91,7 +96,8 @@ impl<const N: usize, T: Transform<N, 6>> WithSimd for ToPoints<'_, N, T> {
 #[inline(always)]
 unsafe fn tile_to_points<S: Simd, const N: usize>(
     simd: S,
-    transform: impl Transform<N, 6>,
+    transform: impl TileTransform<N, 6>,
+    narrow: Narrow,
     pixels: &[[*const f32; N]; N],
     channel: usize,
     channels: usize,
@@ -108,7 +114,7 @@ unsafe fn tile_to_points<S: Simd, const N: usize>(
                 values[i][j] = load(simd, pixels[i][j].add(channel), mask);
             }
         }
-        let points = transform.both_sides(simd, values);
+        let points = transform.tile(simd, narrow, values);
         for i in 0..6 {
             for j in 0..6 {
                 store(simd, to.add((6 * i + j) * plane), points[i][j], None);
@@ -136,12 +142,16 @@ impl WithSimd for FromPoints<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let count = self.channels.len();
-        assert!(self.places.len_up_to(self.tiles.end - 1) <= self.image.len() && self.channels.end <= self.places.channels);
+        assert!(
+            self.tiles.end <= self.places.count()
+                && self.places.len() <= self.image.len()
+                && self.channels.end <= self.places.channels
+        );
         assert!(self.points.len() <= self.from.len() && self.tiles.len() <= self.points.matrix.rows);
         assert!(count.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns && count <= self.waste.len());
         let (image, waste) = (self.image.as_mut_ptr().wrapping_add(self.channels.start), self.waste.as_mut_ptr());
         for (row, tile) in self.tiles.enumerate() {
-            let places = self.places.pixels::<4>(tile);
+            let (narrow, places) = self.places.pixels::<4>(tile);
             let mut pixels = [[waste; 4]; 4];
             for i in 0..4 {
                 for j in 0..4 {
@@ -156,7 +166,7 @@ impl WithSimd for FromPoints<'_> {
                 let from = self.from.as_ptr().wrapping_add(first);
                 // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
                 // tile, by the others.
-                unsafe { tile_from_points(simd, from, plane, &pixels, channel, count) };
+                unsafe { tile_from_points(simd, narrow, from, plane, &pixels, channel, count) };
                 channel += S::F32_LANES;
             }
         }
@@ -171,6 +181,7 @@ impl WithSimd for FromPoints<'_> {
 #[inline(always)]
 unsafe fn tile_from_points<S: Simd>(
     simd: S,
+    narrow: Narrow,
     from: *const f32,
     plane: usize,
     pixels: &[[*mut f32; 4]; 4],
@@ -187,7 +198,7 @@ unsafe fn tile_from_points<S: Simd>(
                 points[i][j] = load(simd, from.add((6 * i + j) * plane), None);
             }
         }
-        let values = Output.both_sides(simd, points);
+        let values = Output.tile(simd, narrow, points);
         for i in 0..4 {
             for j in 0..4 {
                 store(simd, pixels[i][j].add(channel), values[i][j], mask);
