@@ -299,8 +299,8 @@ impl<T: Term> WithSimd for Combine<'_, T> {
         for (index, sums) in groups.iter_mut().enumerate() {
             for term in self.terms {
                 let factor = simd.splat_f32s(term.factor());
-                for lane in 0..4 {
-                    sums[lane] = simd.mul_add_e_f32s(factor, term.vector(simd, 4 * index + lane), sums[lane]);
+                for (lane, sum) in sums.iter_mut().enumerate() {
+                    *sum = simd.mul_add_e_f32s(factor, term.vector(simd, 4 * index + lane), *sum);
                 }
             }
         }

@@ -17,6 +17,7 @@ pub(super) struct Changes {
 }
 
 /// Where the states are.
+#[allow(clippy::large_enum_variant, reason = "two of these to a solve")]
 enum States {
     /// In this process's memory, oldest first. Changes are never written down: subtracting takes no time beside reading.
     Host(VecDeque<HostRows>),

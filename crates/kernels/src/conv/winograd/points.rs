@@ -38,6 +38,12 @@ impl Points {
     }
 }
 
+/// A tile, and where the pixels in a square around it are.
+struct Square<P, const N: usize> {
+    narrow: Narrow,
+    pixels: [[P; N]; N],
+}
+
 /// The transform of tiles: `B^T X B` of the 6x6 inputs (`N = 6`), or `A dY A^T` of the 4x4 output gradients (`N = 4`).
 pub(super) struct ToPoints<'a, const N: usize, T: TileTransform<N, 6>> {
     pub(super) transform: T,
@@ -65,11 +71,11 @@ impl<const N: usize, T: TileTransform<N, 6>> WithSimd for ToPoints<'_, N, T> {
         let to = self.to.as_mut_ptr();
         for (row, tile) in self.tiles.enumerate() {
             let (narrow, places) = self.places.pixels::<N>(tile);
-            let mut pixels = [[self.zeros.as_ptr(); N]; N];
+            let mut square = Square { narrow, pixels: [[self.zeros.as_ptr(); N]; N] };
             for i in 0..N {
                 for j in 0..N {
                     if let Some(at) = places[i][j] {
-                        pixels[i][j] = self.image.as_ptr().wrapping_add(at);
+                        square.pixels[i][j] = self.image.as_ptr().wrapping_add(at);
                     }
                 }
             }
@@ -80,7 +86,7 @@ impl<const N: usize, T: TileTransform<N, 6>> WithSimd for ToPoints<'_, N, T> {
                 // tile, by the others.
                 unsafe {
                     let (transform, channels, to) = (self.transform, self.places.channels, to.wrapping_add(first));
-                    tile_to_points(simd, transform, narrow, &pixels, channel, channels, to, plane);
+                    tile_to_points(simd, transform, &square, channel, channels, to, plane);
                 }
                 channel += S::F32_LANES;
             }
@@ -97,8 +103,7 @@ impl<const N: usize, T: TileTransform<N, 6>> WithSimd for ToPoints<'_, N, T> {
 unsafe fn tile_to_points<S: Simd, const N: usize>(
     simd: S,
     transform: impl TileTransform<N, 6>,
-    narrow: Narrow,
-    pixels: &[[*const f32; N]; N],
+    square: &Square<*const f32, N>,
     channel: usize,
     channels: usize,
     to: *mut f32,
@@ -111,10 +116,10 @@ unsafe fn tile_to_points<S: Simd, const N: usize>(
         let mut values = [[simd.splat_f32s(0.0); N]; N];
         for i in 0..N {
             for j in 0..N {
-                values[i][j] = load(simd, pixels[i][j].add(channel), mask);
+                values[i][j] = load(simd, square.pixels[i][j].add(channel), mask);
             }
         }
-        let points = transform.tile(simd, narrow, values);
+        let points = transform.tile(simd, square.narrow, values);
         for i in 0..6 {
             for j in 0..6 {
                 store(simd, to.add((6 * i + j) * plane), points[i][j], None);
@@ -152,11 +157,11 @@ impl WithSimd for FromPoints<'_> {
         let (image, waste) = (self.image.as_mut_ptr().wrapping_add(self.channels.start), self.waste.as_mut_ptr());
         for (row, tile) in self.tiles.enumerate() {
             let (narrow, places) = self.places.pixels::<4>(tile);
-            let mut pixels = [[waste; 4]; 4];
+            let mut square = Square { narrow, pixels: [[waste; 4]; 4] };
             for i in 0..4 {
                 for j in 0..4 {
                     if let Some(at) = places[i][j] {
-                        pixels[i][j] = image.wrapping_add(at);
+                        square.pixels[i][j] = image.wrapping_add(at);
                     }
                 }
             }
@@ -166,7 +171,7 @@ impl WithSimd for FromPoints<'_> {
                 let from = self.from.as_ptr().wrapping_add(first);
                 // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
                 // tile, by the others.
-                unsafe { tile_from_points(simd, narrow, from, plane, &pixels, channel, count) };
+                unsafe { tile_from_points(simd, from, plane, &square, channel, count) };
                 channel += S::F32_LANES;
             }
         }
@@ -181,10 +186,9 @@ impl WithSimd for FromPoints<'_> {
 #[inline(always)]
 unsafe fn tile_from_points<S: Simd>(
     simd: S,
-    narrow: Narrow,
     from: *const f32,
     plane: usize,
-    pixels: &[[*mut f32; 4]; 4],
+    square: &Square<*mut f32, 4>,
     channel: usize,
     channels: usize,
 ) {
@@ -198,10 +202,10 @@ unsafe fn tile_from_points<S: Simd>(
                 points[i][j] = load(simd, from.add((6 * i + j) * plane), None);
             }
         }
-        let values = Output.tile(simd, narrow, points);
+        let values = Output.tile(simd, square.narrow, points);
         for i in 0..4 {
             for j in 0..4 {
-                store(simd, pixels[i][j].add(channel), values[i][j], mask);
+                store(simd, square.pixels[i][j].add(channel), values[i][j], mask);
             }
         }
     }
