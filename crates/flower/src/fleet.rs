@@ -33,6 +33,7 @@ pub enum Trust {
 /// A SuperLink, as a node sees it.
 pub struct Fleet {
     base: String,
+    is_encrypted: bool,
     agent: Agent,
     key: Key,
 }
@@ -44,12 +45,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Fleet {
     /// Makes no call yet.
     pub fn new(address: &Address, key: Key) -> Result<Self> {
-        let scheme = if address.trust.is_some() { "https" } else { "http" };
+        let is_encrypted = address.trust.is_some();
+        let scheme = if is_encrypted { "https" } else { "http" };
         let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
         if let Some(trust) = &address.trust {
             config = config.tls_config(TlsConfig::builder().root_certs(roots(trust)?).build());
         }
-        Ok(Self { base: format!("{scheme}://{}/v1/fleet", address.host), agent: config.build().into(), key })
+        Ok(Self { base: format!("{scheme}://{}/v1/fleet", address.host), is_encrypted, agent: config.build().into(), key })
     }
 
     /// Makes the node known. A SuperLink that wants registered keys refuses, and knows the node already.
@@ -106,7 +108,9 @@ impl Fleet {
             session_id: session.into(),
         };
         let response: PushObjectResponse = self.call("push-object", &request)?;
-        if response.stored { Ok(()) } else { Err(Error::object(id, "the SuperLink did not keep it")) }
+        // The session may have ended with a SuperLink that was restarted: the answer is announced again, in a new one.
+        let away = || Error::Away { call: "push-object", problem: format!("it did not keep `{id}`") };
+        if response.stored { Ok(()) } else { Err(away()) }
     }
 
     /// Says that a message has arrived whole.
@@ -121,16 +125,50 @@ impl Fleet {
         for (name, value) in self.key.headers(SystemTime::now()) {
             post = post.header(name, value);
         }
-        let mut response = post.send(&request.encode_to_vec()[..]).map_err(|error| away(error.to_string()))?;
+        let mut response = post.send(&request.encode_to_vec()[..]).map_err(|error| self.failed(call, &error))?;
         let status = response.status();
         let body = response.body_mut().with_config().limit(LARGEST_ANSWER).read_to_vec();
-        let body = body.map_err(|error| away(error.to_string()))?;
+        let body = body.map_err(|error| self.failed(call, &error))?;
+        let said = || format!("status {status}: {}", excerpt(&body));
         match status.as_u16() {
             200..300 => R::decode(&body[..]).map_err(|error| away(format!("its answer is damaged: {error}"))),
+            401 => Err(Error::Stranger { problem: said() }),
             // Busy, or in the middle of a restart.
-            429 | 500.. => Err(away(format!("status {status}"))),
-            _ => Err(Error::Refused { call, problem: format!("status {status}: {}", excerpt(&body)) }),
+            429 | 500.. => Err(away(said())),
+            _ => Err(Error::Refused { call, problem: said() }),
         }
+    }
+
+    /// What a call that failed on its way means.
+    fn failed(&self, call: &'static str, error: &ureq::Error) -> Error {
+        if let ureq::Error::BodyExceedsLimit(limit) = error {
+            return Error::Refused { call, problem: format!("the answer has more than {limit} bytes") };
+        }
+        match tls_error(error) {
+            Some(rustls::Error::InvalidCertificate(reason)) => {
+                Error::Untrusted { problem: format!("its certificate is not accepted: {reason}") }
+            }
+            Some(rustls::Error::InvalidMessage(_)) => Error::Untrusted { problem: "it does not speak TLS".into() },
+            _ if !self.is_encrypted && is_hung_up(error) => {
+                let problem = format!("{error}, as a SuperLink with TLS does when it is spoken to without");
+                Error::Away { call, problem }
+            }
+            _ => Error::Away { call, problem: error.to_string() },
+        }
+    }
+}
+
+/// Whether the other side went without an answer.
+fn is_hung_up(error: &ureq::Error) -> bool {
+    matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof)
+}
+
+/// The reason of a handshake that failed.
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
     }
 }
 

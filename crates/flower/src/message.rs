@@ -32,6 +32,11 @@ impl Message {
         Ok(Self { head, content })
     }
 
+    /// The id of what a message of a bundle says: the same for two messages that say the same.
+    pub fn content_id(id: &str, bundle: &Bundle) -> Result<Id> {
+        opened(id, bundle)?.1.map_err(|failure| Error::object(id, failure.reason))
+    }
+
     /// A message of a bundle as it is announced: nothing below it is looked at.
     pub fn announced(id: &str, bundle: &Bundle) -> Result<wire::Message> {
         let (head, holds) = opened(id, bundle)?;

@@ -38,7 +38,8 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     let server = prepared.server();
     write_atomically(&folder.join("theta.safetensors"), &server.weights.packed().to_bytes(&Default::default())?)?;
-    write_atomically(&folder.join("experiment.toml"), portable(&prepared.experiment)?.as_bytes())?;
+    let experiment = prepared.experiment.clone().on_another_machine("data".into());
+    write_atomically(&folder.join("experiment.toml"), experiment.to_toml()?.as_bytes())?;
     let plan = serde_json::to_string(&plan).map_err(|error| Error::invalid(error.to_string(), "report this"))?;
     write_atomically(&folder.join("plan.json"), (plan + "\n").as_bytes())?;
     for (name, text) in APP {
@@ -52,14 +53,6 @@ const APP: [(&str, &str); 3] = [
     ("README.md", include_str!("app/README.md")),
     ("fedeq-node.service", include_str!("app/fedeq-node.service")),
 ];
-
-/// The experiment without what belongs to this machine.
-fn portable(experiment: &Experiment) -> Result<String> {
-    let mut experiment = experiment.clone();
-    experiment.data.folder = "data".into();
-    experiment.engine = Default::default();
-    experiment.to_toml()
-}
 
 /// How the server combines updates; methods whose server does something else than a mean are refused.
 fn weighting_of(experiment: &Experiment) -> Result<Weighting> {

@@ -1,0 +1,23 @@
+//! `fedeq node key`.
+use std::path::PathBuf;
+
+use clap::Args;
+use fedeq_flower::key::Key;
+use fedeq_flower::vault::Vault;
+
+use super::refused;
+use crate::cli::failure::Outcome;
+use crate::cli::output::print;
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// The folder of the node; it is made, with a new key, if it is not there
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+    let vault = Vault::open(&arguments.state).map_err(refused)?;
+    let key = Key::open_or_create(&vault.key_file()).map_err(refused)?;
+    print(&(key.public_line() + "\n"))
+}
