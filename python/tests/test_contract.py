@@ -62,7 +62,7 @@ def same_reports(app: Path, simulation: Path) -> None:
 
 
 def approximately(value: Any) -> Any:  # noqa: ANN401 (whatever JSON holds)
-    """Allow floats to differ in the last digit, for Python and Rust read decimals in two ways. All else must be equal."""
+    """Allow floats to differ in the last digit: Python and Rust read decimals in two ways. All else must be equal."""
     if isinstance(value, float):
         return pytest.approx(value, rel=1e-14)
     if isinstance(value, list):

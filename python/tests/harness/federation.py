@@ -95,9 +95,9 @@ class Federation:
     def start_link(self) -> None:
         """Start the SuperLink, which keeps its state in a file, and wait until it listens."""
         database = self.folder / "link.db"
-        where: list[str | Path] = ["--host", "127.0.0.1", "--port", str(self.port), "--database", database]
-        command = [COMMANDS / "flower-superlink", "--insecure", *where, "--disable-runtime-dependency-installation"]
-        self.link = self.crew.start("link", command, self.environment)
+        where = ["--host", "127.0.0.1", "--port", str(self.port), "--database", str(database)]
+        words = ["--insecure", *where, "--disable-runtime-dependency-installation"]
+        self.link = self.crew.start("link", COMMANDS / "flower-superlink", words, self.environment)
         until("the SuperLink listens", lambda: _is_listening(self.port), PATIENCE)
 
     def start_node(self, client: int, port: int | None = None) -> Service:
@@ -105,8 +105,8 @@ class Federation:
         address = f"127.0.0.1:{port or self.port}"
         state = self.folder / f"node-{client}"
         who = ["--client", str(client), "--state", str(state)]
-        command = [PROGRAM, "node", "--superlink", address, "--insecure", *who]
-        self.nodes[client] = self.crew.start(f"node-{client}", command, self.environment)
+        words = ["node", "--superlink", address, "--insecure", *who]
+        self.nodes[client] = self.crew.start(f"node-{client}", PROGRAM, words, self.environment)
         return self.nodes[client]
 
     def start(self) -> None:
@@ -118,10 +118,10 @@ class Federation:
     def start_run(self, **rules: float) -> Service:
         """Submit the app; what the server says is streamed to a log."""
         config = {"repeat": 3.0, "patience": PATIENCE, "deadline": PATIENCE, **rules}
-        words = " ".join([f"folder='{self.app}'", *(f"{name}={value}" for name, value in config.items())])
+        settings = " ".join([f"folder='{self.app}'", *(f"{name}={value}" for name, value in config.items())])
         self.runs += 1
-        command = [COMMANDS / "flwr", "run", self.app, "here", "--stream", "--run-config", words]
-        return self.crew.start(f"run-{self.runs}", command, self.environment)
+        words = ["run", str(self.app), "here", "--stream", "--run-config", settings]
+        return self.crew.start(f"run-{self.runs}", COMMANDS / "flwr", words, self.environment)
 
     def run(self, seconds: float = PATIENCE, **rules: float) -> Service:
         """Submit the app and wait until it is over, however it ends."""

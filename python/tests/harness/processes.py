@@ -51,14 +51,14 @@ class Crew:
     folder: Path
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
 
-    def start(self, name: str, command: Sequence[str | Path], environment: dict[str, str]) -> Service:
+    def start(self, name: str, program: Path, words: Sequence[str], environment: dict[str, str]) -> Service:
         """Start a process; what it says is added to a log of its name."""
         log = self.folder / f"{name}.log"
         # Should the tests be killed themselves, the kernel ends what they started.
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with log.open("ab") as output:
             process = subprocess.Popen(  # noqa: S603 (tests say what they start)
-                [*guard, *map(str, command)],
+                [*guard, str(program), *words],
                 cwd=self.folder,
                 env={**os.environ, **environment, MARK: self.mark},
                 stdin=subprocess.DEVNULL,

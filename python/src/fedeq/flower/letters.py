@@ -13,6 +13,9 @@ from fedeq.flower import weights
 from fedeq.flower.plan import Plan
 from fedeq.flower.weights import Rejected, Weights
 
+# The name of the one array that all weights travel in.
+PACKED = "packed"
+
 Task = Literal["train", "evaluate", "measure"]
 
 
@@ -39,11 +42,10 @@ class Request:
 
     def content(self) -> RecordDict:
         """Write it as records."""
-        settings = ConfigRecord(
-            {"federation": self.plan.federation, "experiment": self.experiment, "header": self.header},
-        )
-        arrays = ArrayRecord({name: Array(value) for name, value in self.weights.items()})
-        return RecordDict({"weights": arrays, "fedeq": settings})
+        packed, layout = weights.pack(self.weights)
+        settings = {"federation": self.plan.federation, "experiment": self.experiment}
+        settings |= {"header": self.header, "layout": layout}
+        return RecordDict({"weights": ArrayRecord({PACKED: Array(packed)}), "fedeq": ConfigRecord({**settings})})
 
     def to(self, node: int, ttl: float | None = None) -> Message:
         """Address it to a node; after so many seconds nobody waits for the answer."""
@@ -72,8 +74,8 @@ class Update:
                 raise Rejected(message)
             _require_finite("gap", gap)
             _require_finite("loss", descent["loss"])
-            arrays = reply.content.array_records["weights"]
-            sent = {name: arrays[name].numpy() for name in sorted(arrays)}
+            packed = reply.content.array_records["weights"][PACKED].numpy()
+            sent = weights.unpack(packed, str(reply.content.config_records["fedeq"]["layout"]))
         weights.check(sent, like, bound)
         return cls(sent, samples, gap, descent, weights.size(sent, text))
 
