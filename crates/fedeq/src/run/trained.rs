@@ -51,6 +51,7 @@ pub struct ClientModel {
 impl Trained {
     /// Opens a finished run. `change` may adapt how it is computed and where its data lies, not what it is.
     pub fn open(folder: &RunFolder, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
+        folder.require_simulation()?;
         let summary = folder.summary()?.ok_or_else(|| unfinished(folder))?;
         let mut experiment = folder.experiment()?;
         let identity = experiment.identity()?;

@@ -1,0 +1,176 @@
+"""The way to the nodes: who is where, questions out, answers in.
+
+Flower delivers a message at most once: one whose delivery is cut off, or whose node is away for a while, is lost. So
+whoever does not answer is asked again. That is safe: a node answers the same question with the same bytes and trains
+once.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from logging import INFO, WARNING
+
+from flwr.app import Message
+from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+
+from fedeq.flower import letters
+from fedeq.flower.letters import Request
+from fedeq.flower.weights import Rejected
+
+# What Flower says in place of a node that is away, or of a message that was lost; asking again may help.
+PASSING = {ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE}
+
+# Seconds between looks for answers: short while they come in, longer while they do not.
+SHORTEST, LONGEST = 0.05, 0.5
+# Seconds until a node that was said to be away is asked again.
+BREATH = 1.0
+
+Clock = Callable[[], float]
+
+
+@dataclass
+class Directory:
+    """Which client has which node. Nodes that are new are asked who they are."""
+
+    grid: Grid
+    repeat: float
+    clock: Clock = time.monotonic
+    nodes: dict[int, int] = field(default_factory=dict)
+    _asked: dict[str, int] = field(default_factory=dict)
+    _again: dict[int, float] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Ask newcomers who they are, and hear those that were asked."""
+        now = self.clock()
+        known = set(self.nodes.values())
+        new = [node for node in self.grid.get_node_ids() if node not in known and self._again.get(node, now) <= now]
+        sent = self.grid.push_messages([letters.who_are_you(node, self.repeat) for node in new])
+        self._asked.update({message: node for message, node in zip(sent, new, strict=True) if message})
+        self._again.update(dict.fromkeys(new, now + self.repeat))
+        for reply in self.grid.pull_messages(list(self._asked)) if self._asked else []:
+            node = self._asked.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None and reply.has_content():
+                self._introduce(node, reply)
+
+    def forget(self, client: int) -> None:
+        """Forget where a client is: it may come back as another node."""
+        self._again.pop(self.nodes.pop(client, 0), None)
+
+    def _introduce(self, node: int, reply: Message) -> None:
+        try:
+            client = letters.client_of(reply)
+        except Rejected as problem:
+            log(WARNING, "node %s: %s", node, problem)
+            return
+        if self.nodes.setdefault(client, node) != node:
+            log(WARNING, "node %s says it is client %s, which is node %s", node, client, self.nodes[client])
+
+
+@dataclass
+class Answers:
+    """What came of a question."""
+
+    replies: dict[int, Message] = field(default_factory=dict)
+    # Why others did not answer.
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class Post:
+    """Sends questions and waits for answers."""
+
+    grid: Grid
+    deadline: float
+    repeat: float
+    clock: Clock = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    # Told the clients that are still waited for, whenever these are others than before.
+    watch: Callable[[set[int]], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        """Begin with nobody known."""
+        self.directory = Directory(self.grid, min(self.repeat, 30.0), self.clock)
+
+    def meet(self, clients: int, patience: float) -> set[int]:
+        """Wait until every client has a node, or not any longer, and give those who have none."""
+        end = self.clock() + patience
+        while missing := set(range(clients)) - set(self.directory.nodes):
+            if self.clock() >= end:
+                break
+            self.directory.look()
+            self.sleep(LONGEST)
+        log(INFO, "%s of %s clients have a node", clients - len(missing), clients)
+        return missing
+
+    def ask(self, request: Request, clients: Iterable[int]) -> Answers:
+        """Ask clients and wait for all of them, until the deadline at most."""
+        errand = _Errand(self, request, set(clients))
+        end = self.clock() + self.deadline
+        pause = SHORTEST
+        while errand.waiting and self.clock() < end:
+            before = len(errand.waiting)
+            errand.ask(end - self.clock())
+            errand.listen()
+            if len(errand.waiting) < before:
+                self.watch(errand.waiting)
+            pause = SHORTEST if len(errand.waiting) < before else min(1.5 * pause, LONGEST)
+            if errand.waiting:
+                self.sleep(pause)
+        for client in errand.waiting:
+            errand.answers.failures.setdefault(client, f"no answer in {self.deadline:g} s")
+        return errand.answers
+
+
+@dataclass
+class _Errand:
+    """A question under way."""
+
+    post: Post
+    request: Request
+    waiting: set[int]
+    answers: Answers = field(default_factory=Answers)
+    # Messages, and whom they are to.
+    sent: dict[str, int] = field(default_factory=dict)
+    # When a client is to be asked again.
+    due: dict[int, float] = field(default_factory=dict)
+
+    def ask(self, ttl: float) -> None:
+        """Ask those who have not been asked for a while."""
+        directory, now = self.post.directory, self.post.clock()
+        if not self.waiting <= set(directory.nodes):
+            directory.look()
+        asked = sorted(client for client in self.waiting & set(directory.nodes) if self.due.get(client, now) <= now)
+        messages = [self.request.to(directory.nodes[client], ttl) for client in asked]
+        for client, message in zip(asked, self.post.grid.push_messages(messages), strict=True):
+            self.due[client] = now + self.post.repeat
+            if message:
+                self.sent[message] = client
+
+    def listen(self) -> None:
+        """Hear whoever has answered."""
+        if not self.sent:
+            return
+        for reply in self.post.grid.pull_messages(list(self.sent)):
+            client = self.sent.pop(reply.metadata.reply_to_message_id, None)
+            if client not in self.waiting:
+                continue
+            if not reply.has_error():
+                self.answers.replies[client] = reply
+                self._done(client)
+            elif reply.error.code in PASSING:
+                log(INFO, "client %s is asked again: %s", client, reply.error.reason)
+                self._try_again(client, reply.error.code)
+            else:
+                self.answers.failures[client] = reply.error.reason or "it failed"
+                self._done(client)
+
+    def _try_again(self, client: int, code: int) -> None:
+        self.due[client] = self.post.clock() + BREATH
+        if code == ErrorCode.NODE_UNAVAILABLE:
+            self.post.directory.forget(client)
+
+    def _done(self, client: int) -> None:
+        self.waiting.discard(client)
+        self.sent = {message: other for message, other in self.sent.items() if other != client}
