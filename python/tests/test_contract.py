@@ -11,17 +11,19 @@ from tests.harness.federation import fedeq, is_same, theta_of_simulation
 
 pytestmark = pytest.mark.federation
 
-# Small enough for a test; rho is neither 0 nor 1, which hide mistakes in the dual.
-FEDEQ = (
-    "method=fedeq",
-    "method.rho=0.3",
-    "plan.rounds=4",
-    "plan.evaluate_every=2",
-    "plan.sampling.fraction=0.6",
+SMALL = (
     "data.partition.clients=5",
+    "data.limit.train=30",
+    "data.limit.test=30",
     "training.epochs=1",
     "training.personal_epochs=1",
-    "data.limit.train=30",
+)
+BY_SAMPLES = ("method.weighting=samples", "plan.rounds=2", "plan.sampling.fraction=0.4", *SMALL)
+# rho is neither 0 nor 1, which hide mistakes in the dual.
+FEDEQ = (
+    *("method=fedeq", "method.rho=0.3"),
+    *("plan.rounds=4", "plan.evaluate_every=2", "plan.sampling.fraction=0.6"),
+    *SMALL,
 )
 
 
@@ -40,6 +42,19 @@ def test_fedeq_over_flower_is_the_simulation_to_the_bit(found: Founder) -> None:
     assert is_same(federation.theta(), theta_of_simulation(simulation)), federation.words()
     same_journals(federation.app, simulation)
     same_reports(federation.app, simulation)
+
+
+def test_other_methods_over_flower_are_the_simulation_to_the_bit(found: Founder) -> None:
+    """One SuperLink and the same nodes for all of them: a node keeps federations apart."""
+    federation = found("method=fedavg", *BY_SAMPLES)
+    federation.start()
+    for method in ("fedavg", "fedper", "fedrep"):
+        federation.write_app(method, (f"method={method}", *BY_SAMPLES))
+        simulation = federation.simulate()
+        federation.run()
+        assert federation.state == "finished", federation.words()
+        assert is_same(federation.theta(), theta_of_simulation(simulation)), (method, federation.words())
+        same_journals(federation.app, simulation)
 
 
 def same_journals(app: Path, simulation: Path) -> None:

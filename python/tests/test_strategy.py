@@ -105,7 +105,8 @@ def test_whoever_is_too_late_is_left_out_if_enough_are_there(tmp_path: Path) -> 
     consensus(folder, grid, minimum=0.5, deadline=40.0).run(grid)
     evaluation = json.loads((folder / "evaluations.jsonl").read_text())
     assert evaluation["local"]["clients"] == [0.5, None]
-    assert 80.0 <= grid.now <= 90.0
+    waits = 2 * 40.0
+    assert grid.now == pytest.approx(waits, abs=5.0)
 
 
 def test_a_message_that_is_lost_is_sent_again(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_a_run_begins_without_those_who_do_not_come_if_enough_are_there(tmp_path
 
 
 def test_a_run_goes_on_where_it_was_kept(tmp_path: Path) -> None:
-    """The third round fails; what was kept before is what the next run begins with."""
+    """The third round fails twice; what was kept before is what the next run begins with."""
     folder = write_app(tmp_path / "app", [[0], [0], [0]], 1)
     trained = []
 
@@ -158,7 +159,7 @@ def test_a_run_goes_on_where_it_was_kept(tmp_path: Path) -> None:
         if message.metadata.message_type != "train":
             return scores(5)
         trained.append(json.loads(str(message.content.config_records["fedeq"]["header"]))["round"])
-        return Error(2, "broken") if len(trained) == 3 else update(shifted(len(trained)))  # noqa: PLR2004
+        return Error(2, "broken") if len(trained) in {3, 4} else update(shifted(len(trained)))
 
     grid = grid_of(failing)
     with pytest.raises(QuorumMissed):
@@ -169,7 +170,7 @@ def test_a_run_goes_on_where_it_was_kept(tmp_path: Path) -> None:
     assert again.done == 2  # noqa: PLR2004
     assert np.array_equal(again.theta["params/a"], shifted(2)["params/a"])
     again.run(grid)
-    assert trained == [0, 1, 2, 2]
+    assert trained == [0, 1, 2, 2, 2]
     assert [json.loads(line)["round"] for line in (folder / "rounds.jsonl").read_text().splitlines()] == [0, 1, 2]
     assert json.loads((folder / "status.json").read_text())["state"] == "finished"
 

@@ -30,6 +30,17 @@ pub enum Trust {
     Certificates(Vec<u8>),
 }
 
+/// How a SuperLink takes a node that makes itself known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Welcome {
+    /// It has not seen it before.
+    New,
+    /// It has.
+    Known,
+    /// It takes nobody but those whose keys were registered by hand.
+    Closed,
+}
+
 /// A SuperLink, as a node sees it.
 pub struct Fleet {
     base: String,
@@ -40,6 +51,8 @@ pub struct Fleet {
 
 /// A piece of an array has 5 MiB; nothing that a SuperLink answers is much larger.
 const LARGEST_ANSWER: u64 = 64 << 20;
+/// In the words of a SuperLink that knows a key already.
+const KEY_IN_USE: &str = "\"code\":23,";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Fleet {
@@ -54,10 +67,15 @@ impl Fleet {
         Ok(Self { base: format!("{scheme}://{}/v1/fleet", address.host), is_encrypted, agent: config.build().into(), key })
     }
 
-    /// Makes the node known. A SuperLink that wants registered keys refuses, and knows the node already.
-    pub fn register(&self) -> Result<u64> {
+    /// Makes the node known.
+    pub fn register(&self) -> Result<Welcome> {
         let request = RegisterNodeRequest { public_key: self.key.public_pem().into() };
-        self.call::<NodeIdResponse>("register-node", &request).map(|response| response.node_id)
+        match self.call::<NodeIdResponse>("register-node", &request) {
+            Ok(_) => Ok(Welcome::New),
+            Err(Error::Refused { problem, .. }) if problem.contains(KEY_IN_USE) => Ok(Welcome::Known),
+            Err(Error::Refused { .. }) => Ok(Welcome::Closed),
+            Err(error) => Err(error),
+        }
     }
 
     /// Says that the node is there, and gives its number.

@@ -10,6 +10,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
 
 from fedeq.flower import weights
 from fedeq.flower.weights import Weights
@@ -31,6 +32,10 @@ class FakeGrid(Grid):
     asked: list[tuple[int, str]] = field(default_factory=list)
     # Whether answers come in the opposite order.
     is_reversed: bool = False
+
+    def __post_init__(self) -> None:
+        """Flower's messages want to know on whose behalf they are written."""
+        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
 
     def set_run(self, run: Run) -> None:
         """Do nothing: there is one run."""
@@ -63,7 +68,7 @@ class FakeGrid(Grid):
         self.asked.append((node, message.metadata.message_type))
         answer = self.nodes[node](message) if node in self.nodes else None
         if answer is not None:
-            self.answers[identity] = Message(answer, reply_to=message)  # type: ignore[call-overload]
+            self.answers[identity] = Message(answer, reply_to=message)
         return identity
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -106,7 +111,7 @@ def update(sent: Weights, samples: Any = 10, **header: Any) -> RecordDict:  # no
 def scores(correct: int, predictions: int = 10) -> RecordDict:
     """Write how a client says its models do."""
     score = {"predictions": predictions, "correct": correct, "loss": 1.0}
-    words = {"local": score, "shared": score, "validation": None, "theory": None}
+    words: dict[str, Any] = {"local": score, "shared": score, "validation": None, "theory": None}
     words |= {"participations": 1, "gap": 0.1, "dual_norm": 0.2}
     return RecordDict({"fedeq": ConfigRecord({"header": json.dumps({"reply": "scores", "scores": words})})})
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,7 @@ class Federation:
 
     crew: Crew
     settings: Sequence[str]
+    name: str = "app"
     port: int = field(default_factory=free_port)
     nodes: dict[int, Service] = field(default_factory=dict)
     link: Service | None = None
@@ -44,11 +46,16 @@ class Federation:
 
     def __post_init__(self) -> None:
         """Write the app, and tell Flower where the SuperLink is."""
-        fedeq("init-federation", *self._settings(), "--out", self.app)
+        self.write_app(self.name, self.settings)
         home = self.folder / "flower"
         home.mkdir()
         entry = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
         (home / "config.toml").write_text(entry)
+
+    def write_app(self, name: str, settings: Sequence[str]) -> None:
+        """Write an app; from now on it is the one at work, with the same SuperLink and the same nodes."""
+        self.name, self.settings = name, settings
+        fedeq("init-federation", *self._settings(), "--out", self.app)
 
     @property
     def folder(self) -> Path:
@@ -58,7 +65,7 @@ class Federation:
     @property
     def app(self) -> Path:
         """The app, which is also the folder of its run."""
-        return self.folder / "app"
+        return self.folder / self.name
 
     @property
     def clients(self) -> range:
@@ -87,7 +94,7 @@ class Federation:
 
     def simulate(self) -> Path:
         """Carry out the same experiment in one process, and give its folder."""
-        folder = self.folder / "simulation"
+        folder = self.folder / f"{self.name}-simulated"
         if not folder.exists():
             fedeq("run", *self._settings(), "--out", folder, "--quiet")
         return folder
@@ -115,11 +122,18 @@ class Federation:
         for client in self.clients:
             self.start_node(client)
 
+    def kill_server(self) -> None:
+        """End the ServerApp and whoever listens to it, as a power cut would."""
+        for pid in [*self.crew.pids("flwr-serverapp"), *self.crew.pids("run-config")]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def start_run(self, **rules: float) -> Service:
         """Submit the app; what the server says is streamed to a log."""
         config = {"repeat": 3.0, "patience": PATIENCE, "deadline": PATIENCE, **rules}
         settings = " ".join([f"folder='{self.app}'", *(f"{name}={value}" for name, value in config.items())])
         self.runs += 1
+        self._last = self._status["pid"]
         words = ["run", str(self.app), "here", "--stream", "--run-config", settings]
         return self.crew.start(f"run-{self.runs}", COMMANDS / "flwr", words, self.environment)
 
@@ -130,14 +144,19 @@ class Federation:
         return run
 
     def wait_for_end(self, seconds: float = PATIENCE) -> None:
-        """Wait until a run that was submitted is over."""
-        until("the run has begun", (self.app / "version.json").exists, PATIENCE)
+        """Wait until the run that was submitted last is over."""
+        until("the run has begun", lambda: self._status["pid"] != self._last, PATIENCE)
         until("the run is over", lambda: self.state not in {"running", "paused"}, seconds)
 
     @property
     def state(self) -> str:
         """How the run stands, as its folder says."""
-        return str(json.loads((self.app / "status.json").read_text())["state"])
+        return str(self._status["state"])
+
+    @property
+    def _status(self) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads((self.app / "status.json").read_text())
+        return status
 
     @property
     def done(self) -> int:

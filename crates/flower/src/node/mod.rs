@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fedeq_core::{Reply, Task};
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Welcome};
 use crate::letter::Assignment;
 use crate::pace::Pace;
 use crate::vault::Vault;
@@ -118,13 +118,9 @@ impl Node<'_> {
     fn join(&mut self) -> Result<Option<u64>> {
         let mut pace = Pace::default();
         while !(self.stopped)() {
-            // With registered keys the SuperLink refuses newcomers and activates those it knows.
-            let joined = match self.fleet.register() {
-                Err(Error::Refused { .. }) | Ok(_) => self.fleet.activate(HEARTBEAT),
-                Err(error) => Err(error),
-            };
-            match joined {
+            match self.introduce() {
                 Ok(id) => {
+                    self.vault.note_number(id)?;
                     (self.tell)(Notice::Joined(id));
                     return Ok(Some(id));
                 }
@@ -134,6 +130,26 @@ impl Node<'_> {
             self.rest(pace.wait());
         }
         Ok(None)
+    }
+
+    /// Makes itself known and gives its number.
+    ///
+    /// A node that was killed is still there for the SuperLink for a minute, which activates nobody who is there. With the number it had before, a heartbeat
+    /// is enough; without it, the minute has to pass.
+    fn introduce(&self) -> Result<u64> {
+        if let Some(id) = self.vault.number() {
+            match self.fleet.heartbeat(id, HEARTBEAT) {
+                Ok(true) => return Ok(id),
+                Err(error) if error.is_passing() => return Err(error),
+                // That was another SuperLink, or it has forgotten.
+                Ok(false) | Err(_) => {}
+            }
+        }
+        let welcome = self.fleet.register()?;
+        match (self.fleet.activate(HEARTBEAT), welcome) {
+            (Err(Error::Refused { call, problem }), Welcome::Known) => Err(Error::Away { call, problem }),
+            (activated, _) => activated,
+        }
     }
 
     fn miss(&mut self, pace: &mut Pace, error: &Error) {

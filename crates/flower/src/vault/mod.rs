@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/key.pem                          who it is
 //! DIR/client                           which client of the federation it is
+//! DIR/node                             the number that a SuperLink last gave it
 //! DIR/lock                             held while a process works on it
 //! DIR/inbox/ID.announced               a question whose objects are on their way
 //! DIR/inbox/ID                         a question that has arrived and is not yet answered
@@ -51,6 +52,7 @@ pub struct Learned {
 }
 
 const CLIENT: &str = "client";
+const NODE: &str = "node";
 const FEDERATIONS: &str = "federations";
 
 impl Vault {
@@ -79,6 +81,16 @@ impl Vault {
             Some(_) => Ok(()),
             None => Ok(write_atomically(&self.root.join(CLIENT), client.to_string().as_bytes())?),
         }
+    }
+
+    /// The number that a SuperLink last gave the node. A note that is not there or damaged is none: it only helps to come back sooner.
+    pub(crate) fn number(&self) -> Option<u64> {
+        fs::read_to_string(self.root.join(NODE)).ok()?.trim().parse().ok()
+    }
+
+    /// Notes the number that a SuperLink gave the node.
+    pub(crate) fn note_number(&self, number: u64) -> Result<()> {
+        Ok(write_atomically(&self.root.join(NODE), number.to_string().as_bytes())?)
     }
 
     /// Questions that are not yet answered.

@@ -6,11 +6,12 @@ once.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
-from flwr.app import Message
+from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
@@ -26,6 +27,11 @@ PASSING = {ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, E
 SHORTEST, LONGEST = 0.05, 0.5
 # Seconds until a node that was said to be away is asked again.
 BREATH = 1.0
+# Seconds until a node that did not say who it is is asked again, and until nobody wants to know it any more.
+# Idle nodes listen every few seconds.
+INTRODUCTION, LIFETIME = 8.0, 60.0
+# How often a client must refuse a question to be believed.
+REFUSALS = 2
 
 Clock = Callable[[], float]
 
@@ -35,7 +41,6 @@ class Directory:
     """Which client has which node. Nodes that are new are asked who they are."""
 
     grid: Grid
-    repeat: float
     clock: Clock = time.monotonic
     nodes: dict[int, int] = field(default_factory=dict)
     _asked: dict[str, int] = field(default_factory=dict)
@@ -46,9 +51,9 @@ class Directory:
         now = self.clock()
         known = set(self.nodes.values())
         new = [node for node in self.grid.get_node_ids() if node not in known and self._again.get(node, now) <= now]
-        sent = self.grid.push_messages([letters.who_are_you(node, self.repeat) for node in new])
+        sent = self.grid.push_messages([letters.who_are_you(node, LIFETIME) for node in new])
         self._asked.update({message: node for message, node in zip(sent, new, strict=True) if message})
-        self._again.update(dict.fromkeys(new, now + self.repeat))
+        self._again.update(dict.fromkeys(new, now + INTRODUCTION))
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else []:
             node = self._asked.pop(reply.metadata.reply_to_message_id, None)
             if node is not None and reply.has_content():
@@ -91,7 +96,7 @@ class Post:
 
     def __post_init__(self) -> None:
         """Begin with nobody known."""
-        self.directory = Directory(self.grid, min(self.repeat, 30.0), self.clock)
+        self.directory = Directory(self.grid, self.clock)
 
     def meet(self, clients: int, patience: float) -> set[int]:
         """Wait until every client has a node, or not any longer, and give those who have none."""
@@ -135,6 +140,7 @@ class _Errand:
     sent: dict[str, int] = field(default_factory=dict)
     # When a client is to be asked again.
     due: dict[int, float] = field(default_factory=dict)
+    refusals: Counter[int] = field(default_factory=Counter)
 
     def ask(self, ttl: float) -> None:
         """Ask those who have not been asked for a while."""
@@ -159,16 +165,24 @@ class _Errand:
             if not reply.has_error():
                 self.answers.replies[client] = reply
                 self._done(client)
-            elif reply.error.code in PASSING:
-                log(INFO, "client %s is asked again: %s", client, reply.error.reason)
-                self._try_again(client, reply.error.code)
             else:
-                self.answers.failures[client] = reply.error.reason or "it failed"
-                self._done(client)
+                self._fail(client, reply.error)
 
-    def _try_again(self, client: int, code: int) -> None:
+    def _fail(self, client: int, error: Error) -> None:
+        """Ask again what may be answered another time.
+
+        A refusal counts when it is repeated: parts of the first question may have been lost on their way.
+        """
+        reason = error.reason or "it failed"
+        if error.code not in PASSING:
+            self.refusals[client] += 1
+        if self.refusals[client] == REFUSALS:
+            self.answers.failures[client] = reason
+            self._done(client)
+            return
+        log(INFO, "client %s is asked again: %s", client, reason)
         self.due[client] = self.post.clock() + BREATH
-        if code == ErrorCode.NODE_UNAVAILABLE:
+        if error.code == ErrorCode.NODE_UNAVAILABLE:
             self.post.directory.forget(client)
 
     def _done(self, client: int) -> None:
