@@ -98,7 +98,7 @@ fn objects_that_are_not_what_they_should_be_are_turned_down() {
         (|_| Some(b"ArrayChunk  0\0".to_vec()), "its bytes have another hash"),
         (|bytes| Some(bytes[..bytes.len() / 2].to_vec()), "its bytes have another hash"),
         (|_| Some(Vec::new()), "its bytes have another hash"),
-        (|_| Some(vec![0; 65 << 20]), "more than"),
+        (|_| Some(vec![0; 17 << 20]), "more than"),
         (|_| None, "the SuperLink does not have it"),
     ];
     let app = App::write();
@@ -202,6 +202,19 @@ fn a_server_that_asks_the_same_anew_hears_the_same() {
     assert_eq!(content(&link, 1), content(&link, 0));
     assert_eq!((link.answer(1).head.run_id, link.answer(1).head.reply_to_message_id), (4, id));
     assert_eq!((worker.works, site.learned().state), (1, state));
+}
+
+#[test]
+fn a_round_that_lies_behind_is_not_trained_again_on_another_model() {
+    let app = App::write();
+    let (site, link, mut worker) = trained(&app);
+    let mut assignment = app.assignment(Task::Train, 0);
+    assignment.request.weights.params = assignment.request.weights.params.map(|value| 0.5 * value);
+    let before = site.kept();
+    link.ask(&message("train", assignment.write().expect("plain")));
+    site.serve(&link, &mut worker, 2);
+    assert!(link.refusal(1).contains("this client has trained in round 1"), "{}", link.refusal(1));
+    assert_eq!(site.kept(), before);
 }
 
 #[test]

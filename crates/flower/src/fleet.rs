@@ -50,7 +50,7 @@ pub struct Fleet {
 }
 
 /// A piece of an array has 5 MiB; nothing that a SuperLink answers is much larger.
-const LARGEST_ANSWER: u64 = 64 << 20;
+const LARGEST_ANSWER: u64 = 16 << 20;
 /// In the words of a SuperLink that knows a key already.
 const KEY_IN_USE: &str = "\"code\":23,";
 const PATIENCE: Duration = Duration::from_secs(30);

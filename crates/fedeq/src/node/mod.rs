@@ -4,7 +4,7 @@
 //! the simulation does with it: `fedeq_core::Client`, the same seeds, the same bytes.
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Client, ClientState, Result, Sites, client_seed};
+use fedeq_core::{Client, ClientState, Error, Request, Result, Sites, Task, client_seed};
 use fedeq_flower::letter::Assignment;
 use fedeq_flower::node::{Done, Worker};
 use fedeq_flower::vault::Learned;
@@ -40,6 +40,7 @@ impl Member {
         let number = self.number;
         let prepared = self.prepare(&assignment.experiment)?;
         let mut state = state_of(prepared, number, state)?;
+        require_ahead(&state, &assignment.request)?;
         let site = prepared.site(number)?;
         let Experiment { method, training, .. } = &prepared.experiment;
         let seed = client_seed(prepared.clients_seed(), number);
@@ -71,6 +72,18 @@ fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
 fn state_of(prepared: &Prepared, client: usize, kept: Option<&[u8]>) -> Result<ClientState> {
     let fresh = prepared.fresh_state(client);
     kept.map_or(Ok(fresh.clone()), |bytes| ClientState::from_bytes(bytes, &fresh))
+}
+
+/// Refuses to train in a round that lies behind: a federation that begins anew needs clients that do so, too.
+fn require_ahead(state: &ClientState, request: &Request) -> Result<()> {
+    match state.last_round {
+        Some(last) if request.task == Task::Train && request.round <= last => Err(Error::message(format!(
+            "it is about round {}, and this client has trained in round {}; a federation that begins anew needs another seed, or nodes with new folders",
+            request.round + 1,
+            last + 1
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Worker for Member {

@@ -10,6 +10,10 @@ use crate::cli::failure::Outcome;
 use crate::cli::output::print;
 
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fedeq node key --state node-7 > node-7.pub
+  flwr supernode register node-7.pub")]
 pub(super) struct Arguments {
     /// The folder of the node; it is made, with a new key, if it is not there
     #[arg(long, value_name = "DIR")]
