@@ -212,11 +212,11 @@ mod tests {
         let (_folder, vault) = opened();
         let id = "0".repeat(64);
         vault.inbox().announce(&id, &Announcement::default()).expect("kept");
-        assert_eq!(vault.inbox().announced().expect("read"), [id.clone()]);
+        assert_eq!(vault.inbox().announced().expect("read"), std::slice::from_ref(&id));
         vault.inbox().receive(&parcel(&id)).expect("kept");
         vault.inbox().arrived(&id).expect("removed");
         assert!(vault.inbox().announced().expect("read").is_empty());
-        assert_eq!(vault.inbox().waiting().expect("read"), [id.clone()]);
+        assert_eq!(vault.inbox().waiting().expect("read"), std::slice::from_ref(&id));
         let question = Question { message: &id, content: "c" };
         vault.shelf("f").commit(question, &parcel("r"), None).expect("kept");
         vault.settle(&id, "f").expect("moved");
