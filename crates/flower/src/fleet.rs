@@ -53,14 +53,23 @@ pub struct Fleet {
 const LARGEST_ANSWER: u64 = 16 << 20;
 /// In the words of a SuperLink that knows a key already.
 const KEY_IN_USE: &str = "\"code\":23,";
+/// For a SuperLink to be found and to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// For the largest piece to come through: a line of 200 kbit/s is slow, but not broken.
+const PATIENCE_WITH_LINES: Duration = Duration::from_secs(300);
 
 impl Fleet {
     /// Makes no call yet.
     pub fn new(address: &Address, key: Key) -> Result<Self> {
         let is_encrypted = address.trust.is_some();
         let scheme = if is_encrypted { "https" } else { "http" };
-        let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_resolve(Some(PATIENCE))
+            .timeout_connect(Some(PATIENCE))
+            .timeout_send_body(Some(PATIENCE_WITH_LINES))
+            .timeout_recv_response(Some(PATIENCE))
+            .timeout_recv_body(Some(PATIENCE_WITH_LINES));
         if let Some(trust) = &address.trust {
             config = config.tls_config(TlsConfig::builder().root_certs(roots(trust)?).build());
         }

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Join, data: &Path) -> Outcome<()> {
     let fleet = Fleet::new(&arguments.address()?, key).map_err(refused)?;
     let mut member = Member::new(arguments.client, data.to_owned());
     listen_for_interrupts("the work at hand");
-    let mut say = |notice| tell(&words(&notice));
+    let mut say = |notice| tell(&printable(&words(&notice)));
     let mut node = Node { fleet: &fleet, vault: &vault, worker: &mut member, tell: &mut say, stopped: &is_interrupted };
     node.serve().map_err(refused)
 }
@@ -56,6 +56,11 @@ impl Join {
         };
         Ok(Address { host, trust })
     }
+}
+
+/// Words that may come from elsewhere, without what moves a cursor.
+fn printable(words: &str) -> String {
+    words.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 fn words(notice: &Notice) -> String {
