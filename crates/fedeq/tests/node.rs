@@ -205,6 +205,19 @@ fn a_server_that_asks_the_same_anew_hears_the_same() {
 }
 
 #[test]
+fn a_round_is_not_trained_a_second_time_from_elsewhere() {
+    let app = App::write();
+    let (site, link, mut worker) = trained(&app);
+    let before = site.kept();
+    let mut elsewhere = app.assignment(Task::Train, 0);
+    elsewhere.request.weights.params = elsewhere.request.weights.params.map(|value| value + 0.1);
+    link.ask(&message("train", elsewhere.write().expect("plain")));
+    site.serve(&link, &mut worker, 2);
+    assert!(link.refusal(1).contains("round 1 is over for this client"), "{}", link.refusal(1));
+    assert_eq!(site.kept(), before);
+}
+
+#[test]
 fn an_answer_that_did_not_come_through_is_sent_after_a_restart_without_training_again() {
     let app = App::write();
     let (site, link, mut worker) = trained(&app);

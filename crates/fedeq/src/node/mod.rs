@@ -4,7 +4,7 @@
 //! the simulation does with it: `fedeq_core::Client`, the same seeds, the same bytes.
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Client, ClientState, Result, Sites, client_seed};
+use fedeq_core::{Client, ClientState, Error, Request, Result, Sites, Task, client_seed};
 use fedeq_flower::letter::Assignment;
 use fedeq_flower::node::{Done, Worker};
 use fedeq_flower::vault::Learned;
@@ -40,6 +40,7 @@ impl Member {
         let number = self.number;
         let prepared = self.prepare(&assignment.experiment)?;
         let mut state = state_of(prepared, number, state)?;
+        require_new(&assignment.request, &state)?;
         let site = prepared.site(number)?;
         let Experiment { method, training, .. } = &prepared.experiment;
         let seed = client_seed(prepared.clients_seed(), number);
@@ -48,6 +49,13 @@ impl Member {
         let is_changed = assignment.request.task.changes_state();
         Ok(Done { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
     }
+}
+
+/// Refuses to train a round a second time: the dual would count it twice. Whoever repeats a question that is remembered never comes this far.
+fn require_new(request: &Request, state: &ClientState) -> Result<()> {
+    let is_over = request.task == Task::Train && state.last_round.is_some_and(|last| request.round <= last);
+    let problem = || format!("round {} is over for this client, and it is asked for something else than then", request.round + 1);
+    if is_over { Err(Error::invalid(problem(), "begin anew with `fedeq init-federation`")) } else { Ok(()) }
 }
 
 /// The model that a node has learned, with the data in a folder: nobody else is needed to use it.
