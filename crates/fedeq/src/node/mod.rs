@@ -40,7 +40,7 @@ impl Member {
         let number = self.number;
         let prepared = self.prepare(&assignment.experiment)?;
         let mut state = state_of(prepared, number, state)?;
-        require_ahead(&state, &assignment.request)?;
+        require_new(&assignment.request, &state)?;
         let site = prepared.site(number)?;
         let Experiment { method, training, .. } = &prepared.experiment;
         let seed = client_seed(prepared.clients_seed(), number);
@@ -49,6 +49,13 @@ impl Member {
         let is_changed = assignment.request.task.changes_state();
         Ok(Done { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
     }
+}
+
+/// Refuses to train a round a second time: the dual would count it twice. Whoever repeats a question that is remembered never comes this far.
+fn require_new(request: &Request, state: &ClientState) -> Result<()> {
+    let is_over = request.task == Task::Train && state.last_round.is_some_and(|last| request.round <= last);
+    let problem = || format!("round {} is over for this client, and it is asked for something else than then", request.round + 1);
+    if is_over { Err(Error::invalid(problem(), "begin anew with `fedeq init-federation`")) } else { Ok(()) }
 }
 
 /// The model that a node has learned, with the data in a folder: nobody else is needed to use it.
@@ -72,18 +79,6 @@ fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
 fn state_of(prepared: &Prepared, client: usize, kept: Option<&[u8]>) -> Result<ClientState> {
     let fresh = prepared.fresh_state(client);
     kept.map_or(Ok(fresh.clone()), |bytes| ClientState::from_bytes(bytes, &fresh))
-}
-
-/// Refuses to train in a round that lies behind: a federation that begins anew needs clients that do so, too.
-fn require_ahead(state: &ClientState, request: &Request) -> Result<()> {
-    match state.last_round {
-        Some(last) if request.task == Task::Train && request.round <= last => Err(Error::message(format!(
-            "it is about round {}, and this client has trained in round {}; a federation that begins anew needs another seed, or nodes with new folders",
-            request.round + 1,
-            last + 1
-        ))),
-        _ => Ok(()),
-    }
 }
 
 impl Worker for Member {

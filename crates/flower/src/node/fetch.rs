@@ -1,5 +1,5 @@
 //! From the SuperLink into the vault.
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Node, Notice, require_in_time};
 use crate::message::Message;
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 const MOST_OBJECTS: usize = 20_000;
 /// The weights of a network of 250 million parameters.
 const MOST_BYTES: usize = 1 << 30;
-/// How long an object that is on its way is waited for.
+/// How long objects that are on their way are waited for.
 const ARRIVAL: Duration = Duration::from_secs(60);
 
 impl Node<'_> {
@@ -40,59 +40,51 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Brings a question that was announced, or turns it down.
+    /// Brings a question that was announced, or turns it down. One whose objects are still on their way holds up no other.
     fn bring(&mut self, id: u64, question: &str) -> Result<()> {
         match self.try_bring(id, question) {
             Err(error) if error.is_about_the_message() => {
                 self.turn_down(id, question, &error)?;
                 self.vault.inbox().done(question)?;
             }
-            other => other?,
+            Ok(false) => return Ok(()),
+            other => other.map(|_| ())?,
         }
         self.vault.inbox().arrived(question)
     }
 
-    fn try_bring(&mut self, id: u64, question: &str) -> Result<()> {
+    /// Tells whether all of it is here.
+    fn try_bring(&mut self, id: u64, question: &str) -> Result<bool> {
         let inbox = self.vault.inbox();
         let Announcement { head: Some(head), tree: Some(tree) } = inbox.announcement(question)? else {
             return Err(Error::object(question, "it has no head"));
         };
         require_in_time(&head)?;
         if !inbox.holds(question) {
-            let bundle = self.pull(id, head.run_id, &tree)?;
+            let Some(bundle) = self.pull(id, head.run_id, &tree)? else {
+                let is_hopeless = inbox.age(question) > ARRIVAL;
+                return if is_hopeless { Err(Error::object(question, "it does not arrive")) } else { Ok(false) };
+            };
             // Looked at now, while its head is known: who asked can be told what is wrong with it.
             Message::inflate(question, &bundle)?;
             inbox.receive(&Parcel::of(head.run_id, question, &bundle))?;
         }
-        self.fleet.confirm(id, head.run_id, question)
+        self.fleet.confirm(id, head.run_id, question).map(|()| true)
     }
 
-    fn pull(&self, id: u64, run_id: u64, tree: &ObjectTree) -> Result<Bundle> {
+    /// All objects of a message; nothing while one of them has not arrived at the SuperLink.
+    fn pull(&self, id: u64, run_id: u64, tree: &ObjectTree) -> Result<Option<Bundle>> {
         let mut bundle = Bundle::default();
         let mut size = 0;
         for object in ids_of(tree, MOST_OBJECTS)? {
-            let bytes = self.pull_object(id, run_id, &object)?;
+            let Some(bytes) = self.fleet.pull_object(id, run_id, &object)? else { return Ok(None) };
             size += bytes.len();
             if size > MOST_BYTES {
                 return Err(Error::object(&tree.object_id, format!("it has more than {MOST_BYTES} bytes")));
             }
             bundle.receive(object, bytes);
         }
-        Ok(bundle)
-    }
-
-    /// Asks until the object has arrived at the SuperLink.
-    fn pull_object(&self, id: u64, run_id: u64, object: &str) -> Result<Vec<u8>> {
-        let away = |problem: &str| Error::Away { call: "pull-object", problem: format!("object `{object}` {problem}") };
-        let began = Instant::now();
-        while !(self.stopped)() {
-            match self.fleet.pull_object(id, run_id, object)? {
-                Some(bytes) => return Ok(bytes),
-                None if began.elapsed() > ARRIVAL => return Err(away("does not arrive")),
-                None => self.rest(Duration::from_millis(50)),
-            }
-        }
-        Err(away("is not waited for"))
+        Ok(Some(bundle))
     }
 
     /// Says what is wrong with a question that cannot be read.

@@ -1,6 +1,7 @@
 //! Questions that have arrived and are not yet answered.
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::parcel::{Announcement, Parcel, read, write};
 use crate::object::{Id, is_id};
@@ -34,6 +35,12 @@ impl Inbox {
     /// What was told of a question.
     pub(crate) fn announcement(&self, id: &str) -> Result<Announcement> {
         read(&self.announcement_file(id)).map_err(|error| Error::object(id, error.to_string()))
+    }
+
+    /// How long ago a question was announced; no time at all where the system does not tell.
+    pub(crate) fn age(&self, id: &str) -> Duration {
+        let written = fs::metadata(self.announcement_file(id)).and_then(|file| file.modified());
+        written.ok().and_then(|written| written.elapsed().ok()).unwrap_or_default()
     }
 
     /// Forgets what was told of a question: it is here, or will never be.

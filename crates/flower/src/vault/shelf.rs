@@ -107,6 +107,8 @@ impl Shelf {
         }
         write(&self.folder.join(reply_name(&reply.id)), reply)?;
         let Question { message, content } = question;
+        // One that is repeated again and again must not push out all others.
+        after.answered.retain(|answered| answered.content != content);
         after.answered.push(Answered { question: message.into(), content: content.into(), reply: reply.id.clone() });
         after.answered.drain(..after.answered.len().saturating_sub(KEPT));
         write_atomically(&self.folder.join(MANIFEST), &to_json(&after))?;
@@ -242,6 +244,18 @@ mod tests {
         let (_folder, shelf) = shelf(2);
         let alike = Question { message: "q7", content: "c1" };
         assert_eq!(shelf.answer(alike).expect("there"), Some(Given::Alike(parcel("r1"))));
+    }
+
+    #[test]
+    fn a_question_that_is_repeated_pushes_no_other_out() {
+        let (_folder, shelf) = shelf(2);
+        for number in 10..30 {
+            let (message, reply) = (format!("q{number}"), parcel(&format!("r{number}")));
+            shelf.commit(Question { message: &message, content: "c2" }, &reply, None).expect("kept");
+        }
+        assert_eq!(shelf.answer(asked(&question(1))).expect("there"), Some(Given::Same(parcel("r1"))));
+        let latest = Question { message: "q29", content: "c2" };
+        assert_eq!(shelf.answer(latest).expect("there"), Some(Given::Same(parcel("r29"))));
     }
 
     #[test]
