@@ -289,6 +289,9 @@ fn a_folder_is_for_one_process_and_one_client() {
         assert!(output.status.code() == Some(2) && said.contains(words), "{said}");
     };
     refused("another process is working on it");
+    vault.key().expect("a key");
+    let public = fedeq(&["node", "key"], &site).stdout;
+    assert!(public.starts_with(b"ecdsa-sha2-nistp256 "), "its name is no secret");
     drop(vault);
     refused("the folder of client `3`, not of `4`");
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use fedeq_core::Task;
 use fedeq_flower::fleet::{Address, Fleet, Trust};
-use fedeq_flower::key::Key;
 use fedeq_flower::node::{Node, Notice};
 use fedeq_flower::vault::Vault;
 
@@ -37,7 +36,7 @@ pub(super) struct Join {
 pub(super) fn run(arguments: &Join, data: &Path) -> Outcome<()> {
     let vault = Vault::open(&arguments.state).map_err(refused)?;
     vault.claim(arguments.client as u64).map_err(refused)?;
-    let key = Key::open_or_create(&vault.key_file()).map_err(refused)?;
+    let key = vault.key().map_err(refused)?;
     let fleet = Fleet::new(&arguments.address()?, key).map_err(refused)?;
     let mut member = Member::new(arguments.client, data.to_owned());
     listen_for_interrupts("the work at hand");

@@ -2,7 +2,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fedeq_flower::key::Key;
 use fedeq_flower::vault::Vault;
 
 use super::refused;
@@ -21,7 +20,6 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let vault = Vault::open(&arguments.state).map_err(refused)?;
-    let key = Key::open_or_create(&vault.key_file()).map_err(refused)?;
+    let key = Vault::key_in(&arguments.state).map_err(refused)?;
     print(&(key.public_line() + "\n"))
 }
