@@ -72,7 +72,7 @@ impl Site {
         vault.claim(worker.number()).expect("its own");
         let key = vault.key().expect("a key");
         let address = Address { host: link.address.clone(), trust: None };
-        let fleet = Fleet::new(&address, key).expect("an address");
+        let fleet = Fleet::new(&address, key);
         let mut notices = Vec::new();
         let mut tell = |notice| notices.push(notice);
         Node { fleet: &fleet, vault: &vault, worker, tell: &mut tell, stopped: &stopped }.serve().expect("it ends in peace");

@@ -1,5 +1,4 @@
 //! `fedeq node --superlink ...`.
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -9,7 +8,7 @@ use fedeq_flower::node::{Node, Notice};
 use fedeq_flower::vault::Vault;
 
 use super::refused;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::Outcome;
 use crate::cli::output::tell;
 use crate::cli::settings::{is_interrupted, listen_for_interrupts};
 use crate::node::Member;
@@ -17,7 +16,7 @@ use crate::node::Member;
 #[derive(Args, Debug)]
 pub(super) struct Join {
     /// The Fleet API of a SuperLink
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     superlink: String,
     /// Speak plain HTTP, on a machine or a network that you trust
     #[arg(long, conflicts_with = "roots")]
@@ -37,7 +36,7 @@ pub(super) fn run(arguments: &Join, data: &Path) -> Outcome<()> {
     let vault = Vault::open(&arguments.state).map_err(refused)?;
     vault.claim(arguments.client as u64).map_err(refused)?;
     let key = vault.key().map_err(refused)?;
-    let fleet = Fleet::new(&arguments.address()?, key).map_err(refused)?;
+    let fleet = Fleet::new(&arguments.address()?, key);
     let mut member = Member::new(arguments.client, data.to_owned());
     listen_for_interrupts("the work at hand");
     let mut say = |notice| tell(&printable(&words(&notice)));
@@ -50,7 +49,7 @@ impl Join {
         let host = self.superlink.clone();
         let trust = match (&self.roots, self.insecure) {
             (_, true) => None,
-            (Some(path), _) => Some(Trust::Certificates(fs::read(path).map_err(Failure::io(path, "read it"))?)),
+            (Some(path), _) => Some(Trust::read(path).map_err(refused)?),
             (None, _) => Some(Trust::System),
         };
         Ok(Address { host, trust })
@@ -60,6 +59,12 @@ impl Join {
 /// Words that may come from elsewhere, without what moves a cursor.
 fn printable(words: &str) -> String {
     words.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+/// Accepts only what can be called, before anything is done.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let is_address = |(host, port): (&str, &str)| !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok();
+    if text.rsplit_once(':').is_some_and(is_address) { Ok(text.into()) } else { Err("write it as `fl.example.org:8000`".into()) }
 }
 
 fn words(notice: &Notice) -> String {
