@@ -1,6 +1,8 @@
 """Whatever is killed or lost on its way, a federation ends with the bytes of the simulation."""
 
 import json
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,19 @@ def test_a_federation_survives_chaos(found: Founder) -> None:
     assert sum(count for fault, count in proxy.done.items() if fault != "passed") > 0, proxy.done
 
 
+@pytest.mark.long
+def test_thirty_rounds_of_chaos(found: Founder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Twelve clients; what happened is written down for docs/reliability.md."""
+    federation = found(*FEDEQ, "plan.rounds=30", "plan.evaluate_every=5", "data.partition.clients=12")
+    proxy = Proxy(federation.port, FAULTS, seed=2)
+    gremlin = Gremlin(federation, proxy, seed=2, pause=3.0, links={4, 12, 20}, servers={8, 16, 24})
+    begun = time.monotonic()
+    runs = unleash(gremlin, seconds=1500.0)
+    with capsys.disabled():
+        words = {**proxy.done, **gremlin.done, "runs": runs, "seconds": round(time.monotonic() - begun)}
+        sys.stdout.write(json.dumps(words, indent=2) + "\n")
+
+
 def unleash(gremlin: Gremlin, seconds: float) -> int:
     """Let a federation run to its end under a gremlin's eyes, see that nothing is lost, and count its runs."""
     federation = gremlin.federation
@@ -44,6 +59,7 @@ def unleash(gremlin: Gremlin, seconds: float) -> int:
 def same_states(federation: Federation, simulation: Path) -> None:
     """Compare every client's model, head and dual with those of the simulation, to the byte."""
     manifest = json.loads(max((simulation / "checkpoints").glob("*.json")).read_text())["manifest"]
-    for client, name in manifest["clients"].items():
+    for client in {client for cohort in federation.plan["cohorts"] for client in cohort}:
         (state,) = (federation.folder / f"node-{client}/federations").glob("*/state-*")
-        assert state.read_bytes() == (simulation / "clients" / name).read_bytes(), f"client {client}"
+        simulated = simulation / "clients" / manifest["clients"][str(client)]
+        assert state.read_bytes() == simulated.read_bytes(), f"client {client}"
