@@ -13,6 +13,8 @@ from typing import Protocol
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedeq.flower.trouble import despite_trouble
+
 # Seconds after which a listener is taken to be held up.
 HELD_UP = 3.0
 # Listeners that are held up at a time, at most.
@@ -58,7 +60,10 @@ class BackgroundEar:
 
     def _work(self, messages: list[str]) -> None:
         try:
-            heard: list[Message] | Exception = list(self._grid.pull_messages(messages))
+            nothing: list[Message] = []
+            heard: list[Message] | Exception = despite_trouble(
+                lambda: list(self._grid.pull_messages(messages)), nothing
+            )
         except Exception as problem:  # noqa: BLE001 (raised again by whoever hears it)
             heard = problem
         del self._begun[id(messages)]

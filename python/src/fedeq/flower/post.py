@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from fedeq.flower import letters
 from fedeq.flower.ear import Ear
 from fedeq.flower.letters import Request
+from fedeq.flower.trouble import despite_trouble
 from fedeq.flower.weights import Rejected
 
 # What Flower says in place of a node that is away, or of a message that was lost; asking again may help.
@@ -53,10 +54,15 @@ class Directory:
         """Ask newcomers who they are."""
         now = self.clock()
         known = set(self.nodes.values())
-        new = [node for node in self.grid.get_node_ids() if node not in known and self._again.get(node, now) <= now]
-        sent = self.grid.push_messages([letters.who_are_you(node, LIFETIME) for node in new])
-        self._asked.update({message: node for message, node in zip(sent, new, strict=True) if message})
-        self._again.update(dict.fromkeys(new, now + INTRODUCTION))
+        nobody: list[int] = []
+        there = despite_trouble(lambda: list(self.grid.get_node_ids()), nobody)
+        new = [node for node in there if node not in known and self._again.get(node, now) <= now]
+        for node, message in zip(
+            new, push(self.grid, [letters.who_are_you(node, LIFETIME) for node in new]), strict=True
+        ):
+            self._again[node] = now + (INTRODUCTION if message else BREATH)
+            if message:
+                self._asked[message] = node
 
     @property
     def questions(self) -> list[str]:
@@ -81,6 +87,12 @@ class Directory:
             return
         if self.nodes.setdefault(client, node) != node:
             log(WARNING, "node %s says it is client %s, which is node %s", node, client, self.nodes[client])
+
+
+def push(grid: Grid, messages: list[Message]) -> list[str | None]:
+    """Send messages, and give their ids; nothing for those that were not taken."""
+    nothing: list[str | None] = [None] * len(messages)
+    return despite_trouble(lambda: list(grid.push_messages(messages)), nothing) if messages else []
 
 
 @dataclass
@@ -151,6 +163,7 @@ class _Errand:
     expected: set[str] = field(default_factory=set)
     # When a client is to be asked again.
     due: dict[int, float] = field(default_factory=dict)
+    asked: Counter[int] = field(default_factory=Counter)
     refusals: Counter[int] = field(default_factory=Counter)
 
     def ask(self, ttl: float) -> None:
@@ -160,9 +173,11 @@ class _Errand:
             directory.look()
         asked = sorted(client for client in self.waiting & set(directory.nodes) if self.due.get(client, now) <= now)
         messages = [self.request.to(directory.nodes[client], ttl) for client in asked]
-        for client, message in zip(asked, self.post.grid.push_messages(messages), strict=True):
-            self.due[client] = now + self.post.repeat
+        for client, message in zip(asked, push(self.post.grid, messages), strict=True):
+            # Whoever does not answer because there is too much to do must not be given more and more.
+            self.due[client] = now + (self.post.repeat * 2 ** self.asked[client] if message else BREATH)
             if message:
+                self.asked[client] += 1
                 self.sent[message] = client
                 self.expected.add(message)
 
