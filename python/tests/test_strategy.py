@@ -21,7 +21,7 @@ Answer = Callable[[Message], RecordDict | Error | None]
 def consensus(folder: Path, grid: FakeGrid, **rules: float) -> Consensus:
     """Make a strategy whose clock is the grid's."""
     strategy = Consensus(folder, Rules(**rules))
-    strategy._post = Post(grid, strategy.rules.deadline, strategy.rules.repeat, grid.clock, grid.sleep)  # noqa: SLF001
+    strategy._post = Post(grid, grid, strategy.rules.deadline, strategy.rules.repeat, grid.clock)  # noqa: SLF001
     return strategy
 
 

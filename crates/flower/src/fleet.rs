@@ -50,8 +50,8 @@ impl Trust {
 /// How a SuperLink takes a node that makes itself known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Welcome {
-    /// It has not seen it before.
-    New,
+    /// It has not seen it before, and gives it this number.
+    New(u64),
     /// It has.
     Known,
     /// It takes nobody but those whose keys were registered by hand.
@@ -97,7 +97,7 @@ impl Fleet {
     pub fn register(&self) -> Result<Welcome> {
         let request = RegisterNodeRequest { public_key: self.key.public_pem().into() };
         match self.call::<NodeIdResponse>("register-node", &request) {
-            Ok(_) => Ok(Welcome::New),
+            Ok(response) => Ok(Welcome::New(response.node_id)),
             Err(Error::Refused { problem, .. }) if problem.contains(KEY_IN_USE) => Ok(Welcome::Known),
             Err(Error::Refused { .. }) => Ok(Welcome::Closed),
             Err(error) => Err(error),

@@ -43,8 +43,9 @@ impl Message {
         Ok(wire::Message { metadata: Some(head), content: holds.is_ok().then_some(Nothing {}), error: holds.err() })
     }
 
-    /// The answer to this message, made at a time in seconds since 1970. It lives as long as the question would have.
-    pub fn reply(&self, content: std::result::Result<Content, Failure>, now: f64) -> Self {
+    /// The answer to this message. It lives as long as the question would have, and has the question's date: the same answer to the same question has the same
+    /// bytes, whenever it is given. A SuperLink to which a part of it was brought before takes the rest of it, but no second answer.
+    pub fn reply(&self, content: std::result::Result<Content, Failure>) -> Self {
         let Metadata { src_node_id, dst_node_id, src_task_id, dst_task_id, .. } = self.head;
         let head = Metadata {
             message_id: String::new(),
@@ -53,8 +54,6 @@ impl Message {
             src_task_id: dst_task_id,
             dst_task_id: src_task_id,
             reply_to_message_id: self.head.message_id.clone(),
-            ttl: self.head.created_at + self.head.ttl - now,
-            created_at: now,
             ..self.head.clone()
         };
         Self { head, content }

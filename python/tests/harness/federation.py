@@ -43,6 +43,8 @@ class Federation:
     nodes: dict[int, Service] = field(default_factory=dict)
     link: Service | None = None
     runs: int = 0
+    # Whether the SuperLink keeps its state in a file.
+    is_durable: bool = True
 
     def __post_init__(self) -> None:
         """Write the app, and tell Flower where the SuperLink is."""
@@ -100,10 +102,10 @@ class Federation:
         return folder
 
     def start_link(self) -> None:
-        """Start the SuperLink, which keeps its state in a file, and wait until it listens."""
-        database = self.folder / "link.db"
-        where = ["--host", "127.0.0.1", "--port", str(self.port), "--database", str(database)]
-        words = ["--insecure", *where, "--disable-runtime-dependency-installation"]
+        """Start the SuperLink and wait until it listens."""
+        where = ["--host", "127.0.0.1", "--port", str(self.port)]
+        memory = ["--database", str(self.folder / "link.db")] if self.is_durable else []
+        words = ["--insecure", *where, *memory, "--disable-runtime-dependency-installation"]
         self.link = self.crew.start("link", COMMANDS / "flower-superlink", words, self.environment)
         until("the SuperLink listens", lambda: _is_listening(self.port), PATIENCE)
 

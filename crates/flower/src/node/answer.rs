@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use fedeq_core::Request;
 
-use super::{Done, Node, Notice, now, require_in_time};
+use super::{Done, Node, Notice, require_in_time};
 use crate::letter::{self, Assignment};
 use crate::message::Message;
 use crate::object::Bundle;
@@ -148,10 +148,10 @@ fn asked(message: &Message) -> std::result::Result<Asked, String> {
     }
 }
 
-/// The answer to a message, made now.
+/// The answer to a message.
 fn parcel(message: &Message, content: std::result::Result<Content, Failure>) -> Parcel {
     let mut bundle = Bundle::default();
-    let id = message.reply(content, now()).deflate(&mut bundle);
+    let id = message.reply(content).deflate(&mut bundle);
     Parcel::of(message.head.run_id, &id, &bundle)
 }
 

@@ -146,6 +146,9 @@ impl Node<'_> {
             }
         }
         let welcome = self.fleet.register()?;
+        if let Welcome::New(id) = welcome {
+            self.vault.note_number(id)?;
+        }
         match (self.fleet.activate(HEARTBEAT), welcome) {
             (Err(Error::Refused { call, problem }), Welcome::Known) => Err(Error::Away { call, problem }),
             (activated, _) => activated,

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from logging import INFO, WARNING
+from logging import DEBUG, INFO, WARNING
 
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
@@ -17,11 +17,15 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fedeq.flower import letters
+from fedeq.flower.ear import Ear
 from fedeq.flower.letters import Request
+from fedeq.flower.trouble import despite_trouble
 from fedeq.flower.weights import Rejected
 
 # What Flower says in place of a node that is away, or of a message that was lost; asking again may help.
-PASSING = {ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE}
+# Where another listener may have the answer already, there is no hurry.
+LATE = {ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE}
+PASSING = {*LATE, ErrorCode.NODE_UNAVAILABLE}
 
 # Seconds between looks for answers: short while they come in, longer while they do not.
 SHORTEST, LONGEST = 0.05, 0.5
@@ -47,17 +51,29 @@ class Directory:
     _again: dict[int, float] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Ask newcomers who they are, and hear those that were asked."""
+        """Ask newcomers who they are."""
         now = self.clock()
         known = set(self.nodes.values())
-        new = [node for node in self.grid.get_node_ids() if node not in known and self._again.get(node, now) <= now]
-        sent = self.grid.push_messages([letters.who_are_you(node, LIFETIME) for node in new])
-        self._asked.update({message: node for message, node in zip(sent, new, strict=True) if message})
-        self._again.update(dict.fromkeys(new, now + INTRODUCTION))
-        for reply in self.grid.pull_messages(list(self._asked)) if self._asked else []:
-            node = self._asked.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None and reply.has_content():
-                self._introduce(node, reply)
+        nobody: list[int] = []
+        there = despite_trouble(lambda: list(self.grid.get_node_ids()), nobody)
+        new = [node for node in there if node not in known and self._again.get(node, now) <= now]
+        for node, message in zip(
+            new, push(self.grid, [letters.who_are_you(node, LIFETIME) for node in new]), strict=True
+        ):
+            self._again[node] = now + (INTRODUCTION if message else BREATH)
+            if message:
+                self._asked[message] = node
+
+    @property
+    def questions(self) -> list[str]:
+        """The questions that are not answered yet."""
+        return list(self._asked)
+
+    def hear(self, reply: Message) -> None:
+        """Hear who a node is, if that is what it says."""
+        node = self._asked.pop(reply.metadata.reply_to_message_id, None)
+        if node is not None and reply.has_content():
+            self._introduce(node, reply)
 
     def forget(self, client: int) -> None:
         """Forget where a client is: it may come back as another node."""
@@ -71,6 +87,12 @@ class Directory:
             return
         if self.nodes.setdefault(client, node) != node:
             log(WARNING, "node %s says it is client %s, which is node %s", node, client, self.nodes[client])
+
+
+def push(grid: Grid, messages: list[Message]) -> list[str | None]:
+    """Send messages, and give their ids; nothing for those that were not taken."""
+    nothing: list[str | None] = [None] * len(messages)
+    return despite_trouble(lambda: list(grid.push_messages(messages)), nothing) if messages else []
 
 
 @dataclass
@@ -87,10 +109,10 @@ class Post:
     """Sends questions and waits for answers."""
 
     grid: Grid
+    ear: Ear
     deadline: float
     repeat: float
     clock: Clock = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
     # Told the clients that are still waited for, whenever these are others than before.
     watch: Callable[[set[int]], None] = lambda _: None
 
@@ -105,7 +127,8 @@ class Post:
             if self.clock() >= end:
                 break
             self.directory.look()
-            self.sleep(LONGEST)
+            for reply in self.ear.hear(self.directory.questions, LONGEST):
+                self.directory.hear(reply)
         log(INFO, "%s of %s clients have a node", clients - len(missing), clients)
         return missing
 
@@ -117,12 +140,10 @@ class Post:
         while errand.waiting and self.clock() < end:
             before = len(errand.waiting)
             errand.ask(end - self.clock())
-            errand.listen()
+            errand.listen(pause)
             if len(errand.waiting) < before:
                 self.watch(errand.waiting)
             pause = SHORTEST if len(errand.waiting) < before else min(1.5 * pause, LONGEST)
-            if errand.waiting:
-                self.sleep(pause)
         for client in errand.waiting:
             errand.answers.failures.setdefault(client, f"no answer in {self.deadline:g} s")
         return errand.answers
@@ -138,8 +159,11 @@ class _Errand:
     answers: Answers = field(default_factory=Answers)
     # Messages, and whom they are to.
     sent: dict[str, int] = field(default_factory=dict)
+    # Messages whose answers are listened for. An answer that a listener brings late counts all the same.
+    expected: set[str] = field(default_factory=set)
     # When a client is to be asked again.
     due: dict[int, float] = field(default_factory=dict)
+    asked: Counter[int] = field(default_factory=Counter)
     refusals: Counter[int] = field(default_factory=Counter)
 
     def ask(self, ttl: float) -> None:
@@ -149,18 +173,22 @@ class _Errand:
             directory.look()
         asked = sorted(client for client in self.waiting & set(directory.nodes) if self.due.get(client, now) <= now)
         messages = [self.request.to(directory.nodes[client], ttl) for client in asked]
-        for client, message in zip(asked, self.post.grid.push_messages(messages), strict=True):
-            self.due[client] = now + self.post.repeat
+        for client, message in zip(asked, push(self.post.grid, messages), strict=True):
+            # Whoever does not answer because there is too much to do must not be given more and more.
+            self.due[client] = now + (self.post.repeat * 2 ** self.asked[client] if message else BREATH)
             if message:
+                self.asked[client] += 1
                 self.sent[message] = client
+                self.expected.add(message)
 
-    def listen(self) -> None:
+    def listen(self, seconds: float) -> None:
         """Hear whoever has answered."""
-        if not self.sent:
-            return
-        for reply in self.post.grid.pull_messages(list(self.sent)):
-            client = self.sent.pop(reply.metadata.reply_to_message_id, None)
-            if client not in self.waiting:
+        directory = self.post.directory
+        for reply in self.post.ear.hear([*self.expected, *directory.questions], seconds):
+            directory.hear(reply)
+            self.expected.discard(reply.metadata.reply_to_message_id)
+            client = self.sent.get(reply.metadata.reply_to_message_id)
+            if client is None or client not in self.waiting:
                 continue
             if not reply.has_error():
                 self.answers.replies[client] = reply
@@ -180,11 +208,13 @@ class _Errand:
             self.answers.failures[client] = reason
             self._done(client)
             return
-        log(INFO, "client %s is asked again: %s", client, reason)
+        log(DEBUG, "client %s will be asked again: %s", client, reason)
+        if error.code in LATE:
+            return
         self.due[client] = self.post.clock() + BREATH
         if error.code == ErrorCode.NODE_UNAVAILABLE:
             self.post.directory.forget(client)
 
     def _done(self, client: int) -> None:
         self.waiting.discard(client)
-        self.sent = {message: other for message, other in self.sent.items() if other != client}
+        self.expected = {message for message in self.expected if self.sent[message] != client}

@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedeq.flower import letters, metrics, weights
+from fedeq.flower.ear import BackgroundEar
 from fedeq.flower.folder import Checkpoint, RunFolder, Stopped
 from fedeq.flower.letters import Request, Task, Update
 from fedeq.flower.metrics import Traffic
@@ -162,7 +163,7 @@ class Consensus(Strategy):
 
     def _way(self, grid: Grid) -> Post:
         if self._post is None or self._post.grid is not grid:
-            self._post = Post(grid, self.rules.deadline, self.rules.repeat)
+            self._post = Post(grid, BackgroundEar(grid), self.rules.deadline, self.rules.repeat)
         return self._post
 
     def _tell_activity(self, task: Task, clients: Iterable[int], waiting: set[int]) -> None:
