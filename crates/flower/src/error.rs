@@ -31,6 +31,18 @@ pub enum Error {
         /// What happened.
         problem: String,
     },
+    /// Nobody can say that the SuperLink is the SuperLink.
+    #[error("the SuperLink cannot be trusted: {problem}")]
+    Untrusted {
+        /// Why not.
+        problem: String,
+    },
+    /// The SuperLink does not know who calls: it was restarted, or the clocks differ.
+    #[error("the SuperLink does not know this node: {problem}")]
+    Stranger {
+        /// With which words.
+        problem: String,
+    },
     /// A call that was understood and turned down.
     #[error("the SuperLink refused `{call}`: {problem}")]
     Refused {
@@ -69,6 +81,11 @@ impl Error {
     pub fn file(path: &Path, deed: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::File { path, problem: format!("cannot {deed}: {error}") }
+    }
+
+    /// Whether it is about one message, so that others may go on.
+    pub fn is_about_the_message(&self) -> bool {
+        matches!(self, Self::Object { .. } | Self::Record { .. } | Self::Refused { .. })
     }
 
     /// Whether trying again later may help.

@@ -1,8 +1,10 @@
 //! The calls a node makes: protobuf over HTTP, each signed with the node's key.
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use ureq::Agent;
-use ureq::tls::{RootCerts, TlsConfig};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 use crate::key::Key;
 use crate::wire::{
@@ -26,36 +28,80 @@ pub struct Address {
 pub enum Trust {
     /// The certificates the system trusts.
     System,
+    /// These certificates.
+    Certificates(Vec<Certificate<'static>>),
+}
+
+impl Trust {
     /// The certificates of a file, as PEM.
-    Certificates(Vec<u8>),
+    pub fn read(path: &Path) -> Result<Self> {
+        let pem = fs::read(path).map_err(Error::file(path, "read it"))?;
+        let certificates: Vec<_> = ureq::tls::parse_pem(&pem)
+            .filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            })
+            .collect();
+        let problem = "it holds no certificate in PEM";
+        if certificates.is_empty() { Err(Error::damaged(path, problem)) } else { Ok(Self::Certificates(certificates)) }
+    }
+}
+
+/// How a SuperLink takes a node that makes itself known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Welcome {
+    /// It has not seen it before, and gives it this number.
+    New(u64),
+    /// It has.
+    Known,
+    /// It takes nobody but those whose keys were registered by hand.
+    Closed,
 }
 
 /// A SuperLink, as a node sees it.
 pub struct Fleet {
     base: String,
+    is_encrypted: bool,
     agent: Agent,
     key: Key,
 }
 
 /// A piece of an array has 5 MiB; nothing that a SuperLink answers is much larger.
-const LARGEST_ANSWER: u64 = 64 << 20;
+const LARGEST_ANSWER: u64 = 16 << 20;
+/// In the words of a SuperLink that knows a key already.
+const KEY_IN_USE: &str = "\"code\":23,";
+/// For a SuperLink to be found and to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// For the largest piece to come through: a line of 200 kbit/s is slow, but not broken.
+const PATIENCE_WITH_LINES: Duration = Duration::from_secs(300);
 
 impl Fleet {
     /// Makes no call yet.
-    pub fn new(address: &Address, key: Key) -> Result<Self> {
-        let scheme = if address.trust.is_some() { "https" } else { "http" };
-        let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
+    pub fn new(address: &Address, key: Key) -> Self {
+        let is_encrypted = address.trust.is_some();
+        let scheme = if is_encrypted { "https" } else { "http" };
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_resolve(Some(PATIENCE))
+            .timeout_connect(Some(PATIENCE))
+            .timeout_send_body(Some(PATIENCE_WITH_LINES))
+            .timeout_recv_response(Some(PATIENCE))
+            .timeout_recv_body(Some(PATIENCE_WITH_LINES));
         if let Some(trust) = &address.trust {
-            config = config.tls_config(TlsConfig::builder().root_certs(roots(trust)?).build());
+            config = config.tls_config(TlsConfig::builder().root_certs(roots(trust)).build());
         }
-        Ok(Self { base: format!("{scheme}://{}/v1/fleet", address.host), agent: config.build().into(), key })
+        Self { base: format!("{scheme}://{}/v1/fleet", address.host), is_encrypted, agent: config.build().into(), key }
     }
 
-    /// Makes the node known. A SuperLink that wants registered keys refuses, and knows the node already.
-    pub fn register(&self) -> Result<u64> {
+    /// Makes the node known.
+    pub fn register(&self) -> Result<Welcome> {
         let request = RegisterNodeRequest { public_key: self.key.public_pem().into() };
-        self.call::<NodeIdResponse>("register-node", &request).map(|response| response.node_id)
+        match self.call::<NodeIdResponse>("register-node", &request) {
+            Ok(response) => Ok(Welcome::New(response.node_id)),
+            Err(Error::Refused { problem, .. }) if problem.contains(KEY_IN_USE) => Ok(Welcome::Known),
+            Err(Error::Refused { .. }) => Ok(Welcome::Closed),
+            Err(error) => Err(error),
+        }
     }
 
     /// Says that the node is there, and gives its number.
@@ -106,7 +152,9 @@ impl Fleet {
             session_id: session.into(),
         };
         let response: PushObjectResponse = self.call("push-object", &request)?;
-        if response.stored { Ok(()) } else { Err(Error::object(id, "the SuperLink did not keep it")) }
+        // The session may have ended with a SuperLink that was restarted: the answer is announced again, in a new one.
+        let away = || Error::Away { call: "push-object", problem: format!("it did not keep `{id}`") };
+        if response.stored { Ok(()) } else { Err(away()) }
     }
 
     /// Says that a message has arrived whole.
@@ -121,36 +169,57 @@ impl Fleet {
         for (name, value) in self.key.headers(SystemTime::now()) {
             post = post.header(name, value);
         }
-        let mut response = post.send(&request.encode_to_vec()[..]).map_err(|error| away(error.to_string()))?;
+        let mut response = post.send(&request.encode_to_vec()[..]).map_err(|error| self.failed(call, &error))?;
         let status = response.status();
         let body = response.body_mut().with_config().limit(LARGEST_ANSWER).read_to_vec();
-        let body = body.map_err(|error| away(error.to_string()))?;
+        let body = body.map_err(|error| self.failed(call, &error))?;
+        let said = || format!("status {status}: {}", excerpt(&body));
         match status.as_u16() {
             200..300 => R::decode(&body[..]).map_err(|error| away(format!("its answer is damaged: {error}"))),
+            401 => Err(Error::Stranger { problem: said() }),
             // Busy, or in the middle of a restart.
-            429 | 500.. => Err(away(format!("status {status}"))),
-            _ => Err(Error::Refused { call, problem: format!("status {status}: {}", excerpt(&body)) }),
+            429 | 500.. => Err(away(said())),
+            _ => Err(Error::Refused { call, problem: said() }),
+        }
+    }
+
+    /// What a call that failed on its way means.
+    fn failed(&self, call: &'static str, error: &ureq::Error) -> Error {
+        if let ureq::Error::BodyExceedsLimit(limit) = error {
+            return Error::Refused { call, problem: format!("the answer has more than {limit} bytes") };
+        }
+        match tls_error(error) {
+            Some(rustls::Error::InvalidCertificate(reason)) => {
+                Error::Untrusted { problem: format!("its certificate is not accepted: {reason}") }
+            }
+            Some(rustls::Error::InvalidMessage(_)) => Error::Untrusted { problem: "it does not speak TLS".into() },
+            _ if !self.is_encrypted && is_hung_up(error) => {
+                let problem = format!("{error}, as a SuperLink with TLS does when it is spoken to without");
+                Error::Away { call, problem }
+            }
+            _ => Error::Away { call, problem: error.to_string() },
         }
     }
 }
 
-fn roots(trust: &Trust) -> Result<RootCerts> {
+/// Whether the other side went without an answer.
+fn is_hung_up(error: &ureq::Error) -> bool {
+    matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof)
+}
+
+/// The reason of a handshake that failed.
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn roots(trust: &Trust) -> RootCerts {
     match trust {
-        Trust::System => Ok(RootCerts::PlatformVerifier),
-        Trust::Certificates(pem) => {
-            let certificates: std::result::Result<Vec<_>, _> = ureq::tls::parse_pem(pem)
-                .filter_map(|item| match item {
-                    Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(Ok(certificate)),
-                    Ok(_) => None,
-                    Err(error) => Some(Err(error)),
-                })
-                .collect();
-            let certificates = certificates.unwrap_or_default();
-            if certificates.is_empty() {
-                return Err(Error::record("root certificates", "the file holds no certificate in PEM"));
-            }
-            Ok(RootCerts::new_with_certs(&certificates))
-        }
+        Trust::System => RootCerts::PlatformVerifier,
+        Trust::Certificates(certificates) => RootCerts::new_with_certs(certificates),
     }
 }
 

@@ -12,6 +12,9 @@ use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey, LineEndin
 
 use crate::{Error, Result};
 
+const ALGORITHM: &str = "ecdsa-sha2-nistp256";
+const CURVE: &str = "nistp256";
+
 /// A P-256 key. Its public half is the node's name; its private half never leaves this value and its file.
 pub struct Key {
     private: SigningKey,
@@ -26,6 +29,7 @@ impl Key {
 
     /// The key in a file: PEM, PKCS#8.
     pub fn open(path: &Path) -> Result<Self> {
+        require_secret(path)?;
         let pem = fs::read_to_string(path).map_err(Error::file(path, "read it"))?;
         let private = SigningKey::from_pkcs8_pem(&pem);
         let private = private.map_err(|_| Error::damaged(path, "it is no P-256 key in PEM (PKCS#8)"))?;
@@ -49,6 +53,14 @@ impl Key {
         &self.public_pem
     }
 
+    /// The public half as one line, as `flwr supernode register` and OpenSSH want it.
+    pub fn public_line(&self) -> String {
+        let point = self.private.verifying_key().to_sec1_point(false);
+        let parts = [ALGORITHM.as_bytes(), CURVE.as_bytes(), point.as_bytes()];
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| [&(part.len() as u32).to_be_bytes()[..], part].concat()).collect();
+        format!("{ALGORITHM} {}", BASE64_STANDARD.encode(bytes))
+    }
+
     /// The headers that prove, at a moment, that a request is from the holder of this key.
     pub fn headers(&self, now: SystemTime) -> [(&'static str, String); 3] {
         let time = iso(now);
@@ -61,17 +73,41 @@ impl Key {
     }
 }
 
+/// Refuses a file that others can read.
+#[cfg(unix)]
+fn require_secret(path: &Path) -> Result<()> {
+    let mode = fs::metadata(path).map_err(Error::file(path, "read it"))?.permissions();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
+    let problem = || format!("others may use this key (mode `{mode:o}`); keep it for yourself with `chmod 600`");
+    if mode & 0o077 == 0 { Ok(()) } else { Err(Error::damaged(path, problem())) }
+}
+
+/// Elsewhere the folder's owner decides.
+#[cfg(not(unix))]
+fn require_secret(_path: &Path) -> Result<()> {
+    Ok(())
+}
+
 /// Writes a file that only its owner can read, whole or not at all.
 fn write_secret(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
+    // What is left of an earlier try may be open to others, and would stay so.
+    if partial.exists() {
+        fs::remove_file(&partial)?;
+    }
     let mut options = fs::OpenOptions::new();
-    options.create(true).truncate(true).write(true);
+    options.create_new(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&partial)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(partial, path)
+    fs::rename(partial, path)?;
+    // A key that was registered must be there after a power cut. Not every system lets a folder be synced.
+    if let Some(folder) = path.parent().and_then(|folder| fs::File::open(folder).ok()) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
 }
 
 /// A moment as ISO 8601 in UTC, to the microsecond.
@@ -137,11 +173,33 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key.pem");
+        Key::open_or_create(&path).expect("a new key");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
+        assert!(Key::open(&path).err().expect("open to others").to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn a_public_key_is_written_as_openssh_writes_it() {
+        // from cryptography.hazmat.primitives.asymmetric import ec
+        // key = ec.derive_private_key(int.from_bytes(bytes([1] * 32)), ec.SECP256R1()).public_key()
+        // key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+        let private = SigningKey::from_slice(&[1; 32]).expect("a number below the order");
+        let key = Key::of(private).expect("a key");
+        let coded = "AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBG/wO5SSQc4drdQ1GeaWDgqFtBppoFwygQOqK84VlMoWPE91OlW/AdxT9sCwx+7ni0DG/30lqW4igrmJzvccFEo=";
+        assert_eq!(key.public_line(), format!("ecdsa-sha2-nistp256 {coded}"));
+    }
+
     #[test]
     fn what_is_no_key_is_refused_by_name() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key.pem");
-        fs::write(&path, "nonsense").expect("written");
+        write_secret(&path, b"nonsense").expect("written");
         assert!(Key::open(&path).err().expect("no key").to_string().contains("key.pem"));
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! | record | in a request | in a reply |
 //! |---|---|---|
-//! | `weights` (arrays) | the shared part of the model | what travels, to `train` |
-//! | `fedeq` (settings) | `federation`, `experiment`, `header` | `header` |
+//! | `weights` (one array, `packed`) | the shared part of the model | what travels, to `train` |
+//! | `fedeq` (settings) | `federation`, `experiment`, `header`, `layout` of the weights | `header`, `layout` |
 //! | `metrics` | | `num-examples`, `loss`: what any strategy of Flower understands |
 use fedeq_core::{Reply, Request, Weights};
 
+use crate::layout::{pack, unpack};
 use crate::record::{Content, Record};
 use crate::wire::{Scalar, Values};
 use crate::{Error, Result};
@@ -14,6 +15,7 @@ use crate::{Error, Result};
 const WEIGHTS: &str = "weights";
 const SETTINGS: &str = "fedeq";
 const METRICS: &str = "metrics";
+const LAYOUT: &str = "layout";
 
 /// What a server asks of a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +32,7 @@ impl Assignment {
     /// Reads what a server sent.
     pub fn read(content: &Content) -> Result<Self> {
         let settings = content.config(SETTINGS)?;
-        let weights = Weights::unpacked(content.arrays(WEIGHTS)?);
+        let weights = weights(content)?;
         Ok(Self {
             federation: text(settings, "federation")?.into(),
             experiment: text(settings, "experiment")?.into(),
@@ -40,13 +42,13 @@ impl Assignment {
 
     /// What a server sends.
     pub fn write(&self) -> Result<Content> {
+        let (arrays, layout) = pack(&self.request.weights.packed());
         let settings = Values::default()
             .with("federation", Scalar::Text(self.federation.clone()))
             .with("experiment", Scalar::Text(self.experiment.clone()))
-            .with("header", Scalar::Text(self.request.header()?));
-        Ok(Content::default()
-            .with(WEIGHTS, Record::Arrays(self.request.weights.packed()))
-            .with(SETTINGS, Record::Config(settings)))
+            .with("header", Scalar::Text(self.request.header()?))
+            .with(LAYOUT, Scalar::Text(layout));
+        Ok(Content::default().with(WEIGHTS, Record::Arrays(arrays)).with(SETTINGS, Record::Config(settings)))
     }
 }
 
@@ -61,18 +63,23 @@ pub fn introduction(client: u64) -> Content {
 /// What a node answers.
 pub fn written(reply: &Reply) -> Result<Content> {
     let header = Values::default().with("header", Scalar::Text(reply.header()?));
-    let content = Content::default().with(SETTINGS, Record::Config(header)).with(METRICS, Record::Metrics(metrics(reply)));
-    Ok(match reply.weights() {
-        Some(weights) => content.with(WEIGHTS, Record::Arrays(weights.packed())),
-        None => content,
-    })
+    let content = Content::default().with(METRICS, Record::Metrics(metrics(reply)));
+    let Some(weights) = reply.weights() else { return Ok(content.with(SETTINGS, Record::Config(header))) };
+    let (arrays, layout) = pack(&weights.packed());
+    let settings = header.with(LAYOUT, Scalar::Text(layout));
+    Ok(content.with(SETTINGS, Record::Config(settings)).with(WEIGHTS, Record::Arrays(arrays)))
 }
 
 /// Reads what a node answered.
 pub fn read(content: &Content) -> Result<Reply> {
     let header = text(content.config(SETTINGS)?, "header")?;
-    let weights = content.arrays(WEIGHTS).map(Weights::unpacked).unwrap_or_default();
+    let weights = if content.arrays(WEIGHTS).is_ok() { weights(content)? } else { Weights::default() };
     Ok(Reply::from_parts(header, weights)?)
+}
+
+fn weights(content: &Content) -> Result<Weights> {
+    let layout = text(content.config(SETTINGS)?, LAYOUT)?;
+    Ok(Weights::unpacked(&unpack(content.arrays(WEIGHTS)?, layout)?))
 }
 
 fn metrics(reply: &Reply) -> Values {

@@ -5,12 +5,13 @@
 //! # Layout
 //! - [`node`]: the loop: pull, keep, work, commit, push; [`vault`], what it keeps; `pace`, how often it asks
 //! - [`fleet`]: the calls it makes, signed with its [`key`]; [`wire`], their protobuf
-//! - [`letter`]: requests and replies as records
+//! - [`letter`]: requests and replies as records; `layout`, all arrays in one
 //! - [`message`]: who says what to whom; [`record`], what a message holds; [`object`], the content-addressed objects it is made of; [`npy`], arrays as
 //!   numpy writes them
 mod error;
 pub mod fleet;
 pub mod key;
+mod layout;
 pub mod letter;
 pub mod message;
 pub mod node;

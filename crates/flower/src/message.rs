@@ -32,14 +32,20 @@ impl Message {
         Ok(Self { head, content })
     }
 
+    /// The id of what a message of a bundle says: the same for two messages that say the same.
+    pub fn content_id(id: &str, bundle: &Bundle) -> Result<Id> {
+        opened(id, bundle)?.1.map_err(|failure| Error::object(id, failure.reason))
+    }
+
     /// A message of a bundle as it is announced: nothing below it is looked at.
     pub fn announced(id: &str, bundle: &Bundle) -> Result<wire::Message> {
         let (head, holds) = opened(id, bundle)?;
         Ok(wire::Message { metadata: Some(head), content: holds.is_ok().then_some(Nothing {}), error: holds.err() })
     }
 
-    /// The answer to this message, made at a time in seconds since 1970. It lives as long as the question would have.
-    pub fn reply(&self, content: std::result::Result<Content, Failure>, now: f64) -> Self {
+    /// The answer to this message. It lives as long as the question would have, and has the question's date: the same answer to the same question has the same
+    /// bytes, whenever it is given. A SuperLink to which a part of it was brought before takes the rest of it, but no second answer.
+    pub fn reply(&self, content: std::result::Result<Content, Failure>) -> Self {
         let Metadata { src_node_id, dst_node_id, src_task_id, dst_task_id, .. } = self.head;
         let head = Metadata {
             message_id: String::new(),
@@ -48,8 +54,6 @@ impl Message {
             src_task_id: dst_task_id,
             dst_task_id: src_task_id,
             reply_to_message_id: self.head.message_id.clone(),
-            ttl: self.head.created_at + self.head.ttl - now,
-            created_at: now,
             ..self.head.clone()
         };
         Self { head, content }

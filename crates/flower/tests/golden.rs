@@ -92,9 +92,11 @@ fn what_was_taken_apart_is_put_together_again() {
 #[test]
 fn an_answer_goes_back_to_where_the_question_came_from_and_lives_as_long() {
     let question = Message { head: Metadata { message_id: "q".into(), ..message().head }, ..message() };
-    let answer = question.reply(Ok(Content::default()), question.head.created_at + 20.0);
+    let answer = question.reply(Ok(Content::default()));
     assert_eq!((answer.head.src_node_id, answer.head.dst_node_id), (12, 1));
-    assert_eq!((answer.head.reply_to_message_id.as_str(), answer.head.ttl), ("q", 40.0));
+    let end = |head: &Metadata| head.created_at + head.ttl;
+    assert_eq!((answer.head.reply_to_message_id.as_str(), end(&answer.head)), ("q", end(&question.head)));
+    assert_eq!(answer, question.reply(Ok(Content::default())), "whenever it is given");
 }
 
 #[test]

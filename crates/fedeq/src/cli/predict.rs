@@ -7,52 +7,76 @@ use super::failure::{Failure, Outcome};
 use super::output::print;
 use super::table::{Align, Table};
 use super::trained::Chosen;
+use crate::experiment::Prepared;
 use crate::number::percent;
 use crate::predict::{Answer, Questions, predict};
-use crate::run::Trained;
+use crate::run::ClientModel;
 
 /// Asks a client's model about new inputs.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Examples:
   fedeq predict runs/fedeq-digits-0 --client client-07 --input seven.png
   fedeq predict runs/fedeq-digits-0 --client client-07 --samples 0..10 --json
   fedeq predict runs/mine --client ward-3 --input patients.csv
 
-Pictures are scaled to the size the model has seen; a table has a header and one column a number, found by its \
-name where the run learned from a table (for pictures: one column a pixel, in order); text is JSON lines of {\"text\": ..}, and the answer is what comes next.")]
+{INPUTS}"))]
 pub(super) struct Arguments {
     #[command(flatten)]
     run: Chosen,
     /// Whose model
     #[arg(long, value_name = "NAME")]
     client: String,
-    /// Pictures, CSV files or JSON lines, as suits the model
-    #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "samples")]
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// What files may hold.
+pub(super) const INPUTS: &str = "\
+Pictures are scaled to the size the model has seen; a table has a header and one column a number, found by its \
+name where the model learned from a table (for pictures: one column a pixel, in order); text is JSON lines of {\"text\": ..}, and the answer is what comes next.";
+
+/// What a model is asked, and how it answers.
+#[derive(Args, Debug)]
+pub(super) struct Asked {
+    /// Pictures, CSV files or JSON lines, as suits the model [default: the client's own test samples]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     input: Vec<PathBuf>,
-    /// Samples of the run's own data set, from the first number up to, not including, the second
+    /// Samples of the data set it learned from, from the first number up to, not including, the second
     #[arg(long, value_name = "FROM..TO", conflicts_with = "input")]
     samples: Option<String>,
     /// Write one JSON object a line, with the probability of every class
     #[arg(long)]
     json: bool,
+    /// Write CSV
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let trained = arguments.run.open()?;
     let client = trained.client(&arguments.client).map_err(Failure::refused)?;
-    let questions = arguments.questions(&trained)?;
     let model = trained.model(client).map_err(Failure::during_work)?;
-    let answers = predict(&trained, &model, &questions).map_err(Failure::during_work)?;
-    print(&if arguments.json { lines_of(&answers) } else { text_of(&answers) })
+    arguments.asked.answer(trained.prepared(), &model)
 }
 
-impl Arguments {
-    fn questions(&self, trained: &Trained) -> Outcome<Questions> {
-        let dataset = &trained.prepared().dataset;
+impl Asked {
+    /// Asks a model and writes what it says.
+    pub(super) fn answer(&self, prepared: &Prepared, model: &ClientModel) -> Outcome<()> {
+        let questions = self.questions(prepared, model.client)?;
+        let answers = predict(prepared, model, &questions).map_err(Failure::during_work)?;
+        match self {
+            Self { json: true, .. } => print(&lines_of(&answers)),
+            Self { csv: true, .. } => print(&csv_of(&answers)?),
+            _ => print(&text_of(&answers)),
+        }
+    }
+
+    fn questions(&self, prepared: &Prepared, client: usize) -> Outcome<Questions> {
         let questions = match &self.samples {
-            Some(range) => Questions::own(dataset, range_of(range)?),
-            None => Questions::brought(trained.prepared(), &self.input),
+            Some(range) => Questions::own(&prepared.dataset, range_of(range)?),
+            None if self.input.is_empty() => Questions::judged(prepared, client),
+            None => Questions::brought(prepared, &self.input),
         };
         questions.map_err(Failure::refused)
     }
@@ -80,4 +104,17 @@ fn text_of(answers: &[Answer]) -> String {
 fn lines_of(answers: &[Answer]) -> String {
     let line = |answer: &Answer| serde_json::to_string(answer).unwrap_or_default() + "\n";
     answers.iter().map(line).collect()
+}
+
+fn csv_of(answers: &[Answer]) -> Outcome<String> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let heading = ["input", "class", "probability", "expected"];
+    let rows = answers.iter().map(|answer| {
+        let Answer { input, class, probability, expected, .. } = answer;
+        [input.clone(), class.clone(), probability.to_string(), expected.clone().unwrap_or_default()]
+    });
+    let written = table.write_record(heading).and_then(|()| rows.into_iter().try_for_each(|row| table.write_record(row)));
+    written.map_err(|error| Failure::output(error.into()))?;
+    let bytes = table.into_inner().map_err(|error| Failure::output(error.into_error()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

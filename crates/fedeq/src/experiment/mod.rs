@@ -145,11 +145,16 @@ impl Experiment {
         toml::from_str(text).map_err(|error| Error::invalid(format!("not a resolved experiment: {}", error.message()), REREAD))
     }
 
+    /// The experiment on a machine where data lies in a folder: nothing of the machine it comes from is left.
+    pub fn on_another_machine(mut self, folder: PathBuf) -> Self {
+        self.engine = Engine::default();
+        self.data.folder = folder;
+        self
+    }
+
     /// Tells experiments apart by all that changes their results: not by the machine, nor by where the data lies.
     pub fn identity(&self) -> Result<String> {
-        let mut essence = self.clone();
-        essence.engine = Engine::default();
-        essence.data.folder = PathBuf::new();
+        let essence = self.clone().on_another_machine(PathBuf::new());
         Ok(fingerprint(essence.to_toml()?.as_bytes()))
     }
 }

@@ -1,18 +1,21 @@
 //! From an experiment to a Flower app: everything the server side needs that only this program can compute.
 //!
 //! The app's server draws no clients and initialises no model. Both are written here, so that a federation and `fedeq run` begin alike and go on alike.
+//! The app's folder is also the folder of its run: the server keeps the same journals in it as `fedeq run`, for `fedeq report` and `fedeq dashboard`.
 use std::fs;
 use std::path::Path;
+use std::time::SystemTime;
 
-use fedeq_core::{Error, Method, Result, ServerStep, View, Weighting, write_atomically};
+use fedeq_core::{Error, Evaluation, Method, Result, ServerStep, Task, View, Weighting, fingerprint, write_atomically};
 use serde::Serialize;
 
 use crate::experiment::{Experiment, Prepared};
+use crate::run::{RunFolder, State, Summary};
 
 /// What the server does in which round; `plan.json` of an app.
 #[derive(Debug, Serialize)]
 struct Plan {
-    /// What the nodes keep their states under.
+    /// What the nodes keep their states under; no two apps have it in common, so that none goes on with the states of another.
     federation: String,
     /// The method's name.
     method: &'static str,
@@ -26,25 +29,33 @@ struct Plan {
     headline: View,
     /// Rounds between evaluations; 0 means only after the last.
     evaluate_every: u64,
+    /// What clients are asked for then: `evaluate`, or `measure` where the theory wants to know more.
+    evaluate: Task,
     /// Who takes part, round by round.
     cohorts: Vec<Vec<usize>>,
+    /// What will have come out, as far as it is known before: the server fills in the last evaluation and what it took.
+    summary: Summary,
 }
 
 /// Writes an app for `flwr run` into a new folder.
 pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     let weighting = weighting_of(experiment)?;
+    refuse_unseen(experiment)?;
     let prepared = experiment.prepare()?;
     let plan = plan(&prepared, weighting)?;
     fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     let server = prepared.server();
     write_atomically(&folder.join("theta.safetensors"), &server.weights.packed().to_bytes(&Default::default())?)?;
-    write_atomically(&folder.join("experiment.toml"), portable(&prepared.experiment)?.as_bytes())?;
+    let experiment = prepared.experiment.clone().on_another_machine("data".into());
+    write_atomically(&folder.join("experiment.toml"), experiment.to_toml()?.as_bytes())?;
     let plan = serde_json::to_string(&plan).map_err(|error| Error::invalid(error.to_string(), "report this"))?;
     write_atomically(&folder.join("plan.json"), (plan + "\n").as_bytes())?;
     for (name, text) in APP {
         write_atomically(&folder.join(name), text.as_bytes())?;
     }
-    Ok(())
+    let run = RunFolder::at(folder.to_owned());
+    run.write_roster(&prepared)?;
+    run.write_status(State::Stopped)
 }
 
 const APP: [(&str, &str); 3] = [
@@ -53,12 +64,12 @@ const APP: [(&str, &str); 3] = [
     ("fedeq-node.service", include_str!("app/fedeq-node.service")),
 ];
 
-/// The experiment without what belongs to this machine.
-fn portable(experiment: &Experiment) -> Result<String> {
-    let mut experiment = experiment.clone();
-    experiment.data.folder = "data".into();
-    experiment.engine = Default::default();
-    experiment.to_toml()
+/// The nodes of a federation are all asked to train.
+fn refuse_unseen(experiment: &Experiment) -> Result<()> {
+    match experiment.data.unseen {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid("`data.unseen` does not run in a Flower federation yet", "leave it out")),
+    }
 }
 
 /// How the server combines updates; methods whose server does something else than a mean are refused.
@@ -87,13 +98,15 @@ fn plan(prepared: &Prepared, weighting: Weighting) -> Result<Plan> {
     let cohorts = (0..plan.rounds).map(|round| plan.sampling.draw(clients, seed, round)).collect::<Result<_>>()?;
     let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
     Ok(Plan {
-        federation: prepared.experiment.identity()?,
+        federation: fingerprint(format!("{} {:?}", prepared.experiment.identity()?, SystemTime::now()).as_bytes()),
         method: method.name(),
         weighting,
         rho,
         clients,
         headline: method.algorithm().headline(),
         evaluate_every: plan.evaluate_every,
+        evaluate: if plan.measure_theory { Task::Measure } else { Task::Evaluate },
         cohorts,
+        summary: Summary::of(prepared, Evaluation::default(), None, &[]),
     })
 }

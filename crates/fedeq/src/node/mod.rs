@@ -2,13 +2,15 @@
 //!
 //! The server sends the experiment with every request; data, state and who this client is stay here. What is done with a request is what
 //! the simulation does with it: `fedeq_core::Client`, the same seeds, the same bytes.
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use fedeq_core::{Client, ClientState, Result, Sites, client_seed};
+use fedeq_core::{Client, ClientState, Error, Request, Result, Sites, Task, client_seed};
 use fedeq_flower::letter::Assignment;
 use fedeq_flower::node::{Done, Worker};
+use fedeq_flower::vault::Learned;
 
 use crate::experiment::{Experiment, Prepared};
+use crate::run::ClientModel;
 
 /// A client, wherever its data lies.
 pub struct Member {
@@ -29,11 +31,7 @@ impl Member {
     /// Loads data and builds the network, unless that was done for the request before.
     fn prepare(&mut self, text: &str) -> Result<&Prepared> {
         if self.prepared.as_ref().is_none_or(|(known, _)| known != text) {
-            let mut experiment = Experiment::from_resolved(text)?;
-            experiment.data.folder = self.data.clone();
-            let prepared = experiment.prepare()?;
-            prepared.require_client(self.number)?;
-            self.prepared = Some((text.to_owned(), prepared));
+            self.prepared = Some((text.to_owned(), prepare(text, self.number, &self.data)?));
         }
         Ok(self.prepared.as_ref().map(|(_, prepared)| prepared).expect("it was just put there"))
     }
@@ -41,8 +39,8 @@ impl Member {
     fn answer(&mut self, assignment: &Assignment, state: Option<&[u8]>) -> Result<Done> {
         let number = self.number;
         let prepared = self.prepare(&assignment.experiment)?;
-        let fresh = prepared.fresh_state(number);
-        let mut state = state.map_or(Ok(fresh.clone()), |bytes| ClientState::from_bytes(bytes, &fresh))?;
+        let mut state = state_of(prepared, number, state)?;
+        require_new(&assignment.request, &state)?;
         let site = prepared.site(number)?;
         let Experiment { method, training, .. } = &prepared.experiment;
         let seed = client_seed(prepared.clients_seed(), number);
@@ -51,6 +49,36 @@ impl Member {
         let is_changed = assignment.request.task.changes_state();
         Ok(Done { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
     }
+}
+
+/// Refuses to train a round a second time: the dual would count it twice. Whoever repeats a question that is remembered never comes this far.
+fn require_new(request: &Request, state: &ClientState) -> Result<()> {
+    let is_over = request.task == Task::Train && state.last_round.is_some_and(|last| request.round <= last);
+    let problem = || format!("round {} is over for this client, and it is asked for something else than then", request.round + 1);
+    if is_over { Err(Error::invalid(problem(), "begin anew with `fedeq init-federation`")) } else { Ok(()) }
+}
+
+/// The model that a node has learned, with the data in a folder: nobody else is needed to use it.
+pub fn recall(learned: &Learned, data: &Path) -> Result<(Prepared, ClientModel)> {
+    let Learned { client, state, latest, .. } = learned;
+    let client = usize::try_from(*client).unwrap_or(usize::MAX);
+    let prepared = prepare(&latest.experiment, client, data)?;
+    let state = state_of(&prepared, client, Some(state))?;
+    let model = ClientModel::of(&prepared, client, &latest.request.weights, &state);
+    Ok((prepared, model))
+}
+
+/// Loads a client's data and builds its network.
+fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
+    let prepared = Experiment::from_resolved(experiment)?.on_another_machine(data.to_owned()).prepare()?;
+    prepared.require_client(client)?;
+    Ok(prepared)
+}
+
+/// A client's state as it was kept; before anything was kept, a fresh one.
+fn state_of(prepared: &Prepared, client: usize, kept: Option<&[u8]>) -> Result<ClientState> {
+    let fresh = prepared.fresh_state(client);
+    kept.map_or(Ok(fresh.clone()), |bytes| ClientState::from_bytes(bytes, &fresh))
 }
 
 impl Worker for Member {

@@ -18,7 +18,8 @@ use serde::Serialize;
 
 pub use question::Questions;
 
-use crate::run::{ClientModel, Trained};
+use crate::experiment::Prepared;
+use crate::run::ClientModel;
 
 /// What a model says to one input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,10 +38,10 @@ pub struct Answer {
 }
 
 /// What a client's model says to some inputs.
-pub fn predict(trained: &Trained, model: &ClientModel, questions: &Questions) -> Result<Vec<Answer>> {
-    let site = trained.prepared().network_site(model.client);
+pub fn predict(prepared: &Prepared, model: &ClientModel, questions: &Questions) -> Result<Vec<Answer>> {
+    let site = prepared.network_site(model.client);
     let rows = site.probabilities(&model.weights, &questions.shard, model.neighbours.as_ref())?;
-    let dataset = &trained.prepared().dataset;
+    let dataset = &prepared.dataset;
     let answer = |(sample, name): (usize, &String)| {
         let probabilities = rows[questions.row_of(sample)].clone();
         let (class, probability) = largest(&probabilities);

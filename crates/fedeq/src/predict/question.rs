@@ -36,8 +36,15 @@ impl Questions {
         Self::among(dataset, range.collect())
     }
 
+    /// What a client is judged by: its test samples.
+    pub fn judged(prepared: &Prepared, client: usize) -> Result<Self> {
+        let mut clients = prepared.federation.clients.iter().chain(&prepared.federation.unseen);
+        let test = clients.nth(client).map(|client| client.test.clone()).unwrap_or_default();
+        Self::among(&prepared.dataset, test)
+    }
+
     /// Some samples of the run's own data set; all of them must be there.
-    pub(crate) fn among(dataset: &Arc<Dataset>, samples: Vec<u32>) -> Result<Self> {
+    fn among(dataset: &Arc<Dataset>, samples: Vec<u32>) -> Result<Self> {
         let names = samples.iter().map(|index| format!("sample {index}")).collect();
         Ok(Self { names, shard: Shard::new(Arc::clone(dataset), samples)?, is_own: true })
     }

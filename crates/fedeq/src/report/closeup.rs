@@ -165,9 +165,8 @@ impl Confusion {
     /// Asks a client's model about all it is judged by.
     fn of(trained: &Trained, client: usize) -> Result<Self> {
         let prepared = trained.prepared();
-        let samples = prepared.federation.clients[client].test.clone();
-        let questions = Questions::among(&prepared.dataset, samples)?;
-        let answers = predict(trained, &trained.model(client)?, &questions)?;
+        let questions = Questions::judged(prepared, client)?;
+        let answers = predict(prepared, &trained.model(client)?, &questions)?;
         let pairs: Vec<(String, String)> =
             answers.into_iter().filter_map(|answer| Some((answer.expected?, answer.class))).collect();
         Ok(Self::counted(&pairs, &order(&prepared.dataset)))

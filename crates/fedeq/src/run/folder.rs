@@ -61,6 +61,16 @@ impl RunFolder {
         Err(Error::invalid(problem, "give the folder that `fedeq run` named, such as `runs/fedeq-digits-0`"))
     }
 
+    /// Refuses the folder of a Flower federation, whose models are with its nodes and whose server is elsewhere.
+    pub(super) fn require_simulation(&self) -> Result<()> {
+        if !self.root.join("plan.json").is_file() {
+            return Ok(());
+        }
+        let path = self.root.display();
+        let hint = format!("go on with `flwr run`, see `{path}/README.md`; models are where `fedeq node` keeps them");
+        Err(Error::invalid(format!("`{path}` is a federation over Flower"), hint))
+    }
+
     /// A name below `runs` that nobody has taken yet: method, data and seed, and a number if that has been done before.
     pub fn usual_name(runs: &Path, experiment: &Experiment) -> PathBuf {
         let name = format!("{}-{}-{}", experiment.method.name(), experiment.data.source.name(), experiment.seed);
@@ -174,7 +184,7 @@ impl RunFolder {
         write_atomically(&self.experiment_file(), experiment.to_toml()?.as_bytes())
     }
 
-    pub(super) fn write_status(&self, state: State) -> Result<()> {
+    pub(crate) fn write_status(&self, state: State) -> Result<()> {
         write_json(&self.status_file(), &Status { state, pid: std::process::id() })
     }
 

@@ -79,6 +79,7 @@ impl Run {
 
     /// Goes back to a checkpoint of a run. `change` may adapt how it is computed and where its data lies, not what it is.
     pub fn resume(folder: &RunFolder, which: Which, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
+        folder.require_simulation()?;
         let lock = folder.lock()?;
         let mut experiment = folder.experiment()?;
         let identity = experiment.identity()?;

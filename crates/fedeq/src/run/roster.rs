@@ -31,7 +31,7 @@ impl RunFolder {
     }
 
     /// Says who the clients are, once.
-    pub(super) fn write_roster(&self, prepared: &Prepared) -> Result<()> {
+    pub(crate) fn write_roster(&self, prepared: &Prepared) -> Result<()> {
         if self.roster_file().is_file() { Ok(()) } else { write_json(&self.roster_file(), &Roster::of(prepared)) }
     }
 }

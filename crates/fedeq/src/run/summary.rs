@@ -75,7 +75,7 @@ pub struct Resources {
 
 impl Summary {
     /// Puts together what came out.
-    pub(super) fn of(prepared: &Prepared, evaluation: Evaluation, unseen: Option<Unseen>, timings: &[Timing]) -> Self {
+    pub(crate) fn of(prepared: &Prepared, evaluation: Evaluation, unseen: Option<Unseen>, timings: &[Timing]) -> Self {
         let experiment = &prepared.experiment;
         let [shared_parameters, personal_parameters] = prepared.parameters();
         Self {

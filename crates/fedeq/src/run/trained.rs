@@ -2,8 +2,8 @@
 use std::collections::BTreeMap;
 
 use fedeq_core::{
-    ClientStore, Error, Evaluation, Federation, InProcess, Neighbours, Request, Result, ServerState, Task, Traffic, Transport,
-    View, Weights,
+    ClientState, ClientStore, Error, Evaluation, Federation, InProcess, Neighbours, Request, Result, ServerState, Task, Traffic,
+    Transport, View, Weights,
 };
 use fedeq_models::{Network, Statistics};
 use serde::Serialize;
@@ -51,6 +51,7 @@ pub struct ClientModel {
 impl Trained {
     /// Opens a finished run. `change` may adapt how it is computed and where its data lies, not what it is.
     pub fn open(folder: &RunFolder, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
+        folder.require_simulation()?;
         let summary = folder.summary()?.ok_or_else(|| unfinished(folder))?;
         let mut experiment = folder.experiment()?;
         let identity = experiment.identity()?;
@@ -123,18 +124,22 @@ impl Trained {
 
     /// The model by which a client is judged.
     pub fn model(&self, client: usize) -> Result<ClientModel> {
-        let algorithm = self.prepared.experiment.method.algorithm();
-        let state = self.store().get(client)?;
-        let name = self.prepared.names().nth(client).unwrap_or_default().to_owned();
-        let (weights, neighbours) = match (algorithm.headline(), algorithm.shared_view(&self.server.weights, &state)) {
-            (View::Shared, Some(shared)) => (shared, None),
-            _ => (algorithm.local_view(&self.server.weights, &state).into_owned(), algorithm.neighbours()),
-        };
-        Ok(ClientModel { name, client, weights, neighbours })
+        Ok(ClientModel::of(&self.prepared, client, &self.server.weights, &self.store().get(client)?))
     }
 }
 
 impl ClientModel {
+    /// The model of a client in some state, with the shared part as it was last received.
+    pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Self {
+        let algorithm = prepared.experiment.method.algorithm();
+        let name = prepared.names().nth(client).unwrap_or_default().to_owned();
+        let (weights, neighbours) = match (algorithm.headline(), algorithm.shared_view(received, state)) {
+            (View::Shared, Some(shared)) => (shared, None),
+            _ => (algorithm.local_view(received, state).into_owned(), algorithm.neighbours()),
+        };
+        Self { name, client, weights, neighbours }
+    }
+
     /// The model as a network like `template` and its statistics.
     pub fn network(&self, template: &Network) -> (Network, Statistics) {
         let network = fedeq_core::network_with(template.clone(), &self.weights.params);

@@ -3,7 +3,9 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
+
+View = Literal["local", "shared"]
 
 
 @dataclass(frozen=True)
@@ -15,14 +17,21 @@ class Plan:
     weighting: Literal["uniform", "samples"]
     rho: float | None
     clients: int
-    headline: Literal["local", "shared"]
+    headline: View
     evaluate_every: int
+    evaluate: Literal["evaluate", "measure"]
     cohorts: list[list[int]]
+    # What will have come out, as far as it is known before.
+    summary: dict[str, Any]
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read `plan.json` of a folder."""
-        return cls(**json.loads((folder / "plan.json").read_text()))
+        path = folder / "plan.json"
+        if not path.is_file():
+            message = f"`{folder}` is no federation: it has no `plan.json`; make one with `fedeq init-federation`"
+            raise ValueError(message)
+        return cls(**json.loads(path.read_text()))
 
     @property
     def rounds(self) -> int:

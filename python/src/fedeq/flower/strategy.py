@@ -1,9 +1,10 @@
 """Consensus over nodes that keep their heads and duals: FeDEQ, FedAvg, FedPer and FedRep."""
 
-import json
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from logging import INFO, WARNING
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,136 +13,182 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedeq.flower import letters, weights
-from fedeq.flower.letters import Request, Task
+from fedeq.flower import letters, metrics, weights
+from fedeq.flower.ear import BackgroundEar
+from fedeq.flower.folder import Checkpoint, RunFolder, Stopped
+from fedeq.flower.letters import Request, Task, Update
+from fedeq.flower.metrics import Traffic
 from fedeq.flower.plan import Plan
-from fedeq.flower.weights import Rejected, Weights, write_atomically
+from fedeq.flower.post import Answers, Post
+from fedeq.flower.weights import Rejected, Weights
 
 
 class QuorumMissed(RuntimeError):
-    """Too few clients of a cohort answered in time."""
+    """Too few clients answered in time."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a server demands of its clients; the app's `pyproject.toml` says what each of them means."""
+
+    minimum: float = 1.0
+    deadline: float = 3600.0
+    repeat: float = 60.0
+    patience: float = 600.0
+    bound: float = inf
 
 
 class Consensus(Strategy):
     """Asks the cohorts of a plan and takes the mean of their answers, in the order of their numbers.
 
-    All state of the server is `theta` and the number of rounds done; both are kept in `folder` after every round, and a new
-    `Consensus` over the same folder goes on from there.
+    All state of the server is `theta`, the number of rounds done and the bytes sent; they are kept in `folder` after
+    every round, and a new `Consensus` over the same folder goes on from there. Who takes part was drawn when the folder
+    was written, so it does not depend on who is there first.
     """
 
-    def __init__(
-        self, folder: Path, *, minimum: float = 1.0, deadline: float = 3600.0, bound: float = float("inf")
-    ) -> None:
-        """Read plan, experiment and weights. `bound` is the largest distance an answer may have from what was sent."""
-        self.folder = folder
+    def __init__(self, folder: Path, rules: Rules | None = None) -> None:
+        """Read plan, experiment and weights, or where the last run over this folder stopped."""
         self.plan = Plan.read(folder)
+        self.folder = RunFolder(folder)
         self.experiment = (folder / "experiment.toml").read_text()
-        self.minimum = minimum
-        self.deadline = deadline
-        self.bound = bound
-        self.done, self.theta = self._resume()
-        self._nodes: dict[int, int] = {}
+        self.rules = rules or Rules()
+        kept = self.folder.resume()
+        self.done, self.theta, self.traffic = kept.done, kept.theta, kept.traffic
+        self._beat = 0
+        self._post: Post | None = None
 
     def run(self, grid: Grid) -> Weights:
-        """Train to the end of the plan and give `theta`."""
-        self.meet(grid)
-        while self.done < self.plan.rounds:
-            self.train(grid)
-            self._keep()
-            if self.plan.is_evaluated_after(self.done):
-                self.evaluate(grid)
+        """Train to the end of the plan, keep what came out in the folder, and give `theta`."""
+        with self.folder.held():
+            self.folder.cut_back(self.done)
+            self.meet(grid)
+            while self.done < self.plan.rounds:
+                self._obey()
+                self._round(grid)
+            self._conclude(grid)
         return self.theta
 
-    def meet(self, grid: Grid, patience: float = 600.0) -> None:
-        """Wait until every client of the plan has a node, and remember which is whose."""
-        end = time.monotonic() + patience
-        while True:
-            unknown = [node for node in grid.get_node_ids() if node not in self._nodes.values()]
-            replies = grid.send_and_receive([letters.who_are_you(node) for node in unknown], timeout=30.0)
-            for reply in replies:
-                if reply.has_content():
-                    self._nodes[letters.client_of(reply)] = reply.metadata.src_node_id
-            missing = sorted(set(range(self.plan.clients)) - set(self._nodes))
-            if not missing:
-                return
-            if time.monotonic() > end:
-                message = f"no node came for client {missing[0]} ({len(missing)} missing)"
-                raise QuorumMissed(message)
-            time.sleep(0.2)
+    def meet(self, grid: Grid) -> None:
+        """Wait until every client of the plan has a node, or enough of them for the patience to be over."""
+        missing = self._way(grid).meet(self.plan.clients, self.rules.patience)
+        if missing:
+            reasons = dict.fromkeys(sorted(missing), f"no node in {self.rules.patience:g} s")
+            self._require_quorum("to begin", self.plan.clients - len(missing), self.plan.clients, reasons)
 
-    def train(self, grid: Grid) -> None:
-        """Carry out the next round."""
-        self._settle(self._ask(grid, "train", self.plan.cohorts[self.done]))
+    def _round(self, grid: Grid) -> None:
+        """Train, judge if it is time to, and keep."""
+        begun = time.monotonic()
+        answers = self._ask(grid, "train", self.plan.cohorts[self.done])
+        received = time.monotonic()
+        updates = self._settle(answers)
+        seconds = {"train": time.monotonic() - begun, "server": time.monotonic() - received, "evaluate": 0.0}
+        if self.plan.is_evaluated_after(self.done):
+            begun = time.monotonic()
+            self.folder.append("evaluations.jsonl", self.evaluate(grid))
+            seconds["evaluate"] = time.monotonic() - begun
+        self.folder.append("timings.jsonl", metrics.timing_line(self.done, updates.values(), seconds))
+        self._keep()
 
-    def evaluate(self, grid: Grid) -> float:
-        """Judge all clients and give the mean of their accuracies by the model the method is meant by."""
-        replies = self._ask(grid, "evaluate", list(range(self.plan.clients)))
-        scores = {client: letters.header_of(reply)["scores"] for client, reply in sorted(replies.items())}
-        shares = self._accuracies(scores.values())
-        accuracy = sum(shares) / max(1, len(shares))
-        line = {"round": self.done, "accuracy": accuracy, "scores": scores}
-        with (self.folder / "evaluations.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        log(INFO, "after round %s: accuracy %.1f %% over %s clients", self.done, 100 * accuracy, len(shares))
-        return accuracy
+    def evaluate(self, grid: Grid) -> dict[str, Any]:
+        """Judge all clients, and put together what they say."""
+        answers = self._ask(grid, self.plan.evaluate, list(range(self.plan.clients)))
+        scores, failures = {}, dict(answers.failures)
+        for client, reply in sorted(answers.replies.items()):
+            try:
+                scores[client] = letters.scores_of(reply)
+            except Rejected as problem:
+                failures[client] = str(problem)
+        self._name(failures)
+        self._require_quorum(f"to judge round {self.done}", len(scores), self.plan.clients, failures)
+        line = metrics.evaluation_line(self.done, self.plan.clients, scores, self.traffic)
+        accuracy = 100 * self._headline(line)["mean"]
+        log(INFO, "after round %s: accuracy %.1f %% over %s clients", self.done, accuracy, len(scores))
+        return line
 
-    def _settle(self, replies: Mapping[int, Message]) -> None:
+    def _headline(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the quality of the models the method is judged by."""
+        quality: dict[str, Any] = evaluation[self.plan.headline] or evaluation["local"]
+        return quality
+
+    def _settle(self, answers: Answers) -> dict[int, Update]:
         """Make `theta` the mean of what the clients of the round sent; what is refused is named and does not count."""
         cohort = self.plan.cohorts[self.done]
-        updates = {}
-        for client, reply in replies.items():
-            try:
-                updates[client] = self._update(reply)
-            except Rejected as problem:
-                log(WARNING, "client %s: %s", client, problem)
-        self._require_quorum(len(updates), len(cohort))
+        updates, failures = self._read(answers)
+        self._name(failures)
+        self._require_quorum(f"in round {self.done + 1}", len(updates), len(cohort), failures)
         # In the order of the cohort, whatever the order of arrival.
-        self.theta = weights.mean(updates[client] for client in cohort if client in updates)
+        counted = {client: updates[client] for client in cohort if client in updates}
+        down = self._request("train").size * len(cohort)
+        self.theta = weights.mean((update.weights, self._weight(update)) for update in counted.values())
+        self._note(counted, Traffic(sum(update.size for update in counted.values()), down))
         self.done += 1
-        log(INFO, "round %s of %s: %s of %s clients", self.done, self.plan.rounds, len(updates), len(cohort))
+        log(INFO, "round %s of %s: %s of %s clients", self.done, self.plan.rounds, len(counted), len(cohort))
+        return counted
 
-    def _accuracies(self, scores: Iterable[dict[str, Any]]) -> list[float]:
-        """Collect the clients' accuracies by the model the method is meant by; clients without test data have none."""
-        judged = [score[self.plan.headline] for score in scores]
-        return [score["correct"] / score["predictions"] for score in judged if score["predictions"]]
+    def _read(self, answers: Answers) -> tuple[dict[int, Update], dict[int, str]]:
+        updates, failures = {}, dict(answers.failures)
+        for client, reply in answers.replies.items():
+            try:
+                updates[client] = Update.read(reply, self.theta, self.rules.bound)
+            except Rejected as problem:
+                failures[client] = str(problem)
+        return updates, failures
 
-    def _update(self, reply: Message) -> tuple[Weights, float]:
-        sent = letters.weights_of(reply)
-        weights.check(sent, self.theta, self.bound)
-        samples = float(letters.header_of(reply)["samples"])
-        return sent, samples if self.plan.weighting == "samples" else 1.0
+    def _note(self, counted: Mapping[int, Update], sent: Traffic) -> None:
+        self.traffic = self.traffic.plus(sent)
+        line = metrics.round_line(self.done, self.plan.rho, counted, sent, self.traffic)
+        self.folder.append("rounds.jsonl", line)
 
-    def _ask(self, grid: Grid, task: Task, clients: list[int]) -> dict[int, Message]:
-        request = Request(task, self.done, self.plan, self.experiment, self.theta)
-        asked = {self._nodes[client]: client for client in clients}
-        replies = grid.send_and_receive([request.to(node) for node in asked], timeout=self.deadline)
-        answered = {}
-        for reply in replies:
-            client = asked[reply.metadata.src_node_id]
-            if reply.has_error():
-                log(WARNING, "client %s: %s", client, reply.error.reason)
-            else:
-                answered[client] = reply
-        return answered
+    def _weight(self, update: Update) -> float:
+        return float(update.samples) if self.plan.weighting == "samples" else 1.0
 
-    def _require_quorum(self, answered: int, asked: int) -> None:
-        if answered == 0 or answered < self.minimum * asked:
-            message = f"only {answered} of {asked} clients answered in round {self.done + 1}"
+    def _name(self, failures: Mapping[int, str]) -> None:
+        for client, reason in sorted(failures.items()):
+            log(WARNING, "client %s: %s", client, reason)
+
+    def _require_quorum(self, what: str, answered: int, asked: int, failures: Mapping[int, str]) -> None:
+        if answered == 0 or answered < self.rules.minimum * asked:
+            named = "; ".join(f"client {client}: {reason}" for client, reason in sorted(failures.items()))
+            message = f"only {answered} of {asked} clients are there {what} ({named})"
             raise QuorumMissed(message)
 
-    def _keep(self) -> None:
-        """Keep `theta`, then the round: the round is what counts."""
-        weights.write(self.folder / f"theta-{self.done}.safetensors", self.theta)
-        write_atomically(self.folder / "done.json", json.dumps({"done": self.done}).encode())
-        for old in self.folder.glob("theta-*.safetensors"):
-            if old.name != f"theta-{self.done}.safetensors":
-                old.unlink()
+    def _request(self, task: Task) -> Request:
+        return Request(task, self.done, self.plan, self.experiment, self.theta)
 
-    def _resume(self) -> tuple[int, Weights]:
-        path = self.folder / "done.json"
-        done = int(json.loads(path.read_text())["done"]) if path.exists() else 0
-        name = f"theta-{done}.safetensors" if done else "theta.safetensors"
-        return done, weights.read(self.folder / name)
+    def _ask(self, grid: Grid, task: Task, clients: list[int]) -> Answers:
+        way = self._way(grid)
+        way.watch = lambda waiting: self._tell_activity(task, clients, waiting)
+        way.watch(set(clients))
+        return way.ask(self._request(task), clients)
+
+    def _way(self, grid: Grid) -> Post:
+        if self._post is None or self._post.grid is not grid:
+            self._post = Post(grid, BackgroundEar(grid), self.rules.deadline, self.rules.repeat)
+        return self._post
+
+    def _tell_activity(self, task: Task, clients: Iterable[int], waiting: set[int]) -> None:
+        self._beat += 1
+        done = sorted(set(clients) - waiting)
+        activity = {"beat": self._beat, "round": self.done, "task": task, "waiting": [], "working": sorted(waiting)}
+        self.folder.tell_activity({**activity, "done": done})
+
+    def _obey(self) -> None:
+        """Wait or stop between rounds, if that is what somebody wants."""
+        if self.folder.order() == "pause":
+            self.folder.write_status("paused")
+            while self.folder.order() == "pause":
+                time.sleep(0.5)
+            self.folder.write_status("running")
+        if self.folder.order() == "stop":
+            raise Stopped
+
+    def _keep(self) -> None:
+        self.folder.keep(Checkpoint(self.done, self.theta, self.traffic))
+
+    def _conclude(self, grid: Grid) -> None:
+        """Write what came out; a run that was over before was judged before."""
+        judged = [line for line in self.folder.lines("evaluations.jsonl") if line["round"] == self.done]
+        self.folder.write_summary(self.plan.summary, judged[-1] if judged else self.evaluate(grid))
 
     # What Flower asks of every strategy, so that its own loop can use this one too.
 
@@ -153,16 +200,16 @@ class Consensus(Strategy):
         self.meet(grid)
         self.done = server_round - 1
         self.theta = {name: arrays[name].numpy() for name in sorted(arrays)}
-        request = Request("train", self.done, self.plan, self.experiment, self.theta)
-        return [request.to(self._nodes[client]) for client in self.plan.cohorts[self.done]]
+        nodes = self._way(grid).directory.nodes
+        request = self._request("train")
+        return [request.to(nodes[client]) for client in self.plan.cohorts[self.done] if client in nodes]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Take the mean of a cohort's answers."""
-        clients = {node: client for client, node in self._nodes.items()}
         self.done = server_round - 1
-        self._settle({clients[reply.metadata.src_node_id]: reply for reply in replies if reply.has_content()})
+        self._settle(self._sorted(replies))
         self._keep()
         return ArrayRecord({name: Array(value) for name, value in self.theta.items()}), None
 
@@ -170,17 +217,31 @@ class Consensus(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask everybody, when the plan says so."""
-        del arrays, config, grid
+        del arrays, config
         if not self.plan.is_evaluated_after(server_round):
             return []
-        request = Request("evaluate", server_round, self.plan, self.experiment, self.theta)
-        return [request.to(node) for _, node in sorted(self._nodes.items())]
+        request = self._request(self.plan.evaluate)
+        return [request.to(node) for _, node in sorted(self._way(grid).directory.nodes.items())]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Take the mean of the clients' accuracies."""
-        del server_round
-        shares = self._accuracies(letters.header_of(reply)["scores"] for reply in replies if reply.has_content())
-        return MetricRecord({"accuracy": sum(shares) / len(shares)}) if shares else None
+        scores = {client: letters.scores_of(reply) for client, reply in self._sorted(replies).replies.items()}
+        if not scores:
+            return None
+        line = metrics.evaluation_line(server_round, self.plan.clients, scores, self.traffic)
+        return MetricRecord({"accuracy": self._headline(line)["mean"]})
+
+    def _sorted(self, replies: Iterable[Message]) -> Answers:
+        """Tell answers from failures, by client."""
+        clients = {node: client for client, node in self._post.directory.nodes.items()} if self._post else {}
+        answers = Answers()
+        for reply in replies:
+            client = clients[reply.metadata.src_node_id]
+            if reply.has_error():
+                answers.failures[client] = reply.error.reason or "it failed"
+            else:
+                answers.replies[client] = reply
+        return answers
 
     def summary(self) -> None:
         """Say what will be done."""

@@ -1,9 +1,12 @@
 """Named arrays: how they are stored, checked and averaged."""
 
+import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +27,24 @@ def read(path: Path) -> Weights:
     return {name: _array(data[end:], entry, name) for name, entry in sorted(header.items())}
 
 
-def write(path: Path, weights: Weights) -> None:
-    """Write a safetensors file, whole or not at all."""
-    header: dict[str, object] = {}
-    offset = 0
-    for name, array in sorted(weights.items()):
-        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
-        offset += array.nbytes
-    head = json.dumps(header, separators=(",", ":")).encode()
-    head += b" " * (-len(head) % 8)
+def write(path: Path, weights: Weights) -> str:
+    """Write a safetensors file, whole or not at all, and give its fingerprint."""
+    head = _head(weights, {})
     body = b"".join(np.ascontiguousarray(array, np.float32).tobytes() for _, array in sorted(weights.items()))
-    write_atomically(path, len(head).to_bytes(8, "little") + head + body)
+    data = len(head).to_bytes(8, "little") + head + body
+    write_atomically(path, data)
+    return fingerprint(data)
+
+
+def size(weights: Weights, header: str) -> int:
+    """Count the bytes of a message as `fedeq run` writes it: weights and a header in the form of a safetensors file."""
+    metadata = json.dumps({"header": header}, separators=(",", ":"), ensure_ascii=False)
+    return 8 + len(_head(weights, {"fedeq": metadata})) + sum(array.nbytes for array in weights.values())
+
+
+def fingerprint(data: bytes) -> str:
+    """Give what tells data from other data, as the Rust side does it."""
+    return hashlib.sha256(data).digest()[:16].hex()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -48,7 +58,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def mean(items: Iterable[tuple[Weights, float]]) -> Weights:
-    """Take the weighted mean, summed in the order given and in double precision: to the bit what `fedeq run` computes."""
+    """Take the weighted mean, summed as given and in double precision: to the bit what `fedeq run` computes."""
     items = list(items)
     total = sum(weight for _, weight in items)
     first, _ = items[0]
@@ -64,7 +74,7 @@ def mean(items: Iterable[tuple[Weights, float]]) -> Weights:
 def check(weights: Weights, like: Weights, bound: float = float("inf")) -> None:
     """Refuse another layout, numbers that are not finite, and weights further than `bound` from those sent out."""
     if set(weights) != set(like):
-        odd = sorted(set(weights) ^ set(like))[0]
+        odd = min(set(weights) ^ set(like))
         message = f"`{odd}` is missing or not expected"
         raise Rejected(message)
     for name, array in weights.items():
@@ -80,9 +90,47 @@ def check(weights: Weights, like: Weights, bound: float = float("inf")) -> None:
         raise Rejected(message)
 
 
-def _array(data: bytes, entry: dict[str, object], name: str) -> NDArray[np.float32]:
+def pack(weights: Weights) -> tuple[NDArray[np.float32], str]:
+    """Put all numbers into one array, and say as JSON how they belong together.
+
+    Flower moves every array with calls of its own; one array is moved much faster than many.
+    """
+    layout = [[name, list(array.shape)] for name, array in sorted(weights.items())]
+    flat = [np.ascontiguousarray(array, np.float32).ravel() for _, array in sorted(weights.items())]
+    return np.concatenate([np.zeros(0, np.float32), *flat]), json.dumps(layout, separators=(",", ":"))
+
+
+def unpack(packed: NDArray[np.float32], layout: str) -> Weights:
+    """Take the arrays apart again."""
+    if packed.dtype != np.float32 or packed.ndim != 1:
+        message = f"`packed` has type {packed.dtype} and {packed.ndim} dimensions, not float32 and 1"
+        raise Rejected(message)
+    weights: Weights = {}
+    begin = 0
+    for name, shape in json.loads(layout):
+        end = begin + math.prod(shape)
+        weights[str(name)] = packed[begin:end].reshape(shape)
+        begin = end
+    if begin != packed.size:
+        message = f"`packed` has {packed.size} numbers, and its layout {begin}"
+        raise Rejected(message)
+    return dict(sorted(weights.items()))
+
+
+def _head(weights: Weights, metadata: dict[str, str]) -> bytes:
+    header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
+    offset = 0
+    for name, array in sorted(weights.items()):
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    return head + b" " * (-len(head) % 8)
+
+
+def _array(data: bytes, entry: dict[str, Any], name: str) -> NDArray[np.float32]:
     if entry["dtype"] != "F32":
         message = f"`{name}` is of type {entry['dtype']}, not F32"
         raise Rejected(message)
-    begin, end = entry["data_offsets"]  # type: ignore[misc]
-    return np.frombuffer(data[begin:end], np.float32).reshape(entry["shape"]).copy()  # type: ignore[call-overload]
+    begin, end = entry["data_offsets"]
+    flat: NDArray[np.float32] = np.frombuffer(data[begin:end], np.float32)
+    return flat.reshape(entry["shape"]).copy()

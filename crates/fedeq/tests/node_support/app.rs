@@ -1,0 +1,89 @@
+//! A federation on digits, and what its server asks.
+use std::fs;
+use std::process::Command;
+use std::time::SystemTime;
+
+use fedeq_core::{Params, Request, Task, Weights};
+use fedeq_flower::letter::Assignment;
+use fedeq_flower::message::Message;
+use fedeq_flower::record::Content;
+use fedeq_flower::wire::Metadata;
+
+use super::superlink::NODE;
+
+/// What `fedeq init-federation` wrote.
+pub(crate) struct App {
+    experiment: String,
+    federation: String,
+    /// What the server has.
+    pub(crate) theta: Weights,
+}
+
+/// Small, and with a penalty that is neither 0 nor 1, which hide mistakes in the dual.
+const SETTINGS: [&str; 8] = [
+    "model=deq-mlp",
+    "method.rho=0.3",
+    "plan.rounds=3",
+    "plan.sampling.fraction=1",
+    "data.partition.clients=5",
+    "data.limit.train=20",
+    "training.epochs=1",
+    "training.personal_epochs=1",
+];
+
+/// The experiment's settings as arguments.
+pub(crate) fn settings() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().flat_map(|setting| ["--set", setting])
+}
+
+impl App {
+    /// Writes an app and reads it.
+    pub(crate) fn write() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let app = folder.path().join("app");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fedeq"));
+        command.args(["init-federation", "--out"]).arg(&app);
+        command.args(settings());
+        let output = command.output().expect("the program starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let plan: serde_json::Value = serde_json::from_slice(&fs::read(app.join("plan.json")).expect("a plan")).expect("JSON");
+        let (theta, _) = Params::from_bytes(&fs::read(app.join("theta.safetensors")).expect("weights")).expect("safetensors");
+        Self {
+            experiment: fs::read_to_string(app.join("experiment.toml")).expect("an experiment"),
+            federation: plan["federation"].as_str().expect("a name").into(),
+            theta: Weights::unpacked(&theta),
+        }
+    }
+
+    /// What the server asks in a round.
+    pub(crate) fn assignment(&self, task: Task, round: u64) -> Assignment {
+        let request = Request { task, round, rounds: 3, rho: Some(0.3), weights: self.theta.clone() };
+        Assignment { federation: self.federation.clone(), experiment: self.experiment.clone(), request }
+    }
+
+    /// The question to train in a round.
+    pub(crate) fn train(&self, round: u64) -> Message {
+        message("train", self.assignment(Task::Train, round).write().expect("plain"))
+    }
+
+    /// The question to judge after some rounds.
+    pub(crate) fn evaluate(&self, round: u64) -> Message {
+        message("evaluate", self.assignment(Task::Evaluate, round).write().expect("plain"))
+    }
+}
+
+/// A message for the node, made now.
+pub(crate) fn message(kind: &str, content: Content) -> Message {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let head = Metadata {
+        run_id: 3,
+        src_node_id: 1,
+        dst_node_id: NODE,
+        group_id: "1".into(),
+        ttl: 3600.0,
+        message_type: kind.into(),
+        created_at: now,
+        ..Metadata::default()
+    };
+    Message { head, content: Ok(content) }
+}

@@ -1,0 +1,61 @@
+//! Messages as files.
+use std::fs;
+use std::path::Path;
+
+use fedeq_core::write_atomically;
+
+use crate::object::{Bundle, id_of};
+use crate::wire::{Metadata, ObjectTree};
+use crate::{Error, Result};
+
+/// A message on disk: its objects, the topmost first.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Parcel {
+    /// The run it belongs to.
+    #[prost(uint64, tag = "1")]
+    pub(crate) run_id: u64,
+    /// The topmost object's id.
+    #[prost(string, tag = "2")]
+    pub(crate) id: String,
+    /// The bytes of all objects.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub(crate) objects: Vec<Vec<u8>>,
+}
+
+impl Parcel {
+    /// A message's objects in a bundle.
+    pub(crate) fn of(run_id: u64, id: &str, bundle: &Bundle) -> Self {
+        Self { run_id, id: id.into(), objects: bundle.iter().map(|(_, bytes)| bytes.to_vec()).collect() }
+    }
+
+    /// The bundle again; ids are hashes, so damage shows when objects are taken out.
+    pub(crate) fn bundle(&self) -> Bundle {
+        let mut bundle = Bundle::default();
+        for bytes in &self.objects {
+            bundle.receive(id_of(bytes), bytes.clone());
+        }
+        bundle
+    }
+}
+
+/// A question that the SuperLink has told of and will not tell of again, while its objects are on their way.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Announcement {
+    /// Who asks, about what.
+    #[prost(message, optional, tag = "1")]
+    pub(crate) head: Option<Metadata>,
+    /// The ids of its objects.
+    #[prost(message, optional, tag = "2")]
+    pub(crate) tree: Option<ObjectTree>,
+}
+
+/// Writes one of the two, whole or not at all.
+pub(super) fn write(path: &Path, message: &impl prost::Message) -> Result<()> {
+    Ok(write_atomically(path, &message.encode_to_vec())?)
+}
+
+/// Reads what [`write`] wrote.
+pub(super) fn read<M: prost::Message + Default>(path: &Path) -> Result<M> {
+    let bytes = fs::read(path).map_err(Error::file(path, "read it"))?;
+    M::decode(&bytes[..]).map_err(|error| Error::damaged(path, error.to_string()))
+}

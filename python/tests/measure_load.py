@@ -1,0 +1,137 @@
+"""What a federation takes on one machine: `python -m tests.measure_load many` and `python -m tests.measure_load few`.
+
+- `many`: fifty nodes of ours; seconds a round, against `fedeq run` on the same experiment, and the nodes' memory
+- `many-durable`: the same with a SuperLink that keeps its state in a file
+- `few`: two nodes, ours and then Flower's own with a client that does no work; seconds a round and memory
+"""
+
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.harness import Crew, Federation
+from tests.harness.federation import COMMANDS, REPOSITORY
+from tests.harness.processes import free_port
+
+SMALL = ("method=fedeq", "method.rho=0.3", "training.epochs=1", "training.personal_epochs=1", "plan.evaluate_every=0")
+
+
+def main(what: str) -> None:
+    """Measure, and write what came out as JSON."""
+    folder = Path(tempfile.mkdtemp(prefix="fedeq-load-"))
+    crew = Crew(folder)
+    try:
+        sys.stdout.write(json.dumps(MEASURES[what](crew), indent=2) + "\n")
+    finally:
+        crew.end()
+        shutil.rmtree(folder)
+
+
+def many(crew: Crew, clients: int = 50, rounds: int = 12, *, is_durable: bool = False) -> dict[str, Any]:
+    """Run fifty nodes, ten a round."""
+    plan = (f"data.partition.clients={clients}", f"plan.rounds={rounds}", "plan.sampling.fraction=0.2")
+    federation = Federation(crew, (*SMALL, *plan), is_durable=is_durable)
+    simulation = federation.simulate()
+    federation.start()
+    federation.run(600.0, repeat=60.0)
+    assert federation.state == "finished", federation.words()
+    resources = json.loads((simulation / "summary.json").read_text())["resources"]
+    memory = [held(node.process.pid) for node in federation.nodes.values()]
+    return {
+        "nodes": clients,
+        "clients a round": len(federation.plan["cohorts"][0]),
+        "seconds a round": seconds_a_round(federation),
+        "of which local work, one client after the other": local_work(federation),
+        "seconds a round of `fedeq run`": resources["seconds_per_round"],
+        "megabytes a node, peak": statistics.median(peak for peak, _ in memory),
+        "megabytes a node, its own": statistics.median(own for _, own in memory),
+    }
+
+
+def few(crew: Crew, rounds: int = 8) -> dict[str, Any]:
+    """Run two clients, with our nodes and with Flower's."""
+    few = ("data.partition.clients=5", "data.limit.train=10", f"plan.rounds={rounds}", "plan.sampling.fraction=0.4")
+    federation = Federation(crew, (*SMALL, *few), is_durable=False)
+    federation.start()
+    federation.run(600.0, repeat=60.0)
+    assert federation.state == "finished", federation.words()
+    ours = measured(federation, [[node.process.pid] for node in federation.nodes.values()])
+    for node in federation.nodes.values():
+        node.kill()
+    echo_app(federation)
+    names = [start_supernode(federation, client) for client in federation.clients]
+    federation.run(600.0, repeat=60.0)
+    assert federation.state == "finished", federation.words()
+    return {"ours": ours, "Flower's": measured(federation, [crew.pids(name) for name in names])}
+
+
+def measured(federation: Federation, nodes: list[list[int]]) -> dict[str, Any]:
+    """Collect time a round and memory a node, whose processes are given."""
+    memory = [[held(pid) for pid in pids] for pids in nodes]
+    return {
+        "seconds a round": seconds_a_round(federation),
+        "processes a node": len(nodes[0]),
+        "megabytes a node, peak": statistics.median(sum(peak for peak, _ in pids) for pids in memory),
+        "megabytes a node, its own": statistics.median(sum(own for _, own in pids) for pids in memory),
+    }
+
+
+def seconds_a_round(federation: Federation) -> float:
+    """Give the median; the first round, in which nodes load their data, is left out."""
+    return statistics.median(float(timing["train"]) for timing in timings(federation)[1:])
+
+
+def local_work(federation: Federation) -> float:
+    """Give the median of the seconds that clients said they worked, summed over the round."""
+    parts = ("solve", "backward", "update")
+    return statistics.median(float(sum(timing[part] for part in parts)) for timing in timings(federation)[1:])
+
+
+def timings(federation: Federation) -> list[dict[str, Any]]:
+    """Read where the time went."""
+    return [json.loads(line) for line in (federation.app / "timings.jsonl").read_text().splitlines()]
+
+
+def held(pid: int) -> tuple[float, float]:
+    """Give the most megabytes that a process held, and those it holds now, its share of common pages included."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    shares = dict(line.split(":", 1) for line in rollup)
+    return _megabytes(status["VmHWM"]), _megabytes(shares["Pss"])
+
+
+def _megabytes(text: str) -> float:
+    return int(text.split(maxsplit=1)[0]) * 1024 / 1e6
+
+
+def echo_app(federation: Federation) -> None:
+    """Write the app anew, with a client for Flower's own nodes."""
+    federation.write_app("echo", federation.settings)
+    path = federation.app / "pyproject.toml"
+    path.write_text(path.read_text().replace("fedeq.flower.app:client", "tests.harness.echo:client"))
+
+
+def start_supernode(federation: Federation, client: int) -> str:
+    """Start one of Flower's own nodes, and give a word that all its processes have in their command lines."""
+    port = free_port()
+    where = ["--superlink", f"127.0.0.1:{federation.port}", "--host", "127.0.0.1", "--port", str(port)]
+    words = ["--insecure", *where, "--node-config", f"partition-id={client}"]
+    path = f"{REPOSITORY / 'python/src'}:{REPOSITORY / 'python'}"
+    environment = {**federation.environment, "PYTHONPATH": path}
+    federation.crew.start(f"supernode-{client}", COMMANDS / "flower-supernode", words, environment)
+    return str(port)
+
+
+MEASURES: dict[str, Callable[[Crew], dict[str, Any]]] = {
+    "many": many,
+    "many-durable": lambda crew: many(crew, is_durable=True),
+    "few": few,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1])

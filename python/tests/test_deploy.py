@@ -1,0 +1,184 @@
+"""The commands of `docs/deploy.md`, as they stand there."""
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Crew
+from tests.harness.federation import COMMANDS, PATIENCE, PROGRAM, REPOSITORY
+from tests.harness.processes import Service, free_port, until
+
+pytestmark = pytest.mark.federation
+
+SERVER = "fl.example.org"
+OWNER_ALONE = 0o600
+BLOCK = re.compile(r"^```sh (\S+)( stays)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Machines are folders here.
+SCP = """#!/bin/sh
+place() { case "$1" in *:*) echo "$MACHINES/${1%%:*}/${1#*:}" ;; *) echo "$1" ;; esac }
+cp "$(place "$1")" "$(place "$2")"
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands for a machine."""
+
+    machine: str
+    stays: bool
+    commands: str
+
+
+def blocks() -> Iterator[Block]:
+    """Read the document."""
+    text = (REPOSITORY / "docs/deploy.md").read_text()
+    for machine, stays, commands in BLOCK.findall(text):
+        if machine != "install":
+            yield Block(machine, bool(stays), commands)
+
+
+@dataclass
+class Machines:
+    """Folders that stand for machines, each the home of who works there."""
+
+    crew: Crew
+    port: int
+
+    def __post_init__(self) -> None:
+        """Put our program, Flower's and a copy between folders on everybody's path."""
+        programs = self.crew.folder / "bin"
+        programs.mkdir()
+        (programs / "fedeq").symlink_to(PROGRAM)
+        (programs / "scp").write_text(SCP)
+        (programs / "scp").chmod(0o755)
+
+    def home(self, machine: str) -> Path:
+        """Give the home of a machine."""
+        home = self.crew.folder / machine
+        home.mkdir(exist_ok=True)
+        return home
+
+    def environment(self, machine: str) -> dict[str, str]:
+        """Give what is known on a machine."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FLWR_", "FEDEQ_"))}
+        return {
+            **inherited,
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "HOME": str(self.home(machine)),
+            "MACHINES": str(self.crew.folder),
+            "PATH": f"{self.crew.folder / 'bin'}:{COMMANDS}:{os.environ['PATH']}",
+            "PYTHONPATH": str(REPOSITORY / "python/src"),
+        }
+
+    def script(self, block: Block) -> str:
+        """Give the commands with what is different on one machine: names and ports. Copies still go by name."""
+        here = block.commands
+        for there, replacement in {
+            f"{SERVER}:8000": f"localhost:{self.port}",
+            f"DNS:{SERVER}": "DNS:localhost",
+            "--host 0.0.0.0 --port 8000": f"--host 127.0.0.1 --port {self.port}",
+        }.items():
+            here = here.replace(there, replacement)
+        return f"set -euo pipefail\ncd {shlex.quote(str(self.home(block.machine)))}\n{here}"
+
+    def carry_out(self, block: Block) -> str:
+        """Run commands to their end and give what they write."""
+        done = subprocess.run(  # noqa: S603 (tests say what they start)
+            ["/bin/bash", "-c", self.script(block)],
+            env=self.environment(block.machine),
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, f"{block.commands}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def leave(self, block: Block) -> Service:
+        """Start commands that stay."""
+        name = f"{block.machine}-{block.commands.split()[0]}"
+        return self.crew.start(name, Path("/bin/bash"), ["-c", self.script(block)], self.environment(block.machine))
+
+    def is_listening(self) -> bool:
+        """Whether the SuperLink has come up."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
+            return True
+        return False
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    """Three machines, all of whose processes end with the test."""
+    crew = Crew(tmp_path)
+    try:
+        yield Machines(crew, free_port())
+    finally:
+        crew.end()
+
+
+def follow(machines: Machines, document: Iterable[Block]) -> tuple[str, list[Service]]:
+    """Carry out blocks in their order; give what was said, and what stays."""
+    said = []
+    services = []
+    for block in document:
+        if not block.stays:
+            said.append(machines.carry_out(block))
+            continue
+        services.append(machines.leave(block))
+        if block.machine == SERVER:
+            until("the SuperLink listens", machines.is_listening, PATIENCE)
+    return "\n".join([*said, *(service.text() for service in services)]), services
+
+
+def test_the_document_leads_to_a_federation(machines: Machines) -> None:
+    """Follow it from its first command to its last."""
+    words, services = follow(machines, blocks())
+    assert "after round 3: accuracy" in words, words
+    answers = (machines.home("device-1") / "answers.csv").read_text().splitlines()
+    assert answers[0] == "input,class,probability,expected"
+    assert len(answers) > 1
+    assert all(service.is_alive for service in services), words
+    require_no_secrets(machines, words)
+
+
+def test_who_cannot_join_is_told_why(machines: Machines) -> None:
+    """Another authority, none, a key that nobody registered, and no TLS."""
+    follow(machines, [block for block in blocks() if block.machine == SERVER][:2])
+    stranger = machines.home("stranger")
+    (stranger / "ca.pem").write_bytes((machines.home(SERVER) / "ca.pem").read_bytes())
+    authority = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=other -keyout o.key"
+    )
+    machines.carry_out(Block("stranger", stays=False, commands=f"{authority} -out other.pem"))
+    for options, problem in {
+        "--roots other.pem": "its certificate is not accepted",
+        "": "its certificate is not accepted",
+        "--roots ca.pem": "the SuperLink refused `activate-node`",
+        "--insecure": "as a SuperLink with TLS does when it is spoken to without",
+    }.items():
+        node = f"fedeq node --superlink {SERVER}:8000 --client 0 --state node {options}"
+        # Who may only have come at a bad moment tries again for ever.
+        commands = f"(timeout 3 {node} 2>&1 || echo exit code $?)"
+        said = machines.carry_out(Block("stranger", stays=False, commands=commands))
+        assert problem in said, said
+        assert ("exit code 2" in said) == (options != "--insecure"), said
+
+
+def require_no_secrets(machines: Machines, words: str) -> None:
+    """Private keys are their owners' alone, and nobody talks about them."""
+    keys = [machines.home(SERVER) / "ca.key", machines.home(SERVER) / "server.key"]
+    keys += [machines.home(device) / "node/key.pem" for device in ("device-1", "device-2")]
+    for key in keys:
+        assert key.stat().st_mode & 0o777 == OWNER_ALONE, key
+        secret = "".join(key.read_text().splitlines()[1:-1])
+        assert secret[-40:] not in words
+    assert "PRIVATE KEY" not in words
