@@ -91,7 +91,7 @@ class Federation:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PATH": f"{COMMANDS}:{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY / "python/src"),
+            "PYTHONPATH": f"{REPOSITORY / 'python/src'}:{REPOSITORY / 'python'}",
         }
 
     def simulate(self) -> Path:
