@@ -98,7 +98,7 @@ fn objects_that_are_not_what_they_should_be_are_turned_down() {
         (|_| Some(b"ArrayChunk  0\0".to_vec()), "its bytes have another hash"),
         (|bytes| Some(bytes[..bytes.len() / 2].to_vec()), "its bytes have another hash"),
         (|_| Some(Vec::new()), "its bytes have another hash"),
-        (|_| Some(vec![0; 65 << 20]), "more than"),
+        (|_| Some(vec![0; 17 << 20]), "more than"),
         (|_| None, "the SuperLink does not have it"),
     ];
     let app = App::write();
@@ -289,6 +289,9 @@ fn a_folder_is_for_one_process_and_one_client() {
         assert!(output.status.code() == Some(2) && said.contains(words), "{said}");
     };
     refused("another process is working on it");
+    vault.key().expect("a key");
+    let public = fedeq(&["node", "key"], &site).stdout;
+    assert!(public.starts_with(b"ecdsa-sha2-nistp256 "), "its name is no secret");
     drop(vault);
     refused("the folder of client `3`, not of `4`");
 }

@@ -1,8 +1,10 @@
 //! The calls a node makes: protobuf over HTTP, each signed with the node's key.
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use ureq::Agent;
-use ureq::tls::{RootCerts, TlsConfig};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 use crate::key::Key;
 use crate::wire::{
@@ -26,8 +28,23 @@ pub struct Address {
 pub enum Trust {
     /// The certificates the system trusts.
     System,
+    /// These certificates.
+    Certificates(Vec<Certificate<'static>>),
+}
+
+impl Trust {
     /// The certificates of a file, as PEM.
-    Certificates(Vec<u8>),
+    pub fn read(path: &Path) -> Result<Self> {
+        let pem = fs::read(path).map_err(Error::file(path, "read it"))?;
+        let certificates: Vec<_> = ureq::tls::parse_pem(&pem)
+            .filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            })
+            .collect();
+        let problem = "it holds no certificate in PEM";
+        if certificates.is_empty() { Err(Error::damaged(path, problem)) } else { Ok(Self::Certificates(certificates)) }
+    }
 }
 
 /// How a SuperLink takes a node that makes itself known.
@@ -50,21 +67,30 @@ pub struct Fleet {
 }
 
 /// A piece of an array has 5 MiB; nothing that a SuperLink answers is much larger.
-const LARGEST_ANSWER: u64 = 64 << 20;
+const LARGEST_ANSWER: u64 = 16 << 20;
 /// In the words of a SuperLink that knows a key already.
 const KEY_IN_USE: &str = "\"code\":23,";
+/// For a SuperLink to be found and to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// For the largest piece to come through: a line of 200 kbit/s is slow, but not broken.
+const PATIENCE_WITH_LINES: Duration = Duration::from_secs(300);
 
 impl Fleet {
     /// Makes no call yet.
-    pub fn new(address: &Address, key: Key) -> Result<Self> {
+    pub fn new(address: &Address, key: Key) -> Self {
         let is_encrypted = address.trust.is_some();
         let scheme = if is_encrypted { "https" } else { "http" };
-        let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_resolve(Some(PATIENCE))
+            .timeout_connect(Some(PATIENCE))
+            .timeout_send_body(Some(PATIENCE_WITH_LINES))
+            .timeout_recv_response(Some(PATIENCE))
+            .timeout_recv_body(Some(PATIENCE_WITH_LINES));
         if let Some(trust) = &address.trust {
-            config = config.tls_config(TlsConfig::builder().root_certs(roots(trust)?).build());
+            config = config.tls_config(TlsConfig::builder().root_certs(roots(trust)).build());
         }
-        Ok(Self { base: format!("{scheme}://{}/v1/fleet", address.host), is_encrypted, agent: config.build().into(), key })
+        Self { base: format!("{scheme}://{}/v1/fleet", address.host), is_encrypted, agent: config.build().into(), key }
     }
 
     /// Makes the node known.
@@ -190,23 +216,10 @@ fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
     }
 }
 
-fn roots(trust: &Trust) -> Result<RootCerts> {
+fn roots(trust: &Trust) -> RootCerts {
     match trust {
-        Trust::System => Ok(RootCerts::PlatformVerifier),
-        Trust::Certificates(pem) => {
-            let certificates: std::result::Result<Vec<_>, _> = ureq::tls::parse_pem(pem)
-                .filter_map(|item| match item {
-                    Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(Ok(certificate)),
-                    Ok(_) => None,
-                    Err(error) => Some(Err(error)),
-                })
-                .collect();
-            let certificates = certificates.unwrap_or_default();
-            if certificates.is_empty() {
-                return Err(Error::record("root certificates", "the file holds no certificate in PEM"));
-            }
-            Ok(RootCerts::new_with_certs(&certificates))
-        }
+        Trust::System => RootCerts::PlatformVerifier,
+        Trust::Certificates(certificates) => RootCerts::new_with_certs(certificates),
     }
 }
 

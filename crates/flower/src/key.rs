@@ -91,14 +91,23 @@ fn require_secret(_path: &Path) -> Result<()> {
 /// Writes a file that only its owner can read, whole or not at all.
 fn write_secret(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
+    // What is left of an earlier try may be open to others, and would stay so.
+    if partial.exists() {
+        fs::remove_file(&partial)?;
+    }
     let mut options = fs::OpenOptions::new();
-    options.create(true).truncate(true).write(true);
+    options.create_new(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&partial)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(partial, path)
+    fs::rename(partial, path)?;
+    // A key that was registered must be there after a power cut. Not every system lets a folder be synced.
+    if let Some(folder) = path.parent().and_then(|folder| fs::File::open(folder).ok()) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
 }
 
 /// A moment as ISO 8601 in UTC, to the microsecond.

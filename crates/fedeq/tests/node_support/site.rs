@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use fedeq::node::Member;
 use fedeq_flower::fleet::{Address, Fleet};
-use fedeq_flower::key::Key;
 use fedeq_flower::letter::Assignment;
 use fedeq_flower::node::{Done, Node, Notice, Worker};
 use fedeq_flower::vault::{Learned, Vault};
@@ -71,9 +70,9 @@ impl Site {
         };
         let vault = Vault::open(self.path()).expect("the folder is free");
         vault.claim(worker.number()).expect("its own");
-        let key = Key::open_or_create(&vault.key_file()).expect("a key");
+        let key = vault.key().expect("a key");
         let address = Address { host: link.address.clone(), trust: None };
-        let fleet = Fleet::new(&address, key).expect("an address");
+        let fleet = Fleet::new(&address, key);
         let mut notices = Vec::new();
         let mut tell = |notice| notices.push(notice);
         Node { fleet: &fleet, vault: &vault, worker, tell: &mut tell, stopped: &stopped }.serve().expect("it ends in peace");

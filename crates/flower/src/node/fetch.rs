@@ -8,8 +8,10 @@ use crate::vault::{Announcement, Parcel};
 use crate::wire::{Failure, Metadata, ObjectTree};
 use crate::{Error, Result};
 
-/// A message of a network with as many arrays would have thousands of megabytes.
+/// No network has as many arrays.
 const MOST_OBJECTS: usize = 20_000;
+/// The weights of a network of 250 million parameters.
+const MOST_BYTES: usize = 1 << 30;
 /// How long objects that are on their way are waited for.
 const ARRIVAL: Duration = Duration::from_secs(60);
 
@@ -73,8 +75,13 @@ impl Node<'_> {
     /// All objects of a message; nothing while one of them has not arrived at the SuperLink.
     fn pull(&self, id: u64, run_id: u64, tree: &ObjectTree) -> Result<Option<Bundle>> {
         let mut bundle = Bundle::default();
+        let mut size = 0;
         for object in ids_of(tree, MOST_OBJECTS)? {
             let Some(bytes) = self.fleet.pull_object(id, run_id, &object)? else { return Ok(None) };
+            size += bytes.len();
+            if size > MOST_BYTES {
+                return Err(Error::object(&tree.object_id, format!("it has more than {MOST_BYTES} bytes")));
+            }
             bundle.receive(object, bytes);
         }
         Ok(Some(bundle))

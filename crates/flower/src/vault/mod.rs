@@ -27,6 +27,7 @@ pub(crate) use inbox::Inbox;
 pub(crate) use parcel::{Announcement, Parcel};
 pub(crate) use shelf::{Given, Question, Shelf};
 
+use crate::key::Key;
 use crate::letter::Assignment;
 use crate::message::Message;
 use crate::{Error, Result};
@@ -51,6 +52,7 @@ pub struct Learned {
     pub latest: Assignment,
 }
 
+const KEY: &str = "key.pem";
 const CLIENT: &str = "client";
 const NODE: &str = "node";
 const FEDERATIONS: &str = "federations";
@@ -67,9 +69,15 @@ impl Vault {
         Ok(Self { root: root.into(), inbox, _lock: lock })
     }
 
-    /// Where the key is.
-    pub fn key_file(&self) -> PathBuf {
-        self.root.join("key.pem")
+    /// The node's key, which is made if it is not there.
+    pub fn key(&self) -> Result<Key> {
+        Key::open_or_create(&self.root.join(KEY))
+    }
+
+    /// The key of a folder, which is made if it is not there. A node may be at work on the folder meanwhile.
+    pub fn key_in(root: &Path) -> Result<Key> {
+        let path = root.join(KEY);
+        if path.exists() { Key::open(&path) } else { Self::open(root)?.key() }
     }
 
     /// Says which client the node is. A folder belongs to one client for ever: its model and its dual fit no other.
@@ -212,16 +220,29 @@ mod tests {
         let (_folder, vault) = opened();
         let id = "0".repeat(64);
         vault.inbox().announce(&id, &Announcement::default()).expect("kept");
-        assert_eq!(vault.inbox().announced().expect("read"), [id.clone()]);
+        assert_eq!(vault.inbox().announced().expect("read"), std::slice::from_ref(&id));
         vault.inbox().receive(&parcel(&id)).expect("kept");
         vault.inbox().arrived(&id).expect("removed");
         assert!(vault.inbox().announced().expect("read").is_empty());
-        assert_eq!(vault.inbox().waiting().expect("read"), [id.clone()]);
+        assert_eq!(vault.inbox().waiting().expect("read"), std::slice::from_ref(&id));
         let question = Question { message: &id, content: "c" };
         vault.shelf("f").commit(question, &parcel("r"), None).expect("kept");
         vault.settle(&id, "f").expect("moved");
         assert!(vault.inbox().waiting().expect("read").is_empty());
         assert_eq!(vault.shelf("f").latest().expect("read"), Some(parcel(&id)));
+    }
+
+    #[test]
+    fn among_several_federations_one_must_be_chosen() {
+        let (folder, vault) = opened();
+        vault.claim(0).expect("free");
+        for federation in ["f", "g"] {
+            let question = Question { message: "q", content: "c" };
+            vault.shelf(federation).commit(question, &parcel("r"), Some(b"state")).expect("kept");
+        }
+        let refused = |name| Learned::read(folder.path(), name).expect_err("unclear").to_string();
+        assert!(refused(None).contains("several federations") && refused(None).contains("`g`"));
+        assert!(refused(Some("h")).contains("nothing of the federation `h`"));
     }
 
     #[test]

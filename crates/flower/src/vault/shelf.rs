@@ -50,8 +50,8 @@ struct Answered {
     reply: Id,
 }
 
-/// Answers that are kept for repeated questions.
-const KEPT: usize = 8;
+/// Answers that are kept for repeated questions. Each may hold a whole model, and devices have little room.
+const KEPT: usize = 4;
 const MANIFEST: &str = "manifest.json";
 const LATEST: &str = "latest";
 

@@ -1,16 +1,14 @@
 //! `fedeq node --superlink ...`.
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use fedeq_core::Task;
 use fedeq_flower::fleet::{Address, Fleet, Trust};
-use fedeq_flower::key::Key;
 use fedeq_flower::node::{Node, Notice};
 use fedeq_flower::vault::Vault;
 
 use super::refused;
-use crate::cli::failure::{Failure, Outcome};
+use crate::cli::failure::Outcome;
 use crate::cli::output::tell;
 use crate::cli::settings::{is_interrupted, listen_for_interrupts};
 use crate::node::Member;
@@ -18,7 +16,7 @@ use crate::node::Member;
 #[derive(Args, Debug)]
 pub(super) struct Join {
     /// The Fleet API of a SuperLink
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     superlink: String,
     /// Speak plain HTTP, on a machine or a network that you trust
     #[arg(long, conflicts_with = "roots")]
@@ -37,11 +35,11 @@ pub(super) struct Join {
 pub(super) fn run(arguments: &Join, data: &Path) -> Outcome<()> {
     let vault = Vault::open(&arguments.state).map_err(refused)?;
     vault.claim(arguments.client as u64).map_err(refused)?;
-    let key = Key::open_or_create(&vault.key_file()).map_err(refused)?;
-    let fleet = Fleet::new(&arguments.address()?, key).map_err(refused)?;
+    let key = vault.key().map_err(refused)?;
+    let fleet = Fleet::new(&arguments.address()?, key);
     let mut member = Member::new(arguments.client, data.to_owned());
     listen_for_interrupts("the work at hand");
-    let mut say = |notice| tell(&words(&notice));
+    let mut say = |notice| tell(&printable(&words(&notice)));
     let mut node = Node { fleet: &fleet, vault: &vault, worker: &mut member, tell: &mut say, stopped: &is_interrupted };
     node.serve().map_err(refused)
 }
@@ -51,11 +49,22 @@ impl Join {
         let host = self.superlink.clone();
         let trust = match (&self.roots, self.insecure) {
             (_, true) => None,
-            (Some(path), _) => Some(Trust::Certificates(fs::read(path).map_err(Failure::io(path, "read it"))?)),
+            (Some(path), _) => Some(Trust::read(path).map_err(refused)?),
             (None, _) => Some(Trust::System),
         };
         Ok(Address { host, trust })
     }
+}
+
+/// Words that may come from elsewhere, without what moves a cursor.
+fn printable(words: &str) -> String {
+    words.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
+/// Accepts only what can be called, before anything is done.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let is_address = |(host, port): (&str, &str)| !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok();
+    if text.rsplit_once(':').is_some_and(is_address) { Ok(text.into()) } else { Err("write it as `fl.example.org:8000`".into()) }
 }
 
 fn words(notice: &Notice) -> String {

@@ -2,7 +2,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fedeq_flower::key::Key;
 use fedeq_flower::vault::Vault;
 
 use super::refused;
@@ -10,6 +9,10 @@ use crate::cli::failure::Outcome;
 use crate::cli::output::print;
 
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fedeq node key --state node-7 > node-7.pub
+  flwr supernode register node-7.pub")]
 pub(super) struct Arguments {
     /// The folder of the node; it is made, with a new key, if it is not there
     #[arg(long, value_name = "DIR")]
@@ -17,7 +20,6 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let vault = Vault::open(&arguments.state).map_err(refused)?;
-    let key = Key::open_or_create(&vault.key_file()).map_err(refused)?;
+    let key = Vault::key_in(&arguments.state).map_err(refused)?;
     print(&(key.public_line() + "\n"))
 }

@@ -1,0 +1,54 @@
+#![no_main]
+use fedeq_flower::letter::{self, Assignment};
+use fedeq_flower::message::Message;
+use fedeq_flower::object::{Bundle, Id, Kind, Object};
+use libfuzzer_sys::fuzz_target;
+
+const KINDS: [Kind; 7] = [
+    Kind::Message,
+    Kind::RecordDict,
+    Kind::ArrayRecord,
+    Kind::MetricRecord,
+    Kind::ConfigRecord,
+    Kind::Array,
+    Kind::ArrayChunk,
+];
+/// In a body: the id of the object whose number follows.
+const REFERENCE: u8 = 0xff;
+
+/// Objects that refer to those before them. Ids are hashes, which no search would ever guess, so they are put in here.
+///
+/// Each is: its kind, the number of its children and their numbers, the length of its body in two bytes, its body.
+fn bundle(bytes: &[u8]) -> Option<(Id, Bundle)> {
+    let (mut bundle, mut ids, mut left) = (Bundle::default(), Vec::<Id>::new(), bytes.iter().copied());
+    while let Some(kind) = left.next() {
+        let named = |number: u8| ids.get(usize::from(number) % ids.len().max(1)).cloned();
+        let count = left.next()? % 8;
+        let children = (0..count).filter_map(|_| named(left.next()?)).collect();
+        let length = u16::from_le_bytes([left.next()?, left.next()?]) % 1024;
+        let mut body = Vec::new();
+        for _ in 0..length {
+            match left.next()? {
+                REFERENCE => body.extend(named(left.next()?).unwrap_or_default().into_bytes()),
+                byte => body.push(byte),
+            }
+        }
+        ids.push(bundle.add(&Object { kind: KINDS[usize::from(kind) % KINDS.len()], children, body }));
+    }
+    Some((ids.pop()?, bundle))
+}
+
+// Whatever tree of objects arrives under true hashes, it is read or refused; what is read is written so that it is read again.
+fuzz_target!(|bytes: &[u8]| {
+    let Some((id, bundle)) = bundle(bytes) else { return };
+    let _ = bundle.tree(&id);
+    let Ok(message) = Message::inflate(&id, &bundle) else { return };
+    let (mut once, mut twice) = (Bundle::default(), Bundle::default());
+    let written = message.deflate(&mut once);
+    let again = Message::inflate(&written, &once).expect("what we write we can read");
+    assert_eq!(again.deflate(&mut twice), written);
+    if let Ok(content) = &message.content {
+        let _ = Assignment::read(content);
+        let _ = letter::read(content);
+    }
+});
