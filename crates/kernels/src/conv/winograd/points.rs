@@ -1,12 +1,12 @@
 //! Tiles of images to points and back.
 use std::ops::Range;
 
-use pulp::{Simd, WithSimd};
+use pulp::{MemMask, Simd, WithSimd};
 
 use super::super::panels::Panels;
 use super::POINTS;
-use super::tiles::{Narrow, Tiles};
-use super::transforms::{Output, TileTransform};
+use super::tiles::{Tiles, beyond_two};
+use super::transforms::{Output, TileTransform, TileWork, Transform, both_sides};
 use crate::gemm::{load, store};
 
 /// 36 matrices, one for each point, with a row for each tile.
@@ -38,12 +38,6 @@ impl Points {
     }
 }
 
-/// A tile, and where the pixels in a square around it are.
-struct Square<P, const N: usize> {
-    narrow: Narrow,
-    pixels: [[P; N]; N],
-}
-
 /// The transform of tiles: `B^T X B` of the 6x6 inputs (`N = 6`), or `A dY A^T` of the 4x4 output gradients (`N = 4`).
 pub(super) struct ToPoints<'a, const N: usize, T: TileTransform<N, 6>> {
     pub(super) transform: T,
@@ -71,61 +65,62 @@ impl<const N: usize, T: TileTransform<N, 6>> WithSimd for ToPoints<'_, N, T> {
         let to = self.to.as_mut_ptr();
         for (row, tile) in self.tiles.enumerate() {
             let (narrow, places) = self.places.pixels::<N>(tile);
-            let mut square = Square { narrow, pixels: [[self.zeros.as_ptr(); N]; N] };
+            let mut pixels = [[self.zeros.as_ptr(); N]; N];
             for i in 0..N {
                 for j in 0..N {
                     if let Some(at) = places[i][j] {
-                        square.pixels[i][j] = self.image.as_ptr().wrapping_add(at);
+                        pixels[i][j] = self.image.as_ptr().wrapping_add(at);
                     }
                 }
             }
-            let mut channel = 0;
-            while channel < self.places.channels {
-                let (first, plane) = self.points.at(row, channel);
-                // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
-                // tile, by the others.
-                unsafe {
-                    let (transform, channels, to) = (self.transform, self.places.channels, to.wrapping_add(first));
-                    tile_to_points(simd, transform, &square, channel, channels, to, plane);
+            let work = TileToPoints { simd, pixels, channels: self.places.channels, points: self.points, row, to };
+            self.transform.for_tile(narrow, work);
+        }
+    }
+}
+
+/// One tile, whose pixels have all `channels` and whose points all have `row`, as whoever makes this has made sure.
+struct TileToPoints<S, const N: usize> {
+    simd: S,
+    pixels: [[*const f32; N]; N],
+    channels: usize,
+    points: Points,
+    row: usize,
+    to: *mut f32,
+}
+
+impl<S: Simd, const N: usize> TileWork<N, 6> for TileToPoints<S, N> {
+    #[inline(always)]
+    fn run<A: Transform<N, 6>, D: Transform<N, 6>>(self, across: A, down: D) {
+        let simd = self.simd;
+        for channel in (0..self.channels).step_by(S::F32_LANES) {
+            let mask = rest(simd, self.channels - channel);
+            let (first, plane) = self.points.at(self.row, channel);
+            // SAFETY: pixels and points are there; the mask leaves out what is behind the last channel.
+            unsafe {
+                let mut values = [[simd.splat_f32s(0.0); N]; N];
+                for i in 0..N {
+                    for j in 0..N {
+                        values[i][j] = load(simd, self.pixels[i][j].add(channel), mask);
+                    }
                 }
-                channel += S::F32_LANES;
+                let points = both_sides(simd, across, down, values);
+                for i in 0..6 {
+                    for j in 0..6 {
+                        if (D::COMPLETE || !beyond_two(i)) && (A::COMPLETE || !beyond_two(j)) {
+                            store(simd, self.to.add(first + (6 * i + j) * plane), points[i][j], None);
+                        }
+                    }
+                }
             }
         }
     }
 }
 
-/// One vector of channels of one tile.
-///
-/// # Safety
-///
-/// Each pixel must have `channels` numbers, and a vector must be writable at `to` and at 35 multiples of `plane` behind it.
+/// The mask of the last vector, if it is not full.
 #[inline(always)]
-unsafe fn tile_to_points<S: Simd, const N: usize>(
-    simd: S,
-    transform: impl TileTransform<N, 6>,
-    square: &Square<*const f32, N>,
-    channel: usize,
-    channels: usize,
-    to: *mut f32,
-    plane: usize,
-) {
-    let left = channels - channel;
-    let mask = if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None };
-    // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
-    unsafe {
-        let mut values = [[simd.splat_f32s(0.0); N]; N];
-        for i in 0..N {
-            for j in 0..N {
-                values[i][j] = load(simd, square.pixels[i][j].add(channel), mask);
-            }
-        }
-        let points = transform.tile(simd, square.narrow, values);
-        for i in 0..6 {
-            for j in 0..6 {
-                store(simd, to.add((6 * i + j) * plane), points[i][j], None);
-            }
-        }
-    }
+fn rest<S: Simd>(simd: S, left: usize) -> Option<MemMask<S::m32s>> {
+    if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None }
 }
 
 /// The tiles of the output: `A^T M A`, for some of its channels.
@@ -157,55 +152,51 @@ impl WithSimd for FromPoints<'_> {
         let (image, waste) = (self.image.as_mut_ptr().wrapping_add(self.channels.start), self.waste.as_mut_ptr());
         for (row, tile) in self.tiles.enumerate() {
             let (narrow, places) = self.places.pixels::<4>(tile);
-            let mut square = Square { narrow, pixels: [[waste; 4]; 4] };
+            let mut pixels = [[waste; 4]; 4];
             for i in 0..4 {
                 for j in 0..4 {
                     if let Some(at) = places[i][j] {
-                        square.pixels[i][j] = image.wrapping_add(at);
+                        pixels[i][j] = image.wrapping_add(at);
                     }
                 }
             }
-            let mut channel = 0;
-            while channel < count {
-                let (first, plane) = self.points.at(row, channel);
-                let from = self.from.as_ptr().wrapping_add(first);
-                // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
-                // tile, by the others.
-                unsafe { tile_from_points(simd, from, plane, &square, channel, count) };
-                channel += S::F32_LANES;
-            }
+            let work = TileFromPoints { simd, pixels, channels: count, points: self.points, row, from: self.from.as_ptr() };
+            Output.for_tile(narrow, work);
         }
     }
 }
 
-/// One vector of channels of one tile.
-///
-/// # Safety
-///
-/// A vector must be readable at `from` and at 35 multiples of `plane` behind it, and each pixel must have `channels` numbers.
-#[inline(always)]
-unsafe fn tile_from_points<S: Simd>(
+/// One tile, whose pixels have all `channels` and whose points all have `row`, as whoever makes this has made sure.
+struct TileFromPoints<S> {
     simd: S,
-    from: *const f32,
-    plane: usize,
-    square: &Square<*mut f32, 4>,
-    channel: usize,
+    pixels: [[*mut f32; 4]; 4],
     channels: usize,
-) {
-    let left = channels - channel;
-    let mask = if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None };
-    // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
-    unsafe {
-        let mut points = [[simd.splat_f32s(0.0); 6]; 6];
-        for i in 0..6 {
-            for j in 0..6 {
-                points[i][j] = load(simd, from.add((6 * i + j) * plane), None);
-            }
-        }
-        let values = Output.tile(simd, square.narrow, points);
-        for i in 0..4 {
-            for j in 0..4 {
-                store(simd, square.pixels[i][j].add(channel), values[i][j], mask);
+    points: Points,
+    row: usize,
+    from: *const f32,
+}
+
+impl<S: Simd> TileWork<6, 4> for TileFromPoints<S> {
+    #[inline(always)]
+    fn run<A: Transform<6, 4>, D: Transform<6, 4>>(self, across: A, down: D) {
+        let simd = self.simd;
+        for channel in (0..self.channels).step_by(S::F32_LANES) {
+            let mask = rest(simd, self.channels - channel);
+            let (first, plane) = self.points.at(self.row, channel);
+            // SAFETY: pixels and points are there; the mask leaves out what is behind the last channel.
+            unsafe {
+                let mut points = [[simd.splat_f32s(0.0); 6]; 6];
+                for i in 0..6 {
+                    for j in 0..6 {
+                        points[i][j] = load(simd, self.from.add(first + (6 * i + j) * plane), None);
+                    }
+                }
+                let values = both_sides(simd, across, down, points);
+                for i in 0..4 {
+                    for j in 0..4 {
+                        store(simd, self.pixels[i][j].add(channel), values[i][j], mask);
+                    }
+                }
             }
         }
     }

@@ -48,6 +48,12 @@ const KINDS: [Narrow; 4] = [
     Narrow { down: true, across: true },
 ];
 
+/// Whether this row or column of the points is missing in narrow tiles.
+#[inline(always)]
+pub(super) fn beyond_two(index: usize) -> bool {
+    matches!(index, 3 | 4)
+}
+
 impl Tiles {
     pub(super) fn of(geometry: &Geometry, channels: usize) -> Self {
         let Geometry { batch, height, width, .. } = *geometry;
@@ -74,7 +80,6 @@ impl Tiles {
 
     /// Of a block of tiles, counted from its start, those with work at a point.
     pub(super) fn at_work(&self, point: usize, block: &Range<usize>) -> Range<usize> {
-        let beyond_two = |index: usize| matches!(index, 3 | 4);
         let first = usize::from(beyond_two(point % 6));
         let last = if beyond_two(point / 6) { 2 } else { 4 - first };
         let Range { start, end } = self.range(first..last);

@@ -9,6 +9,9 @@ use crate::instructions::multiply_add;
 /// A trait and loops instead of closures, `map` and `from_fn`: what is called through those is not compiled for the kernel's
 /// instructions.
 pub(super) trait Transform<const N: usize, const M: usize>: Copy {
+    /// Whether it has all six points, or lacks the fourth and the fifth.
+    const COMPLETE: bool = true;
+
     fn line<S: Simd>(self, simd: S, line: [S::f32s; N]) -> [S::f32s; M];
 }
 
@@ -45,16 +48,21 @@ pub(super) trait TileTransform<const N: usize, const M: usize>: Transform<N, M> 
 
     fn narrow(self) -> Self::Narrow;
 
-    /// The transform of a tile.
+    /// Has something done with the transforms across and down a tile.
     #[inline(always)]
-    fn tile<S: Simd>(self, simd: S, narrow: Narrow, square: [[S::f32s; N]; N]) -> [[S::f32s; M]; M] {
+    fn for_tile(self, narrow: Narrow, work: impl TileWork<N, M>) {
         match (narrow.across, narrow.down) {
-            (false, false) => both_sides(simd, self, self, square),
-            (true, false) => both_sides(simd, self.narrow(), self, square),
-            (false, true) => both_sides(simd, self, self.narrow(), square),
-            (true, true) => both_sides(simd, self.narrow(), self.narrow(), square),
+            (false, false) => work.run(self, self),
+            (true, false) => work.run(self.narrow(), self),
+            (false, true) => work.run(self, self.narrow()),
+            (true, true) => work.run(self.narrow(), self.narrow()),
         }
     }
+}
+
+/// What is done with all channels of a tile: compiled for each kind of tile, since asking again for every vector costs more than it saves.
+pub(super) trait TileWork<const N: usize, const M: usize> {
+    fn run<A: Transform<N, M>, D: Transform<N, M>>(self, across: A, down: D);
 }
 
 /// `B^T d`: six inputs.
@@ -86,6 +94,8 @@ impl Transform<6, 6> for Input {
 pub(super) struct NarrowInput;
 
 impl Transform<6, 6> for NarrowInput {
+    const COMPLETE: bool = false;
+
     #[inline(always)]
     fn line<S: Simd>(self, simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
         // The factors undo those in the weights, which are made for four outputs.
@@ -133,6 +143,8 @@ impl Transform<6, 4> for Output {
 pub(super) struct NarrowOutput;
 
 impl Transform<6, 4> for NarrowOutput {
+    const COMPLETE: bool = false;
+
     #[inline(always)]
     fn line<S: Simd>(self, simd: S, m: [S::f32s; 6]) -> [S::f32s; 4] {
         let (sum, difference) = (simd.add_f32s(m[1], m[2]), simd.sub_f32s(m[1], m[2]));
@@ -177,6 +189,8 @@ impl Transform<4, 6> for OutputGradient {
 pub(super) struct NarrowOutputGradient;
 
 impl Transform<4, 6> for NarrowOutputGradient {
+    const COMPLETE: bool = false;
+
     #[inline(always)]
     fn line<S: Simd>(self, simd: S, y: [S::f32s; 4]) -> [S::f32s; 6] {
         let zero = simd.splat_f32s(0.0);
