@@ -16,9 +16,14 @@ pub(crate) struct Inbox {
 const ANNOUNCED: &str = "announced";
 
 impl Inbox {
+    /// Takes a folder, which must be held by this process, and clears away what a power cut left unfinished.
     pub(super) fn open(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).map_err(Error::file(&folder, "create it"))?;
-        Ok(Self { folder })
+        let inbox = Self { folder };
+        for name in inbox.names()?.iter().filter(|name| name.ends_with(".partial")) {
+            remove(&inbox.folder.join(name))?;
+        }
+        Ok(inbox)
     }
 
     /// Keeps what the SuperLink told of a question: it says so only once. The id must be one.
