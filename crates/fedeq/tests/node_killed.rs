@@ -30,14 +30,15 @@ fn kill(mut node: Child) {
 }
 
 fn is_answered(link: &SuperLink, round: u64) -> bool {
-    link.whole().iter().any(|answer| answer.head.group_id == round.to_string())
+    link.whole().iter().any(|answer| answer.content.is_ok() && answer.head.group_id == round.to_string())
 }
 
-/// What was sent in each round; all answers to a round say the same, down to the seconds they took.
+/// What was sent in each round; all answers to a round say the same, down to the seconds they took. (A repeated question that is found only rounds later is turned
+/// down, since its answer is no longer kept.)
 fn sent(link: &SuperLink) -> BTreeMap<String, Weights> {
     let mut said: BTreeMap<String, Content> = BTreeMap::new();
     for answer in link.whole() {
-        let content = answer.content.expect("nothing was refused");
+        let Ok(content) = answer.content else { continue };
         let first = said.entry(answer.head.group_id.clone()).or_insert_with(|| content.clone());
         assert!(*first == content, "round {} was trained twice", answer.head.group_id);
     }

@@ -63,9 +63,11 @@ impl Inbox {
         self.file(id).exists()
     }
 
-    /// Questions that arrived and were not answered, in order of their ids.
+    /// Questions that arrived and were not answered, in the order of their arrival.
     pub(crate) fn waiting(&self) -> Result<Vec<Id>> {
-        Ok(self.names()?.into_iter().filter(|name| is_id(name)).collect())
+        let mut waiting: Vec<Id> = self.names()?.into_iter().filter(|name| is_id(name)).collect();
+        waiting.sort_by_key(|id| fs::metadata(self.file(id)).and_then(|file| file.modified()).ok());
+        Ok(waiting)
     }
 
     /// A question that waits. What is wrong with its file is wrong with the question.
