@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import Crew, Federation
-from tests.harness.federation import COMMANDS, REPOSITORY
+from tests.harness.federation import COMMANDS
 from tests.harness.processes import free_port
 
 SMALL = ("method=fedeq", "method.rho=0.3", "training.epochs=1", "training.personal_epochs=1", "plan.evaluate_every=0")
@@ -121,9 +121,7 @@ def start_supernode(federation: Federation, client: int) -> str:
     port = free_port()
     where = ["--superlink", f"127.0.0.1:{federation.port}", "--host", "127.0.0.1", "--port", str(port)]
     words = ["--insecure", *where, "--node-config", f"partition-id={client}"]
-    path = f"{REPOSITORY / 'python/src'}:{REPOSITORY / 'python'}"
-    environment = {**federation.environment, "PYTHONPATH": path}
-    federation.crew.start(f"supernode-{client}", COMMANDS / "flower-supernode", words, environment)
+    federation.crew.start(f"supernode-{client}", COMMANDS / "flower-supernode", words, federation.environment)
     return str(port)
 
 

@@ -33,7 +33,7 @@ def test_thirty_rounds_of_chaos(found: Founder, capsys: pytest.CaptureFixture[st
     """Twelve clients; what happened is written down for docs/reliability.md."""
     federation = found(*FEDEQ, "plan.rounds=30", "plan.evaluate_every=5", "data.partition.clients=12")
     proxy = Proxy(federation.port, FAULTS, seed=2)
-    gremlin = Gremlin(federation, proxy, seed=2, pause=3.0, links={4, 12, 20}, servers={8, 16, 24})
+    gremlin = Gremlin(federation, proxy, seed=2, pause=4.0, links={4, 12, 20}, servers={8, 16, 24})
     begun = time.monotonic()
     runs = unleash(gremlin, seconds=1500.0)
     with capsys.disabled():

@@ -1,13 +1,16 @@
 """A federation of Rust nodes over a real SuperLink does what the simulation does, to the bit."""
 
 import json
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Founder
-from tests.harness.federation import fedeq, is_same, theta_of_simulation
+from tests.harness import Federation
+from tests.harness.federation import PROGRAM, fedeq, is_listening, is_same, theta_of_simulation
+from tests.harness.processes import free_port, until
 
 pytestmark = pytest.mark.federation
 
@@ -42,6 +45,7 @@ def test_fedeq_over_flower_is_the_simulation_to_the_bit(found: Founder) -> None:
     assert is_same(federation.theta(), theta_of_simulation(simulation)), federation.words()
     same_journals(federation.app, simulation)
     same_reports(federation.app, simulation)
+    is_on_the_dashboard(federation)
 
 
 def test_other_methods_over_flower_are_the_simulation_to_the_bit(found: Founder) -> None:
@@ -55,6 +59,24 @@ def test_other_methods_over_flower_are_the_simulation_to_the_bit(found: Founder)
         assert federation.state == "finished", federation.words()
         assert is_same(federation.theta(), theta_of_simulation(simulation)), (method, federation.words())
         same_journals(federation.app, simulation)
+
+
+def is_on_the_dashboard(federation: Federation) -> None:
+    """Ask `fedeq dashboard` for the run and its clients."""
+    port = free_port()
+    federation.crew.start("dashboard", PROGRAM, ["dashboard", str(federation.app), "--port", str(port)], {})
+    until("the dashboard listens", lambda: is_listening(port), 30)
+    (run,) = asked(f"http://127.0.0.1:{port}/api/runs")
+    assert (run["state"], run["round"], run["problem"]) == ("finished", 4, None)
+    clients = asked(f"http://127.0.0.1:{port}/api/clients?run={run['run']}")
+    assert [client["client"] for client in clients] == list(federation.clients)
+
+
+def asked(address: str) -> list[dict[str, Any]]:
+    """Read a list from the dashboard."""
+    with urllib.request.urlopen(address, timeout=30) as answer:  # noqa: S310 (on this machine)
+        values: list[dict[str, Any]] = json.load(answer)
+    return values
 
 
 def same_journals(app: Path, simulation: Path) -> None:

@@ -1,6 +1,7 @@
 //! The calls a node makes: protobuf over HTTP, each signed with the node's key.
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use ureq::Agent;
@@ -64,6 +65,8 @@ pub struct Fleet {
     is_encrypted: bool,
     agent: Agent,
     key: Key,
+    /// Calls that were answered.
+    answered: AtomicU64,
 }
 
 /// A piece of an array has 5 MiB; nothing that a SuperLink answers is much larger.
@@ -90,7 +93,13 @@ impl Fleet {
         if let Some(trust) = &address.trust {
             config = config.tls_config(TlsConfig::builder().root_certs(roots(trust)).build());
         }
-        Self { base: format!("{scheme}://{}/v1/fleet", address.host), is_encrypted, agent: config.build().into(), key }
+        let base = format!("{scheme}://{}/v1/fleet", address.host);
+        Self { base, is_encrypted, agent: config.build().into(), key, answered: AtomicU64::new(0) }
+    }
+
+    /// How many calls the SuperLink has answered so far.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
     }
 
     /// Makes the node known.
@@ -175,7 +184,10 @@ impl Fleet {
         let body = body.map_err(|error| self.failed(call, &error))?;
         let said = || format!("status {status}: {}", excerpt(&body));
         match status.as_u16() {
-            200..300 => R::decode(&body[..]).map_err(|error| away(format!("its answer is damaged: {error}"))),
+            200..300 => {
+                self.answered.fetch_add(1, Ordering::Relaxed);
+                R::decode(&body[..]).map_err(|error| away(format!("its answer is damaged: {error}")))
+            }
             401 => Err(Error::Stranger { problem: said() }),
             // Busy, or in the middle of a restart.
             429 | 500.. => Err(away(said())),

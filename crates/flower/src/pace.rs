@@ -35,9 +35,10 @@ impl Pace {
         self.stir();
     }
 
-    /// The SuperLink did not answer.
-    pub(crate) fn missed(&mut self) {
-        self.away = Some(self.away.map_or(FIRST_AWAY, |away| (2.0 * away).min(LONGEST_AWAY)));
+    /// The SuperLink did not answer a call; whether it answered others tells a bad line from one that is cut.
+    pub(crate) fn missed(&mut self, answers_others: bool) {
+        let longest = if answers_others { LONGEST } else { LONGEST_AWAY };
+        self.away = Some(self.away.map_or(FIRST_AWAY, |away| (2.0 * away).min(longest)));
         self.stir();
     }
 
@@ -69,9 +70,11 @@ mod tests {
     fn a_call_that_is_lost_is_soon_made_again_and_one_that_comes_through_ends_the_wait() {
         let mut pace = Pace::default();
         (0..100).for_each(|_| pace.heard(false));
-        pace.missed();
+        pace.missed(false);
         assert!(pace.wait().as_secs_f64() < 0.2);
-        (0..100).for_each(|_| pace.missed());
+        (0..100).for_each(|_| pace.missed(true));
+        assert!((LONGEST * 0.75..=LONGEST * 1.25).contains(&pace.wait().as_secs_f64()));
+        (0..100).for_each(|_| pace.missed(false));
         assert!((LONGEST_AWAY * 0.75..=LONGEST_AWAY * 1.25).contains(&pace.wait().as_secs_f64()));
         pace.heard(false);
         assert!(pace.wait().as_secs_f64() <= LONGEST * 1.25);

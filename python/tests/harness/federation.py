@@ -91,7 +91,7 @@ class Federation:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PATH": f"{COMMANDS}:{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY / "python/src"),
+            "PYTHONPATH": f"{REPOSITORY / 'python/src'}:{REPOSITORY / 'python'}",
         }
 
     def simulate(self) -> Path:
@@ -107,7 +107,7 @@ class Federation:
         memory = ["--database", str(self.folder / "link.db")] if self.is_durable else []
         words = ["--insecure", *where, *memory, "--disable-runtime-dependency-installation"]
         self.link = self.crew.start("link", COMMANDS / "flower-superlink", words, self.environment)
-        until("the SuperLink listens", lambda: _is_listening(self.port), PATIENCE)
+        until("the SuperLink listens", lambda: is_listening(self.port), PATIENCE)
 
     def start_node(self, client: int, port: int | None = None) -> Service:
         """Start a client's node; by another port if it does not speak to the SuperLink directly."""
@@ -189,6 +189,7 @@ def is_same(some: Weights, other: Weights) -> bool:
     return set(some) == set(other) and all(some[name].tobytes() == other[name].tobytes() for name in some)
 
 
-def _is_listening(port: int) -> bool:
+def is_listening(port: int) -> bool:
+    """Whether somebody listens on a port of this machine."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

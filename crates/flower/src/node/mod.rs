@@ -97,13 +97,13 @@ impl Node<'_> {
     fn answer_all(&mut self, id: &AtomicU64) -> Result<()> {
         let mut pace = Pace::default();
         while !(self.stopped)() {
-            let step = self.step(id.load(Ordering::Relaxed));
-            match step {
+            let before = self.fleet.answered();
+            match self.step(id.load(Ordering::Relaxed)) {
                 Ok(answered) => pace.heard(answered > 0),
-                Err(error) if error.is_passing() => self.miss(&mut pace, &error),
+                Err(error) if error.is_passing() => self.miss(&mut pace, before, &error),
                 // A SuperLink that was restarted does not know its nodes.
                 Err(error @ Error::Stranger { .. }) => {
-                    self.miss(&mut pace, &error);
+                    self.miss(&mut pace, before, &error);
                     let Some(known) = self.join()? else { break };
                     id.store(known, Ordering::Relaxed);
                 }
@@ -118,13 +118,14 @@ impl Node<'_> {
     fn join(&mut self) -> Result<Option<u64>> {
         let mut pace = Pace::default();
         while !(self.stopped)() {
+            let before = self.fleet.answered();
             match self.introduce() {
                 Ok(id) => {
                     self.vault.note_number(id)?;
                     (self.tell)(Notice::Joined(id));
                     return Ok(Some(id));
                 }
-                Err(error) if error.is_passing() => self.miss(&mut pace, &error),
+                Err(error) if error.is_passing() => self.miss(&mut pace, before, &error),
                 Err(error) => return Err(error),
             }
             self.rest(pace.wait());
@@ -155,8 +156,9 @@ impl Node<'_> {
         }
     }
 
-    fn miss(&mut self, pace: &mut Pace, error: &Error) {
-        pace.missed();
+    /// A call failed, after so many that were answered when this began.
+    fn miss(&mut self, pace: &mut Pace, answered: u64, error: &Error) {
+        pace.missed(self.fleet.answered() > answered);
         (self.tell)(Notice::Away(error.to_string(), pace.wait().as_secs_f64()));
     }
 

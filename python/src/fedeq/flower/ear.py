@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from flwr.app import Message
@@ -16,9 +17,9 @@ from flwr.serverapp import Grid
 from fedeq.flower.trouble import despite_trouble
 
 # Seconds after which a listener is taken to be held up.
-HELD_UP = 3.0
-# Listeners that are held up at a time, at most.
-LISTENERS = 16
+HELD_UP = 2.0
+# Listeners at a time, at most.
+LISTENERS = 64
 
 
 class Ear(Protocol):
@@ -28,44 +29,64 @@ class Ear(Protocol):
         """Give the answers to some messages that are there, or come within so many seconds."""
 
 
+@dataclass(eq=False)
+class _Listener:
+    """A thread that waits for answers to some messages."""
+
+    messages: list[str]
+    begun: float
+
+
 class BackgroundEar:
-    """Listens in threads of its own. A thread that is held up does not hold up the end of the process either."""
+    """Listens in threads of its own. A thread that is held up does not hold up the end of the process either.
+
+    Usually one listener asks for all answers. While one is held up, others ask for one answer each, so that the next
+    one that comes in parts takes no whole ones with it.
+    """
 
     def __init__(self, grid: Grid, clock: Callable[[], float] = time.monotonic) -> None:
         """Listen to nobody yet."""
         self._grid = grid
         self._clock = clock
-        self._heard: queue.Queue[list[Message] | Exception] = queue.Queue()
-        # When those who listen now began.
-        self._begun: dict[int, float] = {}
+        self._heard: queue.Queue[list[Message] | BaseException] = queue.Queue()
+        self._listeners: set[_Listener] = set()
 
     def hear(self, messages: Iterable[str], seconds: float) -> list[Message]:
         """Listen, and give what was heard since."""
-        now, wanted = self._clock(), list(messages)
-        is_held_up = all(now - begun > HELD_UP for begun in list(self._begun.values()))
-        if wanted and is_held_up and len(self._begun) < LISTENERS:
-            self._listen(wanted, now)
+        for batch in self._batches(list(messages)):
+            self._listen(batch)
         try:
             heard = self._heard.get(timeout=seconds)
         except queue.Empty:
             return []
-        if isinstance(heard, Exception):
+        if isinstance(heard, BaseException):
             raise heard
         return heard
 
-    def _listen(self, messages: list[str], now: float) -> None:
-        thread = threading.Thread(target=self._work, args=(messages,), daemon=True)
-        self._begun[id(messages)] = now
-        thread.start()
+    def _batches(self, messages: list[str]) -> list[list[str]]:
+        """Decide who is to listen for what, beside those who listen already."""
+        at_work, now = list(self._listeners), self._clock()
+        held_up = [listener for listener in at_work if now - listener.begun > HELD_UP]
+        if not messages or len(held_up) < len(at_work):
+            return []
+        if not held_up:
+            return [messages]
+        alone = {message for listener in held_up if len(listener.messages) == 1 for message in listener.messages}
+        return [[message] for message in messages if message not in alone][: LISTENERS - len(held_up)]
 
-    def _work(self, messages: list[str]) -> None:
+    def _listen(self, messages: list[str]) -> None:
+        listener = _Listener(messages, self._clock())
+        self._listeners.add(listener)
+        threading.Thread(target=self._work, args=(listener,), daemon=True).start()
+
+    def _work(self, listener: _Listener) -> None:
+        nothing: list[Message] = []
         try:
-            nothing: list[Message] = []
-            heard: list[Message] | Exception = despite_trouble(
-                lambda: list(self._grid.pull_messages(messages)), nothing
+            heard: list[Message] | BaseException = despite_trouble(
+                lambda: list(self._grid.pull_messages(listener.messages)), nothing
             )
-        except Exception as problem:  # noqa: BLE001 (raised again by whoever hears it)
+        except BaseException as problem:  # noqa: BLE001 (Flower ends a run by one; whoever hears it raises it again)
             heard = problem
-        del self._begun[id(messages)]
+        self._listeners.discard(listener)
         if heard:
             self._heard.put(heard)
