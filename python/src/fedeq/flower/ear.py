@@ -48,7 +48,7 @@ class BackgroundEar:
         """Listen to nobody yet."""
         self._grid = grid
         self._clock = clock
-        self._heard: queue.Queue[list[Message] | Exception] = queue.Queue()
+        self._heard: queue.Queue[list[Message] | BaseException] = queue.Queue()
         self._listeners: set[_Listener] = set()
 
     def hear(self, messages: Iterable[str], seconds: float) -> list[Message]:
@@ -59,7 +59,7 @@ class BackgroundEar:
             heard = self._heard.get(timeout=seconds)
         except queue.Empty:
             return []
-        if isinstance(heard, Exception):
+        if isinstance(heard, BaseException):
             raise heard
         return heard
 
@@ -82,10 +82,10 @@ class BackgroundEar:
     def _work(self, listener: _Listener) -> None:
         nothing: list[Message] = []
         try:
-            heard: list[Message] | Exception = despite_trouble(
+            heard: list[Message] | BaseException = despite_trouble(
                 lambda: list(self._grid.pull_messages(listener.messages)), nothing
             )
-        except Exception as problem:  # noqa: BLE001 (raised again by whoever hears it)
+        except BaseException as problem:  # noqa: BLE001 (Flower ends a run by one; whoever hears it raises it again)
             heard = problem
         self._listeners.discard(listener)
         if heard:

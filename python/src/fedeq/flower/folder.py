@@ -20,6 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from flwr.supercore.run import RunNotRunningException
+
 from fedeq.flower import weights
 from fedeq.flower.metrics import Traffic
 from fedeq.flower.weights import Weights, write_atomically
@@ -65,7 +67,8 @@ class RunFolder:
             try:
                 yield
                 state = "finished"
-            except Stopped:
+            except (Stopped, RunNotRunningException, KeyboardInterrupt):
+                # By the dashboard, by `flwr stop` or by a signal.
                 state = "stopped"
                 raise
             finally:

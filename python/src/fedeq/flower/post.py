@@ -1,4 +1,4 @@
-"""The way to the nodes: who is where, questions out, answers in.
+"""The way to the nodes: questions out, answers in.
 
 Flower delivers a message at most once: one whose delivery is cut off, or whose node is away for a while, is lost. So
 whoever does not answer is asked again. That is safe: a node answers the same question with the same bytes and trains
@@ -9,18 +9,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from logging import DEBUG, INFO, WARNING
+from logging import DEBUG, INFO
 
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedeq.flower import letters
+from fedeq.flower.directory import Clock, Directory
 from fedeq.flower.ear import Ear
 from fedeq.flower.letters import Request
-from fedeq.flower.trouble import despite_trouble
-from fedeq.flower.weights import Rejected
+from fedeq.flower.trouble import BREATH, push
 
 # What Flower says in place of a node that is away, or of a message that was lost; asking again may help.
 # Where another listener may have the answer already, there is no hurry.
@@ -29,70 +28,8 @@ PASSING = {*LATE, ErrorCode.NODE_UNAVAILABLE}
 
 # Seconds between looks for answers: short while they come in, longer while they do not.
 SHORTEST, LONGEST = 0.05, 0.5
-# Seconds until a node that was said to be away is asked again.
-BREATH = 1.0
-# Seconds until a node that did not say who it is is asked again, and until nobody wants to know it any more.
-# Idle nodes listen every few seconds.
-INTRODUCTION, LIFETIME = 8.0, 60.0
 # How often a client must refuse a question to be believed.
 REFUSALS = 2
-
-Clock = Callable[[], float]
-
-
-@dataclass
-class Directory:
-    """Which client has which node. Nodes that are new are asked who they are."""
-
-    grid: Grid
-    clock: Clock = time.monotonic
-    nodes: dict[int, int] = field(default_factory=dict)
-    _asked: dict[str, int] = field(default_factory=dict)
-    _again: dict[int, float] = field(default_factory=dict)
-
-    def look(self) -> None:
-        """Ask newcomers who they are."""
-        now = self.clock()
-        known = set(self.nodes.values())
-        nobody: list[int] = []
-        there = despite_trouble(lambda: list(self.grid.get_node_ids()), nobody)
-        new = [node for node in there if node not in known and self._again.get(node, now) <= now]
-        for node, message in zip(
-            new, push(self.grid, [letters.who_are_you(node, LIFETIME) for node in new]), strict=True
-        ):
-            self._again[node] = now + (INTRODUCTION if message else BREATH)
-            if message:
-                self._asked[message] = node
-
-    @property
-    def questions(self) -> list[str]:
-        """The questions that are not answered yet."""
-        return list(self._asked)
-
-    def hear(self, reply: Message) -> None:
-        """Hear who a node is, if that is what it says."""
-        node = self._asked.pop(reply.metadata.reply_to_message_id, None)
-        if node is not None and reply.has_content():
-            self._introduce(node, reply)
-
-    def forget(self, client: int) -> None:
-        """Forget where a client is: it may come back as another node."""
-        self._again.pop(self.nodes.pop(client, 0), None)
-
-    def _introduce(self, node: int, reply: Message) -> None:
-        try:
-            client = letters.client_of(reply)
-        except Rejected as problem:
-            log(WARNING, "node %s: %s", node, problem)
-            return
-        if self.nodes.setdefault(client, node) != node:
-            log(WARNING, "node %s says it is client %s, which is node %s", node, client, self.nodes[client])
-
-
-def push(grid: Grid, messages: list[Message]) -> list[str | None]:
-    """Send messages, and give their ids; nothing for those that were not taken."""
-    nothing: list[str | None] = [None] * len(messages)
-    return despite_trouble(lambda: list(grid.push_messages(messages)), nothing) if messages else []
 
 
 @dataclass
