@@ -72,28 +72,28 @@ class Outcome:
         return self.theirs.median / self.ours.median
 
     @property
-    def memory_share(self) -> float:
+    def work_share(self) -> float:
         """Our memory by theirs, both above what an idle process holds: importing PyTorch alone takes hundreds of megabytes."""
         return self.ours.work_memory / self.theirs.work_memory
 
     @property
     def process_share(self) -> float:
-        """Our memory by theirs, as whole processes."""
+        """Our memory by theirs, as whole processes: what a device must have. Targets are judged by it."""
         return self.ours.peak / self.theirs.peak
 
     @property
     def reached(self) -> bool | None:
         if self.target is None:
             return None
-        fits = self.memory_target is None or self.memory_share <= self.memory_target
+        fits = self.memory_target is None or self.process_share <= self.memory_target
         return self.ratio >= self.target and fits
 
     def as_data(self) -> dict[str, Any]:
         return {
             **asdict(self),
             "ratio": self.ratio,
-            "memory_share": self.memory_share,
             "process_share": self.process_share,
+            "work_share": self.work_share,
             "reached": self.reached,
         }
 

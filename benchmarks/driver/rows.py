@@ -1,7 +1,7 @@
 """The rows of the table."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import process
@@ -89,6 +89,7 @@ class Rounds:
     personal_epochs: int = 3
     solver_steps: int | None = SOLVER_STEPS
     warm: bool = False
+    learning_rate: float = LEARNING_RATE
 
     def prepare(self, bench: Bench, name: str) -> str:
         folder = bench.folder(name)
@@ -110,7 +111,7 @@ class Rounds:
             "model": self.model,
             "batch": self.batch,
             "folder": folder,
-            "learning_rate": LEARNING_RATE,
+            "learning_rate": self.learning_rate,
         }
         settings |= {"epochs": self.epochs, "personal_epochs": self.personal_epochs, "solver_steps": self.solver_steps or 0}
         settings |= {"clients": self.clients, "cohort": self.cohort, "rounds": self.rounds}
@@ -120,7 +121,7 @@ class Rounds:
         return {"model": self.model, "kind": self.kind, "solver_steps": self.solver_steps}
 
     def training(self) -> dict[str, Any]:
-        return training(self.batch, self.epochs, self.personal_epochs, self.warm)
+        return training(self.batch, self.epochs, self.personal_epochs, self.warm, self.learning_rate)
 
 
 def fedeq_round(samples: int, clients: int = 10) -> Rounds:
@@ -130,7 +131,7 @@ def fedeq_round(samples: int, clients: int = 10) -> Rounds:
 
 def whole_round(bench: Bench) -> list[Outcome | Share]:
     """FeDEQ on FEMNIST against PyTorch; first a small federation shows that both do the same."""
-    small = fedeq_round(samples=30, clients=2)
+    small = replace(fedeq_round(samples=30, clients=2), learning_rate=CHECK_LEARNING_RATE)
     folder = small.prepare(bench, "round-check")
     tolerances = {"loss": ROUND_TOLERANCE, "move": ROUND_TOLERANCE}
     agreements = agree("round", small.ours(bench, folder, 1), small.peer(folder, 1), tolerances)

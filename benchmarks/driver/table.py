@@ -46,7 +46,7 @@ def target_of(row: Outcome) -> str:
         return ""
     if row.memory_target is None:
         return f"{row.target:g}x"
-    shares = f"is {row.memory_share:.2f}, as whole processes {row.process_share:.2f}"
+    shares = f"is {row.process_share:.2f}, above what the processes held before {row.work_share:.2f}"
     return f"{row.target:g}x, {row.memory_target:.2f} of the memory ({shares})"
 
 

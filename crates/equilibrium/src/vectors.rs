@@ -1,9 +1,10 @@
 //! The arithmetic of a solver on states in this process's memory: one pass over the numbers where tensors would take several.
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use burn::backend::flex::FlexTensor;
 use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, Tensor, TensorData};
 use pulp::{Arch, Simd, WithSimd};
 
 /// How many numbers are summed in single precision before they are added up in double.
@@ -34,6 +35,23 @@ impl HostRows {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[f32]> {
         self.all().chunks_exact(self.width)
+    }
+
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        &self.all()[row * self.width..(row + 1) * self.width]
+    }
+
+    /// How many rows there are.
+    pub(crate) fn count(&self) -> usize {
+        self.all().len() / self.width
+    }
+
+    /// Some of the rows.
+    pub(crate) fn pick(&self, rows: &[usize]) -> Self {
+        let mut picked = Vec::with_capacity(rows.len() * self.width);
+        rows.iter().for_each(|&row| picked.extend_from_slice(self.row(row)));
+        let data = TensorData::new(picked, [rows.len(), self.width]);
+        Self { tensor: FlexTensor::from_data(data), width: self.width }
     }
 }
 
@@ -75,38 +93,52 @@ impl WithSimd for Dot<'_> {
     }
 }
 
-/// `(<x, a>, <x, b>)`, reading `x` once.
-pub(crate) fn two_dots(x: &[f32], a: &[f32], b: &[f32]) -> (f64, f64) {
-    let blocks = x.chunks(BLOCK).zip(a.chunks(BLOCK)).zip(b.chunks(BLOCK));
-    blocks.fold((0.0, 0.0), |sums, ((x, a), b)| {
-        let (with_a, with_b) = arch().dispatch(TwoDots { x, a, b });
-        (sums.0 + f64::from(with_a), sums.1 + f64::from(with_b))
-    })
+/// For every change from one state to the next, its inner products with the newest change and with the newest state.
+///
+/// Block by block, so that a block of all states stays in the cache while it is used several times.
+pub(crate) fn dots_of_changes(states: &[&[f32]]) -> Vec<(f64, f64)> {
+    let [.., before, newest] = states else { return Vec::new() };
+    let mut sums = vec![(0.0, 0.0); states.len() - 1];
+    let mut change = [0.0; BLOCK];
+    for start in (0..newest.len()).step_by(BLOCK) {
+        let here = start..(start + BLOCK).min(newest.len());
+        let (change, state) = (&mut change[..here.len()], &newest[here.clone()]);
+        subtract(change, state, &before[here.clone()]);
+        for (pair, sums) in states.windows(2).zip(&mut sums) {
+            let (with_change, with_state) =
+                arch().dispatch(DotsOfChange { new: &pair[1][here.clone()], old: &pair[0][here.clone()], a: change, b: state });
+            *sums = (sums.0 + f64::from(with_change), sums.1 + f64::from(with_state));
+        }
+    }
+    sums
 }
 
-struct TwoDots<'a> {
-    x: &'a [f32],
+/// `(<new - old, a>, <new - old, b>)`
+struct DotsOfChange<'a> {
+    new: &'a [f32],
+    old: &'a [f32],
     a: &'a [f32],
     b: &'a [f32],
 }
 
-impl WithSimd for TwoDots<'_> {
+impl WithSimd for DotsOfChange<'_> {
     type Output = (f32, f32);
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> (f32, f32) {
-        let (x, x_rest) = S::as_simd_f32s(self.x);
+        let ((new, new_rest), (old, old_rest)) = (S::as_simd_f32s(self.new), S::as_simd_f32s(self.old));
         let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(self.a), S::as_simd_f32s(self.b));
+        // Four sums of each kind hide the latency of the additions.
         let mut sums = [[simd.splat_f32s(0.0); 2]; 4];
-        for (at, ((&x, &a), &b)) in x.iter().zip(a).zip(b).enumerate() {
-            let sums = &mut sums[at % 4];
-            sums[0] = simd.mul_add_e_f32s(x, a, sums[0]);
-            sums[1] = simd.mul_add_e_f32s(x, b, sums[1]);
+        for (at, (((&new, &old), &a), &b)) in new.iter().zip(old).zip(a).zip(b).enumerate() {
+            let (change, sums) = (simd.sub_f32s(new, old), &mut sums[at % 4]);
+            sums[0] = simd.mul_add_e_f32s(change, a, sums[0]);
+            sums[1] = simd.mul_add_e_f32s(change, b, sums[1]);
         }
         let mut rest = [0.0, 0.0];
-        for ((x, a), b) in x_rest.iter().zip(a_rest).zip(b_rest) {
-            rest[0] += x * a;
-            rest[1] += x * b;
+        for (((new, old), a), b) in new_rest.iter().zip(old_rest).zip(a_rest).zip(b_rest) {
+            rest[0] += (new - old) * a;
+            rest[1] += (new - old) * b;
         }
         let mut totals = [0.0, 0.0];
         for side in 0..2 {
@@ -144,81 +176,142 @@ impl WithSimd for Subtract<'_> {
 /// `a - b` of every row, with the norms of that and of `a`.
 pub(crate) fn difference_with_norms(a: &HostRows, b: &HostRows) -> (Vec<f32>, Vec<(f64, f64)>) {
     let mut difference = Vec::with_capacity(a.all().len());
-    let rows = a.iter().zip(b.iter()).map(|(a, b)| subtract_with_norms(appended(&mut difference, a), a, b));
-    let norms = rows.collect();
+    let norms = a.iter().zip(b.iter()).map(|(a, b)| append_difference(&mut difference, a, b)).collect();
     (difference, norms)
 }
 
-/// A row at the end of others, to be overwritten: it starts as a copy, which is still in the cache when it is, since filling all rows with
-/// zeros beforehand would be one more pass through memory.
-pub(crate) fn appended<'a>(rows: &'a mut Vec<f32>, row: &[f32]) -> &'a mut [f32] {
+/// `a - b`, at the end of others; `(||a - b||, ||a||)`. Block by block, so that sums find the numbers in the cache.
+fn append_difference(rows: &mut Vec<f32>, a: &[f32], b: &[f32]) -> (f64, f64) {
+    let (mut of_difference, mut of_a) = (0.0, 0.0);
+    for (a, b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
+        let difference = appended(rows, a);
+        subtract(difference, a, b);
+        of_difference += dot(difference, difference);
+        of_a += dot(a, a);
+    }
+    (of_difference.sqrt(), of_a.sqrt())
+}
+
+/// A block at the end of others, to be overwritten: it starts as a copy, which is still in the cache when it is, since filling all rows
+/// with zeros beforehand would be one more pass through memory.
+fn appended<'a>(rows: &'a mut Vec<f32>, block: &[f32]) -> &'a mut [f32] {
     let from = rows.len();
-    rows.extend_from_slice(row);
+    rows.extend_from_slice(block);
     &mut rows[from..]
 }
 
-/// `y <- a - b`; `(||y||, ||a||)`. Block by block, so that sums find the numbers in the cache.
-fn subtract_with_norms(y: &mut [f32], a: &[f32], b: &[f32]) -> (f64, f64) {
-    let (mut of_y, mut of_a) = (0.0, 0.0);
-    for ((y, a), b) in y.chunks_mut(BLOCK).zip(a.chunks(BLOCK)).zip(b.chunks(BLOCK)) {
-        subtract(y, a, b);
-        of_y += dot(y, y);
-        of_a += dot(a, a);
-    }
-    (of_y.sqrt(), of_a.sqrt())
+/// Something of a row's length that is added to it.
+pub(crate) trait Term: Copy {
+    /// How many times.
+    fn factor(&self) -> f32;
+
+    /// A part of it.
+    fn part(self, here: Range<usize>) -> Self;
+
+    /// The vector with this number.
+    fn vector<S: Simd>(&self, simd: S, index: usize) -> S::f32s;
+
+    /// The entry at this place.
+    fn entry(&self, at: usize) -> f32;
 }
 
-/// `y <- start + sum_j factors[j] xs[j]`, in one pass.
-pub(crate) fn combine(y: &mut [f32], start: &[f32], factors: &[f32], xs: &[&[f32]]) {
-    assert!(
-        start.len() == y.len() && factors.len() == xs.len() && xs.iter().all(|x| x.len() == y.len()),
-        "vectors of one length"
-    );
-    let mut terms = Vec::with_capacity(xs.len());
-    for (index, y) in y.chunks_mut(BLOCK).enumerate() {
-        let here = index * BLOCK..index * BLOCK + y.len();
-        terms.clear();
-        terms.extend(factors.iter().zip(xs).map(|(&factor, x)| (factor, &x[here.clone()])));
-        arch().dispatch(Combine { y, start: &start[here], terms: &terms });
+/// `factor x`
+#[derive(Clone, Copy)]
+pub(crate) struct Scaled<'a> {
+    pub(crate) factor: f32,
+    pub(crate) x: &'a [f32],
+}
+
+impl Term for Scaled<'_> {
+    fn factor(&self) -> f32 {
+        self.factor
+    }
+
+    fn part(self, here: Range<usize>) -> Self {
+        Self { x: &self.x[here], ..self }
+    }
+
+    #[inline(always)]
+    fn vector<S: Simd>(&self, _: S, index: usize) -> S::f32s {
+        S::as_simd_f32s(self.x).0[index]
+    }
+
+    #[inline(always)]
+    fn entry(&self, at: usize) -> f32 {
+        self.x[at]
     }
 }
 
-struct Combine<'a> {
+/// `factor (new - old)`
+#[derive(Clone, Copy)]
+pub(crate) struct ScaledChange<'a> {
+    pub(crate) factor: f32,
+    pub(crate) new: &'a [f32],
+    pub(crate) old: &'a [f32],
+}
+
+impl Term for ScaledChange<'_> {
+    fn factor(&self) -> f32 {
+        self.factor
+    }
+
+    fn part(self, here: Range<usize>) -> Self {
+        Self { new: &self.new[here.clone()], old: &self.old[here], ..self }
+    }
+
+    #[inline(always)]
+    fn vector<S: Simd>(&self, simd: S, index: usize) -> S::f32s {
+        simd.sub_f32s(S::as_simd_f32s(self.new).0[index], S::as_simd_f32s(self.old).0[index])
+    }
+
+    #[inline(always)]
+    fn entry(&self, at: usize) -> f32 {
+        self.new[at] - self.old[at]
+    }
+}
+
+/// `start` and the sum of all terms, at the end of other rows. Block by block, so that what is read twice is in the cache.
+pub(crate) fn append_combination<T: Term>(rows: &mut Vec<f32>, start: &[f32], terms: &[T]) {
+    let mut parts = Vec::with_capacity(terms.len());
+    for (index, start) in start.chunks(BLOCK).enumerate() {
+        let from = index * BLOCK;
+        parts.clear();
+        parts.extend(terms.iter().map(|term| term.part(from..from + start.len())));
+        arch().dispatch(Combine { y: appended(rows, start), terms: &parts });
+    }
+}
+
+/// `y <- y + sum of terms`
+struct Combine<'a, T> {
     y: &'a mut [f32],
-    start: &'a [f32],
-    terms: &'a [(f32, &'a [f32])],
+    terms: &'a [T],
 }
 
-impl WithSimd for Combine<'_> {
+impl<T: Term> WithSimd for Combine<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let ((y, y_rest), (start, start_rest)) = (S::as_mut_simd_f32s(self.y), S::as_simd_f32s(self.start));
-        let done = self.start.len() - start_rest.len();
-        let (groups, more) = pulp::as_arrays_mut::<4, _>(y);
+        let (vectors, rest) = S::as_mut_simd_f32s(self.y);
+        let done = vectors.len() * S::F32_LANES;
+        let (groups, more) = pulp::as_arrays_mut::<4, _>(vectors);
         let grouped = 4 * groups.len();
-        for (index, y) in groups.iter_mut().enumerate() {
-            let mut sums = [start[4 * index], start[4 * index + 1], start[4 * index + 2], start[4 * index + 3]];
-            for &(factor, x) in self.terms {
-                let (x, _) = S::as_simd_f32s(x);
-                let (x, factor) = (&x[4 * index..4 * index + 4], simd.splat_f32s(factor));
-                for lane in 0..4 {
-                    sums[lane] = simd.mul_add_e_f32s(factor, x[lane], sums[lane]);
+        for (index, sums) in groups.iter_mut().enumerate() {
+            for term in self.terms {
+                let factor = simd.splat_f32s(term.factor());
+                for (lane, sum) in sums.iter_mut().enumerate() {
+                    *sum = simd.mul_add_e_f32s(factor, term.vector(simd, 4 * index + lane), *sum);
                 }
             }
-            *y = sums;
         }
-        for (index, y) in more.iter_mut().enumerate() {
-            *y = start[grouped + index];
-            for &(factor, x) in self.terms {
-                *y = simd.mul_add_e_f32s(simd.splat_f32s(factor), S::as_simd_f32s(x).0[grouped + index], *y);
+        for (index, sum) in more.iter_mut().enumerate() {
+            for term in self.terms {
+                *sum = simd.mul_add_e_f32s(simd.splat_f32s(term.factor()), term.vector(simd, grouped + index), *sum);
             }
         }
-        for (index, y) in y_rest.iter_mut().enumerate() {
-            *y = start_rest[index];
-            for &(factor, x) in self.terms {
-                *y += factor * x[done + index];
+        for (index, sum) in rest.iter_mut().enumerate() {
+            for term in self.terms {
+                *sum += term.factor() * term.entry(done + index);
             }
         }
     }
@@ -242,11 +335,17 @@ mod tests {
     }
 
     #[test]
-    fn two_inner_products_are_those_of_one_each() {
+    fn inner_products_of_changes_are_those_of_the_changes_written_down() {
         for count in [0, 1, 17, 64, 1024, 3001] {
-            let (x, a, b) = (numbers(count, 1), numbers(count, 2), numbers(count, 3));
-            let (with_a, with_b) = two_dots(&x, &a, &b);
-            assert!((with_a - dot(&x, &a)).abs() < 1e-3 && (with_b - dot(&x, &b)).abs() < 1e-3, "{count}");
+            let states: Vec<Vec<f32>> = (1..5).map(|seed| numbers(count, seed)).collect();
+            let changes: Vec<Vec<f32>> =
+                states.windows(2).map(|pair| pair[1].iter().zip(&pair[0]).map(|(new, old)| new - old).collect()).collect();
+            let found = dots_of_changes(&states.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            assert_eq!(found.len(), changes.len());
+            for (change, (with_change, with_state)) in changes.iter().zip(found) {
+                assert!((with_change - dot(change, &changes[2])).abs() < 1e-3, "{count}");
+                assert!((with_state - dot(change, &states[3])).abs() < 1e-3, "{count}");
+            }
         }
     }
 
@@ -254,10 +353,16 @@ mod tests {
     fn combinations_of_any_length_follow_their_formula() {
         for count in [0, 3, 16, 100, 1024, 3001] {
             let (start, x, other) = (numbers(count, 1), numbers(count, 2), numbers(count, 3));
-            let mut y = vec![f32::NAN; count];
-            combine(&mut y, &start, &[0.5, -2.0], &[&x, &other]);
-            let expected = (0..count).map(|at| start[at] + 0.5 * x[at] - 2.0 * other[at]);
-            assert!(y.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{count}");
+            let mut y = vec![7.0];
+            append_combination(&mut y, &start, &[Scaled { factor: 0.5, x: &x }, Scaled { factor: -2.0, x: &other }]);
+            let expected: Vec<f32> = (0..count).map(|at| start[at] + 0.5 * x[at] - 2.0 * other[at]).collect();
+            assert!(y[1..].iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{count}");
+
+            y.truncate(1);
+            append_combination(&mut y, &start, &[ScaledChange { factor: -3.0, new: &x, old: &other }]);
+            let expected: Vec<f32> = (0..count).map(|at| start[at] - 3.0 * (x[at] - other[at])).collect();
+            assert!(y[1..].iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-5), "{count}");
+            assert!(y.len() == count + 1 && y[0] == 7.0);
         }
     }
 }

@@ -1,6 +1,4 @@
 //! Pooling over the planes of images, and its gradients.
-//!
-//! The largest of a window is found again in the backward pass: that reads the input once more, but nobody has to keep indices.
 use pulp::{MemMask, Simd, WithSimd};
 
 use crate::InstructionSet;
@@ -14,6 +12,8 @@ use crate::sweep::sweep;
 const WINDOW: usize = 3;
 /// How far they move.
 const STRIDE: usize = 2;
+/// Numbers in the largest vector.
+const WIDEST: usize = 16;
 
 /// What [`max_pool`] makes of a shape: half the height and width, rounded up.
 pub fn max_pool_shape(shape: Shape) -> Shape {
@@ -29,19 +29,30 @@ pub fn max_pool_shape(shape: Shape) -> Shape {
 /// If the slices do not have the shapes before and after.
 pub fn max_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
     check(shape, x.len(), y.len());
-    set.run(Forward { shape, x, y });
+    set.run(Forward { shape, x, y, places: None });
 }
 
-/// The gradient of the input of [`max_pool`]: all of a window's goes to the first of its largest entries.
+/// The same, with the place of each output: the first of the largest entries of its window, counted without the padding.
 ///
 /// # Panics
 ///
-/// As [`max_pool`].
-pub fn max_pool_backward(set: InstructionSet, shape: Shape, x: &[f32], dy: &[f32], dx: &mut [f32]) {
-    check(shape, x.len(), dy.len());
-    assert_eq!(x.len(), dx.len(), "the gradient has the input's shape");
+/// As [`max_pool`], or if there are not as many places as outputs.
+pub fn max_pool_with_places(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32], places: &mut [u8]) {
+    check(shape, x.len(), y.len());
+    assert_eq!(y.len(), places.len(), "every output has its place");
+    set.run(Forward { shape, x, y, places: Some(places) });
+}
+
+/// The gradient of the input of [`max_pool`], given the places: all of a window's goes to the entry that was its output.
+///
+/// # Panics
+///
+/// As [`max_pool_with_places`].
+pub fn max_pool_backward(set: InstructionSet, shape: Shape, places: &[u8], dy: &[f32], dx: &mut [f32]) {
+    check(shape, dx.len(), dy.len());
+    assert_eq!(dy.len(), places.len(), "every output has its place");
     dx.fill(0.0);
-    set.run(Backward { shape, x, dy, dx });
+    set.run(Backward { shape, places, dy, dx });
 }
 
 fn check(shape: Shape, before: usize, after: usize) {
@@ -174,6 +185,7 @@ struct Forward<'a> {
     shape: Shape,
     x: &'a [f32],
     y: &'a mut [f32],
+    places: Option<&'a mut [u8]>,
 }
 
 impl Visit for Forward<'_> {
@@ -181,8 +193,16 @@ impl Visit for Forward<'_> {
     unsafe fn visit<S: Simd>(&mut self, simd: S, window: &Window, to: usize, channel: usize, mask: Option<MemMask<S::m32s>>) {
         // SAFETY: as the caller guarantees.
         unsafe {
-            let (largest, _) = window.largest(simd, self.x.as_ptr(), channel, mask);
+            let (largest, place) = window.largest(simd, self.x.as_ptr(), channel, mask);
             store(simd, self.y.as_mut_ptr().add(to + channel), largest, mask);
+            if let Some(places) = &mut self.places {
+                let mut lanes = [0.0; WIDEST];
+                store(simd, lanes.as_mut_ptr(), place, None);
+                let left = S::F32_LANES.min(self.shape.channels - channel);
+                for (place, lane) in places[to + channel..][..left].iter_mut().zip(&lanes) {
+                    *place = *lane as u8;
+                }
+            }
         }
     }
 }
@@ -198,7 +218,7 @@ impl WithSimd for Forward<'_> {
 
 struct Backward<'a> {
     shape: Shape,
-    x: &'a [f32],
+    places: &'a [u8],
     dy: &'a [f32],
     dx: &'a mut [f32],
 }
@@ -208,7 +228,12 @@ impl Visit for Backward<'_> {
     unsafe fn visit<S: Simd>(&mut self, simd: S, window: &Window, to: usize, channel: usize, mask: Option<MemMask<S::m32s>>) {
         // SAFETY: as the caller guarantees.
         unsafe {
-            let (_, place) = window.largest(simd, self.x.as_ptr(), channel, mask);
+            let mut lanes = [0.0; WIDEST];
+            let left = S::F32_LANES.min(self.shape.channels - channel);
+            for (lane, place) in lanes.iter_mut().zip(&self.places[to + channel..][..left]) {
+                *lane = f32::from(*place);
+            }
+            let place = load(simd, lanes.as_ptr(), None);
             let dy = load(simd, self.dy.as_ptr().add(to + channel), mask);
             for at in 0..window.count {
                 let dx = self.dx.as_mut_ptr().add(window.offsets[at] + channel);

@@ -4,7 +4,9 @@ mod reference;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::norm::Shape;
 use fedeq_kernels::padding::same_padding;
-use fedeq_kernels::pool::{global_average_pool, global_average_pool_backward, max_pool, max_pool_backward, max_pool_shape};
+use fedeq_kernels::pool::{
+    global_average_pool, global_average_pool_backward, max_pool, max_pool_backward, max_pool_shape, max_pool_with_places,
+};
 use reference::{assert_close, double, numbers};
 
 fn shapes() -> impl Iterator<Item = Shape> {
@@ -46,10 +48,13 @@ fn the_largest_entry_is_taken_and_gets_the_gradient() {
         let mut expected = vec![0.0; x.len()];
         chosen.iter().zip(&dy).for_each(|(&at, dy)| expected[at] += f64::from(*dy));
         for set in InstructionSet::available() {
-            let (mut y, mut dx) = (vec![f32::NAN; chosen.len()], vec![f32::NAN; x.len()]);
+            let (mut y, mut same, mut places) = (vec![f32::NAN; dy.len()], vec![f32::NAN; dy.len()], vec![u8::MAX; dy.len()]);
             max_pool(set, shape, &x, &mut y);
-            max_pool_backward(set, shape, &x, &dy, &mut dx);
+            max_pool_with_places(set, shape, &x, &mut same, &mut places);
             assert_eq!(y, chosen.iter().map(|&at| x[at]).collect::<Vec<_>>(), "{} {shape:?}", set.name());
+            assert_eq!(y, same, "{} {shape:?}", set.name());
+            let mut dx = vec![f32::NAN; x.len()];
+            max_pool_backward(set, shape, &places, &dy, &mut dx);
             assert_close(&dx, &expected, 1e-6, &format!("{} {shape:?}", set.name()));
         }
     }

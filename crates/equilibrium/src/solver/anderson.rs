@@ -1,10 +1,9 @@
 //! Anderson acceleration with a Gram matrix for every sample.
 use burn::tensor::{Int, Tensor};
 
-use super::window::Window;
+use super::changes::{Changes, Dots};
 use super::{Anderson, Evaluation, Iteration, Ridge};
 use crate::dense::solve_positive_definite;
-use crate::rows::Rows;
 
 /// Beyond this sum of absolute coefficients a combination amplifies rounding more than it extrapolates.
 const LARGEST_COEFFICIENT_SUM: f64 = 1e6;
@@ -15,10 +14,8 @@ const LARGEST_COEFFICIENT_SUM: f64 = 1e6;
 /// added to `p` is small, which matters in f32.
 pub(super) struct AndersonIteration {
     settings: Anderson,
-    plain_changes: Window,
-    residual_changes: Window,
-    /// The last plain step and the last residual.
-    previous: Option<(Tensor<2>, Tensor<2>)>,
+    plain_changes: Changes,
+    residual_changes: Changes,
     /// The past of every sample, kept on the host in f64.
     memories: Vec<Memory>,
     step: usize,
@@ -27,9 +24,8 @@ pub(super) struct AndersonIteration {
 impl AndersonIteration {
     pub(super) fn new(settings: Anderson, like: &Tensor<2>) -> Self {
         Self {
-            plain_changes: Window::new(settings.memory, like),
-            residual_changes: Window::new(settings.memory, like),
-            previous: None,
+            plain_changes: Changes::new(settings.memory, like),
+            residual_changes: Changes::new(settings.memory, like),
             memories: vec![Memory::new(settings.memory); like.dims()[0]],
             settings,
             step: 0,
@@ -37,16 +33,23 @@ impl AndersonIteration {
     }
 
     /// Stores the newest change; says in which slot, with the inner products of the residual and all changes of residuals.
-    fn learn(&mut self, plain: &Tensor<2>, residual: &Tensor<2>) -> Option<(usize, Vec<Vec<f64>>)> {
-        let (old_plain, old_residual) = self.previous.replace((plain.clone(), residual.clone()))?;
-        let slot = (self.step - 1) % self.settings.memory;
-        self.plain_changes.set_difference(slot, plain, &old_plain);
-        self.residual_changes.set_difference(slot, residual, &old_residual);
-        let (of_change, of_residual) = self.residual_changes.dots_of_slot_and(slot, residual);
+    fn learn(&mut self, plain: &Tensor<2>, residual: &Tensor<2>) -> Option<(usize, Dots)> {
+        self.plain_changes.push(plain);
+        self.residual_changes.push(residual);
+        let slot = self.residual_changes.newest()?;
+        let (of_change, of_residual) = self.residual_changes.dots();
         for (memory, dots) in self.memories.iter_mut().zip(of_change) {
             memory.insert(slot, &dots);
         }
         Some((slot, of_residual))
+    }
+
+    /// The next iterate, with the coefficients that the past suggests.
+    fn extrapolated(&mut self, plain: &Tensor<2>, newest: usize, dots: &Dots) -> Tensor<2> {
+        let ridge = self.settings.ridge;
+        let gamma: Vec<Vec<f64>> =
+            self.memories.iter_mut().zip(dots).map(|(memory, dots)| memory.coefficients(newest, dots, ridge)).collect();
+        self.plain_changes.combine(plain, -1.0, &gamma)
     }
 
     fn restart_is_due(&self) -> bool {
@@ -65,19 +68,18 @@ impl Iteration for AndersonIteration {
             self.memories.iter_mut().for_each(Memory::forget);
         }
         self.step += 1;
-        let Some((newest, dots)) = learnt.filter(|_| self.step > self.settings.delay) else {
-            return plain;
+        let next = match learnt {
+            Some((newest, dots)) if self.step > self.settings.delay => self.extrapolated(&plain, newest, &dots),
+            _ => plain,
         };
-        let ridge = self.settings.ridge;
-        let gamma: Vec<Vec<f64>> =
-            self.memories.iter_mut().zip(&dots).map(|(memory, dots)| memory.coefficients(newest, dots, ridge)).collect();
-        self.plain_changes.combine(&plain, -1.0, &gamma)
+        self.plain_changes.make_room();
+        self.residual_changes.make_room();
+        next
     }
 
     fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
         self.plain_changes.keep(rows, indices);
         self.residual_changes.keep(rows, indices);
-        self.previous = self.previous.take().map(|pair| pair.pick(rows));
         self.memories = indices.iter().map(|&index| self.memories[index].clone()).collect();
     }
 }

@@ -6,6 +6,7 @@ use crate::error::{InvalidSetting, at_least, below_one, non_negative, positive};
 
 mod anderson;
 mod broyden;
+mod changes;
 mod fixed_point;
 mod window;
 

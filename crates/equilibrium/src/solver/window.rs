@@ -2,7 +2,7 @@
 use burn::tensor::{Int, Tensor, TensorData};
 
 use crate::host::to_host;
-use crate::vectors::{self, HostRows};
+use crate::vectors::{self, HostRows, Scaled};
 
 /// The last `width` states of every sample, so that inner products with all of them, and combinations of all of them, are one
 /// operation each.
@@ -46,39 +46,6 @@ impl Window {
         }
     }
 
-    /// Overwrites one slot of every sample with a difference, `new - old`.
-    pub(crate) fn set_difference(&mut self, slot: usize, new: &Tensor<2>, old: &Tensor<2>) {
-        match &mut self.states {
-            States::Host { slots, .. } => {
-                let (new, old) = (host(new), host(old));
-                let values = place(slots, slot);
-                if values.is_empty() {
-                    values.extend_from_slice(new.all());
-                }
-                vectors::subtract(values, new.all(), old.all());
-            }
-            States::Device(_) => self.set(slot, new.clone() - old.clone()),
-        }
-    }
-
-    /// `<states[row][slot], states[row][other]>` for every row and every other slot, on the host, and the same as [`dots`](Self::dots).
-    pub(crate) fn dots_of_slot_and(&self, slot: usize, state: &Tensor<2>) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
-        match &self.states {
-            States::Host { slots, n } => {
-                let own = slots[slot].chunks_exact(*n);
-                let of_row = |(row, (own, state)): (usize, (&[f32], &[f32]))| {
-                    let pairs = slots.iter().map(|slot| vectors::two_dots(&slot[row * n..(row + 1) * n], own, state));
-                    let (mut with_own, mut with_state): (Vec<f64>, Vec<f64>) = pairs.unzip();
-                    with_own.resize(self.width, 0.0);
-                    with_state.resize(self.width, 0.0);
-                    (with_own, with_state)
-                };
-                own.zip(host(state).iter()).enumerate().map(of_row).unzip()
-            }
-            States::Device(states) => (self.dots(&states.clone().narrow(1, slot, 1).squeeze_dim(1)), self.dots(state)),
-        }
-    }
-
     /// `<states[row][slot], state[row]>` for every row and slot, on the host.
     ///
     /// Not a matrix product: GPUs round the factors of those to 10 bits (TF32), and Gram matrices do not survive that.
@@ -108,10 +75,12 @@ impl Window {
                 let mut sums = Vec::with_capacity(begin.all().len());
                 for (row, (start, weights)) in begin.iter().zip(weights).enumerate() {
                     let here = row * n..(row + 1) * n;
-                    let terms = weights.iter().map(|&weight| (factor * weight) as f32).zip(slots);
-                    let (factors, states): (Vec<f32>, Vec<&[f32]>) =
-                        terms.filter(|&(weight, _)| weight != 0.0).map(|(weight, slot)| (weight, &slot[here.clone()])).unzip();
-                    vectors::combine(vectors::appended(&mut sums, start), start, &factors, &states);
+                    let terms = weights.iter().zip(slots);
+                    let terms: Vec<Scaled> = terms
+                        .map(|(&weight, slot)| Scaled { factor: (factor * weight) as f32, x: &slot[here.clone()] })
+                        .filter(|term| term.factor != 0.0)
+                        .collect();
+                    vectors::append_combination(&mut sums, start, &terms);
                 }
                 Tensor::from_data(TensorData::new(sums, start.dims()), &start.device())
             }

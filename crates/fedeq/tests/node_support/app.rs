@@ -63,7 +63,9 @@ impl App {
 
     /// The question to train in a round.
     pub(crate) fn train(&self, round: u64) -> Message {
-        message("train", self.assignment(Task::Train, round).write().expect("plain"))
+        let mut question = message("train", self.assignment(Task::Train, round).write().expect("plain"));
+        question.head.group_id = round.to_string();
+        question
     }
 
     /// The question to judge after some rounds.

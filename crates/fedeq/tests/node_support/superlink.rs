@@ -92,6 +92,13 @@ impl SuperLink {
         Message::inflate(&desk.answers[number], &desk.received).expect("what a node sends is whole")
     }
 
+    /// All answers that have come whole, each once; a node that was killed leaves others.
+    pub(crate) fn whole(&self) -> Vec<Message> {
+        let desk = self.desk();
+        let ids: BTreeSet<&Id> = desk.answers.iter().collect();
+        ids.into_iter().filter_map(|id| Message::inflate(id, &desk.received).ok()).collect()
+    }
+
     /// The id of an answer.
     pub(crate) fn answer_id(&self, number: usize) -> Id {
         self.desk().answers[number].clone()

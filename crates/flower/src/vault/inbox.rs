@@ -16,9 +16,14 @@ pub(crate) struct Inbox {
 const ANNOUNCED: &str = "announced";
 
 impl Inbox {
+    /// Takes a folder, which must be held by this process, and clears away what a power cut left unfinished.
     pub(super) fn open(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).map_err(Error::file(&folder, "create it"))?;
-        Ok(Self { folder })
+        let inbox = Self { folder };
+        for name in inbox.names()?.iter().filter(|name| name.ends_with(".partial")) {
+            remove(&inbox.folder.join(name))?;
+        }
+        Ok(inbox)
     }
 
     /// Keeps what the SuperLink told of a question: it says so only once. The id must be one.
@@ -58,9 +63,11 @@ impl Inbox {
         self.file(id).exists()
     }
 
-    /// Questions that arrived and were not answered, in order of their ids.
+    /// Questions that arrived and were not answered, in the order of their arrival.
     pub(crate) fn waiting(&self) -> Result<Vec<Id>> {
-        Ok(self.names()?.into_iter().filter(|name| is_id(name)).collect())
+        let mut waiting: Vec<Id> = self.names()?.into_iter().filter(|name| is_id(name)).collect();
+        waiting.sort_by_key(|id| fs::metadata(self.file(id)).and_then(|file| file.modified()).ok());
+        Ok(waiting)
     }
 
     /// A question that waits. What is wrong with its file is wrong with the question.

@@ -61,12 +61,11 @@ impl Vault {
     /// Takes a folder for this process; it is made, for its owner alone, if it is not there.
     pub fn open(root: &Path) -> Result<Self> {
         create_private(root).map_err(Error::file(root, "create it"))?;
-        let inbox = Inbox::open(root.join("inbox"))?;
         let path = root.join("lock");
         let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(Error::file(&path, "open it"))?;
         lock.try_lock()
             .map_err(|_| Error::damaged(root, "another process is working on it; stop that one, or choose another"))?;
-        Ok(Self { root: root.into(), inbox, _lock: lock })
+        Ok(Self { root: root.into(), inbox: Inbox::open(root.join("inbox"))?, _lock: lock })
     }
 
     /// The node's key, which is made if it is not there.
@@ -230,6 +229,17 @@ mod tests {
         vault.settle(&id, "f").expect("moved");
         assert!(vault.inbox().waiting().expect("read").is_empty());
         assert_eq!(vault.shelf("f").latest().expect("read"), Some(parcel(&id)));
+    }
+
+    #[test]
+    fn what_a_power_cut_left_unfinished_is_cleared_away() {
+        let (folder, vault) = opened();
+        let partial = folder.path().join("inbox").join(format!("{}.partial", "0".repeat(64)));
+        fs::write(&partial, b"half").expect("written");
+        assert!(vault.inbox().waiting().expect("read").is_empty());
+        drop(vault);
+        Vault::open(folder.path()).expect("open again");
+        assert!(!partial.exists());
     }
 
     #[test]

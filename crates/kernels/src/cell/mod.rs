@@ -236,6 +236,12 @@ impl PreparedCell {
         }
     }
 
+    /// The same for steps only, without the memory that gradients would need.
+    pub(crate) fn for_steps(mut self) -> Self {
+        self.weights = Default::default();
+        self
+    }
+
     /// The same for gradients only, without the memory that further steps would need.
     pub(crate) fn for_gradients(mut self) -> Self {
         self.forward.iter_mut().for_each(Weights::release);

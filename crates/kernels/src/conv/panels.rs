@@ -53,6 +53,8 @@ pub(super) struct PanelProduct<'a> {
     pub(super) a: Factor<'a>,
     pub(super) b: &'a [f32],
     pub(super) panels: Panels,
+    /// The first row of `B` that takes part.
+    pub(super) first: usize,
     pub(super) c: &'a mut [f32],
     pub(super) c_stride: usize,
     pub(super) accumulate: bool,
@@ -63,7 +65,7 @@ impl PanelProduct<'_> {
         let Size { m, n, k } = self.size;
         for (start, width) in self.panels.each().take_while(|&(start, _)| start < n) {
             let size = Size { m, n: width.min(n - start), k };
-            let b = &self.b[self.panels.at(0, start)..];
+            let b = &self.b[self.panels.at(self.first, start)..];
             let c = &mut self.c[start..];
             let accumulate = self.accumulate;
             Product { size, a: self.a, b, b_stride: width, c, c_stride: self.c_stride, accumulate }.run(set);

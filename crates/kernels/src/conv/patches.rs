@@ -61,7 +61,7 @@ pub(super) fn forward(
         let size = Size { m: block.len(), n: to, k: inside };
         let a = patches(geometry, x, block.clone(), &mut scratch.input);
         let c = &mut y[block.start * to..block.end * to];
-        PanelProduct { size, a, b: weights, panels, c, c_stride: to, accumulate: false }.run(set);
+        PanelProduct { size, a, b: weights, panels, first: 0, c, c_stride: to, accumulate: false }.run(set);
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn input_gradient(
         let a = Factor::rows(&dy[block.start * to..block.end * to], to);
         let straight = geometry.is_pointwise();
         let c = if straight { &mut dx[block.start * inside..] } else { scratch.input.take(block.len() * inside) };
-        PanelProduct { size, a, b: weights, panels, c, c_stride: inside, accumulate: false }.run(set);
+        PanelProduct { size, a, b: weights, panels, first: 0, c, c_stride: inside, accumulate: false }.run(set);
         if !straight {
             scatter(geometry, scratch.input.all(), block, dx);
         }

@@ -52,7 +52,7 @@ impl ImageCell {
 
     /// `z -> g(z; u)`, the parameters prepared once; everything without autodiff.
     pub fn hold(&self, u: &Tensor<4>) -> Option<HeldImageCell> {
-        Some(HeldImageCell { prepared: Arc::new(self.prepare(u)?), u: u.clone() })
+        Some(HeldImageCell { prepared: Arc::new(self.prepare(u)?.for_steps()), u: u.clone() })
     }
 
     /// `v -> (dg/dz)^T v` at `(z, u)`; everything without autodiff.

@@ -193,8 +193,6 @@ impl Normalization {
 impl<const N: usize> Operation<N> for Normalization {
     type Saved = Moments;
 
-    const KEEPS_OUTPUT: bool = true;
-
     fn shape(&self) -> Vec<usize> {
         self.dims.clone()
     }
@@ -211,6 +209,11 @@ impl<const N: usize> Operation<N> for Normalization {
             }
         };
         (y, moments)
+    }
+
+    /// From the output follows the derivative of an activation after the normalisation.
+    fn keeps_output(&self) -> bool {
+        matches!(self.norm.fusion, Fusion::After(_))
     }
 
     fn gradients(&self, past: Past<'_, Moments, N>, wanted: [bool; N]) -> [Option<Vec<f32>>; N] {

@@ -22,9 +22,6 @@ pub(crate) trait Operation<const N: usize>: Clone + Debug + Send + 'static {
     /// What the backward pass needs beside inputs and output.
     type Saved: Clone + Debug + Send + 'static;
 
-    /// Whether the backward pass wants to see the output.
-    const KEEPS_OUTPUT: bool = false;
-
     /// The shape of the result.
     fn shape(&self) -> Vec<usize>;
 
@@ -36,13 +33,23 @@ pub(crate) trait Operation<const N: usize>: Clone + Debug + Send + 'static {
         self.run_saving(inputs).0
     }
 
+    /// Whether the backward pass wants to see the inputs; else their memory can be used again.
+    fn keeps_inputs(&self) -> bool {
+        true
+    }
+
+    /// Whether the backward pass wants to see the output.
+    fn keeps_output(&self) -> bool {
+        false
+    }
+
     /// The gradients of those inputs that are wanted.
     fn gradients(&self, past: Past<'_, Self::Saved, N>, wanted: [bool; N]) -> [Option<Vec<f32>>; N];
 }
 
 /// What a backward pass starts from.
 pub(crate) struct Past<'a, S, const N: usize> {
-    /// The inputs of the forward pass.
+    /// The inputs of the forward pass, if the operation keeps them.
     pub(crate) inputs: [&'a [f32]; N],
     /// Its output, if the operation keeps it.
     pub(crate) output: &'a [f32],
@@ -96,7 +103,9 @@ fn attach<const N: usize, O: Operation<N>>(operation: O, inputs: [Tracked; N]) -
     let inputs = inputs.map(|input| input.into_primitive().to_contiguous());
     let (values, saved) = operation.run_saving(inputs.each_ref().map(host::numbers));
     let result = host::tensor(values, operation.shape());
-    let output = O::KEEPS_OUTPUT.then(|| result.clone());
+    let output = operation.keeps_output().then(|| result.clone());
+    let keeps_inputs = operation.keeps_inputs();
+    let inputs = inputs.map(|input| Input { shape: host::shape(&input), values: keeps_inputs.then_some(input) });
     let attached = match (Step { operation }).prepare::<NoCheckpointing>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(preparation) => preparation.finish(State { inputs, output, saved: saved.clone() }, result),
         OpsKind::UnTracked(preparation) => preparation.finish(result),
@@ -104,9 +113,16 @@ fn attach<const N: usize, O: Operation<N>>(operation: O, inputs: [Tracked; N]) -
     (attached, saved)
 }
 
+/// What is kept of an input.
+#[derive(Clone, Debug)]
+struct Input {
+    shape: Vec<usize>,
+    values: Option<FlexTensor>,
+}
+
 #[derive(Clone, Debug)]
 struct State<S, const N: usize> {
-    inputs: [FlexTensor; N],
+    inputs: [Input; N],
     output: Option<FlexTensor>,
     saved: S,
 }
@@ -124,15 +140,15 @@ impl<const N: usize, O: Operation<N>> Backward<Flex, N> for Step<O> {
         let wanted = ops.parents.each_ref().map(Option::is_some);
         let State { inputs, output, saved } = ops.state;
         let past = Past {
-            inputs: inputs.each_ref().map(host::numbers),
+            inputs: inputs.each_ref().map(|input| input.values.as_ref().map_or(&[][..], host::numbers)),
             output: output.as_ref().map_or(&[], host::numbers),
             saved: &saved,
             gradient: host::numbers(&gradient),
         };
         let found = self.operation.gradients(past, wanted);
-        for ((parent, found), input) in ops.parents.into_iter().zip(found).zip(&inputs) {
+        for ((parent, found), Input { shape, .. }) in ops.parents.into_iter().zip(found).zip(inputs) {
             if let (Some(parent), Some(found)) = (parent, found) {
-                gradients.register::<Flex>(parent.id, host::tensor(found, host::shape(input)));
+                gradients.register::<Flex>(parent.id, host::tensor(found, shape));
             }
         }
     }

@@ -26,7 +26,7 @@ pub(in super::super) fn weight_gradient(
     let Geometry { from, to, .. } = *geometry;
     let (inputs, outputs) = (Tiles::of(geometry, from), Tiles::of(geometry, to));
     let zeros = zeros.take(from.max(to));
-    let count = inputs.count(geometry.batch);
+    let count = inputs.count();
     if count == 0 {
         return dw.fill(0.0);
     }
@@ -51,7 +51,8 @@ pub(in super::super) fn weight_gradient(
             let channels = start..(start + group).min(from);
             let place = if first && last { 0 } else { index * sums.len() };
             let sum = &mut weights.take(place + sums.len())[place..];
-            products(set, channels.clone(), (v, input), (m, output), (sums, &mut *sum), !first);
+            let at_work = |point| inputs.at_work(point, &tiles);
+            products(set, channels.clone(), at_work, (v, input), (m, output), (sums, &mut *sum), !first);
             if last {
                 weights::gradient(set, geometry, channels, sums, sum, dw);
             }
@@ -63,17 +64,20 @@ pub(in super::super) fn weight_gradient(
 fn products(
     set: InstructionSet,
     channels: Range<usize>,
+    at_work: impl Fn(usize) -> Range<usize>,
     (v, input): (Points, &[f32]),
     (m, output): (Points, &[f32]),
     (sums, sum): (Points, &mut [f32]),
     accumulate: bool,
 ) {
     for point in 0..POINTS {
-        let size = Size { m: channels.len(), n: m.matrix.columns, k: m.matrix.rows };
-        let a = Factor::transposed(&input[v.of(point)][channels.start..], v.matrix.columns);
+        let tiles = at_work(point);
+        let size = Size { m: channels.len(), n: m.matrix.columns, k: tiles.len() };
+        let stride = v.matrix.columns;
+        let a = Factor::transposed(&input[v.of(point)][tiles.start * stride + channels.start..], stride);
         let b = &output[m.of(point)];
         let c = &mut sum[sums.of(point)];
-        PanelProduct { size, a, b, panels: m.matrix, c, c_stride: sums.matrix.columns, accumulate }.run(set);
+        PanelProduct { size, a, b, panels: m.matrix, first: tiles.start, c, c_stride: sums.matrix.columns, accumulate }.run(set);
     }
 }
 
@@ -86,5 +90,5 @@ fn group(geometry: &Geometry) -> usize {
 fn blocks(geometry: &Geometry) -> impl Iterator<Item = Range<usize>> {
     let sums = POINTS * geometry.from * geometry.to;
     let numbers = if sums > 1 << 20 { 1 << 21 } else { sums.max(1 << 17) };
-    Tiles::of(geometry, 1).blocks(geometry.batch, numbers / (POINTS * (geometry.from + geometry.to)))
+    Tiles::of(geometry, 1).blocks(numbers / (POINTS * (geometry.from + geometry.to)))
 }

@@ -2,6 +2,7 @@
 //!
 //! A tile of 4x4 outputs, `Y = A^T [(G w G^T) . (B^T X B)] A`, is found from 6x6 inputs by 36 multiplications for each pair of channels
 //! instead of 144. Over many tiles and all channels these are 36 matrix products, one for each entry ("point") of the 6x6 matrices.
+//! At the edges of an image [narrow tiles](tiles::Tiles) save some of them.
 #![allow(clippy::needless_range_loop, reason = "squares of vectors are clearest by row and column")]
 
 mod gradient;
@@ -46,12 +47,13 @@ pub(super) fn convolve(
         let (input, output) = (input.take(v.len()), output.take(m.len()));
         set.run(ToPoints { transform: Input, image: x, places: inputs, tiles: tiles.clone(), zeros, points: v, to: input });
         for point in 0..POINTS {
-            let size = Size { m: tiles.len(), n: prepared.matrix.columns, k: geometry.from };
-            let a = Factor::rows(&input[v.of(point)], v.matrix.columns);
+            let rows = inputs.at_work(point, &tiles);
+            let size = Size { m: rows.len(), n: prepared.matrix.columns, k: geometry.from };
+            let a = Factor::rows(&input[v.of(point)][rows.start * v.matrix.columns..], v.matrix.columns);
             let b = &weights[prepared.of(point)];
-            let c = &mut output[m.of(point)];
             let c_stride = m.matrix.columns;
-            PanelProduct { size, a, b, panels: prepared.matrix, c, c_stride, accumulate: false }.run(set);
+            let c = &mut output[m.of(point)][rows.start * c_stride..];
+            PanelProduct { size, a, b, panels: prepared.matrix, first: 0, c, c_stride, accumulate: false }.run(set);
         }
         set.run(FromPoints { channels: 0..geometry.to, points: m, from: output, image: y, places: outputs, tiles, waste });
     }
@@ -65,5 +67,5 @@ fn blocks_of(count: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
 /// All tiles, in blocks: large where the weights are large, which are read once for each block, else such that a block fits a cache.
 fn blocks(geometry: &Geometry) -> impl Iterator<Item = Range<usize>> {
     let numbers = (POINTS * geometry.from * geometry.to / 2).clamp(1 << 16, 1 << 18);
-    Tiles::of(geometry, 1).blocks(geometry.batch, numbers / (POINTS * (geometry.from + geometry.to)))
+    Tiles::of(geometry, 1).blocks(numbers / (POINTS * (geometry.from + geometry.to)))
 }

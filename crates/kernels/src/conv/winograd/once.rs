@@ -18,7 +18,7 @@ const PIECE: usize = 1 << 17;
 /// Prepared weights are four times as large as they were. Where images are small, writing them to memory and reading them again takes longer
 /// than the convolution. But all tiles must be transformed before the first piece is used, and they should not go far either.
 pub(in super::super) fn goes_by_pieces(geometry: &Geometry) -> bool {
-    let tiles = Tiles::of(geometry, 1).count(geometry.batch);
+    let tiles = Tiles::of(geometry, 1).count();
     POINTS * geometry.from * geometry.to > 2 * PIECE && POINTS * tiles * geometry.from.max(geometry.to) <= 8 * PIECE
 }
 
@@ -33,14 +33,14 @@ pub(in super::super) fn convolve_once(
     scratch: &mut Scratch,
 ) {
     let windows = Windows::new(geometry, direction, weight);
-    let Geometry { batch, from, to, .. } = match direction {
+    let Geometry { from, to, .. } = match direction {
         Direction::Forward => *geometry,
         Direction::Backward => geometry.reversed(),
     };
     let Scratch { input, output, prepared, zeros, waste, .. } = scratch;
     let (inputs, outputs) = (Tiles::of(geometry, from), Tiles::of(geometry, to));
     let (zeros, waste) = (zeros.take(from), waste.take(to));
-    let tiles = 0..inputs.count(batch);
+    let tiles = 0..inputs.count();
     if tiles.is_empty() {
         return;
     }
@@ -54,11 +54,14 @@ pub(in super::super) fn convolve_once(
         for rows in blocks_of(from, from.div_ceil(pieces)) {
             let piece = windows.part(rows.clone(), channels.clone()).prepare(set, prepared);
             for point in 0..POINTS {
-                let size = Size { m: tiles.len(), n: piece.matrix.columns, k: rows.len() };
-                let a = Factor::rows(&input[v.of(point)][rows.start..], v.matrix.columns);
+                let at_work = inputs.at_work(point, &tiles);
+                let size = Size { m: at_work.len(), n: piece.matrix.columns, k: rows.len() };
+                let stride = v.matrix.columns;
+                let a = Factor::rows(&input[v.of(point)][at_work.start * stride + rows.start..], stride);
                 let b = &prepared.all()[piece.of(point)];
-                let (c, c_stride) = (&mut output[m.of(point)], m.matrix.columns);
-                PanelProduct { size, a, b, panels: piece.matrix, c, c_stride, accumulate: rows.start > 0 }.run(set);
+                let c_stride = m.matrix.columns;
+                let c = &mut output[m.of(point)][at_work.start * c_stride..];
+                PanelProduct { size, a, b, panels: piece.matrix, first: 0, c, c_stride, accumulate: rows.start > 0 }.run(set);
             }
         }
         let tiles = tiles.clone();

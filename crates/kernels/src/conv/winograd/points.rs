@@ -1,12 +1,12 @@
 //! Tiles of images to points and back.
 use std::ops::Range;
 
-use pulp::{Simd, WithSimd};
+use pulp::{MemMask, Simd, WithSimd};
 
 use super::super::panels::Panels;
 use super::POINTS;
-use super::tiles::Tiles;
-use super::transforms::{Output, Transform};
+use super::tiles::{Tiles, beyond_two};
+use super::transforms::{Output, TileTransform, TileWork, Transform, both_sides};
 use crate::gemm::{load, store};
 
 /// 36 matrices, one for each point, with a row for each tile.
@@ -39,7 +39,7 @@ impl Points {
 }
 
 /// The transform of tiles: `B^T X B` of the 6x6 inputs (`N = 6`), or `A dY A^T` of the 4x4 output gradients (`N = 4`).
-pub(super) struct ToPoints<'a, const N: usize, T: Transform<N, 6>> {
+pub(super) struct ToPoints<'a, const N: usize, T: TileTransform<N, 6>> {
     pub(super) transform: T,
     pub(super) image: &'a [f32],
     pub(super) places: Tiles,
@@ -50,17 +50,21 @@ pub(super) struct ToPoints<'a, const N: usize, T: Transform<N, 6>> {
     pub(super) to: &'a mut [f32],
 }
 
-impl<const N: usize, T: Transform<N, 6>> WithSimd for ToPoints<'_, N, T> {
+impl<const N: usize, T: TileTransform<N, 6>> WithSimd for ToPoints<'_, N, T> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        assert!(self.places.len_up_to(self.tiles.end - 1) <= self.image.len() && self.places.channels <= self.zeros.len());
+        assert!(
+            self.tiles.end <= self.places.count()
+                && self.places.len() <= self.image.len()
+                && self.places.channels <= self.zeros.len()
+        );
         assert!(self.points.len() <= self.to.len() && self.tiles.len() <= self.points.matrix.rows);
         assert!(self.places.channels.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns);
         let to = self.to.as_mut_ptr();
         for (row, tile) in self.tiles.enumerate() {
-            let places = self.places.pixels::<N>(tile);
+            let (narrow, places) = self.places.pixels::<N>(tile);
             let mut pixels = [[self.zeros.as_ptr(); N]; N];
             for i in 0..N {
                 for j in 0..N {
@@ -69,52 +73,54 @@ impl<const N: usize, T: Transform<N, 6>> WithSimd for ToPoints<'_, N, T> {
                     }
                 }
             }
-            let mut channel = 0;
-            while channel < self.places.channels {
-                let (first, plane) = self.points.at(row, channel);
-                // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
-                // tile, by the others.
-                unsafe {
-                    tile_to_points(simd, self.transform, &pixels, channel, self.places.channels, to.wrapping_add(first), plane)
-                };
-                channel += S::F32_LANES;
+            let work = TileToPoints { simd, pixels, channels: self.places.channels, points: self.points, row, to };
+            self.transform.for_tile(narrow, work);
+        }
+    }
+}
+
+/// One tile, whose pixels have all `channels` and whose points all have `row`, as whoever makes this has made sure.
+struct TileToPoints<S, const N: usize> {
+    simd: S,
+    pixels: [[*const f32; N]; N],
+    channels: usize,
+    points: Points,
+    row: usize,
+    to: *mut f32,
+}
+
+impl<S: Simd, const N: usize> TileWork<N, 6> for TileToPoints<S, N> {
+    #[inline(always)]
+    fn run<A: Transform<N, 6>, D: Transform<N, 6>>(self, across: A, down: D) {
+        let simd = self.simd;
+        for channel in (0..self.channels).step_by(S::F32_LANES) {
+            let mask = rest(simd, self.channels - channel);
+            let (first, plane) = self.points.at(self.row, channel);
+            // SAFETY: pixels and points are there; the mask leaves out what is behind the last channel.
+            unsafe {
+                let mut values = [[simd.splat_f32s(0.0); N]; N];
+                for i in 0..N {
+                    for j in 0..N {
+                        values[i][j] = load(simd, self.pixels[i][j].add(channel), mask);
+                    }
+                }
+                let points = both_sides(simd, across, down, values);
+                for i in 0..6 {
+                    for j in 0..6 {
+                        if (D::COMPLETE || !beyond_two(i)) && (A::COMPLETE || !beyond_two(j)) {
+                            store(simd, self.to.add(first + (6 * i + j) * plane), points[i][j], None);
+                        }
+                    }
+                }
             }
         }
     }
 }
 
-/// One vector of channels of one tile.
-///
-/// # Safety
-///
-/// Each pixel must have `channels` numbers, and a vector must be writable at `to` and at 35 multiples of `plane` behind it.
+/// The mask of the last vector, if it is not full.
 #[inline(always)]
-unsafe fn tile_to_points<S: Simd, const N: usize>(
-    simd: S,
-    transform: impl Transform<N, 6>,
-    pixels: &[[*const f32; N]; N],
-    channel: usize,
-    channels: usize,
-    to: *mut f32,
-    plane: usize,
-) {
-    let left = channels - channel;
-    let mask = if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None };
-    // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
-    unsafe {
-        let mut values = [[simd.splat_f32s(0.0); N]; N];
-        for i in 0..N {
-            for j in 0..N {
-                values[i][j] = load(simd, pixels[i][j].add(channel), mask);
-            }
-        }
-        let points = transform.both_sides(simd, values);
-        for i in 0..6 {
-            for j in 0..6 {
-                store(simd, to.add((6 * i + j) * plane), points[i][j], None);
-            }
-        }
-    }
+fn rest<S: Simd>(simd: S, left: usize) -> Option<MemMask<S::m32s>> {
+    if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None }
 }
 
 /// The tiles of the output: `A^T M A`, for some of its channels.
@@ -136,12 +142,16 @@ impl WithSimd for FromPoints<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let count = self.channels.len();
-        assert!(self.places.len_up_to(self.tiles.end - 1) <= self.image.len() && self.channels.end <= self.places.channels);
+        assert!(
+            self.tiles.end <= self.places.count()
+                && self.places.len() <= self.image.len()
+                && self.channels.end <= self.places.channels
+        );
         assert!(self.points.len() <= self.from.len() && self.tiles.len() <= self.points.matrix.rows);
         assert!(count.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns && count <= self.waste.len());
         let (image, waste) = (self.image.as_mut_ptr().wrapping_add(self.channels.start), self.waste.as_mut_ptr());
         for (row, tile) in self.tiles.enumerate() {
-            let places = self.places.pixels::<4>(tile);
+            let (narrow, places) = self.places.pixels::<4>(tile);
             let mut pixels = [[waste; 4]; 4];
             for i in 0..4 {
                 for j in 0..4 {
@@ -150,47 +160,43 @@ impl WithSimd for FromPoints<'_> {
                     }
                 }
             }
-            let mut channel = 0;
-            while channel < count {
-                let (first, plane) = self.points.at(row, channel);
-                let from = self.from.as_ptr().wrapping_add(first);
-                // SAFETY: all pixels have `channels` numbers, by the first assertion; all points have a row of full vectors for each
-                // tile, by the others.
-                unsafe { tile_from_points(simd, from, plane, &pixels, channel, count) };
-                channel += S::F32_LANES;
-            }
+            let work = TileFromPoints { simd, pixels, channels: count, points: self.points, row, from: self.from.as_ptr() };
+            Output.for_tile(narrow, work);
         }
     }
 }
 
-/// One vector of channels of one tile.
-///
-/// # Safety
-///
-/// A vector must be readable at `from` and at 35 multiples of `plane` behind it, and each pixel must have `channels` numbers.
-#[inline(always)]
-unsafe fn tile_from_points<S: Simd>(
+/// One tile, whose pixels have all `channels` and whose points all have `row`, as whoever makes this has made sure.
+struct TileFromPoints<S> {
     simd: S,
-    from: *const f32,
-    plane: usize,
-    pixels: &[[*mut f32; 4]; 4],
-    channel: usize,
+    pixels: [[*mut f32; 4]; 4],
     channels: usize,
-) {
-    let left = channels - channel;
-    let mask = if left < S::F32_LANES { Some(simd.mask_between_m32s(0, left as u32)) } else { None };
-    // SAFETY: as the caller guarantees; the mask leaves out what is behind the last channel.
-    unsafe {
-        let mut points = [[simd.splat_f32s(0.0); 6]; 6];
-        for i in 0..6 {
-            for j in 0..6 {
-                points[i][j] = load(simd, from.add((6 * i + j) * plane), None);
-            }
-        }
-        let values = Output.both_sides(simd, points);
-        for i in 0..4 {
-            for j in 0..4 {
-                store(simd, pixels[i][j].add(channel), values[i][j], mask);
+    points: Points,
+    row: usize,
+    from: *const f32,
+}
+
+impl<S: Simd> TileWork<6, 4> for TileFromPoints<S> {
+    #[inline(always)]
+    fn run<A: Transform<6, 4>, D: Transform<6, 4>>(self, across: A, down: D) {
+        let simd = self.simd;
+        for channel in (0..self.channels).step_by(S::F32_LANES) {
+            let mask = rest(simd, self.channels - channel);
+            let (first, plane) = self.points.at(self.row, channel);
+            // SAFETY: pixels and points are there; the mask leaves out what is behind the last channel.
+            unsafe {
+                let mut points = [[simd.splat_f32s(0.0); 6]; 6];
+                for i in 0..6 {
+                    for j in 0..6 {
+                        points[i][j] = load(simd, self.from.add(first + (6 * i + j) * plane), None);
+                    }
+                }
+                let values = both_sides(simd, across, down, points);
+                for i in 0..4 {
+                    for j in 0..4 {
+                        store(simd, self.pixels[i][j].add(channel), values[i][j], mask);
+                    }
+                }
             }
         }
     }

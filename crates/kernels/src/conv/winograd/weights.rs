@@ -8,7 +8,7 @@ use super::super::panels::Panels;
 use super::super::weights::Direction;
 use super::POINTS;
 use super::points::Points;
-use super::transforms::{Transform, Weights, WeightsGradient};
+use super::transforms::{Weights, WeightsGradient, both_sides};
 use crate::InstructionSet;
 use crate::buffer::Buffer;
 use crate::gemm::{load, store};
@@ -128,7 +128,7 @@ fn window_to_points<S: Simd>(simd: S, taps: &[[f32; WIDEST]; 9], data: &mut [f32
     for tap in 0..9 {
         values[tap / 3][tap % 3] = vector(simd, &taps[tap]);
     }
-    let points = Weights.both_sides(simd, values);
+    let points = both_sides(simd, Weights, Weights, values);
     for point in 0..POINTS {
         let to = &mut data[point * plane..][..S::F32_LANES];
         // SAFETY: the slice is as long as a vector.
@@ -180,7 +180,7 @@ impl WithSimd for Gradient<'_> {
                     // SAFETY: the slice is as long as a vector.
                     points[point / 6][point % 6] = unsafe { load(simd, from.as_ptr(), None) };
                 }
-                let values = WeightsGradient.both_sides(simd, points);
+                let values = both_sides(simd, WeightsGradient, WeightsGradient, points);
                 for tap in 0..9 {
                     // SAFETY: no vector is longer than the array, as `vector` asserts.
                     unsafe { store(simd, taps[tap].as_mut_ptr(), values[tap / 3][tap % 3], None) };
