@@ -55,7 +55,11 @@ impl Member {
 fn require_new(request: &Request, state: &ClientState) -> Result<()> {
     let is_over = request.task == Task::Train && state.last_round.is_some_and(|last| request.round <= last);
     let problem = || format!("round {} is over for this client, and it is asked for something else than then", request.round + 1);
-    if is_over { Err(Error::invalid(problem(), "go on with the run that asked then, or begin anew with an empty `--state` folder")) } else { Ok(()) }
+    if is_over {
+        Err(Error::invalid(problem(), "go on with the run that asked then, or begin anew with an empty `--state` folder"))
+    } else {
+        Ok(())
+    }
 }
 
 /// The model that a node has learned, with the data in a folder: nobody else is needed to use it.

@@ -20,6 +20,8 @@ mod shelf;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use fedeq_core::write_atomically;
 
@@ -57,14 +59,29 @@ const CLIENT: &str = "client";
 const NODE: &str = "node";
 const FEDERATIONS: &str = "federations";
 
+/// How often a lock is asked for, a twentieth of a second apart.
+const LOCK_TRIES: usize = 10;
+
+/// Takes a lock that may be held for a moment yet: by a process that is just ending, or by one that was forked and has not begun its own
+/// program, which holds the files of its parent.
+fn is_locked_soon(file: &File) -> bool {
+    (0..LOCK_TRIES).any(|attempt| {
+        if attempt > 0 {
+            thread::sleep(Duration::from_millis(50));
+        }
+        file.try_lock().is_ok()
+    })
+}
+
 impl Vault {
     /// Takes a folder for this process; it is made, for its owner alone, if it is not there.
     pub fn open(root: &Path) -> Result<Self> {
         create_private(root).map_err(Error::file(root, "create it"))?;
         let path = root.join("lock");
         let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(Error::file(&path, "open it"))?;
-        lock.try_lock()
-            .map_err(|_| Error::damaged(root, "another process is working on it; stop that one, or choose another"))?;
+        if !is_locked_soon(&lock) {
+            return Err(Error::damaged(root, "another process is working on it; stop that one, or choose another"));
+        }
         Ok(Self { root: root.into(), inbox: Inbox::open(root.join("inbox"))?, _lock: lock })
     }
 
