@@ -123,6 +123,8 @@ test("a client shows its labels, its accuracy and its head", async () => {
 });
 
 test("everything can be reached and read from the keyboard", async () => {
+  // A pointer that rests where a chart comes to lie reads it, too.
+  await visitor.page.mouse.move(0, 0);
   await visitor.open();
   await visitor.row("first").waitFor();
   const { keyboard } = visitor.page;
@@ -137,7 +139,7 @@ test("everything can be reached and read from the keyboard", async () => {
   await keyboard.press("Enter");
   await visitor.chart("Accuracy").waitFor();
   await visitor.chart("Accuracy").locator(".plot").focus();
-  await keyboard.press("ArrowLeft");
+  await keyboard.press("End");
   await until("a value is read", async () => /round 6: own model/.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
   await keyboard.press("ArrowLeft");
   assert.match(await visitor.chart("Accuracy").locator(".readout").textContent(), /round 5/);

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .bench import Bench
 from .environment import HERE, build_ours, build_peer, machine, say
-from .outcome import Outcome, Share
+from .outcome import Outcome, Share, from_data
 from .process import attempt
 from .rows import ROWS
 from .table import markdown
@@ -35,7 +35,11 @@ def main() -> int:
         say(f"warning: the machine is busy (load {conditions['load before']}); figures will scatter")
     names = options.rows or list(ROWS)
     rows = measure(names, bench_of(options, program))
-    report(rows, conditions, options.record)
+    for row in rows:
+        row.commit = conditions["commit"]
+    print(markdown(rows, conditions))
+    if options.record:
+        record(rows, conditions)
     return 0 if {row.name for row in rows} >= set(names) else 1
 
 
@@ -52,7 +56,7 @@ def parse() -> argparse.Namespace:
         "--workers", type=int, default=min(2, os.cpu_count() or 1), help="clients side by side in rounds (default 2)"
     )
     parser.add_argument("--data", type=Path, help="folder with LEAF's FEMNIST; made-up data of the same shapes if left out")
-    parser.add_argument("--record", action="store_true", help="also write the table into RESULTS.md")
+    parser.add_argument("--record", action="store_true", help="also write these rows into RESULTS.md")
     parser.add_argument("--program", help="our program, already built (default: build it)")
     return parser.parse_args()
 
@@ -89,14 +93,14 @@ def measure(names: list[str], bench: Bench) -> list[Outcome | Share]:
     return rows
 
 
-def report(rows: list[Outcome | Share], conditions: dict[str, str], record: bool) -> None:
-    """Figures to a file, the table to stdout and, if asked, into the report."""
-    data = {"machine": conditions, "rows": [row.as_data() for row in rows]}
-    RESULTS.write_text(json.dumps(data, indent=2) + "\n")
-    table = markdown(rows, conditions)
-    print(table)
-    if record:
-        write_report(table)
+def record(rows: list[Outcome | Share], conditions: dict[str, str]) -> None:
+    """Figures to a file and the table into the report; rows that were not measured this time stay as they are."""
+    recorded = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    known = {row.name: row for row in (*map(from_data, recorded), *rows)}
+    order = {name: place for place, name in enumerate(ROWS)}
+    everything = sorted(known.values(), key=lambda row: order.get(row.name.removesuffix("-plain"), len(order)))
+    RESULTS.write_text(json.dumps({"machine": conditions, "rows": [row.as_data() for row in everything]}, indent=2) + "\n")
+    write_report(markdown(everything, conditions))
 
 
 def write_report(table: str) -> None:

@@ -1,7 +1,7 @@
 """What a row comes to."""
 
 import statistics
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -66,6 +66,14 @@ class Outcome:
     memory_target: float | None = None
     agreements: list[Agreement] = field(default_factory=list)
     remark: str = ""
+    commit: str = ""
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> "Outcome":
+        """A row that was recorded."""
+        inner = {"ours": Side(**data["ours"]), "theirs": Side(**data["theirs"])}
+        agreements = [Agreement(**each) for each in data["agreements"]]
+        return cls(**{**own(cls, data), **inner, "agreements": agreements})
 
     @property
     def ratio(self) -> float:
@@ -108,6 +116,12 @@ class Share:
     peak_gflops: list[float]
     target: float
     remark: str = ""
+    commit: str = ""
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> "Share":
+        """A row that was recorded."""
+        return cls(**own(cls, data))
 
     @property
     def share(self) -> float:
@@ -115,3 +129,13 @@ class Share:
 
     def as_data(self) -> dict[str, Any]:
         return {**asdict(self), "share": self.share, "reached": self.share >= self.target}
+
+
+def own(kind: type[Outcome] | type[Share], data: dict[str, Any]) -> dict[str, Any]:
+    """What a row is made of, without what follows from it."""
+    return {each.name: data[each.name] for each in fields(kind) if each.name in data}
+
+
+def from_data(data: dict[str, Any]) -> Outcome | Share:
+    """A row that was recorded."""
+    return Share.from_data(data) if "share" in data else Outcome.from_data(data)

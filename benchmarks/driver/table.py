@@ -2,8 +2,8 @@
 
 from .outcome import Outcome, Share, Side
 
-HEADER = "| work | ours | other side | ratio | target | reached | memory of ours | of the other side |"
-RULE = "|---|---|---|---|---|---|---|---|"
+HEADER = "| work | ours | other side | ratio | target | reached | memory of ours | of the other side | commit |"
+RULE = "|---|---|---|---|---|---|---|---|---|"
 
 
 def markdown(rows: list[Outcome | Share], machine: dict[str, str]) -> str:
@@ -11,7 +11,7 @@ def markdown(rows: list[Outcome | Share], machine: dict[str, str]) -> str:
     lines = [HEADER, RULE, *(line_of(row) for row in rows), "", READING, ""]
     lines += ["| the same on both sides | ours | other side | relative difference |", "|---|---|---|---|"]
     lines += [agreement for row in rows if isinstance(row, Outcome) for agreement in agreements_of(row)]
-    lines += ["", "Measured on: " + "; ".join(f"{key} {value}" for key, value in machine.items()) + "."]
+    lines += ["", "Last measured on: " + "; ".join(f"{key} {value}" for key, value in machine.items()) + "."]
     return "\n".join(lines)
 
 
@@ -26,14 +26,14 @@ def line_of(row: Outcome | Share) -> str:
     if isinstance(row, Share):
         return share_line(row)
     cells = [titled(row.title, row.remark), times(row.ours, row.unit), f"{row.theirs.label}: {times(row.theirs, row.unit)}"]
-    cells += [f"{row.ratio:.2f}x", target_of(row), yes(row.reached), memory(row.ours), memory(row.theirs)]
+    cells += [f"{row.ratio:.2f}x", target_of(row), yes(row.reached), memory(row.ours), memory(row.theirs), row.commit]
     return "| " + " | ".join(cells) + " |"
 
 
 def share_line(row: Share) -> str:
     reached, peak = sorted(row.reached_gflops), sorted(row.peak_gflops)
     cells = [titled(row.title, row.remark), spread(reached, "GFLOP/s"), f"peak of a core: {spread(peak, 'GFLOP/s')}"]
-    cells += [f"{100 * row.share:.0f} %", f"{100 * row.target:.0f} %", yes(row.share >= row.target), "", ""]
+    cells += [f"{100 * row.share:.0f} %", f"{100 * row.target:.0f} %", yes(row.share >= row.target), "", "", row.commit]
     return "| " + " | ".join(cells) + " |"
 
 
