@@ -25,6 +25,7 @@ export class Chart {
     const note = figure.note && element("span", { class: "note" }, ` ${figure.note}`);
     const caption = element("figcaption", {}, element("h3", {}, figure.title, note), this.legend);
     this.node = element("figure", { class: "chart" }, caption, this.plot, this.readout, this.numbers);
+    this.node.hidden = true; // Until there is something to see.
     this.observer = new ResizeObserver(() => this.paint());
     this.observer.observe(this.plot);
   }
