@@ -4,6 +4,9 @@ use std::sync::OnceLock;
 
 use pulp::{Scalar256b, Simd, WithSimd};
 
+/// Numbers in the largest vector there is.
+pub(crate) const WIDEST: usize = 16;
+
 /// A set of vector instructions this machine has.
 ///
 /// Kernels are written once, generic over [`pulp::Simd`], and compiled for each set; [`InstructionSet::best`] picks one when the program

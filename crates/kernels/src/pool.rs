@@ -4,6 +4,7 @@ use pulp::{MemMask, Simd, WithSimd};
 use crate::InstructionSet;
 use crate::elementary::select;
 use crate::gemm::{load, store};
+use crate::instructions::WIDEST;
 use crate::norm::{Shape, passes::Total};
 use crate::padding::{same_padding, same_size};
 use crate::sweep::sweep;
@@ -12,8 +13,6 @@ use crate::sweep::sweep;
 const WINDOW: usize = 3;
 /// How far they move.
 const STRIDE: usize = 2;
-/// Numbers in the largest vector.
-const WIDEST: usize = 16;
 
 /// What [`max_pool`] makes of a shape: half the height and width, rounded up.
 pub fn max_pool_shape(shape: Shape) -> Shape {

@@ -2,6 +2,7 @@
 use pulp::{MemMask, Simd};
 
 use crate::gemm::store;
+use crate::instructions::WIDEST;
 
 /// How many pixels are summed in single precision before the sums go to double precision.
 const BLOCK: usize = 256;
@@ -104,7 +105,7 @@ impl<S: Simd> Strip<S> {
 /// Adds a vector to the totals from `channel` on, as far as there are any.
 #[inline(always)]
 fn add<S: Simd>(simd: S, sum: S::f32s, totals: &mut [f64], channel: usize) {
-    let mut parts = [0.0_f32; 16];
+    let mut parts = [0.0_f32; WIDEST];
     assert!(S::F32_LANES <= parts.len());
     // SAFETY: a vector is at most as long as the parts.
     unsafe { store(simd, parts.as_mut_ptr(), sum, None) };

@@ -153,13 +153,19 @@ impl PreparedCell {
     ///
     /// If the cell is not one, or the parameters have other shapes than it says.
     pub fn new(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
+        let weights = [parameters.conv_a.to_vec(), parameters.conv_b.to_vec()];
+        Self { weights, ..Self::for_steps(set, cell, parameters) }
+    }
+
+    /// The same for steps only, without the memory that gradients would need.
+    pub(crate) fn for_steps(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
         cell.check();
         let CellParameters { conv_a, norm_1, conv_b, norm_2, norm_3 } = parameters;
         let [first, second, third] = cell.norm_channels();
         Self {
             set,
             cell: *cell,
-            weights: [conv_a.to_vec(), conv_b.to_vec()],
+            weights: Default::default(),
             forward: [Weights::forward(set, &cell.conv_a(1), conv_a), Weights::forward(set, &cell.conv_b(1), conv_b)],
             backward: OnceLock::new(),
             norms: [OwnedAffine::new(norm_1, first), OwnedAffine::new(norm_2, second), OwnedAffine::new(norm_3, third)],
@@ -234,12 +240,6 @@ impl PreparedCell {
                 self.set.run(Outer { region, phi: Softplus, b, u, z, norms, statistics, activated, to, work })
             }
         }
-    }
-
-    /// The same for steps only, without the memory that gradients would need.
-    pub(crate) fn for_steps(mut self) -> Self {
-        self.weights = Default::default();
-        self
     }
 
     /// The same for gradients only, without the memory that further steps would need.

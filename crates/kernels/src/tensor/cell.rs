@@ -18,6 +18,9 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
 
+/// For steps alone, or also for gradients.
+type Prepare = fn(InstructionSet, &Cell, CellParameters) -> PreparedCell;
+
 /// `g(z; u) = GN3(phi(z + GN2(u + conv_b(GN1(phi(conv_a(z)))))))` on `[B, H, W, C]`; see [`crate::cell`].
 ///
 /// What it offers, it offers for 32-bit floats on the CPU. For all else it has no answer, and the cell is to be put together from
@@ -52,18 +55,18 @@ impl ImageCell {
 
     /// `z -> g(z; u)`, the parameters prepared once; everything without autodiff.
     pub fn hold(&self, u: &Tensor<4>) -> Option<HeldImageCell> {
-        Some(HeldImageCell { prepared: Arc::new(self.prepare(u)?.for_steps()), u: u.clone() })
+        Some(HeldImageCell { prepared: Arc::new(self.prepare(u, PreparedCell::for_steps)?), u: u.clone() })
     }
 
     /// `v -> (dg/dz)^T v` at `(z, u)`; everything without autodiff.
     pub fn linearise(&self, z: &Tensor<4>, u: &Tensor<4>) -> Option<LinearImageCell> {
-        let prepared = self.prepare(u)?;
+        let prepared = self.prepare(u, PreparedCell::new)?;
         let [z, u] = [z, u].map(|state| host::plain(state.clone().into_dispatch()));
         let near = SCRATCH.with_borrow_mut(|scratch| prepared.linearise(host::numbers(&z), host::numbers(&u), scratch));
         Some(LinearImageCell { prepared, near })
     }
 
-    fn prepare(&self, like: &Tensor<4>) -> Option<PreparedCell> {
+    fn prepare(&self, like: &Tensor<4>, prepared: Prepare) -> Option<PreparedCell> {
         let parameters = self.parameters();
         let here = parameters
             .iter()
@@ -71,7 +74,7 @@ impl ImageCell {
             .all(|tensor| host::is_here(tensor) && !host::is_differentiated(tensor));
         here.then(|| {
             let parameters = parameters.map(host::plain);
-            PreparedCell::new(InstructionSet::best(), &self.like(like), named(parameters.each_ref().map(host::numbers)))
+            prepared(InstructionSet::best(), &self.like(like), named(parameters.each_ref().map(host::numbers)))
         })
     }
 
@@ -149,8 +152,8 @@ struct CellStep {
 }
 
 impl CellStep {
-    fn prepare(&self, [_, _, parameters @ ..]: [&[f32]; 10]) -> PreparedCell {
-        PreparedCell::new(InstructionSet::best(), &self.cell, named(parameters))
+    fn prepare(&self, [_, _, parameters @ ..]: [&[f32]; 10], prepared: Prepare) -> PreparedCell {
+        prepared(InstructionSet::best(), &self.cell, named(parameters))
     }
 }
 
@@ -162,14 +165,14 @@ impl Operation<10> for CellStep {
     }
 
     fn run_saving(&self, inputs: [&[f32]; 10]) -> (Vec<f32>, Self::Saved) {
-        let prepared = self.prepare(inputs);
+        let prepared = self.prepare(inputs, PreparedCell::new);
         let mut out = vec![0.0; inputs[0].len()];
         let near = SCRATCH.with_borrow_mut(|scratch| prepared.step_saving(inputs[0], inputs[1], &mut out, scratch));
         (out, Arc::new((prepared.for_gradients(), near)))
     }
 
     fn run(&self, inputs: [&[f32]; 10]) -> Vec<f32> {
-        SCRATCH.with_borrow_mut(|scratch| self.prepare(inputs).stepped(inputs[0], inputs[1], scratch))
+        SCRATCH.with_borrow_mut(|scratch| self.prepare(inputs, PreparedCell::for_steps).stepped(inputs[0], inputs[1], scratch))
     }
 
     fn gradients(&self, past: Past<'_, Self::Saved, 10>, wanted: [bool; 10]) -> [Option<Vec<f32>>; 10] {

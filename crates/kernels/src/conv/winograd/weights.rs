@@ -12,9 +12,7 @@ use super::transforms::{Weights, WeightsGradient, both_sides};
 use crate::InstructionSet;
 use crate::buffer::Buffer;
 use crate::gemm::{load, store};
-
-/// Numbers in the largest vector.
-const WIDEST: usize = 16;
+use crate::instructions::WIDEST;
 
 /// Rows of windows gathered at a time: a vector read at once after its numbers were written one by one waits for them.
 const ROWS: usize = 8;
