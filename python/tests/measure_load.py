@@ -2,7 +2,7 @@
 
 - `many`: fifty nodes of ours; seconds a round, against `fedeq run` on the same experiment, and the nodes' memory
 - `many-durable`: the same with a SuperLink that keeps its state in a file
-- `few`: two nodes, ours and then Flower's own with a client that does no work; seconds a round and memory
+- `few`: two nodes, ours and then Flower's own with a client that does no work; seconds a message and memory
 """
 
 import json
@@ -53,10 +53,11 @@ def many(crew: Crew, clients: int = 50, rounds: int = 12, *, is_durable: bool = 
     }
 
 
-def few(crew: Crew, rounds: int = 8) -> dict[str, Any]:
-    """Run two clients, with our nodes and with Flower's."""
-    few = ("data.partition.clients=5", "data.limit.train=10", f"plan.rounds={rounds}", "plan.sampling.fraction=0.4")
-    federation = Federation(crew, (*SMALL, *few), is_durable=False)
+def few(crew: Crew, rounds: int = 16) -> dict[str, Any]:
+    """Run two clients, with our nodes and with Flower's; one a round, so that a round is a message and its answer."""
+    data = ("data.partition.clients=2", "data.partition.shards=5", "data.limit.train=10")
+    plan = (f"plan.rounds={rounds}", "plan.sampling.fraction=0.5")
+    federation = Federation(crew, (*SMALL, *data, *plan), is_durable=False)
     federation.start()
     federation.run(600.0, repeat=60.0)
     assert federation.state == "finished", federation.words()
@@ -74,7 +75,7 @@ def measured(federation: Federation, nodes: list[list[int]]) -> dict[str, Any]:
     """Collect time a round and memory a node, whose processes are given."""
     memory = [[held(pid) for pid in pids] for pids in nodes]
     return {
-        "seconds a round": seconds_a_round(federation),
+        "seconds a message": seconds_a_round(federation),
         "processes a node": len(nodes[0]),
         "megabytes a node, peak": statistics.median(sum(peak for peak, _ in pids) for pids in memory),
         "megabytes a node, its own": statistics.median(sum(own for _, own in pids) for pids in memory),

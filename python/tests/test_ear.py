@@ -29,6 +29,7 @@ class HalfSentGrid(FakeGrid):
 def test_answers_that_come_in_parts_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The listener for all is held up, and then two of those who listen for one."""
     monkeypatch.setattr(ear, "HELD_UP", 0.05)
+    monkeypatch.setattr(ear, "EACH", 0.0)
     grid = HalfSentGrid({100: client(0, honest(1.0))})
     questions = list(grid.push_messages([question() for _ in range(5)]))
     grid.half = frozenset(questions[1:3])

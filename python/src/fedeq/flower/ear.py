@@ -16,8 +16,8 @@ from flwr.serverapp import Grid
 
 from fedeq.flower.trouble import despite_trouble
 
-# Seconds after which a listener is taken to be held up.
-HELD_UP = 2.0
+# Seconds after which a listener is taken to be held up, and for every answer it may bring: it brings all at once.
+HELD_UP, EACH = 2.0, 0.1
 # Listeners at a time, at most.
 LISTENERS = 64
 
@@ -35,6 +35,10 @@ class _Listener:
 
     messages: list[str]
     begun: float
+
+    def is_held_up(self, now: float) -> bool:
+        """Whether it takes longer than it should."""
+        return now - self.begun > HELD_UP + EACH * len(self.messages)
 
 
 class BackgroundEar:
@@ -66,7 +70,7 @@ class BackgroundEar:
     def _batches(self, messages: list[str]) -> list[list[str]]:
         """Decide who is to listen for what, beside those who listen already."""
         at_work, now = list(self._listeners), self._clock()
-        held_up = [listener for listener in at_work if now - listener.begun > HELD_UP]
+        held_up = [listener for listener in at_work if listener.is_held_up(now)]
         if not messages or len(held_up) < len(at_work):
             return []
         if not held_up:
