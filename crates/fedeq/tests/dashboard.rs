@@ -126,6 +126,7 @@ fn a_finished_run_is_listed_with_its_clients_and_their_history() {
 
     let trained = clients.iter().find(|client| client["rounds"].as_u64() > Some(0)).expect("somebody trained");
     let portrait = served.json(&format!("/api/client?run=sweep%2Fone&client={}", trained["client"]));
+    assert_eq!((&portrait["name"], &portrait["rounds"]), (&trained["name"], &trained["rounds"]));
     assert_eq!(portrait["heads"].as_array().map(Vec::len), trained["rounds"].as_u64().map(|rounds| rounds as usize));
     assert!(portrait["heads"][0]["moved"].as_f64() > Some(0.0) && portrait["heads"][0]["norm"].as_f64() > Some(0.0));
     let held: u64 = portrait["holds"]["train"]["by_class"].as_array().expect("counts").iter().filter_map(Value::as_u64).sum();

@@ -28,6 +28,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["plan.rounds=0"], "`plan.rounds` is `0`", "at least 1"),
     (&["model=deq-transformer"], "`deq-transformer` takes sequences of symbols", "choose"),
     (&["data.partition={ rule = 'iid', clients = 0 }"], "`0`", ""),
+    (&["data.partition=own"], "leaves the data with the nodes", "fedeq init-federation"),
     (&["plan.sampling.fraction=0.001"], "selects nobody", "between"),
     (&["plan.sampling.fraction=1.5"], "`sampling.fraction = 1.5`", ""),
     (&["training.learning_rate=-0.1"], "`training.learning_rate` is `-0.1`", "above 0"),

@@ -109,12 +109,13 @@ class Federation:
         self.link = self.crew.start("link", COMMANDS / "flower-superlink", words, self.environment)
         until("the SuperLink listens", lambda: is_listening(self.port), PATIENCE)
 
-    def start_node(self, client: int, port: int | None = None) -> Service:
+    def start_node(self, client: int, port: int | None = None, data: Path | None = None) -> Service:
         """Start a client's node; by another port if it does not speak to the SuperLink directly."""
         address = f"127.0.0.1:{port or self.port}"
         state = self.folder / f"node-{client}"
         who = ["--client", str(client), "--state", str(state)]
-        words = ["node", "--superlink", address, "--insecure", *who]
+        where = ["--data", str(data)] if data else []
+        words = ["node", "--superlink", address, "--insecure", *who, *where]
         self.nodes[client] = self.crew.start(f"node-{client}", PROGRAM, words, self.environment)
         return self.nodes[client]
 

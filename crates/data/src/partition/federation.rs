@@ -15,7 +15,7 @@ pub struct Federation {
 pub struct ClientIndices {
     /// The owner's name where the data came with owners, else a number such as `client-07`.
     pub name: String,
-    /// What it learns from; never empty.
+    /// What it learns from; never empty, unless its samples are elsewhere.
     pub train: Vec<u32>,
     /// What it may tune on.
     pub validation: Vec<u32>,

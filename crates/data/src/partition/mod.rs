@@ -4,7 +4,7 @@
 //! [`Partition::assign`] turns both into a [`Federation`]: for each client, indices into the [`Dataset`](crate::Dataset).
 //!
 //! Whatever the rule, no sample is given to two clients or to two parts of one client, and every sample is given to somebody
-//! (`natural` with fewer clients than owners gives out the samples of the chosen ones).
+//! (`natural` with fewer clients than owners gives out the samples of the chosen ones; `own` gives out nothing where no client is).
 //!
 //! # Layout
 //! `rule` is what a user writes; each rule lays a `plan` and the plan deals a pool of samples to the clients. The plan is laid
@@ -18,6 +18,7 @@ mod label_slots;
 mod label_table;
 mod limit;
 mod natural;
+mod own;
 mod plan;
 mod pools;
 mod rule;

@@ -4,6 +4,7 @@ use super::dirichlet::Shares;
 use super::iid;
 use super::label_table::LabelTable;
 use super::natural::Chosen;
+use super::own::Own;
 use crate::{Error, Result, Seed};
 
 /// How the samples of a pool find their clients.
@@ -16,6 +17,8 @@ pub(super) enum Plan<'a> {
     Shares(Shares, Classes<'a>),
     /// By chance, evenly among so many clients.
     Even(usize),
+    /// All to the one who is here.
+    Own(Own),
 }
 
 impl Plan<'_> {
@@ -26,6 +29,7 @@ impl Plan<'_> {
             Self::Labels(table, classes) => table.deal(&classes.strata(pool), seed),
             Self::Shares(shares, classes) => shares.deal(classes.strata(pool), seed),
             Self::Even(clients) => iid::deal(pool, *clients, seed),
+            Self::Own(own) => own.deal(pool),
         };
         hands.iter_mut().for_each(|hand| hand.sort_unstable());
         hands
@@ -38,6 +42,7 @@ impl Plan<'_> {
             Self::Labels(table, _) => numbered(table.clients()),
             Self::Shares(shares, _) => numbered(shares.clients()),
             Self::Even(clients) => numbered(*clients),
+            Self::Own(own) => numbered(own.clients()),
         }
     }
 }

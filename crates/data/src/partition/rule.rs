@@ -7,6 +7,7 @@ use super::federation::Federation;
 use super::label_slots::label_slots;
 use super::label_table::LabelTable;
 use super::natural::{Chosen, Pick};
+use super::own::Own;
 use super::plan::{Plan, check_clients};
 use super::pools::Pools;
 use super::split::Split;
@@ -75,6 +76,17 @@ pub enum Partition {
         /// How many clients.
         clients: usize,
     },
+    /// Everybody brings their own: all samples belong to the client whose machine this is, and the others' lie elsewhere.
+    ///
+    /// For a federation of devices that hold nobody's samples but their own. A client trains on the same bytes as under
+    /// [`Partition::Natural`] over everybody's samples.
+    Own {
+        /// How many clients.
+        clients: usize,
+        /// Whose machine this is; nobody's on a server. No part of an experiment.
+        #[serde(skip)]
+        here: Option<usize>,
+    },
 }
 
 fn one() -> usize {
@@ -90,14 +102,15 @@ impl Partition {
             Self::DistinctLabels { .. } => "distinct-labels",
             Self::Dirichlet { .. } => "dirichlet",
             Self::Iid { .. } => "iid",
+            Self::Own { .. } => "own",
         }
     }
 
     /// Divides `dataset` among clients, and each client's samples into training, validation and test.
     ///
-    /// The result depends on the labels, the owners and the seed alone. Every client has at least one sample to train on; where
-    /// samples are few, a client's validation and test parts may miss labels it trains on, or be empty. A request that this data
-    /// cannot meet is [`Error::Unmeetable`](crate::Error::Unmeetable).
+    /// The result depends on the labels, the owners and the seed alone. Every client has at least one sample to train on, unless its
+    /// samples are elsewhere; where samples are few, a client's validation and test parts may miss labels it trains on, or be
+    /// empty. A request that this data cannot meet is [`Error::Unmeetable`](crate::Error::Unmeetable).
     pub fn assign(&self, dataset: &Dataset, split: &Split, seed: Seed) -> Result<Federation> {
         let seed = seed.derive("partition", []);
         let pools = Pools::of(dataset, split)?;
@@ -139,6 +152,7 @@ impl Partition {
                 check_clients(clients, pools.train.len())?;
                 Ok(Plan::Even(clients))
             }
+            Self::Own { clients, here } => Ok(Plan::Own(Own::of(clients, here)?)),
         }
     }
 }

@@ -79,6 +79,13 @@ impl Tally {
     }
 }
 
+impl ClientTally {
+    /// Whether its samples were there to be counted: everybody has some to train on.
+    pub fn is_known(&self) -> bool {
+        self.train.samples > 0
+    }
+}
+
 impl Counts {
     fn of(indices: &[u32], labels: &[u16], classes: usize) -> Self {
         let mut by_class = vec![0; classes];

@@ -1,7 +1,8 @@
 //! Your own pictures, in folders by client and class: `root/<client>/<class>/<picture>`.
 //!
-//! Clients are in order of their names; classes are the names found in any client, in order. Everything but folders and
+//! Clients are in order of their names; classes are the names found in any client, in order, unless they are given. Everything but folders and
 //! pictures is refused rather than skipped, so that nothing goes missing unseen; only names that begin with a dot are passed over.
+use super::classes::ClassNames;
 use super::roster::Roster;
 use super::{Entry, locate};
 use crate::{Dataset, Error, Images, Owners, Place, Result, Samples, Scaling};
@@ -32,13 +33,15 @@ const LONGEST_SIDE: u32 = 8_192;
 const BLOCK: usize = 256;
 
 /// How pictures are made alike.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImageFolder {
     /// Scale every picture to this height and width; without it all must be of one size.
     pub resize: Option<[NonZeroU16; 2]>,
     /// Turn every picture into this; without it all must be grey or all in colour.
     pub channels: Option<Channels>,
+    /// All classes there are; those that occur where it is left out.
+    pub classes: Option<ClassNames>,
 }
 
 /// What a pixel holds. Transparency is always dropped.
@@ -61,6 +64,17 @@ pub struct Picture {
 }
 
 impl ImageFolder {
+    /// A reader that makes pictures of this shape (height, width, channels); nothing if there are no such pictures.
+    pub fn for_shape([height, width, channels]: [usize; 3]) -> Option<Self> {
+        let side = |length: usize| u16::try_from(length).ok().and_then(NonZeroU16::new);
+        let channels = match channels {
+            1 => Channels::Grey,
+            3 => Channels::Colour,
+            _ => return None,
+        };
+        Some(Self { resize: Some([side(height)?, side(width)?]), channels: Some(channels), classes: None })
+    }
+
     /// Reads every picture below `root`.
     pub fn load(&self, root: &Path) -> Result<Dataset> {
         let found = Found::below(root)?;
@@ -68,7 +82,7 @@ impl ImageFolder {
         Ok(Dataset {
             name: ENTRY.name.into(),
             samples: Samples::Images(Images { shape, pixels, white: 255, scaling: Scaling::identity(shape[2]) }),
-            labels: found.classes.into_classes(&found.class_of)?,
+            labels: found.classes.into_classes(&found.class_of, self.classes.as_ref())?,
             owners: Some(Owners { names: found.clients.into_names(), of: found.client_of }),
             test_start: None,
         })

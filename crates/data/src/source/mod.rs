@@ -8,13 +8,14 @@
 //! - [`digits`], [`cifar`]: pictures in binary records ([`records`]).
 //! - [`femnist`]: pictures of writers, in LEAF's JSON.
 //! - [`text`], [`shakespeare`]: what clients wrote or said, as [`vocabulary`] symbols, from JSON lines or LEAF's JSON.
-//! - [`image_folder`], [`table`]: your own pictures and numbers.
+//! - [`image_folder`], [`table`]: your own pictures and numbers; [`classes`]: what they may be called.
 //! - [`synthetic`]: problems whose best answer is known.
 //!
 //! Every reader is a function over [`std::io::Read`] that takes a path only to name it in errors, never panics on what it reads,
 //! and allocates in proportion to the bytes it has seen.
 mod catalog;
 pub mod cifar;
+pub mod classes;
 pub mod digits;
 pub mod femnist;
 mod flaw;
@@ -31,9 +32,10 @@ pub mod table;
 pub mod text;
 pub mod vocabulary;
 
-use crate::{Dataset, Error, Result};
+use crate::{Dataset, Error, Labels, Result, Samples};
 pub use catalog::{Entry, catalog};
 use cifar::Cifar;
+use classes::ClassNames;
 use image_folder::ImageFolder;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -122,6 +124,22 @@ impl Source {
             Self::Images(_) => &image_folder::ENTRY,
             Self::Csv(_) => &table::ENTRY,
             Self::Synthetic(_) => &synthetic::ENTRY,
+        }
+    }
+
+    /// The same source for people who hold other samples than those in `example`: read by it, theirs have the shape and the classes
+    /// of the example. Published sets and text are alike anyway; columns of a table are for their owners to keep in order.
+    pub fn alike(&self, example: &Dataset) -> Self {
+        let classes = match &example.labels {
+            Labels::Classes { names, .. } => ClassNames::try_from(names.clone()).ok(),
+            _ => None,
+        };
+        match (self.clone(), &example.samples) {
+            (Self::Images(options), Samples::Images(images)) => {
+                Self::Images(ImageFolder { classes, ..ImageFolder::for_shape(images.shape).unwrap_or(options) })
+            }
+            (Self::Csv(options), _) => Self::Csv(Table { classes, ..options }),
+            (other, _) => other,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Numbers for names, in order of their first appearance.
-use crate::{Error, Labels, Result};
+use super::classes::ClassNames;
+use crate::{Labels, Result};
 use std::collections::HashMap;
 
 /// The names seen so far and the number of each.
@@ -38,24 +39,14 @@ impl Roster {
         self.names
     }
 
-    /// Labels whose classes are these names put in order: by value where every name is a whole number, by letter otherwise.
+    /// Labels whose classes are these names, numbered as in `known` or, where nobody said which classes there are, in order.
     ///
     /// `of` is the number each sample's class got here.
-    pub(super) fn into_classes(self, of: &[u32]) -> Result<Labels> {
-        if self.names.len() > usize::from(u16::MAX) {
-            let problem = format!("the labels have `{}` distinct values, which is too many for classes", self.names.len());
-            return Err(Error::unmeetable(
-                problem,
-                "predict the label as a number (`task = \"numbers\"`), or name another label",
-            ));
-        }
-        let mut names = self.names;
-        sort_naturally(&mut names);
-        let mut class = vec![0; names.len()];
-        for (rank, name) in (0u16..).zip(&names) {
-            class[self.numbers[name] as usize] = rank;
-        }
-        Ok(Labels::Classes { names, values: of.iter().map(|&number| class[number as usize]).collect() })
+    pub(super) fn into_classes(self, of: &[u32], known: Option<&ClassNames>) -> Result<Labels> {
+        let classes = known.cloned().map_or_else(|| ClassNames::in_order(self.names.clone()), Ok)?;
+        let numbers = classes.numbers(&self.names)?;
+        let values = of.iter().map(|&number| numbers[number as usize]).collect();
+        Ok(Labels::Classes { names: classes.into(), values })
     }
 
     fn append(&mut self, name: &str) -> u32 {
@@ -63,13 +54,5 @@ impl Roster {
         self.names.push(name.into());
         self.numbers.insert(name.into(), number);
         number
-    }
-}
-
-fn sort_naturally(names: &mut [String]) {
-    if names.iter().all(|name| name.parse::<i64>().is_ok()) {
-        names.sort_by_cached_key(|name| (name.parse::<i64>().unwrap_or(i64::MAX), name.clone()));
-    } else {
-        names.sort();
     }
 }

@@ -1,6 +1,7 @@
 //! Your own numbers: a table in CSV with a header, one sample a row.
 //!
 //! One column says whose the row is, one what is to be predicted; all others are features and hold finite numbers.
+use super::classes::ClassNames;
 use super::flaw::Flaw;
 use super::roster::Roster;
 use super::{Entry, locate};
@@ -34,6 +35,8 @@ pub struct Table {
     pub label: String,
     /// What that column holds.
     pub task: Task,
+    /// All classes there are; those that occur where it is left out.
+    pub classes: Option<ClassNames>,
 }
 
 /// What is to be predicted.
@@ -49,7 +52,7 @@ pub enum Task {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { client: None, label: "label".into(), task: Task::Classes }
+        Self { client: None, label: "label".into(), task: Task::Classes, classes: None }
     }
 }
 
@@ -79,7 +82,7 @@ impl Table {
         }
         match rows.labels.is_empty() && rows.numbers.is_empty() {
             true => Err(Error::malformed(file, Place::Whole, "there are no rows below the header", "add some")),
-            false => rows.into_dataset(&columns, self.task),
+            false => rows.into_dataset(&columns, self),
         }
     }
 }
@@ -147,9 +150,9 @@ impl Rows {
         Ok(())
     }
 
-    fn into_dataset(self, columns: &Columns, task: Task) -> Result<Dataset> {
-        let labels = match task {
-            Task::Classes => self.classes.into_classes(&self.labels)?,
+    fn into_dataset(self, columns: &Columns, table: &Table) -> Result<Dataset> {
+        let labels = match table.task {
+            Task::Classes => self.classes.into_classes(&self.labels, table.classes.as_ref())?,
             Task::Numbers => Labels::Numbers(self.numbers),
         };
         Ok(Dataset {

@@ -4,6 +4,7 @@ mod dirichlet;
 mod hold_out;
 mod labels;
 mod natural;
+mod own;
 mod promises;
 mod refusals;
 mod split;

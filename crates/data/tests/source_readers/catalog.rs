@@ -44,11 +44,11 @@ fn options_are_read() {
     assert_eq!(read(r#"{"name": "shakespeare", "length": 80}"#), Source::Shakespeare(Text { length: side(80) }));
     assert_eq!(
         read(r#"{"name": "images", "resize": [4, 6], "channels": "grey"}"#),
-        Source::Images(ImageFolder { resize: Some([side(4), side(6)]), channels: Some(Channels::Grey) })
+        Source::Images(ImageFolder { resize: Some([side(4), side(6)]), channels: Some(Channels::Grey), classes: None })
     );
     assert_eq!(
         read(r#"{"name": "csv", "client": "site", "label": "price", "task": "numbers"}"#),
-        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Numbers })
+        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Numbers, classes: None })
     );
 }
 

@@ -1,5 +1,7 @@
 use crate::sound::assert_sound;
 use crate::{assert_refused, nowhere};
+use fedeq_data::source::Source;
+use fedeq_data::source::classes::ClassNames;
 use fedeq_data::source::image_folder::{Channels, ImageFolder};
 use fedeq_data::{Labels, Samples};
 use image::{DynamicImage, GrayImage, ImageFormat, Luma, Rgb, RgbImage};
@@ -31,7 +33,7 @@ fn save(root: &Path, path: &str, picture: DynamicImage) {
 
 fn resized(height: u16, width: u16) -> ImageFolder {
     let side = |side| NonZeroU16::new(side).unwrap();
-    ImageFolder { resize: Some([side(height), side(width)]), channels: None }
+    ImageFolder { resize: Some([side(height), side(width)]), channels: None, classes: None }
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn a_picture_of_other_channels_is_named_and_channels_is_the_remedy() {
     assert!(error.to_string().contains("b.png"), "{error}");
     assert!(error.hint().contains("channels"));
     for (channels, count) in [(Channels::Grey, 1), (Channels::Colour, 3)] {
-        let alike = ImageFolder { channels: Some(channels), resize: None };
+        let alike = ImageFolder { channels: Some(channels), ..ImageFolder::default() };
         let Samples::Images(images) = alike.load(root.path()).unwrap().samples else { panic!("pictures") };
         assert_eq!((images.shape[2], images.pixels[0], images.pixels[6 * count]), (count, 10, 50));
     }
@@ -111,4 +113,32 @@ fn a_picture_that_claims_to_be_huge_is_refused_before_it_is_allocated() {
     assert_refused(ImageFolder::default().decode(Cursor::new(claims), nowhere()), &["larger than 8192 pixels a side"]);
     let asked = resized(9_000, 10).decode(Cursor::new(encoded(ImageFormat::Png)), nowhere());
     assert_refused(asked, &["more than 8192 pixels a side"]);
+}
+
+#[test]
+fn pictures_elsewhere_are_made_like_an_example() {
+    let (example, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for class in ["bird", "cat", "dog"] {
+        save(example.path(), &format!("anybody/{class}/a.png"), grey(3, 2, 10));
+    }
+    save(elsewhere.path(), "ann/dog/a.png", colour(9, 8, [7, 7, 7]));
+    let source = Source::Images(ImageFolder::default());
+    let dataset = source.alike(&source.load(example.path()).unwrap()).load(elsewhere.path()).unwrap();
+    assert_sound(&dataset);
+    let (Samples::Images(images), Labels::Classes { names, values }) = (&dataset.samples, &dataset.labels) else {
+        panic!("a folder of pictures has pictures and classes")
+    };
+    assert_eq!((images.shape, names.len(), values.as_slice()), ([2, 3, 1], 3, &[2][..]));
+}
+
+#[test]
+fn a_class_that_there_is_not_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    save(root.path(), "ann/dgo/a.png", grey(3, 2, 10));
+    let classes = ClassNames::try_from(vec!["cat".to_owned(), "dog".to_owned()]).ok();
+    assert_refused(ImageFolder { classes, ..ImageFolder::default() }.load(root.path()), &["`dgo`", "cat, dog"]);
+    for (names, problem) in [(&["cat", "cat"][..], "`cat` is there twice"), (&[], "no class")] {
+        let refused = ClassNames::try_from(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()).unwrap_err();
+        assert!(refused.contains(problem), "{refused}");
+    }
 }

@@ -84,3 +84,12 @@ fn more_distinct_labels_than_classes_can_be_are_refused() {
     let rows: String = (0..70_000).map(|row| format!("{row},1\n")).collect();
     assert_refused(read(&format!("label,x\n{rows}")), &["`70000` distinct values"]);
 }
+
+#[test]
+fn rows_elsewhere_have_the_classes_of_an_example() {
+    let source = Source::Csv(Table::default());
+    let Source::Csv(table) = source.alike(&read("label,x\nno,1\nmaybe,1\nyes,1\n").unwrap()) else { panic!("a table") };
+    let dataset = table.read("label,x\nyes,2\n".as_bytes(), nowhere()).unwrap();
+    assert_eq!(dataset.classes(), Some(&[2][..]));
+    assert_refused(table.read("label,x\nperhaps,2\n".as_bytes(), nowhere()), &["`perhaps`", "maybe, no, yes"]);
+}

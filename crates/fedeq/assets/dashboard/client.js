@@ -21,7 +21,7 @@ export function client(run, which) {
   const others = element("nav", { class: "others", "aria-label": "Other clients" });
   const node = element("div", {}, way, title, hint, others, labels, curves);
   const show = (portrait, amount) => {
-    say(title, `Client ${portrait.holds.name}`);
+    say(title, `Client ${portrait.name}`);
     say(hint, sentence(portrait));
     if (!labels.lastChild.hasChildNodes()) labels.lastChild.append(holdings(portrait));
     others.replaceChildren(...neighbours(run, which, amount));
@@ -47,14 +47,15 @@ export function client(run, which) {
   return { title: `Client ${which} of ${run}`, names: [run], node, runs, run: told, leave: () => charts.forEach((chart) => chart.remove()) };
 }
 
-function sentence({ unseen, heads, holds }) {
-  const samples = `${counted(holds.train.samples, "training sample")}, ${count(holds.test.samples)} to test with`;
+function sentence({ unseen, rounds, holds }) {
+  const samples = holds ? `${counted(holds.train.samples, "training sample")}, ${count(holds.test.samples)} to test with` : "Only the client knows its samples";
   if (unseen) return `${samples}. It was not there during training; what is known of it stands in the run's summary.`;
-  return `${samples}. It has trained ${heads.length === 1 ? "once" : `${count(heads.length)} times`}.`;
+  return `${samples}. It has trained ${rounds === 1 ? "once" : `${count(rounds)} times`}.`;
 }
 
 /** How many samples of each label. */
 function holdings({ classes, holds }) {
+  if (!holds) return element("p", {}, "Its samples have never been here.");
   if (classes.length === 0) return element("p", {}, "Its samples do not have one label each.");
   const held = classes.map((name, index) => ({ name, train: holds.train.by_class[index], test: holds.test.by_class[index] }));
   const rows = held.filter((row) => row.train + row.test > 0);

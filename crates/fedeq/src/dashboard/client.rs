@@ -13,8 +13,8 @@ use crate::run::{Head, Roster, RunFolder, headline};
 pub(super) struct ClientRow {
     client: usize,
     name: String,
-    /// Training samples.
-    samples: usize,
+    /// Training samples; nothing where only the client knows.
+    samples: Option<usize>,
     /// Different labels among them, where samples have one class each.
     labels: Option<usize>,
     /// By the model the method is judged by, at the last evaluation.
@@ -29,9 +29,13 @@ pub(super) struct ClientRow {
 #[derive(Serialize)]
 pub(super) struct Portrait {
     client: usize,
+    name: String,
     unseen: bool,
     classes: Vec<String>,
-    holds: ClientTally,
+    /// Nothing where only the client knows.
+    holds: Option<ClientTally>,
+    /// Rounds it took part in.
+    rounds: usize,
     evaluations: Vec<Judged>,
     /// Its head after each round in which it was trained.
     heads: Vec<Moved>,
@@ -60,8 +64,8 @@ pub(super) fn rows(folder: &RunFolder) -> Result<Vec<ClientRow>> {
     let has_classes = !tally.classes.is_empty();
     let row = |(client, holds): (usize, ClientTally)| ClientRow {
         client,
-        samples: holds.train.samples,
-        labels: has_classes.then(|| holds.train.distinct()),
+        samples: holds.is_known().then_some(holds.train.samples),
+        labels: (has_classes && holds.is_known()).then(|| holds.train.distinct()),
         name: holds.name,
         accuracy: accuracies.get(client).copied().flatten(),
         rounds: rounds.get(&client).copied().unwrap_or_default(),
@@ -96,7 +100,9 @@ pub(super) fn portrait(folder: &RunFolder, client: usize) -> std::result::Result
         client,
         unseen: client >= training,
         classes: tally.classes,
-        holds,
+        name: holds.name.clone(),
+        holds: holds.is_known().then_some(holds),
+        rounds: participations(folder)?.get(&client).copied().unwrap_or_default(),
         evaluations: evaluations(folder)?.iter().map(|evaluation| Judged::of(evaluation, client)).collect(),
         heads: head_history(folder, client)?,
     })

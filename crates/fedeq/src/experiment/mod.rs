@@ -152,6 +152,14 @@ impl Experiment {
         self
     }
 
+    /// The experiment where a client is: if everybody brings their own data, those at hand are this client's.
+    pub fn at_client(mut self, client: usize) -> Self {
+        if let Partition::Own { here, .. } = &mut self.data.partition {
+            *here = Some(client);
+        }
+        self
+    }
+
     /// Tells experiments apart by all that changes their results: not by the machine, nor by where the data lies.
     pub fn identity(&self) -> Result<String> {
         let essence = self.clone().on_another_machine(PathBuf::new());

@@ -21,6 +21,7 @@ pub(super) fn by_rule(rule: &str, source: &Source) -> Option<Partition> {
         "distinct-labels" => Some(Partition::DistinctLabels { clients, labels }),
         "dirichlet" => Some(Partition::Dirichlet { clients, alpha: 0.5, minimum: 1 }),
         "iid" => Some(Partition::Iid { clients }),
+        "own" => Some(Partition::Own { clients, here: None }),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use fedeq_core::{
     ClientState, ClientStore, Error, Method, NetworkSite, Projection, Result, ServerState, Site, Sites, Weights,
     named_statistics, params_of, travelling,
 };
-use fedeq_data::partition::{ClientIndices, Federation};
+use fedeq_data::partition::{ClientIndices, Federation, Partition};
 use fedeq_data::shard::Shard;
 use fedeq_data::{Dataset, Labels, Samples, Seed};
 use fedeq_models::{Network, Part, Task};
@@ -41,6 +41,12 @@ struct Station {
 impl Experiment {
     /// Loads, divides, builds and checks.
     pub fn prepare(&self) -> Result<Prepared> {
+        self.require_samples()?;
+        self.prepare_for_others()
+    }
+
+    /// As [`prepare`](Self::prepare), for clients elsewhere: where everybody brings their own data, those at hand are an example.
+    pub(crate) fn prepare_for_others(&self) -> Result<Prepared> {
         self.check_settings()?;
         let devices = device::named(&self.engine.device)?;
         require_present(&self.data.source, &self.data.folder)?;
@@ -55,6 +61,17 @@ impl Experiment {
         let stations = devices.into_iter().map(station).collect::<Result<Vec<_>>>()?;
         let network = stations[0].network.clone();
         Ok(Prepared { experiment: self.clone(), dataset, federation, network, stations, shards })
+    }
+
+    fn require_samples(&self) -> Result<()> {
+        let problem = "`data.partition.rule = \"own\"` leaves the data with the nodes of a federation";
+        match self.data.partition {
+            Partition::Own { here: None, .. } => Err(Error::invalid(
+                problem,
+                "write it as an app with `fedeq init-federation`, or choose another rule to simulate",
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn build(&self, task: &Task, device: &Device, seed: u64) -> Result<Network> {

@@ -13,7 +13,7 @@ use super::wish::Override;
 use super::{Experiment, partition};
 use crate::preset::Preset;
 
-const RULES: [&str; 5] = ["natural", "label-shards", "distinct-labels", "dirichlet", "iid"];
+const RULES: [&str; 6] = ["natural", "label-shards", "distinct-labels", "dirichlet", "iid", "own"];
 
 impl Experiment {
     /// What a file says, if one is given, under what the overrides say, over what the preset says.

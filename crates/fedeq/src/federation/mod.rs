@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use fedeq_core::{Error, Evaluation, Method, Result, ServerStep, Task, View, Weighting, fingerprint, write_atomically};
+use fedeq_data::partition::Partition;
 use serde::Serialize;
 
 use crate::experiment::{Experiment, Prepared};
@@ -41,12 +42,12 @@ struct Plan {
 pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     let weighting = weighting_of(experiment)?;
     refuse_unseen(experiment)?;
-    let prepared = experiment.prepare()?;
+    let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared, weighting)?;
     fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     let server = prepared.server();
     write_atomically(&folder.join("theta.safetensors"), &server.weights.packed().to_bytes(&Default::default())?)?;
-    let experiment = prepared.experiment.clone().on_another_machine("data".into());
+    let experiment = for_nodes(&prepared);
     write_atomically(&folder.join("experiment.toml"), experiment.to_toml()?.as_bytes())?;
     let plan = serde_json::to_string(&plan).map_err(|error| Error::invalid(error.to_string(), "report this"))?;
     write_atomically(&folder.join("plan.json"), (plan + "\n").as_bytes())?;
@@ -56,6 +57,15 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     let run = RunFolder::at(folder.to_owned());
     run.write_roster(&prepared)?;
     run.write_status(State::Stopped)
+}
+
+/// The experiment for machines where data lies elsewhere, and perhaps other data than here.
+fn for_nodes(prepared: &Prepared) -> Experiment {
+    let mut experiment = prepared.experiment.clone().on_another_machine("data".into());
+    if matches!(experiment.data.partition, Partition::Own { .. }) {
+        experiment.data.source = experiment.data.source.alike(&prepared.dataset);
+    }
+    experiment
 }
 
 const APP: [(&str, &str); 3] = [

@@ -74,7 +74,7 @@ pub fn recall(learned: &Learned, data: &Path) -> Result<(Prepared, ClientModel)>
 
 /// Loads a client's data and builds its network.
 fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
-    let prepared = Experiment::from_resolved(experiment)?.on_another_machine(data.to_owned()).prepare()?;
+    let prepared = Experiment::from_resolved(experiment)?.on_another_machine(data.to_owned()).at_client(client).prepare()?;
     prepared.require_client(client)?;
     Ok(prepared)
 }

@@ -1,11 +1,10 @@
 //! Pictures in files of their own, brought to the size and channels of those a model has seen.
 use std::fs::File;
 use std::io::BufReader;
-use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use fedeq_core::{Error, Result};
-use fedeq_data::source::image_folder::{Channels, ImageFolder};
+use fedeq_data::source::image_folder::ImageFolder;
 use fedeq_data::{Images, Samples};
 
 use super::question::Brought;
@@ -22,14 +21,8 @@ pub(super) fn read(like: &Images, files: &[PathBuf]) -> Result<Brought> {
 }
 
 fn reader_for(like: &Images) -> Result<ImageFolder> {
-    let [height, width, channels] = like.shape;
+    let [.., channels] = like.shape;
     let unfitting =
         || Error::invalid(format!("this model's pictures have {channels} channels"), "ask about samples of its own data");
-    let side = |length: usize| u16::try_from(length).ok().and_then(NonZeroU16::new).ok_or_else(unfitting);
-    let channels = match channels {
-        1 => Channels::Grey,
-        3 => Channels::Colour,
-        _ => return Err(unfitting()),
-    };
-    Ok(ImageFolder { resize: Some([side(height)?, side(width)?]), channels: Some(channels) })
+    ImageFolder::for_shape(like.shape).ok_or_else(unfitting)
 }

@@ -1,0 +1,34 @@
+//! Clients that bring their own samples, of which at most one is here.
+use crate::{Error, Result};
+
+/// More devices than this are a slip, and a list of them would fill the memory.
+const MOST_CLIENTS: usize = 1_000_000;
+
+/// So many clients, and which of them the samples at hand belong to.
+pub(super) struct Own {
+    clients: usize,
+    here: Option<usize>,
+}
+
+impl Own {
+    pub(super) fn of(clients: usize, here: Option<usize>) -> Result<Self> {
+        if (1..=MOST_CLIENTS).contains(&clients) {
+            return Ok(Self { clients, here });
+        }
+        let problem = format!("`{clients}` clients cannot bring their own samples");
+        Err(Error::unmeetable(problem, format!("ask for 1 to {MOST_CLIENTS} clients")))
+    }
+
+    pub(super) fn clients(&self) -> usize {
+        self.clients
+    }
+
+    /// Gives everything to the one who is here; what the others hold cannot be seen from here.
+    pub(super) fn deal(&self, pool: &[u32]) -> Vec<Vec<u32>> {
+        let mut hands = vec![Vec::new(); self.clients];
+        if let Some(hand) = self.here.and_then(|client| hands.get_mut(client)) {
+            hand.extend_from_slice(pool);
+        }
+        hands
+    }
+}

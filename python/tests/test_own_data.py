@@ -1,0 +1,56 @@
+"""Devices that hold nobody's samples but their own."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import Founder
+from tests.harness.federation import fedeq, is_same, theta_of_simulation
+from tests.test_contract import same_journals
+
+pytestmark = pytest.mark.federation
+
+SIDE = 6
+CLASSES = ("circle", "cross", "square")
+SMALL = (
+    *("data=images", "model=deq-mlp", "method.rho=0.3", "plan.rounds=2", "plan.evaluate_every=1"),
+    *("plan.sampling.fraction=1", "training.epochs=1", "training.personal_epochs=1"),
+)
+
+
+def draw(folder: Path, label: str, count: int, rng: np.random.Generator) -> None:
+    """Write small grey pictures of a class, in a format that needs no library."""
+    (folder / label).mkdir(parents=True)
+    for number in range(count):
+        pixels = rng.integers(0, 80, size=(SIDE, SIDE), dtype=np.uint8) + np.uint8(80 * CLASSES.index(label))
+        (folder / label / f"{number:02}.pgm").write_bytes(b"P5 %d %d 255\n" % (SIDE, SIDE) + pixels.tobytes())
+
+
+def test_devices_with_their_own_pictures_agree_with_a_simulation_over_all(found: Founder, tmp_path: Path) -> None:
+    """Three devices, none with all classes; the server has one picture of each."""
+    rng = np.random.default_rng(0)
+    everybody, example = tmp_path / "everybody", tmp_path / "example"
+    for client, labels in enumerate((("circle", "square"), ("cross", "square"), ("cross",))):
+        for label in labels:
+            draw(everybody / f"device-{client}", label, 12 + 3 * client, rng)
+        shutil.copytree(everybody / f"device-{client}", tmp_path / f"alone-{client}/mine")
+    for label in CLASSES:
+        draw(example / "anybody", label, 1, rng)
+
+    words = [word for setting in (*SMALL, "data.partition=natural") for word in ("--set", setting)]
+    fedeq("run", *words, "--data", everybody, "--out", tmp_path / "simulation", "--quiet")
+    own = ("data.partition.rule=own", "data.partition.clients=3", f"data.folder={example}")
+    federation = found(*SMALL, *own)
+    federation.start_link()
+    for client in federation.clients:
+        federation.start_node(client, data=tmp_path / f"alone-{client}")
+    federation.run()
+    assert federation.state == "finished", federation.words()
+    assert is_same(federation.theta(), theta_of_simulation(tmp_path / "simulation")), federation.words()
+    same_journals(federation.app, tmp_path / "simulation")
+    # What devices hold is nowhere on the server.
+    roster = json.loads((federation.app / "clients.json").read_text())
+    assert all(client["train"]["samples"] == 0 for client in roster["clients"])
