@@ -1,9 +1,16 @@
 //! How much memory work takes: an allocator that counts, thread by thread.
-use std::alloc::{GlobalAlloc, Layout, System};
+#[cfg(target_env = "musl")]
+use mimalloc::MiMalloc as Underlying;
+#[cfg(not(target_env = "musl"))]
+use std::alloc::System as Underlying;
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The system's allocator, counting. A program that wants [`Meter`] to tell something installs it:
+/// The system's allocator, counting. (musl's gives freed memory back at once and asks for it anew at every step, which doubles the time of
+/// training; there it is another one.)
+///
+/// A program that wants [`Meter`] to tell something installs it:
 ///
 /// ```
 /// use fedeq_kernels::memory::{Counting, Meter};
@@ -40,31 +47,31 @@ fn size_of(layout: Layout) -> i64 {
     layout.size() as i64
 }
 
-// SAFETY: every request goes to the system's allocator as it came; counting allocates nothing and cannot panic.
+// SAFETY: every request goes to the allocator underneath as it came; counting allocates nothing and cannot panic.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         INSTALLED.store(true, Ordering::Relaxed);
         count(size_of(layout));
         // SAFETY: as the caller guarantees.
-        unsafe { System.alloc(layout) }
+        unsafe { Underlying.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(size_of(layout));
         // SAFETY: as the caller guarantees.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe { Underlying.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-size_of(layout));
         // SAFETY: as the caller guarantees.
-        unsafe { System.dealloc(pointer, layout) }
+        unsafe { Underlying.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64 - size_of(layout));
         // SAFETY: as the caller guarantees.
-        unsafe { System.realloc(pointer, layout, size) }
+        unsafe { Underlying.realloc(pointer, layout, size) }
     }
 }
 

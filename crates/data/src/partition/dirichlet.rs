@@ -76,11 +76,11 @@ fn proportions(clients: usize, alpha: f64, rng: &mut ChaCha8Rng) -> Vec<f64> {
     let gamma = Gamma::new(alpha + 1.0, 1.0).expect("alpha is checked to be positive and finite");
     let logarithm = |rng: &mut ChaCha8Rng| {
         let uniform: f64 = OpenClosed01.sample(rng);
-        gamma.sample(rng).ln() + uniform.ln() / alpha
+        libm::log(gamma.sample(rng)) + libm::log(uniform) / alpha
     };
     let logarithms: Vec<f64> = (0..clients).map(|_| logarithm(rng)).collect();
     let largest = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> = logarithms.iter().map(|logarithm| (logarithm - largest).exp()).collect();
+    let weights: Vec<f64> = logarithms.iter().map(|logarithm| libm::exp(logarithm - largest)).collect();
     let sum: f64 = weights.iter().sum();
     weights.iter().map(|weight| weight / sum).collect()
 }

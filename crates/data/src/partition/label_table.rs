@@ -75,7 +75,7 @@ fn weighted_draw(slots: &[usize], rows_left: usize, count: usize, mut uniform: i
         .filter(|&class| slots[class] > 0)
         .map(|class| match slots[class] {
             every if every == rows_left => (f64::INFINITY, class),
-            some => ((1.0 - uniform()).ln() / some as f64, class),
+            some => (libm::log(1.0 - uniform()) / some as f64, class),
         })
         .collect();
     keyed.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -6,6 +6,9 @@
 //! Whatever the rule, no sample is given to two clients or to two parts of one client, and every sample is given to somebody
 //! (`natural` with fewer clients than owners gives out the samples of the chosen ones; `own` gives out nothing where no client is).
 //!
+//! Logarithms come from the crate `libm`: the C libraries of two machines may differ in the last digit, and so might who holds what.
+//! (The gamma variates of `dirichlet` are another crate's and still come from there.)
+//!
 //! # Layout
 //! `rule` is what a user writes; each rule lays a `plan` and the plan deals a pool of samples to the clients. The plan is laid
 //! once and dealt twice, to the training and to the test samples, which is why a client is tested on the labels it trains on.
