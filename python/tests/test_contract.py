@@ -1,6 +1,7 @@
 """A federation of Rust nodes over a real SuperLink does what the simulation does, to the bit."""
 
 import json
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,21 @@ def test_other_methods_over_flower_are_the_simulation_to_the_bit(found: Founder)
         assert federation.state == "finished", federation.words()
         assert is_same(federation.theta(), theta_of_simulation(simulation)), (method, federation.words())
         same_journals(federation.app, simulation)
+
+
+@pytest.mark.long
+def test_a_whole_training_on_digits_is_the_simulation(found: Founder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run the program's own experiment with a node for each of its thirty clients, and nothing made small."""
+    federation = found("method=fedeq")
+    federation.start()
+    simulation = federation.simulate()
+    federation.run(1500.0, repeat=30.0)
+    assert federation.state == "finished", federation.words()
+    assert is_same(federation.theta(), theta_of_simulation(simulation)), federation.words()
+    same_journals(federation.app, simulation)
+    last = lines(federation.app, "evaluations.jsonl")[-1]
+    with capsys.disabled():
+        sys.stdout.write(f"after round {last['round']}: accuracy {last['local']['mean']:.4f}\n")
 
 
 def is_on_the_dashboard(federation: Federation) -> None:

@@ -316,6 +316,20 @@ fn a_node_predicts_with_no_connection_what_a_simulated_client_predicts() {
 }
 
 #[test]
+fn among_several_federations_one_is_chosen_by_what_was_learned_in_it() {
+    let (site, link, mut worker) = trained(&App::write());
+    link.ask(&App::write().train(1));
+    site.serve(&link, &mut worker, 2);
+    let output = fedeq(&["node", "predict"], &site);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let choices: Vec<&str> = said.lines().filter_map(|line| line.trim().strip_prefix("--federation ")).collect();
+    assert!(choices.iter().all(|choice| choice.contains("fedeq on digits with deq-mlp, round")), "{said}");
+    let (name, _) = choices[1].split_once(' ').expect("a name and words");
+    assert!(fedeq(&["node", "predict", "--federation", name], &site).status.success());
+}
+
+#[test]
 fn a_folder_without_a_model_is_refused() {
     let output = fedeq(&["node", "predict"], &Site::new());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -15,10 +15,11 @@ use crate::federation;
 Examples:
   fedeq init-federation --set plan.rounds=20 --out app
   fedeq init-federation experiment.toml --data data --out app
-  fedeq init-federation --set data=images --set data.partition.rule=own --set data.partition.clients=8 --data example --out app
+  fedeq init-federation --set data=images --set data.partition.rule=own --data example --out app
 
-Where everybody brings their own data (`rule=own`), the data here are an example: its pictures say of which size theirs are to be, and
+Where everybody brings their own data (`rule=own`), those here are an example: its pictures say of which size theirs are to be, \
 its labels which classes there are.
+
 The folder's README has the commands that start a SuperLink, nodes and a run on one machine.")]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -72,6 +72,14 @@ pub fn recall(learned: &Learned, data: &Path) -> Result<(Prepared, ClientModel)>
     Ok((prepared, model))
 }
 
+/// What a node has learned, in a few words for people.
+pub fn describe(learned: &Learned) -> Result<String> {
+    let Experiment { method, data, model, .. } = Experiment::from_resolved(&learned.latest.experiment)?;
+    let Request { task, round, rounds, .. } = &learned.latest.request;
+    let round = round + u64::from(*task == Task::Train); // Rounds are counted from 0, and judged when they are over.
+    Ok(format!("{} on {} with {model}, round {round} of {rounds}", method.name(), data.source.name()))
+}
+
 /// Loads a client's data and builds its network.
 fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
     let prepared = Experiment::from_resolved(experiment)?.on_another_machine(data.to_owned()).at_client(client).prepare()?;

@@ -134,6 +134,12 @@ impl Vault {
 }
 
 impl Learned {
+    /// The names of the federations that the node of a folder has taken part in.
+    pub fn federations(root: &Path) -> Result<Vec<String>> {
+        let shelves = Shelf::all(&root.join(FEDERATIONS))?;
+        Ok(shelves.iter().map(|shelf| shelf.federation().to_owned()).collect())
+    }
+
     /// What the node of a folder has learned in a federation, or in the only one there is; nothing if it has not learned anything. A node may be at work
     /// on the folder meanwhile.
     pub fn read(root: &Path, federation: Option<&str>) -> Result<Option<Self>> {

@@ -7,7 +7,7 @@ use fedeq_flower::vault::Learned;
 use super::refused;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::predict::{Asked, INPUTS};
-use crate::node::recall;
+use crate::node::{describe, recall};
 
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
@@ -30,6 +30,9 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, data: &Path) -> Outcome<()> {
     let Arguments { state, federation, asked } = arguments;
+    if federation.is_none() {
+        require_only_one(state)?;
+    }
     let learned = Learned::read(state, federation.as_deref()).map_err(refused)?;
     let learned = learned.ok_or_else(|| {
         let problem = format!("`{}` holds no model yet", state.display());
@@ -37,4 +40,20 @@ pub(super) fn run(arguments: &Arguments, data: &Path) -> Outcome<()> {
     })?;
     let (prepared, model) = recall(&learned, data).map_err(Failure::refused)?;
     asked.answer(&prepared, &model)
+}
+
+/// Among several federations one must be chosen; their names say little, so what was learned in each is told.
+fn require_only_one(state: &Path) -> Outcome<()> {
+    let names = Learned::federations(state).map_err(refused)?;
+    if names.len() < 2 {
+        return Ok(());
+    }
+    let line = |name: &String| -> Outcome<String> {
+        let learned = Learned::read(state, Some(name)).map_err(refused)?;
+        let words = learned.map_or_else(|| Ok("nothing yet".into()), |learned| describe(&learned)).map_err(Failure::refused)?;
+        Ok(format!("  --federation {name}    {words}"))
+    };
+    let lines = names.iter().map(line).collect::<Outcome<Vec<_>>>()?;
+    let problem = format!("`{}` holds the models of several federations", state.display());
+    Err(Failure::request(problem, format!("choose one of\n{}", lines.join("\n"))))
 }
