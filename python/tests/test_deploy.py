@@ -150,6 +150,19 @@ def test_the_document_leads_to_a_federation(machines: Machines) -> None:
     require_no_secrets(machines, words)
 
 
+def test_the_readme_of_an_app_leads_to_a_run(machines: Machines) -> None:
+    """Paste its commands as they stand there, but for what installs and for the port."""
+    small = ("plan.rounds=1", "plan.sampling.fraction=1", "data.partition.clients=3", "data.partition.shards=4")
+    settings = " ".join(f"--set {setting}" for setting in (*small, "data.limit.train=10"))
+    machines.carry_out(Block(SERVER, stays=False, commands=f"fedeq init-federation {settings} --out app"))
+    app = machines.home(SERVER) / "app"
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", (app / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    commands = re.sub(r"^pip .*$", "cd app", commands, flags=re.MULTILINE).replace("8000", str(machines.port))
+    paste = machines.leave(Block(SERVER, stays=True, commands=commands))
+    until("the run is over", lambda: not paste.is_alive, PATIENCE)
+    assert "after round 1: accuracy" in paste.text(), paste.text()
+
+
 def test_who_cannot_join_is_told_why(machines: Machines) -> None:
     """Another authority, none, a key that nobody registered, and no TLS."""
     follow(machines, [block for block in blocks() if block.machine == SERVER][:2])

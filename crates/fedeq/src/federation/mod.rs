@@ -44,6 +44,7 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     refuse_unseen(experiment)?;
     let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared, weighting)?;
+    let last = (plan.clients - 1).to_string();
     fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     let server = prepared.server();
     write_atomically(&folder.join("theta.safetensors"), &server.weights.packed().to_bytes(&Default::default())?)?;
@@ -52,7 +53,7 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     let plan = serde_json::to_string(&plan).map_err(|error| Error::invalid(error.to_string(), "report this"))?;
     write_atomically(&folder.join("plan.json"), (plan + "\n").as_bytes())?;
     for (name, text) in APP {
-        write_atomically(&folder.join(name), text.as_bytes())?;
+        write_atomically(&folder.join(name), text.replace("{last}", &last).as_bytes())?;
     }
     let run = RunFolder::at(folder.to_owned());
     run.write_roster(&prepared)?;
@@ -68,6 +69,7 @@ fn for_nodes(prepared: &Prepared) -> Experiment {
     experiment
 }
 
+/// Files as they are, but for the number of the last client.
 const APP: [(&str, &str); 3] = [
     ("pyproject.toml", include_str!("app/pyproject.toml")),
     ("README.md", include_str!("app/README.md")),
