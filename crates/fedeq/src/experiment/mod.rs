@@ -135,6 +135,11 @@ impl Experiment {
         })
     }
 
+    /// What it is, in a few words: method, data and model.
+    pub fn title(&self) -> String {
+        format!("{} on {} with {}", self.method.name(), self.data.source.name(), self.model)
+    }
+
     /// The whole experiment as a file.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| Error::invalid(format!("the experiment cannot be written: {error}"), TOO_LARGE))

@@ -74,10 +74,10 @@ pub fn recall(learned: &Learned, data: &Path) -> Result<(Prepared, ClientModel)>
 
 /// What a node has learned, in a few words for people.
 pub fn describe(learned: &Learned) -> Result<String> {
-    let Experiment { method, data, model, .. } = Experiment::from_resolved(&learned.latest.experiment)?;
+    let title = Experiment::from_resolved(&learned.latest.experiment)?.title();
     let Request { task, round, rounds, .. } = &learned.latest.request;
     let round = round + u64::from(*task == Task::Train); // Rounds are counted from 0, and judged when they are over.
-    Ok(format!("{} on {} with {model}, round {round} of {rounds}", method.name(), data.source.name()))
+    Ok(format!("{title}, round {round} of {rounds}"))
 }
 
 /// Loads a client's data and builds its network.

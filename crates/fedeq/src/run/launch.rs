@@ -122,11 +122,12 @@ impl Run {
     }
 
     fn brief(&self) -> Brief {
-        let Experiment { method, data, model, plan, .. } = &self.prepared.experiment;
+        let experiment = &self.prepared.experiment;
+        let Experiment { method, plan, .. } = experiment;
         let clients = counted(self.prepared.federation.clients.len(), "client");
         let pace = if plan.asynchronous.is_some() { ", not in step" } else { "" };
         Brief {
-            title: format!("{} on {} with {model}, {clients}{pace}", method.name(), data.source.name()),
+            title: format!("{}, {clients}{pace}", experiment.title()),
             round: self.position.server.round,
             rounds: plan.rounds,
             headline: method.algorithm().headline(),
