@@ -30,10 +30,10 @@ def build_peer() -> None:
 def build_ours() -> Path:
     """Builds our program; returns its path."""
     say("building our program")
-    command = ["cargo", "build", "--release", "--workspace", "--bin", "fedeq-benchmarks"]
+    command = ["cargo", "build", "--release", "--workspace", "--example", "fedeq-benchmarks"]
     subprocess.run(command, check=True, cwd=HERE.parent, stdout=sys.stderr)
     target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
-    return target / "release" / "fedeq-benchmarks"
+    return target / "release" / "examples" / "fedeq-benchmarks"
 
 
 def machine() -> dict[str, str]:

@@ -1,7 +1,8 @@
-//! Crates depend on each other only in the direction of ARCHITECTURE.md.
+//! Crates depend on each other only in the direction of ARCHITECTURE.md, and one build serves every command of the README.
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
-use cargo_metadata::MetadataCommand;
+use serde_json::Value;
 
 /// Every crate of the house, also those still to come, and the crates it may know.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -17,14 +18,56 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// For every crate of the workspace, which of burn and our own crates it depends on, tests and build scripts included.
 fn edges() -> BTreeMap<String, BTreeSet<String>> {
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
-    let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec().expect("cargo metadata");
+    let metadata: Value = serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version=1"])).expect("JSON");
     let known = |name: &str| name == "burn" || name.starts_with("burn-") || name.starts_with("fedeq");
-    let dependencies = |package: &cargo_metadata::Package| {
-        let names = package.dependencies.iter().map(|dependency| dependency.name.clone());
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let dependencies = |package: &Value| {
+        let names = package["dependencies"].as_array().expect("a list").iter().map(|dependency| text(&dependency["name"]));
         names.filter(|name| known(name)).collect()
     };
-    metadata.packages.iter().map(|package| (package.name.to_string(), dependencies(package))).collect()
+    let packages = metadata["packages"].as_array().expect("a list");
+    packages.iter().map(|package| (text(&package["name"]), dependencies(package))).collect()
+}
+
+/// What cargo says of the workspace.
+fn cargo(arguments: &[&str]) -> String {
+    let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let output = Command::new(env!("CARGO")).current_dir(workspace).args(arguments).output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The features of every package that is built, once for each way it is built; with `dev`, as tests need them.
+fn features(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut features = BTreeMap::<String, BTreeSet<String>>::new();
+    for line in cargo(&["tree", "--workspace", "--edges", edges, "--prefix=none", "--no-dedupe", "--format={p}|{f}"]).lines() {
+        let (package, of) = line.split_once('|').expect("the format asked for");
+        features.entry(package.to_owned()).or_default().insert(of.to_owned());
+    }
+    features
+}
+
+#[test]
+fn build_run_and_test_resolve_the_same_features_so_that_burn_is_compiled_once() {
+    let with_tests = features("normal,build,dev");
+    for (package, of) in features("normal,build") {
+        assert_eq!(
+            of, with_tests[&package],
+            "tests want `{package}` with other features: ask for them in crates/fedeq/Cargo.toml"
+        );
+    }
+}
+
+#[test]
+fn cargo_run_can_only_mean_fedeq() {
+    let metadata: Value = serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version=1"])).expect("JSON");
+    let targets = metadata["packages"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .flat_map(|package| package["targets"].as_array().expect("a list"));
+    let binaries = targets.filter(|target| target["kind"][0] == "bin").map(|target| target["name"].clone());
+    assert_eq!(binaries.collect::<Vec<_>>(), ["fedeq"]);
 }
 
 #[test]
