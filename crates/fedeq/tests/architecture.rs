@@ -40,8 +40,8 @@ fn cargo(arguments: &[&str]) -> String {
 /// The features of every package that is built, once for each way it is built; with `dev`, as tests need them.
 fn features(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut features = BTreeMap::<String, BTreeSet<String>>::new();
-    for line in cargo(&["tree", "--workspace", "--edges", edges, "--prefix=none", "--no-dedupe", "--format={p}|{f}"]).lines() {
-        let (package, of) = line.split_once('|').expect("the format asked for");
+    let tree = cargo(&["tree", "--workspace", "--edges", edges, "--prefix=none", "--format={p}|{f}"]);
+    for (package, of) in tree.lines().filter_map(|line| line.trim_end_matches(" (*)").split_once('|')) {
         features.entry(package.to_owned()).or_default().insert(of.to_owned());
     }
     features

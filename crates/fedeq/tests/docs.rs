@@ -10,23 +10,56 @@ fedeq() {
 }
 "#;
 
-fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+/// Where the README and the folder of pages are.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The lines of all blocks of shell commands on a page.
-fn commands(page: &str) -> String {
-    let mut script = String::new();
-    let mut is_inside = false;
-    for line in page.lines() {
-        match (is_inside, line) {
-            (false, "```sh") => is_inside = true,
-            (true, "```") => is_inside = false,
-            (true, line) => script.extend([line, "\n"]),
-            _ => {}
+/// Who runs a block of shell commands: said after ```` ```sh ````, on a page where they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunBy {
+    /// This test, page by page, in an empty folder: nothing is said.
+    Test,
+    /// `.ci/run`, in the checkout: `checkout`.
+    Ci,
+    /// Nobody, since tests have no connection; this test sees that nothing else is missing: `internet`.
+    Internet,
+    /// `python/tests/test_deploy.py`, as the machines that are named there; only in `docs/deploy.md`.
+    Deploy,
+    /// Nobody, since it takes too long: `long`. The page says that it is not run by CI.
+    Long,
+}
+
+impl RunBy {
+    fn named(page: &str, words: &str) -> Option<Self> {
+        match words {
+            "" => Some(Self::Test),
+            "checkout" => Some(Self::Ci),
+            "internet" => Some(Self::Internet),
+            "long" => Some(Self::Long),
+            _ if page == "docs/deploy.md" => Some(Self::Deploy),
+            _ => None,
         }
     }
-    script
+}
+
+/// The lines of all blocks of shell commands on a page, block by block.
+fn blocks(page: &str) -> Vec<(RunBy, String)> {
+    let text = fs::read_to_string(root().join(page)).expect("the page is there");
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some(words) = line.trim_start().strip_prefix("```sh") else { continue };
+        let run_by = RunBy::named(page, words.trim()).unwrap_or_else(|| panic!("`{page}`: who runs ```sh{words}?"));
+        let commands = lines.by_ref().take_while(|line| line.trim_start() != "```");
+        blocks.push((run_by, commands.map(|line| format!("{line}\n")).collect()));
+    }
+    blocks
+}
+
+/// All commands of a page that are run by someone.
+fn commands(page: &str, by: RunBy) -> String {
+    blocks(page).into_iter().filter(|(run_by, _)| *run_by == by).map(|(_, commands)| commands).collect()
 }
 
 fn shell(script: &str, folder: &Path) -> Output {
@@ -41,38 +74,77 @@ fn shell(script: &str, folder: &Path) -> Output {
 
 /// Runs a page from top to bottom in an empty folder.
 fn follow(page: &str) {
-    let text = fs::read_to_string(docs().join(page)).expect("the page is there");
     let folder = tempfile::tempdir().expect("a folder");
-    let script = commands(&text);
+    let script = commands(page, RunBy::Test);
     assert!(script.contains("fedeq "), "`{page}` has no commands");
-    let output = shell(&format!("{PRELUDE}{script}"), folder.path());
+    let output = shell(&format!("{PRELUDE}set -x\n{script}"), folder.path());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "`{page}` fails: {said}");
 }
 
-#[test]
-fn getting_started_works() {
-    follow("getting-started.md");
+/// The pages whose commands are run here, a test each so that they run side by side.
+macro_rules! pages {
+    ($($name:ident: $page:literal,)*) => {
+        const FOLLOWED: &[&str] = &[$($page),*];
+        $(#[test] fn $name() { follow($page); })*
+    };
+}
+
+pages! {
+    the_readme_works: "README.md",
+    getting_started_works: "docs/getting-started.md",
+    how_to_choose_works: "docs/how-to-choose.md",
+    adding_a_data_set_works: "docs/add-a-dataset.md",
+    adding_a_method_works: "docs/add-a-method.md",
+    questions_are_answered_by_what_works: "docs/faq.md",
+}
+
+/// The README and every page in `docs`.
+fn pages() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).expect("docs").map(|entry| entry.expect("an entry").file_name());
+    let named = entries.map(|name| format!("docs/{}", name.to_string_lossy()));
+    named.filter(|page| page.ends_with(".md")).chain(["README.md".to_owned()]).collect()
 }
 
 #[test]
-fn how_to_choose_works() {
-    follow("how-to-choose.md");
+fn every_page_with_commands_is_followed() {
+    for page in pages() {
+        let has_commands = !commands(&page, RunBy::Test).is_empty();
+        assert_eq!(has_commands, FOLLOWED.contains(&page.as_str()), "`{page}`: name it in `pages!`, or take it out");
+    }
 }
 
 #[test]
-fn adding_a_data_set_works() {
-    follow("add-a-dataset.md");
+fn pages_admit_what_nobody_runs() {
+    for page in pages() {
+        let is_admitted = || fs::read_to_string(root().join(&page)).expect("a page").contains("not run by CI");
+        assert!(
+            commands(&page, RunBy::Long).is_empty() || is_admitted(),
+            "`{page}` has commands that are not run by CI, and does not say so"
+        );
+    }
 }
 
 #[test]
-fn adding_a_method_works() {
-    follow("add-a-method.md");
+fn what_ci_runs_in_the_checkout_stands_where_ci_looks() {
+    let readme = commands("README.md", RunBy::Ci);
+    assert!(readme.contains("cargo run") && readme.contains("cargo test"), "{readme}");
+    let script = fs::read_to_string(root().join(".ci/run")).expect("CI's script");
+    assert!(script.contains("README.md docs/*.md"), "CI takes the commands from all pages");
 }
 
+/// Exit code 2 would say that the command itself is wrong; 1 says that the work failed, here for want of a connection.
 #[test]
-fn questions_are_answered_by_what_works() {
-    follow("faq.md");
+fn what_needs_the_internet_lacks_nothing_else() {
+    for page in pages() {
+        for command in commands(&page, RunBy::Internet).lines().filter(|line| !line.trim().is_empty()) {
+            let folder = tempfile::tempdir().expect("a folder");
+            let nowhere = "export HTTPS_PROXY=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9 ALL_PROXY=http://127.0.0.1:9\n";
+            let output = shell(&format!("{PRELUDE}{nowhere}{command}"), folder.path());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "`{command}` on `{page}`: {said}");
+        }
+    }
 }
 
 /// The subcommands that a help text lists.
@@ -107,12 +179,12 @@ fn every_help_has_examples() {
 
 #[test]
 fn pages_link_to_what_is_there() {
-    for entry in fs::read_dir(docs()).expect("docs") {
-        let path = entry.expect("an entry").path();
-        let text = fs::read_to_string(&path).unwrap_or_default();
+    for page in pages() {
+        let page = root().join(page);
+        let text = fs::read_to_string(&page).unwrap_or_default();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
             let is_local = !target.is_empty() && !target.starts_with("http");
-            assert!(!is_local || docs().join(target).exists(), "`{}` links to `{target}`", path.display());
+            assert!(!is_local || page.with_file_name(target).exists(), "`{}` links to `{target}`", page.display());
         }
     }
 }

@@ -85,6 +85,11 @@ impl Canvas {
         Self { image: RgbImage::from_pixel(width, height, PAPER) }
     }
 
+    /// A picture as it is.
+    pub(crate) fn showing(image: RgbImage) -> Self {
+        Self { image }
+    }
+
     /// Fills a rectangle.
     pub(super) fn rectangle(&mut self, [x, y]: [u32; 2], [width, height]: [u32; 2], colour: Rgb<u8>) {
         let (right, bottom) = ((x + width).min(self.image.width()), (y + height).min(self.image.height()));

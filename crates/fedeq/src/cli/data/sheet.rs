@@ -33,6 +33,14 @@ pub(super) fn draw(dataset: &Dataset, selection: &Selection, name: &str) -> Outc
     canvas.map_err(|error| Failure::request(format!("cannot draw `{name}`: {error}"), "leave out `--out`"))
 }
 
+/// The first sample alone: a picture as it is stored, so that a model can be asked about it; text as on a sheet.
+pub(super) fn alone(dataset: &Dataset, selection: &Selection, name: &str) -> Outcome<Canvas> {
+    match (&dataset.samples, selection.samples.first()) {
+        (Samples::Images(images), Some(sample)) => Ok(Canvas::showing(picture(images, *sample))),
+        _ => draw(dataset, selection, name),
+    }
+}
+
 fn no_looks(name: &str) -> Failure {
     Failure::request(
         format!("the samples of `{name}` are rows of numbers, which have no looks"),

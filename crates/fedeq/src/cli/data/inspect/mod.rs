@@ -3,6 +3,7 @@ mod report;
 mod selection;
 
 use clap::Args;
+use fedeq_data::Dataset;
 
 use super::set::Set;
 use super::sheet;
@@ -18,6 +19,7 @@ Examples:
   fedeq data inspect
   fedeq data inspect cifar10 --out cifar10.png
   fedeq data inspect femnist --client f0424_27 --out writer.png
+  fedeq data inspect digits --sample 7 --out seven.png      this one picture, as it is stored
   fedeq data inspect my/pictures --json")]
 pub(in crate::cli) struct Arguments {
     #[command(flatten)]
@@ -25,6 +27,9 @@ pub(in crate::cli) struct Arguments {
     /// Only what this client holds, where the data set names its clients
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
+    /// Only this sample, counted from 0; the picture is the sample itself
+    #[arg(long, value_name = "NUMBER", conflicts_with = "client")]
+    sample: Option<usize>,
     /// A contact sheet: some pictures of each class, or some clients' text
     #[command(flatten)]
     picture: PictureArguments,
@@ -35,12 +40,32 @@ pub(in crate::cli) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let dataset = arguments.set.load()?;
-    let selection = Selection::of(&dataset, arguments.client.as_deref())?;
+    let selection = arguments.selection(&dataset)?;
     let report = Report::of(&dataset, &selection);
-    if let Some(path) = arguments.picture.path(arguments.set.name(), "sheet", arguments.json)
+    if let Some(path) = arguments.picture.path(arguments.set.name(), &arguments.kind(), arguments.json)
         && (arguments.picture.is_asked_for() || sheet::has_looks(&dataset))
     {
-        save(&sheet::draw(&dataset, &selection, arguments.set.name())?, &path)?;
+        let name = arguments.set.name();
+        let picture = if arguments.sample.is_some() {
+            sheet::alone(&dataset, &selection, name)
+        } else {
+            sheet::draw(&dataset, &selection, name)
+        };
+        save(&picture?, &path)?;
     }
     if arguments.json { print_json(&report) } else { print(&report.text()) }
+}
+
+impl Arguments {
+    fn selection(&self, dataset: &Dataset) -> Outcome<Selection> {
+        match self.sample {
+            Some(sample) => Selection::one(dataset, sample),
+            None => Selection::of(dataset, self.client.as_deref()),
+        }
+    }
+
+    /// What a picture shows, for its file's name.
+    fn kind(&self) -> String {
+        self.sample.map_or_else(|| "sheet".into(), |sample| format!("sample-{sample}"))
+    }
 }

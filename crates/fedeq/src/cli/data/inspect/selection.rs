@@ -24,6 +24,16 @@ impl Selection {
         let samples = (0..dataset.len()).filter(|&sample| owners.of[sample] as usize == owner).collect();
         Ok(Self { client: Some(client.to_owned()), samples })
     }
+
+    /// A single sample.
+    pub(super) fn one(dataset: &Dataset, sample: usize) -> Outcome<Self> {
+        let samples = dataset.len();
+        if sample >= samples {
+            let problem = format!("there is no sample `{sample}` in `{}`", dataset.name);
+            return Err(Failure::request(problem, format!("choose one from 0 to {}", samples.saturating_sub(1))));
+        }
+        Ok(Self { client: None, samples: vec![sample] })
+    }
 }
 
 fn no_clients(dataset: &Dataset) -> Failure {
