@@ -9,6 +9,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 
 use super::answer::text;
+use super::connection::PATIENCE;
 use super::lookout::{Cursor, Lookout, News};
 use crate::run::Activity;
 
@@ -29,7 +30,8 @@ pub(super) fn follow(lookout: Arc<Lookout>, runs: Vec<String>) -> Sse<impl Strea
         }
         ready.pop_front().map(|event| (Ok(event), (reader, ready)))
     });
-    Sse::new(stream).keep_alive(KeepAlive::default())
+    // More often than the patience with connections that say nothing.
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(PATIENCE / 4))
 }
 
 /// What one page has been told.
