@@ -113,9 +113,9 @@ pub(super) async fn hold_clock(ConnectInfo(clock): ConnectInfo<Clock>, request: 
 }
 
 /// What a request brings; it may not be long, nor take long.
-pub(super) async fn body(request: Request) -> Option<String> {
+pub(super) async fn body(request: Request, patience: Duration) -> Option<String> {
     const LONGEST: usize = 64 << 10;
-    let bytes = timeout(PATIENCE, to_bytes(request.into_body(), LONGEST)).await.ok()?.ok()?;
+    let bytes = timeout(patience, to_bytes(request.into_body(), LONGEST)).await.ok()?.ok()?;
     String::from_utf8(bytes.into()).ok()
 }
 

@@ -9,7 +9,6 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 
 use super::answer::text;
-use super::connection::PATIENCE;
 use super::lookout::{Cursor, Lookout, News};
 use crate::run::Activity;
 
@@ -18,6 +17,7 @@ const EVERY: Duration = Duration::from_millis(500);
 
 /// Follows the list of runs, and some of them closely.
 pub(super) fn follow(lookout: Arc<Lookout>, runs: Vec<String>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let patience = lookout.patience;
     let runs = runs.into_iter().map(|run| (run, Followed::default())).collect();
     let reader = Reader { lookout, runs, list: String::new() };
     let stream = unfold((Some(reader), VecDeque::new()), |(mut reader, mut ready)| async move {
@@ -31,7 +31,7 @@ pub(super) fn follow(lookout: Arc<Lookout>, runs: Vec<String>) -> Sse<impl Strea
         ready.pop_front().map(|event| (Ok(event), (reader, ready)))
     });
     // More often than the patience with connections that say nothing.
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(PATIENCE / 4))
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(patience / 4))
 }
 
 /// What one page has been told.

@@ -26,6 +26,8 @@ pub(super) struct Lookout {
     root: PathBuf,
     /// Whose turn it is to read whole journals.
     pub(super) readers: Semaphore,
+    /// How long a connection may say nothing, or listen to nothing.
+    pub(super) patience: Duration,
     known: Mutex<Known>,
 }
 
@@ -105,9 +107,9 @@ pub(super) enum Action {
 }
 
 impl Lookout {
-    pub(super) fn new(root: PathBuf, program: PathBuf) -> Self {
+    pub(super) fn new(root: PathBuf, program: PathBuf, patience: Duration) -> Self {
         let known = Known { runs: BTreeMap::new(), starts: Starts::new(program), looked: None };
-        Self { root, readers: Semaphore::new(READERS), known: Mutex::new(known) }
+        Self { root, readers: Semaphore::new(READERS), patience, known: Mutex::new(known) }
     }
 
     /// All runs.

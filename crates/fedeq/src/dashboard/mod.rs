@@ -82,7 +82,8 @@ impl Dashboard {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             let seats = Seats::new(tokio::net::TcpListener::from_std(listener)?, self.patience);
-            let router = route::router(Lookout::new(self.folder, self.program), Guard::new(address, self.token));
+            let lookout = Lookout::new(self.folder, self.program, self.patience);
+            let router = route::router(lookout, Guard::new(address, self.token));
             let service = router.into_make_service_with_connect_info::<Clock>();
             let serving = std::pin::pin!(axum::serve(seats, service).into_future());
             // Pages keep their connections open, so there is no waiting for them.

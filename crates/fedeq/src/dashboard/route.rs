@@ -88,7 +88,8 @@ async fn portrait(
 }
 
 async fn act(State(lookout): State<Arc<Lookout>>, request: Request) -> Result<StatusCode, Refusal> {
-    let body = body(request).await.ok_or_else(|| Refusal::not_understood("this is too long or too slow for an action".into()))?;
+    let body = body(request, lookout.patience).await;
+    let body = body.ok_or_else(|| Refusal::not_understood("this is too long or too slow for an action".into()))?;
     let deed = serde_json::from_str(&body).map_err(|error| Refusal::not_understood(format!("this is no action: {error}")))?;
     let Deed { run, action } = deed;
     beside(move || lookout.act(&run, action)).await.map(|()| StatusCode::NO_CONTENT)
