@@ -1,12 +1,13 @@
 // The dashboard in a real browser, with real runs on the built-in digits.
 import assert from "node:assert/strict";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { Visitor, Workshop, until } from "./support.js";
 
 const workshop = new Workshop();
 let visitor;
 let live;
+let served;
 
 const is = (state) => async () => (await visitor.state().textContent()).includes(state);
 
@@ -16,14 +17,49 @@ before(async () => {
   writeFileSync(workshop.path("broken", "experiment.toml"), "seed = 'none'");
   mkdirSync(workshop.path("headless"));
   writeFileSync(workshop.path("headless", "status.json"), "{");
+  cpSync(workshop.path("first"), workshop.path("linked"), { recursive: true });
+  rmSync(workshop.path("linked", "experiment.toml"));
+  symlinkSync(workshop.path("first", "experiment.toml"), workshop.path("linked", "experiment.toml"));
   // Two steps are too few for the solver, and it must say so.
   live = workshop.run("live", "plan.rounds=2000", "model.equilibrium.stop.max_steps=2");
-  visitor = await Visitor.arrive(await workshop.dashboard());
+  served = await workshop.dashboard();
+  visitor = await Visitor.arrive(served.address);
 });
 
 after(async () => {
   await visitor?.browser.close();
   await workshop.close();
+});
+
+test("the printed address opens it once, and a cookie from then on", async () => {
+  assert.match(served.address, /\?token=[0-9a-f]{32}$/);
+  assert.equal(visitor.page.url(), visitor.address, "the token does not stay in the address");
+  await visitor.page.reload();
+  await visitor.page.getByRole("heading", { name: "Runs" }).waitFor();
+});
+
+test("who does not know the token sees nothing but the door", async () => {
+  const page = await visitor.stranger();
+  assert.equal((await page.goto(visitor.address)).status(), 401);
+  await page.getByText("asks for its token").waitFor();
+  assert.equal((await page.goto(`${visitor.address}api/runs`)).status(), 403);
+  await page.goto(visitor.address);
+  await page.getByLabel("Token").fill(new URL(served.address).searchParams.get("token"));
+  await page.getByRole("button", { name: "Open" }).click();
+  await page.getByRole("heading", { name: "Runs" }).waitFor();
+  await page.context().close();
+});
+
+test("--open opens a page of one's own that leads in, and shows the token to nobody else", async () => {
+  const token = new URL(served.address).searchParams.get("token");
+  assert.ok(!served.page.includes(token), "arguments can be seen by everybody on the machine");
+  assert.equal(statSync(served.page).mode & 0o777, 0o600);
+  assert.ok(readFileSync(served.page, "utf8").includes(token));
+  const page = await visitor.stranger();
+  await page.goto(`file://${served.page}`);
+  await page.getByRole("heading", { name: "Runs" }).waitFor();
+  assert.equal(page.url(), visitor.address);
+  await page.context().close();
 });
 
 test("all runs are listed with their states, and damaged folders say what is wrong with them", async () => {
@@ -33,6 +69,7 @@ test("all runs are listed with their states, and damaged folders say what is wro
   assert.match(await visitor.row("second").textContent(), /finished.*fedavg/s);
   assert.match(await visitor.row("broken").textContent(), /experiment\.toml.*malformed/s);
   assert.match(await visitor.row("headless").textContent(), /experiment\.toml.*malformed/s);
+  assert.match(await visitor.row("linked").textContent(), /is a link.*malformed/s);
   await visitor.picture("list");
 });
 

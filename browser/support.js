@@ -1,7 +1,7 @@
 // Real runs of the built program, its dashboard, and a browser to look at it.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -29,8 +29,8 @@ export class Workshop {
     return join(this.folder, "runs", ...parts);
   }
 
-  start(...options) {
-    const child = spawn(FEDEQ, options, { cwd: this.folder, stdio: ["ignore", "pipe", "inherit"] });
+  start(options, env = process.env) {
+    const child = spawn(FEDEQ, options, { cwd: this.folder, env, stdio: ["ignore", "pipe", "inherit"] });
     this.children.push(child);
     return child;
   }
@@ -38,7 +38,7 @@ export class Workshop {
   /** Begins a run; `settings` go over the small ones. */
   run(name, ...settings) {
     const set = [...SMALL, ...settings].flatMap((setting) => ["--set", setting]);
-    return this.start("run", "--quiet", "--out", join("runs", name), ...set);
+    return this.start(["run", "--quiet", "--out", join("runs", name), ...set]);
   }
 
   /** A run from beginning to end. */
@@ -47,11 +47,17 @@ export class Workshop {
     if (code !== 0) throw new Error(`the run ${name} ended with ${code}`);
   }
 
-  /** Serves the folder; gives the address. */
+  /** Serves the folder; gives the address that is printed, and the page that a browser is told to open. */
   async dashboard() {
-    const child = this.start("dashboard", "runs", "--port", "0");
-    const [line] = await once(createInterface({ input: child.stdout }), "line");
-    return line;
+    // Stands in for the system's way to open a page, and writes down what it is told.
+    const [programs, note] = [join(this.folder, "bin"), join(this.folder, "opened")];
+    mkdirSync(programs);
+    writeFileSync(join(programs, "xdg-open"), `#!/bin/sh\nprintf '%s' "$*" > '${note}.partial' && mv '${note}.partial' '${note}'\n`, { mode: 0o755 });
+    const env = { ...process.env, PATH: `${programs}:${process.env.PATH}`, XDG_RUNTIME_DIR: this.folder };
+    const child = this.start(["dashboard", "runs", "--port", "0", "--open"], env);
+    const [address] = await once(createInterface({ input: child.stdout }), "line");
+    await until("a browser is told what to open", () => existsSync(note));
+    return { address, page: readFileSync(note, "utf8") };
   }
 
   lines(name, journal = "rounds.jsonl") {
@@ -67,16 +73,23 @@ export class Workshop {
 
 /** A page, and whatever went wrong on it. */
 export class Visitor {
+  /** Comes by the address that was printed, as somebody does who pastes it. */
   static async arrive(address) {
     const visitor = new Visitor();
-    visitor.address = address;
+    visitor.address = new URL("/", address).href;
     visitor.errors = [];
     visitor.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
     visitor.page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 } });
     visitor.page.setDefaultTimeout(20_000);
     visitor.page.on("console", (message) => message.type() === "error" && visitor.errors.push(message.text()));
     visitor.page.on("pageerror", (error) => visitor.errors.push(error.message));
+    await visitor.page.goto(address);
     return visitor;
+  }
+
+  /** Somebody else, who has no cookies yet. */
+  stranger() {
+    return this.browser.newContext().then((context) => context.newPage());
   }
 
   open(...path) {

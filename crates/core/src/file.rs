@@ -1,6 +1,6 @@
 //! Files that are there whole or not at all.
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -13,7 +13,9 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     partial.push(".partial");
     let partial = Path::new(&partial);
     let write = || {
-        let mut file = File::create(partial)?;
+        // What lies there is left over, or a link that somebody else has put there: neither is written to.
+        fs::remove_file(partial).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+        let mut file = File::create_new(partial)?;
         file.write_all(bytes)?;
         file.sync_all()
     };

@@ -13,6 +13,9 @@ use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, spa
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// Shorter than usual, so that tests need not wait.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A dashboard of a folder, until it is dropped.
 struct Served {
     address: SocketAddr,
@@ -25,7 +28,8 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (address, shutdown) = (listener.local_addr().expect("bound"), Shutdown::default());
         let token = token.map(|token| token.parse().expect("a good token"));
-        let dashboard = Dashboard { folder: folder.to_owned(), token, program: env!("CARGO_BIN_EXE_fedeq").into() };
+        let program = env!("CARGO_BIN_EXE_fedeq").into();
+        let dashboard = Dashboard { folder: folder.to_owned(), token, program, patience: PATIENCE };
         let until = shutdown.clone();
         let thread = std::thread::spawn(move || dashboard.serve(listener, &until).expect("it serves"));
         Self { address, shutdown, thread: Some(thread) }
@@ -256,7 +260,7 @@ fn with_a_token_nobody_looks_without_it() {
     let (status, head, _) = served.ask("GET /?token=correct-horse", &[], "");
     assert!(status == 303 && head.contains("location: /\r\n"), "{head}");
     let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie");
-    assert!(cookie.contains("httponly") && cookie.contains("samesite=strict"), "{cookie}");
+    assert!(cookie.contains("httponly") && cookie.contains("samesite=lax"), "{cookie}");
     let pair = cookie.split(';').next().expect("a pair");
     assert_eq!(served.ask("GET /api/runs", &[&format!("Cookie: other=1; {pair}")], "").0, 200);
     // With a token, other names of this machine are fine.
@@ -338,4 +342,59 @@ fn what_cannot_be_served_is_refused() {
     assert!(error.contains(&port) && hint.contains("--port"), "{error}");
     let output = fedeq(&folder).args(["dashboard", "--token", "short"]).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// The answer to a request for the list, on a dashboard that others sit on.
+fn is_answered(served: &Served) -> bool {
+    served.get("/api/runs").0 == 200
+}
+
+#[test]
+fn connections_that_say_nothing_are_ended_and_others_are_answered() {
+    let folder = TempDir::new().expect("a folder");
+    let served = Served::new(folder.path(), None);
+    let mut held: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(served.address).expect("it listens")).collect();
+    for (number, stream) in held.iter_mut().enumerate() {
+        let begun = ["", "GET", "GET / HTTP/1.1\r\nHost: localhost\r\n"][number % 3];
+        // It may have been ended already.
+        let _ = stream.write_all(begun.as_bytes());
+    }
+    assert!(is_answered(&served));
+    let silent = &mut held[0];
+    silent.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    let mut rest = Vec::new();
+    // Ended in order or torn down: it is over.
+    let _ = silent.read_to_end(&mut rest);
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&rest));
+}
+
+#[test]
+fn whoever_speaks_slowly_is_not_waited_for_for_ever() {
+    let folder = TempDir::new().expect("a folder");
+    let served = Served::new(folder.path(), None);
+    let mut slow = TcpStream::connect(served.address).expect("it listens");
+    let begun = Instant::now();
+    let head = "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".bytes().chain(std::iter::repeat(b'a'));
+    for byte in head {
+        if slow.write_all(&[byte]).is_err() {
+            break;
+        }
+        assert!(begun.elapsed() < 20 * PATIENCE, "it listens for ever");
+        sleep(Duration::from_millis(50));
+    }
+    let mut body = served.send("POST /api/act", &["X-Fedeq-Action: yes", "Transfer-Encoding: chunked"], "");
+    let mut text = String::new();
+    let _ = body.read_to_string(&mut text);
+    assert!(text.is_empty() || text.starts_with("HTTP/1.1 400"), "{text}");
+}
+
+#[test]
+fn a_page_that_is_open_stays_open() {
+    let folder = TempDir::new().expect("a folder");
+    let served = Served::new(folder.path(), None);
+    let mut stream = served.send("GET /api/events", &[], "");
+    let (begun, mut buffer) = (Instant::now(), [0; 4096]);
+    while begun.elapsed() < 3 * PATIENCE {
+        assert!(stream.read(&mut buffer).expect("a sign of life") > 0, "it was ended after {:?}", begun.elapsed());
+    }
 }

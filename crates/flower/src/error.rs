@@ -23,6 +23,18 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A message that takes more memory than it may.
+    #[error("the message takes more than {} MB when it is unpacked; `--message-limit` allows more", most >> 20)]
+    TooLarge {
+        /// What it may take, in bytes.
+        most: usize,
+    },
+    /// A message that nobody waits for any more.
+    #[error("message `{id}` is out of date")]
+    Late {
+        /// Its id.
+        id: String,
+    },
     /// A call that did not come through; it may another time.
     #[error("the SuperLink did not answer `{call}`: {problem}")]
     Away {
@@ -85,7 +97,10 @@ impl Error {
 
     /// Whether it is about one message, so that others may go on.
     pub fn is_about_the_message(&self) -> bool {
-        matches!(self, Self::Object { .. } | Self::Record { .. } | Self::Refused { .. })
+        matches!(
+            self,
+            Self::Object { .. } | Self::Record { .. } | Self::Refused { .. } | Self::TooLarge { .. } | Self::Late { .. }
+        )
     }
 
     /// Whether trying again later may help.

@@ -69,8 +69,12 @@ pub struct Fleet {
     answered: AtomicU64,
 }
 
-/// A piece of an array has 5 MiB; nothing that a SuperLink answers is much larger.
-const LARGEST_ANSWER: u64 = 16 << 20;
+/// A piece of an array has 5 MiB; no object that a SuperLink brings is much larger.
+const LARGEST_OBJECT: u64 = 16 << 20;
+/// Everything else that a SuperLink answers is ids and numbers: those of 50,000 objects. Unpacked they take many times as much.
+const LARGEST_ANSWER: u64 = 4 << 20;
+/// The call whose answer is an object.
+const PULL_OBJECT: &str = "pull-object";
 /// In the words of a SuperLink that knows a key already.
 const KEY_IN_USE: &str = "\"code\":23,";
 /// For a SuperLink to be found and to answer.
@@ -144,7 +148,7 @@ impl Fleet {
     /// An object's bytes; nothing while they are still on their way.
     pub fn pull_object(&self, node_id: u64, run_id: u64, id: &str) -> Result<Option<Vec<u8>>> {
         let request = PullObjectRequest { node: Some(Node { node_id }), run_id, object_id: id.into() };
-        let response: PullObjectResponse = self.call("pull-object", &request)?;
+        let response: PullObjectResponse = self.call(PULL_OBJECT, &request)?;
         match (response.object_found, response.object_available) {
             (false, _) => Err(Error::object(id, "the SuperLink does not have it")),
             (true, available) => Ok(available.then_some(response.object_content)),
@@ -180,7 +184,8 @@ impl Fleet {
         }
         let mut response = post.send(&request.encode_to_vec()[..]).map_err(|error| self.failed(call, &error))?;
         let status = response.status();
-        let body = response.body_mut().with_config().limit(LARGEST_ANSWER).read_to_vec();
+        let most = if call == PULL_OBJECT { LARGEST_OBJECT } else { LARGEST_ANSWER };
+        let body = response.body_mut().with_config().limit(most).read_to_vec();
         let body = body.map_err(|error| self.failed(call, &error))?;
         let said = || format!("status {status}: {}", excerpt(&body));
         match status.as_u16() {
@@ -198,7 +203,9 @@ impl Fleet {
     /// What a call that failed on its way means.
     fn failed(&self, call: &'static str, error: &ureq::Error) -> Error {
         if let ureq::Error::BodyExceedsLimit(limit) = error {
-            return Error::Refused { call, problem: format!("the answer has more than {limit} bytes") };
+            let problem = format!("the answer has more than {limit} bytes");
+            // An object that is too large belongs to one message; a SuperLink that says too much may say less another time.
+            return if call == PULL_OBJECT { Error::Refused { call, problem } } else { Error::Away { call, problem } };
         }
         match tls_error(error) {
             Some(rustls::Error::InvalidCertificate(reason)) => {

@@ -6,6 +6,7 @@
 //! - [`node`]: the loop: pull, keep, work, commit, push; [`vault`], what it keeps; `pace`, how often it asks
 //! - [`fleet`]: the calls it makes, signed with its [`key`]; [`wire`], their protobuf
 //! - [`letter`]: requests and replies as records; `layout`, all arrays in one
+//! - [`limit`]: how much memory a message may take
 //! - [`message`]: who says what to whom; [`record`], what a message holds; [`object`], the content-addressed objects it is made of; [`npy`], arrays as
 //!   numpy writes them
 mod error;
@@ -13,6 +14,7 @@ pub mod fleet;
 pub mod key;
 mod layout;
 pub mod letter;
+pub mod limit;
 pub mod message;
 pub mod node;
 pub mod npy;

@@ -1,6 +1,7 @@
 //! A message: who says what to whom.
 use prost::Message as _;
 
+use crate::limit;
 use crate::object::{Bundle, Id, Kind, Object};
 use crate::record::Content;
 use crate::wire::{self, Failure, Metadata, Nothing};
@@ -22,11 +23,16 @@ impl Message {
         bundle.add(&Object { kind: Kind::Message, children, body: self.anonymous().encode_to_vec() })
     }
 
-    /// Reads a message and all below it.
+    /// Reads a message and all below it, if it takes no more than is [usual](limit::USUAL).
     pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
+        Self::inflate_within(id, bundle, limit::USUAL)
+    }
+
+    /// Reads a message and all below it, if it takes no more than so many bytes when it is unpacked.
+    pub fn inflate_within(id: &str, bundle: &Bundle, most: usize) -> Result<Self> {
         let (head, holds) = opened(id, bundle)?;
         let content = match holds {
-            Ok(content) => Ok(Content::inflate(&content, bundle)?),
+            Ok(content) => Ok(Content::inflate_within(&content, bundle, most)?),
             Err(failure) => Err(failure),
         };
         Ok(Self { head, content })

@@ -2,6 +2,8 @@
 use fedeq_core::Array;
 
 const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
+/// Where data begins at the latest.
+pub(crate) const LONGEST_HEAD: usize = MAGIC.len() + 2 + u16::MAX as usize;
 /// Header and magic together fill a multiple of this.
 const ALIGNMENT: usize = 64;
 
@@ -20,12 +22,16 @@ pub fn read(bytes: &[u8]) -> Result<Array, String> {
     let (header, data) = rest.split_at_checked(u16::from_le_bytes(*length).into()).ok_or("it ends in its head")?;
     let header = std::str::from_utf8(header).map_err(|_| "its head is no text")?;
     let shape = shape_of(header)?;
-    let count = shape.iter().try_fold(1_usize, |product, &side| product.checked_mul(side)).ok_or("its shape is too large")?;
-    if count.checked_mul(4) != Some(data.len()) {
+    if size(&shape).ok_or("its shape is too large")? != data.len() {
         return Err(format!("its shape is {}, but it holds {} bytes", tuple(&shape), data.len()));
     }
     let values = data.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect();
     Ok(Array::new(shape, values))
+}
+
+/// The bytes of the numbers of a shape; nothing where nobody could count them.
+pub(crate) fn size(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(4_usize, |product, &side| product.checked_mul(side))
 }
 
 /// A header, filled with spaces up to where data may begin.

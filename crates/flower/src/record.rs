@@ -5,6 +5,7 @@ use fedeq_core::{Array, Params};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 
+use crate::limit::{self, Allowance};
 use crate::npy;
 use crate::object::{Bundle, Id, Kind, Object};
 use crate::python_json::to_json;
@@ -77,10 +78,16 @@ impl Content {
         add_references(Kind::RecordDict, &named, bundle)
     }
 
-    /// Reads a [`Kind::RecordDict`] and all below it.
+    /// Reads a [`Kind::RecordDict`] and all below it, if it takes no more than is [usual](limit::USUAL).
     pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
-        let references = references(&bundle.get(id, Kind::RecordDict)?, id)?;
-        let read = |(name, id): (String, Id)| Record::inflate(&name, &id, bundle).map(|record| (name, record));
+        Self::inflate_within(id, bundle, limit::USUAL)
+    }
+
+    /// Reads a [`Kind::RecordDict`] and all below it, if it takes no more than so many bytes when it is unpacked.
+    pub fn inflate_within(id: &str, bundle: &Bundle, most: usize) -> Result<Self> {
+        let mut allowance = Allowance::of(most);
+        let references = references(&bundle.get(id, Kind::RecordDict)?, id, &mut allowance)?;
+        let read = |(name, id): (String, Id)| Record::inflate(&name, &id, bundle, &mut allowance).map(|record| (name, record));
         Ok(Self { records: references.into_iter().map(read).collect::<Result<_>>()? })
     }
 }
@@ -98,16 +105,17 @@ impl Record {
         }
     }
 
-    fn inflate(name: &str, id: &str, bundle: &Bundle) -> Result<Self> {
+    fn inflate(name: &str, id: &str, bundle: &Bundle, allowance: &mut Allowance) -> Result<Self> {
         let bytes = bundle.bytes(id).ok_or_else(|| Error::object(id, "it has not arrived"))?;
         let object = Object::from_bytes(id, bytes)?;
-        let values = |body: &[u8]| Values::decode(body).map_err(|error| Error::record(name, error.to_string()));
         match object.kind {
-            Kind::MetricRecord => values(&object.body).map(Self::Metrics),
-            Kind::ConfigRecord => values(&object.body).map(Self::Config),
+            Kind::MetricRecord => inflate_values(name, &object.body, allowance).map(Self::Metrics),
+            Kind::ConfigRecord => inflate_values(name, &object.body, allowance).map(Self::Config),
             Kind::ArrayRecord => {
-                let read = |(array, id): (String, Id)| inflate_array(&array, &id, bundle).map(|values| (array, values));
-                references(&object, id)?.into_iter().map(read).collect::<Result<_>>().map(Self::Arrays)
+                let named = references(&object, id, allowance)?.into_iter();
+                let read =
+                    |(array, id): (String, Id)| inflate_array(&array, &id, bundle, allowance).map(|values| (array, values));
+                named.map(read).collect::<Result<_>>().map(Self::Arrays)
             }
             other => Err(Error::record(name, format!("`{}` is no record", other.name()))),
         }
@@ -130,11 +138,19 @@ impl Serialize for Pairs<'_> {
     }
 }
 
+/// Named values. The smallest is two bytes on the way and sixty here, in a list that grows by doubling.
+fn inflate_values(name: &str, body: &[u8], allowance: &mut Allowance) -> Result<Values> {
+    allowance.take(body.len(), 64)?;
+    Values::decode(body).map_err(|error| Error::record(name, error.to_string()))
+}
+
 /// The names in an object's body and what they stand for; nothing that is not among the object's children.
-fn references(object: &Object, id: &str) -> Result<BTreeMap<String, Id>> {
+fn references(object: &Object, id: &str, allowance: &mut Allowance) -> Result<BTreeMap<String, Id>> {
+    allowance.take(object.body.len(), 4)?;
     let named: BTreeMap<String, Id> =
         serde_json::from_slice(&object.body).map_err(|error| Error::object(id, format!("its body is damaged: {error}")))?;
-    match named.values().find(|child| !object.children.contains(child)) {
+    let children: BTreeSet<&Id> = object.children.iter().collect();
+    match named.values().find(|child| !children.contains(child)) {
         Some(_) => Err(Error::object(id, "its body names something that its head does not")),
         None => Ok(named),
     }
@@ -158,23 +174,37 @@ fn deflate_array(array: &Array, bundle: &mut Bundle) -> Id {
     bundle.add(&Object { kind: Kind::Array, children, body: to_json(&body) })
 }
 
-fn inflate_array(name: &str, id: &str, bundle: &Bundle) -> Result<Array> {
+fn inflate_array(name: &str, id: &str, bundle: &Bundle, allowance: &mut Allowance) -> Result<Array> {
     let object = bundle.get(id, Kind::Array)?;
     let refuse = |problem: String| Error::record(name, problem);
+    allowance.take(object.body.len(), 8)?;
     let body: ArrayBody = serde_json::from_slice(&object.body).map_err(|error| refuse(error.to_string()))?;
     if body.stype != SERIALISATION {
         return Err(refuse(format!("it is written as `{}`, not as `{SERIALISATION}`", body.stype)));
     }
-    let mut file = Vec::new();
-    for place in body.arraychunk_ids {
-        let child = object.children.get(place).ok_or_else(|| refuse(format!("it has no piece {place}")))?;
-        file.extend(bundle.get(child, Kind::ArrayChunk)?.body);
-    }
+    // What it is said to hold is asked for before anything is put together, and its pieces may hold no more than that.
+    let size = npy::size(&body.shape).ok_or_else(|| refuse("its shape is too large".into()))?;
+    allowance.take(size, 1)?;
+    let file = joined(&object, &body.arraychunk_ids, size.saturating_add(npy::LONGEST_HEAD), bundle, &refuse)?;
     let array = npy::read(&file).map_err(refuse)?;
     if array.shape != body.shape {
         return Err(refuse(format!("its shape is {}, not {}", npy::tuple(&array.shape), npy::tuple(&body.shape))));
     }
     Ok(array)
+}
+
+/// The pieces of an array in their order, with so many bytes at most.
+fn joined(array: &Object, places: &[usize], most: usize, bundle: &Bundle, refuse: &dyn Fn(String) -> Error) -> Result<Vec<u8>> {
+    let mut file = Vec::new();
+    for &place in places {
+        let child = array.children.get(place).ok_or_else(|| refuse(format!("it has no piece {place}")))?;
+        let piece = bundle.get(child, Kind::ArrayChunk)?.body;
+        if piece.is_empty() || piece.len() > most.saturating_sub(file.len()) {
+            return Err(refuse("its pieces hold nothing, or more than its shape".into()));
+        }
+        file.extend(piece);
+    }
+    Ok(file)
 }
 
 impl Values {

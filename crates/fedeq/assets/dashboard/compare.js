@@ -8,17 +8,20 @@ import { bytes, count, number, percent, seconds } from "./format.js";
 const AXES = {
   round: { name: "round", label: "rounds", format: count, of: () => (round) => round },
   bytes: { name: "after", label: "bytes sent", format: bytes, of: (story) => lookup(story.rounds, (row) => row.up + row.down) },
-  time: { name: "after", label: "seconds of training", format: seconds, of: (story) => lookup(summed(story.timings), (row) => row.sum) },
+  time: { name: "after", label: "seconds of training", format: seconds, of: (story) => lookup(story.timings, (row) => row.spent) },
 };
 
+/** What was so at a round, or last before it: of very long runs not every round is told. */
 function lookup(rows, value) {
-  const at = new Map(rows.map((row) => [row.round, value(row)]));
-  return (round) => at.get(round);
-}
-
-function summed(timings) {
-  let sum = 0;
-  return timings.map(({ round, train }) => ({ round, sum: (sum += train) }));
+  return (round) => {
+    let [low, high] = [0, rows.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (rows[middle].round <= round) low = middle + 1;
+      else high = middle;
+    }
+    return low > 0 ? value(rows[low - 1]) : undefined;
+  };
 }
 
 /** The view of several runs. */
@@ -68,7 +71,7 @@ export function compare(names) {
 /** The last numbers of every run. */
 function side_by_side(names, rows, stories) {
   const last = (name, key) => stories.get(name)?.[key].at(-1);
-  const spent = (name) => stories.get(name)?.timings.reduce((sum, row) => sum + row.train, 0);
+  const spent = (name) => stories.get(name)?.totals.train;
   const sent = (name) => last(name, "rounds") && last(name, "rounds").up + last(name, "rounds").down;
   const columns = [
     { title: "Run", text: (name) => link(["run", name], name) },

@@ -58,10 +58,9 @@ export const COMPARISONS = [
 
 /** The phases of the work, and the seconds each has taken so far. */
 export function phases(story) {
-  const total = (key) => story.timings.reduce((sum, row) => sum + row[key], 0);
   const names = { solve: "forward and solving", backward: "backward", update: "updates", communicate: "messages", server: "server" };
-  const rows = Object.entries(names).map(([key, name]) => ({ name, seconds: total(key) }));
-  return [...rows, { name: "evaluation", seconds: total("evaluate") }];
+  const rows = Object.entries(names).map(([key, name]) => ({ name, seconds: story.totals[key] }));
+  return [...rows, { name: "evaluation", seconds: story.totals.evaluate }];
 }
 
 /** How the solver does in the last rounds; nothing where nothing is solved. `alarm` says what is wrong, if anything. */

@@ -1,25 +1,24 @@
 // News from the server, put together to stories of runs.
 
-const EMPTY = { rounds: [], evaluations: [], timings: [], activity: null };
+const EMPTY = { rounds: [], evaluations: [], timings: [] };
+const JOURNALS = Object.keys(EMPTY);
 
 /** Follows the list of runs and some runs closely; `hear` gets `runs(rows)`, `run(name, story)` and `connection(is_up)`. */
 export function follow(names, hear) {
-  const stories = new Map();
+  const told = new Map();
   const source = new EventSource(`/api/events?runs=${encodeURIComponent(JSON.stringify(names))}`);
   source.addEventListener("open", () => hear.connection(true));
   source.addEventListener("error", () => hear.connection(false));
   source.addEventListener("runs", (event) => hear.runs(JSON.parse(event.data)));
   source.addEventListener("run", (event) => {
     const news = JSON.parse(event.data);
-    const before = news.anew ? EMPTY : (stories.get(news.run) ?? EMPTY);
-    const story = {
-      rounds: before.rounds.concat(news.rounds),
-      evaluations: before.evaluations.concat(news.evaluations),
-      timings: before.timings.concat(news.timings),
-      activity: news.activity,
-    };
-    stories.set(news.run, story);
-    hear.run(news.run, story);
+    const before = news.anew ? EMPTY : (told.get(news.run) ?? EMPTY);
+    const each = (points) => Object.fromEntries(JOURNALS.map((journal) => [journal, points(journal)]));
+    const now = each((journal) => before[journal].concat(news[journal]));
+    told.set(news.run, now);
+    // Very long curves come with fewer points, and where they end comes beside them.
+    const ended = each((journal) => (news.tail[journal] ? now[journal].concat(news.tail[journal]) : now[journal]));
+    hear.run(news.run, { ...ended, totals: news.totals, activity: news.activity });
   });
   return () => source.close();
 }

@@ -33,6 +33,11 @@ impl Failure {
         Self::Told { problem: problem.into(), hint: hint.into(), code: 2 }
     }
 
+    /// The work itself failed.
+    pub(super) fn work(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Told { problem: problem.into(), hint: hint.into(), code: 1 }
+    }
+
     /// The request was refused before any work began.
     pub(super) fn refused(error: fedeq_core::Error) -> Self {
         Self::Told { problem: error.to_string(), hint: error.hint(), code: 2 }

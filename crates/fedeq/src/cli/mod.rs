@@ -8,11 +8,12 @@
 //! - `data`: `fedeq data ...`
 //! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
-//! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser
+//! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser, which `browser` opens
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
 //! - `completions`: what a shell may complete
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
+mod browser;
 mod cells;
 mod compare;
 mod completions;

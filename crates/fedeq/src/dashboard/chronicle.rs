@@ -1,13 +1,15 @@
 //! What is known of a run: read once, and added to as the run goes on.
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fedeq_core::{Evaluation, Result, Round, View};
 use serde::Serialize;
 
-use super::point::{EvaluationPoint, RoundPoint, TimingPoint};
+use super::point::{EvaluationPoint, RoundPoint, TimingPoint, Totals};
+use super::thinned::Thinned;
 use crate::preset::Preset;
-use crate::run::{Activity, RunFolder, State, Status, Tail, Timing};
+use crate::run::{Activity, Reach, RunFolder, State, Status, Tail, Timing};
 
 /// How a run stands, as far as one can tell from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -44,15 +46,26 @@ pub(super) struct Chronicle {
     /// Why it cannot be read.
     pub(super) problem: Option<String>,
     pub(super) facts: Option<Facts>,
-    /// Grows whenever what was told before no longer holds.
-    pub(super) edition: u64,
-    pub(super) rounds: Vec<RoundPoint>,
-    pub(super) evaluations: Vec<EvaluationPoint>,
-    pub(super) timings: Vec<TimingPoint>,
+    /// Grows whenever everything begins anew.
+    beginnings: u64,
+    pub(super) story: Story,
     pub(super) activity: Option<Activity>,
     tails: [Tail; 3],
     pid: Option<u32>,
     pulse: Pulse,
+}
+
+/// What the journals say.
+#[derive(Default)]
+pub(super) struct Story {
+    pub(super) rounds: Thinned<RoundPoint>,
+    pub(super) evaluations: Thinned<EvaluationPoint>,
+    pub(super) timings: Thinned<TimingPoint>,
+    pub(super) totals: Totals,
+    /// How often a curve was thinned out.
+    thinned: u64,
+    /// Seconds of the last rounds.
+    last_seconds: VecDeque<f64>,
 }
 
 /// How one can tell that a process lives.
@@ -70,18 +83,16 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 impl Chronicle {
     /// A run of which nothing is known yet.
-    pub(super) fn new(path: PathBuf) -> Self {
-        let folder = RunFolder::at(path);
+    pub(super) fn new(path: PathBuf, reach: Reach) -> Self {
+        let folder = RunFolder::at(path).within(reach);
         Self {
             tails: folder.tails(),
             folder,
             standing: Standing::default(),
             problem: None,
             facts: None,
-            edition: 0,
-            rounds: Vec::new(),
-            evaluations: Vec::new(),
-            timings: Vec::new(),
+            beginnings: 0,
+            story: Story::default(),
             activity: None,
             pid: None,
             pulse: Pulse::default(),
@@ -112,21 +123,16 @@ impl Chronicle {
             self.begin_anew();
             self.facts = Some(Facts::of(&self.folder)?);
         }
-        let [rounds, evaluations, timings] = &mut self.tails;
-        self.rounds.extend(rounds.added()?.iter().map(|round: &Round| RoundPoint::of(round)));
-        self.evaluations.extend(evaluations.added()?.iter().map(|evaluation: &Evaluation| EvaluationPoint::of(evaluation)));
-        self.timings.extend(timings.added()?.iter().map(|timing: &Timing| TimingPoint::of(timing)));
+        self.story.go_on(&mut self.tails)?;
         self.activity = self.folder.activity();
         self.standing = self.standing_of(&status);
         Ok(())
     }
 
     fn begin_anew(&mut self) {
-        self.edition += 1;
+        self.beginnings = self.edition() + 1;
         self.tails = self.folder.tails();
-        self.rounds.clear();
-        self.evaluations.clear();
-        self.timings.clear();
+        self.story = Story::default();
     }
 
     fn standing_of(&mut self, status: &Status) -> Standing {
@@ -140,14 +146,19 @@ impl Chronicle {
         }
     }
 
+    /// Grows whenever what was told before no longer holds: everything began anew, or a curve was thinned out.
+    pub(super) fn edition(&self) -> u64 {
+        self.beginnings + self.story.thinned
+    }
+
     /// Rounds that are over.
     pub(super) fn round(&self) -> u64 {
-        self.rounds.last().map_or(0, RoundPoint::round)
+        self.story.rounds.last().map_or(0, RoundPoint::round)
     }
 
     /// The accuracy by which the method is judged, and that of the worst tenth.
     pub(super) fn accuracy(&self) -> Option<[f64; 2]> {
-        let last = self.evaluations.last()?;
+        let last = self.story.evaluations.last()?;
         let quality = match (self.facts.as_ref()?.headline, &last.shared) {
             (View::Shared, Some(shared)) => shared,
             _ => &last.local,
@@ -157,12 +168,34 @@ impl Chronicle {
 
     /// Seconds that are left if it goes on as in its last rounds.
     pub(super) fn seconds_left(&self) -> Option<f64> {
-        const LAST: usize = 10;
-        let last = &self.timings[self.timings.len().saturating_sub(LAST)..];
+        let last = &self.story.last_seconds;
         let left = self.facts.as_ref()?.rounds.saturating_sub(self.round());
         let is_alive = matches!(self.standing, Standing::Running | Standing::Paused);
-        let seconds: f64 = last.iter().map(TimingPoint::seconds).sum();
+        let seconds: f64 = last.iter().sum();
         (is_alive && !last.is_empty()).then(|| seconds / last.len() as f64 * left as f64)
+    }
+}
+
+/// The rounds by which the time that is left is judged.
+const LAST: usize = 10;
+
+impl Story {
+    /// Reads what was added to the journals.
+    fn go_on(&mut self, [rounds, evaluations, timings]: &mut [Tail; 3]) -> Result<()> {
+        rounds.added(|round: Round| self.thinned += u64::from(self.rounds.push(RoundPoint::of(&round))))?;
+        evaluations.added(|judged: Evaluation| {
+            self.thinned += u64::from(self.evaluations.push(EvaluationPoint::of(&judged)));
+        })?;
+        timings.added(|timing: Timing| self.time(&timing))
+    }
+
+    fn time(&mut self, timing: &Timing) {
+        self.totals.add(timing);
+        self.last_seconds.push_back(timing.seconds());
+        if self.last_seconds.len() > LAST {
+            self.last_seconds.pop_front();
+        }
+        self.thinned += u64::from(self.timings.push(TimingPoint::of(timing, &self.totals)));
     }
 }
 
@@ -183,7 +216,8 @@ impl Pulse {
 
 impl Facts {
     fn of(folder: &RunFolder) -> Result<Self> {
-        let experiment = RunFolder::open(folder.path())?.experiment()?;
+        RunFolder::open(folder.path())?;
+        let experiment = folder.experiment()?;
         Ok(Self {
             method: experiment.method.name(),
             data: experiment.data.source.name(),

@@ -1,11 +1,10 @@
 //! The clients of a run, and one of them.
-use std::collections::BTreeMap;
-
 use fedeq_core::{Evaluation, Result};
 use fedeq_data::partition::ClientTally;
 use serde::Serialize;
 
 use super::refusal::Refusal;
+use super::thinned::Thinned;
 use crate::run::{Head, Roster, RunFolder, headline};
 
 /// A client in the list of clients.
@@ -36,9 +35,9 @@ pub(super) struct Portrait {
     holds: Option<ClientTally>,
     /// Rounds it took part in.
     rounds: usize,
-    evaluations: Vec<Judged>,
+    evaluations: Thinned<Judged>,
     /// Its head after each round in which it was trained.
-    heads: Vec<Moved>,
+    heads: Thinned<Moved>,
 }
 
 /// A client's accuracy at an evaluation.
@@ -60,7 +59,7 @@ struct Moved {
 /// All clients of a run.
 pub(super) fn rows(folder: &RunFolder) -> Result<Vec<ClientRow>> {
     let Roster { training, tally } = folder.roster()?;
-    let (accuracies, rounds) = (last_accuracies(folder)?, participations(folder)?);
+    let (accuracies, rounds) = (last_accuracies(folder)?, participations(folder, tally.clients.len())?);
     let has_classes = !tally.classes.is_empty();
     let row = |(client, holds): (usize, ClientTally)| ClientRow {
         client,
@@ -68,7 +67,7 @@ pub(super) fn rows(folder: &RunFolder) -> Result<Vec<ClientRow>> {
         labels: (has_classes && holds.is_known()).then(|| holds.train.distinct()),
         name: holds.name,
         accuracy: accuracies.get(client).copied().flatten(),
-        rounds: rounds.get(&client).copied().unwrap_or_default(),
+        rounds: rounds[client],
         unseen: client >= training,
     };
     Ok(tally.clients.into_iter().enumerate().map(row).collect())
@@ -77,24 +76,29 @@ pub(super) fn rows(folder: &RunFolder) -> Result<Vec<ClientRow>> {
 /// The last accuracy of every client; those met only after training come last, once they have been judged.
 fn last_accuracies(folder: &RunFolder) -> Result<Vec<Option<f64>>> {
     let view = folder.experiment()?.method.algorithm().headline();
-    let last = evaluations(folder)?.pop().unwrap_or_default();
+    let mut last = Evaluation::default();
+    folder.each_evaluation(|evaluation| last = evaluation)?;
     let mut accuracies = headline(view, &last).clients.clone();
     let unseen = folder.summary()?.and_then(|summary| summary.unseen);
     accuracies.extend(unseen.into_iter().flat_map(|unseen| unseen.local.clients));
     Ok(accuracies)
 }
 
-fn participations(folder: &RunFolder) -> Result<BTreeMap<usize, usize>> {
-    let mut rounds = BTreeMap::new();
-    for round in if_there(folder.rounds())? {
-        round.cohort.iter().for_each(|&client| *rounds.entry(client).or_default() += 1);
-    }
+/// How often each of so many clients took part.
+fn participations(folder: &RunFolder, clients: usize) -> Result<Vec<usize>> {
+    let mut rounds = vec![0; clients];
+    folder.each_round(|round| {
+        for client in round.cohort {
+            rounds.get_mut(client).into_iter().for_each(|rounds| *rounds += 1);
+        }
+    })?;
     Ok(rounds)
 }
 
 /// One client of a run.
 pub(super) fn portrait(folder: &RunFolder, client: usize) -> std::result::Result<Portrait, Refusal> {
     let Roster { training, tally } = folder.roster()?;
+    let everybody = tally.clients.len();
     let holds = tally.clients.into_iter().nth(client).ok_or_else(|| Refusal::unknown_client(client))?;
     Ok(Portrait {
         client,
@@ -102,17 +106,28 @@ pub(super) fn portrait(folder: &RunFolder, client: usize) -> std::result::Result
         classes: tally.classes,
         name: holds.name.clone(),
         holds: holds.is_known().then_some(holds),
-        rounds: participations(folder)?.get(&client).copied().unwrap_or_default(),
-        evaluations: evaluations(folder)?.iter().map(|evaluation| Judged::of(evaluation, client)).collect(),
+        rounds: participations(folder, everybody)?[client],
+        evaluations: judgements(folder, client)?,
         heads: head_history(folder, client)?,
     })
 }
 
-fn head_history(folder: &RunFolder, client: usize) -> Result<Vec<Moved>> {
-    let of_client = |head: &Head| head.client == client;
-    let moved = |round: u64, head: Head| Moved { round, norm: head.norm, moved: head.moved };
-    let lines = if_there(folder.heads())?.into_iter();
-    Ok(lines.flat_map(|line| line.heads.into_iter().filter(of_client).map(move |head| moved(line.round, head))).collect())
+fn judgements(folder: &RunFolder, client: usize) -> Result<Thinned<Judged>> {
+    let mut judged = Thinned::default();
+    folder.each_evaluation(|evaluation| {
+        judged.push(Judged::of(&evaluation, client));
+    })?;
+    Ok(judged)
+}
+
+fn head_history(folder: &RunFolder, client: usize) -> Result<Thinned<Moved>> {
+    let mut moved = Thinned::default();
+    folder.each_heads(|line| {
+        for Head { norm, moved: by, .. } in line.heads.into_iter().filter(|head| head.client == client) {
+            moved.push(Moved { round: line.round, norm, moved: by });
+        }
+    })?;
+    Ok(moved)
 }
 
 impl Judged {
@@ -120,17 +135,5 @@ impl Judged {
         let of = |clients: &[Option<f64>]| clients.get(client).copied().flatten();
         let shared = evaluation.shared.as_ref().and_then(|shared| of(&shared.clients));
         Self { round: evaluation.round, local: of(&evaluation.local.clients), shared }
-    }
-}
-
-fn evaluations(folder: &RunFolder) -> Result<Vec<Evaluation>> {
-    if_there(folder.evaluations())
-}
-
-/// A journal that is not there yet has no lines.
-fn if_there<V>(lines: Result<Vec<V>>) -> Result<Vec<V>> {
-    match lines {
-        Err(fedeq_core::Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other,
     }
 }

@@ -17,6 +17,7 @@ const EVERY: Duration = Duration::from_millis(500);
 
 /// Follows the list of runs, and some of them closely.
 pub(super) fn follow(lookout: Arc<Lookout>, runs: Vec<String>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let patience = lookout.patience;
     let runs = runs.into_iter().map(|run| (run, Followed::default())).collect();
     let reader = Reader { lookout, runs, list: String::new() };
     let stream = unfold((Some(reader), VecDeque::new()), |(mut reader, mut ready)| async move {
@@ -29,7 +30,8 @@ pub(super) fn follow(lookout: Arc<Lookout>, runs: Vec<String>) -> Sse<impl Strea
         }
         ready.pop_front().map(|event| (Ok(event), (reader, ready)))
     });
-    Sse::new(stream).keep_alive(KeepAlive::default())
+    // More often than the patience with connections that say nothing.
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(patience / 4))
 }
 
 /// What one page has been told.

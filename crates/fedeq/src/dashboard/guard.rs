@@ -67,9 +67,10 @@ impl Guard {
         self.hosts.iter().any(|ours| host.strip_prefix(ours.as_str()).is_some_and(is_port))
     }
 
-    /// Takes a token out of the address, where it would be seen and remembered, and into a cookie.
+    /// Takes a token out of the address, where it would be seen and remembered, and into a cookie. `Lax`: a page on disk that leads here (`--open`) counts as another
+    /// site, whose first visit would come without a `Strict` one. What changes anything is a POST with a header of its own, which no other site can send.
     fn keep(&self, token: &Token) -> Response {
-        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, token.reveal());
+        let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Lax", self.cookie, token.reveal());
         (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)]).into_response()
     }
 }
@@ -97,7 +98,7 @@ impl IntoResponse for Objection {
             }
             Self::ForeignHost => Refusal::forbidden(
                 "the address is not this machine's own",
-                "use `localhost`, or start the dashboard with `--token`",
+                "use `localhost`, or start the dashboard without `--no-token`",
             ),
             Self::ForeignAction => Refusal::forbidden("this did not come from the dashboard's page", "use its buttons"),
         }

@@ -5,20 +5,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tokio::sync::Semaphore;
 
-use super::chronicle::{Chronicle, Facts, Standing};
+use super::chronicle::{Chronicle, Facts, Standing, Story};
 use super::find::runs_below;
-use super::point::{EvaluationPoint, RoundPoint, TimingPoint};
+use super::point::{EvaluationPoint, RoundPoint, TimingPoint, Totals};
 use super::refusal::Refusal;
 use super::start::Starts;
-use crate::run::{Activity, Order, RunFolder};
+use super::thinned::Thinned;
+use crate::run::{Activity, Order, Reach, RunFolder};
 
 /// Folders are not read more often than this, however many look.
 const PATIENCE: Duration = Duration::from_millis(300);
 
+/// Whole journals are read by so many at a time.
+const READERS: usize = 2;
+
 /// Knows the runs below a folder.
 pub(super) struct Lookout {
     root: PathBuf,
+    /// Whose turn it is to read whole journals.
+    pub(super) readers: Semaphore,
+    /// How long a connection may say nothing, or listen to nothing.
+    pub(super) patience: Duration,
     known: Mutex<Known>,
 }
 
@@ -46,13 +55,20 @@ pub(super) struct Row {
 }
 
 /// How much of a run somebody has been told.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 pub(super) struct Cursor {
     begun: bool,
     edition: u64,
-    rounds: usize,
-    evaluations: usize,
-    timings: usize,
+    rounds: Told,
+    evaluations: Told,
+    timings: Told,
+}
+
+/// How much of a curve somebody has been told.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Told {
+    kept: usize,
+    seen: u64,
 }
 
 /// What has been added to a run since.
@@ -64,7 +80,21 @@ pub(super) struct News {
     rounds: Vec<RoundPoint>,
     evaluations: Vec<EvaluationPoint>,
     timings: Vec<TimingPoint>,
+    /// The last points of curves that are too long to be told point by point; they hold until there are others.
+    tail: TailNews,
+    totals: Totals,
     activity: Option<Activity>,
+    /// Whether anything was added.
+    #[serde(skip)]
+    has_grown: bool,
+}
+
+/// Where the curves end, each where that is not among the points that were told.
+#[derive(Serialize)]
+struct TailNews {
+    rounds: Option<RoundPoint>,
+    evaluations: Option<EvaluationPoint>,
+    timings: Option<TimingPoint>,
 }
 
 /// What somebody wants to happen to a run.
@@ -77,9 +107,9 @@ pub(super) enum Action {
 }
 
 impl Lookout {
-    pub(super) fn new(root: PathBuf, program: PathBuf) -> Self {
+    pub(super) fn new(root: PathBuf, program: PathBuf, patience: Duration) -> Self {
         let known = Known { runs: BTreeMap::new(), starts: Starts::new(program), looked: None };
-        Self { root, known: Mutex::new(known) }
+        Self { root, readers: Semaphore::new(READERS), patience, known: Mutex::new(known) }
     }
 
     /// All runs.
@@ -92,16 +122,25 @@ impl Lookout {
     pub(super) fn news(&self, run: &str, cursor: &mut Cursor) -> Option<News> {
         let known = self.up_to_date();
         let chronicle = known.runs.get(run)?;
-        let anew = !cursor.begun || cursor.edition != chronicle.edition;
+        let anew = !cursor.begun || cursor.edition != chronicle.edition();
         let told = if anew { Cursor::default() } else { *cursor };
-        *cursor = Cursor::at(chronicle);
+        let now = Cursor::at(chronicle);
+        *cursor = now;
+        let Story { rounds, evaluations, timings, totals, .. } = &chronicle.story;
         Some(News {
             run: run.to_owned(),
             anew,
-            rounds: chronicle.rounds[told.rounds..].to_vec(),
-            evaluations: chronicle.evaluations[told.evaluations..].to_vec(),
-            timings: chronicle.timings[told.timings..].to_vec(),
+            rounds: rounds.kept()[told.rounds.kept..].to_vec(),
+            evaluations: evaluations.kept()[told.evaluations.kept..].to_vec(),
+            timings: timings.kept()[told.timings.kept..].to_vec(),
+            tail: TailNews {
+                rounds: rounds.tail().cloned(),
+                evaluations: evaluations.tail().cloned(),
+                timings: timings.tail().cloned(),
+            },
+            totals: totals.clone(),
             activity: chronicle.activity.clone(),
+            has_grown: anew || told != now,
         })
     }
 
@@ -134,7 +173,7 @@ impl Lookout {
     fn up_to_date(&self) -> MutexGuard<'_, Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.looked.is_none_or(|looked| looked.elapsed() >= PATIENCE) {
-            known.look(runs_below(&self.root));
+            known.look(runs_below(&self.root), &Reach::below(&self.root));
             known.looked = Some(Instant::now());
         }
         known
@@ -142,10 +181,10 @@ impl Lookout {
 }
 
 impl Known {
-    fn look(&mut self, found: BTreeMap<String, PathBuf>) {
+    fn look(&mut self, found: BTreeMap<String, PathBuf>, reach: &Reach) {
         self.runs.retain(|run, _| found.contains_key(run));
         for (run, path) in found {
-            self.runs.entry(run).or_insert_with(|| Chronicle::new(path)).look();
+            self.runs.entry(run).or_insert_with(|| Chronicle::new(path, reach.clone())).look();
         }
         self.starts.look();
     }
@@ -171,11 +210,17 @@ impl Cursor {
     fn at(chronicle: &Chronicle) -> Self {
         Self {
             begun: true,
-            edition: chronicle.edition,
-            rounds: chronicle.rounds.len(),
-            evaluations: chronicle.evaluations.len(),
-            timings: chronicle.timings.len(),
+            edition: chronicle.edition(),
+            rounds: Told::of(&chronicle.story.rounds),
+            evaluations: Told::of(&chronicle.story.evaluations),
+            timings: Told::of(&chronicle.story.timings),
         }
+    }
+}
+
+impl Told {
+    fn of<P>(curve: &Thinned<P>) -> Self {
+        Self { kept: curve.kept().len(), seen: curve.seen() }
     }
 }
 
@@ -187,6 +232,6 @@ impl News {
 
     /// Whether there is anything in it beside who is at work.
     pub(super) fn is_empty(&self) -> bool {
-        !self.anew && self.rounds.is_empty() && self.evaluations.is_empty() && self.timings.is_empty()
+        !self.has_grown
     }
 }

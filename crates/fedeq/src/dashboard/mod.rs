@@ -6,7 +6,8 @@
 //! # Layout
 //! - this file: the settings, and serving them
 //! - `address`, `guard`: who may look, and who may act
-//! - `find`, `chronicle`, `point`, `lookout`: the runs there are, and what is known of them
+//! - `connection`: how many may look at a time, and for how long they may hold a connection for nothing
+//! - `find`, `chronicle`, `point`, `thinned`, `lookout`: the runs there are, and what is known of them
 //! - `client`: one client of a run
 //! - `start`: resuming a run in a process of its own
 //! - `route`, `events`, `answer`, `refusal`: requests and answers
@@ -15,6 +16,7 @@ mod address;
 mod answer;
 mod chronicle;
 mod client;
+mod connection;
 mod events;
 mod find;
 mod guard;
@@ -24,16 +26,19 @@ mod point;
 mod refusal;
 mod route;
 mod start;
+mod thinned;
 
 use std::future::Future;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fedeq_core::{Error, Result};
 use tokio::sync::Notify;
 
 pub use address::{Address, Token};
+use connection::{Clock, Seats};
 use guard::Guard;
 use lookout::Lookout;
 
@@ -46,6 +51,8 @@ pub struct Dashboard {
     pub token: Option<Token>,
     /// The program that resumes runs.
     pub program: PathBuf,
+    /// How long a connection may say nothing, or listen to nothing.
+    pub patience: Duration,
 }
 
 /// Ends a dashboard from another thread.
@@ -64,6 +71,9 @@ impl Shutdown {
 }
 
 impl Dashboard {
+    /// The patience of a dashboard that nobody has said otherwise to.
+    pub const PATIENCE: Duration = connection::PATIENCE;
+
     /// Answers requests until it is shut down.
     pub fn serve(self, listener: TcpListener, shutdown: &Shutdown) -> Result<()> {
         let folder = self.folder.clone();
@@ -71,9 +81,11 @@ impl Dashboard {
         let work = async {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let router = route::router(Lookout::new(self.folder, self.program), Guard::new(address, self.token));
-            let serving = std::pin::pin!(axum::serve(listener, router).into_future());
+            let seats = Seats::new(tokio::net::TcpListener::from_std(listener)?, self.patience);
+            let lookout = Lookout::new(self.folder, self.program, self.patience);
+            let router = route::router(lookout, Guard::new(address, self.token));
+            let service = router.into_make_service_with_connect_info::<Clock>();
+            let serving = std::pin::pin!(axum::serve(seats, service).into_future());
             // Pages keep their connections open, so there is no waiting for them.
             futures_util::future::select(serving, std::pin::pin!(shutdown.asked())).await;
             Ok(())

@@ -51,6 +51,8 @@ pub(super) struct QualityPoint {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TimingPoint {
     round: u64,
+    /// Seconds of training up to here.
+    spent: f64,
     train: f64,
     evaluate: f64,
     solve: f64,
@@ -61,6 +63,30 @@ pub(super) struct TimingPoint {
     peak_memory: Option<u64>,
     /// The most that one client's work held.
     client_memory: u64,
+}
+
+/// Where the time of all rounds went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Totals {
+    train: f64,
+    evaluate: f64,
+    solve: f64,
+    backward: f64,
+    update: f64,
+    server: f64,
+    communicate: f64,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, timing: &Timing) {
+        self.train += timing.train;
+        self.evaluate += timing.evaluate;
+        self.solve += timing.solve;
+        self.backward += timing.backward;
+        self.update += timing.update;
+        self.server += timing.server;
+        self.communicate += timing.communicate;
+    }
 }
 
 impl RoundPoint {
@@ -111,13 +137,11 @@ impl QualityPoint {
 }
 
 impl TimingPoint {
-    pub(super) fn of(timing: &Timing) -> Self {
+    /// The timing of a round, with which all together have taken so much.
+    pub(super) fn of(timing: &Timing, totals: &Totals) -> Self {
         let Timing { round, train, solve, backward, update, server, communicate, evaluate, client_memory, peak_memory } = *timing;
         let client_memory = client_memory.most();
-        Self { round, train, evaluate, solve, backward, update, server, communicate, peak_memory, client_memory }
-    }
-
-    pub(super) fn seconds(&self) -> f64 {
-        self.train + self.evaluate
+        let spent = totals.train;
+        Self { round, spent, train, evaluate, solve, backward, update, server, communicate, peak_memory, client_memory }
     }
 }

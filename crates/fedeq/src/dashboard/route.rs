@@ -2,15 +2,16 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 
 use super::answer::Json;
 use super::client;
+use super::connection::{body, hold_clock};
 use super::events::follow;
 use super::guard::{Guard, check};
 use super::lookout::{Action, Lookout};
@@ -30,6 +31,7 @@ pub(super) fn router(lookout: Lookout, guard: Guard) -> Router {
         .route("/api/client", get(portrait))
         .route("/api/act", post(act))
         .layer(from_fn_with_state(Arc::new(guard), check))
+        .layer(from_fn(hold_clock))
         .with_state(Arc::new(lookout))
 }
 
@@ -85,18 +87,22 @@ async fn portrait(
     of_run(lookout, run, move |folder| client::portrait(folder, client)).await.map(Json)
 }
 
-async fn act(State(lookout): State<Arc<Lookout>>, body: String) -> Result<StatusCode, Refusal> {
+async fn act(State(lookout): State<Arc<Lookout>>, request: Request) -> Result<StatusCode, Refusal> {
+    let body = body(request, lookout.patience).await;
+    let body = body.ok_or_else(|| Refusal::not_understood("this is too long or too slow for an action".into()))?;
     let deed = serde_json::from_str(&body).map_err(|error| Refusal::not_understood(format!("this is no action: {error}")))?;
     let Deed { run, action } = deed;
     beside(move || lookout.act(&run, action)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// Reads something of a run.
+/// Reads something of a run. That may take a while and some memory, so only few do so at a time.
 async fn of_run<V: Send + 'static>(
     lookout: Arc<Lookout>,
     run: String,
     read: impl FnOnce(&RunFolder) -> Result<V, Refusal> + Send + 'static,
 ) -> Result<V, Refusal> {
+    let _turn = lookout.readers.acquire().await;
+    let lookout = Arc::clone(&lookout);
     beside(move || read(&lookout.folder(&run)?)).await
 }
 

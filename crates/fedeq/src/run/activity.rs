@@ -51,7 +51,7 @@ impl Activity {
 impl RunFolder {
     /// Who is at work; nothing where no process has said so.
     pub fn activity(&self) -> Option<Activity> {
-        serde_json::from_str(&fs::read_to_string(self.activity_file()).ok()?).ok()
+        self.json(&self.activity_file()).ok()
     }
 
     /// Tells who is at work. Not synced to disk, and not worth stopping a run for if it fails.

@@ -9,6 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::heads::Heads;
+use super::lines::Lines;
+use super::reach::Reach;
 use super::status::{State, Status};
 use super::summary::Summary;
 use super::tail::Tail;
@@ -20,6 +22,8 @@ use crate::experiment::Experiment;
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     root: PathBuf,
+    /// Which of its files may be read.
+    reach: Reach,
 }
 
 /// Held as long as a process works on a run; given back when the process ends, however it ends.
@@ -34,10 +38,10 @@ impl RunFolder {
             fs::create_dir_all(parent).map_err(Error::io(parent, "create it"))?;
         }
         match fs::create_dir(root) {
-            Ok(()) => Ok(Self { root: root.to_owned() }),
+            Ok(()) => Ok(Self::at(root.to_owned())),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 if is_unborn(root) {
-                    Ok(Self { root: root.to_owned() })
+                    Ok(Self::at(root.to_owned()))
                 } else {
                     Err(taken(root))
                 }
@@ -48,12 +52,17 @@ impl RunFolder {
 
     /// A folder that may or may not hold a run.
     pub(crate) fn at(root: PathBuf) -> Self {
-        Self { root }
+        Self { root, reach: Reach::Anywhere }
+    }
+
+    /// The same folder, of which only some files may be read: for showing what somebody else may have put there.
+    pub(crate) fn within(self, reach: Reach) -> Self {
+        Self { reach, ..self }
     }
 
     /// The folder of a run that is there.
     pub fn open(root: &Path) -> Result<Self> {
-        let folder = Self { root: root.to_owned() };
+        let folder = Self::at(root.to_owned());
         if folder.experiment_file().is_file() {
             return Ok(folder);
         }
@@ -92,54 +101,93 @@ impl RunFolder {
     /// What came out; nothing if it is not finished.
     pub fn summary(&self) -> Result<Option<Summary>> {
         let path = self.summary_file();
-        if path.is_file() { read_json(&path).map(Some) } else { Ok(None) }
+        if path.is_file() { self.json(&path).map(Some) } else { Ok(None) }
     }
 
     /// What came out, as it was written.
     pub fn summary_text(&self) -> Result<String> {
-        let path = self.summary_file();
-        fs::read_to_string(&path).map_err(Error::io(&path, "read it"))
+        self.text(&self.summary_file())
     }
 
     /// How it stands.
     pub fn status(&self) -> Result<Status> {
-        read_json(&self.status_file())
+        self.json(&self.status_file())
     }
 
     /// Whether a process is working on it now.
     pub fn is_locked(&self) -> bool {
-        File::open(self.root.join(LOCK)).is_ok_and(|file| file.try_lock_shared().is_err())
+        self.reach.open(&self.root.join(LOCK)).is_ok_and(|file| file.try_lock_shared().is_err())
     }
 
     /// The rounds so far.
     pub fn rounds(&self) -> Result<Vec<Round>> {
-        read_lines(&self.rounds_file())
+        self.all(&self.rounds_file())
     }
 
     /// The evaluations so far.
     pub fn evaluations(&self) -> Result<Vec<Evaluation>> {
-        read_lines(&self.evaluations_file())
+        self.all(&self.evaluations_file())
     }
 
     /// Where the time went so far.
     pub fn timings(&self) -> Result<Vec<Timing>> {
-        read_lines(&self.timings_file())
+        self.all(&self.timings_file())
     }
 
     /// What became of the clients' heads so far.
     pub fn heads(&self) -> Result<Vec<Heads>> {
-        read_lines(&self.heads_file())
+        self.all(&self.heads_file())
+    }
+
+    /// Takes the rounds so far one after the other, for journals that may be longer than memory; one that is not there yet has none.
+    pub(crate) fn each_round(&self, take: impl FnMut(Round)) -> Result<()> {
+        self.each(&self.rounds_file(), take)
+    }
+
+    /// Takes the evaluations so far alike.
+    pub(crate) fn each_evaluation(&self, take: impl FnMut(Evaluation)) -> Result<()> {
+        self.each(&self.evaluations_file(), take)
+    }
+
+    /// Takes what became of the clients' heads so far alike.
+    pub(crate) fn each_heads(&self, take: impl FnMut(Heads)) -> Result<()> {
+        self.each(&self.heads_file(), take)
     }
 
     /// The rounds, the evaluations and the timings, to be read while they are written.
     pub fn tails(&self) -> [Tail; 3] {
-        [self.rounds_file(), self.evaluations_file(), self.timings_file()].map(Tail::new)
+        [self.rounds_file(), self.evaluations_file(), self.timings_file()].map(|path| Tail::new(path, self.reach.clone()))
     }
 
     /// The experiment as it was written.
     pub fn experiment_text(&self) -> Result<String> {
-        let path = self.experiment_file();
-        fs::read_to_string(&path).map_err(Error::io(&path, "read it"))
+        self.text(&self.experiment_file())
+    }
+
+    /// A file as text.
+    pub(super) fn text(&self, path: &Path) -> Result<String> {
+        self.reach.read(path).map_err(Error::io(path, "read it"))
+    }
+
+    /// A file of JSON.
+    pub(super) fn json<V: DeserializeOwned>(&self, path: &Path) -> Result<V> {
+        serde_json::from_str(&self.text(path)?).map_err(|error| Error::damaged(path, error.to_string()))
+    }
+
+    /// The lines of a journal, one after the other; none if it is not there.
+    fn each<V: DeserializeOwned>(&self, path: &Path, take: impl FnMut(V)) -> Result<()> {
+        match self.reach.open(path) {
+            Ok(file) => take_lines(path, file, take),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(Error::io(path, "read it")(error)),
+        }
+    }
+
+    /// All lines of a journal.
+    fn all<V: DeserializeOwned>(&self, path: &Path) -> Result<Vec<V>> {
+        let file = self.reach.open(path).map_err(Error::io(path, "read it"))?;
+        let mut values = Vec::new();
+        take_lines(path, file, |value| values.push(value)).map(|()| values)
     }
 
     /// The clients' states.
@@ -276,10 +324,11 @@ pub(crate) fn read_json<V: DeserializeOwned>(path: &Path) -> Result<V> {
     serde_json::from_str(&text).map_err(|error| Error::damaged(path, error.to_string()))
 }
 
-/// The whole lines of a journal; one that is still being written is left out.
-fn read_lines<V: DeserializeOwned>(path: &Path) -> Result<Vec<V>> {
-    let text = fs::read_to_string(path).map_err(Error::io(path, "read it"))?;
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let parse = |line: &str| serde_json::from_str(line).map_err(|error| Error::damaged(path, error.to_string()));
-    whole.lines().map(parse).collect()
+/// Takes the whole lines of a journal; one that is still being written is left out.
+fn take_lines<V: DeserializeOwned>(path: &Path, file: File, mut take: impl FnMut(V)) -> Result<()> {
+    let mut lines = Lines::new(path, file, 0);
+    while let Some((value, _)) = lines.read()? {
+        take(value);
+    }
+    Ok(())
 }

@@ -30,7 +30,8 @@
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run
 //! - `folder`, `status`: the folder and its files
-//! - `journal`, `tail`: files of JSON lines that can be cut back, and reading them while they grow
+//! - `journal`, `lines`, `tail`: files of JSON lines that can be cut back, and reading them while they grow
+//! - `reach`: which files may be read as parts of a run
 //! - `folder`, `status`, `version`: the folder and its files
 //! - `journal`: files of JSON lines that can be cut back
 //! - `manifest`, `checkpoint`: what there is to come back to
@@ -48,8 +49,10 @@ mod gate;
 mod heads;
 mod journal;
 mod launch;
+mod lines;
 mod manifest;
 mod order;
+mod reach;
 mod record;
 mod roster;
 mod status;
@@ -71,6 +74,7 @@ pub use journal::Stamp;
 pub use launch::{Run, launch};
 pub use manifest::{Manifest, Stage};
 pub use order::Order;
+pub(crate) use reach::Reach;
 pub use roster::Roster;
 pub use status::{State, Status};
 pub(crate) use summary::headline;

@@ -3,7 +3,7 @@ use fedeq_core::Result;
 use fedeq_data::partition::{ClientIndices, Tally};
 use serde::{Deserialize, Serialize};
 
-use super::folder::{RunFolder, read_json, write_json};
+use super::folder::{RunFolder, write_json};
 use crate::experiment::Prepared;
 
 /// What `clients.json` says: names and counts, no data.
@@ -27,7 +27,7 @@ impl Roster {
 impl RunFolder {
     /// Who the clients are; an error where no process has said so.
     pub fn roster(&self) -> Result<Roster> {
-        read_json(&self.roster_file())
+        self.json(&self.roster_file())
     }
 
     /// Says who the clients are, once.

@@ -39,11 +39,16 @@ pub(crate) fn settings() -> impl Iterator<Item = &'static str> {
 impl App {
     /// Writes an app and reads it.
     pub(crate) fn write() -> Self {
+        Self::with(settings())
+    }
+
+    /// Writes an app of another experiment and reads it.
+    pub(crate) fn with<'a>(arguments: impl Iterator<Item = &'a str>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let app = folder.path().join("app");
         let mut command = Command::new(env!("CARGO_BIN_EXE_fedeq"));
-        command.args(["init-federation", "--out"]).arg(&app);
-        command.args(settings());
+        command.args(["init-federation", "--out"]).arg(&app).env_remove("FEDEQ_DATA");
+        command.args(arguments);
         let output = command.output().expect("the program starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let plan: serde_json::Value = serde_json::from_slice(&fs::read(app.join("plan.json")).expect("a plan")).expect("JSON");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use fedeq::node::Member;
 use fedeq_flower::fleet::{Address, Fleet};
 use fedeq_flower::letter::Assignment;
+use fedeq_flower::limit;
 use fedeq_flower::node::{Done, Node, Notice, Worker};
 use fedeq_flower::vault::{Learned, Vault};
 use tempfile::TempDir;
@@ -16,6 +17,8 @@ use super::SuperLink;
 /// The folder of client 0.
 pub(crate) struct Site {
     folder: TempDir,
+    /// What a message may take.
+    pub(crate) message_limit: usize,
 }
 
 /// A client that counts how often it works.
@@ -43,7 +46,7 @@ impl Worker for Counted {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        Self { folder: TempDir::new().expect("a folder") }
+        Self { folder: TempDir::new().expect("a folder"), message_limit: limit::USUAL }
     }
 
     /// The node's folder.
@@ -75,7 +78,9 @@ impl Site {
         let fleet = Fleet::new(&address, key);
         let mut notices = Vec::new();
         let mut tell = |notice| notices.push(notice);
-        Node { fleet: &fleet, vault: &vault, worker, tell: &mut tell, stopped: &stopped }.serve().expect("it ends in peace");
+        let message_limit = self.message_limit;
+        let mut node = Node { fleet: &fleet, vault: &vault, worker, tell: &mut tell, message_limit, stopped: &stopped };
+        node.serve().expect("it ends in peace");
         notices
     }
 

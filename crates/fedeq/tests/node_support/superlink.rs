@@ -8,6 +8,7 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use fedeq_flower::message::Message;
+use fedeq_flower::node::Refusal;
 use fedeq_flower::object::{Bundle, Id, ids_of};
 use fedeq_flower::wire::{
     self, HeartbeatResponse, NodeIdResponse, ObjectTree, PullMessagesResponse, PullObjectRequest, PullObjectResponse,
@@ -80,6 +81,13 @@ impl SuperLink {
         id
     }
 
+    /// Asks something that is made of other objects than a message would be.
+    pub(crate) fn ask_objects(&self, message: &Message, id: &str, bundle: &Bundle) {
+        let mut desk = self.desk();
+        desk.objects.extend(bundle.iter().map(|(id, bytes)| (id.to_owned(), bytes.to_vec())));
+        desk.announce(message, bundle.tree(id).expect("whole"));
+    }
+
     /// How many answers have come whole.
     pub(crate) fn answered(&self) -> usize {
         let desk = self.desk();
@@ -104,9 +112,11 @@ impl SuperLink {
         self.desk().answers[number].clone()
     }
 
-    /// The words with which a question was turned down.
-    pub(crate) fn refusal(&self, number: usize) -> String {
-        self.answer(number).content.expect_err("it was turned down").reason
+    /// Which of its few sentences a node said when it turned a question down: it has no others.
+    pub(crate) fn refusal(&self, number: usize) -> Refusal {
+        let said = self.answer(number).content.expect_err("it was turned down").reason;
+        let all = [Refusal::Unreadable, Refusal::Late, Refusal::TooLarge, Refusal::Unable, Refusal::Fatal];
+        all.into_iter().find(|refusal| refusal.words() == said).unwrap_or_else(|| panic!("it says too much: {said}"))
     }
 }
 
@@ -143,7 +153,7 @@ impl Desk {
 
     fn pushed(&mut self, request: &PushMessagesRequest) -> PushMessagesResponse {
         let [tree] = &request.trees[..] else { panic!("one message at a time") };
-        let objects_to_push = ids_of(tree, 100).expect("few");
+        let objects_to_push = ids_of(tree, 1000).expect("few");
         self.answers.push(tree.object_id.clone());
         self.missing = objects_to_push.iter().cloned().collect();
         PushMessagesResponse { objects_to_push, session_id: "session".into(), ..PushMessagesResponse::default() }

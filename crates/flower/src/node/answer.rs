@@ -3,6 +3,7 @@ use std::time::Instant;
 
 use fedeq_core::Request;
 
+use super::refusal::{Refusal, TurnedDown};
 use super::{Done, Node, Notice, require_in_time};
 use crate::letter::{self, Assignment};
 use crate::message::Message;
@@ -54,7 +55,7 @@ impl Node<'_> {
 
     fn respond(&mut self, question: &str) -> Result<Response> {
         let bundle = self.vault.inbox().question(question)?.bundle();
-        let message = Message::inflate(question, &bundle)?;
+        let message = Message::inflate_within(question, &bundle, self.message_limit)?;
         require_in_time(&message.head)?;
         match asked(&message) {
             Ok(Asked::Who) => {
@@ -64,9 +65,9 @@ impl Node<'_> {
             Ok(Asked::Work(assignment)) => {
                 let content = Message::content_id(question, &bundle)?;
                 let worked = self.work(&message, Question { message: question, content: &content }, &assignment);
-                Ok(worked.unwrap_or_else(|words| self.refusal(&message, &words)))
+                Ok(worked.unwrap_or_else(|reason| self.refusal(&message, reason)))
             }
-            Err(words) => Ok(self.refusal(&message, &words)),
+            Err(reason) => Ok(self.refusal(&message, reason)),
         }
     }
 
@@ -76,35 +77,51 @@ impl Node<'_> {
         message: &Message,
         question: Question<'_>,
         assignment: &Assignment,
-    ) -> std::result::Result<Response, String> {
-        let words = |error: Error| error.to_string();
+    ) -> std::result::Result<Response, TurnedDown> {
         let shelf = self.vault.shelf(&assignment.federation);
         let began = Instant::now();
-        let (reply, seconds) = match shelf.answer(question).map_err(words)? {
+        let (reply, seconds) = match shelf.answer(question).map_err(TurnedDown::unable)? {
             Some(Given::Same(reply)) => (reply, 0.0),
             Some(Given::Alike(reply)) => {
-                let reply = parcel(message, said(&reply).map_err(words)?);
-                shelf.commit(question, &reply, None).map_err(words)?;
+                let reply = parcel(message, said(&reply).map_err(TurnedDown::unable)?);
+                shelf.commit(question, &reply, None).map_err(TurnedDown::unable)?;
                 (reply, 0.0)
             }
             None => {
-                let state = shelf.state().map_err(words)?;
-                let Done { reply, state } = self.worker.work(assignment, state.as_deref())?;
-                let reply = parcel(message, Ok(letter::written(&reply).map_err(words)?));
-                shelf.commit(question, &reply, state.as_deref()).map_err(words)?;
+                let state = shelf.state().map_err(TurnedDown::unable)?;
+                let Done { reply, state } = self.attempt(question, assignment, state.as_deref())?;
+                let reply = parcel(message, Ok(letter::written(&reply).map_err(TurnedDown::unable)?));
+                shelf.commit(question, &reply, state.as_deref()).map_err(TurnedDown::unable)?;
                 (reply, began.elapsed().as_secs_f64())
             }
         };
+        self.vault.attempts().forget(question.content);
         let federation = assignment.federation.clone();
         let Request { task, round, .. } = assignment.request;
         let notice = Some(Notice::Answered { federation: federation.clone(), task, round, seconds });
         Ok(Response { reply, seconds, notice, federation: Some(federation) })
     }
 
-    /// Says in words why a question is not answered.
-    pub(super) fn refusal(&self, message: &Message, words: &str) -> Response {
-        let reply = parcel(message, Err(Failure { code: WORK_FAILED, reason: words.into() }));
-        Response { reply, seconds: 0.0, notice: Some(Notice::Refused(words.into())), federation: None }
+    /// Lets the worker work, unless that has brought the node down before.
+    fn attempt(
+        &mut self,
+        question: Question<'_>,
+        assignment: &Assignment,
+        state: Option<&[u8]>,
+    ) -> std::result::Result<Done, TurnedDown> {
+        let attempts = self.vault.attempts();
+        if attempts.is_hopeless(question.content) {
+            let words = "the node ended while it worked on this question before; it is not tried again".into();
+            return Err(TurnedDown { refusal: Refusal::Fatal, words });
+        }
+        let _attempt = attempts.begin(question.content).map_err(TurnedDown::unable)?;
+        self.worker.work(assignment, state).map_err(TurnedDown::unable)
+    }
+
+    /// Says that a question is not answered: why exactly is said only here.
+    pub(super) fn refusal(&self, message: &Message, TurnedDown { refusal, words }: TurnedDown) -> Response {
+        let reply = parcel(message, Err(Failure { code: WORK_FAILED, reason: refusal.words().into() }));
+        Response { reply, seconds: 0.0, notice: Some(Notice::Refused(words)), federation: None }
     }
 
     /// Sends what is to be sent. A run that is over, or that the SuperLink has forgotten, wants no answer any more.
@@ -136,15 +153,14 @@ impl Node<'_> {
     }
 }
 
-fn asked(message: &Message) -> std::result::Result<Asked, String> {
-    let content = message.content.as_ref().map_err(|failure| failure.reason.clone())?;
+fn asked(message: &Message) -> std::result::Result<Asked, TurnedDown> {
+    let unreadable = |words: String| TurnedDown { refusal: Refusal::Unreadable, words };
+    let content = message.content.as_ref().map_err(|failure| unreadable(failure.reason.clone()))?;
     let kind = message.head.message_type.split('.').next().unwrap_or_default();
     match kind {
         "query" => Ok(Asked::Who),
-        "train" | "evaluate" => {
-            Assignment::read(content).map(|assignment| Asked::Work(assignment.into())).map_err(|error| error.to_string())
-        }
-        other => Err(format!("messages of type `{other}` mean nothing to this node")),
+        "train" | "evaluate" => Ok(Asked::Work(Assignment::read(content)?.into())),
+        other => Err(unreadable(format!("messages of type `{other}` mean nothing to this node"))),
     }
 }
 
@@ -157,5 +173,5 @@ fn parcel(message: &Message, content: std::result::Result<Content, Failure>) -> 
 
 /// What an answer says.
 fn said(reply: &Parcel) -> Result<std::result::Result<Content, Failure>> {
-    Message::inflate(&reply.id, &reply.bundle()).map(|message| message.content)
+    Message::inflate_within(&reply.id, &reply.bundle(), usize::MAX).map(|message| message.content)
 }

@@ -1,6 +1,7 @@
 //! From the SuperLink into the vault.
 use std::time::Duration;
 
+use super::refusal::TurnedDown;
 use super::{Node, Notice, require_in_time};
 use crate::message::Message;
 use crate::object::{Bundle, ids_of, is_id};
@@ -10,8 +11,6 @@ use crate::{Error, Result};
 
 /// No network has as many arrays.
 const MOST_OBJECTS: usize = 20_000;
-/// The weights of a network of 250 million parameters.
-const MOST_BYTES: usize = 1 << 30;
 /// How long objects that are on their way are waited for.
 const ARRIVAL: Duration = Duration::from_secs(60);
 
@@ -44,7 +43,7 @@ impl Node<'_> {
     fn bring(&mut self, id: u64, question: &str) -> Result<()> {
         match self.try_bring(id, question) {
             Err(error) if error.is_about_the_message() => {
-                self.turn_down(id, question, &error)?;
+                self.turn_down(id, question, error.into())?;
                 self.vault.inbox().done(question)?;
             }
             Ok(false) => return Ok(()),
@@ -66,7 +65,7 @@ impl Node<'_> {
                 return if is_hopeless { Err(Error::object(question, "it does not arrive")) } else { Ok(false) };
             };
             // Looked at now, while its head is known: who asked can be told what is wrong with it.
-            Message::inflate(question, &bundle)?;
+            Message::inflate_within(question, &bundle, self.message_limit)?;
             inbox.receive(&Parcel::of(head.run_id, question, &bundle))?;
         }
         self.fleet.confirm(id, head.run_id, question).map(|()| true)
@@ -79,8 +78,8 @@ impl Node<'_> {
         for object in ids_of(tree, MOST_OBJECTS)? {
             let Some(bytes) = self.fleet.pull_object(id, run_id, &object)? else { return Ok(None) };
             size += bytes.len();
-            if size > MOST_BYTES {
-                return Err(Error::object(&tree.object_id, format!("it has more than {MOST_BYTES} bytes")));
+            if size > self.message_limit {
+                return Err(Error::TooLarge { most: self.message_limit });
             }
             bundle.receive(object, bytes);
         }
@@ -88,16 +87,15 @@ impl Node<'_> {
     }
 
     /// Says what is wrong with a question that cannot be read.
-    fn turn_down(&mut self, id: u64, question: &str, error: &Error) -> Result<()> {
-        let words = error.to_string();
+    fn turn_down(&mut self, id: u64, question: &str, reason: TurnedDown) -> Result<()> {
         match self.vault.inbox().announcement(question)?.head {
             Some(head) => {
                 let nothing = Err(Failure::default());
-                let refusal = self.refusal(&Message { head, content: nothing }, &words);
+                let refusal = self.refusal(&Message { head, content: nothing }, reason);
                 self.deliver(id, &refusal)
             }
             None => {
-                (self.tell)(Notice::Refused(words));
+                (self.tell)(Notice::Refused(reason.words));
                 Ok(())
             }
         }

@@ -4,8 +4,10 @@
 //! - this file: joining, and the loop
 //! - `fetch`: from the SuperLink into the vault
 //! - `answer`: from the vault back to the SuperLink
+//! - `refusal`: what a server is told when a question is not answered
 mod answer;
 mod fetch;
+mod refusal;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -20,12 +22,15 @@ use crate::vault::Vault;
 use crate::wire::Metadata;
 use crate::{Error, Result};
 
+pub use refusal::Refusal;
+
 /// Does the work that is asked for: the same that a simulated client does.
 pub trait Worker {
     /// Which client of the federation it is, from 0.
     fn number(&self) -> u64;
 
-    /// Answers, from the state as it was kept, and gives the state to keep if it changed. What is refused changes nothing; the words are sent back.
+    /// Answers, from the state as it was kept, and gives the state to keep if it changed. What is refused changes nothing; the words are
+    /// for who runs the node, and are not sent.
     fn work(&mut self, assignment: &Assignment, state: Option<&[u8]>) -> std::result::Result<Done, String>;
 }
 
@@ -56,7 +61,7 @@ pub enum Notice {
         /// With how much work; 0 for an answer that was given before.
         seconds: f64,
     },
-    /// A question was turned down, with these words.
+    /// A question was turned down for this reason; the server is told a [`Refusal`].
     Refused(String),
 }
 
@@ -70,6 +75,8 @@ pub struct Node<'a> {
     pub worker: &'a mut dyn Worker,
     /// Told what happens.
     pub tell: &'a mut dyn FnMut(Notice),
+    /// The most bytes that a message may take, on its way and unpacked.
+    pub message_limit: usize,
     /// Asked often; true means stop.
     pub stopped: &'a (dyn Fn() -> bool + Sync),
 }
@@ -77,17 +84,18 @@ pub struct Node<'a> {
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
 impl Node<'_> {
-    /// Joins, answers, and stays until it is stopped. Comes back by itself when the SuperLink was away.
+    /// Joins, answers, and stays until it is stopped. Comes back by itself when the SuperLink was away. A panic of the worker passes through, after
+    /// the question was noted: it is refused from then on.
     pub fn serve(&mut self) -> Result<()> {
         let Some(id) = self.join()? else { return Ok(()) };
         let id = AtomicU64::new(id);
         let is_over = AtomicBool::new(false);
         let (fleet, stopped) = (self.fleet, self.stopped);
         thread::scope(|scope| {
+            // Also if there is a panic: nobody may say that a node is there which does not answer.
+            let _end = SetWhenDropped(&is_over);
             scope.spawn(|| beat(fleet, &id, &|| stopped() || is_over.load(Ordering::Relaxed)));
-            let outcome = self.answer_all(&id);
-            is_over.store(true, Ordering::Relaxed);
-            outcome
+            self.answer_all(&id)
         })?;
         // Whether the SuperLink hears it or not, the node is gone.
         let _ = self.fleet.deactivate(id.load(Ordering::Relaxed));
@@ -178,6 +186,15 @@ impl Node<'_> {
     }
 }
 
+/// Sets a flag at the end of a scope, however that is left.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Says that the node is there, every now and then. A beat that is not heard is followed by the next.
 fn beat(fleet: &Fleet, id: &AtomicU64, stopped: &dyn Fn() -> bool) {
     while !stopped() {
@@ -200,7 +217,7 @@ fn rest(time: Duration, stopped: &dyn Fn() -> bool) {
 /// Refuses a question that nobody waits for any more.
 fn require_in_time(head: &Metadata) -> Result<()> {
     let is_late = head.created_at + head.ttl < now();
-    if is_late { Err(Error::object(&head.message_id, "it is out of date")) } else { Ok(()) }
+    if is_late { Err(Error::Late { id: head.message_id.clone() }) } else { Ok(()) }
 }
 
 /// Seconds since 1970.

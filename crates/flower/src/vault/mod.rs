@@ -7,6 +7,7 @@
 //! DIR/lock                             held while a process works on it
 //! DIR/inbox/ID.announced               a question whose objects are on their way
 //! DIR/inbox/ID                         a question that has arrived and is not yet answered
+//! DIR/attempts/ID                      what a question says at which work has begun, or the node has ended
 //! DIR/federations/NAME/manifest.json   which state is the current one, and which questions it has answered
 //! DIR/federations/NAME/state-HASH      theta_i, w_i, lambda_i, statistics
 //! DIR/federations/NAME/reply-ID        an answer, to be given again if the question is repeated
@@ -14,6 +15,7 @@
 //! ```
 //!
 //! Everything is written, synced and renamed. The manifest is what counts: state and answer become true together, when it is replaced.
+mod attempts;
 mod inbox;
 mod parcel;
 mod shelf;
@@ -25,6 +27,7 @@ use std::time::Duration;
 
 use fedeq_core::write_atomically;
 
+pub(crate) use attempts::Attempts;
 pub(crate) use inbox::Inbox;
 pub(crate) use parcel::{Announcement, Parcel};
 pub(crate) use shelf::{Given, Question, Shelf};
@@ -38,6 +41,7 @@ use crate::{Error, Result};
 pub struct Vault {
     root: PathBuf,
     inbox: Inbox,
+    attempts: Attempts,
     _lock: File,
 }
 
@@ -82,7 +86,8 @@ impl Vault {
         if !is_locked_soon(&lock) {
             return Err(Error::damaged(root, "another process is working on it; stop that one, or choose another"));
         }
-        Ok(Self { root: root.into(), inbox: Inbox::open(root.join("inbox"))?, _lock: lock })
+        let attempts = Attempts::of(root.join("attempts"));
+        Ok(Self { root: root.into(), inbox: Inbox::open(root.join("inbox"))?, attempts, _lock: lock })
     }
 
     /// The node's key, which is made if it is not there.
@@ -122,6 +127,11 @@ impl Vault {
         &self.inbox
     }
 
+    /// Questions at which work has begun.
+    pub(crate) fn attempts(&self) -> &Attempts {
+        &self.attempts
+    }
+
     /// What is kept of a federation.
     pub(crate) fn shelf(&self, federation: &str) -> Shelf {
         Shelf::of(&self.root.join(FEDERATIONS), federation)
@@ -157,7 +167,8 @@ impl Learned {
 
     fn on(shelf: &Shelf, client: u64) -> Result<Option<Self>> {
         let (Some(state), Some(question)) = (shelf.state()?, shelf.latest()?) else { return Ok(None) };
-        let content = Message::inflate(&question.id, &question.bundle())?.content;
+        // It was allowed when it came, whatever is allowed now.
+        let content = Message::inflate_within(&question.id, &question.bundle(), usize::MAX)?.content;
         let content = content.map_err(|failure| Error::object(&question.id, failure.reason))?;
         let federation = shelf.federation().to_owned();
         Ok(Some(Self { federation, client, state, latest: Assignment::read(&content)? }))

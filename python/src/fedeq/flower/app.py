@@ -10,7 +10,9 @@ from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
+from fedeq.flower import weights
 from fedeq.flower.folder import Stopped
+from fedeq.flower.narrow import bound_arrays
 from fedeq.flower.strategy import Consensus, Rules
 
 server = ServerApp()
@@ -41,6 +43,7 @@ def rules_of(config: Mapping[str, object]) -> Rules:
 def main(grid: Grid, context: Context) -> None:
     """Train to the end of the plan."""
     strategy = Consensus(folder_of(context.run_config), rules_of(context.run_config))
+    bound_arrays(weights.size(strategy.theta, "") + weights.SPARE)
     strategy.summary()
     try:
         strategy.run(grid)

@@ -4,6 +4,7 @@ Beside what `fedeq init-federation` put there it holds
 
 - `checkpoint.json` and the `theta-N.safetensors` it names: what a run that is started again goes on from
 - `rounds.jsonl`, `evaluations.jsonl`, `timings.jsonl`: a line a round, an evaluation, a round's time
+- `failures.jsonl`: a line for every answer that did not count, and why; also those of rounds that had to be done again
 - `status.json`, `lock`, `version.json`, `activity.json`, `control.json`, `summary.json`: as in any run folder
 
 There is no `heads.jsonl`: heads are none of the server's business.

@@ -1,20 +1,27 @@
-"""Requests to nodes and their replies, as Flower's records. The other side is `crates/flower/src/letter.rs`."""
+"""Requests to nodes and their replies, as Flower's records. The other side is `crates/flower/src/letter.rs`.
+
+This is the one place where replies are read: what comes out of it has the kinds and sizes it should have, and
+everything else is a `Rejected`.
+"""
 
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from numpy.typing import NDArray
 
-from fedeq.flower import weights
+from fedeq.flower import fields, weights
+from fedeq.flower.fields import Group, brief, damage_refused
 from fedeq.flower.plan import Plan
 from fedeq.flower.weights import Rejected, Weights
 
-# The name of the one array that all weights travel in.
-PACKED = "packed"
+# The name of the one array that all weights travel in, and how it is written.
+PACKED, NUMPY = "packed", "numpy.ndarray"
+# The phases of local work.
+PHASES = ("solve", "backward", "update")
 
 Task = Literal["train", "evaluate", "measure"]
 
@@ -66,31 +73,29 @@ class Update:
     @classmethod
     def read(cls, reply: Message, like: Weights, bound: float = math.inf) -> Self:
         """Read a reply; refuse what is not finite, not of the layout of `like`, or further than `bound` from it."""
-        with _damage_refused():
+        with damage_refused():
             text, header = _header(reply, "update")
-            samples, gap, descent = header["samples"], header["gap"], header["descent"]
-            if not isinstance(samples, int) or samples < 1:
-                message = f"`samples` is `{samples}`, not a whole number of at least 1"
-                raise Rejected(message)
-            _require_finite("gap", gap)
-            _require_finite("loss", descent["loss"])
-            packed = reply.content.array_records["weights"][PACKED].numpy()
-            sent = weights.unpack(packed, str(reply.content.config_records["fedeq"]["layout"]))
-        weights.check(sent, like, bound)
-        return cls(sent, samples, gap, descent, weights.size(sent, text))
+            samples, gap = fields.count(header, "samples", least=1), fields.number(header, "gap")
+            descent = _descent(fields.group(header, "descent"))
+            packed = _array(reply, 4 * sum(array.size for array in like.values()))
+            sent = weights.unpack(packed, fields.document(_settings(reply)["layout"], "layout"))
+            weights.check(sent, like, bound)
+            return cls(sent, samples, gap, descent, weights.size(sent, text))
 
 
 def scores_of(reply: Message) -> dict[str, Any]:
     """How a client says its models do."""
-    with _damage_refused():
+    with damage_refused():
         _, header = _header(reply, "scores")
-        scores: dict[str, Any] = header["scores"]
-        for view in ("local", "shared", "validation"):
-            _require_sound(view, scores[view])
-        _require_finite("participations", scores["participations"])
-        _require_finite("gap", scores["gap"])
-        _require_finite("dual_norm", scores["dual_norm"])
-    return scores
+        scores = fields.group(header, "scores")
+        return {
+            "local": _score("local", fields.group(scores, "local")),
+            **{view: _score(view, _optional(scores, view)) for view in ("shared", "validation")},
+            "participations": fields.count(scores, "participations"),
+            "gap": fields.number(scores, "gap"),
+            "dual_norm": fields.number(scores, "dual_norm"),
+            "theory": _theory(_optional(scores, "theory")),
+        }
 
 
 def who_are_you(node: int, ttl: float) -> Message:
@@ -100,46 +105,66 @@ def who_are_you(node: int, ttl: float) -> Message:
 
 def client_of(reply: Message) -> int:
     """Which client a node says it is."""
-    with _damage_refused():
-        return int(reply.content.config_records["fedeq"]["client"])  # type: ignore[arg-type]
+    with damage_refused():
+        return fields.count(_settings(reply), "client")
 
 
-@contextmanager
-def _damage_refused() -> Iterator[None]:
-    """Refuse what cannot even be read, instead of failing over it."""
-    try:
-        yield
-    except Rejected:
-        raise
-    except KeyError as problem:
-        message = f"it has no {problem}"
-        raise Rejected(message) from problem
-    except (TypeError, ValueError) as problem:
-        message = f"it is damaged: {problem}"
-        raise Rejected(message) from problem
+def _settings(reply: Message) -> Group:
+    """Give what a node says in words and numbers."""
+    return dict(reply.content.config_records["fedeq"])
 
 
-def _header(reply: Message, kind: str) -> tuple[str, dict[str, Any]]:
+def _header(reply: Message, kind: str) -> tuple[str, Group]:
     """Read what a node says beside its weights, as text and as values."""
-    text = str(reply.content.config_records["fedeq"]["header"])
-    header: dict[str, Any] = json.loads(text)
+    text = _settings(reply)["header"]
+    header = fields.values(text, "header")
     if header["reply"] != kind:
-        message = f"its header says `{header['reply']}` and not `{kind}`"
+        message = f"its header says `{brief(header['reply'])}` and not `{kind}`"
         raise Rejected(message)
-    return text, header
+    return str(text), header
 
 
-def _require_finite(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        message = f"`{name}` is `{value}`, not a finite number"
+def _array(reply: Message, size: int) -> NDArray[np.float32]:
+    """Give the one array that all weights travel in, which has so many bytes."""
+    array = reply.content.array_records["weights"][PACKED]
+    if array.stype != NUMPY:
+        message = f"`{PACKED}` is written as `{brief(array.stype)}`, not as `{NUMPY}`"
         raise Rejected(message)
+    return weights.from_npy(array.data, size)
 
 
-def _require_sound(view: str, score: dict[str, Any] | None) -> None:
-    """Refuse a client that was right more often than it was asked."""
+def _descent(descent: Group) -> dict[str, Any]:
+    """Read how training went."""
+    loss, solves = fields.number(descent, "loss"), fields.group(descent, "solves")
+    counts = ("samples", "steps", "unconverged", "not_finite")
+    seconds, memory = fields.group(descent, "seconds"), fields.group(descent, "memory")
+    return {
+        "loss": loss,
+        "steps": fields.count(descent, "steps"),
+        "solves": {
+            **{name: fields.count(solves, name) for name in counts},
+            "residual": fields.number(solves, "residual"),
+        },
+        "seconds": {phase: fields.digits(seconds, phase, points=1) for phase in PHASES},
+        "memory": {phase: fields.digits(memory, phase) for phase in PHASES},
+    }
+
+
+def _optional(of: Group, name: str) -> Group | None:
+    return None if of[name] is None else fields.group(of, name)
+
+
+def _score(view: str, score: Group | None) -> dict[str, Any] | None:
+    """Read how often a model was right; refuse more often than it was asked."""
     if score is None:
-        return
-    _require_finite(f"{view} loss", score["loss"])
-    if not 0 <= score["correct"] <= score["predictions"]:
-        message = f"`{view}` has {score['correct']} of {score['predictions']} predictions right"
+        return None
+    correct, predictions = fields.count(score, "correct"), fields.count(score, "predictions")
+    if correct > predictions:
+        message = f"`{view}` has {correct} of {predictions} predictions right"
         raise Rejected(message)
+    return {"predictions": predictions, "correct": correct, "loss": fields.number(score, "loss")}
+
+
+def _theory(theory: Group | None) -> dict[str, float] | None:
+    names = ("lagrangian", "stationarity", "head_gradient")
+    return None if theory is None else {name: fields.number(theory, name) for name in names}

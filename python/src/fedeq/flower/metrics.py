@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedeq.flower.letters import Update
+from fedeq.flower.letters import PHASES, Update
 
 Score = Mapping[str, Any]
 NO_SCORE: Score = {"predictions": 0, "correct": 0, "loss": 0.0}
 SOLVES = ("samples", "steps", "residual", "unconverged", "not_finite")
-PHASES = ("solve", "backward", "update")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fedeq.flower.directory import Clock, Directory
-from fedeq.flower.ear import Ear
+from fedeq.flower.ear import LOST, Ear
+from fedeq.flower.fields import brief
 from fedeq.flower.letters import Request
 from fedeq.flower.trouble import BREATH, push
 
@@ -138,8 +139,8 @@ class _Errand:
 
         A refusal counts when it is repeated: parts of the first question may have been lost on their way.
         """
-        reason = error.reason or "it failed"
-        if error.code not in PASSING:
+        reason = brief(error.reason or "it failed")
+        if error.code not in {*PASSING, LOST}:
             self.refusals[client] += 1
         if self.refusals[client] == REFUSALS:
             self.answers.failures[client] = reason

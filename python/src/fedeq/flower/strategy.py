@@ -15,6 +15,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedeq.flower import letters, metrics, weights
 from fedeq.flower.ear import BackgroundEar
+from fedeq.flower.fields import brief
 from fedeq.flower.folder import Checkpoint, RunFolder, Stopped
 from fedeq.flower.letters import Request, Task, Update
 from fedeq.flower.metrics import Traffic
@@ -92,18 +93,23 @@ class Consensus(Strategy):
     def evaluate(self, grid: Grid) -> dict[str, Any]:
         """Judge all clients, and put together what they say."""
         answers = self._ask(grid, self.plan.evaluate, list(range(self.plan.clients)))
+        scores, failures = self._judge(answers)
+        self._name(self.plan.evaluate, failures)
+        self._require_quorum(f"to judge round {self.done}", len(scores), self.plan.clients, failures)
+        line = metrics.evaluation_line(self.done, self.plan.clients, scores, self.traffic)
+        accuracy = 100 * self._headline(line)["mean"]
+        log(INFO, "after round %s: accuracy %.1f %% over %s clients", self.done, accuracy, len(scores))
+        return line
+
+    def _judge(self, answers: Answers) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+        """Read scores, and say why others cannot be read."""
         scores, failures = {}, dict(answers.failures)
         for client, reply in sorted(answers.replies.items()):
             try:
                 scores[client] = letters.scores_of(reply)
             except Rejected as problem:
                 failures[client] = str(problem)
-        self._name(failures)
-        self._require_quorum(f"to judge round {self.done}", len(scores), self.plan.clients, failures)
-        line = metrics.evaluation_line(self.done, self.plan.clients, scores, self.traffic)
-        accuracy = 100 * self._headline(line)["mean"]
-        log(INFO, "after round %s: accuracy %.1f %% over %s clients", self.done, accuracy, len(scores))
-        return line
+        return scores, failures
 
     def _headline(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
         """Give the quality of the models the method is judged by."""
@@ -114,7 +120,7 @@ class Consensus(Strategy):
         """Make `theta` the mean of what the clients of the round sent; what is refused is named and does not count."""
         cohort = self.plan.cohorts[self.done]
         updates, failures = self._read(answers)
-        self._name(failures)
+        self._name("train", failures)
         self._require_quorum(f"in round {self.done + 1}", len(updates), len(cohort), failures)
         # In the order of the cohort, whatever the order of arrival.
         counted = {client: updates[client] for client in cohort if client in updates}
@@ -142,9 +148,12 @@ class Consensus(Strategy):
     def _weight(self, update: Update) -> float:
         return float(update.samples) if self.plan.weighting == "samples" else 1.0
 
-    def _name(self, failures: Mapping[int, str]) -> None:
+    def _name(self, task: Task, failures: Mapping[int, str]) -> None:
+        """Say who does not count, in the log and in a journal."""
         for client, reason in sorted(failures.items()):
             log(WARNING, "client %s: %s", client, reason)
+            line = {"round": self.done, "task": task, "client": client, "reason": reason}
+            self.folder.append("failures.jsonl", line)
 
     def _require_quorum(self, what: str, answered: int, asked: int, failures: Mapping[int, str]) -> None:
         if answered == 0 or answered < self.rules.minimum * asked:
@@ -225,7 +234,8 @@ class Consensus(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Take the mean of the clients' accuracies."""
-        scores = {client: letters.scores_of(reply) for client, reply in self._sorted(replies).replies.items()}
+        scores, failures = self._judge(self._sorted(replies))
+        self._name(self.plan.evaluate, failures)
         if not scores:
             return None
         line = metrics.evaluation_line(server_round, self.plan.clients, scores, self.traffic)
@@ -236,9 +246,11 @@ class Consensus(Strategy):
         clients = {node: client for client, node in self._post.directory.nodes.items()} if self._post else {}
         answers = Answers()
         for reply in replies:
-            client = clients[reply.metadata.src_node_id]
-            if reply.has_error():
-                answers.failures[client] = reply.error.reason or "it failed"
+            client = clients.get(reply.metadata.src_node_id)
+            if client is None:
+                log(WARNING, "node %s is nobody's", reply.metadata.src_node_id)
+            elif reply.has_error():
+                answers.failures[client] = brief(reply.error.reason or "it failed")
             else:
                 answers.replies[client] = reply
         return answers

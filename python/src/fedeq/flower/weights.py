@@ -4,7 +4,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Weights = dict[str, NDArray[np.float32]]
+
+# No array has more sides, nor longer ones.
+MOST_SIDES, LONGEST_SIDE = 32, 2**40
+# Bytes that somebody may have sent too many and is still told what exactly is wrong.
+SPARE = 1 << 20
 
 
 class Rejected(ValueError):
@@ -100,21 +106,60 @@ def pack(weights: Weights) -> tuple[NDArray[np.float32], str]:
     return np.concatenate([np.zeros(0, np.float32), *flat]), json.dumps(layout, separators=(",", ":"))
 
 
-def unpack(packed: NDArray[np.float32], layout: str) -> Weights:
-    """Take the arrays apart again."""
-    if packed.dtype != np.float32 or packed.ndim != 1:
-        message = f"`packed` has type {packed.dtype} and {packed.ndim} dimensions, not float32 and 1"
-        raise Rejected(message)
+def unpack(packed: NDArray[np.float32], layout: object) -> Weights:
+    """Take the arrays apart again, by a layout that somebody else has written."""
     weights: Weights = {}
     begin = 0
-    for name, shape in json.loads(layout):
+    for name, shape in _entries(layout):
         end = begin + math.prod(shape)
-        weights[str(name)] = packed[begin:end].reshape(shape)
+        if end > packed.size or name in weights:
+            message = f"its layout names an array twice, or more numbers than the {packed.size} there are"
+            raise Rejected(message)
+        weights[name] = packed[begin:end].reshape(shape)
         begin = end
     if begin != packed.size:
         message = f"`packed` has {packed.size} numbers, and its layout {begin}"
         raise Rejected(message)
     return dict(sorted(weights.items()))
+
+
+def _entries(layout: object) -> Iterator[tuple[str, list[int]]]:
+    """Give names and shapes, one after the other."""
+    message = "its layout is no list of names and shapes"
+    for entry in layout if isinstance(layout, list) else [layout]:
+        if not isinstance(entry, list) or len(entry) != 2:  # noqa: PLR2004 (a name and a shape)
+            raise Rejected(message)
+        name, shape = entry
+        if not isinstance(name, str) or not isinstance(shape, list) or len(shape) > MOST_SIDES:
+            raise Rejected(message)
+        if not all(
+            isinstance(side, int) and not isinstance(side, bool) and 0 <= side <= LONGEST_SIDE for side in shape
+        ):
+            raise Rejected(message)
+        yield name, shape
+
+
+def from_npy(data: bytes, size: int) -> NDArray[np.float32]:
+    """Read a list of 32-bit floats as `numpy.save` writes it, which has so many bytes beside its head.
+
+    `numpy.load` would also read archives, and make room for as much as a head says before it looks whether it is there.
+    """
+    file = BytesIO(data)
+    if np.lib.format.read_magic(file) != (1, 0):
+        message = "`packed` is no array of numpy's, version 1"
+        raise Rejected(message)
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype != np.dtype("<f4") or is_fortran or len(shape) != 1:
+        message = f"`packed` has type {dtype} and {len(shape)} dimensions, not float32 and 1"
+        raise Rejected(message)
+    body = data[file.tell() :]
+    if len(body) != 4 * shape[0]:
+        message = f"`packed` says that it has {shape[0]} numbers, but has {len(body)} bytes"
+        raise Rejected(message)
+    if len(body) > size + SPARE:
+        message = f"`packed` has {len(body)} bytes, and {size} are expected"
+        raise Rejected(message)
+    return np.frombuffer(body, np.float32)
 
 
 def _head(weights: Weights, metadata: dict[str, str]) -> bytes:

@@ -1,14 +1,16 @@
 //! `fedeq node --superlink ...`.
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use fedeq_core::Task;
 use fedeq_flower::fleet::{Address, Fleet, Trust};
+use fedeq_flower::limit;
 use fedeq_flower::node::{Node, Notice};
 use fedeq_flower::vault::Vault;
 
 use super::refused;
-use crate::cli::failure::Outcome;
+use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::tell;
 use crate::cli::settings::{is_interrupted, listen_for_interrupts};
 use crate::node::Member;
@@ -30,6 +32,9 @@ pub(super) struct Join {
     /// The folder for key, model and dual
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
+    /// The most that one message may take, on its way and unpacked, in MB
+    #[arg(long, value_name = "MB", default_value_t = (limit::USUAL >> 20) as u32, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    message_limit: u32,
 }
 
 pub(super) fn run(arguments: &Join, data: &Path) -> Outcome<()> {
@@ -40,8 +45,17 @@ pub(super) fn run(arguments: &Join, data: &Path) -> Outcome<()> {
     let mut member = Member::new(arguments.client, data.to_owned());
     listen_for_interrupts("the work at hand");
     let mut say = |notice| tell(&printable(&words(&notice)));
-    let mut node = Node { fleet: &fleet, vault: &vault, worker: &mut member, tell: &mut say, stopped: &is_interrupted };
-    node.serve().map_err(refused)
+    let message_limit = usize::try_from(u64::from(arguments.message_limit) << 20).unwrap_or(usize::MAX);
+    let stopped = &is_interrupted;
+    let mut node = Node { fleet: &fleet, vault: &vault, worker: &mut member, tell: &mut say, message_limit, stopped };
+    // Whatever has panicked may be half done: nothing of it is used again, and the process ends.
+    catch_unwind(AssertUnwindSafe(|| node.serve())).map_err(|_| panicked())?.map_err(refused)
+}
+
+/// The work on a question panicked; what exactly happened stands above.
+fn panicked() -> Failure {
+    let problem = "the node failed while it worked on a question, and ends; from now on it refuses this question";
+    Failure::work(problem, "start it again with the same `--state`, and report what is said above")
 }
 
 impl Join {

@@ -1,0 +1,412 @@
+"""Whatever a node answers, the server reads it or refuses it, and the run goes on."""
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+
+from fedeq.flower import letters, narrow
+from fedeq.flower.ear import BackgroundEar
+from fedeq.flower.fields import brief
+from fedeq.flower.letters import Update, client_of, who_are_you
+from fedeq.flower.post import Post
+from fedeq.flower.strategy import Consensus, Rules
+from fedeq.flower.weights import Rejected
+from tests.harness.fake import THETA, FakeGrid, client, honest, scores, shifted, update, write_app
+
+# Values that are none, or not where they stand.
+NASTY: list[str] = [
+    str(10**400),
+    "-" + str(10**400),
+    "1" * 5000,
+    "1e999",
+    "-1e999",
+    "NaN",
+    "Infinity",
+    "-1",
+    "-0.5",
+    "1.5",
+    "1e308",
+    "true",
+    "null",
+    "[]",
+    "{}",
+    '""',
+    '"12"',
+    '"many"',
+    json.dumps("x" * 100_000),
+    json.dumps("\x1b[2J\n\r\u202e"),
+    "[" * 100_000 + "]" * 100_000,
+    '{"a":' * 50_000 + "1" + "}" * 50_000,
+    "[1,2,3]",
+    '{"solve":1}',
+]
+# Texts that are no header at all.
+BROKEN = ["", "{", "[]", "3", "null", '"update"', "x" * 2_000_000, "[" * 200_000, '{"reply":["update"]}', "\x00"]
+PLACEHOLDER = "@"
+
+
+def header_of(content: RecordDict) -> dict[str, Any]:
+    """Read the header of a good answer."""
+    header: dict[str, Any] = json.loads(str(content.config_records["fedeq"]["header"]))
+    return header
+
+
+def paths(value: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Give the paths of all values."""
+    inner = (
+        [way for name, part in value.items() for way in paths(part, (*path, name))] if isinstance(value, dict) else []
+    )
+    return [*([path] if path else []), *inner]
+
+
+def changed(content: RecordDict, path: tuple[str, ...], raw: str | None) -> RecordDict:
+    """Put raw JSON, or nothing at all, in the place of a value of the header."""
+    header = header_of(content)
+    *way, last = path
+    part = header
+    for name in way:
+        part = part[name]
+    if raw is None:
+        del part[last]
+    else:
+        part[last] = PLACEHOLDER
+    return with_header(content, json.dumps(header).replace(json.dumps(PLACEHOLDER), raw or ""))
+
+
+def with_header(content: RecordDict, header: str) -> RecordDict:
+    """Give another header to an answer."""
+    settings = ConfigRecord({**content.config_records["fedeq"], "header": header})
+    return RecordDict({**content.array_records, "fedeq": settings})
+
+
+def with_layout(layout: str) -> RecordDict:
+    """Give another layout to an update."""
+    content = update(THETA)
+    return RecordDict(
+        {**content.array_records, "fedeq": ConfigRecord({**content.config_records["fedeq"], "layout": layout})}
+    )
+
+
+def with_array(array: Array) -> RecordDict:
+    """Give another array to an update."""
+    return RecordDict({"weights": ArrayRecord({"packed": array}), "fedeq": update(THETA).config_records["fedeq"]})
+
+
+def raw_array(data: bytes, stype: str = "numpy.ndarray") -> Array:
+    """Say that bytes are an array."""
+    return Array(dtype="float32", shape=(10,), stype=stype, data=data)
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    """Write an array with a head of one's own."""
+    head = header.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
+
+
+def saved(array: np.ndarray[Any, Any]) -> bytes:
+    """Write an array as numpy does."""
+    file = BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def archive() -> bytes:
+    """Write something that `numpy.load` reads as well."""
+    file = BytesIO()
+    np.savez_compressed(file, packed=np.zeros(10, np.float32))
+    return file.getvalue()
+
+
+F4 = "{'descr': '<f4', 'fortran_order': False, 'shape': "
+ARRAYS: list[Array] = [
+    raw_array(b""),
+    raw_array(b"\x93NUMPY"),
+    raw_array(archive()),
+    raw_array(npy(F4 + "(10**12,), }")),
+    raw_array(npy(F4 + f"({10**12},), }}")),
+    raw_array(npy(F4 + "(-1,), }")),
+    raw_array(npy(F4 + "(10,), }", bytes(39))),
+    raw_array(npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", bytes(8))),
+    raw_array(npy("[" * 10_000)),
+    raw_array(saved(np.zeros((2, 5), np.float32))),
+    raw_array(saved(np.zeros(10, np.float64))),
+    raw_array(saved(np.zeros(10, ">f4"))),
+    raw_array(saved(np.zeros(1_000_000, np.float32))),
+    raw_array(saved(np.full(10, np.nan, np.float32))),
+    raw_array(saved(np.full(10, np.inf, np.float32))),
+    raw_array(saved(np.zeros(10, np.float32)), stype="pickle"),
+]
+LAYOUTS = [
+    "",
+    "{}",
+    "null",
+    "[" * 100_000,
+    '[["params/a",[2,3]],["params/b",["4"]]]',
+    '[["params/a",[2,3]],["params/b",[-1]]]',
+    '[["params/a",[2,3]],["params/b",[4.0]]]',
+    '[["params/a",[2,3]],["params/b",[true,4]]]',
+    '[["params/a",[2,3]],["params/a",[4]]]',
+    f'[["params/a",[2,3]],["params/b",[{10**400}]]]',
+    json.dumps([["params/a", [2, 3]], ["params/b", [4] + [1] * 1000]]),
+    '[["params/a",6],["params/b",[4]]]',
+    '[[1,[2,3]],["params/b",[4]]]',
+    '[["params/a",[2,3],1],["params/b",[4]]]',
+    '[["params/a",[3,2]],["params/b",[4]]]',
+]
+MISSING: list[RecordDict] = [
+    RecordDict(),
+    RecordDict({"fedeq": ConfigRecord({})}),
+    RecordDict({"fedeq": ConfigRecord({"header": 12})}),
+    RecordDict({"fedeq": MetricRecord({"header": 12})}),
+    RecordDict({"fedeq": ConfigRecord({"header": b"\xff\xfe"})}),
+    RecordDict({"fedeq": ConfigRecord({"header": ["{", "}"]})}),
+    RecordDict({"fedeq": update(THETA).config_records["fedeq"]}),
+    RecordDict({"weights": update(THETA).array_records["weights"]}),
+    RecordDict({"weights": ArrayRecord({}), "fedeq": update(THETA).config_records["fedeq"]}),
+]
+
+
+def malformed_updates() -> list[RecordDict]:
+    """Give everything that is wrong with an update in one place."""
+    good = update(THETA)
+    values = [changed(good, path, raw) for path in paths(header_of(good)) for raw in (*NASTY, None)]
+    headers = [with_header(good, header) for header in BROKEN]
+    layouts = [with_layout(layout) for layout in LAYOUTS]
+    return [*values, *headers, *layouts, *map(with_array, ARRAYS), *MISSING]
+
+
+def malformed_scores() -> list[RecordDict]:
+    """Give everything that is wrong with scores in one place."""
+    good = scores(5)
+    header = header_of(good)
+    header["scores"]["theory"] = {"lagrangian": 1.0, "stationarity": 1.0, "head_gradient": 1.0}
+    good = with_header(good, json.dumps(header))
+    values = [changed(good, path, raw) for path in paths(header) for raw in (*NASTY, None)]
+    return [*values, *(with_header(good, broken) for broken in BROKEN), *MISSING]
+
+
+def reply(content: RecordDict) -> Message:
+    """Let a node answer."""
+    FakeGrid({})
+    question = who_are_you(100, 60.0)
+    question.metadata.__dict__["_message_id"] = "question"
+    return Message(content, reply_to=question)
+
+
+def require_sound(value: object) -> None:
+    """Demand that everything in a value can be written to a journal and read again."""
+    text = json.dumps(value, allow_nan=False)
+    assert json.loads(text) == value
+    assert len(text) < 10_000  # noqa: PLR2004
+
+
+def read_update(content: RecordDict) -> Update | None:
+    """Read an update, or see it refused in a short sentence."""
+    try:
+        read = Update.read(reply(content), THETA)
+    except Rejected as problem:
+        assert len(str(problem)) < 500, problem  # noqa: PLR2004, PT017
+        assert str(problem).isprintable()  # noqa: PT017
+        return None
+    assert math.isfinite(float(read.samples) * 2.0**16)
+    require_sound([read.samples, read.gap, read.descent])
+    return read
+
+
+def test_every_malformed_update_is_refused_or_harmless() -> None:
+    """Some values are unusual but fine: a gap of -0.5 is read."""
+    cases = malformed_updates()
+    read = [read_update(content) for content in cases]
+    assert len(cases) > 500  # noqa: PLR2004
+    assert sum(one is None for one in read) > len(cases) * 0.8
+    assert read_update(update(THETA)) is not None
+
+
+def test_every_malformed_score_is_refused_or_harmless() -> None:
+    """The same for what is said of models."""
+    for content in malformed_scores():
+        try:
+            require_sound(letters.scores_of(reply(content)))
+        except Rejected as problem:
+            assert len(str(problem)) < 500, problem  # noqa: PLR2004, PT017
+    require_sound(letters.scores_of(reply(scores(5))))
+
+
+@pytest.mark.parametrize(
+    "value", [10**18, -1, 1.0, 1e300, math.inf, math.nan, "7", "", b"7", True, [7], [1.5], ["7"]], ids=repr
+)
+def test_a_node_that_does_not_say_which_client_it_is_is_nobody(value: Any) -> None:  # noqa: ANN401
+    """Only whole numbers are clients."""
+    with pytest.raises(Rejected):
+        client_of(reply(RecordDict({"fedeq": ConfigRecord({"client": value})})))
+
+
+def nonsense(chance: random.Random, depth: int = 0) -> str:
+    """Make up JSON, or something like it."""
+    kind = chance.randrange(8)
+    if kind == 0 and depth < 4:  # noqa: PLR2004
+        return "[" + ",".join(nonsense(chance, depth + 1) for _ in range(chance.randrange(4))) + "]"
+    if kind == 1 and depth < 4:  # noqa: PLR2004
+        names = chance.choices(
+            ["reply", "samples", "gap", "descent", "loss", "solve", "", "\u202e"], k=chance.randrange(4)
+        )
+        return "{" + ",".join(f"{json.dumps(name)}:{nonsense(chance, depth + 1)}" for name in names) + "}"
+    if kind == 2:  # noqa: PLR2004
+        return str(chance.getrandbits(chance.choice([1, 8, 64, 2000])))
+    return chance.choice(NASTY)
+
+
+def mutated(chance: random.Random, text: str) -> str:
+    """Change a text a little."""
+    place, length = chance.randrange(len(text)), chance.randrange(12)
+    inserted = "".join(chance.choice('0123456789eE-+.{}[]",: \x00naN') for _ in range(chance.randrange(12)))
+    return text[:place] + inserted + text[place + length :]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_answer_brings_the_reader_down(seed: int) -> None:
+    """A thousand made-up answers: several values at once, text cut and mixed, bytes changed."""
+    chance = random.Random(seed)  # noqa: S311 (no secret)
+    good, judged = update(THETA), scores(5)
+    ways = paths(header_of(good))
+    data = good.array_records["weights"]["packed"].data
+    for _ in range(50):
+        several = good
+        for path in chance.sample([path for path in ways if len(path) == 2], 2):  # noqa: PLR2004
+            several = changed(several, path, nonsense(chance)) if len(str(several)) < 10**6 else several
+            if not is_json(several):
+                break
+        text = mutated(chance, str(good.config_records["fedeq"]["header"]))
+        bytes_changed = bytearray(data)
+        bytes_changed[chance.randrange(len(data))] = chance.randrange(256)
+        contents = [
+            several,
+            with_header(good, text),
+            with_layout(mutated(chance, '[["params/a",[2,3]],["params/b",[4]]]')),
+        ]
+        for content in [*contents, with_array(raw_array(bytes(bytes_changed))), with_header(good, nonsense(chance))]:
+            read_update(content)
+        try:
+            require_sound(letters.scores_of(reply(with_header(judged, mutated(chance, json.dumps(header_of(judged)))))))
+        except Rejected:
+            continue
+
+
+def is_json(content: RecordDict) -> bool:
+    """Whether the header can still be changed value by value."""
+    try:
+        header_of(content)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def some(cases: list[RecordDict], amount: int) -> list[RecordDict]:
+    """Choose cases evenly."""
+    return cases[:: max(1, len(cases) // amount)]
+
+
+def consensus(folder: Path, grid: FakeGrid, minimum: float) -> Consensus:
+    """Make a strategy whose clock is the grid's."""
+    strategy = Consensus(folder, Rules(minimum=minimum, deadline=40.0))
+    strategy._post = Post(grid, grid, 40.0, 60.0, grid.clock)  # noqa: SLF001
+    return strategy
+
+
+def test_a_run_goes_on_whatever_one_client_answers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A round for every case; the offender is named, in the log and in a journal, and nothing else changes."""
+    updates, judgements = some(malformed_updates(), 60), some(malformed_scores(), 60)
+    refused = [content for content in updates if read_update(content) is None]
+    folder = write_app(tmp_path / "app", [[0, 1, 2]] * len(refused), 3)
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps({**plan, "evaluate_every": 1, "weighting": "samples"}))
+    answers = {"train": iter(refused), "evaluate": iter(judgements * 2)}
+
+    def mean(message: Message) -> RecordDict | Error | None:
+        return next(answers[message.metadata.message_type])
+
+    grid = FakeGrid({100: client(0, honest(1.0)), 101: client(1, mean), 102: client(2, honest(3.0))})
+    with caplog.at_level("INFO", "flwr"):
+        theta = consensus(folder, grid, 0.5).run(grid)
+    assert np.array_equal(theta["params/a"], shifted(2.0)["params/a"])
+    lines = [
+        json.loads(line, parse_constant=pytest.fail) for line in (folder / "rounds.jsonl").read_text().splitlines()
+    ]
+    assert [line["cohort"] for line in lines] == [[0, 2]] * len(refused)
+    failures = [json.loads(line) for line in (folder / "failures.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in failures if line["task"] == "train"] == list(range(len(refused)))
+    assert {line["client"] for line in failures} == {1}
+    assert all(f"client 1: {line['reason']}" in caplog.text for line in failures)
+    for journal in ("evaluations.jsonl", "timings.jsonl", "summary.json"):
+        for line in (
+            (folder / journal).read_text().splitlines() if journal.endswith("l") else [(folder / journal).read_text()]
+        ):
+            json.loads(line, parse_constant=pytest.fail)
+
+
+def test_somebody_elses_words_are_short_and_on_one_line() -> None:
+    """Logs are for people."""
+    assert brief("a\nb\x1b[2J") == "a b [2J"
+    assert len(brief("x" * 10**6)) < 250  # noqa: PLR2004
+    assert brief(10**5000) == "int that cannot be written"
+
+
+class SpoiledGrid(FakeGrid):
+    """A grid that fails as Flower's does over the answers of some nodes, and loses what it had fetched with them."""
+
+    spoiled: frozenset[int] = frozenset()
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Fail, if such an answer is among those asked for."""
+        answers = list(super().pull_messages(message_ids))
+        if any(answer.metadata.src_node_id in self.spoiled for answer in answers):
+            message = "Unexpected set of `children`."
+            raise ValueError(message)
+        return answers
+
+
+def test_an_answer_that_flower_cannot_read_is_its_nodes_failure(tmp_path: Path) -> None:
+    """The others are heard all the same, and the run goes on with them."""
+    folder = write_app(tmp_path / "app", [[0, 1, 2]] * 2, 3)
+    nodes = {100 + number: client(number, honest(float(number))) for number in range(3)}
+    grid = SpoiledGrid(nodes)
+    strategy = Consensus(folder, Rules(minimum=0.5, deadline=20.0, repeat=1.0, patience=20.0))
+    strategy._post = Post(grid, BackgroundEar(grid), 20.0, 1.0)  # noqa: SLF001
+    strategy.meet(grid)
+    grid.spoiled = frozenset({101})
+    theta = strategy.run(grid)
+    assert np.array_equal(theta["params/a"], shifted(1.0)["params/a"])
+    failures = [json.loads(line) for line in (folder / "failures.jsonl").read_text().splitlines()]
+    assert {line["client"] for line in failures} == {1}
+    assert all("cannot be read: ValueError" in line["reason"] for line in failures)
+
+
+@pytest.fixture
+def unbounded() -> Iterable[None]:
+    """Leave Flower as it was."""
+    before: Callable[..., Array] = Array.__dict__["inflate"]
+    yield
+    Array.inflate = before  # type: ignore[method-assign]
+
+
+@pytest.mark.usefixtures("unbounded")
+def test_an_array_that_names_a_piece_again_and_again_is_not_put_together() -> None:
+    """Zeros are one piece, named as often as there are zeros."""
+    zeros = Array(np.zeros(16 << 20, np.float32))
+    contents = {name: part.deflate() for name, part in get_all_nested_objects(zeros).items()}
+    assert sum(map(len, contents.values())) < 32 << 20
+    narrow.bound_arrays(32 << 20)
+    with pytest.raises(Rejected, match="unpacks to more than"):
+        inflate_object_from_contents(zeros.object_id, dict(contents))
+    narrow.bound_arrays(65 << 20)
+    assert inflate_object_from_contents(zeros.object_id, dict(contents)) is not None
