@@ -45,4 +45,4 @@ pub use pattern::Pattern;
 pub use publish::publish;
 pub use results::{CellResult, Measured, Results};
 pub use spec::{ScaleName, Spec};
-pub use table::{TextTable, text_tables};
+pub use table::{TextTable, legend, text_tables};
