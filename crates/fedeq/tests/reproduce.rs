@@ -92,7 +92,15 @@ fn an_experiment_gives_tables_figures_and_a_readme_and_keeps_what_a_person_wrote
     let folder = TempDir::new().expect("a folder");
     let output = succeed(&mut tiny(&folder));
     let text = String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(text.contains("accuracy, %") && text.contains("not run"), "{text}");
+    assert!(text.contains("accuracy, local, %") && text.contains("accuracy, shared, %") && text.contains("not run"), "{text}");
+    assert!(
+        text.contains("`local`: a client's own model after its last training") && text.contains("One seed: nothing is marked"),
+        "{text}"
+    );
+    let results = json(&folder.path().join("results/results-small.json"));
+    for metric in ["local", "shared", "local-worst-tenth", "shared-worst-tenth", "local-weighted", "shared-weighted"] {
+        assert!(results["cells"]["rho-0.01"]["mean"][metric].is_f64(), "{metric} in {}", results["cells"]["rho-0.01"]["mean"]);
+    }
     assert_eq!(run_folders(&folder).len(), 2, "every cell is an ordinary run");
     for name in ["rounds-small.svg", "rounds-small.png", "activation-small.svg", "table-small.md"] {
         assert!(folder.path().join("results").join(name).is_file(), "{name}");
