@@ -14,19 +14,21 @@ pub fn verdict(entries: &[Entry]) -> Vec<String> {
     sentences
 }
 
-/// How much less is shared, sent and held than by whoever shares most of those with heads of their own, or else of all.
+/// What is shared, sent and held, beside the most accurate of those who share as well.
 fn on_cost(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
-    let largest = others.iter().filter(|other| other.shared_parameters > 0).max_by_key(|other| other.shared_parameters)?;
-    let ratio = largest.shared_parameters as f64 / fedeq.shared_parameters.max(1) as f64;
+    let mean = |entry: &Entry| Sample::of(entry.shared.values().copied()).mean;
+    let sharing = others.iter().filter(|other| other.shared_parameters > 0);
+    let rival = sharing.max_by(|a, b| mean(a).total_cmp(&mean(b)))?;
+    let ratio = rival.shared_parameters as f64 / fedeq.shared_parameters.max(1) as f64;
     Some(format!(
         "FeDEQ shares an equilibrium layer of {} parameters, sends {} and holds {} a client; {} shares {}, {ratio:.1} times as many, sends {} and holds {}.",
         count(fedeq.shared_parameters),
         bytes(fedeq.sent),
         bytes(fedeq.client_memory),
-        largest.name(),
-        count(largest.shared_parameters),
-        bytes(largest.sent),
-        bytes(largest.client_memory)
+        rival.name(),
+        count(rival.shared_parameters),
+        bytes(rival.sent),
+        bytes(rival.client_memory)
     ))
 }
 
