@@ -37,7 +37,7 @@ mod table;
 
 pub use catalog::{NAMES, find};
 pub use cell::{Cell, cells};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, expected};
 pub use machine::Machine;
 pub use measure::measure;
 pub use metric::Metric;
