@@ -114,6 +114,10 @@ impl Client<'_> {
 
 /// The part of a model that travels under a method.
 pub fn travelling(algorithm: &dyn Algorithm, own: &Weights) -> Weights {
-    let nothing = !algorithm.travels(Part::Shared) && !algorithm.travels(Part::Personal);
-    if nothing { Weights::default() } else { own.only(|part| algorithm.travels(part)) }
+    if sends(algorithm) { own.only(|part| algorithm.travels(part)) } else { Weights::default() }
+}
+
+/// Whether anything travels under a method.
+pub(crate) fn sends(algorithm: &dyn Algorithm) -> bool {
+    algorithm.travels(Part::Shared) || algorithm.travels(Part::Personal)
 }

@@ -1,7 +1,7 @@
 //! What is reported of a federation: sums and spreads over clients.
 use serde::{Deserialize, Serialize};
 
-use crate::algorithm::Update;
+use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
 use crate::message::Scores;
 use crate::site::{Descent, Score, SolveTally};
@@ -62,6 +62,14 @@ pub struct TheorySums {
 }
 
 impl Evaluation {
+    /// The quality of one of the two models of every client; where nothing is shared, there is only one.
+    pub fn quality(&self, view: View) -> &Quality {
+        match (view, &self.shared) {
+            (View::Shared, Some(shared)) => shared,
+            _ => &self.local,
+        }
+    }
+
     /// Puts the clients' scores together, in their order.
     pub fn of(round: u64, scores: &[Scores], traffic: Traffic) -> Self {
         let trained: Vec<&Scores> = scores.iter().filter(|scores| scores.participations > 0).collect();

@@ -6,7 +6,7 @@ use fedeq_data::Seed;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
-use crate::client::Client;
+use crate::client::{Client, sends};
 use crate::crew::{lock, side_by_side};
 use crate::error::{Error, Result};
 use crate::message::{Reply, Request, Task};
@@ -113,9 +113,9 @@ impl<'a> InProcess<'a> {
         self.traffic = traffic;
     }
 
-    /// Takes note of what an exchange took.
+    /// Takes note of what an exchange took. Clients of a method that shares nothing need no messages: here they are only told that it is their turn.
     fn note(&mut self, letter: &Letter<'_>, served: &Served) {
-        if letter.request.task == Task::Train {
+        if letter.request.task == Task::Train && sends(self.clients.algorithm) {
             self.traffic.down += letter.bytes.len() as u64;
             self.traffic.up += served.size;
         }

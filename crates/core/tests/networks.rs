@@ -4,7 +4,7 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use fedeq_core::{
     Algorithm, ClientState, ClientStore, Evaluation, FedAvg, FedEq, FedRep, Federation, InProcess, KnnPer, Local, Method,
-    Neighbours, NetworkSite, Params, Plan, Result, Sampling, ServerState, Site, Sites, ThetaStart, Training, Weights,
+    Neighbours, NetworkSite, Params, Plan, Result, Sampling, ServerState, Site, Sites, ThetaStart, Training, View, Weights,
     named_statistics, params_of, travelling,
 };
 use fedeq_data::partition::{Partition, Split};
@@ -153,6 +153,26 @@ fn nothing_is_sent_by_clients_that_train_alone() {
     let outcome = digits.run(&Local::default(), 1, 2);
     assert!(outcome.server.weights.params.is_empty() && outcome.server.weights.statistics.is_empty());
     assert_eq!(outcome.evaluation.shared, None);
+    assert_eq!(outcome.evaluation.traffic.total(), 0);
+}
+
+#[test]
+fn clients_that_train_alone_all_train_in_every_round_unless_told_otherwise() {
+    let digits = Digits::new("resnet-xs", brief());
+    let participations =
+        |method: &Local| digits.run(method, 2, 2).states.iter().map(|state| state.participations).collect::<Vec<_>>();
+    assert_eq!(participations(&Local::default()), [2; CLIENTS]);
+    let drawn = participations(&Local { everybody: false });
+    assert!(drawn.iter().sum::<u64>() < 2 * CLIENTS as u64, "{drawn:?}");
+}
+
+#[test]
+fn a_method_that_shares_nothing_has_one_model_in_both_views() {
+    let digits = Digits::new("resnet-xs", brief());
+    let alone = digits.run(&Local::default(), 1, 2).evaluation;
+    assert_eq!(alone.quality(View::Shared), &alone.local);
+    let together = digits.run(&FedAvg::default(), 1, 2).evaluation;
+    assert_eq!(Some(together.quality(View::Shared)), together.shared.as_ref());
 }
 
 #[test]

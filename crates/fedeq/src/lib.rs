@@ -5,7 +5,7 @@
 //! - [`run`](mod@run): runs, their folders and checkpoints
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
 //! - [`report`]: runs on a page to keep
-//! - [`reproduce`]: the paper's tables and figures, and our own
+//! - [`reproduce`]: the paper's tables and figures, and our own; [`forecast`]: what an experiment will take
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`dashboard`]: a web page that follows runs while they train
 //! - [`demo`]: four methods side by side, for people who have just arrived
@@ -25,6 +25,7 @@ pub mod experiment;
 pub mod export;
 pub mod federation;
 pub mod figure;
+pub mod forecast;
 mod html;
 mod memory;
 pub mod node;

@@ -26,6 +26,9 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// In thousands of bytes and upwards: `170 MB`.
 pub(crate) fn bytes(number: u64) -> String {
+    if number == 0 {
+        return "0 kB".into();
+    }
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     let mut amount = number as f64 / 1e3;
     let mut unit = 0;
@@ -56,7 +59,7 @@ mod tests {
 
     #[test]
     fn bytes_have_two_or_three_digits() {
-        assert_eq!([512, 9_949, 170_052_171, 999_999_999].map(bytes), ["0.5 kB", "9.9 kB", "170 MB", "1.0 GB"]);
+        assert_eq!([0, 512, 9_949, 170_052_171, 999_999_999].map(bytes), ["0 kB", "0.5 kB", "9.9 kB", "170 MB", "1.0 GB"]);
     }
 
     #[test]

@@ -36,14 +36,58 @@ fn runs_that_differ_only_in_their_seed_are_one_group() {
     let local = groups.iter().find(|group| group["method"] == "local").expect("it is there");
     let summaries = [0, 1].map(|seed| run_support::json(&folder.path().join(format!("runs/local-{seed}/summary.json"))));
     let [a, b] = summaries.map(|summary| summary["evaluation"]["local"]["mean"].as_f64().expect("a number"));
-    let accuracy = &local["measures"]["accuracy"];
+    let accuracy = &local["measures"]["local"]["mean"];
     assert!((accuracy["mean"].as_f64().expect("a number") - (a + b) / 2.0).abs() < 1e-12);
     assert!((accuracy["deviation"].as_f64().expect("a number") - (a - b).abs() / f64::sqrt(2.0)).abs() < 1e-12);
 
     let text = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs"])).stdout).expect("UTF-8");
     assert!(text.contains("±") && text.lines().next().is_some_and(|line| line.contains("worst tenth")), "{text}");
+    assert!(text.contains("compared by `local` (`--view shared` for the other)"), "{text}");
     let csv = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs", "--csv"])).stdout).expect("UTF-8");
     assert_eq!(csv.lines().count(), 4);
+}
+
+/// A group of the comparison, and its accuracy by seed in a view.
+fn by_seed(folder: &TempDir, method: &str, view: &str) -> [f64; 3] {
+    [0, 1, 2].map(|seed| {
+        let summary = run_support::json(&folder.path().join(format!("runs/{method}-{seed}/summary.json")));
+        let evaluation = &summary["evaluation"];
+        let quality = if evaluation[view].is_null() { &evaluation["local"] } else { &evaluation[view] };
+        quality["mean"].as_f64().expect("a number")
+    })
+}
+
+#[test]
+fn methods_are_compared_by_the_same_view_and_seeds_are_paired() {
+    let folder = TempDir::new().expect("a folder");
+    for method in ["fedeq", "fedrep"] {
+        for seed in 0..3 {
+            let settings = [format!("method={method}"), format!("seed={seed}"), "training.learning_rate=0.1".into()];
+            let settings: Vec<&str> = settings.iter().map(String::as_str).chain(SMALL).collect();
+            run(&folder, &format!("runs/{method}-{seed}"), &settings);
+        }
+    }
+    for view in ["local", "shared"] {
+        let output = succeed(fedeq(&folder).args(["compare", "runs", "--json", "--view", view])).stdout;
+        let comparison: Value = serde_json::from_slice(&output).expect("JSON");
+        let contrast = &comparison["contrasts"][0];
+        let name = |place: &Value| comparison["groups"][place.as_u64().expect("a place") as usize]["method"].clone();
+        let (better, other) = (name(&contrast["better"]), name(&contrast["other"]));
+        let [a, b] = [&better, &other].map(|method| by_seed(&folder, method.as_str().expect("a name"), view));
+        let difference = (0..3).map(|seed| a[seed] - b[seed]).sum::<f64>() / 3.0;
+        assert!((contrast["difference"]["means"].as_f64().expect("a number") - difference).abs() < 1e-12, "{view}: {contrast}");
+        assert_eq!(contrast["difference"]["test"], serde_json::json!({ "paired": { "pairs": 3 } }));
+    }
+    let text = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs"])).stdout).expect("UTF-8");
+    assert!(text.contains("paired t-test, n = 3") && text.contains("* the best, and all that"), "{text}");
+    // Seeds that are not common cannot be paired, and one seed cannot be judged.
+    let some = ["runs/fedeq-0", "runs/fedeq-1", "runs/fedrep-2"];
+    let text = String::from_utf8(succeed(fedeq(&folder).arg("compare").args(some)).stdout).expect("UTF-8");
+    assert!(!text.contains("t-test, n"), "{text}");
+    assert!(!text.lines().skip(1).take(2).any(|line| line.contains('*')), "{text}");
+    let one =
+        String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs/fedeq-0", "runs/fedrep-0"])).stdout).expect("UTF-8");
+    assert!(one.contains("nothing is marked as best") && !one.contains('*'), "{one}");
 }
 
 #[test]
@@ -62,7 +106,7 @@ fn a_sweep_has_a_cell_for_every_combination_and_seed() {
     assert_eq!(lines.iter().filter(|line| line.contains('±')).count(), 4, "{text}");
     let csv = fs::read_to_string(folder.path().join("sweep/sweep.csv")).expect("written");
     let rows: Vec<&str> = csv.lines().collect();
-    assert!(rows[0].starts_with("method,training.learning_rate,seed,run,accuracy,"), "{}", rows[0]);
+    assert!(rows[0].starts_with("method,training.learning_rate,seed,run,local_mean,"), "{}", rows[0]);
     assert!(rows.len() == 9 && rows[1].starts_with("local,0.01,0,") && rows[8].starts_with("fedavg,0.1,1,"));
     let json: Value = serde_json::from_str(&sweep(&folder, &[&grid[..], &["--json"]].concat())).expect("JSON");
     assert_eq!(json["axes"], serde_json::json!(["method", "training.learning_rate"]));

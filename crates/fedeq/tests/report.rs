@@ -161,6 +161,46 @@ fn a_run_that_is_not_finished_says_so() {
 }
 
 #[test]
+fn seeds_are_put_together_only_after_the_same_number_of_rounds_and_unfinished_runs_are_never_the_best() {
+    let folder = TempDir::new().expect("a folder");
+    for name in ["deq-0", "deq-1", "fedavg <b>&'"] {
+        copy_folder(&runs().path().join("runs").join(name), &folder.path().join("runs").join(name));
+    }
+    run(&folder, "runs/fedavg-1", &["method=fedavg", "model=linear", "seed=1"]);
+    let table = |folder: &TempDir| {
+        let text = succeed(fedeq(folder).args(["report", "runs", "--format", "md"])).stdout;
+        String::from_utf8(text).expect("UTF-8")
+    };
+    let row = |text: &str, method: &str| {
+        let start = format!("| {method} |");
+        text.lines().find(|line| line.starts_with(&start) && line.contains(" % ")).map(str::to_owned).expect("a row")
+    };
+    let whole = table(&folder);
+    assert!(row(&whole, "FeDEQ").contains("**") || row(&whole, "FedAvg").contains("**"), "{whole}");
+    assert!(whole.contains("paired t-test, n = 2"), "{whole}");
+    // Seed 1 of FeDEQ as if it had been killed after its second round.
+    let killed = folder.path().join("runs/deq-1");
+    fs::remove_file(killed.join("summary.json")).expect("removed");
+    fs::write(killed.join("status.json"), r#"{"state": "running", "pid": 1}"#).expect("written");
+    for journal in ["rounds.jsonl", "evaluations.jsonl", "timings.jsonl"] {
+        let text = fs::read_to_string(killed.join(journal)).expect("readable");
+        let before = |line: &&str| {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            line["round"].as_u64().expect("a round") < if journal == "rounds.jsonl" { 2 } else { 3 }
+        };
+        let kept: String = text.lines().filter(before).map(|line| format!("{line}\n")).collect();
+        fs::write(killed.join(journal), kept).expect("written");
+    }
+    let text = table(&folder);
+    let summary = json(&folder.path().join("runs/deq-0/summary.json"));
+    let finished = 100.0 * summary["evaluation"]["local"]["mean"].as_f64().expect("a number");
+    assert!(row(&text, "FeDEQ").contains(&format!("| {finished:.1} % † |")), "only the finished seed: {text}");
+    assert!(row(&text, "FeDEQ").ends_with("| 1 (1 unfinished) | 3 |") && !row(&text, "FeDEQ").contains("**"), "{text}");
+    assert!(text.contains("deq-1 was killed before its end: 2 of 3 rounds are over, so it is not among the numbers"), "{text}");
+    assert!(!row(&text, "FedAvg").contains("**"), "the only one that can be judged is not the best of anything: {text}");
+}
+
+#[test]
 fn a_run_without_its_models_or_its_data_is_shown_without_them() {
     let (_folder, copy) = copy_of("deq-0");
     fs::remove_dir_all(copy.join("checkpoints")).expect("removed");

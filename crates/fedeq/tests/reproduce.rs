@@ -7,6 +7,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
+use fedeq::forecast::Forecaster;
 use fedeq::reproduce::{NAMES, ScaleName, cells, find};
 use run_support::{fedeq, json, refusal, spawn, succeed};
 use tempfile::TempDir;
@@ -92,7 +93,15 @@ fn an_experiment_gives_tables_figures_and_a_readme_and_keeps_what_a_person_wrote
     let folder = TempDir::new().expect("a folder");
     let output = succeed(&mut tiny(&folder));
     let text = String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(text.contains("accuracy, %") && text.contains("not run"), "{text}");
+    assert!(text.contains("accuracy, local, %") && text.contains("accuracy, shared, %") && text.contains("not run"), "{text}");
+    assert!(
+        text.contains("`local`: a client's own model after its last training") && text.contains("One seed: nothing is marked"),
+        "{text}"
+    );
+    let results = json(&folder.path().join("results/results-small.json"));
+    for metric in ["local", "shared", "local-worst-tenth", "shared-worst-tenth", "local-weighted", "shared-weighted"] {
+        assert!(results["cells"]["rho-0.01"]["mean"][metric].is_f64(), "{metric} in {}", results["cells"]["rho-0.01"]["mean"]);
+    }
     assert_eq!(run_folders(&folder).len(), 2, "every cell is an ordinary run");
     for name in ["rounds-small.svg", "rounds-small.png", "activation-small.svg", "table-small.md"] {
         assert!(folder.path().join("results").join(name).is_file(), "{name}");
@@ -127,13 +136,51 @@ fn a_killed_experiment_goes_on_to_the_same_results() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_run_and_what_is_not_known() {
+fn a_dry_run_says_what_would_run_how_long_it_takes_and_how_much_disk() {
     let folder = TempDir::new().expect("a folder");
     let output = succeed(fedeq(&folder).args(["reproduce", "table-1", "--dry-run", "--seeds", "2"]));
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(text.contains("fedavg-ft-cifar-100-100-20") && text.contains("56 cells, 2 seeds"), "{text}");
-    assert!(text.contains("unknown"), "{text}");
+    assert!(text.contains("112 runs ahead: about ") && text.contains(" of disk"), "{text}");
+    assert!(text.contains("not at hand: femnist, cifar10, cifar100, shakespeare; samples of the same shape stood in"), "{text}");
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "a dry run writes nothing");
+}
+
+/// What a run folder holds.
+fn size_of(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable"));
+    entries.map(|entry| if entry.path().is_dir() { size_of(&entry.path()) } else { entry.metadata().expect("known").len() }).sum()
+}
+
+#[test]
+fn the_disk_that_is_forecast_is_about_what_a_run_takes() {
+    let folder = TempDir::new().expect("a folder");
+    let wishes = ["plan.rounds=3", "training.epochs=1", "engine.checkpoint_every=1"].map(|text| text.parse().expect("a setting"));
+    let spec = find("fig-rho").expect("known");
+    let cell =
+        cells(&spec, ScaleName::Small, &wishes).expect("cells").into_iter().find(|cell| cell.name == "rho-0.01").expect("a cell");
+    let forecast = Forecaster::new(Duration::from_secs(60)).forecast(&cell.experiment).expect("sound").expect("in time");
+    succeed(&mut tiny(&folder));
+    let taken = run_folders(&folder)
+        .iter()
+        .filter(|path| path.to_string_lossy().contains("rho-0.01"))
+        .map(|path| size_of(path))
+        .sum::<u64>();
+    assert!((taken / 2..2 * taken).contains(&forecast.disk), "{} against {taken}", forecast.disk);
+    assert!(forecast.seconds > 0.0 && !forecast.is_stand_in);
+}
+
+#[test]
+fn a_cell_whose_settings_have_changed_is_not_done() {
+    let folder = TempDir::new().expect("a folder");
+    let states = |more: &[&str]| {
+        let text = String::from_utf8(succeed(tiny(&folder).arg("--dry-run").args(more)).stdout).expect("UTF-8");
+        (text.matches("  done ").count(), text.matches("  not run ").count())
+    };
+    assert_eq!(states(&[]), (0, 2));
+    succeed(&mut tiny(&folder));
+    assert_eq!(states(&[]), (2, 0));
+    assert_eq!(states(&["--set", "training.learning_rate=0.05"]), (0, 2));
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub trait Algorithm: Send + Sync {
         Some(me.own.with(received))
     }
 
-    /// Which of the two the method is meant to be judged by.
+    /// Which of the two the method is meant to be judged by, on its own: what a run reports first, and what predicts. See [`View`] on comparisons.
     fn headline(&self) -> View {
         View::Shared
     }
@@ -101,14 +101,43 @@ pub trait Algorithm: Send + Sync {
     }
 }
 
-/// By which of a client's two models it is judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Which of a client's two models is judged. Every evaluation judges both; a comparison is like for like if it takes the same one of every method.
+///
+/// - **local**: the client's own model as it was after its last training, `theta_i` and `w_i`. A client that has not trained yet is judged by its first model.
+/// - **shared**: the server's `theta` with whatever the client keeps for itself, its head `w_i`.
+///
+/// | method | local | shared |
+/// |---|---|---|
+/// | FeDEQ, FedRep, FedPer | the client's own body and head | the server's body and the client's head |
+/// | FedAvg | the global model after the client's last local epochs | the global model |
+/// | FedAvg+FT | the global model, fine-tuned by the client at the end | the global model |
+/// | Ditto | the personal model `v_i` | the global model |
+/// | kNN-Per | the global model mixed with the client's nearest neighbours | the global model alone |
+/// | Local | the client's model | nothing is shared: the client's model again |
+///
+/// So every method has a local view, which is what comparisons take unless told otherwise. In the shared view, FedAvg+FT, Ditto and kNN-Per are FedAvg: what makes them
+/// personal is left out. Where a method shares nothing (Local), its one model stands in both columns of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum View {
     /// `theta_i` and `w_i`.
+    #[default]
     Local,
     /// `theta` and `w_i`.
     Shared,
+}
+
+impl View {
+    /// Both, in the order in which tables show them.
+    pub const ALL: [Self; 2] = [Self::Local, Self::Shared];
+
+    /// Its name, as in settings and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Shared => "shared",
+        }
+    }
 }
 
 /// A method by name, with its settings. Plain data.

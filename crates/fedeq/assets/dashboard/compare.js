@@ -1,7 +1,7 @@
 // Several runs laid over each other.
 import { Chart } from "./chart.js";
 import { element, link, table } from "./dom.js";
-import { COMPARISONS, MEASURES } from "./figures.js";
+import { COMPARISONS, MEASURES, both } from "./figures.js";
 import { bytes, count, number, percent, seconds } from "./format.js";
 
 /** What the curves are drawn over; `of(story)` maps rounds to places. */
@@ -71,6 +71,7 @@ export function compare(names) {
 /** The last numbers of every run. */
 function side_by_side(names, rows, stories) {
   const last = (name, key) => stories.get(name)?.[key].at(-1);
+  const judged = (name) => last(name, "evaluations") && both(last(name, "evaluations"));
   const spent = (name) => stories.get(name)?.totals.train;
   const sent = (name) => last(name, "rounds") && last(name, "rounds").up + last(name, "rounds").down;
   const columns = [
@@ -79,8 +80,9 @@ function side_by_side(names, rows, stories) {
     { title: "Method", text: (name) => rows.get(name)?.facts?.method ?? "–" },
     { title: "Model", text: (name) => rows.get(name)?.facts?.model ?? "–" },
     { title: "Rounds", text: (name) => count(last(name, "rounds")?.round), number: true },
-    { title: "Accuracy", text: (name) => percent(rows.get(name)?.accuracy), number: true },
-    { title: "Worst tenth", text: (name) => percent(rows.get(name)?.worst), number: true },
+    { title: "Accuracy, local", text: (name) => percent(judged(name)?.local.accuracy), number: true },
+    { title: "Accuracy, shared", text: (name) => percent(judged(name)?.shared.accuracy), number: true },
+    { title: "Worst tenth, local", text: (name) => percent(judged(name)?.local.worst), number: true },
     { title: "Training loss", text: (name) => number(last(name, "rounds")?.loss), number: true },
     { title: "Sent", text: (name) => bytes(sent(name)), number: true },
     { title: "Peak memory", text: (name) => bytes(last(name, "timings")?.peak_memory), number: true },

@@ -5,9 +5,13 @@ const each = (rows, value) => rows.map((row) => [row.round, value(row)]).filter(
 
 const headline = (facts, row) => (facts?.headline === "shared" && row.shared ? row.shared : row.local);
 
+/** Both models of the clients; where nothing is shared there is only one. */
+export const both = (row) => ({ local: row.local, shared: row.shared ?? row.local });
+
 /** Every measure gives points `[round, value]` of a story. */
 export const MEASURES = {
-  accuracy: { name: "accuracy", of: (story, facts) => each(story.evaluations, (row) => headline(facts, row).accuracy) },
+  shared_or_own: { name: "shared model", of: (story) => each(story.evaluations, (row) => both(row).shared.accuracy) },
+  local_worst: { name: "worst tenth, own models", of: (story) => each(story.evaluations, (row) => row.local.worst) },
   local: { name: "own model", of: (story) => each(story.evaluations, (row) => row.local.accuracy) },
   shared: { name: "shared model", of: (story) => each(story.evaluations, (row) => row.shared?.accuracy) },
   worst: { name: "worst tenth", of: (story, facts) => each(story.evaluations, (row) => headline(facts, row).worst) },
@@ -44,10 +48,11 @@ export const FIGURES = [
   { title: "Seconds a round", measures: ["train", "evaluate"], format: seconds, zero: true },
 ];
 
-/** The figures in which several runs are laid over each other. */
+/** The figures in which several runs are laid over each other: all by the same model of their clients. */
 export const COMPARISONS = [
-  { title: "Accuracy", measure: "accuracy", ...share },
-  { title: "Worst tenth", measure: "worst", ...share },
+  { title: "Accuracy", note: "local: clients' own models", measure: "local", ...share },
+  { title: "Shared models", note: "right answers of the server's model with clients' heads", measure: "shared_or_own", ...share },
+  { title: "Worst tenth", note: "local", measure: "local_worst", ...share },
   { title: "Training loss", measure: "train_loss", format: number, zero: true },
   { title: "Consensus gap", measure: "gap", format: number, zero: true },
   { title: "Solver steps a sample", measure: "steps", format: number, zero: true },

@@ -7,9 +7,10 @@ use fedeq_core::View;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::table::{Align, Table};
-use crate::compare::{Comparison, Contrast, Gathered, Group, gather};
+use super::view::{VIEWS, Viewed};
+use crate::compare::{Comparison, Contrast, Gathered, Group, Qualities, gather};
 use crate::number::{bytes, count};
-use crate::statistics::Sample;
+use crate::statistics::{BEST, Sample};
 
 /// Puts finished runs side by side.
 #[derive(Args, Debug)]
@@ -17,14 +18,18 @@ use crate::statistics::Sample;
 Examples:
   fedeq compare runs/fedeq-digits-0 runs/fedrep-digits-0
   fedeq compare runs/demo                    all runs in a folder
+  fedeq compare runs/demo --view shared      by the server's model with each client's head
   fedeq compare sweep --csv > sweep.csv
 
-Runs that differ only in their seed are one line: mean and standard deviation. Where two lines have at least two seeds each, Welch's \
-t-test says how likely chance alone sets them so far apart.")]
+Runs that differ only in their seed are one line: mean and standard deviation. All methods are compared by the same view of their clients' models, and the other view is shown beside it. \
+On each data set the most accurate line is set against every other by a paired t-test over the seeds that both have, since a seed also draws the clients' data; where \
+they have fewer than two seeds in common, or divide the data differently, by Welch's t-test. One seed is never tested.")]
 pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
+    #[command(flatten)]
+    viewed: Viewed,
     /// Write it all as JSON
     #[arg(long)]
     json: bool,
@@ -36,7 +41,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let gathered = gather(&arguments.runs).map_err(Failure::refused)?;
     tell_of_omissions(&gathered);
-    let comparison = Comparison::of(&gathered.runs).map_err(Failure::refused)?;
+    let comparison = Comparison::of(&gathered.runs, arguments.viewed.view()).map_err(Failure::refused)?;
     if arguments.json {
         return print_json(&comparison);
     }
@@ -56,14 +61,14 @@ const COLUMNS: [(&str, Align); 12] = [
     ("method", Align::Left),
     ("model", Align::Left),
     ("data", Align::Left),
+    ("rounds", Align::Right),
     ("seeds", Align::Right),
-    ("theta_i, mean %", Align::Right),
-    ("weighted %", Align::Right),
-    ("theta, mean %", Align::Right),
-    ("weighted %", Align::Right),
+    ("local %", Align::Right),
+    ("shared %", Align::Right),
+    ("by samples %", Align::Right),
     ("worst tenth %", Align::Right),
     ("sent", Align::Right),
-    ("parameters", Align::Right),
+    ("parameters shared + own", Align::Right),
     ("seconds", Align::Right),
 ];
 
@@ -74,30 +79,54 @@ fn text_of(comparison: &Comparison) -> String {
         columns.push(("settings", Align::Left));
     }
     let mut table = Table::new(&columns);
-    comparison.groups.iter().for_each(|group| table.row(cells(group)));
-    let note = "* the model the method is judged by; mean: clients count the same, weighted: by their samples";
+    let is_best = |place: usize| comparison.best.contains(&place);
+    comparison.groups.iter().enumerate().for_each(|(place, group)| table.row(cells(group, comparison.view, is_best(place))));
     let contrasts: String = comparison.contrasts.iter().map(|contrast| sentence(contrast, &comparison.groups)).collect();
     let space = if contrasts.is_empty() { "" } else { "\n" };
-    format!("{}\n{note}\n{space}{contrasts}", table.text())
+    format!("{}\n{}{space}{contrasts}", table.text(), legend(comparison))
 }
 
-fn cells(group: &Group) -> Vec<String> {
+/// What the table means, and how sure it is.
+fn legend(comparison: &Comparison) -> String {
+    let view = comparison.view.name();
+    let other = View::ALL.into_iter().find(|other| *other != comparison.view).map_or("", View::name);
+    let mut lines = vec![
+        format!("accuracy on test samples, mean over clients; {VIEWS}"),
+        format!(
+            "compared by `{view}` (`--view {other}` for the other), as are the columns `by samples` (clients count by their samples) and `worst tenth` of the clients"
+        ),
+    ];
+    if comparison.groups.iter().all(|group| group.seeds.len() < 2) {
+        lines.push("one seed each: nothing is marked as best; `fedeq sweep --seeds` runs several".into());
+    } else {
+        lines.push(format!("* {BEST}; lines with one seed are not judged"));
+    }
+    let mut rounds: Vec<u64> = comparison.groups.iter().map(|group| group.rounds).collect();
+    rounds.sort_unstable();
+    rounds.dedup();
+    if rounds.len() > 1 {
+        lines.push("not like for like: the numbers of rounds differ".into());
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn cells(group: &Group, view: View, is_best: bool) -> Vec<String> {
     let measures = &group.measures;
-    let starred = |sample: &Sample, view: View| {
-        let star = if group.headline == view { "*" } else { "" };
-        format!("{star}{}", percents(sample))
+    let starred = |shown: View| {
+        let star = if is_best && shown == view { "*" } else { "" };
+        format!("{star}{}", percents(&measures.quality(shown).mean))
     };
-    let shared = |sample: &Option<Sample>, show: &dyn Fn(&Sample) -> String| sample.as_ref().map_or_else(|| "-".into(), show);
+    let Qualities { weighted, worst_decile, .. } = measures.quality(view);
     let mut cells = vec![
         group.method.clone(),
         group.model.clone(),
         group.data.clone(),
+        count(group.rounds as usize),
         count(group.seeds.len()),
-        starred(&measures.local_mean, View::Local),
-        percents(&measures.local_weighted),
-        shared(&measures.shared_mean, &|sample| starred(sample, View::Shared)),
-        shared(&measures.shared_weighted, &percents),
-        percents(&measures.worst_decile),
+        starred(View::Local),
+        starred(View::Shared),
+        percents(weighted),
+        percents(worst_decile),
         bytes(measures.bytes.mean as u64),
         format!("{} + {}", count(group.shared_parameters), count(group.personal_parameters)),
         format!("{:.1}", measures.seconds.mean),
@@ -116,16 +145,20 @@ pub(super) fn percents(sample: &Sample) -> String {
 fn sentence(contrast: &Contrast, groups: &[Group]) -> String {
     let Contrast { better, other, difference } = contrast;
     let points = 100.0 * difference.means;
+    // Over the seeds that both have, the one with the higher mean over its own may be behind.
+    let side = if points < 0.0 { "below" } else { "above" };
     let (better, other) = (groups[*better].title(), groups[*other].title());
-    let p = difference.chance();
+    let verdict = if difference.is_significant() { "" } else { ", so they cannot be told apart" };
     format!(
-        "{better} is {points:.1} points above {other} ({p}, t = {:.2}, {:.1} degrees of freedom)\n",
-        difference.t, difference.freedom
+        "{better} is {:.1} points {side} {other} ({}, {}){verdict}\n",
+        points.abs(),
+        difference.chance(),
+        difference.test.words()
     )
 }
 
-const CSV_HEADING: &str = "method,model,data,settings,seeds,accuracy,accuracy_deviation,worst_decile,worst_decile_deviation,\
-local_mean,local_weighted,shared_mean,shared_weighted,bytes,shared_parameters,personal_parameters,seconds\n";
+const CSV_HEADING: &str = "method,model,data,settings,rounds,seeds,local_mean,local_deviation,local_weighted,local_worst_decile,\
+shared_mean,shared_deviation,shared_weighted,shared_worst_decile,bytes,shared_parameters,personal_parameters,seconds\n";
 
 fn csv_of(groups: &[Group]) -> String {
     groups.iter().fold(CSV_HEADING.to_owned(), |text, group| text + &csv_row(group) + "\n")
@@ -133,23 +166,27 @@ fn csv_of(groups: &[Group]) -> String {
 
 fn csv_row(group: &Group) -> String {
     let measures = &group.measures;
-    let shared = |sample: &Option<Sample>| sample.map_or(String::new(), |sample| sample.mean.to_string());
     let settings: Vec<String> = group.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let quoted = format!("\"{}\"", settings.join(" ").replace('"', "\"\""));
-    let numbers = [
-        group.seeds.len().to_string(),
-        measures.accuracy.mean.to_string(),
-        measures.accuracy.deviation.to_string(),
-        measures.worst_decile.mean.to_string(),
-        measures.worst_decile.deviation.to_string(),
-        measures.local_mean.mean.to_string(),
-        measures.local_weighted.mean.to_string(),
-        shared(&measures.shared_mean),
-        shared(&measures.shared_weighted),
+    let mut numbers = vec![group.rounds.to_string(), group.seeds.len().to_string()];
+    numbers.extend(csv_qualities(Some(&measures.local)));
+    numbers.extend(csv_qualities(measures.shared.as_ref()));
+    numbers.extend([
         measures.bytes.mean.to_string(),
         group.shared_parameters.to_string(),
         group.personal_parameters.to_string(),
         measures.seconds.mean.to_string(),
-    ];
+    ]);
     format!("{},{},{},{quoted},{}", group.method, group.model, group.data, numbers.join(","))
+}
+
+/// Four fields, empty where nothing is shared.
+fn csv_qualities(qualities: Option<&Qualities>) -> [String; 4] {
+    let field = |number: fn(&Qualities) -> f64| qualities.map_or(String::new(), |qualities| number(qualities).to_string());
+    [
+        field(|qualities| qualities.mean.mean),
+        field(|qualities| qualities.mean.deviation),
+        field(|qualities| qualities.weighted.mean),
+        field(|qualities| qualities.worst_decile.mean),
+    ]
 }

@@ -8,7 +8,7 @@
 //! - `data`: `fedeq data ...`
 //! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
-//! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser, which `browser` opens
+//! - `compare`: finished runs side by side; `report`: runs on a page; `view`, what they share; `dashboard`: runs in the browser, which `browser` opens
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
 //! - `completions`: what a shell may complete
 //! - `failure`: errors as people read them
@@ -36,6 +36,7 @@ mod settings;
 mod sweep;
 mod table;
 mod trained;
+mod view;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ use fedeq_core::write_atomically;
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
+use super::view::Viewed;
 use crate::number::counted;
 use crate::report::{Report, Wishes};
 
@@ -20,7 +21,8 @@ Examples:
   fedeq report runs/first --client client-07                   what this client takes for what
   fedeq report sweeps/methods --format md > RESULTS.md
 
-Runs that differ only in their seed are one line: mean and standard deviation. The page needs no other file and no network. Runs need not be finished. \
+Runs that differ only in their seed are one line: mean and standard deviation, after the same number of rounds. Both views of clients' models are in the table; curves over bytes, \
+clients and tests of significance take the one that `--view` names, of all methods. The page needs no other file and no network. Runs need not be finished. \
 Names and labels of clients, and what a client takes for what, are shown where the data is at hand.")]
 pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders
@@ -32,6 +34,8 @@ pub(super) struct Arguments {
     /// What to write
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
+    #[command(flatten)]
+    viewed: Viewed,
     /// A folder to write every figure to, as SVG and as PNG
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
@@ -56,7 +60,7 @@ enum Format {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let wishes = Wishes { client: arguments.client.as_deref(), data: arguments.data.as_deref() };
+    let wishes = Wishes { client: arguments.client.as_deref(), data: arguments.data.as_deref(), view: arguments.viewed.view() };
     let report = Report::read(&arguments.runs, &wishes).map_err(Failure::refused)?;
     for path in &report.repeated {
         tell(&format!("left out: `{}` repeats an experiment with the same seed", path.display()));

@@ -2,7 +2,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fedeq_core::write_atomically;
+use fedeq_core::{View, write_atomically};
 
 use super::cells::{attempt, conclude};
 use super::compare::percents;
@@ -10,6 +10,7 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::settings::{Conduct, Wish};
 use super::table::{Align, Table};
+use super::view::VIEWS;
 use crate::number::{bytes, count};
 use crate::sweep::{Axis, Cell, Outcome as Cells, Point, cells, csv_of, points};
 
@@ -81,7 +82,14 @@ impl Arguments {
             let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
             print_json(&serde_json::json!({ "axes": keys, "points": points }))?;
         } else {
-            print(&format!("{}\nall cells: {}\n", table_of(axes, points), self.out.join("sweep.csv").display()))?;
+            let (table, folder) = (table_of(axes, points), self.out.display());
+            let note = format!(
+                "accuracy on test samples, mean over clients, standard deviation over seeds; {VIEWS}; worst tenth: of the clients, by local"
+            );
+            print(&format!(
+                "{table}\n{note}\nall cells: {}\nwho is best: fedeq compare {folder}\n",
+                self.out.join("sweep.csv").display()
+            ))?;
         }
         conclude(points.iter().map(|point| point.failed).sum(), "cell")
     }
@@ -89,7 +97,7 @@ impl Arguments {
 
 fn table_of(axes: &[Axis], points: &[Point]) -> String {
     let mut columns: Vec<(&str, Align)> = axes.iter().map(|axis| (axis.key.as_str(), Align::Left)).collect();
-    let measured = ["seeds", "accuracy %", "worst tenth %", "sent", "seconds"];
+    let measured = ["seeds", "local %", "shared %", "worst tenth %", "sent", "seconds"];
     columns.extend(measured.map(|name| (name, Align::Right)));
     let mut table = Table::new(&columns);
     points.iter().for_each(|point| table.row(cells_of(point)));
@@ -102,12 +110,13 @@ fn cells_of(point: &Point) -> Vec<String> {
     cells.push(format!("{}{failed}", count(point.seeds.len())));
     match &point.measures {
         Some(measures) => cells.extend([
-            percents(&measures.accuracy),
-            percents(&measures.worst_decile),
+            percents(&measures.local.mean),
+            percents(&measures.quality(View::Shared).mean),
+            percents(&measures.local.worst_decile),
             bytes(measures.bytes.mean as u64),
             format!("{:.1}", measures.seconds.mean),
         ]),
-        None => cells.extend(["-", "-", "-", "-"].map(str::to_owned)),
+        None => cells.extend(["-"; 5].map(str::to_owned)),
     }
     cells
 }

@@ -31,6 +31,12 @@ pub(crate) fn clusters(experiments: &[&Experiment]) -> Result<Vec<Cluster>> {
     Ok(clusters)
 }
 
+/// How an experiment divides its data among clients, in a text that is the same wherever the same seed gives the same clients.
+pub(crate) fn division(experiment: &Experiment) -> Result<String> {
+    let settings = experiment.settings()?.into_iter().filter(|(key, _)| key.starts_with("data."));
+    Ok(settings.map(|(key, value)| format!("{key}={value}\n")).collect())
+}
+
 fn names(experiment: &Experiment) -> [String; 3] {
     [experiment.method.name(), experiment.model.name(), experiment.data.source.name()].map(str::to_owned)
 }

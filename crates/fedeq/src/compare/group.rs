@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use fedeq_core::{Quality, Result, View};
 use serde::Serialize;
 
-use super::cluster::{Cluster, clusters};
+use super::cluster::{Cluster, clusters, division};
+use super::contrast::Contestant;
 use super::gather::Finished;
 use crate::run::Summary;
-use crate::statistics::Sample;
+use crate::statistics::{BySeed, Sample};
 
 /// Runs that differ only in their seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,6 +22,8 @@ pub struct Group {
     pub data: String,
     /// What sets it apart from other groups of the same method, model and data: key and value.
     pub settings: BTreeMap<String, String>,
+    /// Rounds of training.
+    pub rounds: u64,
     /// The seeds, in order.
     pub seeds: Vec<u64>,
     /// The folders of the runs, in the order of the seeds.
@@ -29,75 +32,102 @@ pub struct Group {
     pub shared_parameters: usize,
     /// Parameters that stay with their clients.
     pub personal_parameters: usize,
-    /// By which of a client's models the method is judged.
+    /// By which of a client's models the method is meant to be judged on its own.
     pub headline: View,
     /// What came out, over the seeds.
     pub measures: Measures,
+    /// How the data is divided among clients, the seed aside.
+    #[serde(skip)]
+    division: String,
+    /// The mean over clients of each seed, in both views.
+    #[serde(skip)]
+    scores: [BySeed; View::ALL.len()],
 }
 
 /// What came out, over seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measures {
-    /// The accuracy by which the method is judged: mean over clients.
-    pub accuracy: Sample,
-    /// The same for the worst tenth of the clients.
-    pub worst_decile: Sample,
-    /// With `theta_i` and `w_i`: mean over clients.
-    pub local_mean: Sample,
-    /// With `theta_i` and `w_i`: clients count by their samples.
-    pub local_weighted: Sample,
-    /// With `theta` and `w_i`: mean over clients; nothing where nothing is shared.
-    pub shared_mean: Option<Sample>,
-    /// With `theta` and `w_i`: clients count by their samples.
-    pub shared_weighted: Option<Sample>,
+    /// With the clients' own models.
+    pub local: Qualities,
+    /// With the shared part as the server has it; nothing where nothing is shared.
+    pub shared: Option<Qualities>,
     /// Bytes sent in both directions.
     pub bytes: Sample,
     /// Seconds of training and evaluation.
     pub seconds: Sample,
 }
 
+/// Accuracies in one view, over seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Qualities {
+    /// Mean over clients.
+    pub mean: Sample,
+    /// Clients count by their samples.
+    pub weighted: Sample,
+    /// The worst tenth of the clients.
+    pub worst_decile: Sample,
+}
+
 /// Groups runs, in the order in which they come.
 pub(super) fn groups(runs: &[Finished]) -> Result<Vec<Group>> {
     let experiments: Vec<_> = runs.iter().map(|run| &run.experiment).collect();
-    Ok(clusters(&experiments)?.into_iter().map(|cluster| group(cluster, runs)).collect())
+    clusters(&experiments)?.into_iter().map(|cluster| group(cluster, runs)).collect()
 }
 
-fn group(cluster: Cluster, runs: &[Finished]) -> Group {
+fn group(cluster: Cluster, runs: &[Finished]) -> Result<Group> {
     let Cluster { names: [method, model, data], settings, members } = cluster;
     let members: Vec<&Finished> = members.into_iter().map(|place| &runs[place]).collect();
     let summaries: Vec<&Summary> = members.iter().map(|run| &run.summary).collect();
     let first = summaries[0];
-    Group {
+    let scores =
+        |view: View| members.iter().map(|run| (run.experiment.seed, run.summary.evaluation.quality(view).mean)).collect();
+    Ok(Group {
         method,
         model,
         data,
         settings,
+        rounds: first.rounds,
         seeds: members.iter().map(|run| run.experiment.seed).collect(),
         runs: members.iter().map(|run| run.path.clone()).collect(),
         shared_parameters: first.shared_parameters,
         personal_parameters: first.personal_parameters,
         headline: first.headline,
         measures: Measures::of(&summaries),
-    }
+        division: division(&members[0].experiment)?,
+        scores: View::ALL.map(scores),
+    })
 }
 
 impl Measures {
     /// What some runs measured.
     pub fn of(summaries: &[&Summary]) -> Self {
         let over = |measure: fn(&Summary) -> f64| Sample::of(summaries.iter().map(|summary| measure(summary)));
-        let shared = |measure: fn(&Quality) -> f64| {
-            let measured = summaries.iter().map(|summary| summary.evaluation.shared.as_ref().map(measure));
-            measured.collect::<Option<Vec<f64>>>().map(Sample::of)
-        };
+        let local: Vec<&Quality> = summaries.iter().map(|summary| &summary.evaluation.local).collect();
+        let shared: Option<Vec<&Quality>> = summaries.iter().map(|summary| summary.evaluation.shared.as_ref()).collect();
         Self {
-            accuracy: over(Summary::accuracy),
-            worst_decile: over(|summary| summary.quality().worst_decile),
-            local_mean: over(|summary| summary.evaluation.local.mean),
-            local_weighted: over(|summary| summary.evaluation.local.weighted),
-            shared_mean: shared(|quality| quality.mean),
-            shared_weighted: shared(|quality| quality.weighted),
+            local: Qualities::of(&local),
+            shared: shared.map(|shared| Qualities::of(&shared)),
             bytes: over(|summary| summary.evaluation.traffic.total() as f64),
             seconds: over(|summary| summary.resources.train_seconds + summary.resources.evaluate_seconds),
+        }
+    }
+
+    /// The accuracies in a view; where nothing is shared there is only one.
+    pub fn quality(&self, view: View) -> &Qualities {
+        match (view, &self.shared) {
+            (View::Shared, Some(shared)) => shared,
+            _ => &self.local,
+        }
+    }
+}
+
+impl Qualities {
+    fn of(qualities: &[&Quality]) -> Self {
+        let over = |measure: fn(&Quality) -> f64| Sample::of(qualities.iter().map(|quality| measure(quality)));
+        Self {
+            mean: over(|quality| quality.mean),
+            weighted: over(|quality| quality.weighted),
+            worst_decile: over(|quality| quality.worst_decile),
         }
     }
 }
@@ -107,5 +137,11 @@ impl Group {
     pub fn title(&self) -> String {
         let settings = self.settings.iter().map(|(key, value)| format!(" {key}={value}"));
         format!("{} with {}{}", self.method, self.model, settings.collect::<String>())
+    }
+
+    /// The group among others.
+    pub(super) fn contestant(&self, view: View) -> Contestant {
+        let scores = self.scores[View::ALL.iter().position(|known| *known == view).unwrap_or(0)].clone();
+        Contestant { data: self.data.clone(), division: self.division.clone(), scores }
     }
 }

@@ -1,20 +1,19 @@
 //! The results as a page to keep.
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Result, write_atomically};
+use fedeq_core::{Result, View, write_atomically};
 
-use super::contest::METHODS;
 use super::entry::Entry;
 use super::verdict::verdict;
 use crate::report::{Report, Wishes};
 
 const INTRODUCTION: &str = "\
-Thirty clients hold hand-written digits: at most three different ones each, and about nine samples to learn from. Four methods learn from them. The folders beside this \
+Thirty clients hold hand-written digits: at most three different ones each, and about nine samples to learn from. Four methods learn from them, each with several seeds. The folders beside this \
 file hold the runs: experiment, metrics, checkpoints and every client's model.";
 
-/// Writes `report.html`, which needs no other file, into a folder; returns its path.
-pub fn write_report(folder: &Path, entries: &[Entry]) -> Result<PathBuf> {
-    let mut report = Report::read(&METHODS.map(|method| folder.join(method)), &Wishes::default())?;
+/// Writes `report.html`, which needs no other file, into the folder of some runs; returns its path.
+pub fn write_report(folder: &Path, runs: &[PathBuf], entries: &[Entry]) -> Result<PathBuf> {
+    let mut report = Report::read(runs, &Wishes { view: View::Shared, ..Wishes::default() })?;
     report.title = "Four methods on digits".into();
     report.words = vec![INTRODUCTION.into(), verdict(entries).join(" ")];
     let path = folder.join("report.html");

@@ -1,102 +1,133 @@
 //! What the results show, in words.
-use super::entry::Entry;
-use crate::number::{count, percent};
+use super::entry::{Entry, percents};
+use crate::number::{bytes, count, counted, percent};
+use crate::statistics::{BySeed, Sample, compare};
 
-/// A few sentences on the results, whatever these are.
+/// A few sentences on the results, whatever these are: first what FeDEQ costs, then what it reaches, by both models of a client.
 pub fn verdict(entries: &[Entry]) -> Vec<String> {
-    let Some(fedeq) = entries.iter().find(|entry| entry.summary.method == "fedeq") else { return Vec::new() };
-    let others: Vec<&Entry> = entries.iter().filter(|entry| entry.summary.method != "fedeq").collect();
-    let mut sentences = vec![on_accuracy(fedeq, &others)];
-    sentences.extend(on_worst(fedeq, &others));
-    sentences.extend(on_size(fedeq, &others));
-    sentences.push(format!(
-        "This is one seed on a small task: `fedeq demo --seed {}` repeats it with another.",
-        fedeq.summary.seed.wrapping_add(1)
-    ));
+    let Some(fedeq) = entries.iter().find(|entry| entry.method == "fedeq") else { return Vec::new() };
+    let others: Vec<&Entry> = entries.iter().filter(|entry| entry.method != "fedeq").collect();
+    let mut sentences: Vec<String> = on_cost(fedeq, &others).into_iter().chain(on_bytes(fedeq, &others)).collect();
+    sentences.push(on_accuracy("By the server's model with each client's head (shared)", fedeq, &others, |entry| &entry.shared));
+    sentences.push(on_accuracy("By each client's own model (local)", fedeq, &others, |entry| &entry.local));
+    sentences.push(on_chance(fedeq));
     sentences
 }
 
-fn on_accuracy(fedeq: &Entry, others: &[&Entry]) -> String {
-    let mut ranked = others.to_vec();
-    ranked.sort_by(|a, b| b.summary.accuracy().total_cmp(&a.summary.accuracy()));
-    let leads = ranked.iter().all(|other| fedeq.summary.accuracy() > other.summary.accuracy());
-    let place = if leads { "the highest accuracy" } else { "not the highest accuracy" };
-    let own = percent(fedeq.summary.accuracy());
-    let against: Vec<String> = ranked.iter().map(|other| compared(fedeq, other)).collect();
-    format!("FeDEQ has {place}: {own}, {}.", against.join(", "))
-}
-
-/// `6.6 points above FedAvg`.
-fn compared(fedeq: &Entry, other: &Entry) -> String {
-    let points = 100.0 * (fedeq.summary.accuracy() - other.summary.accuracy());
-    let side = if points >= 0.0 { "above" } else { "below" };
-    format!("{:.1} points {side} {}", points.abs(), other.name())
-}
-
-/// How those fare who fare worst.
-fn on_worst(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
-    let worst = |entry: &Entry| entry.summary.quality().worst_decile;
-    let best = others.iter().max_by(|a, b| worst(a).total_cmp(&worst(b)))?;
-    let (own, theirs) = (percent(worst(fedeq)), percent(worst(best)));
-    Some(format!("Its worst tenth of clients has {own}; of the others {} does best there, with {theirs}.", best.name()))
-}
-
-/// How much less is shared than by whoever shares most.
-fn on_size(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
-    let largest = others.iter().max_by_key(|entry| entry.summary.shared_parameters)?;
-    let (own, most) = (fedeq.summary.shared_parameters, largest.summary.shared_parameters);
-    if own == 0 || most == 0 {
-        return None;
-    }
-    let ratio = most as f64 / own as f64;
+/// What is shared, sent and held, beside the most accurate of those who share as well.
+fn on_cost(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
+    let mean = |entry: &Entry| Sample::of(entry.shared.values().copied()).mean;
+    let sharing = others.iter().filter(|other| other.shared_parameters > 0);
+    let rival = sharing.max_by(|a, b| mean(a).total_cmp(&mean(b)))?;
+    let ratio = rival.shared_parameters as f64 / fedeq.shared_parameters.max(1) as f64;
     Some(format!(
-        "It shares {} parameters, an equilibrium layer; {} shares {}, {ratio:.1} times as many, and sends accordingly more.",
-        count(own),
-        largest.name(),
-        count(most)
+        "FeDEQ shares an equilibrium layer of {} parameters, sends {} and holds {} a client; {} shares {}, {ratio:.1} times as many, sends {} and holds {}.",
+        count(fedeq.shared_parameters),
+        bytes(fedeq.sent),
+        bytes(fedeq.client_memory),
+        rival.name(),
+        count(rival.shared_parameters),
+        bytes(rival.sent),
+        bytes(rival.client_memory)
     ))
+}
+
+/// What others have reached with the bytes that FeDEQ takes in all.
+fn on_bytes(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
+    let reached = |other: &&Entry| {
+        let (sent, accuracy) = other.after_bytes(fedeq.sent).filter(|_| fedeq.sent > 0)?;
+        Some(format!("{} has {} after {}", other.name(), percent(accuracy), bytes(sent)))
+    };
+    let reached: Vec<String> = others.iter().filter_map(reached).collect();
+    let own = percent(Sample::of(fedeq.shared.values().copied()).mean);
+    (!reached.is_empty()).then(|| {
+        format!("For the bytes: FeDEQ has {own} (shared) after {}, its last; {}.", bytes(fedeq.sent), reached.join(", "))
+    })
+}
+
+fn on_accuracy(by: &str, fedeq: &Entry, others: &[&Entry], view: fn(&Entry) -> &BySeed) -> String {
+    let mean = |entry: &Entry| Sample::of(view(entry).values().copied()).mean;
+    let mut ranked = others.to_vec();
+    ranked.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
+    let against: Vec<String> = ranked.iter().map(|other| compared(other.name(), view(fedeq), view(other))).collect();
+    format!("{by}, FeDEQ has {} %: {}.", percents(view(fedeq)), against.join(", "))
+}
+
+/// `6.6 points above FedAvg (p = 0.012)`.
+fn compared(name: &str, own: &BySeed, theirs: &BySeed) -> String {
+    let mean = |accuracies: &BySeed| Sample::of(accuracies.values().copied()).mean;
+    let points = 100.0 * (mean(own) - mean(theirs));
+    let side = if points >= 0.0 { "above" } else { "below" };
+    let chance = compare(own, theirs, true).map_or(String::new(), |difference| {
+        let verdict = if difference.is_significant() { "" } else { ", not to be told apart" };
+        format!(" ({}{verdict})", difference.chance())
+    });
+    format!("{:.1} points {side} {name}{chance}", points.abs())
+}
+
+fn on_chance(fedeq: &Entry) -> String {
+    let seeds = fedeq.shared.len();
+    let next = fedeq.shared.keys().max().map_or(0, |seed| seed.wrapping_add(1));
+    let test = match seeds {
+        0 | 1 => "one seed, which says nothing about chance".into(),
+        _ => format!("{}, p by a paired t-test, since a seed also draws the clients", counted(seeds, "seed")),
+    };
+    format!("A small task and {test}: `fedeq demo --seed {next}` takes others.")
 }
 
 #[cfg(test)]
 mod tests {
-    use fedeq_core::{Evaluation, Quality, View};
-
     use super::*;
-    use crate::preset::Preset;
-    use crate::run::{Resources, Summary};
 
-    fn entry(method: &str, accuracy: f64, shared_parameters: usize) -> Entry {
-        let local = Quality { mean: accuracy, worst_decile: accuracy - 0.1, ..Quality::default() };
-        let summary = Summary {
+    fn entry(method: &str, accuracies: [f64; 3], shared_parameters: usize) -> Entry {
+        let shared: BySeed = (4..).zip(accuracies).collect();
+        let local = shared.iter().map(|(seed, accuracy)| (*seed, accuracy - 0.02)).collect();
+        let sent = 1_000_000 * shared_parameters as u64;
+        let course = vec![(sent / 3, 0.5), (sent, accuracies[0])];
+        Entry {
             method: method.into(),
-            data: "digits".into(),
-            model: "mlp".into(),
-            preset: Preset::Recommended,
-            seed: 4,
-            rounds: 1,
-            clients: 30,
+            shared,
+            local,
             shared_parameters,
-            personal_parameters: 10,
-            headline: View::Local,
-            evaluation: Evaluation { local, ..Evaluation::default() },
-            unseen: None,
-            resources: Resources::default(),
-        };
-        Entry { summary }
+            sent,
+            course,
+            client_memory: 2_000_000,
+            ..Entry::default()
+        }
     }
 
     #[test]
-    fn the_verdict_says_who_leads_and_by_how_much() {
-        let sentences = verdict(&[entry("local", 0.8, 0), entry("fedavg", 0.85, 300), entry("fedeq", 0.9, 100)]);
-        assert_eq!(sentences[0], "FeDEQ has the highest accuracy: 90.0 %, 5.0 points above FedAvg, 10.0 points above Local.");
-        assert_eq!(sentences[1], "Its worst tenth of clients has 80.0 %; of the others FedAvg does best there, with 75.0 %.");
-        assert!(sentences[2].contains("FedAvg shares 300, 3.0 times as many"), "{}", sentences[2]);
+    fn the_verdict_begins_with_what_it_costs_and_says_who_leads_and_by_how_much() {
+        let entries = [
+            entry("local", [0.80, 0.82, 0.81], 0),
+            entry("fedavg", [0.85, 0.84, 0.86], 300),
+            entry("fedeq", [0.90, 0.91, 0.92], 100),
+        ];
+        let sentences = verdict(&entries);
+        assert!(
+            sentences[0]
+                .starts_with("FeDEQ shares an equilibrium layer of 100 parameters, sends 100 MB and holds 2.0 MB a client; ")
+        );
+        assert!(sentences[0].contains("FedAvg shares 300, 3.0 times as many, sends 300 MB"), "{}", sentences[0]);
+        assert_eq!(
+            sentences[1],
+            "For the bytes: FeDEQ has 91.0 % (shared) after 100 MB, its last; FedAvg has 50.0 % after 100 MB."
+        );
+        assert!(sentences[2].contains("FeDEQ has 91.0 ± 1.0 %: 6.0 points above FedAvg (p = "), "{}", sentences[2]);
+        assert!(sentences[3].starts_with("By each client's own model (local), FeDEQ has 89.0 ± 1.0 %"), "{}", sentences[3]);
+        assert!(sentences[4].contains("3 seeds") && sentences[4].contains("`fedeq demo --seed 7`"), "{}", sentences[4]);
     }
 
     #[test]
-    fn the_verdict_is_honest_about_a_defeat() {
-        let sentences = verdict(&[entry("local", 0.95, 0), entry("fedeq", 0.9, 100)]);
-        assert_eq!(sentences[0], "FeDEQ has not the highest accuracy: 90.0 %, 5.0 points below Local.");
+    fn the_verdict_is_honest_about_a_defeat_and_about_scatter() {
+        let entries = [
+            entry("local", [0.95, 0.96, 0.97], 0),
+            entry("fedrep", [0.90, 0.88, 0.93], 0),
+            entry("fedeq", [0.90, 0.91, 0.89], 100),
+        ];
+        let sentences = verdict(&entries);
         assert_eq!(sentences.len(), 3, "nobody else shares anything");
+        assert!(sentences[0].contains("6.0 points below Local (p = "), "{}", sentences[0]);
+        assert!(sentences[0].contains("0.3 points below FedRep (p = 0.864, not to be told apart)"), "{}", sentences[0]);
     }
 }

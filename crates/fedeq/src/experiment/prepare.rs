@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use fedeq_core::{
-    ClientState, ClientStore, Error, Method, NetworkSite, Projection, Result, ServerState, Site, Sites, Weights,
+    ClientState, ClientStore, Error, Method, NetworkSite, Projection, Result, ServerState, Site, Sites, Training, Weights,
     named_statistics, params_of, travelling,
 };
 use fedeq_data::partition::{ClientIndices, Federation, Partition};
@@ -47,10 +47,17 @@ impl Experiment {
 
     /// As [`prepare`](Self::prepare), for clients elsewhere: where everybody brings their own data, those at hand are an example.
     pub(crate) fn prepare_for_others(&self) -> Result<Prepared> {
+        self.prepare_from(|| {
+            require_present(&self.data.source, &self.data.folder)?;
+            self.load().map(Arc::new)
+        })
+    }
+
+    /// As [`prepare`](Self::prepare), with data that somebody else loads.
+    pub(crate) fn prepare_from(&self, load: impl FnOnce() -> Result<Arc<Dataset>>) -> Result<Prepared> {
         self.check_settings()?;
         let devices = device::named(&self.engine.device)?;
-        require_present(&self.data.source, &self.data.folder)?;
-        let dataset = Arc::new(self.load()?);
+        let dataset = load()?;
         let federation = self.assign(&dataset)?;
         self.plan.sampling.cohort_size(federation.clients.len())?;
         let shards = federation.clients.iter().chain(&federation.unseen).map(|client| shards_of(&dataset, client));
@@ -82,7 +89,7 @@ impl Experiment {
         })
     }
 
-    fn load(&self) -> Result<Dataset> {
+    pub(crate) fn load(&self) -> Result<Dataset> {
         let dataset = self.data.source.load(&self.data.folder)?;
         Ok(match self.data.copies {
             Some(copies) => copies::repeated(dataset, copies.get()),
@@ -213,6 +220,28 @@ impl Prepared {
     pub fn network_site(&self, client: usize) -> NetworkSite {
         let Station { device, network } = &self.stations[client % self.stations.len()];
         NetworkSite::new(network.clone(), device.clone(), self.shards[client].clone(), &self.experiment.training)
+    }
+
+    /// Any samples and a network to use on them.
+    pub(crate) fn site_with(&self, shards: [Shard; 3]) -> NetworkSite {
+        let Station { device, network } = &self.stations[0];
+        NetworkSite::new(network.clone(), device.clone(), shards, &self.experiment.training)
+    }
+
+    /// So many of the first client's training samples, over and over if there are fewer.
+    pub(crate) fn some_samples(&self, count: usize) -> Vec<u32> {
+        self.shards[0][0].indices().iter().copied().cycle().take(count).collect()
+    }
+
+    /// A client's training, validation and test samples.
+    pub(crate) fn samples_of(&self, client: usize) -> [usize; 3] {
+        self.shards[client].each_ref().map(Shard::len)
+    }
+
+    /// The batches of one of a client's epochs.
+    pub(crate) fn batches(&self, client: usize) -> usize {
+        let Training { batch_size, remainder, .. } = self.experiment.training;
+        self.shards[client][0].batches(batch_size, remainder, Seed::new(0)).len()
     }
 
     /// The clients' names in order of their numbers; those met only after training come last.

@@ -1,6 +1,6 @@
 //! The switches of the methods.
 use fedeq_core::{
-    Ditto, DualStart, FedAvg, FedEq, FedPer, FineTune, FineTuning, HeadOn, Local, Method, PersonalStart, ThetaStart, Weighting,
+    Ditto, DualStart, FedAvg, FedEq, FedPer, FineTune, FineTuning, HeadOn, Method, PersonalStart, ThetaStart, Weighting,
 };
 use fedeq_data::source::Source;
 
@@ -17,7 +17,6 @@ pub(super) fn tuned(method: Method, preset: Preset, source: &Source) -> Method {
         Method::Fedavg(fedavg) => Method::Fedavg(FedAvg { adapt_unseen: !is_reference, ..fedavg }),
         Method::FedavgFt(tune) if is_reference => Method::FedavgFt(FineTune { tuning: FineTuning::FromShare(0.3), ..tune }),
         Method::Fedper(_) if is_reference => Method::Fedper(reference_fedper(runner.is_text)),
-        Method::Local(_) if is_reference => Method::Local(Local { everybody: true }),
         unchanged => unchanged,
     }
 }

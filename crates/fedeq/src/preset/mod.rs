@@ -18,7 +18,6 @@
 //! | FedAvg+FT | all rounds, then 5 epochs | the same | rounds after the first 30 % |
 //! | Ditto: personal model starts from | its last | its last | the global model just trained |
 //! | FedPer | joint training | joint training | head first, then joint training |
-//! | Local | clients that are drawn | clients that are drawn | everybody, every round |
 //! | DEQ-MLP: bias in the cell | yes | yes | no |
 //!
 //! The paper says that duals start "randomly" and gives no scale, so `paper` starts them at 0; `method.dual` can say otherwise.

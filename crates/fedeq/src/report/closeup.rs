@@ -1,7 +1,7 @@
 //! Single clients: who fares worst, what they hold, and what one of them takes for what.
 use std::collections::BTreeMap;
 
-use fedeq_core::Result;
+use fedeq_core::{Result, View};
 use fedeq_data::partition::ClientIndices;
 use fedeq_data::{Dataset, Labels};
 use serde::Serialize;
@@ -17,6 +17,8 @@ use crate::run::{RunFolder, Trained};
 pub struct Closeup {
     /// The run's folder.
     pub run: String,
+    /// By which of their models clients are judged: by those that predict.
+    pub view: View,
     /// Those who fare worst, the worst first.
     pub worst: Vec<WorstClient>,
     /// The client whose confusion is shown.
@@ -124,7 +126,7 @@ impl Closeup {
             (_, true) => "its models have not been kept",
             (_, false) => "the run is not finished",
         };
-        Self { run: run.name(), worst, chosen, confusion: Look::LeftOut(reason.into()) }
+        Self { run: run.name(), view: run.headline(), worst, chosen, confusion: Look::LeftOut(reason.into()) }
     }
 
     fn choice(&self, prepared: &Prepared) -> Option<usize> {

@@ -11,8 +11,8 @@ pub(super) fn text(report: &Report, pictures: Option<&Path>) -> Result<String> {
     let mut parts = vec![format!("# {}", report.title)];
     parts.extend(report.words.iter().cloned());
     parts.extend(bullets(&summary::unfinished(report)));
-    parts.push(summary::overview(report).markdown());
-    parts.push(summary::LEGEND.into());
+    parts.push(summary::overview(report)?.markdown());
+    parts.push(summary::legend(report));
     parts.extend(bullets(&summary::contrasts(report)));
     parts.extend(summary::unseen(report).map(|table| format!("## Clients met only after training\n\n{}", table.markdown())));
     if let Some(folder) = pictures {
@@ -42,7 +42,15 @@ fn picture(figure: &Figure, folder: &Path) -> String {
 
 fn worst(report: &Report) -> Vec<String> {
     let part = |(line, closeup): (&Line, &Look<Closeup>)| match closeup {
-        Look::Seen(closeup) => format!("{} (run `{}`)\n\n{}", line.name, closeup.run, summary::worst(closeup).markdown()),
+        Look::Seen(closeup) => {
+            let view = closeup.view.name();
+            format!(
+                "{} (run `{}`, judged by its {view} models)\n\n{}",
+                line.name,
+                closeup.run,
+                summary::worst(closeup).markdown()
+            )
+        }
         Look::LeftOut(problem) => format!("{}: left out, because the data is not at hand: {problem}", line.name),
     };
     report.lines.iter().zip(&report.closeups).map(part).collect()

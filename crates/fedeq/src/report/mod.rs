@@ -20,7 +20,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Error, Result};
+use fedeq_core::{Error, Result, View};
 use serde::Serialize;
 
 pub use closeup::{Closeup, Confusion, Label, Look, WorstClient};
@@ -28,7 +28,7 @@ pub use line::Line;
 pub(crate) use line::written;
 pub use record::{Record, Standing};
 
-use crate::compare::{Comparison, Contrast, Finished, folders};
+use crate::compare::{Contestant, Contrast, contrasts, folders};
 use crate::figure::Figure;
 
 /// Some runs, and what they say together.
@@ -38,13 +38,15 @@ pub struct Report {
     pub title: String,
     /// What somebody has to say about it before all else; may be empty.
     pub words: Vec<String>,
+    /// By which of their clients' models lines are compared; both are shown.
+    pub view: View,
     /// All runs, each experiment once.
     pub runs: Vec<Record>,
     /// The runs by what they have in common but their seed.
     pub lines: Vec<Line>,
     /// For each line what is known about single clients, or why nothing is.
     pub closeups: Vec<Look<Closeup>>,
-    /// The most accurate line against every other, where both have at least two finished seeds.
+    /// On every data set, the most accurate line against every other, where both have at least two finished seeds.
     pub contrasts: Vec<Contrast>,
     /// Runs left out because their experiment and seed are there already.
     #[serde(skip)]
@@ -58,6 +60,8 @@ pub struct Wishes<'a> {
     pub client: Option<&'a str>,
     /// Where the data is now, if not where the runs found it.
     pub data: Option<&'a Path>,
+    /// By which of their clients' models lines are compared.
+    pub view: View,
 }
 
 impl Report {
@@ -73,8 +77,11 @@ impl Report {
         if let Some(client) = wishes.client {
             ensure_found(client, &closeups)?;
         }
-        let (title, contrasts) = (title(&lines), contrasts(&lines, &runs)?);
-        Ok(Self { title, words: Vec::new(), runs, lines, closeups, contrasts, repeated })
+        let view = wishes.view;
+        let contestant = |line: &Line| line.contestant(&runs, |evaluation| evaluation.quality(view).mean);
+        let contestants = lines.iter().map(contestant).collect::<Result<Vec<Contestant>>>()?;
+        let (title, contrasts) = (title(&lines), contrasts(&contestants));
+        Ok(Self { title, words: Vec::new(), view, runs, lines, closeups, contrasts, repeated })
     }
 
     /// Every picture there is, in the order of the page.
@@ -133,24 +140,4 @@ fn title(lines: &[Line]) -> String {
     };
     let methods = unique(|line| written(&line.method));
     format!("{methods} on {}", unique(|line| &line.data))
-}
-
-/// Significance over finished runs; with places of lines instead of groups.
-fn contrasts(lines: &[Line], runs: &[Record]) -> Result<Vec<Contrast>> {
-    let finished = |place: usize| {
-        let Record { path, experiment, summary, .. } = &runs[place];
-        Some(Finished { path: path.clone(), experiment: experiment.clone(), summary: summary.clone()? })
-    };
-    let order: Vec<usize> = lines.iter().flat_map(|line| line.members.iter().copied()).collect();
-    let found: Vec<Finished> = order.into_iter().filter_map(finished).collect();
-    let comparison = Comparison::of(&found)?;
-    let place = |group: usize| {
-        let path = &comparison.groups[group].runs[0];
-        lines.iter().position(|line| line.members.iter().any(|member| runs[*member].path == *path)).unwrap_or(0)
-    };
-    Ok(comparison
-        .contrasts
-        .iter()
-        .map(|contrast| Contrast { better: place(contrast.better), other: place(contrast.other), ..*contrast })
-        .collect())
 }

@@ -40,8 +40,8 @@ fn overview(report: &Report) -> Result<String> {
     Ok([
         notice(&summary::unfinished(report)),
         words,
-        summary::overview(report).html(),
-        format!("<p class=\"aside\">{}</p>\n", escaped(summary::LEGEND)),
+        summary::overview(report)?.html(),
+        format!("<p class=\"aside\">{}</p>\n", escaped(&summary::legend(report))),
         list(&summary::contrasts(report)),
         unseen,
         pictures(&part(report, Part::Accuracy))?,
@@ -74,8 +74,8 @@ fn worst(line: &Line, closeup: &Look<Closeup>) -> String {
     match closeup {
         Look::Seen(closeup) if closeup.worst.is_empty() => format!("<p>{name}: no client has been judged yet.</p>\n"),
         Look::Seen(closeup) => {
-            let (run, table) = (escaped(&closeup.run), summary::worst(closeup).html());
-            format!("<div>\n<h4>{name}, run {run}</h4>\n{table}{}</div>\n", without_confusion(closeup))
+            let (run, view, table) = (escaped(&closeup.run), closeup.view.name(), summary::worst(closeup).html());
+            format!("<div>\n<h4>{name}, run {run}, {view} models</h4>\n{table}{}</div>\n", without_confusion(closeup))
         }
         Look::LeftOut(problem) => format!(
             "<p>{name}: clients' names, labels and confusion are left out: {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",

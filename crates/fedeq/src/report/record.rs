@@ -93,6 +93,12 @@ impl Record {
         self.summary.as_ref().map(|summary| &summary.evaluation).or_else(|| self.evaluations.last())
     }
 
+    /// The evaluation after so many rounds, if there was one.
+    pub(super) fn after(&self, round: u64) -> Option<&Evaluation> {
+        let noted = || self.evaluations.iter().rev().find(|evaluation| evaluation.round == round);
+        self.last().filter(|last| last.round == round).or_else(noted)
+    }
+
     /// Seconds of training and evaluation so far.
     pub fn seconds(&self) -> f64 {
         self.timings.iter().map(Timing::seconds).sum()

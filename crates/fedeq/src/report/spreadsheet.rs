@@ -3,7 +3,7 @@ use fedeq_core::{Error, Quality, Result};
 
 use super::{Record, Report};
 
-const HEADING: [&str; 22] = [
+const HEADING: [&str; 23] = [
     "run",
     "standing",
     "method",
@@ -12,12 +12,13 @@ const HEADING: [&str; 22] = [
     "settings",
     "seed",
     "rounds",
-    "accuracy",
-    "worst_decile",
+    "judged_by",
     "local_mean",
     "local_weighted",
+    "local_worst_decile",
     "shared_mean",
     "shared_weighted",
+    "shared_worst_decile",
     "gap",
     "dual_norm",
     "bytes_up",
@@ -45,7 +46,6 @@ pub(super) fn text(report: &Report) -> Result<String> {
 
 fn row(run: &Record, settings: String) -> [String; HEADING.len()] {
     let last = run.last();
-    let judged = |part: fn(&Quality) -> f64| number(last.map(|evaluation| part(run.quality(evaluation))));
     let local = |part: fn(&Quality) -> f64| number(last.map(|evaluation| part(&evaluation.local)));
     let shared = |part: fn(&Quality) -> f64| number(last.and_then(|evaluation| evaluation.shared.as_ref()).map(part));
     let parameters = run.summary.as_ref().map(|summary| [summary.shared_parameters, summary.personal_parameters]);
@@ -58,12 +58,13 @@ fn row(run: &Record, settings: String) -> [String; HEADING.len()] {
         settings,
         run.experiment.seed.to_string(),
         run.round().to_string(),
-        judged(|quality| quality.mean),
-        judged(|quality| quality.worst_decile),
+        run.headline().name().into(),
         local(|quality| quality.mean),
         local(|quality| quality.weighted),
+        local(|quality| quality.worst_decile),
         shared(|quality| quality.mean),
         shared(|quality| quality.weighted),
+        shared(|quality| quality.worst_decile),
         number(last.map(|evaluation| evaluation.gap)),
         number(last.map(|evaluation| evaluation.dual_norm)),
         number(last.map(|evaluation| evaluation.traffic.up)),

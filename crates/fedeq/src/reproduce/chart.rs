@@ -38,7 +38,7 @@ fn figures(spec: &Spec, cells: &[Cell], results: &Results) -> Vec<Figure> {
 }
 
 fn note(spec: &Spec, results: &Results) -> String {
-    let seeds = results.cells.values().map(|cell| cell.runs.len()).max().unwrap_or(0);
+    let seeds = results.seeds();
     let spread = if seeds > 1 { format!("mean and standard deviation over {seeds} seeds") } else { "one seed".into() };
     [format!("scale {}, {spread}", results.scale)].into_iter().chain(spec.notes.iter().cloned()).collect::<Vec<_>>().join("; ")
 }

@@ -1,13 +1,18 @@
-//! What is ahead: time and disk, as far as that is known.
+//! What is ahead: time and disk.
+use fedeq_core::Result;
+
+use super::cell::Cell;
+use super::machine::Machine;
+use super::metric::Metric;
+use super::results::{CellResult, Results};
+use crate::forecast::{Forecast, Forecaster};
 use crate::number::{bytes, counted, duration};
 use crate::run::{RunFolder, Timing};
+use crate::statistics::Sample;
 use crate::sweep;
 
-use super::metric::Metric;
-use super::results::Results;
-
 /// What the runs that are not done yet will take.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Runs that are done.
     pub done: usize,
@@ -17,41 +22,68 @@ pub struct Estimate {
     pub seconds: f64,
     /// Bytes of run folders, of those of which it is known.
     pub disk: u64,
-    /// Runs of which nothing is known, since no seed of their cell was ever run.
+    /// Runs of which nothing is known, since the time to measure was spent.
     pub unknown: usize,
+    /// Data sets that are not at hand.
+    pub missing: Vec<String>,
+}
+
+/// What one seed of a cell takes, as far as that is known: from other seeds that this machine ran, else from a batch that is measured.
+pub fn expected(cell: &Cell, results: &Results, forecaster: &mut Forecaster) -> Result<Option<Forecast>> {
+    match results.cells.get(&cell.name).and_then(measured_here) {
+        Some(known) => Ok(Some(known)),
+        None => forecaster.forecast(&cell.experiment),
+    }
+}
+
+fn measured_here(result: &CellResult) -> Option<Forecast> {
+    let here = Machine::here();
+    let runs = || result.runs.iter().filter(|run| run.machine == here);
+    let seconds = Sample::of(runs().filter_map(|run| run.metrics.get(&Metric::Seconds).copied()));
+    let disk = runs().map(|run| run.disk).max()?;
+    (seconds.count > 0).then_some(Forecast { seconds: seconds.mean, disk, is_stand_in: false })
 }
 
 impl Estimate {
-    /// Adds a run: from its own rounds if it has begun, else from other seeds of its cell.
-    pub fn add(&mut self, results: &Results, name: &str, cell: &sweep::Cell) {
-        let folder = RunFolder::open(&cell.folder).ok();
+    /// Adds a run: what is left of it, if it has begun, or what is expected of its cell.
+    pub fn add(&mut self, run: &sweep::Cell, expected: Option<&Forecast>) {
+        let folder = RunFolder::open(&run.folder).ok();
         if folder.as_ref().is_some_and(|folder| matches!(folder.summary(), Ok(Some(_)))) {
             self.done += 1;
             return;
         }
         self.ahead += 1;
-        let begun = folder.and_then(|folder| seconds_left(&folder, cell.experiment.plan.rounds));
-        let known = results.sample(name, Metric::Seconds).map(|seconds| seconds.mean);
-        match begun.or(known) {
+        let begun = folder.and_then(|folder| seconds_left(&folder, run.experiment.plan.rounds));
+        match begun.or(expected.map(|forecast| forecast.seconds)) {
             Some(seconds) => self.seconds += seconds,
             None => self.unknown += 1,
         }
-        self.disk += results.cells.get(name).and_then(|result| result.runs.first()).map_or(0, |run| run.disk);
+        self.disk += expected.map_or(0, |forecast| forecast.disk);
+        let name = run.experiment.data.source.name().to_owned();
+        if expected.is_some_and(|forecast| forecast.is_stand_in) && !self.missing.contains(&name) {
+            self.missing.push(name);
+        }
     }
 
     /// In words.
     pub fn text(&self) -> String {
         let ahead = counted(self.ahead, "run");
-        let time = match (self.unknown, self.ahead) {
-            (_, 0) => "nothing to do".into(),
-            (0, _) => format!("about {}, about {} of disk", duration(self.seconds), bytes(self.disk)),
-            (unknown, all) if unknown == all => "time and disk unknown: none of them was ever run here".into(),
-            (unknown, _) => {
-                let known = format!("about {} and {}", duration(self.seconds), bytes(self.disk));
-                format!("{known} for those that were run before, unknown for {unknown}")
-            }
+        if self.ahead == 0 {
+            return format!("{} done, {ahead} ahead: nothing to do", self.done);
+        }
+        let known = format!("about {}, about {} of disk", duration(self.seconds), bytes(self.disk));
+        let unknown = match self.unknown {
+            0 => String::new(),
+            runs => format!(", and {} of which no batch was measured, since that took too long", counted(runs, "run")),
         };
-        format!("{} done, {ahead} ahead: {time}", self.done)
+        let missing = match &self.missing[..] {
+            [] => String::new(),
+            missing => format!(
+                "\nnot at hand: {}; samples of the same shape stood in, and how many a client holds is a guess where clients are people (`fedeq data get` fetches)",
+                missing.join(", ")
+            ),
+        };
+        format!("{} done, {ahead} ahead: {known}{unknown}{missing}", self.done)
     }
 }
 

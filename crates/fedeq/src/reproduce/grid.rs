@@ -2,8 +2,8 @@
 use super::cell::{combinations, name_of, named_choices};
 use super::metric::{Metric, Preference};
 use super::results::Results;
-use super::spec::{Choice, Part, Scale, Spec};
-use crate::statistics::Sample;
+use super::spec::{Axis, Choice, Part, Scale, Spec};
+use crate::statistics::{BySeed, Sample, best_beyond_scatter};
 
 /// Rows and columns of what came out beside what the paper has.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +15,8 @@ pub(super) struct Grid {
     pub(super) rows: Vec<(String, Vec<Entry>)>,
     /// Whether the paper has any of these numbers.
     pub(super) has_paper: bool,
+    /// Whether all rows learn from the same data, so that their seeds can be paired.
+    same_data: bool,
 }
 
 /// One number.
@@ -22,7 +24,10 @@ pub(super) struct Grid {
 pub(super) struct Entry {
     pub(super) metric: Metric,
     pub(super) ours: Ours,
+    /// The number of each seed.
+    pub(super) by_seed: BySeed,
     pub(super) paper: Option<f64>,
+    /// The best of its column, or not to be told from it.
     pub(super) is_best: bool,
 }
 
@@ -61,15 +66,13 @@ impl Source<'_> {
         let cells = combinations(self.part);
         let at = |row: &Choice, column: &Choice| {
             let is_there = |cell: &&Vec<Choice>| self.is(cell, rows, row) && self.is(cell, columns, column);
-            cells.iter().find(is_there).map_or(Ours::LeftOut, |cell| self.ours(cell, metric))
+            cells.iter().find(is_there)
         };
         let (row_choices, column_choices) = (self.choices(rows), self.choices(columns));
         let entries = |row: &Choice| {
             let entry = |(index, column): (usize, &Choice)| Entry {
-                metric,
-                ours: at(row, column),
                 paper: self.paper(metric, &row.name, index),
-                is_best: false,
+                ..self.entry(at(row, column), metric)
             };
             column_choices.iter().enumerate().map(entry).collect()
         };
@@ -79,16 +82,15 @@ impl Source<'_> {
             columns: column_choices.iter().map(|choice| choice.name.clone()).collect(),
             rows: row_choices.iter().map(|row| (row.name.clone(), entries(row))).collect(),
             has_paper: self.part.paper.contains_key(&metric),
+            same_data: self.part.axis.iter().filter(|axis| axis.name == rows).all(leaves_data_alone),
         }
     }
 
     /// A row a cell and a column a metric.
     fn list(&self) -> Grid {
         let metrics = &self.part.table.metrics;
-        let entry =
-            |cell: &[Choice], metric: Metric| Entry { metric, ours: self.ours(cell, metric), paper: None, is_best: false };
         let label = |cell: &[Choice]| cell.iter().map(|choice| choice.name.as_str()).collect::<Vec<_>>().join(", ");
-        let row = |cell: Vec<Choice>| (label(&cell), metrics.iter().map(|&metric| entry(&cell, metric)).collect());
+        let row = |cell: Vec<Choice>| (label(&cell), metrics.iter().map(|&metric| self.entry(Some(&cell), metric)).collect());
         let axes: Vec<&str> = self.part.axis.iter().map(|axis| axis.name.as_str()).collect();
         Grid {
             title: self.part.title.clone(),
@@ -96,7 +98,15 @@ impl Source<'_> {
             columns: metrics.iter().map(|metric| metric.title().to_owned()).collect(),
             rows: combinations(self.part).into_iter().map(row).collect(),
             has_paper: false,
+            same_data: self.part.axis.iter().all(leaves_data_alone),
         }
+    }
+
+    /// What came out of a cell, if it is part of the experiment.
+    fn entry(&self, cell: Option<&Vec<Choice>>, metric: Metric) -> Entry {
+        let ours = cell.map_or(Ours::LeftOut, |cell| self.ours(cell, metric));
+        let by_seed = cell.map(|cell| self.results.by_seed(&name_of(self.spec, self.part, cell), metric));
+        Entry { metric, ours, by_seed: by_seed.unwrap_or_default(), paper: None, is_best: false }
     }
 
     fn choices(&self, axis: &str) -> Vec<Choice> {
@@ -131,27 +141,64 @@ impl Grid {
         self.rows.iter().flat_map(|(_, entries)| entries).all(|entry| entry.ours == Ours::LeftOut)
     }
 
-    /// Marks the best of every column that has several numbers.
+    /// Marks the best of every column beyond the scatter of seeds.
     fn mark_best(&mut self) {
         for column in 0..self.columns.len() {
-            if let Some(best) = self.best(column) {
-                self.rows[best].1[column].is_best = true;
+            for row in self.best(column) {
+                self.rows[row].1[column].is_best = true;
             }
         }
     }
 
-    fn best(&self, column: usize) -> Option<usize> {
-        let measured: Vec<(usize, f64)> = self
-            .rows
-            .iter()
-            .enumerate()
-            .filter_map(|(row, (_, entries))| {
-                let entry = entries.get(column)?;
-                let sign = if entry.metric.preference()? == Preference::Higher { 1.0 } else { -1.0 };
-                if let Ours::Measured(sample) = entry.ours { Some((row, sign * sample.mean)) } else { None }
-            })
-            .collect();
-        let best = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (measured.len() > 1).then_some(best.0)
+    fn best(&self, column: usize) -> Vec<usize> {
+        let scores: Vec<BySeed> =
+            self.rows.iter().map(|(_, entries)| entries.get(column).map_or_else(BySeed::new, signed)).collect();
+        best_beyond_scatter(&scores, |_, _| self.same_data)
+    }
+}
+
+/// An entry's numbers so that more is better; nothing where that cannot be said, or where the cell is not part of this scale.
+fn signed(entry: &Entry) -> BySeed {
+    let sign = match (entry.ours, entry.metric.preference()) {
+        (Ours::Measured(_), Some(Preference::Higher)) => 1.0,
+        (Ours::Measured(_), Some(Preference::Lower)) => -1.0,
+        _ => return BySeed::new(),
+    };
+    entry.by_seed.iter().map(|(seed, number)| (*seed, sign * number)).collect()
+}
+
+/// Whether the choices of an axis change nothing of the data and its division.
+fn leaves_data_alone(axis: &Axis) -> bool {
+    axis.choices().iter().all(|choice| choice.set.keys().all(|key| key != "data" && !key.starts_with("data.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(metric: Metric, rows: &[&[f64]]) -> Grid {
+        let entry = |numbers: &[f64]| {
+            let by_seed: BySeed = (0..).zip(numbers.iter().copied()).collect();
+            let ours = Ours::Measured(Sample::of(numbers.iter().copied()));
+            vec![Entry { metric, ours, by_seed, paper: None, is_best: false }]
+        };
+        let rows = rows.iter().map(|numbers| (String::new(), entry(numbers))).collect();
+        let (title, corner, columns) = (String::new(), String::new(), vec![String::new()]);
+        let mut grid = Grid { title, corner, columns, rows, has_paper: false, same_data: true };
+        grid.mark_best();
+        grid
+    }
+
+    fn marks(grid: &Grid) -> Vec<bool> {
+        grid.rows.iter().map(|(_, entries)| entries[0].is_best).collect()
+    }
+
+    #[test]
+    fn only_what_is_best_beyond_the_scatter_of_seeds_is_marked() {
+        let rows: [&[f64]; 3] = [&[70.0, 75.0, 72.0], &[71.0, 73.0, 73.0], &[60.0, 64.0, 63.0]];
+        assert_eq!(marks(&grid(Metric::Local, &rows)), [true, true, false]);
+        assert_eq!(marks(&grid(Metric::Megabytes, &[&[5.0, 5.0], &[7.0, 7.0]])), [true, false], "less is better");
+        assert_eq!(marks(&grid(Metric::Local, &[&[70.0], &[60.0]])), [false, false], "one seed says nothing");
+        assert_eq!(marks(&grid(Metric::Gap, &rows)), [false; 3], "no gap is better than another");
     }
 }

@@ -24,8 +24,17 @@ pub struct Machine {
 impl Machine {
     /// What a run folder says.
     pub(super) fn of_run(folder: &Path) -> Result<Self> {
-        let Version { fedeq, system, architecture, processor, cores } = Version::read(folder)?;
-        Ok(Self { version: fedeq, system: format!("{system} {architecture}"), processor, cores })
+        Version::read(folder).map(Self::of)
+    }
+
+    /// This program on this machine.
+    pub(super) fn here() -> Self {
+        Self::of(Version::here())
+    }
+
+    fn of(version: Version) -> Self {
+        let Version { fedeq, system, architecture, processor, cores } = version;
+        Self { version: fedeq, system: format!("{system} {architecture}"), processor, cores }
     }
 }
 

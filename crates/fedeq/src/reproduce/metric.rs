@@ -1,8 +1,8 @@
 //! The numbers that tables and figures show.
-use fedeq_core::{Evaluation, Quality, Round, SolveTally, TheorySums};
+use fedeq_core::{Evaluation, Quality, Round, SolveTally, TheorySums, View};
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Summary, Timing, headline};
+use crate::run::{Summary, Timing};
 
 /// A number that a run gives, at its end or as it develops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -10,18 +10,28 @@ use crate::run::{Summary, Timing, headline};
 pub enum Metric {
     /// Rounds that were over.
     Round,
-    /// By the model the method is judged by, mean over clients, in percent.
+    /// By the model each method names as its own, mean over clients, in percent. Not the same model of every method, so no comparison is like for like by it.
     Accuracy,
     /// The same, clients counting by their samples.
     Weighted,
     /// The same for the worst tenth of the clients.
     WorstTenth,
-    /// With `theta_i` and `w_i`, mean over clients, in percent.
+    /// In the [local view](View::Local), mean over clients, in percent.
     Local,
-    /// With `theta` and `w_i`, mean over clients, in percent.
+    /// The same, clients counting by their samples.
+    LocalWeighted,
+    /// The same for the worst tenth of the clients.
+    LocalWorstTenth,
+    /// In the [shared view](View::Shared), mean over clients, in percent; of a method that shares nothing, its one model.
     Shared,
-    /// Clients met only after training, mean over them, in percent.
+    /// The same, clients counting by their samples.
+    SharedWeighted,
+    /// The same for the worst tenth of the clients.
+    SharedWorstTenth,
+    /// Clients met only after training, in the local view, mean over them, in percent.
     Unseen,
+    /// The same in the shared view.
+    UnseenShared,
     /// The loss of the last round's training.
     TrainingLoss,
     /// Mean of `||theta_i - theta||`.
@@ -66,14 +76,19 @@ pub(super) struct Stretch<'a> {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 27] = [
         Self::Round,
         Self::Accuracy,
         Self::Weighted,
         Self::WorstTenth,
         Self::Local,
+        Self::LocalWeighted,
+        Self::LocalWorstTenth,
         Self::Shared,
+        Self::SharedWeighted,
+        Self::SharedWorstTenth,
         Self::Unseen,
+        Self::UnseenShared,
         Self::TrainingLoss,
         Self::Gap,
         Self::DualNorm,
@@ -100,12 +115,17 @@ impl Metric {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Round => "rounds",
-            Self::Accuracy => "accuracy, %",
-            Self::Weighted => "accuracy by samples, %",
-            Self::WorstTenth => "worst tenth, %",
-            Self::Local => "accuracy with theta_i, %",
-            Self::Shared => "accuracy with theta, %",
-            Self::Unseen => "accuracy of unseen clients, %",
+            Self::Accuracy => "accuracy as the paper judges each method, %",
+            Self::Weighted => "accuracy by samples, as the paper judges each method, %",
+            Self::WorstTenth => "worst tenth, as the paper judges each method, %",
+            Self::Local => "accuracy, local, %",
+            Self::LocalWeighted => "accuracy by samples, local, %",
+            Self::LocalWorstTenth => "worst tenth, local, %",
+            Self::Shared => "accuracy, shared, %",
+            Self::SharedWeighted => "accuracy by samples, shared, %",
+            Self::SharedWorstTenth => "worst tenth, shared, %",
+            Self::Unseen => "accuracy of unseen clients, local, %",
+            Self::UnseenShared => "accuracy of unseen clients, shared, %",
             Self::TrainingLoss => "training loss",
             Self::Gap => "consensus gap",
             Self::DualNorm => "norm of duals",
@@ -127,14 +147,20 @@ impl Metric {
     /// Which of two values is the better one; nothing where that cannot be said.
     pub(super) fn preference(self) -> Option<Preference> {
         match self {
-            Self::Accuracy | Self::Weighted | Self::WorstTenth | Self::Local | Self::Shared | Self::Unseen => {
-                Some(Preference::Higher)
-            }
+            accuracy if accuracy.is_accuracy() => Some(Preference::Higher),
             Self::ClientMemory | Self::BatchTime | Self::SharedParameters | Self::Megabytes | Self::SolverSteps => {
                 Some(Preference::Lower)
             }
             _ => None,
         }
+    }
+
+    /// Whether it is an accuracy, of whatever model and clients.
+    pub(super) fn is_accuracy(self) -> bool {
+        let ways = [Self::Accuracy, Self::Weighted, Self::WorstTenth, Self::Unseen, Self::UnseenShared];
+        let local = [Self::Local, Self::LocalWeighted, Self::LocalWorstTenth];
+        let shared = [Self::Shared, Self::SharedWeighted, Self::SharedWorstTenth];
+        [&ways[..], &local, &shared].concat().contains(&self)
     }
 
     /// Digits after the point that mean something.
@@ -152,15 +178,22 @@ impl Metric {
     /// What a stretch says; nothing where it does not.
     pub(super) fn read(self, stretch: &Stretch<'_>) -> Option<f64> {
         let Stretch { summary, evaluation, rounds, timings } = stretch;
-        let quality: &Quality = headline(summary.headline, evaluation);
+        let percent = |view: View, part: fn(&Quality) -> f64| Some(100.0 * part(evaluation.quality(view)));
         match self {
             Self::Round => Some(evaluation.round as f64),
-            Self::Accuracy => Some(100.0 * quality.mean),
-            Self::Weighted => Some(100.0 * quality.weighted),
-            Self::WorstTenth => Some(100.0 * quality.worst_decile),
-            Self::Local => Some(100.0 * evaluation.local.mean),
-            Self::Shared => evaluation.shared.as_ref().map(|shared| 100.0 * shared.mean),
+            Self::Accuracy => percent(summary.headline, |quality| quality.mean),
+            Self::Weighted => percent(summary.headline, |quality| quality.weighted),
+            Self::WorstTenth => percent(summary.headline, |quality| quality.worst_decile),
+            Self::Local => percent(View::Local, |quality| quality.mean),
+            Self::LocalWeighted => percent(View::Local, |quality| quality.weighted),
+            Self::LocalWorstTenth => percent(View::Local, |quality| quality.worst_decile),
+            Self::Shared => percent(View::Shared, |quality| quality.mean),
+            Self::SharedWeighted => percent(View::Shared, |quality| quality.weighted),
+            Self::SharedWorstTenth => percent(View::Shared, |quality| quality.worst_decile),
             Self::Unseen => summary.unseen.as_ref().map(|unseen| 100.0 * unseen.local.mean),
+            Self::UnseenShared => {
+                summary.unseen.as_ref().map(|unseen| 100.0 * unseen.shared.as_ref().unwrap_or(&unseen.local).mean)
+            }
             Self::TrainingLoss => rounds.last().map(|round| round.loss),
             Self::Gap => Some(evaluation.gap),
             Self::DualNorm => Some(evaluation.dual_norm),

@@ -37,7 +37,7 @@ mod table;
 
 pub use catalog::{NAMES, find};
 pub use cell::{Cell, cells};
-pub use estimate::Estimate;
+pub use estimate::{Estimate, expected};
 pub use machine::Machine;
 pub use measure::measure;
 pub use metric::Metric;
@@ -45,4 +45,4 @@ pub use pattern::Pattern;
 pub use publish::publish;
 pub use results::{CellResult, Measured, Results};
 pub use spec::{ScaleName, Spec};
-pub use table::{TextTable, text_tables};
+pub use table::{TextTable, legend, text_tables};

@@ -65,7 +65,7 @@ fn obtained(spec: &Spec, (results, figures): Shown<'_>) -> Result<String> {
     let machines: Vec<String> = results.machines().iter().map(ToString::to_string).collect();
     let runs = results.cells.values().flat_map(|cell| &cell.runs);
     let seconds: f64 = runs.clone().filter_map(|run| run.metrics.get(&Metric::Seconds)).sum();
-    let most = results.cells.values().map(|cell| cell.runs.len()).max().unwrap_or(0);
+    let most = results.seeds();
     let runs = format!("{} of {}", counted(runs.count(), "run"), counted(results.cells.len(), "cell"));
     let took =
         format!("{runs}, {} a cell at most, {} of training and evaluation in all", counted(most, "seed"), duration(seconds));

@@ -10,7 +10,7 @@ use super::machine::Machine;
 use super::metric::Metric;
 use super::spec::ScaleName;
 use crate::run::{read_json, write_json};
-use crate::statistics::Sample;
+use crate::statistics::{BySeed, Sample};
 
 /// What came out of an experiment at one scale, as far as it was run. The same runs give the same bytes: no date stands in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +96,17 @@ impl Results {
         let result = self.cells.get(cell)?;
         let mean = *result.mean.get(&metric)?;
         Some(Sample { count: result.runs.len(), mean, deviation: result.deviation.get(&metric).copied().unwrap_or(0.0) })
+    }
+
+    /// A cell's metric seed by seed; nothing if it was not run or does not give it.
+    pub fn by_seed(&self, cell: &str, metric: Metric) -> BySeed {
+        let runs = self.cells.get(cell).map(|result| result.runs.as_slice()).unwrap_or_default();
+        runs.iter().filter_map(|run| Some((run.seed, *run.metrics.get(&metric)?))).collect()
+    }
+
+    /// The most seeds that any cell has.
+    pub fn seeds(&self) -> usize {
+        self.cells.values().map(|cell| cell.runs.len()).max().unwrap_or(0)
     }
 
     /// The machines that measured, each once, in order.

@@ -6,12 +6,36 @@ use super::metric::{Digits, Metric};
 use super::results::Results;
 use super::spec::Spec;
 use crate::number::count;
-use crate::statistics::Sample;
+use crate::statistics::{BEST, Sample};
 
-/// The tables as Markdown: ours, the paper's and the difference in each cell, the best of a column in bold.
+/// The tables as Markdown: ours, the paper's and the difference in each cell, the best of a column in bold; and what they mean.
 pub(super) fn markdown_tables(spec: &Spec, results: &Results) -> Result<String> {
-    Ok(all(spec, results)?.iter().map(markdown).collect::<Vec<_>>().join("\n"))
+    let grids = all(spec, results)?;
+    let tables = grids.iter().map(|grid| markdown(grid, results.seeds()));
+    let legend = sentences(&grids, results, "Bold:").into_iter().map(|sentence| format!("{sentence}.\n"));
+    Ok(tables.chain(legend).collect::<Vec<_>>().join("\n"))
 }
+
+/// What stands under the tables on a terminal: which models are judged, and what `*` marks.
+pub fn legend(spec: &Spec, results: &Results) -> Result<Vec<String>> {
+    Ok(sentences(&all(spec, results)?, results, "*"))
+}
+
+fn sentences(grids: &[Grid], results: &Results, mark: &str) -> Vec<String> {
+    let mut metrics = grids.iter().flat_map(|grid| &grid.rows).flat_map(|(_, entries)| entries).map(|entry| entry.metric);
+    let mut sentences = Vec::new();
+    if metrics.any(Metric::is_accuracy) {
+        sentences.push(VIEWS.to_owned());
+    }
+    sentences.push(match results.seeds() {
+        0 | 1 => "One seed: nothing is marked as best".into(),
+        seeds => format!("± is the standard deviation over seeds, {seeds} where n is not given. {mark} {BEST}; a cell with one seed is not judged"),
+    });
+    sentences
+}
+
+const VIEWS: &str = "Accuracy on test samples, mean over clients. `local`: a client's own model after its last training; `shared`: the server's model with the client's own head \
+(of Local, which shares nothing, its one model). Ditto, FedAvg+FT and kNN-Per are FedAvg in `shared`: what makes them personal is left out";
 
 /// A table for a terminal; `*` marks the best of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +50,8 @@ pub struct TextTable {
 
 /// The tables for a terminal.
 pub fn text_tables(spec: &Spec, results: &Results) -> Result<Vec<TextTable>> {
-    let row = |(name, entries): &(String, Vec<Entry>)| [name.clone()].into_iter().chain(entries.iter().map(plain)).collect();
+    let entry = |entry: &Entry| plain(entry, results.seeds());
+    let row = |(name, entries): &(String, Vec<Entry>)| [name.clone()].into_iter().chain(entries.iter().map(entry)).collect();
     let table = |grid: Grid| TextTable {
         rows: grid.rows.iter().map(row).collect(),
         heading: [grid.corner].into_iter().chain(grid.columns).collect(),
@@ -40,31 +65,32 @@ fn all(spec: &Spec, results: &Results) -> Result<Vec<Grid>> {
     Ok(spec.part.iter().flat_map(|part| grids(spec, scale, part, results)).collect())
 }
 
-fn markdown(grid: &Grid) -> String {
+fn markdown(grid: &Grid, seeds: usize) -> String {
     if grid.is_left_out() {
         return format!("**{}**: not at this scale.\n", grid.title);
     }
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let heading = line([grid.corner.clone()].into_iter().chain(grid.columns.iter().cloned()).collect());
     let rule = format!("|---|{}\n", "---|".repeat(grid.columns.len()));
+    let entry = |entry: &Entry| marked(entry, seeds);
     let row =
-        |(name, entries): &(String, Vec<Entry>)| line([name.clone()].into_iter().chain(entries.iter().map(marked)).collect());
+        |(name, entries): &(String, Vec<Entry>)| line([name.clone()].into_iter().chain(entries.iter().map(entry)).collect());
     let rows: String = grid.rows.iter().map(row).collect();
     let legend = if grid.has_paper { " (ours; the paper's and the difference)" } else { "" };
     format!("**{}**{legend}\n\n{heading}{rule}{rows}", grid.title)
 }
 
 /// A cell of a Markdown table.
-fn marked(entry: &Entry) -> String {
-    let ours = ours(entry);
+fn marked(entry: &Entry, seeds: usize) -> String {
+    let ours = ours(entry, seeds);
     let ours = if entry.is_best { format!("**{ours}**") } else { ours };
     beside_paper(entry, ours, "<br>")
 }
 
 /// A cell of a table on a terminal.
-fn plain(entry: &Entry) -> String {
+fn plain(entry: &Entry, seeds: usize) -> String {
     let star = if entry.is_best { "*" } else { "" };
-    beside_paper(entry, format!("{star}{}", ours(entry)), " ")
+    beside_paper(entry, format!("{star}{}", ours(entry, seeds)), " ")
 }
 
 fn beside_paper(entry: &Entry, ours: String, between: &str) -> String {
@@ -75,8 +101,12 @@ fn beside_paper(entry: &Entry, ours: String, between: &str) -> String {
     }
 }
 
-fn ours(entry: &Entry) -> String {
+/// Says how many seeds a cell has, where others have more.
+fn ours(entry: &Entry, seeds: usize) -> String {
     match entry.ours {
+        Ours::Measured(sample) if sample.count < seeds => {
+            format!("{} (n = {})", spread(&sample, entry.metric), sample.count)
+        }
         Ours::Measured(sample) => spread(&sample, entry.metric),
         Ours::Nothing => "-".into(),
         Ours::NotRun => "not run".into(),
@@ -115,17 +145,19 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::BySeed;
 
     fn entry(ours: Ours, paper: Option<f64>, is_best: bool) -> Entry {
-        Entry { metric: Metric::Accuracy, ours, paper, is_best }
+        Entry { metric: Metric::Accuracy, ours, by_seed: BySeed::new(), paper, is_best }
     }
 
     #[test]
     fn a_cell_has_ours_the_papers_and_the_difference() {
         let ours = Ours::Measured(Sample { count: 3, mean: 87.13, deviation: 0.44 });
-        assert_eq!(marked(&entry(ours, Some(85.0), true)), "**87.1 ± 0.4**<br>(85.00, +2.1)");
-        assert_eq!(plain(&entry(ours, None, true)), "*87.1 ± 0.4");
-        assert_eq!(plain(&entry(Ours::NotRun, Some(85.0), false)), "not run (85.00)");
+        assert_eq!(marked(&entry(ours, Some(85.0), true), 3), "**87.1 ± 0.4**<br>(85.00, +2.1)");
+        assert_eq!(plain(&entry(ours, None, true), 3), "*87.1 ± 0.4");
+        assert_eq!(plain(&entry(ours, None, false), 5), "87.1 ± 0.4 (n = 3)", "others have more seeds");
+        assert_eq!(plain(&entry(Ours::NotRun, Some(85.0), false), 3), "not run (85.00)");
     }
 
     #[test]

@@ -108,10 +108,7 @@ impl Summary {
 
 /// The quality by which a method is judged.
 pub(crate) fn headline(view: View, evaluation: &Evaluation) -> &Quality {
-    match (view, &evaluation.shared) {
-        (View::Shared, Some(shared)) => shared,
-        _ => &evaluation.local,
-    }
+    evaluation.quality(view)
 }
 
 impl Unseen {

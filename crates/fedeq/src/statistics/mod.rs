@@ -1,8 +1,15 @@
 //! What several seeds say together: means, deviations and whether two means differ by more than chance.
+//!
+//! # Layout
+//! - this file: means and deviations
+//! - `test`: the paired t-test and Welch's; `student`: the distribution they need
+//! - `best`: which of several are best, beyond their scatter
+mod best;
 mod student;
-mod welch;
+mod test;
 
-pub use welch::{Difference, welch};
+pub use best::{BEST, best_beyond_scatter};
+pub use test::{BySeed, Difference, SIGNIFICANCE, Test, compare};
 
 use serde::Serialize;
 

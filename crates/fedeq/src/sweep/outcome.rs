@@ -3,8 +3,9 @@ use serde::Serialize;
 
 use super::axis::Axis;
 use super::cell::Cell;
-use crate::compare::Measures;
+use crate::compare::{Measures, Qualities};
 use crate::run::Summary;
+use crate::statistics::Sample;
 
 /// A cell and what came out of it.
 #[derive(Clone, Debug)]
@@ -45,8 +46,17 @@ fn point(outcomes: &[Outcome]) -> Point {
     }
 }
 
-const MEASURES: [&str; 9] =
-    ["accuracy", "worst_decile", "local_mean", "local_weighted", "shared_mean", "shared_weighted", "bytes", "seconds", "problem"];
+const MEASURES: [&str; 9] = [
+    "local_mean",
+    "local_weighted",
+    "local_worst_decile",
+    "shared_mean",
+    "shared_weighted",
+    "shared_worst_decile",
+    "bytes",
+    "seconds",
+    "problem",
+];
 
 /// One line a cell, for other programs: the value on every axis, seed, run folder, what came out or the problem.
 pub fn csv_of(axes: &[Axis], outcomes: &[Outcome]) -> String {
@@ -69,17 +79,17 @@ fn row(outcome: &Outcome) -> String {
 }
 
 fn numbers(summary: &Summary) -> [String; MEASURES.len() - 1] {
-    let measures = Measures::of(&[summary]);
-    let shared = |sample: Option<crate::statistics::Sample>| sample.map_or(String::new(), |sample| sample.mean.to_string());
+    let Measures { local, shared, bytes, seconds } = Measures::of(&[summary]);
+    let shared = |part: fn(&Qualities) -> Sample| shared.as_ref().map_or(String::new(), |shared| part(shared).mean.to_string());
     [
-        measures.accuracy.mean.to_string(),
-        measures.worst_decile.mean.to_string(),
-        measures.local_mean.mean.to_string(),
-        measures.local_weighted.mean.to_string(),
-        shared(measures.shared_mean),
-        shared(measures.shared_weighted),
-        measures.bytes.mean.to_string(),
-        measures.seconds.mean.to_string(),
+        local.mean.mean.to_string(),
+        local.weighted.mean.to_string(),
+        local.worst_decile.mean.to_string(),
+        shared(|shared| shared.mean),
+        shared(|shared| shared.weighted),
+        shared(|shared| shared.worst_decile),
+        bytes.mean.to_string(),
+        seconds.mean.to_string(),
     ]
 }
 

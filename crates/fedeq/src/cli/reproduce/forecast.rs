@@ -1,29 +1,46 @@
 //! What would run.
+use std::time::Duration;
+
 use super::job::Job;
 use crate::cli::cells::finished;
 use crate::cli::failure::{Failure, Outcome};
-use crate::cli::output::print;
+use crate::cli::output::{print, tell};
 use crate::cli::table::{Align, Table};
+use crate::forecast::{Forecast, Forecaster};
 use crate::number::{counted, duration};
-use crate::reproduce::{Cell, Estimate, Metric, Results};
+use crate::reproduce::{Cell, Estimate, expected};
 
-const COLUMNS: [&str; 7] = ["cell", "method", "data", "model", "rounds", "state", "a seed"];
+const COLUMNS: [&str; 7] = ["cell", "method", "data", "model", "rounds", "state", "a seed, about"];
+
+/// No batch is measured after so long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Job<'_> {
-    /// Says what would run, how long it takes and how much disk, as far as that is known.
+    /// Says what would run, how long it takes and how much disk.
     pub(super) fn describe(&self) -> Outcome<()> {
-        let results = self.load().map_err(Failure::refused)?;
+        let forecasts = self.forecasts().map_err(Failure::refused)?;
         let mut total = Estimate::default();
-        self.all_runs().iter().for_each(|(cell, run)| total.add(&results, &cell.name, run));
+        for (cell, forecast) in self.cells.iter().zip(&forecasts) {
+            (0..self.seeds).for_each(|seed| total.add(&cell.run(seed, &self.runs), forecast.as_ref()));
+        }
         let mut table = Table::new(&COLUMNS.map(|name| (name, Align::Left)));
-        self.cells.iter().for_each(|cell| table.row(self.row(cell, &results)));
+        self.cells.iter().zip(&forecasts).for_each(|(cell, forecast)| table.row(self.row(cell, forecast.as_ref())));
         let (cells, seeds) = (counted(self.cells.len(), "cell"), counted(self.seeds as usize, "seed"));
         print(&format!("{}\n{cells}, {seeds}: {}\n", table.text(), total.text()))
     }
 
-    fn row(&self, cell: &Cell, results: &Results) -> [String; COLUMNS.len()] {
+    /// What a seed of each cell takes; nothing for those that there was no time to measure.
+    fn forecasts(&self) -> fedeq_core::Result<Vec<Option<Forecast>>> {
+        let results = self.load()?;
+        if !self.arguments.conduct.quiet {
+            tell("measuring a batch of each network on this machine");
+        }
+        let mut forecaster = Forecaster::new(PATIENCE);
+        self.cells.iter().map(|cell| expected(cell, &results, &mut forecaster)).collect()
+    }
+
+    fn row(&self, cell: &Cell, forecast: Option<&Forecast>) -> [String; COLUMNS.len()] {
         let experiment = &cell.experiment;
-        let seconds = results.sample(&cell.name, Metric::Seconds).map(|seconds| duration(seconds.mean));
         [
             cell.name.clone(),
             experiment.method.name().into(),
@@ -31,7 +48,7 @@ impl Job<'_> {
             experiment.model.name().into(),
             experiment.plan.rounds.to_string(),
             self.state(cell),
-            seconds.unwrap_or_else(|| "unknown".into()),
+            forecast.map_or_else(|| "not measured".into(), |forecast| duration(forecast.seconds)),
         ]
     }
 

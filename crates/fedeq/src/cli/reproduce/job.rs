@@ -9,7 +9,7 @@ use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, print_json, tell};
 use crate::cli::table::{Align, Table};
 use crate::experiment::Override;
-use crate::reproduce::{Cell, Results, ScaleName, Spec, TextTable, cells, measure, publish, text_tables};
+use crate::reproduce::{Cell, Results, ScaleName, Spec, TextTable, cells, legend, measure, publish, text_tables};
 use crate::run::RunFolder;
 use crate::sweep;
 
@@ -113,7 +113,9 @@ impl Job<'_> {
         }
         let tables = text_tables(&self.spec, results).map_err(Failure::during_work)?;
         let text: String = tables.iter().map(text_of).collect();
-        print(&format!("{text}{}\n", self.out.join("README.md").display()))
+        let legend: String =
+            legend(&self.spec, results).map_err(Failure::during_work)?.iter().map(|line| format!("{line}\n")).collect();
+        print(&format!("{text}{legend}\n{}\n", self.out.join("README.md").display()))
     }
 
     fn conclude(&self, end: &End, failed: usize) -> Outcome<()> {

@@ -49,7 +49,7 @@ pub(super) struct Arguments {
     /// Only cells whose name fits; `*` and `?` stand for any letters. May be given several times
     #[arg(long, value_name = "CELL")]
     only: Vec<String>,
-    /// Run nothing; say what would run, how long it takes and how much disk, as far as that is known
+    /// Run nothing; say what would run, about how long it takes on this machine and how much disk
     #[arg(long)]
     dry_run: bool,
     /// Begin no new cell after so many minutes

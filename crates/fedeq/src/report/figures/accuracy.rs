@@ -2,47 +2,60 @@
 use fedeq_core::View;
 
 use super::{about_bands, curve};
-use crate::figure::{Axis, Figure, Plot, Series};
+use crate::figure::{Axis, Figure, Panel, Plot, Series};
 use crate::report::Report;
-use crate::report::line::{Line, accuracy, megabytes};
+use crate::report::line::{Line, megabytes};
 
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
-    let (rounds, bytes) = (over_rounds(report), over_megabytes(report));
-    let mut figures = vec![figure("accuracy-over-rounds", "Accuracy over rounds", Axis::count("rounds"), rounds)];
-    if bytes.iter().flat_map(|series| &series.points).any(|(sent, _)| *sent > 0.0) {
-        let axis = Axis::new("megabytes sent in both directions, so far").starting_at(0.0);
-        figures.push(figure("accuracy-over-megabytes", "Accuracy over megabytes sent", axis, bytes));
+    let mut figures = vec![figure("accuracy-over-rounds", "Accuracy over rounds", over_rounds(report))];
+    if report.runs.iter().filter_map(|run| run.last()).any(|evaluation| evaluation.traffic.total() > 0) {
+        figures.push(figure("accuracy-over-megabytes", "Accuracy over megabytes sent", over_megabytes(report)));
     }
     figures
 }
 
-fn figure(name: &str, title: &str, x: Axis, series: Vec<Series>) -> Figure {
-    let note = about_bands(&series);
-    let plot = Plot { title: String::new(), x, y: Axis::percent("accuracy, mean over clients"), series };
-    Figure::new(name, title, vec![plot.into()]).with_note(note)
+fn figure(name: &str, title: &str, plots: Vec<Plot>) -> Figure {
+    let note = about_bands(&plots.iter().flat_map(|plot| plot.series.clone()).collect::<Vec<_>>());
+    Figure::new(name, title, plots.into_iter().map(Panel::from).collect()).with_note(note)
 }
 
-/// A curve a line by the model it is judged by; a single line has one for each of its models.
-fn over_rounds(report: &Report) -> Vec<Series> {
-    let [line] = &report.lines[..] else { return report.lines.iter().map(|line| judged(report, line)).collect() };
-    let views = [("with theta_i and w_i", View::Local), ("with theta and w_i", View::Shared)];
-    let view = |(name, view): (&str, View)| {
-        let points = line.over_evaluations(&report.runs, |_, evaluation| accuracy(evaluation, view, false));
+/// What a view is called above a panel.
+fn called(view: View) -> &'static str {
+    match view {
+        View::Local => "local: clients' own models",
+        View::Shared => "shared: the server's model with clients' heads",
+    }
+}
+
+fn plot(title: &str, x: Axis, series: Vec<Series>) -> Plot {
+    Plot { title: title.into(), x, y: Axis::percent("accuracy, mean over clients"), series }
+}
+
+/// A panel a view with a curve a line; a single line has a curve a view.
+fn over_rounds(report: &Report) -> Vec<Plot> {
+    let curve_of = |name: &str, line: &Line, view: View| {
+        let points = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(view).mean));
         curve(name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
     };
-    views.into_iter().map(view).filter(|series| !series.points.is_empty()).collect()
+    if let [line] = &report.lines[..] {
+        let shares = report.runs.iter().filter_map(|run| run.last()).any(|evaluation| evaluation.shared.is_some());
+        let views = View::ALL.into_iter().filter(|view| *view == View::Local || shares);
+        return vec![plot("", Axis::count("rounds"), views.map(|view| curve_of(called(view), line, view)).collect())];
+    }
+    let panel = |view: View| {
+        let series = report.lines.iter().map(|line| curve_of(&line.name, line, view)).collect();
+        plot(called(view), Axis::count("rounds"), series)
+    };
+    View::ALL.map(panel).to_vec()
 }
 
-fn judged(report: &Report, line: &Line) -> Series {
-    let points = line.over_evaluations(&report.runs, |run, evaluation| Some(run.quality(evaluation).mean));
-    curve(&line.name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
-}
-
-fn over_megabytes(report: &Report) -> Vec<Series> {
+/// By the view in which lines are compared.
+fn over_megabytes(report: &Report) -> Vec<Plot> {
     let sent_and_reached = |line: &Line| {
-        let sent = line.over_evaluations(&report.runs, |_, evaluation| Some(megabytes(evaluation)));
-        let reached = line.over_evaluations(&report.runs, |run, evaluation| Some(run.quality(evaluation).mean));
+        let sent = line.over_evaluations(&report.runs, |evaluation| Some(megabytes(evaluation)));
+        let reached = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(report.view).mean));
         curve(&line.name, sent.into_values().map(|sample| sample.mean).zip(reached.into_values()))
     };
-    report.lines.iter().map(sent_and_reached).collect()
+    let axis = Axis::new("megabytes sent in both directions, so far").starting_at(0.0);
+    vec![plot(called(report.view), axis, report.lines.iter().map(sent_and_reached).collect())]
 }

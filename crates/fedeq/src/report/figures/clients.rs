@@ -1,4 +1,6 @@
 //! How accuracy is spread over clients, and what one of them takes for what.
+use fedeq_core::View;
+
 use crate::figure::{Axis, Cell, Figure, Heat, Plot, Series};
 use crate::number::counted;
 use crate::report::closeup::{Closeup, Confusion};
@@ -18,41 +20,45 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
     std::iter::once(spread(report)).chain(confusions.take(MOST_CONFUSIONS)).collect()
 }
 
-/// The accuracies of all clients of a line's runs, by the model it is judged by.
-fn accuracies(line: &Line, runs: &[Record]) -> Vec<f64> {
-    let of_run = |run: &Record| run.last().map(|evaluation| run.quality(evaluation).clients.clone()).unwrap_or_default();
-    line.members.iter().flat_map(|place| of_run(&runs[*place])).flatten().collect()
+/// The accuracies of all clients of a line's runs.
+fn accuracies(line: &Line, runs: &[Record], view: View) -> Vec<f64> {
+    let members = line.pool(runs).map(|pool| pool.members).unwrap_or_default();
+    members.iter().flat_map(|member| member.evaluation.quality(view).clients.clone()).flatten().collect()
 }
 
 /// A histogram of one line, sorted clients of several: overlapping histograms cannot be read.
 fn spread(report: &Report) -> Figure {
     match &report.lines[..] {
-        [line] => histogram(&accuracies(line, &report.runs)),
-        lines => sorted(lines, &report.runs),
+        [line] => histogram(&accuracies(line, &report.runs, report.view), report.view),
+        lines => sorted(lines, &report.runs, report.view),
     }
 }
 
-fn histogram(accuracies: &[f64]) -> Figure {
+fn histogram(accuracies: &[f64], view: View) -> Figure {
     const BINS: usize = 20;
     let bin = |accuracy: f64| ((accuracy * BINS as f64) as usize).min(BINS - 1);
     let count = |place: usize| accuracies.iter().filter(|accuracy| bin(**accuracy) == place).count();
     let middle = |place: usize| (place as f64 + 0.5) / BINS as f64;
     let points = (0..BINS).map(|place| (middle(place), count(place) as f64)).collect();
     let series = vec![Series::bars("clients", 1.0 / BINS as f64, points)];
-    let plot = Plot { title: String::new(), x: Axis::percent("accuracy").between(0.0, 1.0), y: Axis::count("clients"), series };
+    let plot = Plot { title: String::new(), x: Axis::percent(label(view)).between(0.0, 1.0), y: Axis::count("clients"), series };
     Figure::new("clients", "Accuracy of clients", vec![plot.into()])
 }
 
-fn sorted(lines: &[Line], runs: &[Record]) -> Figure {
+fn label(view: View) -> String {
+    format!("accuracy, {}", view.name())
+}
+
+fn sorted(lines: &[Line], runs: &[Record], view: View) -> Figure {
     let curve = |line: &Line| {
-        let mut accuracies = accuracies(line, runs);
+        let mut accuracies = accuracies(line, runs, view);
         accuracies.sort_by(f64::total_cmp);
         let share = |place: usize| (place as f64 + 0.5) / accuracies.len() as f64;
         Series::line(&line.name, accuracies.iter().enumerate().map(|(place, accuracy)| (share(place), *accuracy)).collect())
     };
     let x = Axis::percent("clients, from the worst to the best").between(0.0, 1.0);
     let series = lines.iter().map(curve).collect();
-    let plot = Plot { title: String::new(), x, y: Axis::percent("accuracy").between(0.0, 1.0), series };
+    let plot = Plot { title: String::new(), x, y: Axis::percent(label(view)).between(0.0, 1.0), series };
     Figure::new("clients", "Accuracy of clients, sorted", vec![plot.into()])
 }
 

@@ -33,7 +33,7 @@ fn theory(evaluation: &Evaluation, part: fn(&TheorySums) -> f64) -> Option<f64> 
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
     let over_evaluations = OVER_EVALUATIONS.into_iter().map(|(name, title, axis, measure)| {
         let series = report.lines.iter().map(|line| {
-            let points = line.over_evaluations(&report.runs, |_, evaluation| measure(evaluation));
+            let points = line.over_evaluations(&report.runs, measure);
             curve(&line.name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
         });
         figure(name, title, axis(), series.collect())

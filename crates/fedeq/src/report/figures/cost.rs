@@ -1,7 +1,7 @@
 //! Time and memory by phase.
 use crate::figure::{Axis, BarSeries, Bars, Figure};
+use crate::report::Report;
 use crate::report::line::Line;
-use crate::report::{Record, Report};
 use crate::run::Timing;
 
 /// What a phase is called, and its share of a timing.
@@ -23,8 +23,8 @@ const MEGABYTES: [Phase; 3] = [
 ];
 
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
-    let sum = |run: &Record, part: fn(&Timing) -> f64| run.timings.iter().map(part).sum();
-    let most = |run: &Record, part: fn(&Timing) -> f64| run.timings.iter().map(part).fold(0.0, f64::max);
+    let sum = |timings: &[Timing], part: fn(&Timing) -> f64| timings.iter().map(part).sum();
+    let most = |timings: &[Timing], part: fn(&Timing) -> f64| timings.iter().map(part).fold(0.0, f64::max);
     let time = figure(
         report,
         "time-by-phase",
@@ -45,11 +45,12 @@ fn figure(
     title: &str,
     unit: &str,
     phases: &[Phase],
-    measure: impl Fn(&Record, fn(&Timing) -> f64) -> f64,
+    measure: impl Fn(&[Timing], fn(&Timing) -> f64) -> f64,
     stacked: bool,
 ) -> Option<Figure> {
-    let value =
-        |line: &Line, part| line.over_runs(&report.runs, |run| Some(measure(run, part))).map_or(f64::NAN, |sample| sample.mean);
+    let value = |line: &Line, part| {
+        line.over_runs(&report.runs, |member| Some(measure(member.timings, part))).map_or(f64::NAN, |sample| sample.mean)
+    };
     let bar = |(place, (name, part)): (usize, &Phase)| {
         let values = report.lines.iter().map(|line| value(line, *part)).collect();
         BarSeries { colour: Some(place), ..BarSeries::new(*name, values) }

@@ -1,0 +1,31 @@
+//! By which of their clients' models methods are compared.
+use clap::{Args, ValueEnum};
+use fedeq_core::View;
+
+/// By which of their clients' models methods are compared.
+#[derive(Args, Debug)]
+pub(super) struct Viewed {
+    /// By which of their clients' models all methods are compared: the same for all of them
+    #[arg(long, value_enum, default_value_t = ViewArgument::Local)]
+    view: ViewArgument,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ViewArgument {
+    /// A client's own model after its last training
+    Local,
+    /// The server's model with the client's own head
+    Shared,
+}
+
+impl Viewed {
+    pub(super) fn view(&self) -> View {
+        match self.view {
+            ViewArgument::Local => View::Local,
+            ViewArgument::Shared => View::Shared,
+        }
+    }
+}
+
+/// What the columns of both views mean, wherever they stand.
+pub(super) const VIEWS: &str = "local: a client's own model after its last training; shared: the server's model with the client's own head (of a method that shares nothing, its one model)";
