@@ -6,7 +6,7 @@
 //! # Layout
 //! - `demo`: `fedeq` alone
 //! - `data`: `fedeq data ...`
-//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress` and `cells`, what they share
+//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress`, `warnings` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
@@ -35,6 +35,7 @@ mod settings;
 mod sweep;
 mod table;
 mod trained;
+mod warnings;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::chronicle::{Chronicle, Facts, Standing};
-use super::find::runs_below;
 use super::point::{EvaluationPoint, RoundPoint, TimingPoint};
 use super::refusal::Refusal;
 use super::start::Starts;
-use crate::run::{Activity, Order, RunFolder};
+use crate::run::{Activity, Links, Order, RunFolder, runs_below};
 
 /// Folders are not read more often than this, however many look.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -134,7 +133,7 @@ impl Lookout {
     fn up_to_date(&self) -> MutexGuard<'_, Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.looked.is_none_or(|looked| looked.elapsed() >= PATIENCE) {
-            known.look(runs_below(&self.root));
+            known.look(runs_below(&self.root, Links::PassedOver));
             known.looked = Some(Instant::now());
         }
         known

@@ -16,7 +16,6 @@ mod answer;
 mod chronicle;
 mod client;
 mod events;
-mod find;
 mod guard;
 mod lookout;
 mod page;

@@ -80,6 +80,7 @@ mod tests {
             headline: View::Local,
             evaluation: Evaluation { local, ..Evaluation::default() },
             unseen: None,
+            solves: Default::default(),
             resources: Resources::default(),
         };
         Entry { summary }
