@@ -35,7 +35,7 @@ impl Sites for House<'_> {
     fn site(&self, client: usize) -> fedeq_core::Result<Box<dyn Site>> {
         let made = site(&self.network, &self.device, &self.dataset, &self.clients[client], self.training);
         made.map(|site| Box::new(site) as Box<dyn Site>)
-            .map_err(|error| fedeq_core::Error::Diverged { problem: error.to_string() })
+            .map_err(|error| fedeq_core::Error::invalid(error.to_string(), "check the data"))
     }
 
     fn samples(&self, client: usize) -> usize {

@@ -2,7 +2,8 @@
 use fedeq_data::Seed;
 use fedeq_models::Part;
 
-use crate::algorithm::{Algorithm, Turn, Update, View};
+use crate::algorithm::{Algorithm, Turn, Update, View, Work};
+use crate::divergence::{after as diverged_after, blame_pull, ensure_finite};
 use crate::error::Result;
 use crate::message::{Reply, Request, Scores, Task, Theory};
 use crate::site::{Portion, Score, Site};
@@ -28,12 +29,16 @@ impl Client<'_> {
     /// Does what is asked. A request that is refused changes nothing.
     pub fn handle(&mut self, request: &Request) -> Result<Reply> {
         request.weights.ensure_like(&self.expected())?;
+        self.obey(request).map_err(|error| blame_pull(error, self.algorithm, self.training, request))
+    }
+
+    fn obey(&mut self, request: &Request) -> Result<Reply> {
         match request.task {
             Task::Train => self.train(request),
-            Task::Evaluate => Ok(Reply::Scores(Box::new(self.scores(request)?))),
+            Task::Evaluate => self.told(self.scores(request)?),
             Task::Measure => {
                 let scores = self.scores(request)?;
-                Ok(Reply::Scores(Box::new(Scores { theory: Some(self.theory(request)?), ..scores })))
+                self.told(Scores { theory: Some(self.theory(request)?), ..scores })
             }
             Task::Finish => self.change(request, |algorithm, me, turn, site| algorithm.finish(&request.weights, me, turn, site)),
             Task::Adopt => self.change(request, |algorithm, me, turn, site| algorithm.adopt(&request.weights, me, turn, site)),
@@ -50,15 +55,30 @@ impl Client<'_> {
         Turn { round, rounds, rho, seed: self.seed.derive("round", [round]), training: self.training }
     }
 
+    fn told(&self, scores: Scores) -> Result<Reply> {
+        ensure_finite(&scores, self.training)?;
+        Ok(Reply::Scores(Box::new(scores)))
+    }
+
     fn train(&mut self, request: &Request) -> Result<Reply> {
         let mut after = self.state.clone();
         let work = self.algorithm.client_update(&request.weights, &mut after, &self.turn(request), self.site)?;
+        self.ensure_numbers(&work, &after)?;
         after.participations += 1;
         after.last_round = Some(request.round);
         after.memory.forget_previous();
         *self.state = after;
         let samples = self.site.samples() as u64;
         Ok(Reply::Update(Update { weights: work.sent, samples, gap: work.gap, descent: work.descent }))
+    }
+
+    /// What is kept and sent beyond what local training has seen: duals, statistics, terms of a consensus.
+    fn ensure_numbers(&self, work: &Work, after: &ClientState) -> Result<()> {
+        let is_finite = |weights: &Weights| weights.params.is_finite() && weights.statistics.is_finite();
+        if is_finite(&work.sent) && is_finite(&after.own) && after.dual.is_finite() && work.gap.is_finite() {
+            return Ok(());
+        }
+        Err(diverged_after("the model or its dual is no longer finite after local training".into(), self.training))
     }
 
     fn change(

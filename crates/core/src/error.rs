@@ -1,4 +1,5 @@
 //! What can go wrong in a federation, said so that a person can put it right.
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The result of everything in this crate that can fail.
@@ -29,11 +30,13 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// Training left the numbers: a loss or a parameter is no longer finite.
+    /// Training diverged: a loss, a parameter or a score is no longer finite.
     #[error("{problem}")]
     Diverged {
-        /// Where and when.
+        /// What is not finite, at which client and in which round.
         problem: String,
+        /// What to lower.
+        remedy: String,
     },
     /// Somebody asked to stop.
     #[error("stopped before the work was done")]
@@ -47,7 +50,7 @@ pub enum Error {
         problem: String,
     },
     /// The operating system refused.
-    #[error("`{}`: cannot {action}: {source}", path.display())]
+    #[error("`{}`: cannot {action}: {}", path.display(), reason(source))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -64,11 +67,13 @@ impl Error {
         match self {
             Self::Data(error) => error.hint(),
             Self::Model(error) => error.hint(),
-            Self::Invalid { remedy, .. } => remedy.clone(),
+            Self::Invalid { remedy, .. } | Self::Diverged { remedy, .. } => remedy.clone(),
             Self::Message { .. } => "check that both sides run the same experiment with the same version".into(),
-            Self::Diverged { .. } => "lower the learning rate, or ask for more solver steps".into(),
             Self::Interrupted => "resume the run to go on from its last checkpoint".into(),
-            Self::Damaged { .. } => "resume from the checkpoint before it, or start the run anew".into(),
+            Self::Damaged { .. } => {
+                "bring back a copy of it, or resume from the checkpoint before it, or start the run anew".into()
+            }
+            Self::Io { .. } if self.is_disk_full() => "free some space on that disk, then try again".into(),
             Self::Io { path, .. } => format!("check that `{}` exists, may be accessed and has room", path.display()),
         }
     }
@@ -76,6 +81,19 @@ impl Error {
     /// Shorthand for [`Error::Invalid`].
     pub fn invalid(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Invalid { problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// Whether there was no room left for a file.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if fullness(source).is_some())
+    }
+
+    /// Says where training diverged; other errors stay as they are.
+    pub fn diverged_at(self, place: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Diverged { problem, remedy } => Self::Diverged { problem: format!("{} {problem}", place()), remedy },
+            other => other,
+        }
     }
 
     /// Shorthand for [`Error::Message`].
@@ -92,5 +110,33 @@ impl Error {
     pub fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { path, action, source }
+    }
+}
+
+/// The system's reason, in words where people often meet it.
+fn reason(source: &io::Error) -> String {
+    fullness(source).map_or_else(|| source.to_string(), str::to_owned)
+}
+
+/// Which way a disk is full, if it is.
+fn fullness(source: &io::Error) -> Option<&'static str> {
+    match source.kind() {
+        ErrorKind::StorageFull => Some("the disk is full"),
+        ErrorKind::QuotaExceeded => Some("your share of the disk is full"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_called_so() {
+        let full = Error::io(Path::new("runs/a/rounds.jsonl"), "write to it")(ErrorKind::StorageFull.into());
+        assert_eq!(full.to_string(), "`runs/a/rounds.jsonl`: cannot write to it: the disk is full");
+        assert!(full.is_disk_full() && full.hint().contains("free some space"));
+        let other = Error::io(Path::new("x"), "read it")(ErrorKind::PermissionDenied.into());
+        assert!(!other.is_disk_full());
     }
 }

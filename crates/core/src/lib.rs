@@ -4,6 +4,7 @@ mod asynchronous;
 mod bridge;
 mod client;
 mod crew;
+mod divergence;
 mod error;
 mod file;
 mod loss;

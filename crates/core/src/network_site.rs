@@ -12,6 +12,7 @@ use fedeq_kernels::memory::{Meter, keep};
 use fedeq_models::{Context, Network, Output, Part, Start, Statistics};
 
 use crate::bridge::{self, input_of};
+use crate::divergence;
 use crate::error::{Error, Result};
 use crate::loss::{Goal, loss_of};
 use crate::params::Params;
@@ -81,6 +82,14 @@ impl NetworkSite {
         Ok(rows)
     }
 
+    /// How many numbers a sample's fixed point consists of; nothing where the network solves for none.
+    pub fn fixed_point_size(&self) -> Option<usize> {
+        let batch = self.train.in_order(NonZeroUsize::MIN).next()?;
+        let mut context = Context::evaluate(self.template.fresh_statistics());
+        let output = self.template.clone().valid().forward(&input_of(&batch.inputs, &self.device).ok()?, &mut context).ok()?;
+        output.equilibrium.map(|equilibrium| equilibrium.state.shape().num_elements())
+    }
+
     fn shard(&self, on: Portion) -> &Shard {
         match on {
             Portion::Train => &self.train,
@@ -108,6 +117,7 @@ impl Site for NetworkSite {
             memory,
             step: sgd::Step::new(phase, self.projection, &self.device),
             descent: Descent::default(),
+            first: None,
             meter,
         };
         for epoch in 0..phase.epochs as u64 {
@@ -115,7 +125,7 @@ impl Site for NetworkSite {
             for (index, batch) in self.train.batches(self.batch_size, self.remainder, seed.derive("epoch", [epoch])).enumerate() {
                 let dropout = seed.derive("dropout", [epoch, index as u64]).to_u64();
                 let before;
-                (network, before) = run.step(network, &batch, phase.trains, dropout)?;
+                (network, before) = run.step(network, &batch, phase, dropout)?;
                 loss += before * batch.len() as f64;
                 samples += batch.len();
             }
@@ -124,9 +134,7 @@ impl Site for NetworkSite {
         weights.params = bridge::params_of(&network);
         weights.statistics = bridge::named_statistics(&run.statistics);
         if !weights.params.is_finite() {
-            return Err(Error::Diverged {
-                problem: format!("the parameters are no longer finite after the {} phase", phase.name),
-            });
+            return Err(run.diverged("the parameters are no longer finite after local training".into(), phase));
         }
         Ok(run.descent)
     }
@@ -167,24 +175,26 @@ struct Run<'a> {
     memory: &'a mut WarmMemory,
     step: sgd::Step,
     descent: Descent,
+    /// The solves of the first batch.
+    first: Option<SolveTally>,
     meter: Meter,
 }
 
 impl Run<'_> {
     /// One gradient step; returns the loss before it. The network comes and goes by value, so that its numbers can change in place.
-    fn step(&mut self, network: Network, batch: &Batch, trains: Trains, dropout: u64) -> Result<(Network, f64)> {
+    fn step(&mut self, network: Network, batch: &Batch, phase: &Phase<'_>, dropout: u64) -> Result<(Network, f64)> {
         let begun = Instant::now();
         let logits = self.forward(&network, batch, dropout)?.logits;
         let loss = loss_of(&logits, &Goal::of(batch, self.device)).mean;
         drop(logits);
         let value = loss.clone().into_scalar::<f64>();
         if !value.is_finite() {
-            return Err(Error::Diverged { problem: format!("the training loss is `{value}`") });
+            return Err(self.diverged(format!("the training loss is `{value}`"), phase));
         }
         let (forwarded, solve) = (Instant::now(), self.lap());
         let gradients = loss.backward();
         let (backed, backward) = (Instant::now(), self.lap());
-        let network = self.step.apply(network, gradients, trains);
+        let network = self.step.apply(network, gradients, phase.trains);
         self.note(begun, forwarded, backed);
         let taken = PhaseBytes { solve, backward, update: self.lap() };
         self.descent.memory = self.descent.memory.or_more(&taken);
@@ -198,9 +208,15 @@ impl Run<'_> {
         self.statistics = context.statistics;
         if let Some(equilibrium) = &output.equilibrium {
             self.memory.remember(&batch.ids, &equilibrium.state);
-            self.descent.solves = self.descent.solves.plus(&tally(&equilibrium.report));
+            let solves = tally(&equilibrium.report);
+            self.descent.solves = self.descent.solves.plus(&solves);
+            self.first.get_or_insert(solves);
         }
         Ok(output)
+    }
+
+    fn diverged(&self, what: String, phase: &Phase<'_>) -> Error {
+        divergence::in_phase(what, phase, &self.first.clone().unwrap_or_default())
     }
 
     /// The most memory held since this was last asked.

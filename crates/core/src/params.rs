@@ -2,6 +2,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use half::f16;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::error::{Error, Result};
@@ -185,9 +186,18 @@ impl Params {
 
     /// The bytes of a safetensors file; the same values give the same bytes.
     pub fn to_bytes(&self, metadata: &Metadata) -> Result<Vec<u8>> {
-        let raw: Vec<(&str, &[usize], Vec<u8>)> =
-            self.iter().map(|(name, array)| (name, array.shape.as_slice(), little_endian(&array.values))).collect();
-        let views = raw.iter().map(|(name, shape, bytes)| Ok((*name, TensorView::new(Dtype::F32, shape.to_vec(), bytes)?)));
+        self.to_bytes_halving(metadata, |_| false)
+    }
+
+    /// As [`to_bytes`](Self::to_bytes), with the arrays of some names as 16-bit floats, if that loses nothing of them.
+    pub(crate) fn to_bytes_halving(&self, metadata: &Metadata, halves: impl Fn(&str) -> bool) -> Result<Vec<u8>> {
+        let written = |name: &str, array: &Array| match halves(name).then(|| half_bytes(&array.values)).flatten() {
+            Some(bytes) => (Dtype::F16, bytes),
+            None => (Dtype::F32, little_endian(&array.values)),
+        };
+        let raw: Vec<(&str, &[usize], (Dtype, Vec<u8>))> =
+            self.iter().map(|(name, array)| (name, array.shape.as_slice(), written(name, array))).collect();
+        let views = raw.iter().map(|(name, shape, (kind, bytes))| Ok((*name, TensorView::new(*kind, shape.to_vec(), bytes)?)));
         let views = views.collect::<std::result::Result<Vec<_>, safetensors::SafeTensorError>>();
         let header = serde_json::to_string(metadata).expect("text by text is always JSON");
         let header = (!metadata.is_empty()).then(|| HashMap::from([(METADATA_KEY.to_owned(), header)]));
@@ -197,10 +207,18 @@ impl Params {
 
     /// Reads the bytes of a safetensors file of 32-bit floats.
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Metadata)> {
+        Self::from_bytes_halved(bytes, |_| false)
+    }
+
+    /// As [`from_bytes`](Self::from_bytes), where the arrays of some names may be 16-bit floats.
+    pub(crate) fn from_bytes_halved(bytes: &[u8], halves: impl Fn(&str) -> bool) -> Result<(Self, Metadata)> {
         let unsound = |error: safetensors::SafeTensorError| Error::message(format!("it is not sound safetensors: {error}"));
         let file = SafeTensors::deserialize(bytes).map_err(unsound)?;
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unsound)?;
-        let arrays = file.tensors().into_iter().map(|(name, view)| Ok((name.clone(), read_array(&name, &view)?)));
+        let arrays = file.tensors().into_iter().map(|(name, view)| {
+            let array = if view.dtype() == Dtype::F16 && halves(&name) { read_half(&view) } else { read_array(&name, &view)? };
+            Ok((name, array))
+        });
         Ok((arrays.collect::<Result<_>>()?, read_metadata(header.metadata().as_ref())?))
     }
 }
@@ -213,9 +231,21 @@ fn read_array(name: &str, view: &TensorView) -> Result<Array> {
     Ok(Array::new(view.shape().to_vec(), words.collect()))
 }
 
+fn read_half(view: &TensorView) -> Array {
+    let words = view.data().chunks_exact(2).map(|word| f16::from_le_bytes([word[0], word[1]]).to_f32());
+    Array::new(view.shape().to_vec(), words.collect())
+}
+
 fn read_metadata(header: Option<&HashMap<String, String>>) -> Result<Metadata> {
     let Some(json) = header.and_then(|header| header.get(METADATA_KEY)) else { return Ok(Metadata::new()) };
     serde_json::from_str(json).map_err(|error| Error::message(format!("its `{METADATA_KEY}` metadata is damaged: {error}")))
+}
+
+/// The values as 16-bit floats; nothing if one of them is not the same afterwards.
+fn half_bytes(values: &[f32]) -> Option<Vec<u8>> {
+    let halve = |value: &f32| Some(f16::from_f32(*value)).filter(|half| half.to_f32().to_bits() == value.to_bits());
+    let halves = values.iter().map(halve).collect::<Option<Vec<f16>>>()?;
+    Some(halves.into_iter().flat_map(f16::to_le_bytes).collect())
 }
 
 fn little_endian(values: &[f32]) -> Vec<u8> {

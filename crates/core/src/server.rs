@@ -120,19 +120,25 @@ impl<T: Transport> Federation<'_, T> {
         self.algorithm.validate()?;
         self.plan.validate(self.algorithm)?;
         while server.round < self.plan.rounds {
-            let done = self.round(server, observers)?;
+            let number = server.round + 1;
+            let done = self.round(server, observers).map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
             let last = server.round == self.plan.rounds;
-            if last {
-                self.ask(server, Task::Finish, &self.everybody())?;
-            }
             let judged =
-                if self.evaluation_is_due(server.round) { self.evaluate(server, observers)? } else { ControlFlow::Continue(()) };
+                self.wind_up(server, last, observers).map_err(|error| error.diverged_at(|| format!("after round {number},")))?;
             let kept = self.tell(&Event::Settled { server, last }, observers)?;
             if done.is_break() || judged.is_break() || kept.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// What follows a round: the end of training, and an evaluation where one is due.
+    fn wind_up(&mut self, server: &ServerState, last: bool, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+        if last {
+            self.ask(server, Task::Finish, &self.everybody())?;
+        }
+        if self.evaluation_is_due(server.round) { self.evaluate(server, observers) } else { Ok(ControlFlow::Continue(())) }
     }
 
     fn round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
@@ -142,6 +148,7 @@ impl<T: Transport> Federation<'_, T> {
             Some(asynchronous) => self.stretch(asynchronous)?.run(server, self.transport)?,
             None => self.in_step(server)?,
         };
+        server.ensure_finite()?;
         let descent = harvest.descent();
         let seconds = RoundSeconds {
             total: begun.elapsed().as_secs_f64(),

@@ -37,6 +37,20 @@ impl ServerState {
         }
     }
 
+    /// Refuses weights and a penalty that are no longer finite.
+    pub(crate) fn ensure_finite(&self) -> Result<()> {
+        let diverged = |problem: String, remedy: &str| Err(Error::Diverged { problem, remedy: remedy.into() });
+        match self.rho.filter(|rho| !rho.is_finite()) {
+            Some(rho) => {
+                diverged(format!("the penalty `rho` is `{rho}`"), "lower `method.balance.factor`, or leave out `method.balance`")
+            }
+            None if !self.weights.params.is_finite() => {
+                diverged("the server's weights are no longer finite".into(), "lower `training.learning_rate`")
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The bytes of a file; the same state gives the same bytes. The round is not among them.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut all = self.weights.packed();

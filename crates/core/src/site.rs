@@ -2,7 +2,7 @@
 use fedeq_data::Seed;
 use fedeq_equilibrium::WarmMemory;
 use fedeq_models::Part;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::Result;
 use crate::params::Params;
@@ -111,7 +111,8 @@ impl Default for Neighbours {
     }
 }
 
-/// How a descent went.
+/// How a descent went. It travels in messages, whose size must not depend on the clock or on a measurement: there, seconds and bytes
+/// are written as texts of a fixed width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Descent {
     /// Gradient steps taken.
@@ -121,9 +122,10 @@ pub struct Descent {
     /// What the equilibrium solves took.
     pub solves: SolveTally,
     /// Where the time went.
+    #[serde(with = "fixed_seconds")]
     pub seconds: PhaseSeconds,
     /// What memory it took.
-    #[serde(default)]
+    #[serde(default, with = "fixed_bytes")]
     pub memory: PhaseBytes,
 }
 
@@ -175,32 +177,29 @@ impl SolveTally {
     }
 }
 
-/// Where the time of local work went. Written with a fixed width: the size of a message must not depend on the clock.
+/// Where the time of local work went, in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSeconds {
     /// Forward passes, solves included.
-    #[serde(with = "fixed_width")]
     pub solve: f64,
     /// Backward passes.
-    #[serde(with = "fixed_width")]
     pub backward: f64,
     /// Parameter updates.
-    #[serde(with = "fixed_width")]
     pub update: f64,
 }
 
 /// The most memory that local work held at a time, in bytes, beyond what was there before it: parameters, gradients and everything in
-/// between. Zero where nobody counts, see [`fedeq_kernels::memory`]. Written with a fixed width, as the seconds are.
+/// between. Zero where nobody counts, see [`fedeq_kernels::memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseBytes {
     /// During forward passes, solves included.
-    #[serde(with = "fixed_count")]
+    #[serde(deserialize_with = "count")]
     pub solve: u64,
     /// During backward passes.
-    #[serde(with = "fixed_count")]
+    #[serde(deserialize_with = "count")]
     pub backward: u64,
     /// During parameter updates.
-    #[serde(with = "fixed_count")]
+    #[serde(deserialize_with = "count")]
     pub update: u64,
 }
 
@@ -220,31 +219,63 @@ impl PhaseBytes {
     }
 }
 
-/// A count as fifteen digits.
-mod fixed_count {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(count: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("{:015}", (*count).min(999_999_999_999_999)))
+/// A count; runs of earlier versions wrote it as text.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u64),
+        Text(String),
     }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|_| D::Error::custom(format!("`{text}` is not a count")))
+    match Written::deserialize(deserializer)? {
+        Written::Number(count) => Ok(count),
+        Written::Text(text) => text.parse().map_err(|_| serde::de::Error::custom(format!("`{text}` is not a count"))),
     }
 }
 
-/// Seconds as nine digits before and six after the point.
-mod fixed_width {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+/// Three texts of a fixed width, by phase.
+#[derive(Serialize, Deserialize)]
+struct Fixed {
+    solve: String,
+    backward: String,
+    update: String,
+}
 
-    pub(super) fn serialize<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("{:016.6}", seconds.clamp(0.0, 999_999_999.0)))
+/// Seconds as nine digits before and six after the point.
+mod fixed_seconds {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    use super::{Fixed, PhaseSeconds};
+
+    pub(super) fn serialize<S: Serializer>(seconds: &PhaseSeconds, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = |seconds: f64| format!("{:016.6}", seconds.clamp(0.0, 999_999_999.0));
+        let PhaseSeconds { solve, backward, update } = *seconds;
+        Fixed { solve: text(solve), backward: text(backward), update: text(update) }.serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|_| D::Error::custom(format!("`{text}` is not a number of seconds")))
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PhaseSeconds, D::Error> {
+        let Fixed { solve, backward, update } = Fixed::deserialize(deserializer)?;
+        let number = |text: String| text.parse().map_err(|_| D::Error::custom(format!("`{text}` is not a number of seconds")));
+        Ok(PhaseSeconds { solve: number(solve)?, backward: number(backward)?, update: number(update)? })
+    }
+}
+
+/// Counts of bytes as fifteen digits.
+mod fixed_bytes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    use super::{Fixed, PhaseBytes};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &PhaseBytes, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = |count: u64| format!("{:015}", count.min(999_999_999_999_999));
+        let PhaseBytes { solve, backward, update } = *bytes;
+        Fixed { solve: text(solve), backward: text(backward), update: text(update) }.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PhaseBytes, D::Error> {
+        let Fixed { solve, backward, update } = Fixed::deserialize(deserializer)?;
+        let count = |text: String| text.parse().map_err(|_| D::Error::custom(format!("`{text}` is not a count")));
+        Ok(PhaseBytes { solve: count(solve)?, backward: count(backward)?, update: count(update)? })
     }
 }
 

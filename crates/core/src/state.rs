@@ -22,6 +22,9 @@ pub struct ClientState {
     pub memory: WarmMemory,
 }
 
+/// Where remembered fixed points stand in a file, and the note that says whose they are.
+const MEMORY: &str = "memory";
+
 impl ClientState {
     /// A client that has not trained yet.
     pub fn fresh(own: Weights, dual: Params, warm_start: WarmStart) -> Self {
@@ -41,14 +44,23 @@ impl ClientState {
         if let Some(second) = &self.second {
             all.overwrite(&second.packed().under("second"));
         }
-        let remembered = self.memory.entries().map(|(id, row)| (format!("memory/{id:020}"), Array::new(vec![row.len()], row)));
-        all.overwrite(&remembered.collect());
-        all.to_bytes(&self.notes())
+        all.overwrite(&self.remembered()?);
+        all.to_bytes_halving(&self.notes(), |name| name == MEMORY)
+    }
+
+    /// All fixed points in one array, one a row: they are most of a state, so they are stored as compactly as they are kept.
+    fn remembered(&self) -> Result<Params> {
+        let rows: Vec<Vec<f32>> = self.memory.entries().map(|(_, row)| row).collect();
+        let Some(width) = rows.first().map(Vec::len) else { return Ok(Params::default()) };
+        if rows.iter().any(|row| row.len() != width) {
+            return Err(Error::message("it remembers states of different sizes"));
+        }
+        Ok([(MEMORY.to_owned(), Array::new(vec![rows.len(), width], rows.concat()))].into_iter().collect())
     }
 
     /// Reads the bytes of a file; `like` tells which warm starts are wanted and which layout is expected.
     pub fn from_bytes(bytes: &[u8], like: &Self) -> Result<Self> {
-        let (all, notes) = Params::from_bytes(bytes)?;
+        let (all, notes) = Params::from_bytes_halved(bytes, |name| name == MEMORY)?;
         let own = Weights::unpacked(&all.below("own"));
         own.ensure_like(&like.own)?;
         let dual = all.below("dual");
@@ -59,26 +71,30 @@ impl ClientState {
         let mut state = Self { own, dual, second, memory: like.memory.clone(), ..Self::default() };
         state.participations = number(&notes, "participations")?.ok_or_else(|| Error::message("`participations` is missing"))?;
         state.last_round = number(&notes, "last_round")?;
-        state.restore_memory(&all.below("memory"), &notes)?;
+        state.restore_memory(all.get(MEMORY), &notes)?;
         Ok(state)
     }
 
     fn notes(&self) -> Metadata {
         let ids: Vec<String> = self.memory.entries().map(|(id, _)| id.to_string()).collect();
         let mut notes =
-            Metadata::from([("participations".into(), self.participations.to_string()), ("memory".into(), ids.join(","))]);
+            Metadata::from([("participations".into(), self.participations.to_string()), (MEMORY.into(), ids.join(","))]);
         notes.extend(self.last_round.map(|round| ("last_round".into(), round.to_string())));
         notes
     }
 
     /// Remembers in the order in which it was remembered before.
-    fn restore_memory(&mut self, rows: &Params, notes: &Metadata) -> Result<()> {
-        let order = notes.get("memory").map(String::as_str).unwrap_or_default();
-        for id in order.split(',').filter(|id| !id.is_empty()) {
+    fn restore_memory(&mut self, rows: Option<&Array>, notes: &Metadata) -> Result<()> {
+        let order = notes.get(MEMORY).map(String::as_str).unwrap_or_default();
+        let samples: Vec<&str> = order.split(',').filter(|id| !id.is_empty()).collect();
+        let values = rows.map_or(&[][..], |rows| rows.values.as_slice());
+        if values.is_empty() != samples.is_empty() || values.len() % samples.len().max(1) != 0 {
+            return Err(Error::message(format!("it does not hold a state for each of {} samples", samples.len())));
+        }
+        let width = (values.len() / samples.len().max(1)).max(1);
+        for (id, row) in samples.into_iter().zip(values.chunks_exact(width)) {
             let id: u64 = id.parse().map_err(|_| Error::message(format!("`{id}` is not a sample")))?;
-            let row =
-                rows.get(&format!("{id:020}")).ok_or_else(|| Error::message(format!("the state of sample {id} is missing")))?;
-            self.memory.restore(id, &row.values);
+            self.memory.restore(id, row);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Where the states of simulated clients live: in memory up to a cap, beyond it on disk.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::file::{fingerprint, write_atomically};
@@ -20,6 +20,16 @@ pub struct ClientStore {
     folder: PathBuf,
     /// The file of each client's state as it is on disk.
     files: BTreeMap<usize, String>,
+    /// What clients that changed since the last settled moment were then.
+    settled: BTreeMap<usize, Settled>,
+}
+
+/// What a client was at the last settled moment.
+enum Settled {
+    /// What is in this file, or fresh.
+    OnDisk(Option<String>),
+    /// A state that no file holds.
+    InMemory(ClientState),
 }
 
 struct Held {
@@ -42,11 +52,12 @@ impl ClientStore {
             capacity,
             folder,
             files: BTreeMap::new(),
+            settled: BTreeMap::new(),
         }
     }
 
     /// The folder in which states are kept.
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -78,7 +89,31 @@ impl ClientStore {
 
     /// A client's new state.
     pub fn put(&mut self, client: usize, state: ClientState) -> Result<()> {
+        if !self.settled.contains_key(&client) {
+            let settled = self.as_settled(client);
+            self.settled.insert(client, settled);
+        }
         self.hold(client, state, true)
+    }
+
+    /// What clients are now is what [`roll_back`](Self::roll_back) goes back to.
+    pub fn settle(&mut self) {
+        let settled = std::mem::take(&mut self.settled);
+        self.bytes -= settled.into_values().map(|settled| settled.size()).sum::<usize>();
+    }
+
+    /// Clients are again what they were at the last settled moment.
+    pub fn roll_back(&mut self) -> Result<()> {
+        for (client, settled) in std::mem::take(&mut self.settled) {
+            self.bytes -= settled.size();
+            self.release(client);
+            match settled {
+                Settled::InMemory(state) => self.hold(client, state, true)?,
+                Settled::OnDisk(Some(file)) => drop(self.files.insert(client, file)),
+                Settled::OnDisk(None) => drop(self.files.remove(&client)),
+            }
+        }
+        Ok(())
     }
 
     /// Writes every state that is not on disk yet; returns the file of every client that has trained.
@@ -94,6 +129,7 @@ impl ClientStore {
     pub fn restore(&mut self, files: BTreeMap<usize, String>) {
         self.memory.clear();
         self.recent.clear();
+        self.settled.clear();
         self.bytes = 0;
         self.files = files;
     }
@@ -111,6 +147,17 @@ impl ClientStore {
         Ok(())
     }
 
+    /// What a client is now, for somebody who wants to come back to it.
+    fn as_settled(&mut self, client: usize) -> Settled {
+        let on_disk = Settled::OnDisk(self.files.get(&client).cloned());
+        let settled = match self.memory.get(&client) {
+            Some(held) if held.changed => Settled::InMemory(held.state.clone()),
+            _ => on_disk,
+        };
+        self.bytes += settled.size();
+        settled
+    }
+
     fn hold(&mut self, client: usize, state: ClientState, changed: bool) -> Result<()> {
         self.release(client);
         let size = state.size();
@@ -118,6 +165,9 @@ impl ClientStore {
         self.bytes += size;
         self.recent.insert(self.clock, client);
         self.memory.insert(client, Held { state, time: self.clock, size, changed });
+        if self.bytes > self.capacity {
+            self.put_settled_on_disk()?;
+        }
         while self.bytes > self.capacity && self.memory.len() > 1 {
             let (_, &oldest) = self.recent.first_key_value().expect("memory is not empty");
             if self.memory[&oldest].changed {
@@ -135,15 +185,42 @@ impl ClientStore {
         }
     }
 
-    /// A state's file is named by its content, so that what a checkpoint names stays as it was.
+    /// Makes room: states to come back to are wanted only if a run is stopped.
+    fn put_settled_on_disk(&mut self) -> Result<()> {
+        for (&client, settled) in &mut self.settled {
+            if let Settled::InMemory(state) = settled {
+                let name = write_state(&self.folder, client, state)?;
+                self.bytes -= settled.size();
+                *settled = Settled::OnDisk(Some(name));
+            }
+        }
+        Ok(())
+    }
+
     fn write(&mut self, client: usize) -> Result<()> {
         let held = self.memory.get_mut(&client).expect("only what is held is written");
-        let bytes = held.state.to_bytes()?;
-        let name = format!("{client:06}-{}.safetensors", fingerprint(&bytes));
-        fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder, "create it"))?;
-        write_atomically(&self.folder.join(&name), &bytes)?;
+        let name = write_state(&self.folder, client, &held.state)?;
         held.changed = false;
         self.files.insert(client, name);
         Ok(())
     }
+}
+
+impl Settled {
+    /// The bytes it takes in memory.
+    fn size(&self) -> usize {
+        match self {
+            Self::OnDisk(_) => 0,
+            Self::InMemory(state) => state.size(),
+        }
+    }
+}
+
+/// A state's file is named by its content, so that what a checkpoint names stays as it was.
+fn write_state(folder: &Path, client: usize, state: &ClientState) -> Result<String> {
+    let bytes = state.to_bytes()?;
+    let name = format!("{client:06}-{}.safetensors", fingerprint(&bytes));
+    fs::create_dir_all(folder).map_err(Error::io(folder, "create it"))?;
+    write_atomically(&folder.join(&name), &bytes)?;
+    Ok(name)
 }

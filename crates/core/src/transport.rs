@@ -68,6 +68,11 @@ pub trait Sites: Sync {
     /// A client's site, for as long as it works.
     fn site(&self, client: usize) -> Result<Box<dyn Site>>;
 
+    /// What people call a client.
+    fn name(&self, client: usize) -> String {
+        client.to_string()
+    }
+
     /// How many samples a client trains on, which tells how long it will take. Asked before every round: it should not make a site.
     fn samples(&self, client: usize) -> usize {
         self.site(client).map_or(0, |site| site.samples())
@@ -194,9 +199,12 @@ impl Clients<'_> {
         }
         let mut state = lock(store).get(letter.client)?;
         self.witness.begins(letter.client, &state);
-        let served = self.serve(letter, &mut state)?;
+        // Most methods have nothing left to do when training is over: what did not change need not be kept anew.
+        let before = (letter.request.task == Task::Finish).then(|| state.clone());
+        let name = || format!("client `{}`:", self.sites.name(letter.client));
+        let served = self.serve(letter, &mut state).map_err(|error| error.diverged_at(name))?;
         self.witness.ends(letter.client, &state);
-        if letter.request.task.changes_state() {
+        if letter.request.task.changes_state() && before.is_none_or(|before| before != state) {
             lock(store).put(letter.client, state)?;
         }
         Ok(served)

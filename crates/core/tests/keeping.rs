@@ -73,6 +73,40 @@ fn a_store_goes_back_to_what_was_flushed_and_removes_what_nobody_names() {
 }
 
 #[test]
+fn a_store_rolls_back_to_its_last_settled_moment_wherever_states_are_kept() {
+    for capacity in [usize::MAX, 2 * state(0, 1).size()] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut store = ClientStore::new(folder.path().join("clients"), capacity, |_| fresh());
+        (0..3).for_each(|client| store.put(client, state(client, 1)).expect("room"));
+        store.flush().expect("writable");
+        store.put(1, state(1, 2)).expect("room");
+        store.settle();
+        // 0 is on disk, 1 has changed since, 3 is new.
+        [0, 1, 3, 1].iter().for_each(|&client| store.put(client, state(client, 3)).expect("room"));
+        assert_eq!(store.get(1).expect("kept"), state(1, 3));
+        store.roll_back().expect("possible");
+        let expected = [state(0, 1), state(1, 2), state(2, 1), fresh()];
+        for (client, expected) in expected.into_iter().enumerate() {
+            assert_eq!(store.get(client).expect("kept"), expected, "client {client} with room for {capacity} bytes");
+        }
+        assert!(store.bytes() <= capacity);
+    }
+}
+
+#[test]
+fn remembered_fixed_points_take_as_many_bytes_on_disk_as_in_memory() {
+    let warm_start = WarmStart::BySample { capacity: 1 << 20, precision: Precision::Half };
+    let mut state = ClientState::fresh(Problem::start(), Params::default(), warm_start);
+    let without = state.to_bytes().expect("writable").len();
+    (0..100).for_each(|sample| state.memory.restore(sample, &[0.25; 500]));
+    let bytes = state.to_bytes().expect("writable");
+    // Two bytes a number, and a few for the names of the samples.
+    assert!(bytes.len() - without < 2 * 50_000 + 1_000, "{} bytes", bytes.len() - without);
+    let fresh = ClientState::fresh(Problem::start(), Params::default(), warm_start);
+    assert_eq!(ClientState::from_bytes(&bytes, &fresh).expect("readable"), state);
+}
+
+#[test]
 fn a_damaged_state_file_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store = ClientStore::new(folder.path().to_owned(), usize::MAX, |_| fresh());

@@ -2,21 +2,27 @@
 mod run_support;
 
 use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use run_support::{fedeq, refusal, run, succeed};
+use run_support::{assert_same_files, fedeq, refusal, run, spawn, succeed};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// The smallest model and the fewest steps: the tests are about tables, not about accuracy.
 const SMALL: [&str; 2] = ["model=linear", "plan.rounds=1"];
 
-fn sweep(folder: &TempDir, more: &[&str]) -> String {
+fn sweep_command(folder: &TempDir) -> Command {
     let mut command = fedeq(folder);
     command.args(["sweep", "--quiet", "--out", "sweep", "--set", "plan.sampling.fraction=0.1", "--set", "training.epochs=1"]);
     for setting in SMALL {
         command.args(["--set", setting]);
     }
-    String::from_utf8(succeed(command.args(more)).stdout).expect("UTF-8")
+    command
+}
+
+fn sweep(folder: &TempDir, more: &[&str]) -> String {
+    String::from_utf8(succeed(sweep_command(folder).args(more)).stdout).expect("UTF-8")
 }
 
 #[test]
@@ -135,26 +141,71 @@ fn a_sweep_takes_a_preset() {
 
 #[test]
 fn a_sweep_started_again_skips_what_is_finished_and_resumes_what_is_not() {
-    let folder = TempDir::new().expect("a folder");
-    let arguments = ["--grid", "method=local,fedavg", "--set", "plan.rounds=2", "--set", "engine.checkpoint_every=1"];
-    let first = sweep(&folder, &arguments);
-    let run = |method: &str| {
-        let below = fs::read_dir(folder.path().join("sweep")).expect("a folder");
+    let (left_alone, killed) = (TempDir::new().expect("a folder"), TempDir::new().expect("a folder"));
+    let arguments = ["--grid", "method=local,fedavg", "--set", "plan.rounds=30", "--set", "engine.checkpoint_every=1"];
+    let first = sweep(&left_alone, &arguments);
+    let run = |folder: &TempDir, method: &str| {
+        let below = fs::read_dir(folder.path().join("sweep")).into_iter().flatten();
         let mut paths = below.flatten().map(|entry| entry.path());
-        paths.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(method))).expect("a run")
+        paths.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(method)))
     };
-    // As if it had been killed after its first round, with the second one's files half written.
-    let half = run("fedavg");
-    let summary = run_support::json(&half.join("summary.json"));
-    fs::remove_file(half.join("summary.json")).expect("removed");
-    fs::remove_file(half.join("checkpoints/000002.json")).expect("removed");
-    let untouched = fs::metadata(run("local").join("status.json")).and_then(|data| data.modified()).expect("a time");
-    let second = sweep(&folder, &arguments);
+    let mut child = spawn(sweep_command(&killed).args(arguments));
+    let begun = Instant::now();
+    while !run(&killed, "fedavg").is_some_and(|half| half.join("checkpoints/000002.json").exists()) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "too slow");
+    }
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    let (local, half) = (run(&killed, "local").expect("a run"), run(&killed, "fedavg").expect("a run"));
+    assert!(local.join("summary.json").exists() && !half.join("summary.json").exists());
+    let written = || fs::metadata(local.join("status.json")).and_then(|data| data.modified()).expect("a time");
+    let untouched = written();
+    let second = sweep(&killed, &arguments);
     let accuracies =
         |text: &str| text.lines().take(3).map(|line| line.split("  ").take(6).collect::<String>()).collect::<Vec<_>>();
     assert_eq!(accuracies(&first).len(), accuracies(&second).len());
-    assert_eq!(run_support::json(&half.join("summary.json"))["evaluation"], summary["evaluation"]);
-    assert_eq!(fs::metadata(run("local").join("status.json")).and_then(|data| data.modified()).expect("a time"), untouched);
+    let whole = run(&left_alone, "fedavg").expect("a run");
+    assert_same_files(&whole, &half, "killed in the middle of a sweep");
+    assert_eq!(written(), untouched);
+}
+
+/// A file to start runs from is no run, also if it bears the name that the README gives it.
+#[test]
+fn an_experiment_file_does_not_hide_the_runs_beside_it() {
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("experiment.toml"), "seed = 3\nmodel = \"linear\"\nplan = { rounds = 1 }\n").expect("writable");
+    succeed(fedeq(&folder).args(["run", "experiment.toml", "--quiet"]));
+    run(&folder, "deeper/here/one", &SMALL);
+    let comparison: Value =
+        serde_json::from_slice(&succeed(fedeq(&folder).args(["compare", ".", "--json"])).stdout).expect("JSON");
+    assert_eq!(comparison["groups"].as_array().map(Vec::len), Some(2), "{comparison}");
+    let report: Value =
+        serde_json::from_slice(&succeed(fedeq(&folder).args(["report", ".", "--format", "json"])).stdout).expect("JSON");
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(2), "{report}");
+    for command in ["resume", "evaluate"] {
+        let (error, hint) = refusal(fedeq(&folder).args([command, "."]), 2);
+        assert_eq!(error, "`.` is not a run folder");
+        assert!(hint.contains("fedeq run"), "{hint}");
+    }
+}
+
+#[test]
+fn a_run_on_another_device_is_another_run() {
+    let folder = TempDir::new().expect("a folder");
+    let here = run(&folder, "runs/cpu", &SMALL);
+    let twin = folder.path().join("runs/cuda");
+    fs::create_dir(&twin).expect("writable");
+    for name in ["status.json", "summary.json", "rounds.jsonl", "evaluations.jsonl", "timings.jsonl", "clients.json"] {
+        fs::copy(here.join(name), twin.join(name)).expect("writable");
+    }
+    let text = fs::read_to_string(here.join("experiment.toml")).expect("readable");
+    fs::write(twin.join("experiment.toml"), text.replace("device = \"cpu\"", "device = \"cuda:1\"")).expect("writable");
+    let output = succeed(fedeq(&folder).args(["report", "runs", "--format", "json"]));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = succeed(fedeq(&folder).args(["compare", "runs", "--json"]));
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!words.contains("cuda"), "the twin is not left out as a repetition: {words}");
 }
 
 #[test]

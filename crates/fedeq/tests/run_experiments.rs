@@ -117,4 +117,12 @@ fn experiments_are_told_apart_by_what_changes_their_results() {
     assert_eq!(identity(&[]), identity(&["engine.workers=3", "data.folder=elsewhere"]));
     assert_ne!(identity(&[]), identity(&["seed=1"]));
     assert_ne!(identity(&[]), identity(&["method.rho=0.02"]));
+    assert_eq!(
+        identity(&[]),
+        identity(&["engine.checkpoint_every=3", "engine.checkpoint_seconds=7", "engine.client_memory_mb=5"])
+    );
+    assert_ne!(identity(&[]), identity(&["engine.device=cuda"]), "devices round differently");
+    assert_eq!(identity(&["engine.device=cuda"]), identity(&["engine.device=cuda:1"]), "which of several alike does not matter");
+    assert_eq!(identity(&["engine.device=cuda"]), identity(&["engine.device=cuda:0,cuda:1"]));
+    assert_ne!(identity(&["engine.device=cuda,cpu"]), identity(&["engine.device=cpu,cuda"]), "client 0 works on the first");
 }

@@ -75,6 +75,9 @@ fn every_metric_is_in_the_table_and_every_phase_in_the_timings() {
     }
     assert!(number("solver_steps") >= 1.0 && number("solver_residual") > 0.0);
     assert!((0.0..=1.0).contains(&number("solver_unconverged")));
+    let timings = fs::read_to_string(run.join("timings.jsonl")).expect("written");
+    let timing: Value = serde_json::from_str(timings.lines().next().expect("a line")).expect("JSON");
+    assert!(timing["client_memory"]["backward"].as_u64().is_some_and(|bytes| bytes > 1_000), "a number: {timing}");
     let summary = json(&run.join("summary.json"));
     for phase in ["train", "solve", "backward", "update", "communicate", "evaluate"] {
         assert!(summary["resources"][format!("{phase}_seconds")].as_f64().is_some_and(|seconds| seconds > 0.0), "{phase}");
@@ -86,6 +89,86 @@ fn every_metric_is_in_the_table_and_every_phase_in_the_timings() {
     .expect("JSON");
     let up = |key: &str| round[key]["up"].as_u64().expect("a count");
     assert!(up("sent") > 0 && up("sent") < up("traffic"), "of this round, and of all so far");
+}
+
+#[test]
+fn solves_that_fail_are_told_during_the_run_and_at_its_end() {
+    let folder = TempDir::new().expect("a folder");
+    let broken = ["model.equilibrium.solver.anderson.mixing=1e9"];
+    for quiet in [&[][..], &["--quiet"]] {
+        let name = format!("broken{}", quiet.len());
+        let output = succeed(run_command(&folder, &name, &broken).args(quiet));
+        let (told, shown) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+        assert_eq!(told.matches("warning: ").count(), 1, "{told}");
+        assert!(told.contains("warning: in round 1, ") && told.contains("equilibrium solves became NaN or infinite"), "{told}");
+        assert!(told.contains("`model.equilibrium.solver`"), "{told}");
+        assert!(shown.contains("100.0 % became NaN or infinite"), "{shown}");
+    }
+    let solves = json(&folder.path().join("broken0/summary.json"))["solves"].clone();
+    assert!(solves["samples"].as_u64().is_some_and(|samples| samples > 0));
+    assert_eq!((&solves["not_finite"], &solves["unconverged"]), (&solves["samples"], &solves["samples"]));
+    let sound = succeed(&mut run_command(&folder, "sound", &[]));
+    assert!(!String::from_utf8_lossy(&sound.stderr).contains("warning"));
+    let solves = json(&folder.path().join("sound/summary.json"))["solves"].clone();
+    assert_eq!(solves["not_finite"], 0);
+}
+
+#[test]
+fn a_run_that_diverges_names_the_client_the_round_and_the_setting_to_blame() {
+    let folder = TempDir::new().expect("a folder");
+    let blamed = |name: &str, settings: &[&str]| {
+        let (error, hint) = refusal(&mut run_command(&folder, name, &[settings, &["training.epochs=5"]].concat()), 1);
+        assert!(error.starts_with("in round ") && error.contains(", client `client-"), "{error}");
+        hint
+    };
+    let hint = blamed("rho", &["method.rho=3000", "training.learning_rate=0.05"]);
+    assert!(hint.starts_with("lower `method.rho`, which is `3000`") && hint.contains("must be below 40"), "{hint}");
+    let hint = blamed("penalty", &["method=ditto", "method.penalty=3000", "training.learning_rate=0.05"]);
+    assert!(hint.starts_with("lower `method.penalty`, which is `3000`"), "{hint}");
+    let hint = blamed("rate", &["method.rho=0", "training.learning_rate=1e12"]);
+    assert!(hint.starts_with("lower `training.learning_rate`, which is `1000000000000`"), "{hint}");
+}
+
+#[test]
+fn a_run_says_how_much_disk_it_takes_and_takes_no_more() {
+    let folder = TempDir::new().expect("a folder");
+    let whole = ["plan.sampling.fraction=1", "engine.checkpoint_every=1"];
+    for (name, settings) in
+        [("fedeq", &[][..]), ("ditto", &["method=ditto", "model=mlp"]), ("cold", &["training.warm_start=off"])]
+    {
+        let output = succeed(&mut run_command(&folder, name, &[settings, &whole].concat()));
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = words.lines().find(|line| line.starts_with("takes up to ")).unwrap_or_else(|| panic!("{words}"));
+        let amounts: Vec<f64> = line.split(" of disk").map(|part| megabytes(part)).collect();
+        let taken = size_of(&folder.path().join(name)) as f64 / 1e6;
+        assert!(taken <= 1.05 * amounts[1] && taken > 0.7 * amounts[1], "{name}: {taken} MB of `{line}`");
+        assert!(amounts[0] > 1.5 * amounts[1]);
+    }
+}
+
+/// The last amount in a text.
+fn megabytes(text: &str) -> f64 {
+    let words: Vec<&str> = text.split([' ', ',']).collect();
+    let at = words.iter().rposition(|word| matches!(*word, "kB" | "MB")).unwrap_or_else(|| panic!("no amount in `{text}`"));
+    words[at - 1].parse::<f64>().expect("a number") * if words[at] == "kB" { 1e-3 } else { 1.0 }
+}
+
+fn size_of(folder: &Path) -> u64 {
+    let size = |entry: fs::DirEntry| match entry.metadata().expect("readable") {
+        data if data.is_dir() => size_of(&entry.path()),
+        data => data.len(),
+    };
+    fs::read_dir(folder).expect("a folder").map(|entry| size(entry.expect("readable"))).sum()
+}
+
+#[test]
+fn a_finished_run_keeps_one_checkpoint_and_the_states_it_names() {
+    let folder = TempDir::new().expect("a folder");
+    let run = run(&folder, "one", &["plan.rounds=5"]);
+    let manifests = run_support::manifests(&run);
+    assert_eq!(manifests.len(), 1);
+    let named = json(&manifests[0])["manifest"]["clients"].as_object().map(serde_json::Map::len);
+    assert_eq!(fs::read_dir(run.join("clients")).map(Iterator::count).ok(), named);
 }
 
 #[test]

@@ -3,26 +3,22 @@
 mod run_support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, spawn, succeed};
+use fedeq_core::Method;
+use run_support::{assert_same_files, fedeq, half_done, json, manifests, refusal, run, run_command, spawn, succeed};
 use tempfile::TempDir;
 
-/// Every method, and the one that can do without rounds once more without them.
-const CASES: [&[&str]; 9] = [
-    &["method=fedeq"],
-    &["method=local"],
-    &["method=fedavg"],
-    &["method=fedavg-ft"],
-    &["method=ditto"],
-    &["method=fedper"],
-    &["method=fedrep"],
-    &["method=knn-per"],
-    &["method=fedeq", "method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }", "plan.rounds=6"],
-];
+/// Every method there is, and the one that can do without rounds once more without them.
+fn cases() -> Vec<Vec<String>> {
+    const WITHOUT_ROUNDS: [&str; 4] =
+        ["method=fedeq", "method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }", "plan.rounds=6"];
+    let in_step = Method::NAMES.iter().map(|name| vec![format!("method={name}")]);
+    in_step.chain([WITHOUT_ROUNDS.map(str::to_owned).to_vec()]).collect()
+}
 
 /// An equilibrium network that trains in no time: what is left of a run is mostly writing, which is when a kill can hurt.
 const SMALL: [&str; 6] = [
@@ -97,42 +93,20 @@ fn resume(folder: &TempDir, run: &str) -> Command {
 
 #[test]
 fn every_method_ends_with_the_same_bytes_after_being_killed_twice() {
-    for (number, settings) in CASES.iter().enumerate() {
-        survives(settings, 2, number as u64);
+    for (number, settings) in cases().iter().enumerate() {
+        survives(&settings.iter().map(String::as_str).collect::<Vec<_>>(), 2, number as u64);
     }
 }
 
 #[test]
 #[ignore = "minutes of killing: run it with `cargo test --workspace --test run_resume -- --ignored --nocapture`"]
 fn every_method_ends_with_the_same_bytes_after_being_killed_fifty_times() {
-    for (number, settings) in CASES.iter().enumerate() {
+    for (number, settings) in cases().iter().enumerate() {
         let begun = Instant::now();
-        let settings = [*settings, &SMALL].concat();
+        let settings: Vec<&str> = settings.iter().map(String::as_str).chain(SMALL).collect();
         let runs = survives(&settings, 50, 1_000 + number as u64);
         eprintln!("{settings:?}: killed 50 times at work, {runs} runs to the end, {:.0} s", begun.elapsed().as_secs_f64());
     }
-}
-
-/// A run that stops at its second round for want of a third: nothing of the end has been written.
-fn half_done(folder: &TempDir) -> PathBuf {
-    let settings = ["plan.rounds=200", "plan.evaluate_every=1"];
-    let path = folder.path().join("half");
-    let mut child = spawn(&mut run_command(folder, "half", &settings));
-    let begun = Instant::now();
-    while !path.join("checkpoints/000003.json").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "too slow");
-        sleep(Duration::from_millis(5));
-    }
-    child.kill().expect("ours");
-    child.wait().expect("ours");
-    path
-}
-
-fn manifests(run: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(run.join("checkpoints")).expect("a folder").map(|entry| entry.expect("readable").path());
-    let mut manifests: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
-    manifests.sort();
-    manifests
 }
 
 #[test]

@@ -102,6 +102,10 @@ impl Algorithm for Ditto {
         if self.adapt_unseen { self.personalise(me.own.clone(), received, me, turn, site) } else { Ok(Descent::default()) }
     }
 
+    fn pull(&self, _: Option<f64>) -> Option<(&'static str, f64)> {
+        Some(("method.penalty", self.penalty))
+    }
+
     fn validate(&self) -> Result<()> {
         non_negative("method.penalty", self.penalty)
     }

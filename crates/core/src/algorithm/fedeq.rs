@@ -184,6 +184,10 @@ impl Algorithm for FedEq {
         self.evaluate
     }
 
+    fn pull(&self, rho: Option<f64>) -> Option<(&'static str, f64)> {
+        Some(("method.rho", rho.unwrap_or(self.rho)))
+    }
+
     fn validate(&self) -> Result<()> {
         non_negative("method.rho", self.rho)?;
         if self.server_step == ServerStep::Consensus {

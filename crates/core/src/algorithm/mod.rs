@@ -95,6 +95,12 @@ pub trait Algorithm: Send + Sync {
         turn.head(me, site)
     }
 
+    /// Which setting pulls a client's weights towards the shared ones, and how strongly; nothing where none does. `rho` is the
+    /// penalty in force.
+    fn pull(&self, _rho: Option<f64>) -> Option<(&'static str, f64)> {
+        None
+    }
+
     /// Refuses settings that mean nothing.
     fn validate(&self) -> Result<()> {
         Ok(())

@@ -84,7 +84,10 @@ impl Site for LeastSquares {
             descent = Descent { steps: descent.steps + 1, loss, ..descent };
         }
         if x.iter().any(|value| !value.is_finite()) {
-            return Err(Error::Diverged { problem: "the parameters are no longer finite".into() });
+            return Err(Error::Diverged {
+                problem: "the parameters are no longer finite".into(),
+                remedy: "lower the step".into(),
+            });
         }
         weights.params = named(&x);
         Ok(descent)

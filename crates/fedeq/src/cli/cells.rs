@@ -1,8 +1,4 @@
 //! Carrying out the cells of a grid: what sweeps and reproductions have in common.
-use std::fs;
-
-use fedeq_core::Error;
-
 use super::failure::{Failure, Outcome};
 use super::output::tell;
 use super::settings::{Conduct, carry_out};
@@ -61,22 +57,12 @@ pub(super) fn finished(cell: &Cell) -> fedeq_core::Result<Option<Summary>> {
 fn ready(cell: &Cell, conduct: &Conduct) -> fedeq_core::Result<Run> {
     match RunFolder::open(&cell.folder) {
         Ok(folder) => Run::resume(&folder, Which::Latest, |experiment| adapt(experiment, cell, conduct)),
-        Err(_) => {
-            remove_unborn(cell)?;
-            Run::create(&cell.experiment, &cell.folder)
-        }
+        // A folder that a killed process has just begun to make is taken; one that holds anything else is left alone.
+        Err(_) => Run::create(&cell.experiment, &cell.folder),
     }
 }
 
 fn adapt(experiment: &mut Experiment, cell: &Cell, conduct: &Conduct) {
     experiment.engine = cell.experiment.engine.clone();
     experiment.data.folder = conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
-}
-
-/// A process that was killed while it made a run's folder leaves one without an experiment, which is no run yet.
-fn remove_unborn(cell: &Cell) -> fedeq_core::Result<()> {
-    match fs::remove_dir_all(&cell.folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&cell.folder, "remove it")(error)),
-        _ => Ok(()),
-    }
 }

@@ -40,7 +40,9 @@ impl Failure {
 
     /// The request was refused before any work began.
     pub(super) fn refused(error: fedeq_core::Error) -> Self {
-        Self::Told { problem: error.to_string(), hint: error.hint(), code: 2 }
+        // A full disk is nothing that was wrong with the request.
+        let code = if error.is_disk_full() { 1 } else { 2 };
+        Self::Told { problem: error.to_string(), hint: error.hint(), code }
     }
 
     /// The work was under way.

@@ -6,7 +6,7 @@
 //! # Layout
 //! - `demo`: `fedeq` alone
 //! - `data`: `fedeq data ...`
-//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress` and `cells`, what they share
+//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress`, `warnings` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side; `report`: runs on a page; `view`, what they share; `dashboard`: runs in the browser, which `browser` opens
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
@@ -37,6 +37,7 @@ mod sweep;
 mod table;
 mod trained;
 mod view;
+mod warnings;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

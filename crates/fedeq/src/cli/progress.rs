@@ -1,15 +1,43 @@
-//! Progress of a run: a bar on a terminal, lines elsewhere.
+//! Progress of a run: a bar on a terminal, lines elsewhere, and warnings everywhere.
 use std::io::{IsTerminal, stderr};
 
 use fedeq_core::{Evaluation, Event, View};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::tell;
+use super::warnings::Warnings;
+use crate::number::bytes;
 use crate::run::{Brief, Watch, headline};
 
 /// What fits where stderr goes.
-pub(super) fn watch() -> Box<dyn Watch> {
-    if stderr().is_terminal() { Box::new(Bar::default()) } else { Box::new(Lines::default()) }
+pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
+    match (quiet, stderr().is_terminal()) {
+        (true, _) => Box::new(Quiet::default()),
+        (false, true) => Box::new(Bar::default()),
+        (false, false) => Box::new(Lines::default()),
+    }
+}
+
+/// What a run is, where it goes on, and what it will take.
+fn announce(brief: &Brief) {
+    let Brief { title, round, rounds, disk, .. } = brief;
+    tell(title);
+    if *round > 0 {
+        tell(&format!("going on after round {round} of {rounds}"));
+    }
+    tell(&format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished)));
+}
+
+/// No progress; only what went wrong.
+#[derive(Default)]
+struct Quiet {
+    warnings: Warnings,
+}
+
+impl Watch for Quiet {
+    fn see(&mut self, event: &Event<'_>) {
+        self.warnings.about(event).iter().for_each(|text| tell(text));
+    }
 }
 
 /// By which model the method is judged, once the run has begun.
@@ -23,11 +51,12 @@ fn sentence(evaluation: &Evaluation, view: View) -> String {
 struct Bar {
     bar: Option<ProgressBar>,
     view: Option<View>,
+    warnings: Warnings,
 }
 
 impl Watch for Bar {
     fn begin(&mut self, brief: &Brief) {
-        tell(&brief.title);
+        announce(brief);
         self.view = Some(brief.headline);
         let bar = ProgressBar::new(brief.rounds).with_style(style()).with_position(brief.round);
         bar.reset_eta();
@@ -37,6 +66,7 @@ impl Watch for Bar {
 
     fn see(&mut self, event: &Event<'_>) {
         let Some(bar) = &self.bar else { return };
+        self.warnings.about(event).iter().for_each(|text| bar.suspend(|| tell(text)));
         match event {
             Event::Round { round, .. } => bar.set_position(round.round + 1),
             Event::Evaluation { evaluation, .. } => bar.set_message(sentence(evaluation, self.view.unwrap_or(View::Local))),
@@ -61,15 +91,17 @@ fn style() -> ProgressStyle {
 struct Lines {
     brief: Option<Brief>,
     loss: f64,
+    warnings: Warnings,
 }
 
 impl Watch for Lines {
     fn begin(&mut self, brief: &Brief) {
-        tell(&brief.title);
+        announce(brief);
         self.brief = Some(brief.clone());
     }
 
     fn see(&mut self, event: &Event<'_>) {
+        self.warnings.about(event).iter().for_each(|text| tell(text));
         match (event, &self.brief) {
             (Event::Round { round, .. }, _) => self.loss = round.loss,
             (Event::Evaluation { evaluation, .. }, Some(brief)) => {

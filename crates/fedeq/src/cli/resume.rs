@@ -7,7 +7,7 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
 use super::settings::Conduct;
 use crate::experiment::Experiment;
-use crate::run::{Run, RunFolder, State, Which};
+use crate::run::{Run, RunFolder, Which};
 
 /// Goes on with a run that was stopped or killed.
 #[derive(Args, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let folder = RunFolder::open(&arguments.folder).map_err(Failure::refused)?;
-    if !arguments.previous && folder.status().is_ok_and(|status| status.state == State::Finished) {
+    if !arguments.previous && folder.is_complete() {
         return arguments.show_finished(&folder);
     }
     let which = if arguments.previous { Which::Previous } else { Which::Latest };
@@ -40,6 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 
 impl Arguments {
     fn show_finished(&self, folder: &RunFolder) -> Outcome<()> {
+        folder.check_finished().map_err(Failure::refused)?;
         let path = folder.path().display().to_string();
         tell(&format!("`{path}` is finished already"));
         if self.conduct.json {

@@ -10,8 +10,8 @@ use super::output::{print, print_json, tell};
 use super::progress;
 use super::table::facts;
 use crate::experiment::{Experiment, Override};
-use crate::number::{bytes, count};
-use crate::run::{Run, Silent, Summary, Watch};
+use crate::number::{bytes, count, counted};
+use crate::run::{Run, Solves, Summary};
 
 /// What is to be carried out.
 #[derive(Args, Debug)]
@@ -90,10 +90,9 @@ impl Conduct {
 
 /// Carries out a run that is ready; Ctrl-C stops it.
 pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<Summary> {
-    let mut watch: Box<dyn Watch> = if quiet { Box::new(Silent) } else { progress::watch() };
+    let mut watch = progress::watch(quiet);
     listen_for_interrupts("the clients at work");
-    let path = run.folder().path().display().to_string();
-    run.train(watch.as_mut(), &is_interrupted).map_err(|error| stopped(error, &path))
+    run.train(watch.as_mut(), &is_interrupted).map_err(|error| ended_early(error, run))
 }
 
 /// Set once somebody asks to stop.
@@ -116,13 +115,32 @@ pub(super) fn listen_for_interrupts(what_finishes: &'static str) {
     let _ = ctrlc::set_handler(handler);
 }
 
-fn stopped(error: fedeq_core::Error, path: &str) -> Failure {
+/// Says why a run ended early, and from where it will go on.
+fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
+    let resume = format!("`fedeq resume {}`", run.folder().path().display());
+    let rounds = run.prepared().experiment.plan.rounds;
+    let kept = run.folder().kept_rounds().unwrap_or_default();
+    let is_full = error.is_disk_full();
     match Failure::during_work(error) {
-        Failure::Told { problem, code: 130, .. } => {
-            Failure::Told { problem, hint: format!("go on from the last checkpoint with `fedeq resume {path}`"), code: 130 }
+        Failure::Told { code: 130, .. } => Failure::Told {
+            problem: format!("stopped after {kept} of {}", counted(rounds as usize, "round")),
+            hint: format!("go on from there with {resume}"),
+            code: 130,
+        },
+        Failure::Told { problem, code, .. } if is_full => {
+            let hint = format!("free some space on that disk, then go on after round {kept} of {rounds} with {resume}");
+            Failure::Told { problem, hint, code }
         }
         other => other,
     }
+}
+
+/// How the equilibrium solves ended; nothing where nothing is solved.
+fn solves(solves: &Solves) -> Option<String> {
+    let Solves { samples, unconverged, not_finite } = *solves;
+    let share = |part: u64| format!("{:.1} %", 100.0 * part as f64 / samples as f64);
+    let broken = if not_finite > 0 { format!(", {} became NaN or infinite", share(not_finite)) } else { String::new() };
+    (samples > 0).then(|| format!("{}, {} did not converge{broken}", count(samples as usize), share(unconverged)))
 }
 
 fn text_of(summary: &Summary, path: &str) -> String {
@@ -139,6 +157,7 @@ fn text_of(summary: &Summary, path: &str) -> String {
     if let Some(unseen) = &summary.unseen {
         lines.insert(2, ("unseen", format!("{} (mean over {} clients)", percent(unseen.local.mean), count(unseen.clients))));
     }
+    lines.extend(solves(&summary.solves).map(|text| ("solves", text)));
     lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
     lines.push(("run folder", path.to_owned()));
     let heading = format!("{} on {} with {}, {} rounds", summary.method, summary.data, summary.model, summary.rounds);

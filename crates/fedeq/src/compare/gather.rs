@@ -1,12 +1,11 @@
 //! From paths to finished runs.
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use fedeq_core::{Error, Result};
 
 use crate::experiment::Experiment;
-use crate::run::{RunFolder, Summary};
+use crate::run::{Links, RunFolder, Summary, runs_below};
 
 /// A run that is complete.
 #[derive(Clone, Debug)]
@@ -68,12 +67,12 @@ fn unfinished(path: &Path) -> Error {
     Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))
 }
 
-/// The run folder at a path, or those directly in the folder there, in order of their names.
+/// The run folder at a path, or those in the folder there, in order of their names.
 pub(crate) fn folders(path: &Path) -> Result<Vec<RunFolder>> {
-    RunFolder::open(path).map(|run| vec![run]).or_else(|otherwise| {
-        let mut below: Vec<PathBuf> = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-        below.sort();
-        let runs: Vec<RunFolder> = below.iter().filter_map(|path| RunFolder::open(path).ok()).collect();
-        if runs.is_empty() { Err(otherwise) } else { Ok(runs) }
-    })
+    let runs: Vec<RunFolder> = runs_below(path, Links::Followed).into_values().map(RunFolder::at).collect();
+    if runs.is_empty() {
+        let problem = format!("`{}` is not a run folder, and there is none in it", path.display());
+        return Err(Error::invalid(problem, "give folders that `fedeq run` named, or one that holds them, such as `runs`"));
+    }
+    Ok(runs)
 }

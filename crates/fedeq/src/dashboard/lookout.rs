@@ -8,12 +8,11 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use super::chronicle::{Chronicle, Facts, Standing, Story};
-use super::find::runs_below;
 use super::point::{EvaluationPoint, RoundPoint, TimingPoint, Totals};
 use super::refusal::Refusal;
 use super::start::Starts;
 use super::thinned::Thinned;
-use crate::run::{Activity, Order, Reach, RunFolder};
+use crate::run::{Activity, Links, Order, Reach, RunFolder, runs_below};
 
 /// Folders are not read more often than this, however many look.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -173,7 +172,7 @@ impl Lookout {
     fn up_to_date(&self) -> MutexGuard<'_, Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.looked.is_none_or(|looked| looked.elapsed() >= PATIENCE) {
-            known.look(runs_below(&self.root), &Reach::below(&self.root));
+            known.look(runs_below(&self.root, Links::PassedOver), &Reach::below(&self.root));
             known.looked = Some(Instant::now());
         }
         known

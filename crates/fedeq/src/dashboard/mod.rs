@@ -7,7 +7,7 @@
 //! - this file: the settings, and serving them
 //! - `address`, `guard`: who may look, and who may act
 //! - `connection`: how many may look at a time, and for how long they may hold a connection for nothing
-//! - `find`, `chronicle`, `point`, `thinned`, `lookout`: the runs there are, and what is known of them
+//! - `chronicle`, `point`, `thinned`, `lookout`: the runs there are, and what is known of them
 //! - `client`: one client of a run
 //! - `start`: resuming a run in a process of its own
 //! - `route`, `events`, `answer`, `refusal`: requests and answers
@@ -18,7 +18,6 @@ mod chronicle;
 mod client;
 mod connection;
 mod events;
-mod find;
 mod guard;
 mod lookout;
 mod page;

@@ -64,7 +64,7 @@ pub struct Experiment {
     pub training: Training,
     /// How long, and with whom.
     pub plan: Plan,
-    /// How it is computed, which changes nothing of the result.
+    /// How it is computed.
     pub engine: Engine,
 }
 
@@ -89,7 +89,7 @@ pub struct DataConfig {
     pub unseen: Option<HoldOut>,
 }
 
-/// How a run is computed. Whatever stands here, the results are the same to the byte.
+/// How a run is computed. Whatever stands here, the results are the same to the byte, but for the device: another one rounds otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engine {
@@ -100,13 +100,15 @@ pub struct Engine {
     pub device: String,
     /// Megabytes (1e6 bytes) of client states kept in memory; the rest is on disk.
     pub client_memory_mb: usize,
-    /// Rounds between checkpoints; there is always one at the end.
+    /// Rounds between checkpoints; there is always one when a run is stopped, and at the end.
     pub checkpoint_every: u64,
+    /// Seconds after which there is a checkpoint at the end of the round, however many rounds are over: what a kill may cost.
+    pub checkpoint_seconds: u64,
 }
 
 impl Default for Engine {
     fn default() -> Self {
-        Self { workers: None, device: "cpu".into(), client_memory_mb: 1_000, checkpoint_every: 10 }
+        Self { workers: None, device: "cpu".into(), client_memory_mb: 1_000, checkpoint_every: 10, checkpoint_seconds: 180 }
     }
 }
 
@@ -165,9 +167,22 @@ impl Experiment {
         self
     }
 
-    /// Tells experiments apart by all that changes their results: not by the machine, nor by where the data lies.
+    /// The kinds of device that clients are computed on, in their order: `cpu`, `cuda`, `cpu,cuda`. Which of several alike, and how
+    /// many of them, makes no difference.
+    pub fn devices(&self) -> String {
+        let mut kinds: Vec<&str> =
+            self.engine.device.split(',').map(|name| name.split(':').next().unwrap_or(name).trim()).collect();
+        if kinds.iter().all(|kind| *kind == kinds[0]) {
+            kinds.truncate(1);
+        }
+        kinds.join(",")
+    }
+
+    /// Tells experiments apart by all that changes their results: also by the kind of device, but not by how many workers there are,
+    /// nor by where the data lies.
     pub fn identity(&self) -> Result<String> {
-        let essence = self.clone().on_another_machine(PathBuf::new());
+        let mut essence = self.clone().on_another_machine(PathBuf::new());
+        essence.engine.device = self.devices();
         Ok(fingerprint(essence.to_toml()?.as_bytes()))
     }
 }

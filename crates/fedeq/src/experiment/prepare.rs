@@ -114,6 +114,7 @@ impl Experiment {
         self.check_projection()?;
         at_least_one("plan.rounds", self.plan.rounds)?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
+        at_least_one("engine.checkpoint_seconds", self.engine.checkpoint_seconds)?;
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
         at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
     }
@@ -268,6 +269,10 @@ impl Prepared {
 impl Sites for Prepared {
     fn clients(&self) -> usize {
         self.shards.len()
+    }
+
+    fn name(&self, client: usize) -> String {
+        self.names().nth(client).unwrap_or_default().to_owned()
     }
 
     fn samples(&self, client: usize) -> usize {

@@ -11,7 +11,7 @@ use fedeq_data::partition::Partition;
 use serde::Serialize;
 
 use crate::experiment::{Experiment, Prepared};
-use crate::run::{RunFolder, State, Summary};
+use crate::run::{RunFolder, Solves, State, Summary};
 
 /// What the server does in which round; `plan.json` of an app.
 #[derive(Debug, Serialize)]
@@ -119,6 +119,6 @@ fn plan(prepared: &Prepared, weighting: Weighting) -> Result<Plan> {
         evaluate_every: plan.evaluate_every,
         evaluate: if plan.measure_theory { Task::Measure } else { Task::Evaluate },
         cohorts,
-        summary: Summary::of(prepared, Evaluation::default(), None, &[]),
+        summary: Summary::of(prepared, Evaluation::default(), None, Solves::default(), &[]),
     })
 }

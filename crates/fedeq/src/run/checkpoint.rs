@@ -3,14 +3,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use fedeq_core::{
     ClientStore, Error, Event, InProcess, Observer, Result, ServerState, Traffic, Transport, fingerprint, write_atomically,
 };
 
 use super::folder::RunFolder;
-use super::journal::Stamp;
+use super::journal::length;
+use super::journals::Lengths;
 use super::manifest::{Manifest, Stage, list};
+use super::status::State;
+use crate::experiment::{Engine, Experiment};
 
 /// Which checkpoint to come back to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,33 +35,48 @@ pub(super) struct Position {
     pub(super) stage: Stage,
 }
 
-/// How many checkpoints are kept.
+/// How many checkpoints are kept while a run is not finished.
 const KEPT: usize = 2;
 
+/// What a checkpoint says about whose it is.
+#[derive(Clone, Debug)]
+pub(super) struct Seal {
+    /// The experiment's identity.
+    pub(super) experiment: String,
+    /// What it is computed on.
+    pub(super) device: String,
+}
+
+impl Seal {
+    pub(super) fn of(experiment: &Experiment) -> Result<Self> {
+        Ok(Self { experiment: experiment.identity()?, device: experiment.devices() })
+    }
+}
+
 /// Writes a checkpoint: first what the manifest names, then the manifest.
-pub(super) fn save(folder: &RunFolder, experiment: &str, position: &Position) -> Result<()> {
+pub(super) fn save(folder: &RunFolder, seal: &Seal, position: &Position) -> Result<()> {
     let checkpoints = folder.checkpoints();
     fs::create_dir_all(&checkpoints).map_err(Error::io(&checkpoints, "create it"))?;
     let bytes = position.server.to_bytes()?;
     let server = format!("server-{}.safetensors", fingerprint(&bytes));
     write_atomically(&checkpoints.join(&server), &bytes)?;
     let manifest = Manifest {
-        experiment: experiment.to_owned(),
+        experiment: seal.experiment.clone(),
+        device: seal.device.clone(),
         round: position.server.round,
         stage: position.stage,
         server,
         clients: position.clients.clone(),
-        rounds: Stamp::of(&folder.rounds_file())?,
-        evaluations: Stamp::of(&folder.evaluations_file())?,
+        journals: folder.stamp_journals()?,
         traffic: position.traffic,
     };
     manifest.write(&checkpoints)
 }
 
-/// Removes all but the last checkpoints, and the files that none of these names.
-pub(super) fn prune(folder: &RunFolder, store: &ClientStore) -> Result<()> {
+/// Removes all but the last `kept` checkpoints, and the files that none of these names.
+fn prune(folder: &RunFolder, store: &ClientStore, kept: usize) -> Result<()> {
     let manifests = list(&folder.checkpoints())?;
-    let (old, kept) = manifests.split_at(manifests.len().saturating_sub(KEPT));
+    let (old, kept) = manifests.split_at(manifests.len().saturating_sub(kept));
     old.iter().try_for_each(|path| remove(path))?;
     let kept = kept.iter().map(|path| Manifest::read(path)).collect::<Result<Vec<_>>>()?;
     let servers: BTreeSet<&str> = kept.iter().map(|manifest| manifest.server.as_str()).collect();
@@ -84,27 +103,36 @@ fn remove(path: &Path) -> Result<()> {
 /// Comes back to a checkpoint: checks everything it names, then cuts the journals back and forgets later checkpoints.
 ///
 /// `fresh` is the server before the first round, which is where a run without any checkpoint stands.
-pub(super) fn restore(folder: &RunFolder, experiment: &str, which: Which, fresh: ServerState) -> Result<Position> {
+pub(super) fn restore(folder: &RunFolder, seal: &Seal, which: Which, fresh: ServerState) -> Result<Position> {
     let mut manifests = list(&folder.checkpoints())?;
     let later = if which == Which::Previous { manifests.pop() } else { None };
     let Some(path) = manifests.pop() else { return start_over(folder, which, fresh) };
-    let (manifest, position) = read(folder, experiment, &path, &fresh)?;
-    manifest.rounds.cut_back(&folder.rounds_file())?;
-    manifest.evaluations.cut_back(&folder.evaluations_file())?;
+    let (manifest, position) = read(folder, seal, &path, &fresh)?;
+    folder.cut_journals(&manifest.journals, manifest.round)?;
     later.iter().try_for_each(|path| remove(path))?;
     Ok(position)
 }
 
-/// The last checkpoint, with everything it names checked and nothing changed.
-pub(super) fn last(folder: &RunFolder, experiment: &str, fresh: &ServerState) -> Result<Position> {
+/// The last checkpoint of a finished run, with everything it names checked and nothing changed.
+pub(super) fn last(folder: &RunFolder, seal: &Seal, fresh: &ServerState) -> Result<Position> {
     let missing = || Error::damaged(&folder.checkpoints(), "there is no checkpoint in it");
     let path = list(&folder.checkpoints())?.pop().ok_or_else(missing)?;
-    read(folder, experiment, &path, fresh).map(|(_, position)| position)
+    let (manifest, position) = read(folder, seal, &path, fresh)?;
+    if manifest.stage == Stage::Finished { Ok(position) } else { Err(lost_end(folder, manifest.round)) }
 }
 
-fn read(folder: &RunFolder, experiment: &str, path: &Path, fresh: &ServerState) -> Result<(Manifest, Position)> {
+fn lost_end(folder: &RunFolder, round: u64) -> Error {
+    let run = folder.path().display();
+    Error::invalid(
+        format!("the last checkpoint of `{run}` is gone: the one that is left was written after round {round}, before the end"),
+        format!("do the rest again with `fedeq resume {run}`, to the same bytes"),
+    )
+}
+
+fn read(folder: &RunFolder, seal: &Seal, path: &Path, fresh: &ServerState) -> Result<(Manifest, Position)> {
     let manifest = Manifest::read(path)?;
-    if manifest.experiment != experiment {
+    ensure_same_device(folder, &manifest, seal)?;
+    if manifest.experiment != seal.experiment {
         return Err(Error::damaged(path, "it belongs to another experiment"));
     }
     let server = read_server(folder, &manifest, fresh)?;
@@ -113,15 +141,38 @@ fn read(folder: &RunFolder, experiment: &str, path: &Path, fresh: &ServerState) 
     Ok((manifest, Position { server, clients, traffic, stage }))
 }
 
+/// Other devices round otherwise: half a run on each would be neither's.
+fn ensure_same_device(folder: &RunFolder, manifest: &Manifest, seal: &Seal) -> Result<()> {
+    if manifest.device == seal.device {
+        return Ok(());
+    }
+    let problem = format!(
+        "`{}` was computed on `{}` so far, and `engine.device` is now `{}`",
+        folder.path().display(),
+        manifest.device,
+        seal.device
+    );
+    Err(Error::invalid(problem, "set `engine.device` back in its `experiment.toml`, or start a new run on the other device"))
+}
+
+/// Refuses to go on with a run on another device than before, if it has a checkpoint. Nothing else is looked at.
+pub(super) fn ensure_device_unchanged(folder: &RunFolder, seal: &Seal) -> Result<()> {
+    // Whether the manifest is sound is found out when it is used.
+    let last = list(&folder.checkpoints())?.pop().and_then(|path| Manifest::read(&path).ok());
+    last.map_or(Ok(()), |manifest| ensure_same_device(folder, &manifest, seal))
+}
+
 /// A run that was killed before its first checkpoint has lost nothing.
 fn start_over(folder: &RunFolder, which: Which, server: ServerState) -> Result<Position> {
     if which == Which::Previous {
         let problem = format!("`{}` has no checkpoint before its last", folder.path().display());
         return Err(Error::invalid(problem, "leave out `--previous`, or start the run anew"));
     }
-    for journal in [folder.rounds_file(), folder.evaluations_file()] {
-        Stamp { bytes: 0, fingerprint: fingerprint(&[]) }.cut_back(&journal)?;
+    if length(&folder.rounds_file()) > 0 {
+        // The first checkpoint is written before the first round.
+        return Err(Error::damaged(&folder.checkpoints(), "there is no checkpoint left in it, though rounds have been trained"));
     }
+    folder.cut_journals(&BTreeMap::new(), 0)?;
     Ok(Position { server, clients: BTreeMap::new(), traffic: Traffic::default(), stage: Stage::Training })
 }
 
@@ -141,29 +192,108 @@ fn read_server(folder: &RunFolder, manifest: &Manifest, fresh: &ServerState) -> 
     ServerState::from_bytes(&bytes, manifest.round, fresh).map_err(|error| Error::damaged(&path, error.to_string()))
 }
 
-/// Keeps the run every so many rounds, and at the end.
-pub(super) struct Checkpointer<'a> {
-    pub(super) folder: &'a RunFolder,
-    pub(super) experiment: &'a str,
-    pub(super) every: u64,
+impl RunFolder {
+    /// The rounds from which a run will go on, if it has a checkpoint that can be read.
+    pub fn kept_rounds(&self) -> Option<u64> {
+        self.last_manifest().map(|manifest| manifest.round)
+    }
+
+    /// Whether it is finished and still holds what it says: a summary and, unless its models were discarded, its last checkpoint.
+    pub fn is_complete(&self) -> bool {
+        let is_finished = self.status().is_ok_and(|status| status.state == State::Finished);
+        let has_end = || self.last_manifest().is_some_and(|manifest| manifest.stage == Stage::Finished);
+        is_finished && matches!(self.summary(), Ok(Some(_))) && (!self.checkpoints().exists() || has_end())
+    }
+
+    /// Refuses a finished run whose journals are no longer what they were.
+    pub fn check_finished(&self) -> Result<()> {
+        self.last_manifest().map_or(Ok(()), |manifest| self.check_journals(&manifest.journals, manifest.round))
+    }
+
+    fn last_manifest(&self) -> Option<Manifest> {
+        Manifest::read(&list(&self.checkpoints()).ok()?.pop()?).ok()
+    }
 }
 
-impl Checkpointer<'_> {
-    /// Keeps the run as it is.
-    pub(super) fn keep(&self, server: &ServerState, stage: Stage, transport: &mut InProcess<'_>) -> Result<()> {
-        let position =
-            Position { server: server.clone(), clients: transport.store().flush()?, traffic: transport.traffic(), stage };
-        save(self.folder, self.experiment, &position)?;
-        prune(self.folder, transport.store())
+/// Keeps the run every so many rounds, after some time, when it is stopped, and at the end.
+pub(super) struct Checkpointer<'a> {
+    folder: &'a RunFolder,
+    seal: &'a Seal,
+    every: u64,
+    interval: Duration,
+    /// What was complete last.
+    settled: Settled,
+    /// The round of the last checkpoint, and when it was written.
+    kept: (u64, Instant),
+}
+
+/// A moment between rounds, beside what the clients' store knows of it.
+struct Settled {
+    server: ServerState,
+    traffic: Traffic,
+    lengths: Lengths,
+}
+
+impl<'a> Checkpointer<'a> {
+    /// Goes on from a position that is kept already.
+    pub(super) fn new(folder: &'a RunFolder, seal: &'a Seal, engine: &Engine, position: &Position) -> Self {
+        let settled = Settled { server: position.server.clone(), traffic: position.traffic, lengths: folder.journal_lengths() };
+        let kept = (position.server.round, Instant::now());
+        Self {
+            folder,
+            seal,
+            every: engine.checkpoint_every,
+            interval: Duration::from_secs(engine.checkpoint_seconds),
+            settled,
+            kept,
+        }
+    }
+
+    /// Keeps the run at its end, and then nothing else.
+    pub(super) fn finish(&mut self, server: &ServerState, transport: &mut InProcess<'_>) -> Result<()> {
+        self.keep(server, Stage::Finished, transport.traffic(), transport)
+    }
+
+    /// A finished run needs no checkpoint to fall back on; its last one is the same however often it was kept or stopped before.
+    pub(super) fn keep_only_last(&self, transport: &mut InProcess<'_>) -> Result<()> {
+        prune(self.folder, transport.store(), 1)
+    }
+
+    /// Goes back to the last moment between rounds and keeps it: somebody stopped the run, or it failed.
+    pub(super) fn keep_settled(&mut self, transport: &mut InProcess<'_>) -> Result<()> {
+        if self.kept.0 == self.settled.server.round {
+            return Ok(());
+        }
+        transport.store().roll_back()?;
+        self.folder.cut_to_lengths(&self.settled.lengths)?;
+        let (server, traffic) = (self.settled.server.clone(), self.settled.traffic);
+        self.keep(&server, Stage::Training, traffic, transport)
+    }
+
+    fn keep(&mut self, server: &ServerState, stage: Stage, traffic: Traffic, transport: &mut InProcess<'_>) -> Result<()> {
+        let store = transport.store();
+        // The one before the last makes room before the next is written, so that no more than two are ever there.
+        prune(self.folder, store, KEPT - 1)?;
+        let position = Position { server: server.clone(), clients: store.flush()?, traffic, stage };
+        save(self.folder, self.seal, &position)?;
+        self.kept = (server.round, Instant::now());
+        prune(self.folder, store, KEPT)
+    }
+
+    fn is_due(&self, round: u64) -> bool {
+        round.is_multiple_of(self.every) || self.kept.1.elapsed() >= self.interval
     }
 }
 
 impl<'t> Observer<InProcess<'t>> for Checkpointer<'_> {
     fn observe(&mut self, event: &Event<'_>, transport: &mut InProcess<'t>) -> Result<ControlFlow<()>> {
-        if let Event::Settled { server, last } = event
-            && (*last || server.round.is_multiple_of(self.every))
-        {
-            self.keep(server, Stage::Training, transport)?;
+        if let Event::Settled { server, last } = event {
+            transport.store().settle();
+            let (traffic, lengths) = (transport.traffic(), self.folder.journal_lengths());
+            self.settled = Settled { server: (*server).clone(), traffic, lengths };
+            if *last || self.is_due(server.round) {
+                self.keep(server, Stage::Training, traffic, transport)?;
+            }
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -8,6 +8,7 @@ use fedeq_core::{Error, Evaluation, Result, Round, write_atomically};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::find::is_run;
 use super::heads::Heads;
 use super::lines::Lines;
 use super::reach::Reach;
@@ -62,11 +63,10 @@ impl RunFolder {
 
     /// The folder of a run that is there.
     pub fn open(root: &Path) -> Result<Self> {
-        let folder = Self::at(root.to_owned());
-        if folder.experiment_file().is_file() {
-            return Ok(folder);
+        if is_run(root) {
+            return Ok(Self::at(root.to_owned()));
         }
-        let problem = format!("`{}` is not a run folder: it has no `experiment.toml`", root.display());
+        let problem = format!("`{}` is not a run folder", root.display());
         Err(Error::invalid(problem, "give the folder that `fedeq run` named, such as `runs/fedeq-digits-0`"))
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::activity::Board;
 use super::folder::RunFolder;
-use super::journal::{Journal, keep_lines};
+use super::journal::Journal;
 
 /// One line of `heads.jsonl`: the heads trained in a round.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,11 +42,9 @@ pub(super) struct HeadRecorder<'a> {
 }
 
 impl<'a> HeadRecorder<'a> {
-    /// Goes on after so many rounds.
-    pub(super) fn open(folder: &RunFolder, after: u64, board: &'a Board) -> Result<Self> {
-        let path = folder.heads_file();
-        keep_lines(&path, |line| serde_json::from_str(line).is_ok_and(|line: Heads| line.round <= after))?;
-        Ok(Self { board, journal: Journal::open(path)? })
+    /// Goes on where the journal ends.
+    pub(super) fn open(folder: &RunFolder, board: &'a Board) -> Result<Self> {
+        Ok(Self { board, journal: Journal::open(folder.heads_file())? })
     }
 }
 

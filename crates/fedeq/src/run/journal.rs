@@ -46,6 +46,13 @@ impl Journal {
     }
 }
 
+impl Default for Stamp {
+    /// That of a journal in which nothing is written.
+    fn default() -> Self {
+        Self { bytes: 0, fingerprint: fingerprint(&[]) }
+    }
+}
+
 impl Stamp {
     /// Makes sure that a journal is on disk, and says how long it is; nothing if it is not there yet.
     pub(super) fn of(path: &Path) -> Result<Self> {
@@ -54,20 +61,44 @@ impl Stamp {
                 File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(path, "sync it"))?;
                 Ok(Self { bytes: bytes.len() as u64, fingerprint: fingerprint(&bytes) })
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self { bytes: 0, fingerprint: fingerprint(&[]) }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(Error::io(path, "read it")(error)),
         }
     }
 
+    /// Refuses a journal that does not begin with what it held.
+    pub(super) fn check(&self, path: &Path) -> Result<()> {
+        let held = read_if_there(path)?;
+        let Some(kept) = held.get(..self.bytes as usize) else {
+            let problem = format!("it holds {} bytes, and held {} when the checkpoint was written", held.len(), self.bytes);
+            return Err(Error::damaged(path, problem));
+        };
+        if fingerprint(kept) == self.fingerprint { Ok(()) } else { Err(Error::damaged(path, "it is not what was written")) }
+    }
+
     /// Cuts a journal back to what it was.
     pub(super) fn cut_back(&self, path: &Path) -> Result<()> {
-        let held = read_if_there(path)?;
-        let kept = held.get(..self.bytes as usize).ok_or_else(|| Error::damaged(path, "it is shorter than it was"))?;
-        if fingerprint(kept) != self.fingerprint {
-            return Err(Error::damaged(path, "it is not what was written"));
-        }
-        if kept.len() < held.len() { write_atomically(path, kept) } else { Ok(()) }
+        self.check(path)?;
+        cut(path, self.bytes)
     }
+}
+
+/// How long a file is; nothing if it is not there.
+pub(super) fn length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// Cuts a file back to a length, and makes sure that it is on disk like that.
+pub(super) fn cut(path: &Path, bytes: u64) -> Result<()> {
+    if length(path) <= bytes {
+        return Ok(());
+    }
+    let cut = || {
+        let file = File::options().write(true).open(path)?;
+        file.set_len(bytes)?;
+        file.sync_all()
+    };
+    cut().map_err(Error::io(path, "cut it back"))
 }
 
 /// Keeps only the lines wanted, for files of which no stamp is taken.

@@ -11,14 +11,15 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::activity::Board;
 use super::attendant::Attendant;
-use super::checkpoint::{Checkpointer, Position, Which, restore, save};
+use super::checkpoint::{Checkpointer, Position, Seal, Which, ensure_device_unchanged, restore, save};
+use super::disk::Disk;
 use super::folder::{Lock, RunFolder};
 use super::gate::Gate;
 use super::heads::HeadRecorder;
 use super::manifest::Stage;
 use super::record::Recorder;
 use super::status::State;
-use super::summary::{Summary, Unseen};
+use super::summary::{Solves, Summary, Unseen};
 use super::watch::{Brief, Onlooker, Watch};
 use crate::experiment::{Experiment, Prepared};
 use crate::number::counted;
@@ -28,7 +29,7 @@ pub struct Run {
     folder: RunFolder,
     prepared: Prepared,
     position: Position,
-    identity: String,
+    seal: Seal,
     pool: ThreadPool,
     /// Given back when the run is dropped.
     _lock: Lock,
@@ -72,9 +73,9 @@ impl Run {
         folder.write_status(State::Running)?;
         let position =
             Position { server: prepared.server(), clients: BTreeMap::new(), traffic: Traffic::default(), stage: Stage::Training };
-        let identity = prepared.experiment.identity()?;
-        save(&folder, &identity, &position)?;
-        Self::ready(folder, prepared, position, identity, lock)
+        let seal = Seal::of(&prepared.experiment)?;
+        save(&folder, &seal, &position)?;
+        Self::ready(folder, prepared, position, seal, lock)
     }
 
     /// Goes back to a checkpoint of a run. `change` may adapt how it is computed and where its data lies, not what it is.
@@ -82,18 +83,19 @@ impl Run {
         folder.require_simulation()?;
         let lock = folder.lock()?;
         let mut experiment = folder.experiment()?;
-        let identity = experiment.identity()?;
         change(&mut experiment);
+        let seal = Seal::of(&experiment)?;
+        ensure_device_unchanged(folder, &seal)?;
         let prepared = experiment.prepare()?;
-        let position = restore(folder, &identity, which, prepared.server())?;
+        let position = restore(folder, &seal, which, prepared.server())?;
         folder.write_status(State::Running)?;
-        Self::ready(folder.clone(), prepared, position, identity, lock)
+        Self::ready(folder.clone(), prepared, position, seal, lock)
     }
 
-    fn ready(folder: RunFolder, prepared: Prepared, position: Position, identity: String, lock: Lock) -> Result<Self> {
+    fn ready(folder: RunFolder, prepared: Prepared, position: Position, seal: Seal, lock: Lock) -> Result<Self> {
         folder.write_roster(&prepared)?;
         let pool = pool(&prepared.experiment)?;
-        Ok(Self { folder, prepared, position, identity, pool, _lock: lock })
+        Ok(Self { folder, prepared, position, seal, pool, _lock: lock })
     }
 
     /// Where it is written.
@@ -106,7 +108,7 @@ impl Run {
         &self.prepared
     }
 
-    /// Carries it out to the end. If it is stopped or fails, its last checkpoint remains.
+    /// Carries it out to the end. If it is stopped or fails, all rounds that were over are kept.
     ///
     /// While it works it also obeys the [`Order`](super::Order) in its folder.
     pub fn train(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
@@ -131,6 +133,7 @@ impl Run {
             round: self.position.server.round,
             rounds: plan.rounds,
             headline: method.algorithm().headline(),
+            disk: Disk::of(&self.prepared),
         }
     }
 
@@ -145,13 +148,26 @@ impl Run {
             InProcess::new(method.algorithm(), training, prepared, &mut store, seed, &stops).watched_by(&around.board);
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
-        let mut checkpointer = Checkpointer { folder, experiment: &self.identity, every: engine.checkpoint_every };
-        let evaluation = self.federate(&mut server, &mut transport, &mut checkpointer, watch, around)?;
-        let unseen = self.meet_unseen(&server, &mut transport)?;
-        checkpointer.keep(&server, Stage::Finished, &mut transport)?;
-        let summary = Summary::of(prepared, evaluation, unseen, &folder.timings()?);
+        let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
+        let trained = self.federate(&mut server, &mut transport, &mut checkpointer, watch, around);
+        let met = trained.and_then(|evaluation| Ok((evaluation, self.meet_unseen(&server, &mut transport)?)));
+        let (evaluation, unseen) = match met {
+            Ok(met) => met,
+            Err(error) => return Err(self.keep_what_is_over(error, &mut checkpointer, &mut transport)),
+        };
+        checkpointer.finish(&server, &mut transport)?;
+        let summary = Summary::of(prepared, evaluation, unseen, Solves::of(&folder.rounds()?), &folder.timings()?);
         folder.write_summary(&summary)?;
+        checkpointer.keep_only_last(&mut transport)?;
         Ok(summary)
+    }
+
+    /// Keeps the rounds that are over, and says what there is to tell: why it stopped, unless stopping itself failed.
+    fn keep_what_is_over(&self, error: Error, checkpointer: &mut Checkpointer<'_>, transport: &mut InProcess<'_>) -> Error {
+        match (checkpointer.keep_settled(transport), error) {
+            (Err(problem), Error::Interrupted) => problem,
+            (_, error) => error,
+        }
     }
 
     /// Trains to the end of the plan, and gives the last evaluation.
@@ -166,7 +182,7 @@ impl Run {
         let Experiment { method, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.federation_seed();
         let mut recorder = Recorder::open(&self.folder, server.round, &around.gate)?;
-        let mut heads = HeadRecorder::open(&self.folder, server.round, &around.board)?;
+        let mut heads = HeadRecorder::open(&self.folder, &around.board)?;
         let mut onlooker = Onlooker { watch, last: None };
         let clients = self.prepared.federation.clients.len();
         let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
@@ -184,16 +200,17 @@ impl Run {
             return Ok(None);
         }
         if self.position.stage == Stage::Training {
-            transport.exchange(&unseen, &self.request(server, Task::Adopt))?;
+            self.ask(&unseen, server, Task::Adopt, transport)?;
         }
-        let replies = transport.exchange(&unseen, &self.request(server, Task::Evaluate))?;
+        let replies = self.ask(&unseen, server, Task::Evaluate, transport)?;
         let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
         Ok(Some(Unseen::of(Evaluation::of(server.round, &scores, transport.traffic()))))
     }
 
-    fn request(&self, server: &ServerState, task: Task) -> Request {
+    fn ask(&self, clients: &[usize], server: &ServerState, task: Task, transport: &mut InProcess<'_>) -> Result<Vec<Reply>> {
         let ServerState { weights, round, rho, .. } = server.clone();
-        Request { task, round, rounds: self.prepared.experiment.plan.rounds, rho, weights }
+        let request = Request { task, round, rounds: self.prepared.experiment.plan.rounds, rho, weights };
+        transport.exchange(clients, &request).map_err(|error| error.diverged_at(|| format!("after round {round},")))
     }
 }
 

@@ -15,6 +15,8 @@ use super::journal::Stamp;
 pub struct Manifest {
     /// The experiment's [identity](crate::experiment::Experiment::identity).
     pub experiment: String,
+    /// What it was computed on, see [`Experiment::devices`](crate::experiment::Experiment::devices).
+    pub device: String,
     /// Rounds that are over.
     pub round: u64,
     /// Whether training is all that has happened.
@@ -23,10 +25,8 @@ pub struct Manifest {
     pub server: String,
     /// The files in `clients` of those who have a state of their own.
     pub clients: BTreeMap<usize, String>,
-    /// The rounds written so far.
-    pub rounds: Stamp,
-    /// The evaluations written so far.
-    pub evaluations: Stamp,
+    /// What the journals held, by their names.
+    pub journals: BTreeMap<String, Stamp>,
     /// Bytes sent so far.
     pub traffic: Traffic,
 }

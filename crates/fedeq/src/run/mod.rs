@@ -29,12 +29,12 @@
 //!
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run
-//! - `folder`, `status`: the folder and its files
-//! - `journal`, `lines`, `tail`: files of JSON lines that can be cut back, and reading them while they grow
+//! - `journal`, `journals`, `lines`, `tail`: files of lines that can be cut back, one and all of them, and reading them while they grow
 //! - `reach`: which files may be read as parts of a run
 //! - `folder`, `status`, `version`: the folder and its files
-//! - `journal`: files of JSON lines that can be cut back
+//! - `find`: which folders are those of runs
 //! - `manifest`, `checkpoint`: what there is to come back to
+//! - `disk`: how much room a run will take
 //! - `record`, `timing`, `table`, `tensorboard`: what is written down as it happens
 //! - `roster`, `activity`, `heads`: who the clients are, who is at work, what becomes of their heads
 //! - `order`, `gate`, `attendant`: pausing and stopping a run from outside its process
@@ -44,10 +44,13 @@
 mod activity;
 mod attendant;
 mod checkpoint;
+mod disk;
+mod find;
 mod folder;
 mod gate;
 mod heads;
 mod journal;
+mod journals;
 mod launch;
 mod lines;
 mod manifest;
@@ -67,6 +70,8 @@ mod watch;
 
 pub use activity::Activity;
 pub use checkpoint::Which;
+pub use disk::Disk;
+pub(crate) use find::{Links, runs_below};
 pub use folder::RunFolder;
 pub(crate) use folder::{read_json, write_json};
 pub use heads::{Head, Heads};
@@ -78,7 +83,7 @@ pub(crate) use reach::Reach;
 pub use roster::Roster;
 pub use status::{State, Status};
 pub(crate) use summary::headline;
-pub use summary::{Resources, Summary, Unseen};
+pub use summary::{Resources, Solves, Summary, Unseen};
 pub use tail::Tail;
 pub use timing::Timing;
 pub use trained::{ClientModel, Judgement, Trained};

@@ -5,7 +5,7 @@ use fedeq_core::{Evaluation, Event, Observer, Quality, Result, Round};
 
 use super::folder::RunFolder;
 use super::gate::Gate;
-use super::journal::{Journal, keep_lines};
+use super::journal::Journal;
 use super::table;
 use super::tensorboard::EventFile;
 use super::timing::{Timing, peak_memory};
@@ -25,10 +25,8 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Goes on after so many rounds. The journals of rounds and evaluations have been cut back already.
+    /// Goes on after so many rounds. The journals have been cut back already.
     pub(super) fn open(folder: &RunFolder, after: u64, gate: &'a Gate) -> Result<Self> {
-        keep_lines(&folder.timings_file(), |line| serde_json::from_str(line).is_ok_and(|line: Timing| line.round <= after))?;
-        keep_lines(&folder.table_file(), |line| table::is_before(line, after))?;
         let mut table = Journal::open(folder.table_file())?;
         if table.is_empty()? {
             table.line(table::HEADING)?;

@@ -1,5 +1,5 @@
 //! What came out of a run.
-use fedeq_core::{Evaluation, Quality, View};
+use fedeq_core::{Evaluation, Quality, Round, SolveTally, View};
 use serde::{Deserialize, Serialize};
 
 use super::timing::Timing;
@@ -33,8 +33,22 @@ pub struct Summary {
     pub evaluation: Evaluation,
     /// Those who were met only after training, if there are any.
     pub unseen: Option<Unseen>,
+    /// How the equilibrium solves of training ended.
+    #[serde(default)]
+    pub solves: Solves,
     /// What it took.
     pub resources: Resources,
+}
+
+/// How many equilibrium solves of training did not end well, counted by samples; all zero where nothing is solved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Solves {
+    /// Solves in all.
+    pub samples: u64,
+    /// Those that did not reach their tolerance, the ones that were not finite included.
+    pub unconverged: u64,
+    /// Those that became NaN or infinite.
+    pub not_finite: u64,
 }
 
 /// How those who were not there during training fare.
@@ -75,7 +89,13 @@ pub struct Resources {
 
 impl Summary {
     /// Puts together what came out.
-    pub(crate) fn of(prepared: &Prepared, evaluation: Evaluation, unseen: Option<Unseen>, timings: &[Timing]) -> Self {
+    pub(crate) fn of(
+        prepared: &Prepared,
+        evaluation: Evaluation,
+        unseen: Option<Unseen>,
+        solves: Solves,
+        timings: &[Timing],
+    ) -> Self {
         let experiment = &prepared.experiment;
         let [shared_parameters, personal_parameters] = prepared.parameters();
         Self {
@@ -91,6 +111,7 @@ impl Summary {
             headline: experiment.method.algorithm().headline(),
             evaluation,
             unseen,
+            solves,
             resources: Resources::of(timings),
         }
     }
@@ -109,6 +130,22 @@ impl Summary {
 /// The quality by which a method is judged.
 pub(crate) fn headline(view: View, evaluation: &Evaluation) -> &Quality {
     evaluation.quality(view)
+}
+
+impl Solves {
+    /// Those of some rounds.
+    pub(super) fn of(rounds: &[Round]) -> Self {
+        rounds.iter().fold(Self::default(), |sum, round| sum.plus(&round.solves))
+    }
+
+    /// With those of another round.
+    pub(crate) fn plus(self, round: &SolveTally) -> Self {
+        Self {
+            samples: self.samples + round.samples,
+            unconverged: self.unconverged + round.unconverged,
+            not_finite: self.not_finite + round.not_finite,
+        }
+    }
 }
 
 impl Unseen {

@@ -36,12 +36,6 @@ fn numbers<const N: usize>(numbers: Option<[f64; N]>) -> [String; N] {
     numbers.map_or_else(|| [const { String::new() }; N], |numbers| numbers.map(|number| number.to_string()))
 }
 
-/// Whether a line belongs to the heading or to the first `rounds` rounds.
-pub(super) fn is_before(line: &str, rounds: u64) -> bool {
-    let first = line.split(',').next().unwrap_or_default();
-    first.parse::<u64>().map_or(line == HEADING, |round| round <= rounds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

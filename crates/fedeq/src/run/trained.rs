@@ -8,9 +8,10 @@ use fedeq_core::{
 use fedeq_models::{Network, Statistics};
 use serde::Serialize;
 
-use super::checkpoint::last;
+use super::checkpoint::{Seal, last};
 use super::folder::RunFolder;
 use super::launch::{pool, scores_of};
+use super::status::State;
 use super::summary::{Summary, Unseen};
 use crate::closest::closest;
 use crate::experiment::{Experiment, Prepared};
@@ -54,10 +55,10 @@ impl Trained {
         folder.require_simulation()?;
         let summary = folder.summary()?.ok_or_else(|| unfinished(folder))?;
         let mut experiment = folder.experiment()?;
-        let identity = experiment.identity()?;
         change(&mut experiment);
+        let seal = Seal::of(&experiment)?;
         let prepared = experiment.prepare()?;
-        let position = last(folder, &identity, &prepared.server())?;
+        let position = last(folder, &seal, &prepared.server())?;
         let (server, clients, traffic) = (position.server, position.clients, position.traffic);
         Ok(Self { folder: folder.clone(), prepared, summary, server, clients, traffic })
     }
@@ -149,6 +150,10 @@ impl ClientModel {
 
 fn unfinished(folder: &RunFolder) -> Error {
     let path = folder.path().display();
+    if folder.status().is_ok_and(|status| status.state == State::Finished) {
+        let hint = format!("let `fedeq resume {path}` write it anew");
+        return Error::invalid(format!("`{path}` is finished, but its `summary.json` is gone"), hint);
+    }
     Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))
 }
 

@@ -3,6 +3,8 @@ use std::ops::ControlFlow;
 
 use fedeq_core::{Evaluation, Event, Observer, Result, View};
 
+use super::disk::Disk;
+
 /// Sees a run as it happens, and changes nothing.
 pub trait Watch: Send {
     /// The run begins, or goes on.
@@ -26,6 +28,8 @@ pub struct Brief {
     pub rounds: u64,
     /// By which of a client's models the method is judged.
     pub headline: View,
+    /// How much disk it will take.
+    pub disk: Disk,
 }
 
 /// Says nothing.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -61,6 +63,34 @@ pub(crate) fn refusal(command: &mut Command, code: i32) -> (String, String) {
 /// Starts a command whose output nobody reads.
 pub(crate) fn spawn(command: &mut Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
+}
+
+/// A run that was killed after some of its two hundred rounds: nothing of the end has been written.
+pub(crate) fn half_done(folder: &TempDir) -> PathBuf {
+    half_done_of(folder, "half", &["plan.rounds=200", "plan.evaluate_every=1"])
+}
+
+/// A run with these settings that was killed once a few rounds were over.
+pub(crate) fn half_done_of(folder: &TempDir, out: &str, settings: &[&str]) -> PathBuf {
+    let path = folder.path().join(out);
+    let mut child = spawn(&mut run_command(folder, out, settings));
+    let begun = Instant::now();
+    while !path.join("checkpoints/000003.json").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "too slow");
+        sleep(Duration::from_millis(1));
+    }
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    assert!(!path.join("summary.json").exists(), "it was too fast to be killed");
+    path
+}
+
+/// The manifests of a run's checkpoints, oldest first.
+pub(crate) fn manifests(run: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().map(|entry| entry.expect("readable").path());
+    let mut manifests: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    manifests.sort();
+    manifests
 }
 
 /// The files of a run that must be the same whenever the experiment is the same.

@@ -49,7 +49,7 @@ def timing_line(done: int, updates: Iterable[Update], seconds: Mapping[str, floa
     """Say where the time of a round went; the time that messages took and the memory of the server are left out."""
     descents = [update.descent for update in updates]
     local = {phase: total(float(descent["seconds"][phase]) for descent in descents) for phase in PHASES}
-    memory = {phase: max((descent["memory"][phase] for descent in descents), key=int) for phase in PHASES}
+    memory = {phase: max(int(descent["memory"][phase]) for descent in descents) for phase in PHASES}
     return {"round": done, **local, **seconds, "communicate": 0.0, "client_memory": memory, "peak_memory": None}
 
 

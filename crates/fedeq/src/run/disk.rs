@@ -1,0 +1,70 @@
+//! How much disk a run will take, before it begins.
+use fedeq_core::{Method, NetworkSite, Sites};
+use fedeq_equilibrium::{Precision, WarmStart};
+
+use crate::experiment::Prepared;
+
+/// About how many bytes a run folder will take, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// While it is carried out: the last two checkpoints.
+    pub working: u64,
+    /// When it is finished: the last one.
+    pub finished: u64,
+}
+
+/// A line of every journal, for a round.
+const ROUND: u64 = 2_000;
+
+/// What the journals say about each client, for an evaluation.
+const JUDGED: u64 = 50;
+
+impl Disk {
+    /// What a run will take: nearly all of it are the states of the clients that take part.
+    pub(crate) fn of(prepared: &Prepared) -> Self {
+        let plan = &prepared.experiment.plan;
+        let clients = prepared.federation.clients.len() as u64;
+        let cohort = plan.sampling.cohort_size(prepared.federation.clients.len()).map_or(clients, |cohort| cohort as u64);
+        let everybody = prepared.experiment.method.algorithm().takes_everybody();
+        let taking_part = if everybody { clients } else { clients.min(cohort.saturating_mul(plan.rounds)) };
+        let all: u64 = states(prepared);
+        let states = all / (clients + prepared.unseen().len() as u64).max(1) * (taking_part + prepared.unseen().len() as u64);
+        let checkpoint = states + 4 * prepared.server().weights.params.count() as u64;
+        let evaluations = plan.rounds.checked_div(plan.evaluate_every).unwrap_or(0) + 1;
+        let journals = plan.rounds.saturating_mul(ROUND) + evaluations.saturating_mul(clients * JUDGED);
+        Self { working: 2 * checkpoint + journals, finished: checkpoint + journals }
+    }
+}
+
+/// The states of all clients, once everybody has taken part.
+fn states(prepared: &Prepared) -> u64 {
+    let fresh = prepared.fresh_state(0);
+    let models = if matches!(prepared.experiment.method, Method::Ditto(_)) { 2 } else { 1 };
+    let own = 4 * (fresh.own.params.count() + fresh.own.statistics.count()) as u64;
+    let fixed = models * own + 4 * fresh.dual.count() as u64;
+    let clients = Sites::clients(prepared);
+    let point = fixed_point(prepared);
+    (0..clients).map(|client| fixed + point.remembered(Sites::samples(prepared, client) as u64)).sum()
+}
+
+/// What is remembered of a sample for a warm start.
+struct FixedPoint {
+    bytes: u64,
+    capacity: u64,
+}
+
+impl FixedPoint {
+    fn remembered(&self, samples: u64) -> u64 {
+        (samples * self.bytes).min(self.capacity)
+    }
+}
+
+fn fixed_point(prepared: &Prepared) -> FixedPoint {
+    let WarmStart::BySample { capacity, precision } = prepared.experiment.training.warm_start else {
+        return FixedPoint { bytes: 0, capacity: 0 };
+    };
+    let site: NetworkSite = prepared.network_site(0);
+    let numbers = site.fixed_point_size().unwrap_or_default() as u64;
+    let width = if precision == Precision::Half { 2 } else { 4 };
+    FixedPoint { bytes: width * numbers, capacity: capacity as u64 }
+}
