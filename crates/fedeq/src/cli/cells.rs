@@ -5,6 +5,7 @@ use fedeq_core::Error;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
+use super::place::relocate;
 use super::settings::{Conduct, carry_out};
 use crate::experiment::Experiment;
 use crate::memory::forget_peak;
@@ -70,7 +71,7 @@ fn ready(cell: &Cell, conduct: &Conduct) -> fedeq_core::Result<Run> {
 
 fn adapt(experiment: &mut Experiment, cell: &Cell, conduct: &Conduct) {
     experiment.engine = cell.experiment.engine.clone();
-    experiment.data.folder = conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
+    relocate(experiment, conduct.data.as_deref());
 }
 
 /// A process that was killed while it made a run's folder leaves one without an experiment, which is no run yet.

@@ -68,6 +68,7 @@ impl Run {
 
     fn begin(folder: RunFolder, prepared: Prepared, lock: Lock) -> Result<Self> {
         folder.write_version()?;
+        prepared.scaling.iter().try_for_each(|scaling| folder.write_scaling(scaling))?;
         folder.write_experiment(&prepared.experiment)?;
         folder.write_status(State::Running)?;
         let position =
@@ -84,7 +85,7 @@ impl Run {
         let mut experiment = folder.experiment()?;
         let identity = experiment.identity()?;
         change(&mut experiment);
-        let prepared = experiment.prepare()?;
+        let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
         let position = restore(folder, &identity, which, prepared.server())?;
         folder.write_status(State::Running)?;
         Self::ready(folder.clone(), prepared, position, identity, lock)

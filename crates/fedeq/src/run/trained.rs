@@ -56,7 +56,7 @@ impl Trained {
         let mut experiment = folder.experiment()?;
         let identity = experiment.identity()?;
         change(&mut experiment);
-        let prepared = experiment.prepare()?;
+        let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
         let position = last(folder, &identity, &prepared.server())?;
         let (server, clients, traffic) = (position.server, position.clients, position.traffic);
         Ok(Self { folder: folder.clone(), prepared, summary, server, clients, traffic })
