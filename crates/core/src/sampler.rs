@@ -29,8 +29,8 @@ impl Sampling {
             return Ok(size as usize);
         }
         Err(Error::invalid(
-            format!("`sampling.fraction = {}` of `{clients}` clients selects nobody", self.fraction),
-            format!("give a fraction between {} and 1", 1.0 / clients.max(1) as f64),
+            format!("`plan.sampling.fraction = {}` of `{clients}` clients selects nobody", self.fraction),
+            format!("give a fraction between {} and 1: with {clients} clients, that is one of them", just_enough(clients)),
         ))
     }
 
@@ -49,5 +49,29 @@ impl Sampling {
         };
         cohort.sort_unstable();
         Ok(cohort)
+    }
+}
+
+/// The smallest short number that is one client's share or more: `0.034` of 30.
+fn just_enough(clients: usize) -> f64 {
+    let share = 1.0 / clients.max(1) as f64;
+    // Two digits are enough to tell it from the next smaller number of clients' share of everybody.
+    let unit = 10f64.powi(share.log10().floor() as i32 - 1);
+    let rounded = (share / unit - 1e-9).ceil() * unit;
+    // Through text, so that it is the number that people read.
+    format!("{rounded:.12}").parse().unwrap_or(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_fraction_is_told_in_few_digits_and_is_enough() {
+        assert_eq!([1, 2, 3, 10, 30, 100, 1_797].map(just_enough), [1.0, 0.5, 0.34, 0.1, 0.034, 0.01, 0.00056]);
+        for clients in 1..2_000 {
+            let least = Sampling { fraction: just_enough(clients), replacement: false };
+            assert_eq!(least.cohort_size(clients).expect("enough"), 1, "{clients}");
+        }
     }
 }

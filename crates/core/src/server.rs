@@ -38,9 +38,16 @@ impl Default for Plan {
     }
 }
 
+/// More rounds than this would never come to an end, and a list of them would fill the memory.
+const MOST_ROUNDS: u64 = 1_000_000;
+
 impl Plan {
     /// Refuses settings that mean nothing, or nothing to this method.
     pub fn validate(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        if !(1..=MOST_ROUNDS).contains(&self.rounds) {
+            let problem = format!("`plan.rounds` is `{}`", self.rounds);
+            return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
+        }
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
         if algorithm.takes_single_updates() {

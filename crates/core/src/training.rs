@@ -57,24 +57,44 @@ impl Training {
             let problem = "`training.epochs` and `training.personal_epochs` are both `0`, so nothing is trained";
             return Err(Error::invalid(problem, "give at least one of them a pass over the data"));
         }
+        at_most("training.epochs", self.epochs, MOST_EPOCHS)?;
+        at_most("training.personal_epochs", self.personal_epochs, MOST_EPOCHS)?;
+        at_most("training.batch_size", self.batch_size.get(), MOST_SAMPLES)?;
         positive("training.learning_rate", self.learning_rate)?;
         positive("training.personal_learning_rate", self.personal_rate())?;
         self.projection.map_or(Ok(()), Projection::validate)
     }
 }
 
+/// Passes over a client's data in one round; more would never come to an end.
+pub(crate) const MOST_EPOCHS: usize = 1_000_000;
+/// Samples a gradient step; no client has more.
+const MOST_SAMPLES: usize = 1_000_000;
+
+pub(crate) fn at_most(name: &str, value: usize, most: usize) -> Result<()> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("`{name}` is `{value}`"), format!("give at most {most}")))
+}
+
 pub(crate) fn positive(name: &str, value: f64) -> Result<()> {
-    if value.is_finite() && value > 0.0 {
+    if is_float(value) && value > 0.0 {
         return Ok(());
     }
     Err(Error::invalid(format!("`{name}` is `{value}`"), "give a number above 0"))
 }
 
 pub(crate) fn non_negative(name: &str, value: f64) -> Result<()> {
-    if value.is_finite() && value >= 0.0 {
+    if is_float(value) && value >= 0.0 {
         return Ok(());
     }
     Err(Error::invalid(format!("`{name}` is `{value}`"), "give a number of at least 0"))
+}
+
+/// Whether it is still a number in single precision, in which networks compute.
+pub(crate) fn is_float(value: f64) -> bool {
+    (value as f32).is_finite()
 }
 
 pub(crate) fn share(name: &str, value: f64) -> Result<()> {

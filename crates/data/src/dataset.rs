@@ -1,4 +1,5 @@
 //! What every source yields: samples, their labels, and whose they are where the source knows.
+use serde::{Deserialize, Serialize};
 
 /// A whole data set in memory, samples in the source's own order.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,12 +40,14 @@ pub struct Images {
     pub scaling: Scaling,
 }
 
-/// How a value in [0, 1] becomes the number a model sees: `(value - mean[channel]) / deviation[channel]`.
-#[derive(Clone, Debug, PartialEq)]
+/// How a value becomes the number a model sees: `(value - mean) / deviation`, with a mean and a deviation for every channel of a picture
+/// (whose values are in [0, 1]) or for every column of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Scaling {
-    /// Subtracted, one a channel.
+    /// Subtracted, one a channel or column.
     pub mean: Vec<f32>,
-    /// Divided by, one a channel.
+    /// Divided by, one a channel or column.
     pub deviation: Vec<f32>,
 }
 

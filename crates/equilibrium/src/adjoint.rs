@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
-use crate::error::{InvalidSetting, at_least, below_one};
+use crate::error::{InvalidSetting, PHANTOM_STEPS, below_one, within};
 use crate::linear::{LinearSolver, solve_adjoint};
 use crate::pullback::{Rule, pullback};
 use crate::rows::Rows;
@@ -63,7 +63,7 @@ impl Adjoint {
         match self {
             Self::JacobianFree => Ok(()),
             Self::Phantom { steps, damping } => {
-                at_least("adjoint.steps", *steps, 1)?;
+                within("adjoint.steps", *steps, PHANTOM_STEPS)?;
                 below_one("adjoint.damping", *damping)
             }
             Self::Implicit { solver, stop } => {

@@ -1,4 +1,12 @@
-//! Settings that mean nothing are refused before anything runs.
+//! Settings that mean nothing, or that no machine has room for, are refused before anything runs.
+use std::ops::RangeInclusive;
+
+/// Vectors of the size of a state that a solver may keep for a sample: many times what anybody uses, and few enough to fit.
+pub(crate) const MEMORY: RangeInclusive<usize> = 1..=200;
+/// Applications of a cell that may be differentiated, each of which keeps what its gradient needs.
+pub(crate) const PHANTOM_STEPS: RangeInclusive<usize> = 1..=1000;
+/// Evaluations of a map for one sample.
+pub(crate) const STEPS: RangeInclusive<usize> = 1..=1_000_000;
 
 /// A setting outside the range in which it means something.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -14,6 +22,11 @@ pub struct InvalidSetting {
 
 pub(crate) fn at_least(name: &'static str, value: usize, minimum: usize) -> Result<(), InvalidSetting> {
     ensure(value >= minimum, name, value, format!("at least {minimum}"))
+}
+
+pub(crate) fn within(name: &'static str, value: usize, range: RangeInclusive<usize>) -> Result<(), InvalidSetting> {
+    let expected = || format!("from {} to {}", range.start(), range.end());
+    if range.contains(&value) { Ok(()) } else { Err(InvalidSetting { name, value: value.to_string(), expected: expected() }) }
 }
 
 pub(crate) fn non_negative(name: &'static str, value: f64) -> Result<(), InvalidSetting> {

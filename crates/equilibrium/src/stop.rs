@@ -1,7 +1,7 @@
 //! When an iteration is good enough, and when it has gone on for long enough.
 use serde::{Deserialize, Serialize};
 
-use crate::error::{InvalidSetting, at_least, non_negative};
+use crate::error::{InvalidSetting, STEPS, non_negative, within};
 
 /// A sample is finished when `||f(z) - z|| <= absolute + relative * ||f(z)||`, and given up after `max_steps` evaluations of `f`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ impl Stop {
     pub fn validate(&self) -> Result<(), InvalidSetting> {
         non_negative("stop.relative", self.relative)?;
         non_negative("stop.absolute", self.absolute)?;
-        at_least("stop.max_steps", self.max_steps, 1)
+        within("stop.max_steps", self.max_steps, STEPS)
     }
 
     /// Whether a residual of norm `residual` at a state of norm `scale` is small enough.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::deq_mlp::{DeqMlp, DeqMlpOptions};
 use crate::deq_resnet::{self, DeqResNet, DeqResNetOptions};
 use crate::deq_transformer::{DeqTransformer, DeqTransformerOptions};
-use crate::error::{ModelError, Result};
+use crate::error::{ModelError, Result, ensure_room};
 use crate::init::Blueprint;
 use crate::mlp::{LinearOptions, Mlp, MlpOptions};
 use crate::network::{Model, Network};
@@ -173,6 +173,8 @@ impl ModelConfig {
 
     fn build_mlp(&self, at: &Blueprint, task: &Task, options: &MlpOptions) -> Result<Model> {
         options.validate()?;
+        let widths = [&[self.flat_width(task)?], options.hidden.as_slice(), &[task.classes]].concat();
+        ensure_room(&widths)?;
         Ok(Model::Mlp(Mlp::new(at, self.flat_width(task)?, task.classes, options)))
     }
 
@@ -180,11 +182,14 @@ impl ModelConfig {
         options.validate()?;
         let colour = matches!(task.input, InputShape::Image { channels: 3, .. });
         let hidden = options.hidden.unwrap_or(if colour { 1024 } else { 512 });
+        ensure_room(&[self.flat_width(task)?, hidden, hidden, options.dense, task.classes])?;
         Ok(Model::DeqMlp(DeqMlp::new(at, self.flat_width(task)?, hidden, task.classes, options)))
     }
 
     fn build_deq_resnet(&self, at: &Blueprint, task: &Task, size: deq_resnet::Size, options: &DeqResNetOptions) -> Result<Model> {
         options.equilibrium.validate()?;
+        let [flat, dense] = size.largest_layer(self.image(task)?);
+        ensure_room(&[flat, dense])?;
         Ok(Model::DeqResNet(DeqResNet::new(at, size, self.image(task)?, task.classes, options)))
     }
 

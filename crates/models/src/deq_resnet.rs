@@ -54,6 +54,12 @@ impl Size {
     pub(crate) const S: Self = Self { channels: 64, dense: [256, 128] };
     /// The paper's network for CIFAR.
     pub(crate) const M: Self = Self { channels: 128, dense: [256, 128] };
+
+    /// Inputs and outputs of the layer that grows with the pictures.
+    pub(crate) fn largest_layer(self, [height, width, _]: [usize; 3]) -> [usize; 2] {
+        let pooled = [height, width].map(|side| same_size(same_size(side, 2), 2));
+        [pooled[0] * pooled[1] * self.channels, self.dense[0]]
+    }
 }
 
 /// DEQ-ResNet.
@@ -80,8 +86,7 @@ impl DeqResNet {
     ) -> Self {
         let style = Style { norm: options.norm, activation: options.activation };
         let conv = Conv::small(&at.at("stem").at("conv"), [channels, size.channels]);
-        let pooled = [height, width].map(|side| same_size(same_size(side, 2), 2));
-        let flat = pooled[0] * pooled[1] * size.channels;
+        let [flat, _] = size.largest_layer([height, width, channels]);
         Self {
             stem: Stem::activating_first(&at.at("stem"), conv, size.channels, style),
             cell: ImageCell::new(&at.at("cell"), size.channels, options),

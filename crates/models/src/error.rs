@@ -77,6 +77,21 @@ pub(crate) fn ensure_within(name: &str, value: usize, range: std::ops::RangeIncl
     Err(ModelError::unfitting(format!("{name} `{value}` is out of range"), remedy))
 }
 
+/// Parameters of a network: 1 GB of them, which training needs several times over.
+const MOST_PARAMETERS: usize = 1 << 28;
+
+/// Refuses dense layers between these widths that no machine has room for, before anything is allocated for them.
+pub(crate) fn ensure_room(widths: &[usize]) -> Result<()> {
+    let layers = widths.windows(2).map(|pair| pair[0].saturating_mul(pair[1]));
+    let parameters = layers.fold(0, usize::saturating_add);
+    if parameters <= MOST_PARAMETERS {
+        return Ok(());
+    }
+    let problem = format!("the network would have `{}` parameters", thousands(parameters));
+    let remedy = format!("choose smaller widths or smaller inputs: at most {} parameters", thousands(MOST_PARAMETERS));
+    Err(ModelError::unfitting(problem, remedy))
+}
+
 /// A number as people write it: `16,384`.
 fn thousands(number: usize) -> String {
     match number {

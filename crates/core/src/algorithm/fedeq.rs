@@ -190,6 +190,11 @@ impl Algorithm for FedEq {
 
     fn validate(&self) -> Result<()> {
         non_negative("method.rho", self.rho)?;
+        if let DualStart::Constant(size) | DualStart::Uniform(size) = self.dual
+            && !size.is_finite()
+        {
+            return Err(Error::invalid(format!("`method.dual` is `{size}`"), "give a finite number"));
+        }
         if self.server_step == ServerStep::Consensus {
             positive("method.rho", self.rho)?;
             self.refuse_with_consensus(self.weighting != Weighting::Uniform, "method.weighting = samples")?;

@@ -6,7 +6,7 @@ use super::{Algorithm, FedAvg, ServerState, Turn, Update, View, Weighting, Work}
 use crate::error::Result;
 use crate::site::{Descent, Phase, Site, Trains};
 use crate::state::ClientState;
-use crate::training::share;
+use crate::training::{MOST_EPOCHS, at_most, share};
 use crate::weights::Weights;
 
 /// FedAvg first; then every client fine-tunes the global model on its own data.
@@ -97,7 +97,7 @@ impl Algorithm for FineTune {
 
     fn validate(&self) -> Result<()> {
         match self.tuning {
-            FineTuning::After { .. } => Ok(()),
+            FineTuning::After { epochs } => at_most("method.tuning.after.epochs", epochs, MOST_EPOCHS),
             FineTuning::FromShare(value) => share("method.tuning.from-share", value),
         }
     }

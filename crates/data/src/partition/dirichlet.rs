@@ -106,9 +106,10 @@ fn counts(shares: &[f64], size: usize) -> Vec<usize> {
 fn check_request(clients: usize, alpha: f64, minimum: usize, samples: usize) -> Result<()> {
     check_clients(clients, samples)?;
     check_minimum(minimum)?;
-    if !(alpha.is_finite() && alpha > 0.0) {
+    // Beyond these the logarithms of gamma variates are lost to rounding.
+    if !(1e-9..=1e9).contains(&alpha) {
         let problem = format!("`{alpha}` is no concentration of a Dirichlet distribution");
-        return Err(Error::unmeetable(problem, "set `alpha` to a number above 0; 0.1 to 1 is usual"));
+        return Err(Error::unmeetable(problem, "set `alpha` to a number above 0, from 1e-9 to 1e9; 0.1 to 1 is usual"));
     }
     if clients.saturating_mul(minimum) > samples {
         let problem =

@@ -8,7 +8,8 @@
 //! - [`digits`], [`cifar`]: pictures in binary records ([`records`]).
 //! - [`femnist`]: pictures of writers, in LEAF's JSON.
 //! - [`text`], [`shakespeare`]: what clients wrote or said, as [`vocabulary`] symbols, from JSON lines or LEAF's JSON.
-//! - [`image_folder`], [`table`]: your own pictures and numbers; [`classes`]: what they may be called.
+//! - [`image_folder`], [`table`]: your own pictures and numbers; [`classes`]: what they may be called; [`scale`]: in which units numbers
+//!   reach a model.
 //! - [`synthetic`]: problems whose best answer is known.
 //!
 //! Every reader is a function over [`std::io::Read`] that takes a path only to name it in errors, never panics on what it reads,
@@ -25,6 +26,7 @@ mod leaf;
 mod locate;
 pub mod records;
 mod roster;
+pub mod scale;
 pub mod shakespeare;
 mod summary;
 pub mod synthetic;
@@ -32,11 +34,12 @@ pub mod table;
 pub mod text;
 pub mod vocabulary;
 
-use crate::{Dataset, Error, Labels, Result, Samples};
+use crate::{Dataset, Error, Labels, Result, Samples, Scaling};
 pub use catalog::{Entry, catalog};
 use cifar::Cifar;
 use classes::ClassNames;
 use image_folder::ImageFolder;
+use scale::Scale;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 pub use summary::Summary;
@@ -140,6 +143,14 @@ impl Source {
             }
             (Self::Csv(options), _) => Self::Csv(Table { classes, ..options }),
             (other, _) => other,
+        }
+    }
+
+    /// The scaling that is part of the source itself.
+    pub fn given_scaling(&self) -> Option<Scaling> {
+        match self {
+            Self::Csv(Table { scale: Scale::By(scaling), .. }) => Some(scaling.clone()),
+            _ => None,
         }
     }
 

@@ -4,6 +4,7 @@
 use super::classes::ClassNames;
 use super::flaw::Flaw;
 use super::roster::Roster;
+use super::scale::Scale;
 use super::{Entry, locate};
 use crate::{Dataset, Error, Labels, Owners, Place, Result, Samples, Vectors};
 use csv::{ErrorKind, StringRecord, Trim};
@@ -25,7 +26,7 @@ const DEFAULT_CLIENT: &str = "client";
 const NAME_COLUMNS: &str = "say which columns are meant: `client = \"..\"`, `label = \"..\"`";
 
 /// Which column is what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// The column that says whose the row is. Unless given: `client` where there is such a column; else the rows belong to
@@ -37,6 +38,10 @@ pub struct Table {
     pub task: Task,
     /// All classes there are; those that occur where it is left out.
     pub classes: Option<ClassNames>,
+    /// What becomes of the features before a model sees them. Experiments written before this setting was there do not have it, and were
+    /// carried out without.
+    #[serde(default = "Scale::absent")]
+    pub scale: Scale,
 }
 
 /// What is to be predicted.
@@ -52,7 +57,7 @@ pub enum Task {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { client: None, label: "label".into(), task: Task::Classes, classes: None }
+        Self { client: None, label: "label".into(), task: Task::Classes, classes: None, scale: Scale::Standardise }
     }
 }
 

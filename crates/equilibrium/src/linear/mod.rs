@@ -3,7 +3,7 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::Cell;
-use crate::error::{InvalidSetting, at_least};
+use crate::error::{InvalidSetting, MEMORY, within};
 use crate::map::Adjoining;
 use crate::solution::Report;
 use crate::solve::{SolveOptions, solve};
@@ -45,7 +45,7 @@ impl LinearSolver {
     pub(crate) fn validate(&self) -> Result<(), InvalidSetting> {
         match self {
             Self::Gmres { memory } | Self::Anderson { memory } | Self::Broyden { memory } => {
-                at_least("adjoint.solver.memory", *memory, 1)
+                within("adjoint.solver.memory", *memory, MEMORY)
             }
             Self::Neumann => Ok(()),
         }

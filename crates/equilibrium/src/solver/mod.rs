@@ -2,7 +2,7 @@
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{InvalidSetting, at_least, below_one, non_negative, positive};
+use crate::error::{InvalidSetting, MEMORY, at_least, below_one, non_negative, positive, within};
 
 mod anderson;
 mod broyden;
@@ -103,7 +103,7 @@ impl Solver {
         match self {
             Self::FixedPoint { damping } => below_one("solver.damping", *damping),
             Self::Anderson(anderson) => anderson.validate(),
-            Self::Broyden { memory } => at_least("solver.memory", *memory, 1),
+            Self::Broyden { memory } => within("solver.memory", *memory, MEMORY),
         }
     }
 
@@ -119,7 +119,7 @@ impl Solver {
 
 impl Anderson {
     fn validate(&self) -> Result<(), InvalidSetting> {
-        at_least("solver.memory", self.memory, 1)?;
+        within("solver.memory", self.memory, MEMORY)?;
         positive("solver.mixing", self.mixing)?;
         at_least("solver.restart", self.restart.unwrap_or(1), 1)?;
         match self.ridge {

@@ -1,6 +1,7 @@
 //! Carrying out the cells of a grid: what sweeps and reproductions have in common.
 use super::failure::{Failure, Outcome};
 use super::output::tell;
+use super::place::relocate;
 use super::settings::{Conduct, carry_out};
 use crate::experiment::Experiment;
 use crate::memory::forget_peak;
@@ -64,5 +65,5 @@ fn ready(cell: &Cell, conduct: &Conduct) -> fedeq_core::Result<Run> {
 
 fn adapt(experiment: &mut Experiment, cell: &Cell, conduct: &Conduct) {
     experiment.engine = cell.experiment.engine.clone();
-    experiment.data.folder = conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
+    relocate(experiment, conduct.data.as_deref());
 }

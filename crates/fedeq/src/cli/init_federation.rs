@@ -5,8 +5,7 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
-use super::settings::{Wish, data_at};
-use crate::experiment::Experiment;
+use super::settings::Wish;
 use crate::federation;
 
 /// Writes an experiment as an app for a Flower federation.
@@ -18,7 +17,7 @@ Examples:
   fedeq init-federation --set data=images --set data.partition.rule=own --data example --out app
 
 Where everybody brings their own data (`rule=own`), those here are an example: its pictures say of which size theirs are to be, \
-its labels which classes there are.
+its labels which classes there are, and its numbers in which units theirs are (unless `data.source.scale=none`).
 
 The folder's README has the commands that start a SuperLink, nodes and a run on one machine.")]
 pub(super) struct Arguments {
@@ -27,23 +26,16 @@ pub(super) struct Arguments {
     /// The folder of the app, which must not be there yet
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The folder that data sets are kept in: their names and sizes decide who takes part [default: data]
-    #[arg(long, value_name = "DIR", env = "FEDEQ_DATA")]
+    /// The path of your own data, or the folder that data sets are kept in: their names and sizes decide who takes part [default:
+    /// $FEDEQ_DATA, or data]
+    #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let experiment = arguments.experiment().map_err(Failure::refused)?;
+    let experiment = arguments.wish.experiment(arguments.data.as_deref())?;
     federation::write(&experiment, &arguments.out).map_err(Failure::refused)?;
     let path = arguments.out.display();
     tell(&format!("wrote `{path}`; `{path}/README.md` says how to start it"));
     Ok(())
-}
-
-impl Arguments {
-    fn experiment(&self) -> fedeq_core::Result<Experiment> {
-        let mut overrides = self.wish.settings()?;
-        overrides.extend(data_at(self.data.as_deref()));
-        Experiment::read(self.wish.file(), &overrides)
-    }
 }

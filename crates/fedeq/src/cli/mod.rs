@@ -11,6 +11,7 @@
 //! - `compare`: finished runs side by side; `report`: runs on a page; `view`, what they share; `dashboard`: runs in the browser, which `browser` opens
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
 //! - `completions`: what a shell may complete
+//! - `place`: where data lies
 //! - `failure`: errors as people read them
 //! - `output`, `table`: how things are written
 mod browser;
@@ -26,6 +27,7 @@ mod failure;
 mod init_federation;
 mod node;
 mod output;
+mod place;
 mod predict;
 mod progress;
 mod report;

@@ -5,6 +5,7 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
+use super::place::{relocate, require_use};
 use super::settings::Conduct;
 use crate::experiment::Experiment;
 use crate::run::{Run, RunFolder, Which};
@@ -33,6 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     if !arguments.previous && folder.is_complete() {
         return arguments.show_finished(&folder);
     }
+    require_use(&folder.experiment().map_err(Failure::refused)?, arguments.conduct.data.as_deref())?;
     let which = if arguments.previous { Which::Previous } else { Which::Latest };
     let run = Run::resume(&folder, which, |experiment| arguments.adapt(experiment)).map_err(Failure::refused)?;
     arguments.conduct.train(&run)
@@ -53,6 +55,6 @@ impl Arguments {
 
     fn adapt(&self, experiment: &mut Experiment) {
         self.conduct.staff(experiment);
-        experiment.data.folder = self.conduct.data.clone().unwrap_or_else(|| experiment.data.folder.clone());
+        relocate(experiment, self.conduct.data.as_deref());
     }
 }

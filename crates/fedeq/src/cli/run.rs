@@ -14,6 +14,7 @@ Examples:
   fedeq run                                        FeDEQ on the built-in digits
   fedeq run --set method=fedrep --set plan.rounds=20
   fedeq run experiment.toml --preset paper --out runs/first
+  fedeq run --data my/pictures                     your own: a folder of pictures, a CSV file or JSON lines
   fedeq run --set data=cifar10 --set data.partition.shards=2 --set seed=7
   fedeq run --set method.server_step=consensus --set plan.asynchronous.slowest=10      nobody waits for the slow
 
@@ -32,7 +33,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let experiment = arguments.experiment().map_err(Failure::refused)?;
+    let experiment = arguments.experiment()?;
     let usual = || RunFolder::usual_name(Path::new("runs"), &experiment);
     let out = arguments.out.clone().unwrap_or_else(usual);
     let run = Run::create(&experiment, &out).map_err(Failure::refused)?;
@@ -40,8 +41,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 }
 
 impl Arguments {
-    fn experiment(&self) -> fedeq_core::Result<Experiment> {
-        let mut experiment = Experiment::read(self.wish.file(), &self.wish.overrides(&self.conduct)?)?;
+    fn experiment(&self) -> Outcome<Experiment> {
+        let place = self.conduct.data.as_deref();
+        self.conduct.agrees(&self.wish.overrides(place)?)?;
+        let mut experiment = self.wish.experiment(place)?;
         self.conduct.staff(&mut experiment);
         Ok(experiment)
     }

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
+use super::place::{agree, settle};
 use super::progress;
 use super::table::facts;
 use crate::experiment::{Experiment, Override};
@@ -19,7 +20,8 @@ pub(super) struct Wish {
     /// What to do, as TOML; what it leaves out the preset fills in
     #[arg(value_name = "EXPERIMENT.toml")]
     file: Option<PathBuf>,
-    /// A setting that goes over the file's, by its dotted path
+    /// A setting that goes over the file's, by its dotted path; in any order, and of a key given twice the last value counts. What
+    /// does not apply is refused. `KEY={ .. }` replaces what the file says of a whole section
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// What fills in the rest: `recommended`, `paper` or `reference`
@@ -33,24 +35,33 @@ impl Wish {
         self.file.as_deref()
     }
 
-    /// The settings that go over the file.
-    pub(super) fn settings(&self) -> fedeq_core::Result<Vec<Override>> {
-        let mut wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
-        wishes.extend(self.preset.iter().map(|name| Override::new("preset", name.as_str())));
+    /// All that goes over the file, with the place of the data if it is given.
+    pub(super) fn overrides(&self, place: Option<&Path>) -> Outcome<Vec<Override>> {
+        let mut wishes = parsed(&self.set)?;
+        if let Some(preset) = &self.preset {
+            agree("--preset", preset, "preset", &wishes)?;
+            wishes.push(Override::new("preset", preset.as_str()));
+        }
+        if let Some(place) = place {
+            let place = place.display().to_string();
+            agree("--data", &place, "data.folder", &wishes)?;
+            wishes.push(Override::new("data.folder", place));
+        }
         Ok(wishes)
     }
 
-    /// All that goes over the file.
-    pub(super) fn overrides(&self, conduct: &Conduct) -> fedeq_core::Result<Vec<Override>> {
-        let mut wishes = self.settings()?;
-        wishes.extend(data_at(conduct.data.as_deref()));
-        Ok(wishes)
+    /// The experiment that is asked for.
+    pub(super) fn experiment(&self, place: Option<&Path>) -> Outcome<Experiment> {
+        let overrides = self.overrides(place)?;
+        let mut experiment = Experiment::read(self.file(), &overrides).map_err(Failure::refused)?;
+        settle(&mut experiment, &overrides);
+        Ok(experiment)
     }
 }
 
-/// Where the data lies, as a setting, if somebody says so.
-pub(super) fn data_at(folder: Option<&Path>) -> Option<Override> {
-    folder.map(|path| Override::new("data.folder", path.display().to_string()))
+/// Settings as they are typed.
+pub(super) fn parsed(settings: &[String]) -> Outcome<Vec<Override>> {
+    settings.iter().map(|text| text.parse()).collect::<fedeq_core::Result<_>>().map_err(Failure::refused)
 }
 
 /// How a run is computed and shown.
@@ -59,8 +70,9 @@ pub(super) struct Conduct {
     /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
-    /// The folder that data sets are kept in, or the path of your own data [default: data]
-    #[arg(long, value_name = "DIR", env = "FEDEQ_DATA")]
+    /// The path of your own data, whose kind is told from its looks, or the folder that data sets are kept in [default: $FEDEQ_DATA,
+    /// or data]
+    #[arg(long, value_name = "PATH")]
     pub(super) data: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]
@@ -74,6 +86,11 @@ impl Conduct {
     /// Gives an experiment as many workers as were asked for.
     pub(super) fn staff(&self, experiment: &mut Experiment) {
         experiment.engine.workers = self.workers.or(experiment.engine.workers);
+    }
+
+    /// Refuses another number of workers in the settings than on the command line.
+    pub(super) fn agrees(&self, overrides: &[Override]) -> Outcome<()> {
+        self.workers.map_or(Ok(()), |workers| agree("--workers", &workers.to_string(), "engine.workers", overrides))
     }
 
     /// Carries out a run that is ready, and says what came out.
@@ -91,6 +108,9 @@ impl Conduct {
 /// Carries out a run that is ready; Ctrl-C stops it.
 pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<Summary> {
     let mut watch = progress::watch(quiet);
+    if let Some(remark) = run.prepared().remark().filter(|_| !quiet) {
+        tell(&remark);
+    }
     listen_for_interrupts("the clients at work");
     run.train(watch.as_mut(), &is_interrupted).map_err(|error| ended_early(error, run))
 }
@@ -148,18 +168,19 @@ fn text_of(summary: &Summary, path: &str) -> String {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let traffic = summary.evaluation.traffic;
     let mut lines = vec![
-        ("accuracy", format!("{} (mean over {} clients)", percent(quality.mean), count(quality.clients.len()))),
+        ("accuracy", format!("{} (mean over {})", percent(quality.mean), counted(quality.clients.len(), "client"))),
         ("worst tenth", percent(quality.worst_decile)),
         ("sent", format!("{} up, {} down", bytes(traffic.up), bytes(traffic.down))),
         ("parameters", format!("{} shared, {} personal", count(summary.shared_parameters), count(summary.personal_parameters))),
         ("a round", format!("{:.1} s", summary.resources.seconds_per_round)),
     ];
     if let Some(unseen) = &summary.unseen {
-        lines.insert(2, ("unseen", format!("{} (mean over {} clients)", percent(unseen.local.mean), count(unseen.clients))));
+        lines.insert(2, ("unseen", format!("{} (mean over {})", percent(unseen.local.mean), counted(unseen.clients, "client"))));
     }
     lines.extend(solves(&summary.solves).map(|text| ("solves", text)));
     lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
     lines.push(("run folder", path.to_owned()));
-    let heading = format!("{} on {} with {}, {} rounds", summary.method, summary.data, summary.model, summary.rounds);
+    let rounds = counted(summary.rounds as usize, "round");
+    let heading = format!("{} on {} with {}, {rounds}", summary.method, summary.data, summary.model);
     format!("{heading}\n{}", facts(&lines))
 }

@@ -8,30 +8,34 @@ use super::cells::{attempt, conclude};
 use super::compare::percents;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
+use super::place::settle;
 use super::settings::{Conduct, Wish};
 use super::table::{Align, Table};
 use super::view::VIEWS;
+use crate::experiment::Override;
 use crate::number::{bytes, count};
-use crate::sweep::{Axis, Cell, Outcome as Cells, Point, cells, csv_of, points};
+use crate::sweep::{Axis, Cell, Grid, Outcome as Cells, Point, Seeds, cells, csv_of, points};
 
 /// Carries out an experiment over a grid of settings and several seeds.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  fedeq sweep --grid method=fedeq,fedrep --seeds 0,1,2 --out sweeps/methods
+  fedeq sweep --grid method=fedeq,fedrep --seeds 0..3 --out sweeps/methods
   fedeq sweep experiment.toml --grid method.rho=0.01,0.1 --grid training.learning_rate=0.05,0.1 --out sweeps/rho
+  fedeq sweep --grid 'method={ name = \"fedeq\", rho = 0.1 },fedrep' --out sweeps/both
   fedeq compare sweeps/methods               the same runs, with significance
 
 The same command again goes on where it was stopped: finished cells are skipped, half-finished ones resumed.")]
 pub(super) struct Arguments {
     #[command(flatten)]
     wish: Wish,
-    /// A setting and the values it takes in turn; several make a grid
+    /// A setting and the values it takes in turn; several make a grid, in any order. Where one means nothing (`method.rho` with
+    /// `method=fedrep`), the cell is carried out once, without it
     #[arg(long, value_name = "KEY=VALUE,VALUE")]
     grid: Vec<String>,
-    /// The seeds of every cell [default: the seed of the experiment]
-    #[arg(long, value_name = "N,N", value_delimiter = ',')]
-    seeds: Vec<u64>,
+    /// The seeds of every cell: `0,1,2`, or `0..3` for the same (without the end), or `0..=2` [default: the seed of the experiment]
+    #[arg(long, value_name = "N,N")]
+    seeds: Option<String>,
     /// The folder of the sweep, which may be there already
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -41,7 +45,10 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let axes = arguments.axes().map_err(Failure::refused)?;
-    let cells = arguments.cells(&axes).map_err(Failure::refused)?;
+    let Grid { cells, notes } = arguments.grid(&axes)?;
+    if !arguments.conduct.quiet {
+        notes.iter().for_each(|note| tell(note));
+    }
     check_ahead(&cells).map_err(Failure::refused)?;
     let mut done: Vec<Cells> = Vec::new();
     for (index, cell) in cells.iter().enumerate() {
@@ -64,10 +71,27 @@ impl Arguments {
         self.grid.iter().map(|text| text.parse()).collect()
     }
 
-    fn cells(&self, axes: &[Axis]) -> fedeq_core::Result<Vec<Cell>> {
-        let mut cells = cells(self.wish.file(), &self.wish.overrides(&self.conduct)?, axes, &self.seeds, &self.out)?;
-        cells.iter_mut().for_each(|cell| self.conduct.staff(&mut cell.experiment));
-        Ok(cells)
+    fn grid(&self, axes: &[Axis]) -> Outcome<Grid> {
+        let overrides = self.wish.overrides(self.conduct.data.as_deref())?;
+        self.conduct.agrees(&overrides)?;
+        let seeds = self.seeds(axes, &overrides)?;
+        let mut grid = cells(self.wish.file(), &overrides, axes, &seeds, &self.out).map_err(Failure::refused)?;
+        for cell in &mut grid.cells {
+            self.conduct.staff(&mut cell.experiment);
+            settle(&mut cell.experiment, &overrides);
+        }
+        Ok(grid)
+    }
+
+    /// The seeds that are asked for, in one way only.
+    fn seeds(&self, axes: &[Axis], overrides: &[Override]) -> Outcome<Vec<u64>> {
+        let Some(text) = &self.seeds else { return Ok(Vec::new()) };
+        let is_set = overrides.iter().any(|wish| wish.path == ["seed"]) || axes.iter().any(|axis| axis.key == "seed");
+        if is_set {
+            let problem = format!("`--seeds {text}` is given, and `seed` is set as well");
+            return Err(Failure::request(problem, "leave one of them out"));
+        }
+        text.parse().map(|Seeds(seeds)| seeds).map_err(Failure::refused)
     }
 
     fn announce(&self, index: usize, total: usize, cell: &Cell) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
+use super::place::{relocate, require_use};
 use crate::run::{RunFolder, Trained};
 
 /// A finished run, and where its data is now.
@@ -12,8 +13,8 @@ pub(super) struct Chosen {
     /// The folder of a finished run
     #[arg(value_name = "RUN")]
     folder: PathBuf,
-    /// The folder that data sets are kept in, or the path of your own data [default: where the run found it]
-    #[arg(long, value_name = "DIR", env = "FEDEQ_DATA")]
+    /// The path of your own data, or the folder that data sets are kept in [default: where the run found it]
+    #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
 }
 
@@ -21,11 +22,7 @@ impl Chosen {
     /// Opens it.
     pub(super) fn open(&self) -> Outcome<Trained> {
         let folder = RunFolder::open(&self.folder).map_err(Failure::refused)?;
-        let adapt = |experiment: &mut crate::experiment::Experiment| {
-            if let Some(data) = &self.data {
-                experiment.data.folder.clone_from(data);
-            }
-        };
-        Trained::open(&folder, adapt).map_err(Failure::refused)
+        require_use(&folder.experiment().map_err(Failure::refused)?, self.data.as_deref())?;
+        Trained::open(&folder, |experiment| relocate(experiment, self.data.as_deref())).map_err(Failure::refused)
     }
 }

@@ -15,16 +15,20 @@
 //! # Layout
 //! - this file: what an experiment consists of
 //! - `read`: from a file and wishes to an experiment
+//! - `layer`: settings of one origin, and how those of several go over each other
 //! - `overlay`: a person's table laid over the defaults
 //! - `wish`: `key=value`
 //! - `refusal`: what is wrong, where, and what was perhaps meant
 //! - `prepare`: from an experiment to live objects
 //! - `copies`: the same samples several times
+//! - `features`: numbers of a table, brought to one scale
 //! - `device`: devices by name
 //! - `flat`: one value a key
 mod copies;
 mod device;
+mod features;
 mod flat;
+mod layer;
 mod overlay;
 mod partition;
 mod prepare;
@@ -41,7 +45,10 @@ use fedeq_data::source::Source;
 use fedeq_models::ModelConfig;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use features::scaled_by_example;
 pub use prepare::Prepared;
+pub(crate) use read::USUAL_FOLDER;
+pub(crate) use refusal::Refusal;
 pub use wish::Override;
 
 use crate::preset::Preset;
@@ -125,7 +132,7 @@ impl Experiment {
             model,
             method,
             data: DataConfig {
-                folder: "data".into(),
+                folder: USUAL_FOLDER.into(),
                 partition: partition::usual(&source),
                 source,
                 copies: None,

@@ -2,7 +2,7 @@
 use toml::{Table, Value};
 
 /// The keys that say which of several kinds a table is.
-const TAGS: [&str; 3] = ["name", "rule", "kind"];
+pub(super) const TAGS: [&str; 3] = ["name", "rule", "kind"];
 
 /// Lays `over` over `base`, key by key. Where `over` chooses another kind than `base` has, nothing of `base` remains.
 pub(super) fn lay(base: &mut Table, over: &Table) {

@@ -9,9 +9,10 @@ use fedeq_core::{
 };
 use fedeq_data::partition::{ClientIndices, Federation, Partition};
 use fedeq_data::shard::Shard;
-use fedeq_data::{Dataset, Labels, Samples, Seed};
+use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_models::{Network, Part, Task};
 
+use super::features::{Features, scaling_for};
 use super::{Experiment, copies, device};
 use crate::present::require_present;
 
@@ -19,8 +20,12 @@ use crate::present::require_present;
 pub struct Prepared {
     /// What was asked for.
     pub experiment: Experiment,
-    /// The data.
+    /// The data. Where features are scaled, these are the scaled ones.
     pub dataset: Arc<Dataset>,
+    /// What was subtracted from the features of a table, and what they were divided by.
+    pub scaling: Option<Scaling>,
+    /// What the features of a table were before.
+    features: Option<Features>,
     /// Who holds what, and who is met only after training.
     pub federation: Federation,
     /// The network, with its first weights.
@@ -45,20 +50,42 @@ impl Experiment {
         self.prepare_for_others()
     }
 
+    /// As [`prepare`](Self::prepare), for what has begun already: features are scaled as they were then, if they were.
+    pub(crate) fn prepare_again(&self, scaling: Option<Scaling>) -> Result<Prepared> {
+        self.require_samples()?;
+        self.prepare_with(|| self.present().map(Arc::new), |_, _| Ok(scaling))
+    }
+
     /// As [`prepare`](Self::prepare), for clients elsewhere: where everybody brings their own data, those at hand are an example.
     pub(crate) fn prepare_for_others(&self) -> Result<Prepared> {
-        self.prepare_from(|| {
-            require_present(&self.data.source, &self.data.folder)?;
-            self.load().map(Arc::new)
-        })
+        self.prepare_from(|| self.present().map(Arc::new))
     }
 
     /// As [`prepare`](Self::prepare), with data that somebody else loads.
     pub(crate) fn prepare_from(&self, load: impl FnOnce() -> Result<Arc<Dataset>>) -> Result<Prepared> {
+        self.prepare_with(load, |dataset, federation| scaling_for(&self.data.source, dataset, federation))
+    }
+
+    /// The data, which must be there.
+    fn present(&self) -> Result<Dataset> {
+        require_present(&self.data.source, &self.data.folder)?;
+        self.load()
+    }
+
+    fn prepare_with(
+        &self,
+        load: impl FnOnce() -> Result<Arc<Dataset>>,
+        scaling: impl FnOnce(&Dataset, &Federation) -> Result<Option<Scaling>>,
+    ) -> Result<Prepared> {
         self.check_settings()?;
         let devices = device::named(&self.engine.device)?;
-        let dataset = load()?;
+        let mut dataset = load()?;
         let federation = self.assign(&dataset)?;
+        let features = Features::of(&self.data.source, &dataset);
+        let scaling = scaling(&dataset, &federation)?;
+        if let Some(scaling) = &scaling {
+            scale(Arc::make_mut(&mut dataset), scaling)?;
+        }
         self.plan.sampling.cohort_size(federation.clients.len())?;
         let shards = federation.clients.iter().chain(&federation.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
@@ -67,7 +94,7 @@ impl Experiment {
         let station = |device: Device| Ok(Station { network: self.build(&task, &device, seed)?, device });
         let stations = devices.into_iter().map(station).collect::<Result<Vec<_>>>()?;
         let network = stations[0].network.clone();
-        Ok(Prepared { experiment: self.clone(), dataset, federation, network, stations, shards })
+        Ok(Prepared { experiment: self.clone(), dataset, scaling, features, federation, network, stations, shards })
     }
 
     fn require_samples(&self) -> Result<()> {
@@ -91,10 +118,10 @@ impl Experiment {
 
     pub(crate) fn load(&self) -> Result<Dataset> {
         let dataset = self.data.source.load(&self.data.folder)?;
-        Ok(match self.data.copies {
+        match self.data.copies {
             Some(copies) => copies::repeated(dataset, copies.get()),
-            None => dataset,
-        })
+            None => Ok(dataset),
+        }
     }
 
     fn assign(&self, dataset: &Dataset) -> Result<Federation> {
@@ -112,10 +139,10 @@ impl Experiment {
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;
         self.check_projection()?;
-        at_least_one("plan.rounds", self.plan.rounds)?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
         at_least_one("engine.checkpoint_seconds", self.engine.checkpoint_seconds)?;
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
+        at_most("engine.client_memory_mb", self.engine.client_memory_mb, MOST_MEGABYTES)?;
         at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
     }
 
@@ -135,6 +162,8 @@ impl Experiment {
 
 /// More threads than any machine has cores are a slip, and asking for a million of them would hurt.
 const MOST_WORKERS: usize = 4096;
+/// A petabyte.
+const MOST_MEGABYTES: usize = 1_000_000_000;
 
 fn at_most(name: &str, value: usize, most: usize) -> Result<()> {
     if value <= most { Ok(()) } else { Err(Error::invalid(format!("`{name}` is `{value}`"), format!("give at most {most}"))) }
@@ -160,12 +189,36 @@ fn task_of(dataset: &Dataset) -> Result<Task> {
     }
 }
 
+/// Scales the features of a data set.
+fn scale(dataset: &mut Dataset, scaling: &Scaling) -> Result<()> {
+    let Samples::Vectors(vectors) = &mut dataset.samples else { return Ok(()) };
+    scaling.check(vectors.width)?;
+    scaling.apply(&mut vectors.values);
+    match vectors.values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(at) => Err(Error::invalid(
+            format!(
+                "feature `{}` of sample `{}` is too far from the others to be scaled with them",
+                at % vectors.width,
+                at / vectors.width
+            ),
+            "remove the sample or the column, or set `data.source.scale=none`",
+        )),
+    }
+}
+
 fn shards_of(dataset: &Arc<Dataset>, client: &ClientIndices) -> Result<[Shard; 3]> {
     let shard = |indices: &Vec<u32>| Shard::new(Arc::clone(dataset), indices.clone());
     Ok([shard(&client.train)?, shard(&client.validation)?, shard(&client.test)?])
 }
 
 impl Prepared {
+    /// What is to be known about the data before training begins, if there is anything.
+    pub fn remark(&self) -> Option<String> {
+        let trained: usize = self.federation.clients.iter().map(|client| client.train.len()).sum();
+        self.features.as_ref().map(|features| features.remark(&self.experiment.data.source, self.scaling.is_some(), trained))
+    }
+
     /// The model everybody starts from.
     pub fn initial(&self) -> Weights {
         Weights { params: params_of(&self.network), statistics: named_statistics(&self.network.fresh_statistics()) }

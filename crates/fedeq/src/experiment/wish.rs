@@ -38,7 +38,11 @@ fn value_of(text: &str) -> Value {
 
 impl fmt::Display for Override {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}={}", self.path.join("."), self.value)
+        // A word needs no quotes where it can be nothing else.
+        match &self.value {
+            Value::String(word) if value_of(word).is_str() => write!(formatter, "{}={word}", self.path.join(".")),
+            value => write!(formatter, "{}={value}", self.path.join(".")),
+        }
     }
 }
 
@@ -65,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_setting_is_written_as_it_can_be_read() {
-        for text in ["plan.rounds=3", "method=\"fedrep\"", "data.unseen={ fraction = 0.1 }"] {
+        for text in ["plan.rounds=3", "method=fedrep", "seed=\"3\"", "data.unseen={ fraction = 0.1 }"] {
             assert_eq!(text.parse::<Override>().expect("a setting").to_string(), text);
         }
     }

@@ -11,6 +11,7 @@ use fedeq_models::store::{Metadata, save};
 use fedeq_models::{ModelConfig, Network, Part, Task};
 use serde::Serialize;
 
+use crate::experiment::Prepared;
 use crate::run::{ClientModel, Trained};
 
 /// What `export.json` says.
@@ -26,7 +27,7 @@ pub struct Export {
     pub model: ModelConfig,
     /// The shape of inputs and the number of classes.
     pub task: Task,
-    /// How inputs become the numbers a network sees, for pictures.
+    /// How inputs become the numbers a network sees, for pictures and for tables whose features are scaled.
     pub scaling: Option<Scaling>,
     /// The names of the classes, where they have names.
     pub classes: Vec<String>,
@@ -36,10 +37,10 @@ pub struct Export {
     pub clients: Vec<Exported>,
 }
 
-/// A value `v` of a picture is fed as `(v / white - mean) / deviation`, channel by channel.
+/// A value `v` is fed as `(v / white - mean) / deviation`: of a picture channel by channel, of a table column by column.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scaling {
-    /// The value that stands for 1.
+    /// The value that stands for 1; 1 for tables.
     pub white: u8,
     /// Subtracted.
     pub mean: Vec<f32>,
@@ -104,17 +105,19 @@ fn describe(trained: &Trained, clients: Vec<Exported>) -> Export {
         data: trained.summary().data.clone(),
         model: prepared.experiment.model.clone(),
         task: *prepared.network.task(),
-        scaling: scaling_of(&prepared.dataset),
+        scaling: scaling_of(prepared),
         classes: classes_of(&prepared.dataset),
         personal: personal_of(&prepared.network),
         clients,
     }
 }
 
-fn scaling_of(dataset: &Dataset) -> Option<Scaling> {
-    let Samples::Images(images) = &dataset.samples else { return None };
-    let fedeq_data::Scaling { mean, deviation } = images.scaling.clone();
-    Some(Scaling { white: images.white, mean, deviation })
+fn scaling_of(prepared: &Prepared) -> Option<Scaling> {
+    let (white, fedeq_data::Scaling { mean, deviation }) = match &prepared.dataset.samples {
+        Samples::Images(images) => (images.white, images.scaling.clone()),
+        _ => (1, prepared.scaling.clone()?),
+    };
+    Some(Scaling { white, mean, deviation })
 }
 
 fn classes_of(dataset: &Dataset) -> Vec<String> {

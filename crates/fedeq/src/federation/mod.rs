@@ -10,7 +10,7 @@ use fedeq_core::{Error, Evaluation, Method, Result, ServerStep, Task, View, Weig
 use fedeq_data::partition::Partition;
 use serde::Serialize;
 
-use crate::experiment::{Experiment, Prepared};
+use crate::experiment::{Experiment, Prepared, scaled_by_example};
 use crate::run::{RunFolder, Solves, State, Summary};
 
 /// What the server does in which round; `plan.json` of an app.
@@ -45,10 +45,10 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared, weighting)?;
     let last = (plan.clients - 1).to_string();
+    let experiment = for_nodes(&prepared)?;
     fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     let server = prepared.server();
     write_atomically(&folder.join("theta.safetensors"), &server.weights.packed().to_bytes(&Default::default())?)?;
-    let experiment = for_nodes(&prepared);
     write_atomically(&folder.join("experiment.toml"), experiment.to_toml()?.as_bytes())?;
     let plan = serde_json::to_string(&plan).map_err(|error| Error::invalid(error.to_string(), "report this"))?;
     write_atomically(&folder.join("plan.json"), (plan + "\n").as_bytes())?;
@@ -61,12 +61,12 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
 }
 
 /// The experiment for machines where data lies elsewhere, and perhaps other data than here.
-fn for_nodes(prepared: &Prepared) -> Experiment {
+fn for_nodes(prepared: &Prepared) -> Result<Experiment> {
     let mut experiment = prepared.experiment.clone().on_another_machine("data".into());
     if matches!(experiment.data.partition, Partition::Own { .. }) {
-        experiment.data.source = experiment.data.source.alike(&prepared.dataset);
+        experiment.data.source = scaled_by_example(experiment.data.source.alike(&prepared.dataset), &prepared.dataset)?;
     }
-    experiment
+    Ok(experiment)
 }
 
 /// Files as they are, but for the number of the last client.

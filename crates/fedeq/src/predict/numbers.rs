@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use csv::StringRecord;
 use fedeq_core::{Error, Result};
-use fedeq_data::{Images, Samples, Vectors};
+use fedeq_data::{Images, Samples, Scaling, Vectors};
 
 use super::columns::Wanted;
 use super::question::Brought;
@@ -13,9 +13,12 @@ pub(super) fn is_table(files: &[PathBuf]) -> bool {
     files.iter().all(|file| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv")))
 }
 
-/// Vectors, a row each.
-pub(super) fn rows(wanted: &Wanted, files: &[PathBuf]) -> Result<Brought> {
-    let (names, values) = read(wanted, files)?;
+/// Vectors, a row each, scaled as those a model has learned from.
+pub(super) fn rows(wanted: &Wanted, scaling: Option<&Scaling>, files: &[PathBuf]) -> Result<Brought> {
+    let (names, mut values) = read(wanted, files)?;
+    if let Some(scaling) = scaling {
+        scaling.apply(&mut values);
+    }
     Ok(Brought { names, samples: Samples::Vectors(Vectors { width: wanted.width(), values }) })
 }
 

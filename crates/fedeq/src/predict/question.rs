@@ -56,7 +56,10 @@ impl Questions {
         let brought = match &dataset.samples {
             Samples::Images(images) if numbers::is_table(files) => numbers::pixels(images, files)?,
             Samples::Images(images) => pictures::read(images, files)?,
-            Samples::Vectors(vectors) => numbers::rows(&Wanted::by(&prepared.experiment.data, vectors.width)?, files)?,
+            Samples::Vectors(vectors) => {
+                let wanted = Wanted::by(&prepared.experiment.data, vectors.width)?;
+                numbers::rows(&wanted, prepared.scaling.as_ref(), files)?
+            }
             Samples::Sequences(sequences) => lines::read(sequences, files)?,
         };
         if brought.names.is_empty() {

@@ -97,8 +97,8 @@ fn cell(
     let adjustments =
         scale.adjust.iter().filter(|adjustment| adjustment.condition.holds(&named)).map(|adjustment| &adjustment.set);
     let layers = [&scale.set, &part.set].into_iter().chain(choices.iter().map(|choice| &choice.set)).chain(adjustments);
-    let all: Vec<Override> = layers.flat_map(overrides).chain(wishes.iter().cloned()).collect();
-    let experiment = Experiment::read(None, &all).map_err(|error| in_cell(spec, &name, &error))?;
+    let origins: Vec<Vec<Override>> = layers.map(overrides).chain([wishes.to_vec()]).collect();
+    let experiment = Experiment::layered(origins.iter().map(Vec::as_slice)).map_err(|error| in_cell(spec, &name, &error))?;
     let values = part.axis.iter().zip(choices).filter_map(|(axis, choice)| Some((axis.name.clone(), choice.value?)));
     Ok(Cell {
         values: values.collect(),

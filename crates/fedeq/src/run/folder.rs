@@ -5,6 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use fedeq_core::{Error, Evaluation, Result, Round, write_atomically};
+use fedeq_data::Scaling;
+use fedeq_data::source::Source;
+use fedeq_data::source::scale::Scale;
+use fedeq_data::source::table::Table;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -96,6 +100,14 @@ impl RunFolder {
     pub fn experiment(&self) -> Result<Experiment> {
         let text = self.experiment_text()?;
         Experiment::from_resolved(&text).map_err(|error| Error::damaged(&self.experiment_file(), error.to_string()))
+    }
+
+    /// How the features of its data are scaled, if they are: as it was found out when the run began.
+    pub(crate) fn scaling(&self, experiment: &Experiment) -> Result<Option<Scaling>> {
+        let Source::Csv(Table { scale: Scale::Standardise, .. }) = &experiment.data.source else {
+            return Ok(experiment.data.source.given_scaling());
+        };
+        read_json(&self.scaling_file()).map(Some)
     }
 
     /// What came out; nothing if it is not finished.
@@ -244,6 +256,13 @@ impl RunFolder {
         write_json(&self.summary_file(), summary)
     }
 
+    pub(super) fn write_scaling(&self, scaling: &Scaling) -> Result<()> {
+        // Twice as many digits as there are in the numbers, so that not one bit changes on the way through text.
+        let exact = |numbers: &[f32]| numbers.iter().map(|&number| f64::from(number)).collect::<Vec<f64>>();
+        let (mean, deviation) = (exact(&scaling.mean), exact(&scaling.deviation));
+        write_json(&self.scaling_file(), &serde_json::json!({ "mean": mean, "deviation": deviation }))
+    }
+
     pub(super) fn rounds_file(&self) -> PathBuf {
         self.root.join("rounds.jsonl")
     }
@@ -280,6 +299,10 @@ impl RunFolder {
         self.root.join("tensorboard")
     }
 
+    fn scaling_file(&self) -> PathBuf {
+        self.root.join("scaling.json")
+    }
+
     fn experiment_file(&self) -> PathBuf {
         self.root.join("experiment.toml")
     }
@@ -300,7 +323,8 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(5);
 
 /// Whether a folder holds nothing but what a run writes before its experiment.
 fn is_unborn(root: &Path) -> bool {
-    const EARLY: [&str; 4] = [LOCK, "version.json", "version.json.partial", "experiment.toml.partial"];
+    const EARLY: [&str; 6] =
+        [LOCK, "version.json", "version.json.partial", "scaling.json", "scaling.json.partial", "experiment.toml.partial"];
     let is_early =
         |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|entry| EARLY.iter().any(|name| entry.file_name() == *name));
     fs::read_dir(root).is_ok_and(|mut entries| entries.all(is_early))

@@ -69,6 +69,7 @@ impl Run {
 
     fn begin(folder: RunFolder, prepared: Prepared, lock: Lock) -> Result<Self> {
         folder.write_version()?;
+        prepared.scaling.iter().try_for_each(|scaling| folder.write_scaling(scaling))?;
         folder.write_experiment(&prepared.experiment)?;
         folder.write_status(State::Running)?;
         let position =
@@ -86,7 +87,7 @@ impl Run {
         change(&mut experiment);
         let seal = Seal::of(&experiment)?;
         ensure_device_unchanged(folder, &seal)?;
-        let prepared = experiment.prepare()?;
+        let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
         let position = restore(folder, &seal, which, prepared.server())?;
         folder.write_status(State::Running)?;
         Self::ready(folder.clone(), prepared, position, seal, lock)

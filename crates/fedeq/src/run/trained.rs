@@ -57,7 +57,7 @@ impl Trained {
         let mut experiment = folder.experiment()?;
         change(&mut experiment);
         let seal = Seal::of(&experiment)?;
-        let prepared = experiment.prepare()?;
+        let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
         let position = last(folder, &seal, &prepared.server())?;
         let (server, clients, traffic) = (position.server, position.clients, position.traffic);
         Ok(Self { folder: folder.clone(), prepared, summary, server, clients, traffic })

@@ -6,11 +6,14 @@
 //! # Layout
 //! - `axis`: `key=value,value`, as a person types it
 //! - `cell`: the experiments of a grid
+//! - `seeds`: `0..3`, as a person types it
 //! - `outcome`: what came out of cells and grid points
 mod axis;
 mod cell;
 mod outcome;
+mod seeds;
 
 pub use axis::Axis;
-pub use cell::{Cell, cells};
+pub use cell::{Cell, Grid, NOTHING, cells};
 pub use outcome::{Outcome, Point, csv_of, points};
+pub use seeds::Seeds;

@@ -26,6 +26,9 @@ pub struct Regression {
     pub noise: f32,
 }
 
+/// The exact solution takes time that grows with the cube of this.
+const MOST_PARAMETERS: usize = 1_000;
+
 /// Where the loss of a [`Regression`] is smallest, for the data as generated (noise and rounding included).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimum {
@@ -79,6 +82,13 @@ impl Regression {
 
     fn check(&self) -> Result<()> {
         check_size(self.clients, self.samples, self.width())?;
+        if self.width() > MOST_PARAMETERS {
+            let problem = format!("the optimum of `{}` parameters cannot be computed", self.width());
+            return Err(Error::unmeetable(
+                problem,
+                format!("ask for at most {MOST_PARAMETERS} in `shared` and `personal` together"),
+            ));
+        }
         if self.samples <= self.width() {
             let problem = format!("`{}` samples a client do not determine `{}` parameters", self.samples, self.width());
             return Err(Error::unmeetable(problem, "ask for more samples than `shared` and `personal` together"));

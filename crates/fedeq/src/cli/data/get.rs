@@ -30,7 +30,7 @@ pub(in crate::cli) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let (name, data) = (&arguments.name, &arguments.folder.path);
+    let (name, data) = (&arguments.name, &arguments.folder.path());
     let source = known(name).ok_or_else(|| unknown(name))?;
     let offer = offer_for(&source)?;
     let mut watch = watch();

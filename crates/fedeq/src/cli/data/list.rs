@@ -45,7 +45,7 @@ struct Entry {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let entries: Vec<Entry> = Source::all().iter().map(|source| Entry::of(source, &arguments.folder.path)).collect();
+    let entries: Vec<Entry> = Source::all().iter().map(|source| Entry::of(source, &arguments.folder.path())).collect();
     if arguments.json {
         return print_json(&entries);
     }

@@ -15,7 +15,8 @@ use fedeq_core::Error;
 
 use super::failure::{Failure, Outcome};
 use super::output::print;
-use super::settings::{Conduct, data_at};
+use super::place::settle;
+use super::settings::Conduct;
 use super::table::{Align, Table};
 use crate::experiment::Override;
 use crate::reproduce::{Cell, NAMES, Pattern, ScaleName, Spec, cells, find};
@@ -110,8 +111,9 @@ impl Arguments {
         let spec = find(name)?;
         let scale = ScaleName::from(self.scale);
         let wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
-        let mut cells = cells(&spec, scale, &self.all_wishes(&wishes))?;
+        let mut cells = cells(&spec, scale, &wishes)?;
         self.keep_wanted(&spec, &mut cells)?;
+        self.place(&spec, &mut cells, &wishes)?;
         cells.iter_mut().for_each(|cell| self.conduct.staff(&mut cell.experiment));
         Ok(Job {
             arguments: self,
@@ -125,8 +127,18 @@ impl Arguments {
         })
     }
 
-    fn all_wishes(&self, wishes: &[Override]) -> Vec<Override> {
-        wishes.iter().cloned().chain(data_at(self.conduct.data.as_deref())).collect()
+    /// Says where the cells that need data find it; a place that none of them needs is refused.
+    fn place(&self, spec: &Spec, cells: &mut [Cell], wishes: &[Override]) -> fedeq_core::Result<()> {
+        let mut needy: Vec<&mut Cell> = cells.iter_mut().filter(|cell| cell.needs_data()).collect();
+        if let Some(place) = self.conduct.data.as_ref().filter(|_| needy.is_empty()) {
+            let problem = format!("`--data {}` is given, and these cells of `{}` need no data", place.display(), spec.name);
+            return Err(Error::invalid(problem, "leave it out: what they learn from is part of the program"));
+        }
+        needy.iter_mut().for_each(|cell| match &self.conduct.data {
+            Some(place) => cell.experiment.data.folder.clone_from(place),
+            None => settle(&mut cell.experiment, wishes),
+        });
+        Ok(())
     }
 
     fn keep_wanted(&self, spec: &Spec, cells: &mut Vec<Cell>) -> fedeq_core::Result<()> {
