@@ -5,6 +5,7 @@ use fedeq_core::{Evaluation, Event, View};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::tell;
+use crate::number::bytes;
 use crate::run::{Brief, Watch, headline};
 
 /// What fits where stderr goes.
@@ -18,6 +19,17 @@ fn sentence(evaluation: &Evaluation, view: View) -> String {
     format!("accuracy {:.1} %, worst tenth {:.1} %", 100.0 * quality.mean, 100.0 * quality.worst_decile)
 }
 
+/// What a run is, and what memory it takes beyond its model's.
+fn introduce(brief: &Brief) {
+    tell(&brief.title);
+    if let Some(warm) = brief.warm_bytes.filter(|warm| *warm >= WORTH_SAYING) {
+        tell(&format!("warm starts: each client at work remembers up to {} of fixed points", bytes(warm)));
+    }
+}
+
+/// Bytes of memory that nobody would miss.
+const WORTH_SAYING: u64 = 1_000_000;
+
 /// A bar that moves.
 #[derive(Default)]
 struct Bar {
@@ -27,7 +39,7 @@ struct Bar {
 
 impl Watch for Bar {
     fn begin(&mut self, brief: &Brief) {
-        tell(&brief.title);
+        introduce(brief);
         self.view = Some(brief.headline);
         let bar = ProgressBar::new(brief.rounds).with_style(style()).with_position(brief.round);
         bar.reset_eta();
@@ -65,7 +77,7 @@ struct Lines {
 
 impl Watch for Lines {
     fn begin(&mut self, brief: &Brief) {
-        tell(&brief.title);
+        introduce(brief);
         self.brief = Some(brief.clone());
     }
 

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use fedeq_core::{Round, SolveTally};
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::progress;
 use super::table::facts;
 use crate::experiment::{Experiment, Override};
-use crate::number::{bytes, count};
-use crate::run::{Run, Silent, Summary, Watch};
+use crate::number::{bytes, count, percent};
+use crate::run::{Run, RunFolder, Silent, Summary, Watch};
 
 /// What is to be carried out.
 #[derive(Args, Debug)]
@@ -79,12 +80,16 @@ impl Conduct {
     /// Carries out a run that is ready, and says what came out.
     pub(super) fn train(&self, run: &Run) -> Outcome<()> {
         let summary = carry_out(run, self.quiet)?;
-        self.show(&summary, &run.folder().path().display().to_string())
+        self.show(&summary, run.folder())
     }
 
     /// Says what came out.
-    pub(super) fn show(&self, summary: &Summary, path: &str) -> Outcome<()> {
-        if self.json { print_json(summary) } else { print(&text_of(summary, path)) }
+    pub(super) fn show(&self, summary: &Summary, folder: &RunFolder) -> Outcome<()> {
+        if self.json {
+            return print_json(summary);
+        }
+        let rounds = folder.rounds().map_err(Failure::refused)?;
+        print(&text_of(summary, &rounds, &folder.path().display().to_string()))
     }
 }
 
@@ -125,9 +130,8 @@ fn stopped(error: fedeq_core::Error, path: &str) -> Failure {
     }
 }
 
-fn text_of(summary: &Summary, path: &str) -> String {
+fn text_of(summary: &Summary, rounds: &[Round], path: &str) -> String {
     let quality = summary.quality();
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let traffic = summary.evaluation.traffic;
     let mut lines = vec![
         ("accuracy", format!("{} (mean over {} clients)", percent(quality.mean), count(quality.clients.len()))),
@@ -139,8 +143,17 @@ fn text_of(summary: &Summary, path: &str) -> String {
     if let Some(unseen) = &summary.unseen {
         lines.insert(2, ("unseen", format!("{} (mean over {} clients)", percent(unseen.local.mean), count(unseen.clients))));
     }
+    lines.extend(solves(rounds).map(|text| ("solver", text)));
     lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
     lines.push(("run folder", path.to_owned()));
     let heading = format!("{} on {} with {}, {} rounds", summary.method, summary.data, summary.model, summary.rounds);
     format!("{heading}\n{}", facts(&lines))
+}
+
+/// What the equilibrium solves of training took; nothing where there were none.
+fn solves(rounds: &[Round]) -> Option<String> {
+    let all = rounds.iter().fold(SolveTally::default(), |sum, round| sum.plus(&round.solves));
+    let ([steps, _, unconverged], warm) = (all.means()?, all.warm_share()?);
+    let warm = if warm > 0.0 { format!(", {} started warm", percent(warm)) } else { String::new() };
+    Some(format!("{steps:.1} steps a sample{warm}, {} did not converge", percent(unconverged)))
 }

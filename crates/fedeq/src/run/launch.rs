@@ -131,6 +131,7 @@ impl Run {
             round: self.position.server.round,
             rounds: plan.rounds,
             headline: method.algorithm().headline(),
+            warm_bytes: self.prepared.warm_bytes(),
         }
     }
 

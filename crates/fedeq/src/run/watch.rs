@@ -26,6 +26,8 @@ pub struct Brief {
     pub rounds: u64,
     /// By which of a client's models the method is judged.
     pub headline: View,
+    /// The most bytes that the fixed points remembered for warm starts take, a client at work.
+    pub warm_bytes: Option<u64>,
 }
 
 /// Says nothing.
