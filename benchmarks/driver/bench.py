@@ -16,7 +16,7 @@ GRADIENT_TOLERANCE = 1e-2
 ROUND_TOLERANCE = 2e-2  # Dozens of steps in a row let rounding grow.
 LEARNING_RATE = 0.01
 CHECK_LEARNING_RATE = 0.001  # Long steps let rounding grow, and say nothing about who is right.
-DEFAULT_WARM_START = {"by-sample": {"capacity": 8 << 20, "precision": "half"}}
+DEFAULT_WARM_START = {"by-sample": {"precision": "half"}}
 
 
 @dataclass(frozen=True)

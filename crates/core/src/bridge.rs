@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use fedeq_data::shard::Inputs;
-use fedeq_models::{Input, Network, Statistics};
+use fedeq_models::{Input, Network, Part, Statistics};
 
 use crate::error::{Error, Result};
 use crate::params::{Array, Params};
@@ -31,6 +31,11 @@ pub(crate) fn ints<const D: usize>(values: &[i32], shape: [usize; D], device: &D
 /// All parameters of a network.
 pub fn params_of(network: &Network) -> Params {
     from_host(network.values())
+}
+
+/// The personal parameters of a network, `w`.
+pub fn head_of(network: &Network) -> Params {
+    from_host(network.values_of(Part::Personal))
 }
 
 /// The statistics as named numbers.

@@ -66,7 +66,7 @@ impl Client<'_> {
         self.ensure_numbers(&work, &after)?;
         after.participations += 1;
         after.last_round = Some(request.round);
-        after.memory.forget_previous();
+        after.memory.end_stretch();
         *self.state = after;
         let samples = self.site.samples() as u64;
         Ok(Reply::Update(Update { weights: work.sent, samples, gap: work.gap, descent: work.descent }))
@@ -88,7 +88,7 @@ impl Client<'_> {
     ) -> Result<Reply> {
         let mut after = self.state.clone();
         let descent = change(self.algorithm, &mut after, &self.turn(request), self.site)?;
-        after.memory.forget_previous();
+        after.memory.end_stretch();
         *self.state = after;
         Ok(Reply::Done(descent))
     }

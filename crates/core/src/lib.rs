@@ -28,7 +28,7 @@ mod witness;
 
 pub use algorithm::*;
 pub use asynchronous::{Agenda, Arrival, Asynchronous};
-pub use bridge::{named_statistics, network_with, params_of, statistics_with};
+pub use bridge::{head_of, named_statistics, network_with, params_of, statistics_with};
 pub use client::{Client, travelling};
 pub use error::{Error, Result};
 pub use file::{fingerprint, write_atomically};
@@ -43,7 +43,7 @@ pub use server_state::ServerState;
 pub use site::*;
 pub use state::ClientState;
 pub use store::ClientStore;
-pub use training::Training;
+pub use training::{InitialHeads, Training};
 pub use transport::{InProcess, Sites, Traffic, Transport, client_seed};
 pub use weights::Weights;
 pub use witness::Witness;

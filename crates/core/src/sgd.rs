@@ -33,6 +33,8 @@ pub(crate) struct Step {
     learning_rate: f64,
     /// By path.
     pulls: BTreeMap<String, Pull>,
+    /// Whether pulls are divided by the number of predictions in a batch.
+    pull_per_prediction: bool,
     projection: Option<Projection>,
 }
 
@@ -44,21 +46,33 @@ impl Step {
             let on = |(path, array): (&str, &Array)| (path.to_owned(), Pull { strength: pull.strength, offset: flat(array) });
             pull.offset.iter().map(on)
         });
-        Self { learning_rate: phase.learning_rate, pulls: pulls.collect(), projection }
+        Self {
+            learning_rate: phase.learning_rate,
+            pulls: pulls.collect(),
+            pull_per_prediction: phase.pull.is_some_and(|pull| pull.per_prediction),
+            projection,
+        }
     }
 
-    /// `p <- p - rate (gradient + strength p + offset)` for everything that is trained, then the projection if there is one.
-    pub(crate) fn apply(&self, network: Network, gradients: Gradients, trains: Trains) -> Network {
-        let moved = network.map(&mut Descend { tracker: PathTracker::default(), step: self, gradients, trains });
+    /// `p <- p - rate (gradient + strength p + offset)` for everything that is trained, then the projection if there is one. The gradient
+    /// is that of a mean over so many predictions.
+    pub(crate) fn apply(&self, network: Network, gradients: Gradients, trains: Trains, predictions: usize) -> Network {
+        let share = if self.pull_per_prediction { predictions.max(1) as f64 } else { 1.0 };
+        let moved = network.map(&mut Descend { tracker: PathTracker::default(), step: self, gradients, trains, share });
         match self.projection {
             Some(projection) if trains.includes(Part::Shared) => projection.apply(moved),
             _ => moved,
         }
     }
 
-    fn moved<const D: usize>(&self, value: Tensor<D>, gradient: Option<Tensor<D>>, path: &str) -> Tensor<D> {
+    /// `share` divides the pull.
+    fn moved<const D: usize>(&self, value: Tensor<D>, gradient: Option<Tensor<D>>, path: &str, share: f64) -> Tensor<D> {
         let gradient = gradient.unwrap_or_else(|| value.zeros_like());
-        descend(value, gradient, self.pulls.get(path), self.learning_rate)
+        match self.pulls.get(path) {
+            // rate (gradient + pull / share) = (rate / share) (share gradient + pull)
+            Some(pull) if share != 1.0 => descend(value, gradient.mul_scalar(share), Some(pull), self.learning_rate / share),
+            pull => descend(value, gradient, pull, self.learning_rate),
+        }
     }
 }
 
@@ -67,6 +81,7 @@ struct Descend<'a> {
     step: &'a Step,
     gradients: Gradients,
     trains: Trains,
+    share: f64,
 }
 
 impl ModuleMapper for Descend<'_> {
@@ -84,7 +99,7 @@ impl ModuleMapper for Descend<'_> {
             return param;
         }
         let gradient = param.val().grad_remove(&mut self.gradients);
-        param.map(|value| self.step.moved(value.inner(), gradient, &path).autodiff().require_grad())
+        param.map(|value| self.step.moved(value.inner(), gradient, &path, self.share).autodiff().require_grad())
     }
 }
 

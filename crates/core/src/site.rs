@@ -19,7 +19,8 @@ pub trait Site {
     /// How well the weights do on a part of the local data.
     fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score>;
 
-    /// The mean local training loss and its gradient with respect to all parameters, over all training samples.
+    /// The mean local training loss and its gradient with respect to all parameters, over all training samples. This is the true gradient,
+    /// through a fixed point by the implicit function theorem, whatever stands in for it in training.
     fn gradient(&self, weights: &Weights) -> Result<(f64, Params)>;
 }
 
@@ -69,17 +70,19 @@ pub struct Pull {
     pub strength: f64,
     /// `lambda - strength * anchor`.
     pub offset: Params,
+    /// Whether the force is divided by the number of predictions in a batch (for text, symbols that are not padding).
+    pub per_prediction: bool,
 }
 
 impl Pull {
     /// Towards `anchor`, with a dual.
     pub fn augmented(strength: f64, anchor: &Params, dual: &Params) -> Self {
-        Self { strength, offset: dual.plus(-strength as f32, anchor) }
+        Self { strength, offset: dual.plus(-strength as f32, anchor), per_prediction: false }
     }
 
     /// Towards `anchor`.
     pub fn proximal(strength: f64, anchor: &Params) -> Self {
-        Self { strength, offset: anchor.map(|value| -strength as f32 * value) }
+        Self { strength, offset: anchor.map(|value| -strength as f32 * value), per_prediction: false }
     }
 }
 
@@ -155,6 +158,9 @@ pub struct SolveTally {
     pub unconverged: u64,
     /// Samples that left the numbers.
     pub not_finite: u64,
+    /// Samples whose solve started where an earlier one of the same sample ended.
+    #[serde(default)]
+    pub warm: u64,
 }
 
 impl SolveTally {
@@ -165,6 +171,11 @@ impl SolveTally {
         (self.samples > 0).then(|| sums.map(|sum| sum / samples))
     }
 
+    /// The share of samples that started warm; nothing if nothing was solved.
+    pub fn warm_share(&self) -> Option<f64> {
+        (self.samples > 0).then(|| self.warm as f64 / self.samples as f64)
+    }
+
     /// Both together.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -173,6 +184,7 @@ impl SolveTally {
             residual: self.residual + other.residual,
             unconverged: self.unconverged + other.unconverged,
             not_finite: self.not_finite + other.not_finite,
+            warm: self.warm + other.warm,
         }
     }
 }

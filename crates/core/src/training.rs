@@ -26,8 +26,21 @@ pub struct Training {
     pub remainder: Remainder,
     /// Where equilibrium solves start.
     pub warm_start: WarmStart,
+    /// Where personal parameters start.
+    pub initial_heads: InitialHeads,
     /// Keeps DEQ-MLP's cell contractive, if given.
     pub projection: Option<Projection>,
+}
+
+/// Where the clients' personal parameters start, `w_i^0`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InitialHeads {
+    /// All at the same draw, as in the authors' code.
+    #[default]
+    Same,
+    /// Each client at a draw of its own, as Algorithm 1 of the paper says.
+    Own,
 }
 
 impl Default for Training {
@@ -40,6 +53,7 @@ impl Default for Training {
             batch_size: const { NonZeroUsize::new(10).unwrap() },
             remainder: Remainder::Drop,
             warm_start: WarmStart::Off,
+            initial_heads: InitialHeads::Same,
             projection: None,
         }
     }

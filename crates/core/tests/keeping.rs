@@ -8,7 +8,11 @@ use proptest::prelude::*;
 
 fn fresh() -> ClientState {
     let dual = Problem::start().theta();
-    ClientState::fresh(Problem::start(), dual, WarmStart::BySample { capacity: 64, precision: Precision::Half })
+    ClientState::fresh(
+        Problem::start(),
+        dual,
+        WarmStart::BySample { capacity: Some(64), precision: Precision::Half, lasting: true },
+    )
 }
 
 /// A state that tells its client and version.

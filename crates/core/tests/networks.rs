@@ -3,16 +3,16 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use fedeq_core::{
-    Algorithm, ClientState, ClientStore, Evaluation, FedAvg, FedEq, FedRep, Federation, InProcess, KnnPer, Local, Method,
-    Neighbours, NetworkSite, Params, Plan, Result, Sampling, ServerState, Site, Sites, ThetaStart, Training, View, Weights,
-    named_statistics, params_of, travelling,
+    Algorithm, ClientState, ClientStore, Evaluation, FedAvg, FedEq, FedRep, Federation, FineTune, FineTuning, InProcess, KnnPer,
+    Local, Method, Neighbours, NetworkSite, Params, Phase, Plan, Pull, Result, Sampling, ServerState, Site, Sites, SolveTally,
+    ThetaStart, Training, Trains, View, Weights, client_seed, named_statistics, params_of, travelling,
 };
 use fedeq_data::partition::{Partition, Split};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::Source;
-use fedeq_data::{Dataset, Seed};
-use fedeq_equilibrium::{Precision, WarmStart};
-use fedeq_models::{ModelConfig, Network, Task};
+use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences};
+use fedeq_equilibrium::{Precision, WarmMemory, WarmStart};
+use fedeq_models::{ModelConfig, Network, Part, Task};
 
 const CLIENTS: usize = 6;
 
@@ -115,7 +115,7 @@ fn every_method_trains_every_kind_of_image_model_and_gives_the_same_bytes_for_1_
     for model in ["deq-resnet-xs", "resnet-xs"] {
         for name in Method::NAMES {
             let method = Method::named(name).expect("known");
-            let warm_start = WarmStart::BySample { capacity: 1 << 20, precision: Precision::Half };
+            let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: Precision::Half, lasting: true };
             let digits = Digits::new(model, Training { warm_start, ..brief() });
             let one = digits.run(method.algorithm(), 2, 1);
             assert!(one.bytes() == digits.run(method.algorithm(), 2, 2).bytes(), "{name} with {model}");
@@ -213,4 +213,104 @@ fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
     }
     assert_eq!(state, before);
     assert!(digits.dataset.len() == 1797);
+}
+
+/// Some epochs on the whole model.
+fn phase<'a>(name: &'static str, epochs: usize, pull: Option<&'a Pull>) -> Phase<'a> {
+    Phase { name, trains: Trains::Everything, epochs, learning_rate: 0.05, pull }
+}
+
+/// What the solves of three epochs took, with warm starts of some kind.
+fn solves_of_three_epochs(warm_start: WarmStart) -> SolveTally {
+    let digits = Digits::new("deq-resnet-xs", Training { warm_start, ..brief() });
+    let site = digits.site(0).expect("there");
+    let mut memory = WarmMemory::new(warm_start);
+    let mut weights = digits.initial();
+    let slow = Phase { learning_rate: 0.001, ..phase("body", 3, None) };
+    site.descend(&mut weights, &mut memory, &slow, Seed::new(4)).expect("trained").solves
+}
+
+#[test]
+fn after_the_first_epoch_every_solve_starts_warm_and_takes_fewer_steps() {
+    let (warm, cold) = (solves_of_three_epochs(WarmStart::by_sample()), solves_of_three_epochs(WarmStart::Off));
+    // Batches that are not full are dropped, so a sample may come by for the first time in the second epoch.
+    let share = warm.warm_share().expect("solves");
+    assert!((0.5..=2.0 / 3.0).contains(&share), "{share}");
+    assert_eq!((cold.warm, cold.samples), (0, warm.samples));
+    assert!(warm.steps < cold.steps, "{} against {}", warm.steps, cold.steps);
+}
+
+#[test]
+fn clients_last_drawn_before_the_tuning_rounds_fine_tune_the_final_global_model() {
+    let digits = Digits::new("resnet-xs", brief());
+    let method = FineTune { tuning: FineTuning::FromShare(0.5), ..FineTune::default() };
+    let outcome = digits.run(&method, 2, 2);
+    let untuned: Vec<usize> = (0..CLIENTS).filter(|&client| outcome.states[client].last_round != Some(1)).collect();
+    assert!(untuned.iter().any(|&client| outcome.states[client].last_round == Some(0)), "somebody was drawn only before");
+    for client in untuned {
+        let mut expected = digits.initial().with(&outcome.server.weights);
+        let seed = client_seed(Seed::new(1), client).derive("round", [2]).derive("tune", []);
+        let site = digits.site(client).expect("there");
+        site.descend(&mut expected, &mut WarmMemory::default(), &phase("tune", 1, None), seed).expect("trained");
+        assert_eq!(outcome.states[client].own, expected);
+    }
+}
+
+/// Two sequences in one batch: ten symbols, of which two are padding.
+fn text_site() -> (NetworkSite, Weights) {
+    let symbols = vec![3, 1, 4, 1, 5, 6, 2, 7, 0, 0];
+    let samples = Samples::Sequences(Sequences { length: 5, vocabulary: 9, symbols: symbols.clone() });
+    let dataset = Dataset { name: "text".into(), samples, labels: Labels::NextSymbols(symbols), owners: None, test_start: None };
+    let dataset = Arc::new(dataset);
+    let shard = |indices: Vec<u32>| Shard::new(Arc::clone(&dataset), indices).expect("there");
+    let device = Device::default().autodiff();
+    let config: ModelConfig = "transformer-4".parse().expect("known");
+    let network = config.build(&Task::next_symbol(5, 9), &device, 3).expect("fits");
+    let weights = Weights { params: params_of(&network), statistics: named_statistics(&network.fresh_statistics()) };
+    let training = Training { batch_size: std::num::NonZeroUsize::MIN.saturating_add(1), ..brief() };
+    (NetworkSite::new(network, device, [shard(vec![0, 1]), shard(vec![]), shard(vec![])], &training), weights)
+}
+
+#[test]
+fn a_pull_by_predictions_is_divided_by_the_symbols_that_are_not_padding() {
+    let (site, start) = text_site();
+    let moved = |strength: f64, per_prediction: bool| {
+        let mut weights = start.clone();
+        let pull = Pull { per_prediction, ..Pull::proximal(strength, &start.params.map(|_| 1.0)) };
+        site.descend(&mut weights, &mut WarmMemory::default(), &phase("body", 1, Some(&pull)), Seed::new(1)).expect("trained");
+        weights.params.minus(&start.params)
+    };
+    let (divided, weaker, whole) = (moved(8.0, true), moved(1.0, false), moved(8.0, false));
+    assert!(divided.minus(&weaker).norm() < 1e-5 * weaker.norm(), "eight symbols are not padding");
+    assert!(whole.minus(&weaker).norm() > weaker.norm());
+}
+
+#[test]
+fn the_measured_gradient_is_that_of_the_loss_whatever_stands_in_for_it_in_training() {
+    let digits = Digits::new("deq-resnet-xs", brief());
+    let site = digits.site(0).expect("there");
+    let mut weights = digits.initial();
+    site.descend(&mut weights, &mut WarmMemory::default(), &phase("body", 3, None), Seed::new(4)).expect("trained");
+    let (_, gradient) = site.gradient(&weights).expect("a gradient");
+    let along = |wanted: &dyn Fn(&str) -> bool| {
+        let direction = gradient.filter(|path| wanted(path));
+        let step = 5e-4 / direction.norm();
+        let loss = |step: f64| {
+            let mut moved = weights.clone();
+            moved.params.overwrite(&moved.params.filter(|path| wanted(path)).plus(step as f32, &direction));
+            site.gradient(&moved).expect("a gradient").0
+        };
+        let difference = (loss(step) - loss(-step)) / (2.0 * step);
+        (difference, direction.dot(&direction))
+    };
+    // The cell's part of a Jacobian-free gradient is several times too short.
+    let parts: [(&str, &dyn Fn(&str) -> bool); 3] = [
+        ("cell", &|path| path.starts_with("cell")),
+        ("stem", &|path| path.starts_with("stem")),
+        ("head", &|path| Part::of(path) == Part::Personal),
+    ];
+    for (part, wanted) in parts {
+        let (difference, expected) = along(wanted);
+        assert!((difference - expected).abs() < 0.01 * expected, "{part}: {difference} against {expected}");
+    }
 }

@@ -18,21 +18,37 @@ pub enum WarmStart {
     PreviousBatch,
     /// From the sample's own last fixed point.
     BySample {
-        /// Memory for stored states, in bytes; the states stored longest ago go first.
-        #[serde(default = "WarmStart::default_capacity")]
-        capacity: usize,
+        /// The most memory for stored states, in bytes; if left out, what the states of all samples take. Once it is full, the samples in it
+        /// stay and others are not stored: samples come by in ever new order, and whoever made room for the newest would have
+        /// forgotten nearly everybody by the time they come again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        capacity: Option<usize>,
         /// How they are stored.
         #[serde(default)]
         precision: Precision,
+        /// Whether states outlast a stretch of training, see [`WarmMemory::end_stretch`]. They then have to be kept somewhere
+        /// meanwhile, and are as old as that stretch when they are needed again.
+        #[serde(default)]
+        lasting: bool,
     },
 }
 
 impl WarmStart {
-    /// Memory for stored states where nobody says how much, in bytes.
-    pub const CAPACITY: usize = 8 << 20;
+    /// From the sample's own last fixed point of the same stretch of training, in half precision, whatever memory that takes.
+    pub fn by_sample() -> Self {
+        Self::BySample { capacity: None, precision: Precision::Half, lasting: false }
+    }
 
-    fn default_capacity() -> usize {
-        Self::CAPACITY
+    /// The most bytes that the states of so many samples take, each of so many numbers.
+    pub fn bytes(&self, samples: usize, numbers: usize) -> usize {
+        match self {
+            Self::Off => 0,
+            Self::PreviousBatch => samples.saturating_mul(Precision::Single.bytes(numbers)),
+            Self::BySample { capacity, precision, .. } => {
+                let all = samples.saturating_mul(precision.bytes(numbers));
+                capacity.map_or(all, |capacity| all.min(capacity))
+            }
+        }
     }
 }
 
@@ -47,14 +63,24 @@ pub enum Precision {
     Half,
 }
 
+impl Precision {
+    /// The bytes of a state of so many numbers.
+    fn bytes(self, numbers: usize) -> usize {
+        match self {
+            Self::Single => 4 * numbers,
+            Self::Half => 2 * numbers,
+        }
+    }
+}
+
 /// Remembers fixed points between solves. Belongs to whoever owns the samples: in federated learning, to the client.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use fedeq_equilibrium::{Precision, WarmMemory, WarmStart};
+/// use fedeq_equilibrium::{WarmMemory, WarmStart};
 ///
 /// let device = Device::default();
-/// let mut memory = WarmMemory::new(WarmStart::BySample { capacity: 1 << 20, precision: Precision::Half });
+/// let mut memory = WarmMemory::new(WarmStart::by_sample());
 /// memory.remember(&[7, 9], &Tensor::<2>::ones([2, 3], &device));
 /// let start = memory.recall(&[9, 4], Tensor::<2>::zeros([2, 3], &device));
 /// assert_eq!(start.into_data().try_to_vec::<f32>().unwrap(), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
@@ -62,11 +88,8 @@ pub enum Precision {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WarmMemory {
     policy: WarmStart,
-    /// By sample id: when it was stored, and what.
-    states: BTreeMap<u64, (u64, Stored)>,
-    /// Sample ids by the time they were stored.
-    order: BTreeMap<u64, u64>,
-    clock: u64,
+    /// By sample id.
+    states: BTreeMap<u64, Stored>,
     bytes: usize,
     previous: Option<Vec<Stored>>,
 }
@@ -84,7 +107,7 @@ impl WarmMemory {
         Self { policy, ..Self::default() }
     }
 
-    /// Bytes of states held; never above the capacity.
+    /// Bytes of states held by id; never above the capacity.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -99,11 +122,16 @@ impl WarmMemory {
         self.states.is_empty()
     }
 
+    /// How many of these samples would start from a remembered state of so many numbers.
+    pub fn knows(&self, ids: &[u64], numbers: usize) -> usize {
+        self.find(ids, numbers).into_iter().flatten().count()
+    }
+
     /// Where to start for these samples: their remembered states, and the rows of `otherwise` for the rest.
     pub fn recall<const D: usize>(&self, ids: &[u64], otherwise: Tensor<D>) -> Tensor<D> {
         let shape = otherwise.dims();
         let width = shape[1..].iter().product();
-        let found: Vec<Option<&Stored>> = self.find(ids).into_iter().map(|state| state.filter(|s| s.len() == width)).collect();
+        let found = self.find(ids, width);
         if found.len() != shape[0] || found.iter().all(Option::is_none) {
             return otherwise;
         }
@@ -117,7 +145,7 @@ impl WarmMemory {
         Tensor::from_data(TensorData::new(values, shape), options)
     }
 
-    /// Stores the fixed points of these samples; rows that are not finite are passed over.
+    /// Stores the fixed points of these samples, as far as there is room; rows that are not finite are passed over.
     pub fn remember<const D: usize>(&mut self, ids: &[u64], z: &Tensor<D>) {
         let shape = z.dims();
         if self.policy == WarmStart::Off || shape.contains(&0) || ids.len() != shape[0] {
@@ -130,7 +158,7 @@ impl WarmMemory {
             WarmStart::PreviousBatch => {
                 self.previous = rows.map(|row| Stored::new(row, Precision::Single)).collect();
             }
-            WarmStart::BySample { capacity, precision } => {
+            WarmStart::BySample { capacity, precision, .. } => {
                 for (&id, row) in ids.iter().zip(rows) {
                     if let Some(state) = Stored::new(row, precision) {
                         self.store(id, state, capacity);
@@ -140,15 +168,14 @@ impl WarmMemory {
         }
     }
 
-    /// Every remembered sample and its state, the one stored longest ago first; [`restore`](Self::restore) in this order
-    /// rebuilds the memory.
+    /// Every remembered sample and its state; [`restore`](Self::restore) rebuilds the memory from them.
     pub fn entries(&self) -> impl Iterator<Item = (u64, Vec<f32>)> + '_ {
-        self.order.values().map(|id| (*id, self.states[id].1.to_single()))
+        self.states.iter().map(|(&id, state)| (id, state.to_single()))
     }
 
-    /// Puts back an entry that [`entries`](Self::entries) gave, as the newest one.
+    /// Puts back an entry that [`entries`](Self::entries) gave.
     pub fn restore(&mut self, id: u64, state: &[f32]) {
-        if let WarmStart::BySample { capacity, precision } = self.policy {
+        if let WarmStart::BySample { capacity, precision, .. } = self.policy {
             let row: Vec<f64> = state.iter().map(|&value| value.into()).collect();
             if let Some(state) = Stored::new(&row, precision) {
                 self.store(id, state, capacity);
@@ -156,38 +183,38 @@ impl WarmMemory {
         }
     }
 
-    /// Forgets the previous batch, which means nothing to whoever comes next.
-    pub fn forget_previous(&mut self) {
+    /// A stretch of training is over: only states that are meant to outlast it are kept. The previous batch never is, which means nothing to
+    /// whoever comes next.
+    pub fn end_stretch(&mut self) {
         self.previous = None;
-    }
-
-    fn find(&self, ids: &[u64]) -> Vec<Option<&Stored>> {
-        match &self.previous {
-            Some(previous) => previous.iter().map(Some).collect(),
-            None => ids.iter().map(|id| self.states.get(id).map(|(_, state)| state)).collect(),
+        if !matches!(self.policy, WarmStart::BySample { lasting: true, .. }) {
+            self.states.clear();
+            self.bytes = 0;
         }
     }
 
-    fn store(&mut self, id: u64, state: Stored, capacity: usize) {
+    /// The remembered states of these samples, as far as they have so many numbers.
+    fn find(&self, ids: &[u64], numbers: usize) -> Vec<Option<&Stored>> {
+        let found = |(at, id): (usize, &u64)| match &self.previous {
+            Some(previous) if previous.len() == ids.len() => previous.get(at),
+            Some(_) => None,
+            None => self.states.get(id),
+        };
+        ids.iter().enumerate().map(|sample| found(sample).filter(|state| state.len() == numbers)).collect()
+    }
+
+    fn store(&mut self, id: u64, state: Stored, capacity: Option<usize>) {
         self.forget(id);
         let size = state.bytes();
-        if size > capacity {
-            return;
+        if capacity.is_none_or(|capacity| self.bytes + size <= capacity) {
+            self.bytes += size;
+            self.states.insert(id, state);
         }
-        while self.bytes + size > capacity {
-            let (_, &oldest) = self.order.first_key_value().expect("bytes are held, so somebody is remembered");
-            self.forget(oldest);
-        }
-        self.clock += 1;
-        self.bytes += size;
-        self.order.insert(self.clock, id);
-        self.states.insert(id, (self.clock, state));
     }
 
     fn forget(&mut self, id: u64) {
-        if let Some((time, state)) = self.states.remove(&id) {
+        if let Some(state) = self.states.remove(&id) {
             self.bytes -= state.bytes();
-            self.order.remove(&time);
         }
     }
 }

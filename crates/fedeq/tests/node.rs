@@ -4,9 +4,12 @@ mod node_support;
 use std::fs;
 use std::process::Command;
 
-use fedeq_core::{Array, Params, Task, Weights};
+use fedeq::experiment::{Experiment, Override};
+use fedeq::node::Member;
+use fedeq_core::{Array, Client, Params, Request, Task, Weights, client_seed};
+use fedeq_flower::letter::Assignment;
 use fedeq_flower::message::Message;
-use fedeq_flower::node::{Notice, Refusal};
+use fedeq_flower::node::{Notice, Refusal, Worker};
 use fedeq_flower::object::{Id, id_of};
 use fedeq_flower::record::{Content, Record};
 use fedeq_flower::vault::Vault;
@@ -323,6 +326,24 @@ fn a_node_predicts_with_no_connection_what_a_simulated_client_predicts() {
     let ours = fedeq(&["node", "predict", "--json"], &site);
     assert!(!ours.stdout.is_empty(), "{}", String::from_utf8_lossy(&ours.stderr));
     assert_eq!(String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&simulated.stdout));
+}
+
+#[test]
+fn a_node_starts_from_the_same_head_of_its_own_as_a_simulated_client() {
+    let wishes: Vec<Override> = settings().filter(|word| *word != "--set").map(|wish| wish.parse().expect("a setting")).collect();
+    let own = "training.initial_heads=own".parse().expect("a setting");
+    let experiment = Experiment::read(None, &[wishes, vec![own]].concat()).expect("sound");
+    let prepared = experiment.prepare().expect("sound");
+    let request = Request { task: Task::Train, round: 0, rounds: 3, rho: Some(0.3), weights: prepared.server().weights };
+    let mut state = prepared.fresh_state(2);
+    assert_ne!(state.own.head(), prepared.fresh_state(1).own.head());
+    let (site, seed) = (prepared.network_site(2), client_seed(prepared.clients_seed(), 2));
+    let (algorithm, training) = (experiment.method.algorithm(), &experiment.training);
+    Client { algorithm, training, site: &site, state: &mut state, seed }.handle(&request).expect("trained");
+    let text = experiment.to_toml().expect("writable");
+    let assignment = Assignment { federation: "any".into(), experiment: text, request };
+    let done = Member::new(2, "".into()).work(&assignment, None).expect("trained");
+    assert!(done.state.expect("it has learned") == state.to_bytes().expect("writable"));
 }
 
 #[test]

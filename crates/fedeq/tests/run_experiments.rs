@@ -1,13 +1,15 @@
 //! Experiments: what a person leaves out is filled in, and what is written down is read back.
 use std::fs;
 
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use fedeq::experiment::{Experiment, Override};
 use fedeq::preset::Preset;
 use fedeq_core::{FineTuning, HeadOn, Method, PersonalStart, ThetaStart, Weighting};
 use fedeq_data::partition::Partition;
 use fedeq_data::source::Source;
-use fedeq_equilibrium::{Adjoint, WarmStart};
+use fedeq_equilibrium::{Adjoint, SolveOptions, WarmStart, solve};
 use fedeq_models::{ModelConfig, Reach};
+use serde_json::Value;
 
 fn read(wishes: &[&str]) -> Experiment {
     let wishes: Vec<Override> = wishes.iter().map(|wish| wish.parse().expect("a setting")).collect();
@@ -98,6 +100,73 @@ fn the_reference_preset_does_what_the_authors_code_does() {
     assert!(matches!(of("local", "cifar10").method, Method::Local(local) if local.everybody));
     assert!(matches!(of("fedavg-ft", "cifar10").method, Method::FedavgFt(tune) if tune.tuning == FineTuning::FromShare(0.3)));
     assert!(of("fedavg", "shakespeare").plan.sampling.replacement && !of("fedavg", "cifar10").plan.sampling.replacement);
+}
+
+#[test]
+fn the_reference_preset_accelerates_as_jaxopt_does() {
+    let golden: Value = serde_json::from_str(include_str!("golden/anderson.json")).expect("JSON");
+    let numbers = |value: &Value| serde_json::from_value::<Vec<f64>>(value.clone()).expect("numbers");
+    let on = (&Device::default(), DType::F64);
+    let rows: Vec<f64> = golden["matrix"].as_array().expect("rows").iter().flat_map(numbers).collect();
+    let matrix = Tensor::<2>::from_data(TensorData::new(rows, [12, 12]), on).transpose();
+    let ModelConfig::DeqResNetM(model) = read(&["preset=reference", "data=cifar10"]).model else { panic!("another model") };
+    for sample in golden["samples"].as_array().expect("samples") {
+        let input = Tensor::<2>::from_data(TensorData::new(numbers(&sample["input"]), [1, 12]), on);
+        let cell = |z: Tensor<2>| (z.matmul(matrix.clone()) + input.clone()).tanh();
+        let options = SolveOptions { trace: true, ..SolveOptions::default() };
+        let found = solve(cell, input.clone(), &model.equilibrium.solver, &model.equilibrium.stop, &options);
+        let (residuals, trace) = (numbers(&sample["residuals"]), &found.report.trace.expect("asked for")[0]);
+        assert_eq!(trace.len(), residuals.len());
+        assert!(trace.iter().zip(&residuals).all(|(ours, theirs)| (ours - theirs).abs() < 1e-6 * theirs), "{trace:?}");
+        let image: Vec<f64> = found.image.into_data().try_to_vec().expect("64 bits");
+        assert!(image.iter().zip(numbers(&sample["image"])).all(|(ours, theirs)| (ours - theirs).abs() < 2e-8));
+    }
+}
+
+#[test]
+fn on_text_the_reference_preset_divides_the_admm_terms_by_the_symbols_of_a_batch() {
+    let per_symbol = |wishes: &[&str]| matches!(read(wishes).method, Method::Fedeq(fedeq) if fedeq.per_symbol);
+    assert!(per_symbol(&["preset=reference", "data=shakespeare"]));
+    assert!(!per_symbol(&["preset=reference", "data=cifar10"]) && !per_symbol(&["data=shakespeare"]));
+}
+
+/// The refusal of settings that do not go together.
+fn refused(wishes: &[&str]) -> String {
+    read(wishes).prepare().err().unwrap_or_else(|| panic!("{wishes:?} are accepted")).to_string()
+}
+
+#[test]
+fn heads_of_their_own_differ_between_clients_and_nothing_else_does() {
+    let fresh = |wishes: &[&str]| {
+        let prepared = read(&[wishes, &["model=deq-mlp", "data.partition.clients=5"]].concat()).prepare().expect("sound");
+        [0, 1, 0].map(|client| prepared.fresh_state(client).own)
+    };
+    let [first, second, again] = fresh(&["training.initial_heads=own"]);
+    assert_ne!(first.head(), second.head());
+    assert_eq!((first.theta(), &first), (second.theta(), &again));
+    let [same, other, _] = fresh(&[]);
+    assert_eq!((same.theta(), &same), (first.theta(), &other));
+}
+
+#[test]
+fn settings_of_heads_and_symbols_that_would_do_nothing_are_refused() {
+    let error = refused(&["training.initial_heads=own", "method=fedavg", "model=mlp"]);
+    assert!(error.contains("`training.initial_heads = own` does not go with `fedavg`"), "{error}");
+    let error = refused(&["training.initial_heads=own", "method=fedrep", "model=resnet-20", "model.family=cifar10"]);
+    assert!(error.contains("does not go with `resnet-20`, whose head always starts at the same numbers"), "{error}");
+    let error = refused(&["method.per_symbol=true"]);
+    assert!(error.contains("`method.per_symbol` does not go with `digits`, which is not text"), "{error}");
+}
+
+#[test]
+fn warm_starts_say_what_memory_they_take() {
+    let warm_bytes = |wishes: &[&str]| read(wishes).prepare().expect("sound").warm_bytes();
+    let prepared = read(&["data.limit.train=40"]).prepare().expect("sound");
+    assert_eq!(prepared.network.state_size(), Some(4 * 4 * 16));
+    assert_eq!(prepared.warm_bytes(), Some(40 * 4 * 4 * 16 * 2)); // 40 samples in half precision.
+    assert_eq!(warm_bytes(&["training.warm_start.by-sample.capacity=1000"]), Some(1000));
+    assert_eq!(warm_bytes(&["training.warm_start=off"]), None);
+    assert_eq!(warm_bytes(&["method=fedrep"]), None);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod run_support;
 use std::fs;
 use std::path::Path;
 
+use fedeq_core::Params;
 use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, succeed};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -78,6 +79,7 @@ fn every_metric_is_in_the_table_and_every_phase_in_the_timings() {
     let timings = fs::read_to_string(run.join("timings.jsonl")).expect("written");
     let timing: Value = serde_json::from_str(timings.lines().next().expect("a line")).expect("JSON");
     assert!(timing["client_memory"]["backward"].as_u64().is_some_and(|bytes| bytes > 1_000), "a number: {timing}");
+    assert!((0.3..1.0).contains(&number("solver_warm")), "the second of two epochs starts from the first");
     let summary = json(&run.join("summary.json"));
     for phase in ["train", "solve", "backward", "update", "communicate", "evaluate"] {
         assert!(summary["resources"][format!("{phase}_seconds")].as_f64().is_some_and(|seconds| seconds > 0.0), "{phase}");
@@ -169,6 +171,28 @@ fn a_finished_run_keeps_one_checkpoint_and_the_states_it_names() {
     assert_eq!(manifests.len(), 1);
     let named = json(&manifests[0])["manifest"]["clients"].as_object().map(serde_json::Map::len);
     assert_eq!(fs::read_dir(run.join("clients")).map(Iterator::count).ok(), named);
+}
+
+#[test]
+fn a_run_says_how_many_solves_started_warm_and_keeps_no_fixed_points_between_rounds() {
+    let folder = TempDir::new().expect("a folder");
+    let text = |out: &str, settings: &[&str]| {
+        let output = succeed(&mut run_command(&folder, out, settings)).stdout;
+        String::from_utf8(output).expect("UTF-8")
+    };
+    let warm = text("warm", &[]);
+    assert!(warm.contains("steps a sample, ") && warm.contains(" % started warm, "), "{warm}");
+    assert!(!text("cold", &["training.warm_start=off"]).contains("started warm"));
+    assert!(!text("explicit", &["method=fedrep"]).contains("steps a sample"));
+    text("lasting", &["training.warm_start.by-sample.lasting=true"]);
+    let remembered = |out: &str| {
+        let states = fs::read_dir(folder.path().join(out).join("clients")).expect("a folder");
+        let bytes = states.map(|state| fs::read(state.expect("readable").path()).expect("readable"));
+        let params: Vec<Params> = bytes.map(|bytes| Params::from_bytes(&bytes).expect("sound").0).collect();
+        params.iter().flat_map(Params::iter).filter(|(path, _)| path.starts_with("memory/")).count()
+    };
+    assert_eq!(remembered("warm"), 0);
+    assert!(remembered("lasting") > 0);
 }
 
 #[test]

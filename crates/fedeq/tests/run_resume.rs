@@ -99,6 +99,11 @@ fn every_method_ends_with_the_same_bytes_after_being_killed_twice() {
 }
 
 #[test]
+fn heads_that_start_different_are_the_same_after_being_killed() {
+    survives(&["training.initial_heads=own", "training.warm_start.by-sample.lasting=true"], 2, 77);
+}
+
+#[test]
 #[ignore = "minutes of killing: run it with `cargo test --workspace --test run_resume -- --ignored --nocapture`"]
 fn every_method_ends_with_the_same_bytes_after_being_killed_fifty_times() {
     for (number, settings) in cases().iter().enumerate() {

@@ -50,6 +50,44 @@ fn every_method_is_judged_anew_with_the_same_numbers() {
     }
 }
 
+/// The share of a client's test samples about which `fedeq predict` is right.
+fn accuracy_of(folder: &TempDir, run: &str, client: &str) -> f64 {
+    let output = succeed(fedeq(folder).args(["predict", run, "--client", client, "--json"])).stdout;
+    let text = String::from_utf8(output).expect("UTF-8");
+    let answers: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    answers.iter().filter(|answer| answer["class"] == answer["expected"]).count() as f64 / answers.len() as f64
+}
+
+#[test]
+fn the_models_of_unseen_clients_are_those_they_were_judged_by() {
+    let folder = TempDir::new().expect("a folder");
+    let trained_hard = ["plan.rounds=1", "data.unseen={ count = 2 }", "training.epochs=4", "training.learning_rate=0.1"];
+    for method in ["fedeq", "local", "fedavg", "fedavg-ft", "ditto", "fedper", "fedrep", "knn-per"] {
+        let set = format!("method={method}");
+        let path = run(&folder, method, &[&[set.as_str(), "model=resnet-xs"], &trained_hard[..]].concat());
+        let unseen = json(&path.join("summary.json"))["unseen"].clone();
+        let roster = json(&path.join("clients.json"));
+        let unseen_from = roster["training"].as_u64().expect("a count") as usize;
+        let clients = roster["clients"].as_array().expect("a list").iter().skip(unseen_from);
+        let names: Vec<&str> = clients.filter_map(|client| client["name"].as_str()).collect();
+        assert_eq!(names.len(), 2);
+        for (name, judged) in names.iter().zip(unseen["local"]["clients"].as_array().expect("a list")) {
+            assert_eq!(Some(accuracy_of(&folder, method, name)), judged.as_f64(), "{method}: {name}");
+        }
+        // The adapted model of a new client is another one than the global model, and it is the adapted one that is written.
+        if method == "fedavg" {
+            assert_ne!(unseen["local"], unseen["shared"]);
+            let file = |client: &str| {
+                let out = format!("models-{client}");
+                succeed(fedeq(&folder).args(["export", method, "--client", client, "--out", &out]));
+                fs::read(folder.path().join(out).join(format!("{client}.safetensors"))).expect("a model")
+            };
+            let weights = |client: &str| fedeq_core::Params::from_bytes(&file(client)).expect("sound").0;
+            assert!(weights(names[0]) != weights(names[1]));
+        }
+    }
+}
+
 #[test]
 fn using_a_run_changes_nothing_in_its_folder() {
     let names = |folder: &Path| {

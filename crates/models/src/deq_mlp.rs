@@ -69,7 +69,7 @@ pub(crate) struct DeqMlp {
     #[module(skip)]
     activation: Activation,
     #[module(skip)]
-    equilibrium: Equilibrium,
+    pub(crate) equilibrium: Equilibrium,
 }
 
 impl DeqMlp {
@@ -84,6 +84,11 @@ impl DeqMlp {
             activation: options.activation,
             equilibrium: options.equilibrium.clone(),
         }
+    }
+
+    /// The numbers of a state.
+    pub(crate) fn state_size(&self) -> usize {
+        self.cell.b.weight.lazy_shape()[1]
     }
 
     pub(crate) fn represent(&self, x: Tensor<2>, context: &mut Context) -> Result<Representation> {

@@ -73,7 +73,9 @@ pub(crate) struct DeqResNet {
     head: Head,
     pub(crate) player: Dense,
     #[module(skip)]
-    equilibrium: Equilibrium,
+    pub(crate) equilibrium: Equilibrium,
+    #[module(skip)]
+    channels: usize,
 }
 
 impl DeqResNet {
@@ -93,7 +95,13 @@ impl DeqResNet {
             head: Head::new(&at.at("head"), flat, size.dense, style, EmbeddingPoint::BeforeNorm),
             player: Dense::new(&at.at("player"), [size.dense[1], classes]),
             equilibrium: options.equilibrium.clone(),
+            channels: size.channels,
         }
+    }
+
+    /// The numbers of a state for images of that height and width.
+    pub(crate) fn state_size(&self, height: usize, width: usize) -> usize {
+        same_size(height, 2) * same_size(width, 2) * self.channels
     }
 
     pub(crate) fn represent(&self, x: Tensor<4>, context: &mut Context) -> Result<Representation> {

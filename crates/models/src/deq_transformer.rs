@@ -41,7 +41,7 @@ pub(crate) struct DeqTransformer {
     pub(crate) player: Player,
     dropout: f64,
     #[module(skip)]
-    equilibrium: Equilibrium,
+    pub(crate) equilibrium: Equilibrium,
 }
 
 impl DeqTransformer {
@@ -53,6 +53,11 @@ impl DeqTransformer {
             dropout: options.dropout,
             equilibrium: options.equilibrium.clone(),
         }
+    }
+
+    /// The numbers of a state for sequences of that length.
+    pub(crate) fn state_size(length: usize) -> usize {
+        length * WIDTH
     }
 
     pub(crate) fn represent(&self, symbols: Tensor<2, Int>, context: &Context) -> Result<Representation> {

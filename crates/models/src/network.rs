@@ -1,6 +1,7 @@
 //! A network of any kind: input in, logits out.
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
+use fedeq_equilibrium::Equilibrium;
 
 use crate::context::Context;
 use crate::deq_mlp::DeqMlp;
@@ -79,6 +80,46 @@ impl Network {
     /// Whether the network solves for a fixed point.
     pub fn is_equilibrium(&self) -> bool {
         matches!(self.model, Model::DeqMlp(_) | Model::DeqResNet(_) | Model::DeqTransformer(_))
+    }
+
+    /// How the network finds and differentiates its fixed point, if it solves for one.
+    pub fn equilibrium(&self) -> Option<&Equilibrium> {
+        match &self.model {
+            Model::DeqMlp(model) => Some(&model.equilibrium),
+            Model::DeqResNet(model) => Some(&model.equilibrium),
+            Model::DeqTransformer(model) => Some(&model.equilibrium),
+            Model::Mlp(_) | Model::ResNet(_) | Model::Transformer(_) => None,
+        }
+    }
+
+    /// The same network, finding and differentiating its fixed point in another way; one that solves for none stays as it is.
+    pub fn with_equilibrium(mut self, equilibrium: Equilibrium) -> Self {
+        match &mut self.model {
+            Model::DeqMlp(model) => model.equilibrium = equilibrium,
+            Model::DeqResNet(model) => model.equilibrium = equilibrium,
+            Model::DeqTransformer(model) => model.equilibrium = equilibrium,
+            Model::Mlp(_) | Model::ResNet(_) | Model::Transformer(_) => {}
+        }
+        self
+    }
+
+    /// How many numbers the fixed point of one sample has at most, if the network solves for one.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use fedeq_models::{ModelConfig, Task};
+    ///
+    /// let config: ModelConfig = "deq-resnet-m".parse().unwrap();
+    /// let network = config.build(&Task::image(32, 32, 3, 10), &Device::default(), 7).unwrap();
+    /// assert_eq!(network.state_size(), Some(16 * 16 * 128));
+    /// ```
+    pub fn state_size(&self) -> Option<usize> {
+        match (&self.model, self.task.input) {
+            (Model::DeqMlp(model), _) => Some(model.state_size()),
+            (Model::DeqResNet(model), InputShape::Image { height, width, .. }) => Some(model.state_size(height, width)),
+            (Model::DeqTransformer(_), InputShape::Symbols { length, .. }) => Some(DeqTransformer::state_size(length)),
+            _ => None,
+        }
     }
 
     /// Runs the whole network; in training, the context's statistics move.

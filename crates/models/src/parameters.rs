@@ -113,9 +113,17 @@ impl Network {
 
     /// The values of all parameters by path, as 32-bit floats on the host.
     pub fn values(&self) -> BTreeMap<String, TensorData> {
-        #[derive(Default)]
-        struct Read(PathTracker, BTreeMap<String, TensorData>);
-        impl ModuleVisitor for Read {
+        self.values_where(|_| true)
+    }
+
+    /// The values of one part's parameters by path. In a fresh network the others are not even drawn.
+    pub fn values_of(&self, part: Part) -> BTreeMap<String, TensorData> {
+        self.values_where(|path| Part::of(path) == part)
+    }
+
+    fn values_where(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, TensorData> {
+        struct Read<F>(PathTracker, BTreeMap<String, TensorData>, F);
+        impl<F: Fn(&str) -> bool> ModuleVisitor for Read<F> {
             fn enter_module(&mut self, name: &str, container: &str) {
                 self.0.enter(name, container);
             }
@@ -123,10 +131,13 @@ impl Network {
                 self.0.exit(container);
             }
             fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                self.1.insert(self.0.path(), param.val().into_data().convert::<f32>());
+                let path = self.0.path();
+                if (self.2)(&path) {
+                    self.1.insert(path, param.val().into_data().convert::<f32>());
+                }
             }
         }
-        let mut read = Read::default();
+        let mut read = Read(PathTracker::default(), BTreeMap::new(), is_wanted);
         self.visit(&mut read);
         read.1
     }

@@ -30,6 +30,9 @@ pub struct FedEq {
     pub start: ThetaStart,
     /// On which representation the head is trained.
     pub head_on: HeadOn,
+    /// Divides the two ADMM terms of a gradient step by the number of symbols in its batch, padding left out: what the authors' code does for
+    /// text, and makes `rho` and the duals as many times weaker. The dual step stays as it is.
+    pub per_symbol: bool,
     /// By which model the method is judged.
     pub evaluate: View,
     /// Adapts `rho` during training, if given.
@@ -45,6 +48,7 @@ impl Default for FedEq {
             dual: DualStart::Zero,
             start: ThetaStart::Received,
             head_on: HeadOn::Received,
+            per_symbol: false,
             evaluate: View::Local,
             balance: None,
         }
@@ -136,7 +140,7 @@ impl Algorithm for FedEq {
         if let Some(own_theta) = own_theta {
             me.own = me.own.with(&own_theta);
         }
-        let pull = Pull::augmented(rho, &theta.params, &me.dual);
+        let pull = Pull { per_prediction: self.per_symbol, ..Pull::augmented(rho, &theta.params, &me.dual) };
         let body = turn.body(Trains::Shared, Some(&pull), me, site)?;
 
         // dual step: lambda_i <- lambda_i + rho (theta_i - theta).

@@ -28,8 +28,9 @@ pub enum FineTuning {
         /// Passes over the local data.
         epochs: usize,
     },
-    /// The rounds after this share of them are spent on fine-tuning by the clients sampled, each from where it was, without any
-    /// averaging. What the authors' code does.
+    /// The rounds after this share of them are spent on fine-tuning by the clients sampled, each from the global model at first and then from
+    /// where it was, without any averaging. What the authors' code does. Clients that are never drawn then fine-tune once all rounds
+    /// are over, or they would be judged by what they had before the global model was finished.
     FromShare(f64),
 }
 
@@ -47,6 +48,22 @@ impl FineTune {
             FineTuning::FromShare(share) => (share * rounds as f64).floor() as u64,
         }
     }
+
+    /// Whether what a client has still has to be fine-tuned from the global model.
+    fn is_untuned(&self, me: &ClientState, rounds: u64) -> bool {
+        me.last_round.is_none_or(|last| last < self.first_tuning_round(rounds))
+    }
+
+    /// The global model, fine-tuned.
+    fn tune(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
+        me.own = me.own.with(received);
+        let epochs = match self.tuning {
+            FineTuning::After { epochs } => epochs,
+            FineTuning::FromShare(_) => turn.training.epochs,
+        };
+        let learning_rate = turn.training.learning_rate;
+        turn.run(&Phase { name: "tune", trains: Trains::Everything, epochs, learning_rate, pull: None }, me, site)
+    }
 }
 
 impl Algorithm for FineTune {
@@ -55,11 +72,10 @@ impl Algorithm for FineTune {
     }
 
     fn client_update(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        let first = self.first_tuning_round(turn.rounds);
-        if turn.round < first {
+        if turn.round < self.first_tuning_round(turn.rounds) {
             return FedAvg::train(received, me, turn, site);
         }
-        if me.last_round.is_none_or(|last| last < first) {
+        if self.is_untuned(me, turn.rounds) {
             me.own = me.own.with(received); // The global model no longer moves: this is where everybody's own begins.
         }
         let descent = turn.body(Trains::Everything, None, me, site)?;
@@ -76,23 +92,11 @@ impl Algorithm for FineTune {
     }
 
     fn finish(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        match self.tuning {
-            FineTuning::After { epochs } => {
-                me.own = me.own.with(received);
-                let learning_rate = turn.training.learning_rate;
-                turn.run(&Phase { name: "tune", trains: Trains::Everything, epochs, learning_rate, pull: None }, me, site)
-            }
-            FineTuning::FromShare(_) if me.last_round.is_none() => {
-                me.own = me.own.with(received);
-                Ok(Descent::default())
-            }
-            FineTuning::FromShare(_) => Ok(Descent::default()),
-        }
+        if self.is_untuned(me, turn.rounds) { self.tune(received, me, turn, site) } else { Ok(Descent::default()) }
     }
 
     fn adopt(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        me.own = me.own.with(received);
-        turn.body(Trains::Everything, None, me, site)
+        self.tune(received, me, turn, site)
     }
 
     fn validate(&self) -> Result<()> {

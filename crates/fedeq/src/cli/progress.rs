@@ -20,12 +20,15 @@ pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
 
 /// What a run is, where it goes on, and what it will take.
 fn announce(brief: &Brief) {
-    let Brief { title, round, rounds, disk, .. } = brief;
+    let Brief { title, round, rounds, disk, warm_bytes, .. } = brief;
     tell(title);
     if *round > 0 {
         tell(&format!("going on after round {round} of {rounds}"));
     }
     tell(&format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished)));
+    if let Some(warm) = warm_bytes.filter(|warm| *warm >= WORTH_SAYING) {
+        tell(&format!("warm starts: each client at work remembers up to {} of fixed points", bytes(warm)));
+    }
 }
 
 /// No progress; only what went wrong.
@@ -45,6 +48,9 @@ fn sentence(evaluation: &Evaluation, view: View) -> String {
     let quality = headline(view, evaluation);
     format!("accuracy {:.1} %, worst tenth {:.1} %", 100.0 * quality.mean, 100.0 * quality.worst_decile)
 }
+
+/// Bytes of memory that nobody would miss.
+const WORTH_SAYING: u64 = 1_000_000;
 
 /// A bar that moves.
 #[derive(Default)]

@@ -50,7 +50,7 @@ impl Arguments {
             return print(&folder.summary_text().map_err(Failure::refused)?);
         }
         let summary = folder.summary().map_err(Failure::refused)?;
-        summary.map_or(Ok(()), |summary| self.conduct.show(&summary, &path))
+        summary.map_or(Ok(()), |summary| self.conduct.show(&summary, folder))
     }
 
     fn adapt(&self, experiment: &mut Experiment) {

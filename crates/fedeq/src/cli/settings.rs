@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use fedeq_core::SolveTally;
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
@@ -11,8 +12,8 @@ use super::place::{agree, settle};
 use super::progress;
 use super::table::facts;
 use crate::experiment::{Experiment, Override};
-use crate::number::{bytes, count, counted};
-use crate::run::{Run, Solves, Summary};
+use crate::number::{bytes, count, counted, percent};
+use crate::run::{Run, RunFolder, Summary};
 
 /// What is to be carried out.
 #[derive(Args, Debug)]
@@ -96,12 +97,15 @@ impl Conduct {
     /// Carries out a run that is ready, and says what came out.
     pub(super) fn train(&self, run: &Run) -> Outcome<()> {
         let summary = carry_out(run, self.quiet)?;
-        self.show(&summary, &run.folder().path().display().to_string())
+        self.show(&summary, run.folder())
     }
 
     /// Says what came out.
-    pub(super) fn show(&self, summary: &Summary, path: &str) -> Outcome<()> {
-        if self.json { print_json(summary) } else { print(&text_of(summary, path)) }
+    pub(super) fn show(&self, summary: &Summary, folder: &RunFolder) -> Outcome<()> {
+        if self.json {
+            return print_json(summary);
+        }
+        print(&text_of(summary, &folder.path().display().to_string()))
     }
 }
 
@@ -155,17 +159,17 @@ fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
     }
 }
 
-/// How the equilibrium solves ended; nothing where nothing is solved.
-fn solves(solves: &Solves) -> Option<String> {
-    let Solves { samples, unconverged, not_finite } = *solves;
-    let share = |part: u64| format!("{:.1} %", 100.0 * part as f64 / samples as f64);
-    let broken = if not_finite > 0 { format!(", {} became NaN or infinite", share(not_finite)) } else { String::new() };
-    (samples > 0).then(|| format!("{}, {} did not converge{broken}", count(samples as usize), share(unconverged)))
+/// What the equilibrium solves of training took and how they ended; nothing where there were none.
+fn solves(solves: &SolveTally) -> Option<String> {
+    let ([steps, _, unconverged], warm) = (solves.means()?, solves.warm_share()?);
+    let warm = if warm > 0.0 { format!(", {} started warm", percent(warm)) } else { String::new() };
+    let broken = percent(solves.not_finite as f64 / solves.samples as f64);
+    let broken = if solves.not_finite > 0 { format!(", {broken} became NaN or infinite") } else { String::new() };
+    Some(format!("{steps:.1} steps a sample{warm}, {} did not converge{broken}", percent(unconverged)))
 }
 
 fn text_of(summary: &Summary, path: &str) -> String {
     let quality = summary.quality();
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let traffic = summary.evaluation.traffic;
     let mut lines = vec![
         ("accuracy", format!("{} (mean over {})", percent(quality.mean), counted(quality.clients.len(), "client"))),

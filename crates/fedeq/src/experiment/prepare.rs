@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use fedeq_core::{
-    ClientState, ClientStore, Error, Method, NetworkSite, Projection, Result, ServerState, Site, Sites, Training, Weights,
-    named_statistics, params_of, travelling,
+    ClientState, ClientStore, Error, InitialHeads, Method, NetworkSite, Params, Projection, Result, ServerState, Site, Sites,
+    Training, Weights, head_of, named_statistics, params_of, travelling,
 };
 use fedeq_data::partition::{ClientIndices, Federation, Partition};
 use fedeq_data::shard::Shard;
+use fedeq_data::source::Source;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
+use fedeq_equilibrium::WarmStart;
 use fedeq_models::{Network, Part, Task};
 
 use super::features::{Features, scaling_for};
@@ -94,7 +96,9 @@ impl Experiment {
         let station = |device: Device| Ok(Station { network: self.build(&task, &device, seed)?, device });
         let stations = devices.into_iter().map(station).collect::<Result<Vec<_>>>()?;
         let network = stations[0].network.clone();
-        Ok(Prepared { experiment: self.clone(), dataset, scaling, features, federation, network, stations, shards })
+        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, federation, network, stations, shards };
+        prepared.check_heads()?;
+        Ok(prepared)
     }
 
     fn require_samples(&self) -> Result<()> {
@@ -139,6 +143,8 @@ impl Experiment {
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;
         self.check_projection()?;
+        self.check_heads()?;
+        self.check_symbols()?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
         at_least_one("engine.checkpoint_seconds", self.engine.checkpoint_seconds)?;
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
@@ -152,6 +158,28 @@ impl Experiment {
         }
         let problem = format!("`training.projection` does not go with `{}`, which has no matrix to put back", self.model.name());
         Err(Error::invalid(problem, format!("leave it out, or choose the model `{}`", Projection::MODEL)))
+    }
+
+    /// Heads of their own mean something only to methods that keep them with the clients.
+    fn check_heads(&self) -> Result<()> {
+        if self.training.initial_heads == InitialHeads::Same || !self.method.algorithm().travels(Part::Personal) {
+            return Ok(());
+        }
+        let method = self.method.name();
+        let problem =
+            format!("`training.initial_heads = own` does not go with `{method}`, where the server sends every client its head");
+        Err(Error::invalid(problem, "leave it out, or choose `method=fedeq`, `fedrep`, `fedper` or `local`"))
+    }
+
+    fn check_symbols(&self) -> Result<()> {
+        let is_text = matches!(self.data.source, Source::Shakespeare(_) | Source::Text(_));
+        match &self.method {
+            Method::Fedeq(fedeq) if fedeq.per_symbol && !is_text => {
+                let problem = format!("`method.per_symbol` does not go with `{}`, which is not text", self.data.source.name());
+                Err(Error::invalid(problem, "leave it out"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// All randomness comes from here.
@@ -247,10 +275,52 @@ impl Prepared {
         let theta = initial.theta();
         let Experiment { method, training, .. } = self.experiment.clone();
         let seed = self.experiment.root_seed().derive("dual", []);
+        let heads = self.heads();
         move |client| {
             let dual = method.algorithm().initial_dual(&theta, seed.derive("client", [client as u64]));
-            ClientState::fresh(initial.clone(), dual, training.warm_start)
+            let mut own = initial.clone();
+            if training.initial_heads == InitialHeads::Own {
+                own.params.overwrite(&heads(client));
+            }
+            ClientState::fresh(own, dual, training.warm_start)
         }
+    }
+
+    /// A draw of the head for each client.
+    fn heads(&self) -> impl Fn(usize) -> Params + Send + Sync + 'static {
+        let Experiment { model, .. } = self.experiment.clone();
+        let (task, device) = (*self.network.task(), self.stations[0].device.clone());
+        let seed = self.experiment.root_seed().derive("head", []);
+        move |client| {
+            let seed = seed.derive("client", [client as u64]).to_u64();
+            let network = model.build(&task, &device, seed).expect("it was built for this task before");
+            head_of(&network)
+        }
+    }
+
+    /// Refuses heads of their own where the model starts every head alike, whatever the seed.
+    fn check_heads(&self) -> Result<()> {
+        let heads = self.heads();
+        if self.experiment.training.initial_heads == InitialHeads::Same || heads(0) != heads(1) {
+            return Ok(());
+        }
+        let model = self.experiment.model.name();
+        let problem =
+            format!("`training.initial_heads = own` does not go with `{model}`, whose head always starts at the same numbers");
+        Err(Error::invalid(problem, "leave it out, or choose another model"))
+    }
+
+    /// The most bytes that remembered fixed points take while a client trains, where solves start warm; those of clients at work
+    /// side by side add up.
+    pub fn warm_bytes(&self) -> Option<u64> {
+        let Experiment { training, .. } = &self.experiment;
+        let samples = |[train, ..]: &[Shard; 3]| match training.warm_start {
+            WarmStart::PreviousBatch => train.len().min(training.batch_size.get()),
+            WarmStart::Off | WarmStart::BySample { .. } => train.len(),
+        };
+        let numbers = self.network.state_size()?;
+        let most = self.shards.iter().map(|shards| training.warm_start.bytes(samples(shards), numbers)).max();
+        most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
     }
 
     /// The randomness of the server.

@@ -6,12 +6,14 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use fedeq_core::{Error, Evaluation, Method, Result, ServerStep, Task, View, Weighting, fingerprint, write_atomically};
+use fedeq_core::{
+    Error, Evaluation, Method, Result, ServerStep, SolveTally, Task, View, Weighting, fingerprint, write_atomically,
+};
 use fedeq_data::partition::Partition;
 use serde::Serialize;
 
 use crate::experiment::{Experiment, Prepared, scaled_by_example};
-use crate::run::{RunFolder, Solves, State, Summary};
+use crate::run::{RunFolder, State, Summary};
 
 /// What the server does in which round; `plan.json` of an app.
 #[derive(Debug, Serialize)]
@@ -119,6 +121,6 @@ fn plan(prepared: &Prepared, weighting: Weighting) -> Result<Plan> {
         evaluate_every: plan.evaluate_every,
         evaluate: if plan.measure_theory { Task::Measure } else { Task::Evaluate },
         cohorts,
-        summary: Summary::of(prepared, Evaluation::default(), None, Solves::default(), &[]),
+        summary: Summary::of(prepared, Evaluation::default(), None, SolveTally::default(), &[]),
     })
 }

@@ -30,6 +30,7 @@ fn tuned_fedeq(fedeq: FedEq, preset: Preset, is_text: bool) -> FedEq {
             head_on: HeadOn::Start,
             weighting: reference_weighting(is_text),
             dual: if is_text { DualStart::Constant(0.001) } else { DualStart::Zero },
+            per_symbol: is_text,
             ..fedeq
         },
     }

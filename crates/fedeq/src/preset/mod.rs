@@ -12,6 +12,7 @@
 //! | FeDEQ: head is trained on | the received theta | the received theta | where the theta-step starts |
 //! | FeDEQ: mean over clients | uniform | uniform | by samples for images, uniform for text |
 //! | FeDEQ: dual starts at | 0 | 0 | 0 for images, 0.001 for text |
+//! | FeDEQ: ADMM terms of a step | whole | whole | divided by the symbols of the batch for text |
 //! | rounds | T | T | T + 1 |
 //! | FedAvg, Ditto: unseen clients | train the model | train the model | take it as it is |
 //! | FedAvg: sampling for text | without replacement | without | with replacement |
@@ -20,10 +21,10 @@
 //! | FedPer | joint training | joint training | head first, then joint training |
 //! | DEQ-MLP: bias in the cell | yes | yes | no |
 //!
-//! The paper says that duals start "randomly" and gives no scale, so `paper` starts them at 0; `method.dual` can say otherwise.
+//! The paper says that duals start "randomly" and gives no scale, so `paper` starts them at 0; `method.dual` can say otherwise. It says the same of
+//! the heads `w_i`, which start alike in the authors' code and in all presets; `training.initial_heads = "own"` draws each client its own.
 //!
-//! `reference` does not offer what only an oversight explains: dropout at evaluation, padding counted as right answers, ADMM terms divided by the
-//! number of symbols in a batch, the same shuffling in both phases of a round, the last instead of random clients held out, unseen
+//! `reference` does not offer what only an oversight explains: dropout at evaluation, padding counted as right answers, the same shuffling in both phases of a round, the last instead of random clients held out, unseen
 //! clients served with the theta of the round before, kNN-Per's datastore embedded with batch statistics. Conjugate gradients on
 //! the normal equations are stood in for by GMRES, which solves the same system to the same tolerance.
 mod method;
@@ -32,7 +33,7 @@ mod runner;
 
 use fedeq_core::{FedAvg, Method, Plan, Result, Sampling, Training};
 use fedeq_data::source::Source;
-use fedeq_equilibrium::{Precision, WarmStart};
+use fedeq_equilibrium::WarmStart;
 use fedeq_models::ModelConfig;
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +104,7 @@ impl Preset {
 
     fn warm_start(self) -> WarmStart {
         match self {
-            Self::Recommended | Self::Paper => WarmStart::BySample { capacity: WarmStart::CAPACITY, precision: Precision::Half },
+            Self::Recommended | Self::Paper => WarmStart::by_sample(),
             Self::Reference => WarmStart::Off,
         }
     }

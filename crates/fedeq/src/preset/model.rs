@@ -33,7 +33,7 @@ fn reference_resnet(options: DeqResNetOptions) -> DeqResNetOptions {
 
 /// jaxopt's Anderson acceleration with a history of five, and an implicit gradient to a relative tolerance of 1e-3.
 fn reference_images() -> Equilibrium {
-    let anderson = Anderson { memory: 4, ridge: Ridge::Absolute(1e-4), mixing: 1.0, delay: 5, restart: None };
+    let anderson = Anderson { memory: 4, ridge: Ridge::Absolute(1e-4), mixing: 1.0, delay: 4, restart: None };
     Equilibrium {
         solver: Solver::Anderson(anderson),
         stop: Stop::absolute(1e-3, 20),

@@ -50,6 +50,8 @@ pub enum Metric {
     Residual,
     /// Solves that did not meet their tolerance, in percent.
     Unconverged,
+    /// Solves that started where an earlier one of the same sample ended, in percent.
+    Warm,
     /// Parameters that travel.
     SharedParameters,
     /// Sent in both directions so far.
@@ -76,7 +78,7 @@ pub(super) struct Stretch<'a> {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Round,
         Self::Accuracy,
         Self::Weighted,
@@ -98,6 +100,7 @@ impl Metric {
         Self::SolverSteps,
         Self::Residual,
         Self::Unconverged,
+        Self::Warm,
         Self::SharedParameters,
         Self::Megabytes,
         Self::ClientMemory,
@@ -135,6 +138,7 @@ impl Metric {
             Self::SolverSteps => "steps a solve",
             Self::Residual => "relative residual",
             Self::Unconverged => "solves unconverged, %",
+            Self::Warm => "solves started warm, %",
             Self::SharedParameters => "shared parameters",
             Self::Megabytes => "sent, MB",
             Self::ClientMemory => "client memory, MB",
@@ -200,9 +204,10 @@ impl Metric {
             Self::Lagrangian => theory(evaluation, |theory| theory.lagrangian),
             Self::Stationarity => theory(evaluation, |theory| theory.stationarity),
             Self::HeadGradient => theory(evaluation, |theory| theory.head_gradient),
-            Self::SolverSteps => solves(rounds).map(|[steps, _, _]| steps),
-            Self::Residual => solves(rounds).map(|[_, residual, _]| residual),
-            Self::Unconverged => solves(rounds).map(|[_, _, unconverged]| 100.0 * unconverged),
+            Self::SolverSteps => solves(rounds).means().map(|[steps, _, _]| steps),
+            Self::Residual => solves(rounds).means().map(|[_, residual, _]| residual),
+            Self::Unconverged => solves(rounds).means().map(|[_, _, unconverged]| 100.0 * unconverged),
+            Self::Warm => solves(rounds).warm_share().map(|share| 100.0 * share),
             Self::SharedParameters => Some(summary.shared_parameters as f64),
             Self::Megabytes => Some(evaluation.traffic.total() as f64 / 1e6),
             Self::ClientMemory => client_memory(timings),
@@ -232,8 +237,8 @@ fn theory(evaluation: &Evaluation, part: fn(&TheorySums) -> f64) -> Option<f64> 
     evaluation.theory.as_ref().map(part)
 }
 
-fn solves(rounds: &[Round]) -> Option<[f64; 3]> {
-    rounds.iter().fold(SolveTally::default(), |sum, round| sum.plus(&round.solves)).means()
+fn solves(rounds: &[Round]) -> SolveTally {
+    rounds.iter().fold(SolveTally::default(), |sum, round| sum.plus(&round.solves))
 }
 
 fn client_memory(timings: &[Timing]) -> Option<f64> {

@@ -19,7 +19,7 @@ use super::heads::HeadRecorder;
 use super::manifest::Stage;
 use super::record::Recorder;
 use super::status::State;
-use super::summary::{Solves, Summary, Unseen};
+use super::summary::{Summary, Unseen, solves_of};
 use super::watch::{Brief, Onlooker, Watch};
 use crate::experiment::{Experiment, Prepared};
 use crate::number::counted;
@@ -135,6 +135,7 @@ impl Run {
             rounds: plan.rounds,
             headline: method.algorithm().headline(),
             disk: Disk::of(&self.prepared),
+            warm_bytes: self.prepared.warm_bytes(),
         }
     }
 
@@ -157,7 +158,7 @@ impl Run {
             Err(error) => return Err(self.keep_what_is_over(error, &mut checkpointer, &mut transport)),
         };
         checkpointer.finish(&server, &mut transport)?;
-        let summary = Summary::of(prepared, evaluation, unseen, Solves::of(&folder.rounds()?), &folder.timings()?);
+        let summary = Summary::of(prepared, evaluation, unseen, solves_of(&folder.rounds()?), &folder.timings()?);
         folder.write_summary(&summary)?;
         checkpointer.keep_only_last(&mut transport)?;
         Ok(summary)

@@ -83,7 +83,7 @@ pub(crate) use reach::Reach;
 pub use roster::Roster;
 pub use status::{State, Status};
 pub(crate) use summary::headline;
-pub use summary::{Resources, Solves, Summary, Unseen};
+pub use summary::{Resources, Summary, Unseen};
 pub use tail::Tail;
 pub use timing::Timing;
 pub use trained::{ClientModel, Judgement, Trained};

@@ -79,6 +79,7 @@ fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
     scalars.extend(round.rho.map(|rho| ("train/rho", rho)));
     if let Some([steps, residual, unconverged]) = round.solves.means() {
         scalars.extend([("solver/steps", steps), ("solver/residual", residual), ("solver/unconverged", unconverged)]);
+        scalars.extend(round.solves.warm_share().map(|share| ("solver/warm", share)));
     }
     if let Some(last) = round.arrivals.last() {
         let sum: u64 = round.arrivals.iter().map(|arrival| arrival.staleness).sum();

@@ -33,22 +33,11 @@ pub struct Summary {
     pub evaluation: Evaluation,
     /// Those who were met only after training, if there are any.
     pub unseen: Option<Unseen>,
-    /// How the equilibrium solves of training ended.
+    /// The equilibrium solves of training, by samples; all zero where nothing is solved.
     #[serde(default)]
-    pub solves: Solves,
+    pub solves: SolveTally,
     /// What it took.
     pub resources: Resources,
-}
-
-/// How many equilibrium solves of training did not end well, counted by samples; all zero where nothing is solved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Solves {
-    /// Solves in all.
-    pub samples: u64,
-    /// Those that did not reach their tolerance, the ones that were not finite included.
-    pub unconverged: u64,
-    /// Those that became NaN or infinite.
-    pub not_finite: u64,
 }
 
 /// How those who were not there during training fare.
@@ -93,7 +82,7 @@ impl Summary {
         prepared: &Prepared,
         evaluation: Evaluation,
         unseen: Option<Unseen>,
-        solves: Solves,
+        solves: SolveTally,
         timings: &[Timing],
     ) -> Self {
         let experiment = &prepared.experiment;
@@ -132,20 +121,9 @@ pub(crate) fn headline(view: View, evaluation: &Evaluation) -> &Quality {
     evaluation.quality(view)
 }
 
-impl Solves {
-    /// Those of some rounds.
-    pub(super) fn of(rounds: &[Round]) -> Self {
-        rounds.iter().fold(Self::default(), |sum, round| sum.plus(&round.solves))
-    }
-
-    /// With those of another round.
-    pub(crate) fn plus(self, round: &SolveTally) -> Self {
-        Self {
-            samples: self.samples + round.samples,
-            unconverged: self.unconverged + round.unconverged,
-            not_finite: self.not_finite + round.not_finite,
-        }
-    }
+/// The equilibrium solves of some rounds.
+pub(super) fn solves_of(rounds: &[Round]) -> SolveTally {
+    rounds.iter().fold(SolveTally::default(), |sum, round| sum.plus(&round.solves))
 }
 
 impl Unseen {

@@ -6,7 +6,7 @@ pub(super) const HEADING: &str = "round,\
 local_mean,local_weighted,local_worst_decile,local_deviation,local_mean_loss,local_weighted_loss,\
 shared_mean,shared_weighted,shared_worst_decile,shared_deviation,shared_mean_loss,shared_weighted_loss,\
 validation_mean,untrained,gap,dual_norm,lagrangian,stationarity,head_gradient,bytes_up,bytes_down,\
-train_loss,solver_steps,solver_residual,solver_unconverged";
+train_loss,solver_steps,solver_residual,solver_unconverged,solver_warm";
 
 /// An evaluation, and the round before it, as a line of the table; what there is not is left empty.
 pub(super) fn row(evaluation: &Evaluation, before: &Round) -> String {
@@ -21,6 +21,7 @@ pub(super) fn row(evaluation: &Evaluation, before: &Round) -> String {
     cells.extend([traffic.up.to_string(), traffic.down.to_string()]);
     cells.extend(numbers(Some([before.loss])));
     cells.extend(numbers(before.solves.means()));
+    cells.extend(numbers(before.solves.warm_share().map(|share| [share])));
     cells.join(",")
 }
 

@@ -134,8 +134,10 @@ impl ClientModel {
     pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Self {
         let algorithm = prepared.experiment.method.algorithm();
         let name = prepared.names().nth(client).unwrap_or_default().to_owned();
+        // Whoever was met only after training is judged by what it has made of the shared part, see `Unseen`.
+        let is_unseen = client >= prepared.federation.clients.len();
         let (weights, neighbours) = match (algorithm.headline(), algorithm.shared_view(received, state)) {
-            (View::Shared, Some(shared)) => (shared, None),
+            (View::Shared, Some(shared)) if !is_unseen => (shared, None),
             _ => (algorithm.local_view(received, state).into_owned(), algorithm.neighbours()),
         };
         Self { name, client, weights, neighbours }

@@ -30,6 +30,8 @@ pub struct Brief {
     pub headline: View,
     /// How much disk it will take.
     pub disk: Disk,
+    /// The most bytes that the fixed points remembered for warm starts take, a client at work.
+    pub warm_bytes: Option<u64>,
 }
 
 /// Says nothing.

@@ -136,7 +136,7 @@ def _array(reply: Message, size: int) -> NDArray[np.float32]:
 def _descent(descent: Group) -> dict[str, Any]:
     """Read how training went."""
     loss, solves = fields.number(descent, "loss"), fields.group(descent, "solves")
-    counts = ("samples", "steps", "unconverged", "not_finite")
+    counts = ("samples", "steps", "unconverged", "not_finite", "warm")
     seconds, memory = fields.group(descent, "seconds"), fields.group(descent, "memory")
     return {
         "loss": loss,

@@ -12,7 +12,7 @@ from fedeq.flower.letters import PHASES, Update
 
 Score = Mapping[str, Any]
 NO_SCORE: Score = {"predictions": 0, "correct": 0, "loss": 0.0}
-SOLVES = ("samples", "steps", "residual", "unconverged", "not_finite")
+SOLVES = ("samples", "steps", "residual", "unconverged", "not_finite", "warm")
 
 
 @dataclass(frozen=True)
