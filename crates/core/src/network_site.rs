@@ -82,14 +82,6 @@ impl NetworkSite {
         Ok(rows)
     }
 
-    /// How many numbers a sample's fixed point consists of; nothing where the network solves for none.
-    pub fn fixed_point_size(&self) -> Option<usize> {
-        let batch = self.train.in_order(NonZeroUsize::MIN).next()?;
-        let mut context = Context::evaluate(self.template.fresh_statistics());
-        let output = self.template.clone().valid().forward(&input_of(&batch.inputs, &self.device).ok()?, &mut context).ok()?;
-        output.equilibrium.map(|equilibrium| equilibrium.state.shape().num_elements())
-    }
-
     fn shard(&self, on: Portion) -> &Shard {
         match on {
             Portion::Train => &self.train,

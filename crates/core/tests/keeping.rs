@@ -99,7 +99,7 @@ fn a_store_rolls_back_to_its_last_settled_moment_wherever_states_are_kept() {
 
 #[test]
 fn remembered_fixed_points_take_as_many_bytes_on_disk_as_in_memory() {
-    let warm_start = WarmStart::BySample { capacity: 1 << 20, precision: Precision::Half };
+    let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: Precision::Half, lasting: true };
     let mut state = ClientState::fresh(Problem::start(), Params::default(), warm_start);
     let without = state.to_bytes().expect("writable").len();
     (0..100).for_each(|sample| state.memory.restore(sample, &[0.25; 500]));

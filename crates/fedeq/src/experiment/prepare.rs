@@ -323,6 +323,15 @@ impl Prepared {
         most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
     }
 
+    /// The bytes of remembered fixed points that are part of a client's state between rounds.
+    pub(crate) fn lasting_warm_bytes(&self, client: usize) -> u64 {
+        let (warm_start, numbers) = (self.experiment.training.warm_start, self.network.state_size().unwrap_or_default());
+        match warm_start {
+            WarmStart::BySample { lasting: true, .. } => warm_start.bytes(Sites::samples(self, client), numbers) as u64,
+            WarmStart::Off | WarmStart::PreviousBatch | WarmStart::BySample { .. } => 0,
+        }
+    }
+
     /// The randomness of the server.
     pub fn federation_seed(&self) -> Seed {
         self.experiment.root_seed().derive("federation", [])

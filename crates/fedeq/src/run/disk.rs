@@ -1,6 +1,5 @@
 //! How much disk a run will take, before it begins.
-use fedeq_core::{Method, NetworkSite, Sites};
-use fedeq_equilibrium::{Precision, WarmStart};
+use fedeq_core::{Method, Sites};
 
 use crate::experiment::Prepared;
 
@@ -42,29 +41,5 @@ fn states(prepared: &Prepared) -> u64 {
     let models = if matches!(prepared.experiment.method, Method::Ditto(_)) { 2 } else { 1 };
     let own = 4 * (fresh.own.params.count() + fresh.own.statistics.count()) as u64;
     let fixed = models * own + 4 * fresh.dual.count() as u64;
-    let clients = Sites::clients(prepared);
-    let point = fixed_point(prepared);
-    (0..clients).map(|client| fixed + point.remembered(Sites::samples(prepared, client) as u64)).sum()
-}
-
-/// What is remembered of a sample for a warm start.
-struct FixedPoint {
-    bytes: u64,
-    capacity: u64,
-}
-
-impl FixedPoint {
-    fn remembered(&self, samples: u64) -> u64 {
-        (samples * self.bytes).min(self.capacity)
-    }
-}
-
-fn fixed_point(prepared: &Prepared) -> FixedPoint {
-    let WarmStart::BySample { capacity, precision } = prepared.experiment.training.warm_start else {
-        return FixedPoint { bytes: 0, capacity: 0 };
-    };
-    let site: NetworkSite = prepared.network_site(0);
-    let numbers = site.fixed_point_size().unwrap_or_default() as u64;
-    let width = if precision == Precision::Half { 2 } else { 4 };
-    FixedPoint { bytes: width * numbers, capacity: capacity as u64 }
+    (0..Sites::clients(prepared)).map(|client| fixed + prepared.lasting_warm_bytes(client)).sum()
 }

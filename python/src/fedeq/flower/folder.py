@@ -150,7 +150,9 @@ class RunFolder:
     def write_summary(self, expected: Mapping[str, Any], evaluation: Mapping[str, Any]) -> None:
         """Say what came out: what was known before, the last evaluation, and what it took."""
         resources = {**expected["resources"], **_resources(self.lines("timings.jsonl"))}
-        self.write_json("summary.json", {**expected, "evaluation": evaluation, "resources": resources})
+        rounds = [line["solves"] for line in self.lines("rounds.jsonl")]
+        solves = {name: sum(solves[name] for solves in rounds) for name in expected["solves"]}
+        self.write_json("summary.json", {**expected, "evaluation": evaluation, "solves": solves, "resources": resources})
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a file, whole or not at all."""
