@@ -101,7 +101,7 @@ fn the_reference_preset_does_what_the_authors_code_does() {
 }
 
 #[test]
-fn settings_complete_each_other_and_later_ones_win() {
+fn settings_complete_each_other_and_of_a_key_given_twice_the_last_value_counts() {
     let experiment =
         read(&["model=deq-mlp", "model.hidden=64", "model.equilibrium.solver={ broyden = { memory = 7 } }", "seed=1", "seed=2"]);
     let ModelConfig::DeqMlp(options) = &experiment.model else { panic!("{}", experiment.model) };
@@ -114,7 +114,7 @@ fn settings_complete_each_other_and_later_ones_win() {
 #[test]
 fn experiments_are_told_apart_by_what_changes_their_results() {
     let identity = |wishes: &[&str]| read(wishes).identity().expect("writable");
-    assert_eq!(identity(&[]), identity(&["engine.workers=3", "data.folder=elsewhere"]));
+    assert_eq!(identity(&["data=cifar10"]), identity(&["data=cifar10", "engine.workers=3", "data.folder=elsewhere"]));
     assert_ne!(identity(&[]), identity(&["seed=1"]));
     assert_ne!(identity(&[]), identity(&["method.rho=0.02"]));
 }
