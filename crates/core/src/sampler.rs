@@ -28,9 +28,10 @@ impl Sampling {
         if (0.0..=1.0).contains(&self.fraction) && size >= 1.0 {
             return Ok(size as usize);
         }
+        let all = if clients == 1 { "client" } else { "clients" };
         Err(Error::invalid(
-            format!("`plan.sampling.fraction = {}` of `{clients}` clients selects nobody", self.fraction),
-            format!("give a fraction between {} and 1: with {clients} clients, that is one of them", just_enough(clients)),
+            format!("`plan.sampling.fraction = {}` of `{clients}` {all} selects nobody", self.fraction),
+            format!("give a fraction between {} and 1: the former is one of {clients} {all}", just_enough(clients)),
         ))
     }
 

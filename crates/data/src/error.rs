@@ -115,3 +115,21 @@ impl fmt::Display for Place {
         }
     }
 }
+
+/// An offending number and what is counted: `` `1` client ``, `` `2` clients ``.
+pub(crate) fn quoted(number: usize, thing: &str) -> String {
+    format!("`{number}` {}", plural(number, thing))
+}
+
+/// A number and what is counted: `1 client`, `2 clients`.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {}", plural(number, thing))
+}
+
+fn plural(number: usize, thing: &str) -> String {
+    match (number, thing) {
+        (1, thing) => thing.to_owned(),
+        (_, "class") => "classes".into(),
+        (_, thing) => format!("{thing}s"),
+    }
+}

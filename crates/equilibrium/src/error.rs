@@ -25,7 +25,7 @@ pub(crate) fn at_least(name: &'static str, value: usize, minimum: usize) -> Resu
 }
 
 pub(crate) fn within(name: &'static str, value: usize, range: RangeInclusive<usize>) -> Result<(), InvalidSetting> {
-    let expected = || format!("from {} to {}", range.start(), range.end());
+    let expected = || format!("a whole number from {} to {}", range.start(), range.end());
     if range.contains(&value) { Ok(()) } else { Err(InvalidSetting { name, value: value.to_string(), expected: expected() }) }
 }
 

@@ -170,7 +170,7 @@ fn warm_starts_say_what_memory_they_take() {
 }
 
 #[test]
-fn settings_complete_each_other_and_later_ones_win() {
+fn settings_complete_each_other_and_of_a_key_given_twice_the_last_value_counts() {
     let experiment =
         read(&["model=deq-mlp", "model.hidden=64", "model.equilibrium.solver={ broyden = { memory = 7 } }", "seed=1", "seed=2"]);
     let ModelConfig::DeqMlp(options) = &experiment.model else { panic!("{}", experiment.model) };
@@ -183,7 +183,7 @@ fn settings_complete_each_other_and_later_ones_win() {
 #[test]
 fn experiments_are_told_apart_by_what_changes_their_results() {
     let identity = |wishes: &[&str]| read(wishes).identity().expect("writable");
-    assert_eq!(identity(&[]), identity(&["engine.workers=3", "data.folder=elsewhere"]));
+    assert_eq!(identity(&["data=cifar10"]), identity(&["data=cifar10", "engine.workers=3", "data.folder=elsewhere"]));
     assert_ne!(identity(&[]), identity(&["seed=1"]));
     assert_ne!(identity(&[]), identity(&["method.rho=0.02"]));
     assert_eq!(

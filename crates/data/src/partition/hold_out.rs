@@ -3,6 +3,7 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use super::federation::Federation;
+use crate::error::quoted;
 use crate::{Error, Result, Seed};
 
 /// How many clients to keep back.
@@ -46,7 +47,7 @@ impl HoldOut {
             Self::Fraction(fraction) => part_of(clients, fraction)?,
         };
         if count >= clients {
-            let problem = format!("holding out `{count}` of `{clients}` clients leaves nobody to train");
+            let problem = format!("holding out `{count}` of {} leaves nobody to train", quoted(clients, "client"));
             return Err(Error::unmeetable(problem, format!("hold out at most {}", clients.saturating_sub(1))));
         }
         Ok(count)
@@ -61,7 +62,7 @@ fn part_of(clients: usize, fraction: f64) -> Result<usize> {
     // 0.29 * 100 is just below 29 in floating point, and means 29.
     let count = (fraction * clients as f64 + 1e-9).floor() as usize;
     if count == 0 && fraction > 0.0 {
-        let problem = format!("the fraction `{fraction}` of `{clients}` clients comes to none");
+        let problem = format!("the fraction `{fraction}` of {} comes to none", quoted(clients, "client"));
         return Err(Error::unmeetable(problem, "set a larger fraction, or a count"));
     }
     Ok(count)

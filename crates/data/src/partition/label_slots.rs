@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use super::classes::Classes;
 use super::plan::check_clients;
 use super::pools::Pools;
+use crate::error::{counted, quoted};
 use crate::{Error, Result};
 
 /// The slots of each class in a table of `clients` rows with `labels` slots each: equally many, the largest classes (among equals
@@ -27,14 +28,20 @@ pub(super) fn label_slots(classes: &Classes, pools: &Pools, clients: usize, labe
 
 fn check_labels(clients: usize, labels: usize, classes: usize) -> Result<()> {
     if labels == 0 || labels > classes {
-        let problem = format!("a client cannot hold `{labels}` labels of a data set with `{classes}` classes");
-        return Err(Error::unmeetable(problem, format!("ask for 1 to {classes} labels a client")));
+        let (held, all) = (quoted(labels, "label"), quoted(classes, "class"));
+        let problem = format!("a client cannot hold {held} of a data set with {all}");
+        let range = if classes < 2 { "1 label".into() } else { format!("1 to {classes} labels") };
+        return Err(Error::unmeetable(problem, format!("ask for {range} a client")));
     }
     if clients * labels < classes {
-        let problem =
-            format!("`{clients}` clients with `{labels}` labels each leave some of the `{classes}` classes without an owner");
-        let (more_clients, more_labels) = (classes.div_ceil(labels), classes.div_ceil(clients));
-        return Err(Error::unmeetable(problem, format!("ask for {more_clients} clients or {more_labels} labels a client")));
+        let problem = format!(
+            "{} with {} each leave some of the `{classes}` classes without an owner",
+            quoted(clients, "client"),
+            quoted(labels, "label")
+        );
+        let more_clients = counted(classes.div_ceil(labels), "client");
+        let more_labels = counted(classes.div_ceil(clients), "label");
+        return Err(Error::unmeetable(problem, format!("ask for {more_clients} or {more_labels} a client")));
     }
     Ok(())
 }
@@ -56,7 +63,7 @@ fn check_supply(classes: &Classes, sizes: &[usize], slots: &[usize]) -> Result<(
         None => Ok(()),
         Some(class) => {
             let (name, size, slots) = (classes.name(class), sizes[class], slots[class]);
-            let problem = format!("class `{name}` has `{size}` training samples, too few for `{slots}` shards");
+            let problem = format!("class `{name}` has {}, too few for `{slots}` shards", quoted(size, "training sample"));
             Err(Error::unmeetable(problem, "ask for fewer clients or fewer labels a client"))
         }
     }

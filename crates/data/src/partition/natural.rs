@@ -3,6 +3,7 @@ use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
 use super::plan::check_minimum;
+use crate::error::quoted;
 use crate::{Dataset, Error, Owners, Result, Seed};
 
 /// Which of the owners who qualify become clients, where fewer are asked for than there are.
@@ -78,11 +79,17 @@ fn check_supply(clients: usize, qualified: usize, minimum: usize) -> Result<()> 
         return Ok(());
     }
     let problem = match qualified {
-        0 => format!("no owner has at least `{minimum}` training samples"),
-        _ => format!("`{clients}` clients were asked for, and `{qualified}` owners have at least `{minimum}` training samples"),
+        0 => format!("no owner has at least {}", quoted(minimum, "training sample")),
+        _ => {
+            let verb = if clients == 1 { "was" } else { "were" };
+            let (asked, samples) = (quoted(clients, "client"), quoted(minimum, "training sample"));
+            let have = if qualified == 1 { "has" } else { "have" };
+            format!("{asked} {verb} asked for, and {} {have} at least {samples}", quoted(qualified, "owner"))
+        }
     };
     let remedy = match qualified {
         0 => "lower `minimum`".to_owned(),
+        1 => "ask for 1 client, or lower `minimum`".to_owned(),
         _ => format!("ask for 1 to {qualified} clients, or lower `minimum`"),
     };
     Err(Error::unmeetable(problem, remedy))

@@ -5,6 +5,7 @@ use super::iid;
 use super::label_table::LabelTable;
 use super::natural::Chosen;
 use super::own::Own;
+use crate::error::{counted, quoted};
 use crate::{Error, Result, Seed};
 
 /// How the samples of a pool find their clients.
@@ -59,8 +60,10 @@ pub(super) fn check_clients(clients: usize, samples: usize) -> Result<()> {
         return Err(Error::unmeetable("a federation of `0` clients holds nothing", "ask for at least one client"));
     }
     if clients > samples {
-        let problem = format!("`{clients}` clients cannot share `{samples}` training samples: some would have none");
-        return Err(Error::unmeetable(problem, format!("ask for at most {samples} clients, or use a larger data set")));
+        let samples_there = quoted(samples, "training sample");
+        let problem = format!("`{clients}` clients cannot share {samples_there}: some would have none");
+        let remedy = format!("ask for at most {}, or use a larger data set", counted(samples, "client"));
+        return Err(Error::unmeetable(problem, remedy));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 use super::classes::ClassNames;
 use super::roster::Roster;
 use super::{Entry, locate};
+use crate::error::counted;
 use crate::{Dataset, Error, Images, Owners, Place, Result, Samples, Scaling};
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageError, ImageReader, Limits};
@@ -219,7 +220,8 @@ fn undecodable(file: &Path, error: ImageError) -> Error {
 }
 
 fn differs(file: &Path, [height, width, channels]: [usize; 3], model: &Path, [h, w, c]: [usize; 3]) -> Error {
-    let problem = format!("is `{height}x{width}` with {channels} channels, but `{}` is {h}x{w} with {c}", model.display());
+    let problem =
+        format!("is `{height}x{width}` with {}, but `{}` is {h}x{w} with {c}", counted(channels, "channel"), model.display());
     let remedy = match channels == c {
         true => "say to which size all are to be scaled: `resize = [height, width]`",
         false => "say what all are to be turned into: `channels = \"grey\"` or `channels = \"colour\"`",

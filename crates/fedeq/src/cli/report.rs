@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "CLIENT")]
     client: Option<String>,
     /// The folder that data sets are kept in, or the path of your own data [default: where the runs found it]
-    #[arg(long, value_name = "DIR", env = "FEDEQ_DATA")]
+    #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
 }
 

@@ -109,6 +109,11 @@ impl Layer {
         table
     }
 
+    /// Where settings stand.
+    pub(super) fn paths(&self) -> Vec<Vec<String>> {
+        self.settings.iter().map(|setting| setting.path.clone()).collect()
+    }
+
     /// The value at a path.
     pub(super) fn get(&self, path: &[&str]) -> Option<&Value> {
         self.settings.iter().find(|setting| setting.path.iter().eq(path)).map(|setting| &setting.value)

@@ -19,7 +19,9 @@ pub(super) fn lay(base: &mut Table, over: &Table) {
 /// Kinds are told apart by a tag, or by the one key that holds all the rest: `{ broyden = { memory = 20 } }`.
 fn is_same_kind(below: &Table, above: &Table) -> bool {
     let differs = |tag: &&str| matches!((below.get(*tag), above.get(*tag)), (Some(a), Some(b)) if a != b);
-    let has_other_key = below.len() == 1 && above.len() == 1 && below.keys().ne(above.keys());
+    // A kind without settings of its own has nothing but its tag.
+    let has_tag = TAGS.iter().any(|tag| below.contains_key(*tag) || above.contains_key(*tag));
+    let has_other_key = !has_tag && below.len() == 1 && above.len() == 1 && below.keys().ne(above.keys());
     !TAGS.iter().any(differs) && !has_other_key
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use fedeq_core::{Error, Method, Result};
 use fedeq_data::source::{Source, catalog};
+use fedeq_equilibrium::WarmStart;
 use fedeq_models::ModelConfig;
 use toml::{Table, Value};
 
@@ -48,10 +49,21 @@ impl Experiment {
         let is_told = |layer: &Layer| layer.get(&FOLDER).is_some();
         let is_folder_given =
             layers.iter().any(is_told) || all.get(&FOLDER).is_some_and(|folder| folder.as_str() != Some(USUAL_FOLDER));
+        let in_file = all.paths();
         layers.iter().try_for_each(|layer| layer.over(&mut all))?;
         let mut wishes = all.table();
         name_source(&mut wishes, all.get(&FOLDER))?;
-        let experiment = resolve(&wishes)?;
+        let experiment = resolve(&wishes).map_err(|refusal| {
+            let is_left_over = |unknown: &[String]| {
+                let is_meant = |path: &[String]| path.starts_with(unknown);
+                in_file.iter().any(|path| is_meant(path))
+                    && !layers.iter().any(|layer| layer.paths().iter().any(|path| is_meant(path)))
+            };
+            if refusal.unknown().is_some_and(is_left_over) { refusal.about_file() } else { refusal }
+        })?;
+        if all.paths().iter().any(|path| path.iter().take(2).eq(&WARM_START)) {
+            require_fixed_point(&experiment)?;
+        }
         if is_folder_given {
             require_files(&experiment.data.source, &experiment.data.folder)?;
         }
@@ -60,6 +72,17 @@ impl Experiment {
 }
 
 const FOLDER: [&str; 2] = ["data", "folder"];
+const WARM_START: [&str; 2] = ["training", "warm_start"];
+
+/// Refuses to begin where an earlier solve ended if nothing is solved.
+fn require_fixed_point(experiment: &Experiment) -> Result<()> {
+    let model = experiment.model.name();
+    if experiment.training.warm_start == WarmStart::Off || model.starts_with("deq-") {
+        return Ok(());
+    }
+    let problem = format!("`training.warm_start` does not go with `{model}`, which solves for no fixed point");
+    Err(Error::invalid(problem, "leave it out, or choose a model whose name begins with `deq-`"))
+}
 
 /// Finds out which data set is meant where only its place is given.
 fn name_source(wishes: &mut Table, folder: Option<&Value>) -> Result<()> {

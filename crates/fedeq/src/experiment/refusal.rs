@@ -25,6 +25,20 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// The same of a key that stands in the file, where the command chose what does not have it.
+    pub(super) fn about_file(self) -> Self {
+        let hint = match self.unknown.as_deref() {
+            Some([section, _]) => format!(
+                "{}; it stands in the file: take it out there, or replace the whole section with `--set '{section}={{ name = \"NAME\" }}'`",
+                self.error.hint()
+            ),
+            _ => format!("{}; it stands in the file: take it out there", self.error.hint()),
+        };
+        Self { error: Error::invalid(self.error.to_string(), hint), ..self }
+    }
+}
+
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self { error, unknown: None }

@@ -8,6 +8,7 @@ use fedeq_data::source::image_folder::ImageFolder;
 use fedeq_data::{Images, Samples};
 
 use super::question::Brought;
+use crate::number::counted;
 
 pub(super) fn read(like: &Images, files: &[PathBuf]) -> Result<Brought> {
     let reader = reader_for(like)?;
@@ -22,7 +23,11 @@ pub(super) fn read(like: &Images, files: &[PathBuf]) -> Result<Brought> {
 
 fn reader_for(like: &Images) -> Result<ImageFolder> {
     let [.., channels] = like.shape;
-    let unfitting =
-        || Error::invalid(format!("this model's pictures have {channels} channels"), "ask about samples of its own data");
+    let unfitting = || {
+        Error::invalid(
+            format!("this model's pictures have {}", counted(channels, "channel")),
+            "ask about samples of its own data",
+        )
+    };
     ImageFolder::for_shape(like.shape).ok_or_else(unfitting)
 }

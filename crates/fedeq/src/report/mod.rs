@@ -30,6 +30,7 @@ pub use record::{Record, Standing};
 
 use crate::compare::{Contestant, Contrast, contrasts, folders};
 use crate::figure::Figure;
+use crate::present::require_files;
 
 /// Some runs, and what they say together.
 #[derive(Clone, Debug, Serialize)]
@@ -71,6 +72,11 @@ impl Report {
         for folder in paths.iter().map(|path| folders(path)).collect::<Result<Vec<_>>>()?.concat() {
             let record = Record::of(&folder)?;
             if seen.insert(record.experiment.identity()?) { runs.push(record) } else { repeated.push(record.path) }
+        }
+        if let (Some(place), Some(run)) = (wishes.data, runs.first())
+            && runs.iter().all(|run| run.experiment.data.source.entry().places.is_empty())
+        {
+            require_files(&run.experiment.data.source, place)?;
         }
         let lines = line::lines(&runs)?;
         let closeups = lines.iter().map(|line| closeup(line, &runs, wishes)).collect::<Result<Vec<_>>>()?;

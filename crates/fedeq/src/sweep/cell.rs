@@ -62,8 +62,8 @@ fn meaningful<'a>(file: Option<&Path>, wishes: &[Override], axes: &'a [Axis]) ->
     for values in combinations(axes) {
         let (combination, why) = reduced(file, wishes, axes, values)?;
         refusal = refusal.or(why);
-        let is_new = found.iter().all(|other| other.values != combination.values);
-        if is_new {
+        let is_reduced = combination.values.contains(&None);
+        if !is_reduced || found.iter().all(|other| other.values != combination.values) {
             notes.extend(note(axes, &combination.values));
             found.push(combination);
         }

@@ -87,7 +87,7 @@ impl Job<'_> {
     }
 
     fn is_out_of_budget(&self, start: Instant) -> bool {
-        let budget = self.arguments.budget.map(|minutes| Duration::from_secs_f64(60.0 * minutes.clamp(0.0, 1e6)));
+        let budget = self.arguments.budget.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
         budget.is_some_and(|budget| start.elapsed() >= budget)
     }
 

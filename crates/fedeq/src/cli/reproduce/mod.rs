@@ -72,6 +72,11 @@ pub(super) struct Arguments {
     conduct: Conduct,
 }
 
+/// More seeds than this are a slip.
+const MOST_SEEDS: u64 = 10_000;
+/// Two years.
+const MOST_MINUTES: f64 = 1e6;
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScaleArgument {
     Small,
@@ -108,6 +113,7 @@ fn list() -> Outcome<()> {
 
 impl Arguments {
     fn job(&self, name: &str) -> fedeq_core::Result<Job<'_>> {
+        self.check_amounts()?;
         let spec = find(name)?;
         let scale = ScaleName::from(self.scale);
         let wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
@@ -125,6 +131,16 @@ impl Arguments {
             wishes,
             cells,
         })
+    }
+
+    fn check_amounts(&self) -> fedeq_core::Result<()> {
+        if let Some(seeds) = self.seeds.filter(|seeds| seeds.get() > MOST_SEEDS) {
+            return Err(Error::invalid(format!("`--seeds` is `{seeds}`"), "give at most 10,000"));
+        }
+        match self.budget.filter(|minutes| !(0.0..=MOST_MINUTES).contains(minutes)) {
+            None => Ok(()),
+            Some(minutes) => Err(Error::invalid(format!("`--budget` is `{minutes}`"), "give minutes, from 0 to 1,000,000")),
+        }
     }
 
     /// Says where the cells that need data find it; a place that none of them needs is refused.
