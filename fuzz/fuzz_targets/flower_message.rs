@@ -13,6 +13,8 @@ const KINDS: [Kind; 7] = [
     Kind::Array,
     Kind::ArrayChunk,
 ];
+/// What a message may take.
+const LITTLE: usize = 4096;
 /// In a body: the id of the object whose number follows.
 const REFERENCE: u8 = 0xff;
 
@@ -42,6 +44,10 @@ fn bundle(bytes: &[u8]) -> Option<(Id, Bundle)> {
 fuzz_target!(|bytes: &[u8]| {
     let Some((id, bundle)) = bundle(bytes) else { return };
     let _ = bundle.tree(&id);
+    if let Ok(Message { content: Ok(small), .. }) = Message::inflate_within(&id, &bundle, LITTLE) {
+        let sizes = small.arrays("weights").map(|arrays| arrays.iter().map(|(_, array)| 4 * array.values.len()).sum());
+        assert!(sizes.unwrap_or(0) <= LITTLE, "what may be little is little");
+    }
     let Ok(message) = Message::inflate(&id, &bundle) else { return };
     let (mut once, mut twice) = (Bundle::default(), Bundle::default());
     let written = message.deflate(&mut once);

@@ -80,7 +80,9 @@ def test_a_whole_training_on_digits_is_the_simulation(found: Founder, capsys: py
 def is_on_the_dashboard(federation: Federation) -> None:
     """Ask `fedeq dashboard` for the run and its clients."""
     port = free_port()
-    federation.crew.start("dashboard", PROGRAM, ["dashboard", str(federation.app), "--port", str(port)], {})
+    federation.crew.start(
+        "dashboard", PROGRAM, ["dashboard", str(federation.app), "--no-token", "--port", str(port)], {}
+    )
     until("the dashboard listens", lambda: is_listening(port), 30)
     (run,) = asked(f"http://127.0.0.1:{port}/api/runs")
     assert (run["state"], run["round"], run["problem"]) == ("finished", 4, None)

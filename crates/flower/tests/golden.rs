@@ -90,6 +90,17 @@ fn what_was_taken_apart_is_put_together_again() {
 }
 
 #[test]
+fn a_message_that_takes_more_than_it_may_is_refused() {
+    let mut bundle = Bundle::default();
+    let id = message().deflate(&mut bundle);
+    let refused = |most| Message::inflate_within(&id, &bundle, most).expect_err("6.4 MB").to_string();
+    for most in [0, 1000, 1 << 20, 6_400_000] {
+        assert!(refused(most).contains("--message-limit"), "{most}: {}", refused(most));
+    }
+    assert!(Message::inflate_within(&id, &bundle, 7 << 20).is_ok(), "what it takes is counted, not what it might");
+}
+
+#[test]
 fn an_answer_goes_back_to_where_the_question_came_from_and_lives_as_long() {
     let question = Message { head: Metadata { message_id: "q".into(), ..message().head }, ..message() };
     let answer = question.reply(Ok(Content::default()));

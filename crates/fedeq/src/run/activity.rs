@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::RunFolder;
 use super::heads::Head;
+use super::reach::LARGEST;
 
 /// What `activity.json` says. It is written while a run is being carried out, and is no part of its results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,7 +52,7 @@ impl Activity {
 impl RunFolder {
     /// Who is at work; nothing where no process has said so.
     pub fn activity(&self) -> Option<Activity> {
-        self.json(&self.activity_file()).ok()
+        self.json(&self.activity_file(), LARGEST).ok()
     }
 
     /// Tells who is at work. Not synced to disk, and not worth stopping a run for if it fails.

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::find::is_run;
 use super::heads::Heads;
 use super::lines::Lines;
-use super::reach::Reach;
+use super::reach::{LARGEST, Reach, SMALL};
 use super::status::{State, Status};
 use super::summary::Summary;
 use super::tail::Tail;
@@ -113,17 +113,17 @@ impl RunFolder {
     /// What came out; nothing if it is not finished.
     pub fn summary(&self) -> Result<Option<Summary>> {
         let path = self.summary_file();
-        if path.is_file() { self.json(&path).map(Some) } else { Ok(None) }
+        if path.is_file() { self.json(&path, LARGEST).map(Some) } else { Ok(None) }
     }
 
     /// What came out, as it was written.
     pub fn summary_text(&self) -> Result<String> {
-        self.text(&self.summary_file())
+        self.text(&self.summary_file(), LARGEST)
     }
 
     /// How it stands.
     pub fn status(&self) -> Result<Status> {
-        self.json(&self.status_file())
+        self.json(&self.status_file(), SMALL)
     }
 
     /// Whether a process is working on it now.
@@ -173,17 +173,17 @@ impl RunFolder {
 
     /// The experiment as it was written.
     pub fn experiment_text(&self) -> Result<String> {
-        self.text(&self.experiment_file())
+        self.text(&self.experiment_file(), SMALL)
     }
 
-    /// A file as text.
-    pub(super) fn text(&self, path: &Path) -> Result<String> {
-        self.reach.read(path).map_err(Error::io(path, "read it"))
+    /// A file as text; where others may have filled the folder, only if it has no more bytes than this.
+    fn text(&self, path: &Path, most: u64) -> Result<String> {
+        self.reach.read(path, most).map_err(Error::io(path, "read it"))
     }
 
-    /// A file of JSON.
-    pub(super) fn json<V: DeserializeOwned>(&self, path: &Path) -> Result<V> {
-        serde_json::from_str(&self.text(path)?).map_err(|error| Error::damaged(path, error.to_string()))
+    /// A file of JSON, alike.
+    pub(super) fn json<V: DeserializeOwned>(&self, path: &Path, most: u64) -> Result<V> {
+        serde_json::from_str(&self.text(path, most)?).map_err(|error| Error::damaged(path, error.to_string()))
     }
 
     /// The lines of a journal, one after the other; none if it is not there.

@@ -16,8 +16,9 @@ pub(crate) enum Reach {
     Below(PathBuf),
 }
 
-/// No file of a run that is read as a whole is larger: the roster of a million clients.
-const LARGEST: u64 = 256 << 20;
+/// No file of a run that is read as a whole is larger: the roster of 300,000 clients. What is read again and again is small.
+pub(super) const LARGEST: u64 = 64 << 20;
+pub(super) const SMALL: u64 = 1 << 20;
 
 impl Reach {
     /// The folder that a dashboard serves; one that is not there reaches nothing.
@@ -33,12 +34,13 @@ impl Reach {
         }
     }
 
-    /// Reads a file that is text.
-    pub(super) fn read(&self, path: &Path) -> io::Result<String> {
+    /// Reads a file that is text, and has no more bytes than this where that matters.
+    pub(super) fn read(&self, path: &Path, most: u64) -> io::Result<String> {
+        let most = if matches!(self, Self::Anywhere) { u64::MAX - 1 } else { most };
         let mut text = String::new();
-        let size = self.open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-        if size as u64 > LARGEST {
-            return Err(refusal("it is larger than any file of a run"));
+        let size = self.open(path)?.take(most + 1).read_to_string(&mut text)?;
+        if size as u64 > most {
+            return Err(refusal("it is too large for a file of a run, and is not shown"));
         }
         Ok(text)
     }
@@ -106,8 +108,8 @@ mod tests {
     #[test]
     fn a_plain_file_below_the_folder_is_read() {
         let (_folder, shown, reach) = tree();
-        assert_eq!(reach.read(&shown.join("run/own")).expect("plain"), "own");
-        assert_eq!(reach.read(&shown.join("run/none")).expect_err("not there").kind(), ErrorKind::NotFound);
+        assert_eq!(reach.read(&shown.join("run/own"), LARGEST).expect("plain"), "own");
+        assert_eq!(reach.read(&shown.join("run/none"), LARGEST).expect_err("not there").kind(), ErrorKind::NotFound);
     }
 
     #[test]
@@ -117,26 +119,36 @@ mod tests {
             [("out", folder.path().join("secret")), ("in", shown.join("run/own")), ("device", "/dev/zero".into())]
         {
             symlink(target, shown.join("run").join(name)).expect("writable");
-            assert!(reach.read(&shown.join("run").join(name)).is_err(), "{name}");
+            assert!(reach.read(&shown.join("run").join(name), LARGEST).is_err(), "{name}");
         }
-        assert_eq!(Reach::Anywhere.read(&shown.join("run/out")).expect("its owner's choice"), "secret");
+        assert_eq!(Reach::Anywhere.read(&shown.join("run/out"), LARGEST).expect("its owner's choice"), "secret");
     }
 
     #[test]
     fn a_folder_on_the_way_that_is_a_link_leads_nowhere() {
         let (folder, shown, reach) = tree();
         symlink(folder.path(), shown.join("up")).expect("writable");
-        assert!(reach.read(&shown.join("up/secret")).is_err());
-        assert!(reach.read(&shown.join("../secret")).is_err());
+        assert!(reach.read(&shown.join("up/secret"), LARGEST).is_err());
+        assert!(reach.read(&shown.join("../secret"), LARGEST).is_err());
     }
 
     #[test]
     fn pipes_and_folders_are_not_waited_for() {
         let (_folder, shown, reach) = tree();
-        assert!(reach.read(&shown.join("run")).is_err());
+        assert!(reach.read(&shown.join("run"), LARGEST).is_err());
         let socket = shown.join("run/socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-        assert!(reach.read(&socket).is_err());
+        assert!(reach.read(&socket, LARGEST).is_err());
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_read() {
+        let (_folder, shown, reach) = tree();
+        let path = shown.join("run/large");
+        fs::write(&path, "12345").expect("writable");
+        assert_eq!(reach.read(&path, 5).expect("just so"), "12345");
+        assert!(reach.read(&path, 4).expect_err("too large").to_string().contains("too large"));
+        assert_eq!(Reach::Anywhere.read(&path, 4).expect("its owner's choice"), "12345");
     }
 
     #[test]
@@ -144,6 +156,6 @@ mod tests {
         let (folder, shown, _) = tree();
         let link = folder.path().join("link");
         symlink(&shown, &link).expect("writable");
-        assert_eq!(Reach::below(&link).read(&link.join("run/own")).expect("plain"), "own");
+        assert_eq!(Reach::below(&link).read(&link.join("run/own"), LARGEST).expect("plain"), "own");
     }
 }

@@ -4,6 +4,7 @@ use fedeq_data::partition::{ClientIndices, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::folder::{RunFolder, write_json};
+use super::reach::LARGEST;
 use crate::experiment::Prepared;
 
 /// What `clients.json` says: names and counts, no data.
@@ -27,7 +28,7 @@ impl Roster {
 impl RunFolder {
     /// Who the clients are; an error where no process has said so.
     pub fn roster(&self) -> Result<Roster> {
-        self.json(&self.roster_file())
+        self.json(&self.roster_file(), LARGEST)
     }
 
     /// Says who the clients are, once.

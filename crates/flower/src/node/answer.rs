@@ -111,7 +111,8 @@ impl Node<'_> {
     ) -> std::result::Result<Done, TurnedDown> {
         let attempts = self.vault.attempts();
         if attempts.is_hopeless(question.content) {
-            let words = "the node ended while it worked on this question before; it is not tried again".into();
+            let words = "the node ended while it worked on this question before; it is not tried again while";
+            let words = format!("{words} `attempts/{}` is in the node's folder", question.content);
             return Err(TurnedDown { refusal: Refusal::Fatal, words });
         }
         let _attempt = attempts.begin(question.content).map_err(TurnedDown::unable)?;

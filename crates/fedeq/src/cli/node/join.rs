@@ -70,9 +70,10 @@ impl Join {
     }
 }
 
-/// Words that may come from elsewhere, without what moves a cursor.
+/// Words that may come from elsewhere, without what moves a cursor, and not without end.
 fn printable(words: &str) -> String {
-    words.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    const LONGEST: usize = 2000;
+    words.chars().take(LONGEST).map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// Accepts only what can be called, before anything is done.

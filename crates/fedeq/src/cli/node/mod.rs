@@ -26,7 +26,9 @@ Examples:
   fedeq node predict --state node-7 --input seven.png
 
 The node keeps its key, its model and its dual in the state folder and goes on from there after a restart or a power cut. Ctrl-C
-stops it after the work at hand."
+stops it after the work at hand.
+A node trusts its server: the server chooses the experiment, and can recover samples from what the node shares. What the node refuses it refuses with
+a fixed sentence; why is said here and nowhere else."
 )]
 pub(super) struct Arguments {
     #[command(flatten)]
