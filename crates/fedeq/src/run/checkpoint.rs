@@ -261,11 +261,11 @@ impl<'a> Checkpointer<'a> {
 
     /// Goes back to the last moment between rounds and keeps it: somebody stopped the run, or it failed.
     pub(super) fn keep_settled(&mut self, transport: &mut InProcess<'_>) -> Result<()> {
+        transport.store().roll_back()?;
+        self.folder.cut_to_lengths(&self.settled.lengths)?;
         if self.kept.0 == self.settled.server.round {
             return Ok(());
         }
-        transport.store().roll_back()?;
-        self.folder.cut_to_lengths(&self.settled.lengths)?;
         let (server, traffic) = (self.settled.server.clone(), self.settled.traffic);
         self.keep(&server, Stage::Training, traffic, transport)
     }
