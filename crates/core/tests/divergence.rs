@@ -4,7 +4,7 @@ mod common;
 use common::{CLIENTS, LeastSquares, Problem, thorough};
 use fedeq_core::{
     Algorithm, BalanceRho, Descent, Error, FedAvg, FedEq, Federation, InProcess, Neighbours, Params, Phase, Plan, Portion,
-    Result, Score, Site, Sites, Training, Weights,
+    Result, Sampling, Score, Site, Sites, Training, Weights,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::WarmMemory;
