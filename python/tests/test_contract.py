@@ -46,6 +46,9 @@ def test_fedeq_over_flower_is_the_simulation_to_the_bit(found: Founder) -> None:
     assert is_same(federation.theta(), theta_of_simulation(simulation)), federation.words()
     same_journals(federation.app, simulation)
     same_reports(federation.app, simulation)
+    for folder in (federation.app, simulation):
+        memory = [timing["client_memory"] for timing in lines(folder, "timings.jsonl")]
+        assert all(isinstance(count, int) for phases in memory for count in phases.values()), memory
     is_on_the_dashboard(federation)
 
 

@@ -22,6 +22,8 @@ pub struct ClientStore {
     files: BTreeMap<usize, String>,
     /// What clients that changed since the last settled moment were then.
     settled: BTreeMap<usize, Settled>,
+    /// Files that a checkpoint may name; others go as soon as nobody needs them.
+    named: BTreeSet<String>,
 }
 
 /// What a client was at the last settled moment.
@@ -29,7 +31,7 @@ enum Settled {
     /// What is in this file, or fresh.
     OnDisk(Option<String>),
     /// A state that no file holds.
-    InMemory(ClientState),
+    InMemory(Box<ClientState>),
 }
 
 struct Held {
@@ -53,6 +55,7 @@ impl ClientStore {
             folder,
             files: BTreeMap::new(),
             settled: BTreeMap::new(),
+            named: BTreeSet::new(),
         }
     }
 
@@ -97,9 +100,14 @@ impl ClientStore {
     }
 
     /// What clients are now is what [`roll_back`](Self::roll_back) goes back to.
-    pub fn settle(&mut self) {
-        let settled = std::mem::take(&mut self.settled);
-        self.bytes -= settled.into_values().map(|settled| settled.size()).sum::<usize>();
+    pub fn settle(&mut self) -> Result<()> {
+        for (client, settled) in std::mem::take(&mut self.settled) {
+            self.bytes -= settled.size();
+            if let Settled::OnDisk(Some(file)) = settled {
+                self.remove_if_unused(client, &file)?;
+            }
+        }
+        Ok(())
     }
 
     /// Clients are again what they were at the last settled moment.
@@ -108,7 +116,7 @@ impl ClientStore {
             self.bytes -= settled.size();
             self.release(client);
             match settled {
-                Settled::InMemory(state) => self.hold(client, state, true)?,
+                Settled::InMemory(state) => self.hold(client, *state, true)?,
                 Settled::OnDisk(Some(file)) => drop(self.files.insert(client, file)),
                 Settled::OnDisk(None) => drop(self.files.remove(&client)),
             }
@@ -122,6 +130,7 @@ impl ClientStore {
         for client in changed {
             self.write(client)?;
         }
+        self.named.extend(self.files.values().cloned());
         Ok(self.files.clone())
     }
 
@@ -131,11 +140,13 @@ impl ClientStore {
         self.recent.clear();
         self.settled.clear();
         self.bytes = 0;
+        self.named.extend(files.values().cloned());
         self.files = files;
     }
 
     /// Removes files that none of these names, such as states from before the last checkpoints.
-    pub fn remove_all_but(&self, wanted: &BTreeSet<String>) -> Result<()> {
+    pub fn remove_all_but(&mut self, wanted: &BTreeSet<String>) -> Result<()> {
+        self.named.clone_from(wanted);
         let Ok(entries) = fs::read_dir(&self.folder) else { return Ok(()) };
         let current: BTreeSet<&String> = self.files.values().collect();
         for entry in entries.flatten() {
@@ -151,7 +162,7 @@ impl ClientStore {
     fn as_settled(&mut self, client: usize) -> Settled {
         let on_disk = Settled::OnDisk(self.files.get(&client).cloned());
         let settled = match self.memory.get(&client) {
-            Some(held) if held.changed => Settled::InMemory(held.state.clone()),
+            Some(held) if held.changed => Settled::InMemory(Box::new(held.state.clone())),
             _ => on_disk,
         };
         self.bytes += settled.size();
@@ -201,8 +212,21 @@ impl ClientStore {
         let held = self.memory.get_mut(&client).expect("only what is held is written");
         let name = write_state(&self.folder, client, &held.state)?;
         held.changed = false;
-        self.files.insert(client, name);
-        Ok(())
+        match self.files.insert(client, name) {
+            Some(old) => self.remove_if_unused(client, &old),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a client's file, unless it holds what the client is or was, or a checkpoint may name it.
+    fn remove_if_unused(&self, client: usize, file: &str) -> Result<()> {
+        let is_now = self.files.get(&client).is_some_and(|now| now == file);
+        let was = matches!(self.settled.get(&client), Some(Settled::OnDisk(Some(was))) if was == file);
+        if is_now || was || self.named.contains(file) {
+            return Ok(());
+        }
+        let path = self.folder.join(file);
+        fs::remove_file(&path).map_err(Error::io(&path, "remove it"))
     }
 }
 

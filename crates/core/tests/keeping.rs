@@ -84,7 +84,7 @@ fn a_store_rolls_back_to_its_last_settled_moment_wherever_states_are_kept() {
         (0..3).for_each(|client| store.put(client, state(client, 1)).expect("room"));
         store.flush().expect("writable");
         store.put(1, state(1, 2)).expect("room");
-        store.settle();
+        store.settle().expect("possible");
         // 0 is on disk, 1 has changed since, 3 is new.
         [0, 1, 3, 1].iter().for_each(|&client| store.put(client, state(client, 3)).expect("room"));
         assert_eq!(store.get(1).expect("kept"), state(1, 3));
@@ -95,6 +95,22 @@ fn a_store_rolls_back_to_its_last_settled_moment_wherever_states_are_kept() {
         }
         assert!(store.bytes() <= capacity);
     }
+}
+
+#[test]
+fn states_that_no_checkpoint_names_do_not_pile_up_on_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = ClientStore::new(folder.path().join("clients"), 2 * state(0, 1).size(), |_| fresh());
+    let files = || std::fs::read_dir(folder.path().join("clients")).map_or(0, Iterator::count);
+    (0..10).for_each(|client| store.put(client, state(client, 1)).expect("room"));
+    let named = store.flush().expect("writable");
+    for version in 2..9 {
+        (0..10).for_each(|client| store.put(client, state(client, version)).expect("room"));
+        store.settle().expect("possible");
+        assert!(files() <= 2 * named.len(), "{} files in round {version}", files());
+    }
+    store.restore(named);
+    assert_eq!(store.get(4).expect("a checkpoint names it"), state(4, 1));
 }
 
 #[test]

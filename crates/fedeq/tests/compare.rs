@@ -204,8 +204,10 @@ fn a_run_on_another_device_is_another_run() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["runs"].as_array().map(Vec::len), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
     let output = succeed(fedeq(&folder).args(["compare", "runs", "--json"]));
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!words.contains("cuda"), "the twin is not left out as a repetition: {words}");
+    let comparison: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let groups = comparison["groups"].as_array().expect("a list");
+    let devices: Vec<String> = groups.iter().map(|group| group["settings"].to_string()).collect();
+    assert!(devices.len() == 2 && devices[0].contains("cpu") && devices[1].contains("cuda"), "{comparison}");
 }
 
 #[test]

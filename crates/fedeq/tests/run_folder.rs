@@ -141,7 +141,7 @@ fn a_run_says_how_much_disk_it_takes_and_takes_no_more() {
         let output = succeed(&mut run_command(&folder, name, &[settings, &whole].concat()));
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         let line = words.lines().find(|line| line.starts_with("takes up to ")).unwrap_or_else(|| panic!("{words}"));
-        let amounts: Vec<f64> = line.split(" of disk").map(|part| megabytes(part)).collect();
+        let amounts: Vec<f64> = line.split(" of disk").map(megabytes).collect();
         let taken = size_of(&folder.path().join(name)) as f64 / 1e6;
         assert!(taken <= 1.05 * amounts[1] && taken > 0.7 * amounts[1], "{name}: {taken} MB of `{line}`");
         assert!(amounts[0] > 1.5 * amounts[1]);

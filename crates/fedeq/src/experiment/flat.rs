@@ -13,6 +13,7 @@ impl Experiment {
         let table = Table::try_from(self).map_err(|error| Error::invalid(error.to_string(), super::TOO_LARGE))?;
         let settings = leaves(&table).into_iter().map(|(path, value)| (path.join("."), value.to_string()));
         let is_essential = |key: &str| key != "seed" && key != "data.folder" && !key.starts_with("engine.");
-        Ok(settings.filter(|(key, _)| is_essential(key)).collect())
+        let device = ("engine.device".to_owned(), toml::Value::from(self.devices()).to_string());
+        Ok(settings.filter(|(key, _)| is_essential(key)).chain([device]).collect())
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn save(folder: &RunFolder, seal: &Seal, position: &Position) -> Resu
 }
 
 /// Removes all but the last `kept` checkpoints, and the files that none of these names.
-fn prune(folder: &RunFolder, store: &ClientStore, kept: usize) -> Result<()> {
+fn prune(folder: &RunFolder, store: &mut ClientStore, kept: usize) -> Result<()> {
     let manifests = list(&folder.checkpoints())?;
     let (old, kept) = manifests.split_at(manifests.len().saturating_sub(kept));
     old.iter().try_for_each(|path| remove(path))?;
@@ -261,11 +261,11 @@ impl<'a> Checkpointer<'a> {
 
     /// Goes back to the last moment between rounds and keeps it: somebody stopped the run, or it failed.
     pub(super) fn keep_settled(&mut self, transport: &mut InProcess<'_>) -> Result<()> {
+        transport.store().roll_back()?;
+        self.folder.cut_to_lengths(&self.settled.lengths)?;
         if self.kept.0 == self.settled.server.round {
             return Ok(());
         }
-        transport.store().roll_back()?;
-        self.folder.cut_to_lengths(&self.settled.lengths)?;
         let (server, traffic) = (self.settled.server.clone(), self.settled.traffic);
         self.keep(&server, Stage::Training, traffic, transport)
     }
@@ -288,7 +288,7 @@ impl<'a> Checkpointer<'a> {
 impl<'t> Observer<InProcess<'t>> for Checkpointer<'_> {
     fn observe(&mut self, event: &Event<'_>, transport: &mut InProcess<'t>) -> Result<ControlFlow<()>> {
         if let Event::Settled { server, last } = event {
-            transport.store().settle();
+            transport.store().settle()?;
             let (traffic, lengths) = (transport.traffic(), self.folder.journal_lengths());
             self.settled = Settled { server: (*server).clone(), traffic, lengths };
             if *last || self.is_due(server.round) {

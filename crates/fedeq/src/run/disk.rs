@@ -6,7 +6,7 @@ use crate::experiment::Prepared;
 /// About how many bytes a run folder will take, at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
-    /// While it is carried out: the last two checkpoints.
+    /// While it is carried out: the last two checkpoints, and states that do not fit in memory.
     pub working: u64,
     /// When it is finished: the last one.
     pub finished: u64,
@@ -26,12 +26,14 @@ impl Disk {
         let cohort = plan.sampling.cohort_size(prepared.federation.clients.len()).map_or(clients, |cohort| cohort as u64);
         let everybody = prepared.experiment.method.algorithm().takes_everybody();
         let taking_part = if everybody { clients } else { clients.min(cohort.saturating_mul(plan.rounds)) };
-        let all: u64 = states(prepared);
+        let all = states(prepared);
         let states = all / (clients + prepared.unseen().len() as u64).max(1) * (taking_part + prepared.unseen().len() as u64);
         let checkpoint = states + 4 * prepared.server().weights.params.count() as u64;
         let evaluations = plan.rounds.checked_div(plan.evaluate_every).unwrap_or(0) + 1;
         let journals = plan.rounds.saturating_mul(ROUND) + evaluations.saturating_mul(clients * JUDGED);
-        Self { working: 2 * checkpoint + journals, finished: checkpoint + journals }
+        // States that do not fit in memory are on disk also between checkpoints.
+        let fits = states <= 1_000_000 * prepared.experiment.engine.client_memory_mb as u64;
+        Self { working: if fits { 2 } else { 3 } * checkpoint + journals, finished: checkpoint + journals }
     }
 }
 

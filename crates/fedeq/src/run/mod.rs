@@ -23,7 +23,7 @@
 //! | `clients.json` | who the clients are and how much of what they hold |
 //! | `activity.json`, `control.json` | while it is carried out: who is at work, and what somebody wants of it |
 //! | `metrics.csv`, `tensorboard/` | evaluations for other programs |
-//! | `checkpoints/` | manifests `NNNNNN.json` of the last two checkpoints, and the server's weights they name |
+//! | `checkpoints/` | manifests `NNNNNN.json` of the last two checkpoints (of a finished run: the last one), and the server's weights they name |
 //! | `clients/` | the clients' states they name; nothing of it ever reaches the server |
 //! | `summary.json` | what came out, once it is finished |
 //!

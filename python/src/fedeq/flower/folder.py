@@ -150,13 +150,17 @@ class RunFolder:
     def write_summary(self, expected: Mapping[str, Any], evaluation: Mapping[str, Any]) -> None:
         """Say what came out: what was known before, the last evaluation, and what it took."""
         resources = {**expected["resources"], **_resources(self.lines("timings.jsonl"))}
-        rounds = [line["solves"] for line in self.lines("rounds.jsonl")]
-        solves = {name: sum(solves[name] for solves in rounds) for name in expected["solves"]}
-        self.write_json("summary.json", {**expected, "evaluation": evaluation, "solves": solves, "resources": resources})
+        told = {"evaluation": evaluation, "solves": _solves(self.lines("rounds.jsonl")), "resources": resources}
+        self.write_json("summary.json", {**expected, **told})
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write a file, whole or not at all."""
         write_atomically(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
+
+
+def _solves(rounds: list[dict[str, Any]]) -> dict[str, int]:
+    counts = ("samples", "unconverged", "not_finite")
+    return {count: sum(line["solves"][count] for line in rounds) for count in counts}
 
 
 def _resources(timings: list[dict[str, Any]]) -> dict[str, float]:
