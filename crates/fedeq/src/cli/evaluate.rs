@@ -5,7 +5,7 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::table::facts;
 use super::trained::Chosen;
-use crate::number::{count, percent};
+use crate::number::{counted, percent};
 use crate::run::{Judgement, Trained, headline};
 
 /// Judges the models of a finished run anew.
@@ -38,12 +38,21 @@ fn text_of(trained: &Trained, judgement: &Judgement) -> String {
     let evaluation = &judgement.evaluation;
     let quality = headline(summary.headline, evaluation);
     let mut lines = vec![
-        ("accuracy", format!("{} (mean over {} clients)", percent(quality.mean), count(quality.clients.len()))),
+        (
+            "accuracy",
+            format!(
+                "{} (mean over {}, {})",
+                percent(quality.mean),
+                counted(quality.clients.len(), "client"),
+                summary.headline.name()
+            ),
+        ),
         ("by samples", percent(quality.weighted)),
         ("worst tenth", percent(quality.worst_decile)),
-        ("with theta_i", percent(evaluation.local.mean)),
+        ("local", format!("{} (each client's own model)", percent(evaluation.local.mean))),
     ];
-    lines.extend(evaluation.shared.as_ref().map(|shared| ("with theta", percent(shared.mean))));
+    let told = |mean: f64| format!("{} (the server's model with each client's head)", percent(mean));
+    lines.extend(evaluation.shared.as_ref().map(|shared| ("shared", told(shared.mean))));
     lines.extend(judgement.unseen.as_ref().map(|unseen| ("unseen", percent(unseen.local.mean))));
     let agreement = if judgement.agrees { "the same numbers" } else { "other numbers" };
     lines.push(("at its end", agreement.into()));
