@@ -92,6 +92,19 @@ fn seeds_are_one_line_and_runs_stand_side_by_side() {
 }
 
 #[test]
+fn all_methods_are_shown_by_the_same_view_of_their_clients() {
+    let views = |arguments: &[&str]| {
+        let arguments = [arguments, &["--format", "json"]].concat();
+        let report: Value = serde_json::from_str(&stdout(&arguments)).expect("JSON");
+        let closeups = report["closeups"].as_array().expect("a list").iter().map(|closeup| closeup["seen"]["view"].clone());
+        (report["view"].clone(), closeups.collect::<Vec<_>>())
+    };
+    assert_eq!(views(&["runs"]), ("local".into(), vec!["local".into(); 2]));
+    assert_eq!(views(&["runs", "--view", "shared"]), ("shared".into(), vec!["shared".into(); 2]));
+    assert_eq!(views(&["runs/fedavg <b>&'"]), ("shared".into(), vec!["shared".into()]), "alone, by the model it names itself");
+}
+
+#[test]
 fn names_of_folders_cannot_become_tags() {
     let page = page("escaped.html", &["runs"]);
     assert!(page.contains("fedavg &lt;b&gt;&amp;&#39;") && !page.contains("<b>"));

@@ -41,7 +41,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let gathered = gather(&arguments.runs).map_err(Failure::refused)?;
     tell_of_omissions(&gathered);
-    let comparison = Comparison::of(&gathered.runs, arguments.viewed.view()).map_err(Failure::refused)?;
+    let comparison = Comparison::of(&gathered.runs, arguments.viewed.view().unwrap_or_default()).map_err(Failure::refused)?;
     if arguments.json {
         return print_json(&comparison);
     }

@@ -38,12 +38,21 @@ fn text_of(trained: &Trained, judgement: &Judgement) -> String {
     let evaluation = &judgement.evaluation;
     let quality = headline(summary.headline, evaluation);
     let mut lines = vec![
-        ("accuracy", format!("{} (mean over {})", percent(quality.mean), counted(quality.clients.len(), "client"))),
+        (
+            "accuracy",
+            format!(
+                "{} (mean over {}, {})",
+                percent(quality.mean),
+                counted(quality.clients.len(), "client"),
+                summary.headline.name()
+            ),
+        ),
         ("by samples", percent(quality.weighted)),
         ("worst tenth", percent(quality.worst_decile)),
-        ("with theta_i", percent(evaluation.local.mean)),
+        ("local", format!("{} (each client's own model)", percent(evaluation.local.mean))),
     ];
-    lines.extend(evaluation.shared.as_ref().map(|shared| ("with theta", percent(shared.mean))));
+    let told = |mean: f64| format!("{} (the server's model with each client's head)", percent(mean));
+    lines.extend(evaluation.shared.as_ref().map(|shared| ("shared", told(shared.mean))));
     lines.extend(judgement.unseen.as_ref().map(|unseen| ("unseen", percent(unseen.local.mean))));
     let agreement = if judgement.agrees { "the same numbers" } else { "other numbers" };
     lines.push(("at its end", agreement.into()));

@@ -22,7 +22,7 @@ Examples:
   fedeq report sweeps/methods --format md > RESULTS.md
 
 Runs that differ only in their seed are one line: mean and standard deviation, after the same number of rounds. Both views of clients' models are in the table; curves over bytes, \
-clients and tests of significance take the one that `--view` names, of all methods. The page needs no other file and no network. Runs need not be finished. \
+clients and tests of significance take the one that `--view` names, of all methods; a single method is shown by the model that it names itself. The page needs no other file and no network. Runs need not be finished. \
 Names and labels of clients, and what a client takes for what, are shown where the data is at hand.")]
 pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders

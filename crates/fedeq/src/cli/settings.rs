@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use fedeq_core::SolveTally;
+use fedeq_core::{SolveTally, View};
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
@@ -172,14 +172,28 @@ fn text_of(summary: &Summary, path: &str) -> String {
     let quality = summary.quality();
     let traffic = summary.evaluation.traffic;
     let mut lines = vec![
-        ("accuracy", format!("{} (mean over {})", percent(quality.mean), counted(quality.clients.len(), "client"))),
+        (
+            "accuracy",
+            format!(
+                "{} (mean over {}, {})",
+                percent(quality.mean),
+                counted(quality.clients.len(), "client"),
+                judged(summary.headline)
+            ),
+        ),
         ("worst tenth", percent(quality.worst_decile)),
         ("sent", format!("{} up, {} down", bytes(traffic.up), bytes(traffic.down))),
         ("parameters", format!("{} shared, {} personal", count(summary.shared_parameters), count(summary.personal_parameters))),
         ("a round", format!("{:.1} s", summary.resources.seconds_per_round)),
     ];
     if let Some(unseen) = &summary.unseen {
-        lines.insert(2, ("unseen", format!("{} (mean over {})", percent(unseen.local.mean), counted(unseen.clients, "client"))));
+        let clients = counted(unseen.clients, "client");
+        lines.insert(2, ("unseen", format!("{} (mean over {clients}, {})", percent(unseen.local.mean), judged(View::Local))));
+    }
+    if let (View::Local, Some(shared)) = (summary.headline, &summary.evaluation.shared) {
+        lines.insert(1, ("shared", format!("{} ({})", percent(shared.mean), judged(View::Shared))));
+    } else if summary.headline == View::Shared {
+        lines.insert(1, ("local", format!("{} ({})", percent(summary.evaluation.local.mean), judged(View::Local))));
     }
     lines.extend(solves(&summary.solves).map(|text| ("solves", text)));
     lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
@@ -187,4 +201,12 @@ fn text_of(summary: &Summary, path: &str) -> String {
     let rounds = counted(summary.rounds as usize, "round");
     let heading = format!("{} on {} with {}, {rounds}", summary.method, summary.data, summary.model);
     format!("{heading}\n{}", facts(&lines))
+}
+
+/// By which of its models a client is judged, in words.
+fn judged(view: View) -> &'static str {
+    match view {
+        View::Local => "each client's own model",
+        View::Shared => "the server's model with each client's head",
+    }
 }

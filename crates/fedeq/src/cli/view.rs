@@ -5,9 +5,9 @@ use fedeq_core::View;
 /// By which of their clients' models methods are compared.
 #[derive(Args, Debug)]
 pub(super) struct Viewed {
-    /// By which of their clients' models all methods are compared: the same for all of them
-    #[arg(long, value_enum, default_value_t = ViewArgument::Local)]
-    view: ViewArgument,
+    /// By which of their clients' models all methods are compared, the same for all of them [default: local]
+    #[arg(long, value_enum)]
+    view: Option<ViewArgument>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -19,11 +19,12 @@ enum ViewArgument {
 }
 
 impl Viewed {
-    pub(super) fn view(&self) -> View {
-        match self.view {
+    /// What was asked for, if anything was.
+    pub(super) fn view(&self) -> Option<View> {
+        self.view.map(|view| match view {
             ViewArgument::Local => View::Local,
             ViewArgument::Shared => View::Shared,
-        }
+        })
     }
 }
 

@@ -13,7 +13,7 @@ file hold the runs: experiment, metrics, checkpoints and every client's model.";
 
 /// Writes `report.html`, which needs no other file, into the folder of some runs; returns its path.
 pub fn write_report(folder: &Path, runs: &[PathBuf], entries: &[Entry]) -> Result<PathBuf> {
-    let mut report = Report::read(runs, &Wishes { view: View::Shared, ..Wishes::default() })?;
+    let mut report = Report::read(runs, &Wishes { view: Some(View::Shared), ..Wishes::default() })?;
     report.title = "Four methods on digits".into();
     report.words = vec![INTRODUCTION.into(), verdict(entries).join(" ")];
     let path = folder.join("report.html");

@@ -17,7 +17,7 @@ use crate::run::{RunFolder, Trained};
 pub struct Closeup {
     /// The run's folder.
     pub run: String,
-    /// By which of their models clients are judged: by those that predict.
+    /// By which of their models clients are judged.
     pub view: View,
     /// Those who fare worst, the worst first.
     pub worst: Vec<WorstClient>,
@@ -52,7 +52,7 @@ impl<T> Look<T> {
 pub struct WorstClient {
     /// Its name.
     pub name: String,
-    /// Its accuracy, by the model the method is judged by; nothing without samples to judge by.
+    /// Its accuracy; nothing without samples to judge by.
     pub accuracy: Option<f64>,
     /// Samples it learns from.
     pub train: usize,
@@ -87,7 +87,7 @@ const WORST: usize = 5;
 
 impl Closeup {
     /// Looks at a run. Its data must be where it was, or where the wishes say.
-    pub(super) fn of(run: &Record, wishes: &Wishes<'_>) -> Result<Self> {
+    pub(super) fn of(run: &Record, wishes: &Wishes<'_>, view: View) -> Result<Self> {
         let folder = RunFolder::open(&run.path)?;
         let adapt = |experiment: &mut Experiment| {
             if let Some(data) = wishes.data {
@@ -97,19 +97,19 @@ impl Closeup {
         // Models may have been thrown away to save room; what was measured remains.
         if run.is_finished() && folder.checkpoints().is_dir() {
             let trained = Trained::open(&folder, adapt)?;
-            let mut closeup = Self::by_data(run, trained.prepared(), wishes);
+            let mut closeup = Self::by_data(run, trained.prepared(), wishes, view);
             if let Some(client) = closeup.choice(trained.prepared()) {
-                closeup.confusion = Look::Seen(Confusion::of(&trained, client)?);
+                closeup.confusion = Look::Seen(Confusion::of(&trained, client, view)?);
             }
             return Ok(closeup);
         }
         let mut experiment = run.experiment.clone();
         adapt(&mut experiment);
-        Ok(Self::by_data(run, &experiment.prepare()?, wishes))
+        Ok(Self::by_data(run, &experiment.prepare()?, wishes, view))
     }
 
-    fn by_data(run: &Record, prepared: &Prepared, wishes: &Wishes<'_>) -> Self {
-        let accuracies = run.last().map(|evaluation| run.quality(evaluation).clients.clone()).unwrap_or_default();
+    fn by_data(run: &Record, prepared: &Prepared, wishes: &Wishes<'_>, view: View) -> Self {
+        let accuracies = run.last().map(|evaluation| evaluation.quality(view).clients.clone()).unwrap_or_default();
         let clients = &prepared.federation.clients;
         let look =
             |client: usize| WorstClient::of(&clients[client], accuracies.get(client).copied().flatten(), &prepared.dataset);
@@ -126,7 +126,7 @@ impl Closeup {
             (_, true) => "its models have not been kept",
             (_, false) => "the run is not finished",
         };
-        Self { run: run.name(), view: run.headline(), worst, chosen, confusion: Look::LeftOut(reason.into()) }
+        Self { run: run.name(), view, worst, chosen, confusion: Look::LeftOut(reason.into()) }
     }
 
     fn choice(&self, prepared: &Prepared) -> Option<usize> {
@@ -165,10 +165,10 @@ impl WorstClient {
 
 impl Confusion {
     /// Asks a client's model about all it is judged by.
-    fn of(trained: &Trained, client: usize) -> Result<Self> {
+    fn of(trained: &Trained, client: usize, view: View) -> Result<Self> {
         let prepared = trained.prepared();
         let questions = Questions::judged(prepared, client)?;
-        let answers = predict(prepared, &trained.model(client)?, &questions)?;
+        let answers = predict(prepared, &trained.model_in(client, view)?, &questions)?;
         let pairs: Vec<(String, String)> =
             answers.into_iter().filter_map(|answer| Some((answer.expected?, answer.class))).collect();
         Ok(Self::counted(&pairs, &order(&prepared.dataset)))

@@ -61,8 +61,8 @@ pub struct Wishes<'a> {
     pub client: Option<&'a str>,
     /// Where the data is now, if not where the runs found it.
     pub data: Option<&'a Path>,
-    /// By which of their clients' models lines are compared.
-    pub view: View,
+    /// By which of their clients' models lines are compared: by their own (local) if nobody says so, and a single line by the model that its method names.
+    pub view: Option<View>,
 }
 
 impl Report {
@@ -79,11 +79,11 @@ impl Report {
             require_files(&run.experiment.data.source, place)?;
         }
         let lines = line::lines(&runs)?;
-        let closeups = lines.iter().map(|line| closeup(line, &runs, wishes)).collect::<Result<Vec<_>>>()?;
+        let view = wishes.view.unwrap_or_else(|| usual_view(&lines, &runs));
+        let closeups = lines.iter().map(|line| closeup(line, &runs, wishes, view)).collect::<Result<Vec<_>>>()?;
         if let Some(client) = wishes.client {
             ensure_found(client, &closeups)?;
         }
-        let view = wishes.view;
         let contestant = |line: &Line| line.contestant(&runs, |evaluation| evaluation.quality(view).mean);
         let contestants = lines.iter().map(contestant).collect::<Result<Vec<Contestant>>>()?;
         let (title, contrasts) = (title(&lines), contrasts(&contestants));
@@ -112,11 +112,11 @@ impl Report {
 }
 
 /// A look at single clients, by the first run of a line; a problem with the run's data is told in the report, for it may lie elsewhere.
-fn closeup(line: &Line, runs: &[Record], wishes: &Wishes<'_>) -> Result<Look<Closeup>> {
+fn closeup(line: &Line, runs: &[Record], wishes: &Wishes<'_>, view: View) -> Result<Look<Closeup>> {
     let members = line.runs(runs);
     let run = members.iter().find(|run| run.is_finished()).or(members.first()).copied();
     let Some(run) = run else { return Ok(Look::LeftOut("there is no run".into())) };
-    match Closeup::of(run, wishes) {
+    match Closeup::of(run, wishes, view) {
         Ok(closeup) => Ok(Look::Seen(closeup)),
         Err(error @ Error::Damaged { .. }) => Err(error),
         Err(error) => Ok(Look::LeftOut(error.to_string())),
@@ -132,6 +132,14 @@ fn ensure_found(client: &str, closeups: &[Look<Closeup>]) -> Result<()> {
     let example = known.iter().find_map(|closeup| closeup.worst.first()).map_or("", |worst| worst.name.as_str());
     let hint = format!("name one that is there, such as `{example}`, or leave out `--client`");
     Err(Error::invalid(format!("there is no client `{client}` in these runs"), hint))
+}
+
+/// Several lines are compared by the view that all methods have; a single one is shown by the model that its method names.
+fn usual_view(lines: &[Line], runs: &[Record]) -> View {
+    match lines {
+        [line] => line.runs(runs).first().map_or(View::Local, |run| run.headline()),
+        _ => View::Local,
+    }
 }
 
 fn title(lines: &[Line]) -> String {

@@ -1,11 +1,11 @@
 //! What a run folder says, whether the run is finished or not.
 use std::path::PathBuf;
 
-use fedeq_core::{Error, Evaluation, Quality, Result, Round, View};
+use fedeq_core::{Error, Evaluation, Result, Round, View};
 use serde::Serialize;
 
 use crate::experiment::Experiment;
-use crate::run::{RunFolder, State, Summary, Timing, Version, headline};
+use crate::run::{RunFolder, State, Summary, Timing, Version};
 
 /// A run as its folder tells it.
 #[derive(Clone, Debug, Serialize)]
@@ -81,11 +81,6 @@ impl Record {
     /// By which of a client's models the method is judged.
     pub fn headline(&self) -> View {
         self.experiment.method.algorithm().headline()
-    }
-
-    /// The quality by which the method is judged, in an evaluation.
-    pub fn quality<'a>(&self, evaluation: &'a Evaluation) -> &'a Quality {
-        headline(self.headline(), evaluation)
     }
 
     /// The last evaluation so far. A finished run's summary holds the one of its end.

@@ -127,17 +127,27 @@ impl Trained {
     pub fn model(&self, client: usize) -> Result<ClientModel> {
         Ok(ClientModel::of(&self.prepared, client, &self.server.weights, &self.store().get(client)?))
     }
+
+    /// One of a client's two models.
+    pub fn model_in(&self, client: usize, view: View) -> Result<ClientModel> {
+        Ok(ClientModel::viewed(&self.prepared, client, &self.server.weights, &self.store().get(client)?, view))
+    }
 }
 
 impl ClientModel {
     /// The model of a client in some state, with the shared part as it was last received.
     pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Self {
-        let algorithm = prepared.experiment.method.algorithm();
-        let name = prepared.names().nth(client).unwrap_or_default().to_owned();
         // Whoever was met only after training is judged by what it has made of the shared part, see `Unseen`.
         let is_unseen = client >= prepared.federation.clients.len();
-        let (weights, neighbours) = match (algorithm.headline(), algorithm.shared_view(received, state)) {
-            (View::Shared, Some(shared)) if !is_unseen => (shared, None),
+        let view = if is_unseen { View::Local } else { prepared.experiment.method.algorithm().headline() };
+        Self::viewed(prepared, client, received, state, view)
+    }
+
+    fn viewed(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState, view: View) -> Self {
+        let algorithm = prepared.experiment.method.algorithm();
+        let name = prepared.names().nth(client).unwrap_or_default().to_owned();
+        let (weights, neighbours) = match (view, algorithm.shared_view(received, state)) {
+            (View::Shared, Some(shared)) => (shared, None),
             _ => (algorithm.local_view(received, state).into_owned(), algorithm.neighbours()),
         };
         Self { name, client, weights, neighbours }

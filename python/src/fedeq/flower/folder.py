@@ -158,9 +158,8 @@ class RunFolder:
         write_atomically(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
 
 
-def _solves(rounds: list[dict[str, Any]]) -> dict[str, int]:
-    counts = ("samples", "unconverged", "not_finite")
-    return {count: sum(line["solves"][count] for line in rounds) for count in counts}
+def _solves(rounds: list[dict[str, Any]]) -> dict[str, float]:
+    return {name: sum(line["solves"][name] for line in rounds) for name in SOLVES}
 
 
 def _resources(timings: list[dict[str, Any]]) -> dict[str, float]:
