@@ -7,7 +7,7 @@
 //! - `demo`: `fedeq` alone
 //! - `data`: `fedeq data ...`
 //! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress` and `cells`, what they share
-//! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
+//! - `evaluate`, `predict`, `diagnose`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
 //! - `completions`: what a shell may complete
@@ -19,6 +19,7 @@ mod completions;
 mod dashboard;
 mod data;
 mod demo;
+mod diagnose;
 mod evaluate;
 mod export;
 mod failure;
@@ -87,6 +88,8 @@ enum Command {
     Evaluate(evaluate::Arguments),
     /// Ask a client's model about new inputs.
     Predict(predict::Arguments),
+    /// Look for several fixed points in the models of a finished run.
+    Diagnose(diagnose::Arguments),
     /// Write clients' models as safetensors files.
     Export(export::Arguments),
     /// Write an experiment as an app for a Flower federation.
@@ -123,6 +126,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Dashboard(arguments) => dashboard::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
+        Command::Diagnose(arguments) => diagnose::run(arguments),
         Command::Export(arguments) => export::run(arguments),
         Command::InitFederation(arguments) => init_federation::run(arguments),
         Command::Node(arguments) => node::run(arguments),

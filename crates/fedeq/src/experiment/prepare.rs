@@ -16,6 +16,7 @@ use fedeq_models::{Network, Part, Task};
 
 use super::{Experiment, copies, device};
 use crate::present::require_present;
+use crate::preset::has_equilibrium;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
 pub struct Prepared {
@@ -111,6 +112,7 @@ impl Experiment {
         self.check_projection()?;
         self.check_heads()?;
         self.check_symbols()?;
+        self.check_watch()?;
         at_least_one("plan.rounds", self.plan.rounds)?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
@@ -145,6 +147,15 @@ impl Experiment {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_watch(&self) -> Result<()> {
+        if self.training.watch_fixed_points.is_none() || has_equilibrium(&self.model) {
+            return Ok(());
+        }
+        let model = self.model.name();
+        let problem = format!("`training.watch_fixed_points` does not go with `{model}`, which solves for no fixed point");
+        Err(Error::invalid(problem, "leave it out, or choose a model whose name begins with `deq-`"))
     }
 
     /// All randomness comes from here.
