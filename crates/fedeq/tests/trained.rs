@@ -89,6 +89,17 @@ fn the_models_of_unseen_clients_are_those_they_were_judged_by() {
 }
 
 #[test]
+fn an_export_says_what_of_a_prediction_is_not_in_its_files() {
+    let folder = TempDir::new().expect("a folder");
+    run(&folder, "neighbours", &["method=knn-per", "model=mlp", "plan.rounds=1"]);
+    let told = succeed(fedeq(&folder).args(["export", "neighbours", "--client", "client-03", "--out", "models"])).stderr;
+    assert!(String::from_utf8_lossy(&told).contains("training samples, which vote along in their predictions, are not in them"));
+    assert_eq!(json(&folder.path().join("models/export.json"))["neighbours"]["count"], 10);
+    stdout(&["export", "done", "--client", "client-03", "--out", "voteless"]);
+    assert!(json(&finished().path().join("voteless/export.json"))["neighbours"].is_null());
+}
+
+#[test]
 fn a_run_is_searched_for_samples_with_several_fixed_points() {
     let text = stdout(&["diagnose", "done", "--client", "client-03", "--samples", "4", "--starts", "3"]);
     assert!(
