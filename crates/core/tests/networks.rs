@@ -3,10 +3,9 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use fedeq_core::{
-    Algorithm, Array, ClientState, ClientStore, Evaluation, FedAvg, FedEq, FedRep, Federation, FineTune, FineTuning, FixedPoints,
-    InProcess, KnnPer, Local, Method, Neighbours, NetworkSite, Params, Phase, Plan, Portion, Pull, Result, Sampling, Search,
-    ServerState, Site, Sites, SolveTally, ThetaStart, Training, Trains, Weights, client_seed, named_statistics, params_of,
-    travelling,
+    Algorithm, ClientState, ClientStore, Evaluation, FedAvg, FedEq, FedRep, Federation, FineTune, FineTuning, InProcess, KnnPer,
+    Local, Method, Neighbours, NetworkSite, Params, Phase, Plan, Pull, Result, Sampling, ServerState, Site, Sites, SolveTally,
+    ThetaStart, Training, Trains, Weights, client_seed, named_statistics, params_of, travelling,
 };
 use fedeq_data::partition::{Partition, Split};
 use fedeq_data::shard::Shard;
@@ -298,6 +297,7 @@ fn the_measured_gradient_is_that_of_the_loss_whatever_stands_in_for_it_in_traini
 
 /// A site with the sample `(1, 1)`, and weights of a network `z = relu(B z + x)` whose class is the larger half of `z`.
 fn rivalling_site(strength: f32) -> (NetworkSite, Weights) {
+    use fedeq_core::Array;
     let labels = Labels::Classes { names: vec!["left".into(), "right".into()], values: vec![0] };
     let samples = Samples::Vectors(Vectors { width: 2, values: vec![1.0, 1.0] });
     let dataset = Arc::new(Dataset { name: "rivals".into(), samples, labels, owners: None, test_start: None });
@@ -316,6 +316,7 @@ fn rivalling_site(strength: f32) -> (NetworkSite, Weights) {
 
 #[test]
 fn several_fixed_points_are_found_with_their_distance_answers_and_spectral_radii() {
+    use fedeq_core::{FixedPoints, Portion, Search};
     let find = |strength: f32| {
         let (site, weights) = rivalling_site(strength);
         let search = Search { samples: 3, starts: 20 };
@@ -338,6 +339,7 @@ fn several_fixed_points_are_found_with_their_distance_answers_and_spectral_radii
 
 #[test]
 fn an_explicit_network_has_no_fixed_points_to_look_for() {
+    use fedeq_core::{Portion, Search};
     let digits = Digits::new("resnet-xs", brief());
     let found = digits.site(0).expect("there").fixed_points(&digits.initial(), Portion::Test, &Search::default(), Seed::new(1));
     assert_eq!(found.expect("sound"), None);

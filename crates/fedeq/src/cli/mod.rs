@@ -5,9 +5,10 @@
 //!
 //! # Layout
 //! - `demo`: `fedeq` alone
+//! - `diagnose`: several fixed points in a finished run
 //! - `data`: `fedeq data ...`
 //! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress` and `cells`, what they share
-//! - `evaluate`, `predict`, `diagnose`, `export`: the commands that use a finished run; `trained`, what they share
+//! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
 //! - `completions`: what a shell may complete

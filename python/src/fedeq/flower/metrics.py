@@ -13,16 +13,6 @@ from fedeq.flower.letters import Update
 Score = Mapping[str, Any]
 NO_SCORE: Score = {"predictions": 0, "correct": 0, "loss": 0.0}
 SOLVES = ("samples", "steps", "residual", "unconverged", "not_finite", "warm")
-FIXED_POINTS = (
-    "samples",
-    "several",
-    "answers_differ",
-    "unsettled",
-    "unstable",
-    "distance",
-    "radius",
-    "largest_radius",
-)
 PHASES = ("solve", "backward", "update")
 
 
@@ -136,6 +126,18 @@ def _theory(scores: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
         "stationarity": mean(theory["stationarity"] for theory in told),
         "head_gradient": mean(theory["head_gradient"] for theory in told),
     }
+
+
+FIXED_POINTS = (
+    "samples",
+    "several",
+    "answers_differ",
+    "unsettled",
+    "unstable",
+    "distance",
+    "radius",
+    "largest_radius",
+)
 
 
 def _fixed_points(scores: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
