@@ -5,6 +5,7 @@ use fedeq_models::Part;
 use crate::algorithm::{Algorithm, Turn, Update, View, Work};
 use crate::divergence::{after as diverged_after, blame_pull, ensure_finite};
 use crate::error::Result;
+use crate::fixed_points::FixedPoints;
 use crate::message::{Reply, Request, Scores, Task, Theory};
 use crate::site::{Portion, Score, Site};
 use crate::state::ClientState;
@@ -101,6 +102,8 @@ impl Client<'_> {
             (View::Shared, Some(shared)) => self.site.score(shared, Portion::Validation, None)?,
             _ => self.site.score(&local, Portion::Validation, neighbours.as_ref())?,
         };
+        let judged = if self.algorithm.headline() == View::Shared { shared.as_ref() } else { None };
+        let fixed_points = self.fixed_points(judged.unwrap_or(&local), request.round)?;
         let shared = shared.map(|shared| self.site.score(&shared, Portion::Test, None)).transpose()?;
         Ok(Scores {
             local: self.site.score(&local, Portion::Test, neighbours.as_ref())?,
@@ -110,7 +113,16 @@ impl Client<'_> {
             gap: self.gap(request),
             dual_norm: self.state.dual.norm(),
             theory: None,
+            fixed_points,
         })
+    }
+
+    /// What the solves of some test samples end in, if that is watched.
+    fn fixed_points(&self, model: &Weights, round: u64) -> Result<Option<FixedPoints>> {
+        let Some(search) = &self.training.watch_fixed_points else { return Ok(None) };
+        let seed = self.seed.derive("fixed points", [round]);
+        let examined = self.site.fixed_points(model, Portion::Test, search, seed)?;
+        Ok(examined.map(|examined| FixedPoints::of(&examined)))
     }
 
     fn gap(&self, request: &Request) -> f64 {

@@ -7,6 +7,7 @@ mod crew;
 mod divergence;
 mod error;
 mod file;
+mod fixed_points;
 mod loss;
 mod message;
 mod metrics;
@@ -32,6 +33,7 @@ pub use bridge::{head_of, named_statistics, network_with, params_of, statistics_
 pub use client::{Client, travelling};
 pub use error::{Error, Result};
 pub use file::{fingerprint, write_atomically};
+pub use fixed_points::{Examined, FixedPoints, Search};
 pub use message::{Reply, Request, Scores, Task, Theory};
 pub use metrics::{Evaluation, Quality, Round, TheorySums};
 pub use network_site::NetworkSite;

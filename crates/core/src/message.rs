@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Update;
 use crate::error::{Error, Result};
+use crate::fixed_points::FixedPoints;
 use crate::params::{Metadata, Params};
 use crate::site::{Descent, Score};
 use crate::weights::Weights;
@@ -76,6 +77,9 @@ pub struct Scores {
     pub dual_norm: f64,
     /// What the theory wants to know, if asked for.
     pub theory: Option<Theory>,
+    /// What the solves of some test samples end in, if that is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_points: Option<FixedPoints>,
 }
 
 /// Where a client stands in the paper's analysis.

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
+use crate::fixed_points::FixedPoints;
 use crate::message::Scores;
 use crate::site::{Descent, Score, SolveTally};
 use crate::transport::Traffic;
@@ -26,6 +27,9 @@ pub struct Evaluation {
     pub dual_norm: f64,
     /// What the theory wants to know, if asked for.
     pub theory: Option<TheorySums>,
+    /// What the solves of some test samples end in, if that is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_points: Option<FixedPoints>,
     /// Bytes sent so far.
     pub traffic: Traffic,
 }
@@ -84,6 +88,7 @@ impl Evaluation {
             gap: mean(trained.iter().map(|scores| scores.gap)),
             dual_norm: mean(trained.iter().map(|scores| scores.dual_norm)),
             theory: TheorySums::of(scores),
+            fixed_points: scores.iter().filter_map(|scores| scores.fixed_points.clone()).reduce(|sum, each| sum.plus(&each)),
             traffic,
         }
     }

@@ -7,13 +7,14 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Tensor};
 use fedeq_data::Seed;
 use fedeq_data::shard::{Batch, Remainder, Shard};
-use fedeq_equilibrium::{Adjoint, Equilibrium, LinearSolver, Outcome, Report, Stop, WarmMemory};
+use fedeq_equilibrium::{Outcome, Report, WarmMemory};
 use fedeq_kernels::memory::{Meter, keep};
 use fedeq_models::{Context, Network, Output, Part, Start, Statistics};
 
 use crate::bridge::{self, input_of};
 use crate::divergence;
 use crate::error::{Error, Result};
+use crate::fixed_points::{Examined, Search, examine, precise};
 use crate::loss::{Goal, Loss, loss_of};
 use crate::params::Params;
 use crate::projection::Projection;
@@ -25,6 +26,9 @@ use crate::weights::Weights;
 
 /// Samples a forward pass when nothing is trained: enough to keep the device busy, few enough to bound the memory.
 const EVALUATION_BATCH: NonZeroUsize = const { NonZeroUsize::new(100).unwrap() };
+
+/// The tolerance of fixed points and of adjoints through them where the true gradient is wanted: what 32 bits allow.
+const GRADIENT_TOLERANCE: f64 = 1e-6;
 
 /// A client's shards and a network to train on them.
 pub struct NetworkSite {
@@ -138,7 +142,7 @@ impl Site for NetworkSite {
     }
 
     fn gradient(&self, weights: &Weights) -> Result<(f64, Params)> {
-        let network = sgd::train_only(self.network(weights).with_equilibrium(exact()), Trains::Everything);
+        let network = sgd::train_only(self.network(weights).with_equilibrium(precise(GRADIENT_TOLERANCE)), Trains::Everything);
         let statistics = self.statistics(weights);
         let (mut total, mut sum, mut samples) = (0.0, weights.params.zeros_like(), 0.0);
         for batch in self.train.in_order(EVALUATION_BATCH) {
@@ -152,13 +156,22 @@ impl Site for NetworkSite {
         }
         Ok((total / f64::max(samples, 1.0), sum.map(|value| value / samples as f32)))
     }
-}
 
-/// Fixed points, and gradients through them by the implicit function theorem, as exact as 32 bits allow.
-fn exact() -> Equilibrium {
-    let stop = Stop::relative(1e-6, 300);
-    let adjoint = Adjoint::Implicit { solver: LinearSolver::Gmres { memory: 50 }, stop };
-    Equilibrium { stop, adjoint, ..Equilibrium::default() }
+    fn fixed_points(&self, weights: &Weights, on: Portion, search: &Search, seed: Seed) -> Result<Option<Vec<Examined>>> {
+        let (network, statistics) = (self.network(weights).valid(), self.statistics(weights));
+        let size = NonZeroUsize::new(search.samples).unwrap_or(NonZeroUsize::MIN).min(EVALUATION_BATCH);
+        let mut found = Vec::new();
+        for batch in self.shard(on).in_order(size).take(search.samples.div_ceil(size.get())) {
+            let input = input_of(&batch.inputs, &self.device)?;
+            let seed = seed.derive("batch", [found.len() as u64]).to_u64();
+            match examine(&network, &statistics, (&input, &batch), search.starts, seed)? {
+                Some(examined) => found.extend(examined),
+                None => return Ok(None),
+            }
+        }
+        found.truncate(search.samples);
+        Ok(Some(found))
+    }
 }
 
 fn rows_of(tensor: Tensor<2>) -> Vec<Vec<f32>> {

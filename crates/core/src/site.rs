@@ -5,6 +5,7 @@ use fedeq_models::Part;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::Result;
+use crate::fixed_points::{Examined, Search};
 use crate::params::Params;
 use crate::weights::Weights;
 
@@ -22,6 +23,11 @@ pub trait Site {
     /// The mean local training loss and its gradient with respect to all parameters, over all training samples. This is the true gradient,
     /// through a fixed point by the implicit function theorem, whatever stands in for it in training.
     fn gradient(&self, weights: &Weights) -> Result<(f64, Params)>;
+
+    /// What the equilibrium solves of some samples end in when they are started elsewhere; nothing where the model solves for no fixed point.
+    fn fixed_points(&self, _weights: &Weights, _on: Portion, _search: &Search, _seed: Seed) -> Result<Option<Vec<Examined>>> {
+        Ok(None)
+    }
 }
 
 /// A stretch of local training.

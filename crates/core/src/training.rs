@@ -6,6 +6,7 @@ use fedeq_equilibrium::WarmStart;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::fixed_points::Search;
 use crate::projection::Projection;
 
 /// How a client trains.
@@ -30,6 +31,8 @@ pub struct Training {
     pub initial_heads: InitialHeads,
     /// Keeps DEQ-MLP's cell contractive, if given.
     pub projection: Option<Projection>,
+    /// Looks at every evaluation whether solves started elsewhere end elsewhere, if given.
+    pub watch_fixed_points: Option<Search>,
 }
 
 /// Where the clients' personal parameters start, `w_i^0`.
@@ -55,6 +58,7 @@ impl Default for Training {
             warm_start: WarmStart::Off,
             initial_heads: InitialHeads::Same,
             projection: None,
+            watch_fixed_points: None,
         }
     }
 }
@@ -76,6 +80,7 @@ impl Training {
         at_most("training.batch_size", self.batch_size.get(), MOST_SAMPLES)?;
         positive("training.learning_rate", self.learning_rate)?;
         positive("training.personal_learning_rate", self.personal_rate())?;
+        self.watch_fixed_points.map_or(Ok(()), |search| search.validate("training.watch_fixed_points."))?;
         self.projection.map_or(Ok(()), Projection::validate)
     }
 }

@@ -10,9 +10,9 @@ use fedeq_core::{
 use fedeq_data::partition::{Partition, Split};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::Source;
-use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences};
+use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences, Vectors};
 use fedeq_equilibrium::{Precision, WarmMemory, WarmStart};
-use fedeq_models::{ModelConfig, Network, Part, Task};
+use fedeq_models::{DeqMlpOptions, ModelConfig, Network, Part, Task};
 
 const CLIENTS: usize = 6;
 
@@ -313,4 +313,54 @@ fn the_measured_gradient_is_that_of_the_loss_whatever_stands_in_for_it_in_traini
         let (difference, expected) = along(wanted);
         assert!((difference - expected).abs() < 0.01 * expected, "{part}: {difference} against {expected}");
     }
+}
+
+/// A site with the sample `(1, 1)`, and weights of a network `z = relu(B z + x)` whose class is the larger half of `z`.
+fn rivalling_site(strength: f32) -> (NetworkSite, Weights) {
+    use fedeq_core::Array;
+    let labels = Labels::Classes { names: vec!["left".into(), "right".into()], values: vec![0] };
+    let samples = Samples::Vectors(Vectors { width: 2, values: vec![1.0, 1.0] });
+    let dataset = Arc::new(Dataset { name: "rivals".into(), samples, labels, owners: None, test_start: None });
+    let shard = |indices: Vec<u32>| Shard::new(Arc::clone(&dataset), indices).expect("there");
+    let device = Device::default().autodiff();
+    let config = ModelConfig::DeqMlp(DeqMlpOptions { hidden: Some(2), dense: 2, ..DeqMlpOptions::default() });
+    let network = config.build(&Task::vector(2, 2), &device, 3).expect("fits");
+    let mut params = params_of(&network).zeros_like();
+    let square = |values: [f32; 4]| Array::new(vec![2, 2], values.to_vec());
+    let identity = ["c.weight", "head.weight", "player.weight"].map(|name| (name.to_owned(), square([1.0, 0.0, 0.0, 1.0])));
+    params.overwrite(&identity.into_iter().collect());
+    params.overwrite(&[("cell.b.weight".to_owned(), square([0.0, -strength, -strength, 0.0]))].into_iter().collect());
+    let weights = Weights { params, statistics: Params::default() };
+    (NetworkSite::new(network, device, [shard(vec![0]), shard(vec![]), shard(vec![0])], &brief()), weights)
+}
+
+#[test]
+fn several_fixed_points_are_found_with_their_distance_answers_and_spectral_radii() {
+    use fedeq_core::{FixedPoints, Portion, Search};
+    let find = |strength: f32| {
+        let (site, weights) = rivalling_site(strength);
+        let search = Search { samples: 3, starts: 20 };
+        site.fixed_points(&weights, Portion::Test, &search, Seed::new(1)).expect("sound").expect("an equilibrium")
+    };
+    // Each half holds the other down by 0.4 of itself: they settle at the same height, 1 / 1.4.
+    let [one] = &find(0.4)[..] else { panic!("one sample") };
+    assert_eq!((one.settled, one.own_settled, one.fixed_points, one.answers_differ), (20, true, 1, false));
+    assert!((one.radius - 0.4).abs() < 1e-3 && (one.largest_radius - 0.4).abs() < 1e-3 && one.distance == 0.0, "{one:?}");
+    // By twice of itself: one wins, at (1, 0) or (0, 1), where nothing depends on the state any more; (1, 1) / 3 is a fixed point too,
+    // which the slightest push leaves.
+    let [rivals] = &find(2.0)[..] else { panic!("one sample") };
+    assert!(rivals.fixed_points >= 2 && rivals.answers_differ, "{rivals:?}");
+    assert!(rivals.distance > 0.5 && (rivals.radius - 2.0).abs() < 1e-2, "{rivals:?}");
+    let sum = FixedPoints::of(&[one.clone(), rivals.clone()]);
+    assert_eq!((sum.samples, sum.several, sum.answers_differ, sum.unstable), (2, 1, 1, 1));
+    assert_eq!(sum.shares(), Some([0.5, 0.5, 0.0, 0.5]));
+    assert!((sum.mean_radius().expect("samples") - 1.2).abs() < 1e-2);
+}
+
+#[test]
+fn an_explicit_network_has_no_fixed_points_to_look_for() {
+    use fedeq_core::{Portion, Search};
+    let digits = Digits::new("resnet-xs", brief());
+    let found = digits.site(0).expect("there").fixed_points(&digits.initial(), Portion::Test, &Search::default(), Seed::new(1));
+    assert_eq!(found.expect("sound"), None);
 }

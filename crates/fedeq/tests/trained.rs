@@ -89,6 +89,61 @@ fn the_models_of_unseen_clients_are_those_they_were_judged_by() {
 }
 
 #[test]
+fn an_export_says_what_of_a_prediction_is_not_in_its_files() {
+    let folder = TempDir::new().expect("a folder");
+    run(&folder, "neighbours", &["method=knn-per", "model=mlp", "plan.rounds=1"]);
+    let told = succeed(fedeq(&folder).args(["export", "neighbours", "--client", "client-03", "--out", "models"])).stderr;
+    assert!(String::from_utf8_lossy(&told).contains("training samples, which vote along in their predictions, are not in them"));
+    assert_eq!(json(&folder.path().join("models/export.json"))["neighbours"]["count"], 10);
+    stdout(&["export", "done", "--client", "client-03", "--out", "voteless"]);
+    assert!(json(&finished().path().join("voteless/export.json"))["neighbours"].is_null());
+}
+
+#[test]
+fn a_run_is_searched_for_samples_with_several_fixed_points() {
+    let text = stdout(&["diagnose", "done", "--client", "client-03", "--samples", "4", "--starts", "3"]);
+    assert!(
+        text.contains("client-03") && text.contains("of 4 samples with more than one fixed point, from 3 starts each"),
+        "{text}"
+    );
+    let finding: Value = serde_json::from_str(&stdout(&["diagnose", "done", "--samples", "2", "--json"])).expect("JSON");
+    assert_eq!((finding["starts"].as_u64(), finding["clients"].as_array().map(Vec::len)), (Some(5), Some(30)));
+    assert_eq!(
+        (finding["found"]["samples"].as_u64(), finding["clients"][7]["samples"].as_array().map(Vec::len)),
+        (Some(60), Some(2))
+    );
+    let radius = finding["clients"][7]["samples"][0]["radius"].as_f64();
+    assert!(radius.is_some_and(|radius| radius > 0.0 && radius < 10.0), "{radius:?}");
+    assert_eq!(refused(&["diagnose", "done", "--starts", "0"]).0, "`--starts` is `0`");
+    let folder = TempDir::new().expect("a folder");
+    run(&folder, "explicit", &["method=fedrep", "model=mlp", "plan.rounds=1"]);
+    assert_eq!(refusal(fedeq(&folder).args(["diagnose", "explicit"]), 2).0, "`mlp` solves for no fixed point");
+}
+
+#[test]
+fn a_run_can_watch_its_fixed_points() {
+    let folder = TempDir::new().expect("a folder");
+    let watch = "training.watch_fixed_points={ samples = 2, starts = 2 }";
+    let run = run(&folder, "watched", &["model=deq-mlp", watch]);
+    let table = fs::read_to_string(run.join("metrics.csv")).expect("written");
+    let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let (heading, row) = (lines.next().expect("a heading"), lines.next().expect("a row"));
+    let number =
+        |name: &str| row[heading.iter().position(|column| *column == name).expect(name)].parse::<f64>().expect("a number");
+    assert!((0.0..=1.0).contains(&number("fixed_points_several")) && number("spectral_radius") > 0.0);
+    assert!(number("spectral_radius_largest") >= number("spectral_radius"));
+    let summary = json(&run.join("summary.json"));
+    assert_eq!(summary["evaluation"]["fixed_points"]["samples"], 2 * 28);
+    let judgement = succeed(fedeq(&folder).args(["evaluate", "watched", "--json"])).stdout;
+    assert_eq!(serde_json::from_slice::<Value>(&judgement).expect("JSON")["agrees"], true);
+    let unwatched = run_support::run(&folder, "unwatched", &["model=deq-mlp"]);
+    let rounds = |run: &Path| fs::read(run.join("rounds.jsonl")).expect("written");
+    assert!(rounds(&run) == rounds(&unwatched), "watching changes nothing");
+    let (error, _) = refusal(&mut run_command(&folder, "refused", &["model=mlp", watch]), 2);
+    assert_eq!(error, "`training.watch_fixed_points` does not go with `mlp`, which solves for no fixed point");
+}
+
+#[test]
 fn using_a_run_changes_nothing_in_its_folder() {
     let names = |folder: &Path| {
         let mut names: Vec<_> = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path()).collect();

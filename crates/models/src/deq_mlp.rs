@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::error::{ModelError, Result, ensure_within};
 use crate::init::Blueprint;
 use crate::layers::{Activation, Around, Dense, GROUPS, Norm, NormKind};
+use crate::probe::Probe;
 use crate::representation::{Features, Representation, settle};
 
 /// The choices left open in a DEQ-MLP.
@@ -89,6 +90,12 @@ impl DeqMlp {
     /// The numbers of a state.
     pub(crate) fn state_size(&self) -> usize {
         self.cell.b.weight.lazy_shape()[1]
+    }
+
+    /// The spectral radius of the cell at some states, `[B, hidden]`.
+    pub(crate) fn spectral_radius(&self, x: Tensor<2>, at: &Probe<'_>) -> Vec<f64> {
+        let u = self.c.forward(x);
+        at.radius(&self.cell, &u, u.dims())
     }
 
     pub(crate) fn represent(&self, x: Tensor<2>, context: &mut Context) -> Result<Representation> {

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::init::Blueprint;
 use crate::layers::{Activation, Around, Conv, Dense, GroupNorm, NormKind, Reach};
+use crate::probe::Probe;
 use crate::representation::{Representation, settle};
 use crate::vision::{EmbeddingPoint, Head, Stem, Style};
 
@@ -102,6 +103,12 @@ impl DeqResNet {
     /// The numbers of a state for images of that height and width.
     pub(crate) fn state_size(&self, height: usize, width: usize) -> usize {
         same_size(height, 2) * same_size(width, 2) * self.channels
+    }
+
+    /// The spectral radius of the cell at some states, `[B, n]`.
+    pub(crate) fn spectral_radius(&self, x: Tensor<4>, context: &mut Context, at: &Probe<'_>) -> Vec<f64> {
+        let u = max_pool(self.stem.forward(x, context));
+        at.radius(&self.cell, &u, u.dims())
     }
 
     pub(crate) fn represent(&self, x: Tensor<4>, context: &mut Context) -> Result<Representation> {

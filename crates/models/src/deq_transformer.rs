@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::init::Blueprint;
 use crate::layers::{LayerNorm, blocked_positions};
+use crate::probe::Probe;
 use crate::representation::{Features, Representation, settle};
 use crate::transformer::{Layer, Masks, Player, Text, TextEmbedding, TransformerOptions, WIDTH, draw_masks, run, surroundings};
 
@@ -60,13 +61,24 @@ impl DeqTransformer {
         length * WIDTH
     }
 
-    pub(crate) fn represent(&self, symbols: Tensor<2, Int>, context: &Context) -> Result<Representation> {
+    fn injected(&self, symbols: &Tensor<2, Int>, context: &Context) -> Injection {
         let injection = self.embedding.with_positions(symbols.clone());
-        let blocked = blocked_positions(&symbols);
         // Drawn here, once: every step of the solve sees the same masks, or there would be no fixed point to find.
         let masks = draw_masks(context, "cell", LAYERS, self.dropout, &injection);
-        let zero = injection.zeros_like();
-        let (hidden, equilibrated) = settle(&self.equilibrium, &self.cell, &(injection, blocked.clone(), masks), zero, context)?;
+        (injection, blocked_positions(symbols), masks)
+    }
+
+    /// The spectral radius of the cell at some states, `[B, T * 64]`.
+    pub(crate) fn spectral_radius(&self, symbols: &Tensor<2, Int>, context: &Context, at: &Probe<'_>) -> Vec<f64> {
+        let injected = self.injected(symbols, context);
+        let shape = injected.0.dims();
+        at.radius(&self.cell, &injected, shape)
+    }
+
+    pub(crate) fn represent(&self, symbols: Tensor<2, Int>, context: &Context) -> Result<Representation> {
+        let injected = self.injected(&symbols, context);
+        let (zero, blocked) = (injected.0.zeros_like(), injected.1.clone());
+        let (hidden, equilibrated) = settle(&self.equilibrium, &self.cell, &injected, zero, context)?;
         let injection = self.embedding.without_positions(symbols);
         let features = Features::Sequence { hidden, injection, blocked };
         Ok(Representation { features, equilibrium: Some(equilibrated) })

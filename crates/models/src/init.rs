@@ -35,7 +35,7 @@ impl Initializer {
         Self::TruncatedNormal { deviation: (scale / fan_in as f64).sqrt() / TRUNCATED_DEVIATION }
     }
 
-    fn draw(self, count: usize, rng: ChaCha8Rng) -> Vec<f32> {
+    pub(crate) fn draw(self, count: usize, rng: ChaCha8Rng) -> Vec<f32> {
         let mut normal = Normal::new(rng);
         let mut next = || match self {
             Self::Zeros => 0.0,

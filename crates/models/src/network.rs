@@ -72,6 +72,10 @@ impl Network {
         Self { task, model }
     }
 
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// What the network was built for.
     pub fn task(&self) -> &Task {
         &self.task
@@ -191,7 +195,7 @@ impl Input {
         self.len() == 0
     }
 
-    fn ensure_fits(&self, shape: &InputShape) -> Result<()> {
+    pub(crate) fn ensure_fits(&self, shape: &InputShape) -> Result<()> {
         let fits = match (self, *shape) {
             (Self::Image(x), InputShape::Image { height, width, channels }) => x.dims()[1..] == [height, width, channels],
             (Self::Vector(x), InputShape::Vector { width }) => x.dims()[1] == width,

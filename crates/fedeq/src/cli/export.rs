@@ -34,7 +34,12 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
         Some(name) => vec![trained.client(name).map_err(Failure::refused)?],
         None => (0..trained.prepared().names().count()).collect(),
     };
-    export(&trained, &clients, &arguments.out).map_err(Failure::refused)?;
+    let export = export(&trained, &clients, &arguments.out).map_err(Failure::refused)?;
+    if export.neighbours.is_some() {
+        tell(
+            "the files hold the networks alone; the clients' training samples, which vote along in their predictions, are not in them",
+        );
+    }
     tell(&format!("wrote {} and `export.json` to `{}`", counted(clients.len(), "model"), arguments.out.display()));
     Ok(())
 }

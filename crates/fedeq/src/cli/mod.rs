@@ -5,6 +5,7 @@
 //!
 //! # Layout
 //! - `demo`: `fedeq` alone
+//! - `diagnose`: several fixed points in a finished run
 //! - `data`: `fedeq data ...`
 //! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress`, `warnings` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
@@ -21,6 +22,7 @@ mod completions;
 mod dashboard;
 mod data;
 mod demo;
+mod diagnose;
 mod evaluate;
 mod export;
 mod failure;
@@ -92,6 +94,8 @@ enum Command {
     Evaluate(evaluate::Arguments),
     /// Ask a client's model about new inputs.
     Predict(predict::Arguments),
+    /// Look for several fixed points in the models of a finished run.
+    Diagnose(diagnose::Arguments),
     /// Write clients' models as safetensors files.
     Export(export::Arguments),
     /// Write an experiment as an app for a Flower federation.
@@ -128,6 +132,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Dashboard(arguments) => dashboard::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
+        Command::Diagnose(arguments) => diagnose::run(arguments),
         Command::Export(arguments) => export::run(arguments),
         Command::InitFederation(arguments) => init_federation::run(arguments),
         Command::Node(arguments) => node::run(arguments),

@@ -17,6 +17,7 @@ use fedeq_models::{Network, Part, Task};
 use super::features::{Features, scaling_for};
 use super::{Experiment, copies, device};
 use crate::present::require_present;
+use crate::preset::has_equilibrium;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
 pub struct Prepared {
@@ -143,6 +144,7 @@ impl Experiment {
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;
         self.check_projection()?;
+        self.check_watch()?;
         self.check_heads()?;
         self.check_symbols()?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
@@ -180,6 +182,15 @@ impl Experiment {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_watch(&self) -> Result<()> {
+        if self.training.watch_fixed_points.is_none() || has_equilibrium(&self.model) {
+            return Ok(());
+        }
+        let model = self.model.name();
+        let problem = format!("`training.watch_fixed_points` does not go with `{model}`, which solves for no fixed point");
+        Err(Error::invalid(problem, "leave it out, or choose a model whose name begins with `deq-`"))
     }
 
     /// All randomness comes from here.

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use fedeq_core::{Error, Result, write_atomically};
+use fedeq_core::{Error, Neighbours, Result, write_atomically};
 use fedeq_data::{Dataset, Labels, Samples};
 use fedeq_models::store::{Metadata, save};
 use fedeq_models::{ModelConfig, Network, Part, Task};
@@ -33,6 +33,9 @@ pub struct Export {
     pub classes: Vec<String>,
     /// The tensors that are personal; all others came from the shared part.
     pub personal: Vec<String>,
+    /// How the client's training samples vote along in its predictions, where the method lets them: these are not in the files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<Neighbours>,
     /// One file a client.
     pub clients: Vec<Exported>,
 }
@@ -108,6 +111,7 @@ fn describe(trained: &Trained, clients: Vec<Exported>) -> Export {
         scaling: scaling_of(prepared),
         classes: classes_of(&prepared.dataset),
         personal: personal_of(&prepared.network),
+        neighbours: prepared.experiment.method.algorithm().neighbours(),
         clients,
     }
 }

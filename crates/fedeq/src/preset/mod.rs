@@ -31,6 +31,8 @@ mod method;
 mod model;
 mod runner;
 
+pub(crate) use model::has_equilibrium;
+
 use fedeq_core::{FedAvg, Method, Plan, Result, Sampling, Training};
 use fedeq_data::source::Source;
 use fedeq_equilibrium::WarmStart;

@@ -23,7 +23,7 @@ pub(super) fn tuned(model: ModelConfig, preset: Preset) -> ModelConfig {
 }
 
 /// Whether it solves for a fixed point, and so can be started warm.
-pub(super) fn has_equilibrium(model: &ModelConfig) -> bool {
+pub(crate) fn has_equilibrium(model: &ModelConfig) -> bool {
     model.name().starts_with("deq-")
 }
 

@@ -86,6 +86,6 @@ pub(crate) use summary::headline;
 pub use summary::{Resources, Summary, Unseen};
 pub use tail::Tail;
 pub use timing::Timing;
-pub use trained::{ClientModel, Judgement, Trained};
+pub use trained::{ClientModel, Diagnosis, Judgement, Trained};
 pub use version::Version;
 pub use watch::{Brief, Silent, Watch};

@@ -102,8 +102,17 @@ fn scalars_of_evaluation(evaluation: &Evaluation) -> Vec<(&'static str, f64)> {
         scalars.push(("consensus/stationarity", theory.stationarity));
         scalars.push(("consensus/head_gradient", theory.head_gradient));
     }
+    if let Some((found, shares)) = evaluation.fixed_points.as_ref().and_then(|found| Some((found, found.shares()?))) {
+        scalars.extend(FIXED_POINTS.into_iter().zip(shares));
+        scalars.push(("fixed_points/distance", found.distance));
+        scalars.extend(found.mean_radius().map(|mean| ("fixed_points/spectral_radius", mean)));
+        scalars.push(("fixed_points/spectral_radius_largest", found.largest_radius));
+    }
     scalars
 }
+
+const FIXED_POINTS: [&str; 4] =
+    ["fixed_points/several", "fixed_points/answers_differ", "fixed_points/unsettled", "fixed_points/unstable"];
 
 const LOCAL: [&str; 6] =
     ["local/accuracy", "local/accuracy_weighted", "local/worst_decile", "local/deviation", "local/loss", "local/loss_weighted"];

@@ -2,10 +2,11 @@
 use std::collections::BTreeMap;
 
 use fedeq_core::{
-    ClientState, ClientStore, Error, Evaluation, Federation, InProcess, Neighbours, Request, Result, ServerState, Task, Traffic,
-    Transport, View, Weights,
+    ClientState, ClientStore, Error, Evaluation, Examined, Federation, FixedPoints, InProcess, Neighbours, Portion, Request,
+    Result, Search, ServerState, Site, Task, Traffic, Transport, View, Weights, client_seed,
 };
 use fedeq_models::{Network, Statistics};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde::Serialize;
 
 use super::checkpoint::{Seal, last};
@@ -35,6 +36,17 @@ pub struct Judgement {
     pub unseen: Option<Unseen>,
     /// Whether this is what the run itself found at its end, number by number.
     pub agrees: bool,
+}
+
+/// What the solves of a client's test samples end in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// The client.
+    pub client: String,
+    /// Summed up.
+    pub found: FixedPoints,
+    /// One by one.
+    pub samples: Vec<Examined>,
 }
 
 /// The model by which a client is judged.
@@ -103,6 +115,20 @@ impl Trained {
         let request = Request { task: Task::Evaluate, round, rounds: self.prepared.experiment.plan.rounds, rho, weights };
         let scores = transport.exchange(&unseen, &request)?.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
         Ok(Some(Unseen::of(Evaluation::of(round, &scores, self.traffic))))
+    }
+
+    /// What the solves of some clients' test samples end in when they are started elsewhere, by the model each is judged by; nothing where the model
+    /// solves for no fixed point.
+    pub fn diagnose(&self, clients: &[usize], search: &Search) -> Result<Option<Vec<Diagnosis>>> {
+        let one = |&client: &usize| self.diagnose_client(client, search);
+        pool(&self.prepared.experiment)?.install(|| clients.par_iter().map(one).collect())
+    }
+
+    fn diagnose_client(&self, client: usize, search: &Search) -> Result<Option<Diagnosis>> {
+        let ClientModel { name, weights, .. } = self.model(client)?;
+        let seed = client_seed(self.prepared.clients_seed(), client).derive("fixed points", [self.server.round]);
+        let samples = self.prepared.network_site(client).fixed_points(&weights, Portion::Test, search, seed)?;
+        Ok(samples.map(|samples| Diagnosis { client: name, found: FixedPoints::of(&samples), samples }))
     }
 
     fn store(&self) -> ClientStore {

@@ -63,6 +63,7 @@ def evaluation_line(
         view: [scores.get(client, {}).get(view) or NO_SCORE for client in range(clients)]
         for view in ("local", "shared", "validation")
     }
+    watched = _fixed_points(told)
     is_shared = bool(told) and all(score["shared"] is not None for score in told)
     is_validated = any(score["predictions"] for score in of["validation"])
     return {
@@ -74,6 +75,7 @@ def evaluation_line(
         "gap": mean(score["gap"] for score in trained),
         "dual_norm": mean(score["dual_norm"] for score in trained),
         "theory": _theory(told),
+        **({"fixed_points": watched} if watched else {}),
         "traffic": asdict(traffic),
     }
 
@@ -123,3 +125,24 @@ def _theory(scores: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
         "stationarity": mean(theory["stationarity"] for theory in told),
         "head_gradient": mean(theory["head_gradient"] for theory in told),
     }
+
+
+FIXED_POINTS = (
+    "samples",
+    "several",
+    "answers_differ",
+    "unsettled",
+    "unstable",
+    "distance",
+    "radius",
+    "largest_radius",
+)
+
+
+def _fixed_points(scores: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+    told = [score["fixed_points"] for score in scores if score.get("fixed_points")]
+    if not told:
+        return None
+    largest = ("distance", "largest_radius")
+    of = {name: [found[name] for found in told] for name in FIXED_POINTS}
+    return {name: max(of[name]) if name in largest else total(of[name]) for name in FIXED_POINTS}
