@@ -24,7 +24,7 @@ from typing import Any, Literal
 from flwr.supercore.run import RunNotRunningException
 
 from fedeq.flower import weights
-from fedeq.flower.metrics import Traffic
+from fedeq.flower.metrics import SOLVES, Traffic
 from fedeq.flower.weights import Weights, write_atomically
 
 State = Literal["running", "paused", "finished", "stopped", "failed"]
