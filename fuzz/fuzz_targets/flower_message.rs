@@ -45,7 +45,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((id, bundle)) = bundle(bytes) else { return };
     let _ = bundle.tree(&id);
     if let Ok(Message { content: Ok(small), .. }) = Message::inflate_within(&id, &bundle, LITTLE) {
-        let sizes = small.arrays("weights").map(|arrays| arrays.iter().map(|(_, array)| 4 * array.values.len()).sum());
+        let sizes = small.arrays("weights").map(|arrays| arrays.iter().map(|(_, array)| 4 * array.values.len()).sum::<usize>());
         assert!(sizes.unwrap_or(0) <= LITTLE, "what may be little is little");
     }
     let Ok(message) = Message::inflate(&id, &bundle) else { return };

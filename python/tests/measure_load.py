@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import Crew, Federation
-from tests.harness.federation import COMMANDS
-from tests.harness.processes import free_port
 
 SMALL = ("method=fedeq", "method.rho=0.3", "training.epochs=1", "training.personal_epochs=1", "plan.evaluate_every=0")
 
@@ -64,8 +62,9 @@ def few(crew: Crew, rounds: int = 16) -> dict[str, Any]:
     ours = measured(federation, [[node.process.pid] for node in federation.nodes.values()])
     for node in federation.nodes.values():
         node.kill()
-    echo_app(federation)
-    names = [start_supernode(federation, client) for client in federation.clients]
+    federation.write_app("echo", federation.settings)
+    federation.use_client("tests.harness.echo:client")
+    names = [federation.start_supernode(client) for client in federation.clients]
     federation.run(600.0, repeat=60.0)
     assert federation.state == "finished", federation.words()
     return {"ours": ours, "Flower's": measured(federation, [crew.pids(name) for name in names])}
@@ -108,22 +107,6 @@ def held(pid: int) -> tuple[float, float]:
 
 def _megabytes(text: str) -> float:
     return int(text.split(maxsplit=1)[0]) * 1024 / 1e6
-
-
-def echo_app(federation: Federation) -> None:
-    """Write the app anew, with a client for Flower's own nodes."""
-    federation.write_app("echo", federation.settings)
-    path = federation.app / "pyproject.toml"
-    path.write_text(path.read_text().replace("fedeq.flower.app:client", "tests.harness.echo:client"))
-
-
-def start_supernode(federation: Federation, client: int) -> str:
-    """Start one of Flower's own nodes, and give a word that all its processes have in their command lines."""
-    port = free_port()
-    where = ["--superlink", f"127.0.0.1:{federation.port}", "--host", "127.0.0.1", "--port", str(port)]
-    words = ["--insecure", *where, "--node-config", f"partition-id={client}"]
-    federation.crew.start(f"supernode-{client}", COMMANDS / "flower-supernode", words, federation.environment)
-    return str(port)
 
 
 MEASURES: dict[str, Callable[[Crew], dict[str, Any]]] = {

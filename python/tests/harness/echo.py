@@ -1,5 +1,7 @@
 """A client in Python that does no work, for Flower's own nodes: what is left is what a node itself takes."""
 
+import json
+
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -20,10 +22,9 @@ def query(message: Message, context: Context) -> Message:
 def train(message: Message, context: Context) -> Message:
     """Send back what came."""
     del context
-    layout = str(message.content.config_records["fedeq"]["layout"])
-    return Message(
-        update(weights.unpack(message.content.array_records["weights"]["packed"].numpy(), layout)), reply_to=message
-    )
+    layout = json.loads(str(message.content.config_records["fedeq"]["layout"]))
+    packed = message.content.array_records["weights"]["packed"].numpy()
+    return Message(update(weights.unpack(packed, layout)), reply_to=message)
 
 
 @client.evaluate()

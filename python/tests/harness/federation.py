@@ -119,6 +119,19 @@ class Federation:
         self.nodes[client] = self.crew.start(f"node-{client}", PROGRAM, words, self.environment)
         return self.nodes[client]
 
+    def use_client(self, client: str) -> None:
+        """Give the app another client, for Flower's own nodes."""
+        path = self.app / "pyproject.toml"
+        path.write_text(path.read_text().replace("fedeq.flower.app:client", client))
+
+    def start_supernode(self, client: int) -> str:
+        """Start one of Flower's own nodes, and give a word that all its processes have in their command lines."""
+        port = free_port()
+        where = ["--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1", "--port", str(port)]
+        words = ["--insecure", *where, "--node-config", f"partition-id={client}"]
+        self.crew.start(f"supernode-{client}", COMMANDS / "flower-supernode", words, self.environment)
+        return str(port)
+
     def start(self) -> None:
         """Start the SuperLink and all nodes."""
         self.start_link()
