@@ -4,7 +4,7 @@ mod node_support;
 use std::collections::{BTreeMap, HashSet};
 
 use fedeq::node::recall;
-use fedeq_core::{Array, Params, Reply};
+use fedeq_core::{Array, ClientState, Reply};
 use fedeq_data::Samples;
 use fedeq_flower::letter;
 use fedeq_flower::record::Content;
@@ -56,12 +56,13 @@ fn samples(site: &Site) -> Vec<[u8; WINDOW]> {
 
 /// What a node keeps for itself, as it is now.
 fn note_secrets(site: &Site, secrets: &mut Secrets) {
-    let (all, _) = Params::from_bytes(&site.learned().state).expect("safetensors");
-    let own = all.below("own").below("params");
-    let head = own.filter(|path| Part::of(path) == Part::Personal);
+    let learned = site.learned();
+    let (prepared, _) = recall(&learned, "nowhere".as_ref()).expect("the digits are here");
+    let state = ClientState::from_bytes(&learned.state, &prepared.fresh_state(0)).expect("a sound state");
+    let head = state.own.head();
     assert!(!head.is_empty());
     secrets.entry("w").or_default().extend(numbers(head.iter()));
-    secrets.entry("lambda").or_default().extend(numbers(all.below("dual").iter()));
+    secrets.entry("lambda").or_default().extend(numbers(state.dual.iter()));
     secrets.entry("samples").or_default().extend(samples(site));
 }
 
