@@ -29,7 +29,9 @@ fn sentences(grids: &[Grid], results: &Results, mark: &str) -> Vec<String> {
     }
     sentences.push(match results.seeds() {
         0 | 1 => "One seed: nothing is marked as best".into(),
-        seeds => format!("± is the standard deviation over seeds, {seeds} where n is not given. {mark} {BEST}; a cell with one seed is not judged"),
+        seeds => format!(
+            "± is the standard deviation over {seeds} seeds, or over n where a cell has fewer. {mark} {BEST}; a cell with one seed is not judged"
+        ),
     });
     sentences
 }
@@ -114,11 +116,12 @@ fn ours(entry: &Entry, seeds: usize) -> String {
     }
 }
 
-/// `87.1 ± 0.4`; the mean alone for one seed, or where all seeds agree.
+/// `87.1 ± 0.4`; the mean alone for one seed, or where all seeds agree to what is shown.
 fn spread(sample: &Sample, metric: Metric) -> String {
     let mean = number(sample.mean, metric.digits());
-    let has_spread = sample.count > 1 && sample.deviation > 0.0;
-    if has_spread { format!("{mean} ± {}", number(sample.deviation, metric.digits())) } else { mean }
+    let deviation = number(sample.deviation, metric.digits());
+    let has_spread = sample.count > 1 && deviation != number(0.0, metric.digits());
+    if has_spread { format!("{mean} ± {deviation}") } else { mean }
 }
 
 fn number(value: f64, digits: Digits) -> String {
