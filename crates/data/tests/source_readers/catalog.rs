@@ -1,5 +1,7 @@
 use crate::assert_refused;
+use fedeq_data::Scaling;
 use fedeq_data::source::image_folder::{Channels, ImageFolder};
+use fedeq_data::source::scale::Scale;
 use fedeq_data::source::table::{Table, Task};
 use fedeq_data::source::text::Text;
 use fedeq_data::source::{Source, catalog};
@@ -28,7 +30,9 @@ fn names_in_files_are_the_names_of_the_catalog() {
 fn a_name_alone_means_default_options() {
     for source in Source::all() {
         let read: Source = serde_json::from_value(serde_json::json!({ "name": source.name() })).unwrap();
-        assert_eq!(read, source);
+        // Experiments from before tables were scaled say nothing of it, and mean what was done then.
+        let expected = if let Source::Csv(table) = source { Source::Csv(Table { scale: Scale::None, ..table }) } else { source };
+        assert_eq!(read, expected);
     }
 }
 
@@ -47,9 +51,13 @@ fn options_are_read() {
         Source::Images(ImageFolder { resize: Some([side(4), side(6)]), channels: Some(Channels::Grey), classes: None })
     );
     assert_eq!(
-        read(r#"{"name": "csv", "client": "site", "label": "price", "task": "numbers"}"#),
-        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Numbers, classes: None })
+        read(r#"{"name": "csv", "client": "site", "label": "price", "task": "numbers", "scale": "standardise"}"#),
+        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Numbers, ..Table::default() })
     );
+    let by = r#"{"name": "csv", "scale": {"by": {"mean": [1.5], "deviation": [2.0]}}}"#;
+    assert_eq!(read(by).given_scaling(), Some(Scaling { mean: vec![1.5], deviation: vec![2.0] }));
+    // Written before there was such a setting, when nothing was scaled.
+    assert_eq!(read(r#"{"name": "csv"}"#), Source::Csv(Table { scale: Scale::None, ..Table::default() }));
 }
 
 #[test]

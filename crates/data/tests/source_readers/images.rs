@@ -67,7 +67,7 @@ fn a_picture_of_another_size_is_named_and_resize_is_the_remedy() {
     save(root.path(), "ann/cat/a.png", grey(3, 2, 10));
     save(root.path(), "ann/cat/b.png", grey(4, 2, 20));
     let error = ImageFolder::default().load(root.path()).unwrap_err();
-    assert!(error.to_string().contains("b.png`: is `2x4` with 1 channels"), "{error}");
+    assert!(error.to_string().contains("b.png`: is `2x4` with 1 channel,"), "{error}");
     assert!(error.hint().contains("resize"));
     let Samples::Images(images) = resized(5, 6).load(root.path()).unwrap().samples else { panic!("pictures") };
     assert_eq!((images.shape, images.pixels[0], images.pixels[59]), ([5, 6, 1], 10, 20));
