@@ -185,7 +185,13 @@ impl<T: Transport> Federation<'_, T> {
         Self: 's,
     {
         let updates = self.plan.sampling.cohort_size(self.clients)?;
-        Ok(Stretch { settings, algorithm: self.algorithm, updates, total: self.plan.rounds * updates as u64, seed: self.seed })
+        Ok(Stretch {
+            settings,
+            algorithm: self.algorithm,
+            updates,
+            total: self.plan.rounds.saturating_mul(updates as u64),
+            seed: self.seed,
+        })
     }
 
     /// Judges all clients.

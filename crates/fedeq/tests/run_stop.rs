@@ -110,3 +110,23 @@ fn a_run_that_diverges_keeps_the_rounds_before() {
     assert_eq!(hint, "lower `training.learning_rate`, which is `1000000000000`");
     assert_eq!(kept(&folder.path().join("out")), 1);
 }
+
+#[test]
+fn a_run_without_end_can_be_begun_and_stopped() {
+    const ENDLESS: [&str; 4] = [
+        "plan.rounds=9223372036854775807",
+        "plan.evaluate_every=0",
+        "model=linear",
+        "engine.client_memory_mb=9223372036854775807",
+    ];
+    let asynchronous = ["method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }"];
+    let folder = TempDir::new().expect("a folder");
+    for (name, more) in [("in-step", &[][..]), ("without-rounds", &asynchronous)] {
+        let path = folder.path().join(name);
+        let mut child = spawn(&mut run_command(&folder, name, &[&ENDLESS[..], &NONE, more].concat()));
+        await_rounds(&path, 3, &mut child);
+        interrupt(&path, &child);
+        assert_eq!(child.wait().expect("ours").code(), Some(130), "{name}");
+        assert!(kept(&path) >= 2, "{name}");
+    }
+}

@@ -273,7 +273,7 @@ impl Prepared {
 
     /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
     pub fn store(&self, folder: PathBuf) -> ClientStore {
-        ClientStore::new(folder, self.experiment.engine.client_memory_mb * 1_000_000, self.fresh_states())
+        ClientStore::new(folder, self.experiment.engine.client_memory_mb.saturating_mul(1_000_000), self.fresh_states())
     }
 
     /// A client that has not trained.

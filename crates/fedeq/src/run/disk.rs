@@ -30,10 +30,11 @@ impl Disk {
         let states = all / (clients + prepared.unseen().len() as u64).max(1) * (taking_part + prepared.unseen().len() as u64);
         let checkpoint = states + 4 * prepared.server().weights.params.count() as u64;
         let evaluations = plan.rounds.checked_div(plan.evaluate_every).unwrap_or(0) + 1;
-        let journals = plan.rounds.saturating_mul(ROUND) + evaluations.saturating_mul(clients * JUDGED);
+        let journals = plan.rounds.saturating_mul(ROUND).saturating_add(evaluations.saturating_mul(clients * JUDGED));
         // States that do not fit in memory are on disk also between checkpoints.
-        let fits = states <= 1_000_000 * prepared.experiment.engine.client_memory_mb as u64;
-        Self { working: if fits { 2 } else { 3 } * checkpoint + journals, finished: checkpoint + journals }
+        let fits = states / 1_000_000 <= prepared.experiment.engine.client_memory_mb as u64;
+        let working = if fits { 2 } else { 3 } * checkpoint;
+        Self { working: journals.saturating_add(working), finished: journals.saturating_add(checkpoint) }
     }
 }
 
