@@ -297,12 +297,42 @@ fn numbers_and_kinds_are_asked_for_in_plain_words() {
         ("training.epochs=1.5", "`training.epochs` is `1.5`", "give a whole number from 0"),
         ("training.batch_size=0", "`training.batch_size` is `0`", "give a whole number from 1"),
         ("training.learning_rate=fast", "`training.learning_rate` is `fast`", "give a number"),
+        ("method.dual=3", "`method.dual` is `3`", "a name, or settings"),
+        ("data.unseen={}", "`data.unseen` is not one of several kinds", "name one of them"),
+        ("model.hidden=x", "there is no key `model.hidden` where `model` is `deq-resnet-xs`", "`model=mlp` or `model=deq-mlp`"),
         ("plan.measure_theory=3", "`plan.measure_theory` is `3`", "give `true` or `false`"),
         ("seed=9223372036854775808", "`seed` is `9223372036854775808`", "below 2^63"),
     ] {
         let problem = read(&[setting]).expect_err("refused");
         assert!(problem.starts_with(error) && problem.contains(hint), "{problem}");
     }
+}
+
+#[test]
+fn a_seed_that_cannot_be_written_is_refused_before_anything_is_trained() {
+    let folder = TempDir::new().expect("a folder");
+    let (error, _) = refusal(fedeq(&folder).args(["demo", "--quiet", "--out", "demo", "--seed", "18446744073709551615"]), 2);
+    assert_eq!(error, "`seed` is `18446744073709551615`");
+}
+
+#[test]
+fn an_app_that_nobody_could_write_down_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    fs::write(folder.path().join("mine.csv"), table()).expect("written");
+    let settings = [
+        "data.partition.rule=own",
+        "data.partition.clients=1000000",
+        "plan.sampling.fraction=1",
+        "plan.rounds=1000000",
+        "model=mlp",
+    ];
+    let mut command = fedeq(&folder);
+    command.args(["init-federation", "--out", "app", "--data", "mine.csv"]);
+    settings.iter().for_each(|setting| {
+        command.args(["--set", setting]);
+    });
+    let (error, _) = refusal(&mut command, 2);
+    assert!(error.contains("too many to be written down"), "{error}");
 }
 
 #[test]

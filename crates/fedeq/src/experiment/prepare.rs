@@ -140,6 +140,9 @@ impl Experiment {
 
     /// Refuses what can be refused without data.
     pub fn check_settings(&self) -> Result<()> {
+        if i64::try_from(self.seed).is_err() {
+            return Err(Error::invalid(format!("`seed` is `{}`", self.seed), super::TOO_LARGE));
+        }
         self.training.validate()?;
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;

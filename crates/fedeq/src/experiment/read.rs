@@ -156,7 +156,9 @@ fn kinds_with(path: &[String], value: &Value) -> Vec<String> {
         let choice: Vec<String> = section.iter().chain([&tag]).map(|key| (*key).to_owned()).collect();
         put(&mut alone, &choice, &Value::String((*kind).into()));
         put(&mut alone, path, value);
-        table_of_defaults(&alone).is_ok_and(|defaults| completed(&defaults, &alone).is_ok())
+        // A value that does not suit the key is another matter.
+        let is_known = |error: toml::de::Error| !error.message().starts_with("unknown field");
+        table_of_defaults(&alone).is_ok_and(|defaults| completed(&defaults, &alone).map_or_else(is_known, |_| true))
     };
     // `data.source=csv` is usually written `data=csv`.
     let short = section.join(".").replace("data.source", "data");

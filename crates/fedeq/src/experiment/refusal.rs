@@ -129,6 +129,12 @@ pub(super) fn unknown_name(path: &str, value: &Value, known: &[&str]) -> Error {
 
 /// A value of another kind than is wanted, or out of range.
 fn wrong_value(complaint: &str, path: &[String], value: Option<Value>) -> Error {
+    if complaint.starts_with("wanted exactly 1 element") {
+        return Error::invalid(
+            format!("`{}` is not one of several kinds", path.join(".")),
+            "name one of them: `{ kind = value }`",
+        );
+    }
     let expected = complaint.split_once(", expected ").map(|(_, expected)| in_words(expected));
     match (value, expected) {
         (Some(value), Some(expected)) => {
@@ -152,6 +158,7 @@ fn in_words(expected: &str) -> String {
         "f64" | "f32" => "a number".into(),
         "a boolean" => "`true` or `false`".into(),
         "a string" | "a borrowed string" | "path string" => "a text".into(),
+        "string or map" => "a name, or settings: `{ kind = value }`".into(),
         "a sequence" => "a list: `[1, 2]`".into(),
         other if other.starts_with("struct ") || other.starts_with("internally tagged enum") || other == "a map" => {
             "settings: `{ key = value }`".into()

@@ -38,9 +38,12 @@ fn value_of(text: &str) -> Value {
 
 impl fmt::Display for Override {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A word needs no quotes where it can be nothing else.
+        // A plain word needs no quotes where it can be nothing else.
+        let is_plain = |word: &str| word.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./".contains(letter));
         match &self.value {
-            Value::String(word) if value_of(word).is_str() => write!(formatter, "{}={word}", self.path.join(".")),
+            Value::String(word) if !word.is_empty() && is_plain(word) && value_of(word).is_str() => {
+                write!(formatter, "{}={word}", self.path.join("."))
+            }
             value => write!(formatter, "{}={value}", self.path.join(".")),
         }
     }
@@ -69,7 +72,8 @@ mod tests {
 
     #[test]
     fn a_setting_is_written_as_it_can_be_read() {
-        for text in ["plan.rounds=3", "method=fedrep", "seed=\"3\"", "data.unseen={ fraction = 0.1 }"] {
+        for text in ["plan.rounds=3", "method=fedrep", "seed=\"3\"", "data.folder=\"my data\"", "data.unseen={ fraction = 0.1 }"]
+        {
             assert_eq!(text.parse::<Override>().expect("a setting").to_string(), text);
         }
     }

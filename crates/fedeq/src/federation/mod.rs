@@ -105,10 +105,22 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     }
 }
 
+/// Who takes part in which round is all written down.
+const MOST_TURNS: u64 = 50_000_000;
+
+fn ensure_writable(rounds: u64, cohort: usize) -> Result<()> {
+    if rounds.saturating_mul(cohort as u64) <= MOST_TURNS {
+        return Ok(());
+    }
+    let problem = format!("`{rounds}` rounds of `{cohort}` clients are too many to be written down");
+    Err(Error::invalid(problem, "lower `plan.rounds` or `plan.sampling.fraction`"))
+}
+
 fn plan(prepared: &Prepared, weighting: Weighting) -> Result<Plan> {
     let Experiment { method, plan, .. } = &prepared.experiment;
     let clients = prepared.federation.clients.len();
     let seed = prepared.federation_seed();
+    ensure_writable(plan.rounds, plan.sampling.cohort_size(clients)?)?;
     let cohorts = (0..plan.rounds).map(|round| plan.sampling.draw(clients, seed, round)).collect::<Result<_>>()?;
     let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
     Ok(Plan {

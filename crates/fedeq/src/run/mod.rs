@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `experiment.toml` | the experiment, every choice explicit |
 //! | `version.json` | which program made it, and on what |
+//! | `scaling.json` | mean and deviation of every feature, where those of a table are standardised |
 //! | `status.json`, `lock` | whether it is running, finished or stopped; the lock is held as long as the process lives |
 //! | `rounds.jsonl`, `evaluations.jsonl` | one line a round and an evaluation: the same bytes for the same experiment |
 //! | `timings.jsonl` | where the time went, and the peak memory |
