@@ -39,12 +39,13 @@ pub(crate) fn bytes(number: u64) -> String {
     if amount < 9.95 { format!("{amount:.1} {}", UNITS[unit]) } else { format!("{amount:.0} {}", UNITS[unit]) }
 }
 
-/// A time to wait: `40 s`, `12 min`, `3.5 h`.
+/// A time to wait: `40 s`, `12 min`, `3.5 h`, `12 days`.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         short if short < 99.5 => format!("{short:.0} s"),
         medium if medium < 99.5 * 60.0 => format!("{:.0} min", medium / 60.0),
-        long => format!("{:.1} h", long / 3600.0),
+        long if long < 99.5 * 3600.0 => format!("{:.1} h", long / 3600.0),
+        longest => format!("{} days", count((longest / 86_400.0).round() as usize)),
     }
 }
 
@@ -64,7 +65,7 @@ mod tests {
 
     #[test]
     fn times_have_the_unit_that_fits() {
-        assert_eq!([40.0, 720.0, 12_600.0].map(duration), ["40 s", "12 min", "3.5 h"]);
+        assert_eq!([40.0, 720.0, 12_600.0, 864_000.0].map(duration), ["40 s", "12 min", "3.5 h", "10 days"]);
     }
 
     #[test]

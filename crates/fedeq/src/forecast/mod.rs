@@ -60,14 +60,12 @@ impl Forecaster {
 
     /// What an experiment will take on this machine; nothing if the time to measure is spent.
     pub fn forecast(&mut self, experiment: &Experiment) -> Result<Option<Forecast>> {
-        let key = pace_key(experiment);
-        if Instant::now() >= self.deadline && !self.paces.contains_key(&key) {
-            return Ok(None);
-        }
         let Data { dataset, is_stand_in } = self.data(experiment)?;
         let prepared = experiment.prepare_from(|| Ok(dataset))?;
+        let key = pace_key(&prepared);
         let pace = match self.paces.get(&key) {
             Some(known) => *known,
+            None if Instant::now() >= self.deadline => return Ok(None),
             None => Pace::measure(&prepared)?,
         };
         self.paces.insert(key, pace);
@@ -94,9 +92,9 @@ impl Forecaster {
 }
 
 /// All that a batch's time depends on.
-fn pace_key(experiment: &Experiment) -> String {
-    let Experiment { data, model, training, engine, .. } = experiment;
-    let (size, start, projection) = (training.batch_size, training.warm_start, training.projection);
+fn pace_key(prepared: &Prepared) -> String {
+    let Experiment { data, model, training, engine, .. } = &prepared.experiment;
+    let (size, start, projection) = (pace::batch_size(prepared), training.warm_start, training.projection);
     format!("{:?} {model:?} {size} {start:?} {projection:?} {}", data.source, engine.device)
 }
 
@@ -147,11 +145,21 @@ fn disk(prepared: &Prepared, pace: &Pace) -> Result<u64> {
     let states = drawn(plan.rounds) + drawn(experiment.engine.checkpoint_every) + federation.unseen.len();
     let state: ClientState = effort::trained_state(prepared)?;
     let samples: usize = (0..clients).map(|client| prepared.samples_of(client)[0]).sum();
-    let remembered = pace.remembered * samples / clients.max(1);
+    let remembered = pace.remembered * remembered_samples(prepared, pace, samples / clients.max(1));
     let evaluations = plan.rounds.div_ceil(plan.evaluate_every.max(1));
     let journals = evaluations * clients as u64 * JOURNAL_BYTES;
     let server = 2 * prepared.server().to_bytes()?.len() as u64;
     Ok(states as u64 * (state.to_bytes()?.len() + remembered) as u64 + server + journals)
+}
+
+/// How many of so many samples a client's memory for warm starts has room for: seen by filling it.
+fn remembered_samples(prepared: &Prepared, pace: &Pace, samples: usize) -> usize {
+    if pace.numbers == 0 {
+        return 0;
+    }
+    let (mut memory, row) = (prepared.fresh_state(0).memory, vec![0.0; pace.numbers]);
+    (0..samples as u64).for_each(|id| memory.restore(id, &row));
+    memory.len()
 }
 
 /// What an evaluation writes of a client, in both views.

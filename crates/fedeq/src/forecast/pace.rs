@@ -18,6 +18,8 @@ pub(super) struct Pace {
     pub(super) sample: f64,
     /// Bytes on disk of what is remembered of a training sample.
     pub(super) remembered: usize,
+    /// Of how many numbers that consists.
+    pub(super) numbers: usize,
 }
 
 /// As many samples as are judged to see how long one takes.
@@ -47,7 +49,7 @@ impl Pace {
     }
 
     fn measured(prepared: &Prepared) -> Result<Self> {
-        let size = prepared.experiment.training.batch_size.get();
+        let size = batch_size(prepared);
         let some = |count: usize| prepared.some_samples(count);
         let batch = Shard::new(Arc::clone(&prepared.dataset), some(size))?;
         let (few, none) =
@@ -62,10 +64,17 @@ impl Pace {
         };
         let (everything, shared, personal) = (train(Trains::Everything)?, train(Trains::Shared)?, train(Trains::Personal)?);
         let remembered = (state.to_bytes()?.len() - bare) / size;
+        let numbers = state.memory.entries().next().map_or(0, |(_, row)| row.len());
         let own = state.own;
         let judged = timed(|| site.score(&own, Portion::Test, None).map(|_| ()))?;
-        Ok(Self { everything, shared, personal, sample: judged / JUDGED as f64, remembered })
+        Ok(Self { everything, shared, personal, sample: judged / JUDGED as f64, remembered, numbers })
     }
+}
+
+/// Samples of a batch: no more than a client has.
+pub(super) fn batch_size(prepared: &Prepared) -> usize {
+    let [samples, ..] = prepared.samples_of(0);
+    prepared.experiment.training.batch_size.get().min(samples.max(1))
 }
 
 /// The shortest of a few times: the first one also pays for memory that is asked for, and others for what else the machine does.
