@@ -95,6 +95,7 @@ def scores_of(reply: Message) -> dict[str, Any]:
             "gap": fields.number(scores, "gap"),
             "dual_norm": fields.number(scores, "dual_norm"),
             "theory": _theory(_optional(scores, "theory")),
+            **_fixed_points(scores),
         }
 
 
@@ -152,6 +153,17 @@ def _descent(descent: Group) -> dict[str, Any]:
 
 def _optional(of: Group, name: str) -> Group | None:
     return None if of[name] is None else fields.group(of, name)
+
+
+def _fixed_points(scores: Group) -> dict[str, Any]:
+    """Read how many fixed points were found, where somebody looked."""
+    if scores.get("fixed_points") is None:
+        return {}
+    found = fields.group(scores, "fixed_points")
+    counts = ("samples", "several", "answers_differ", "unsettled", "unstable")
+    numbers = ("distance", "radius", "largest_radius")
+    read = {name: fields.count(found, name) for name in counts} | {name: fields.number(found, name) for name in numbers}
+    return {"fixed_points": read}
 
 
 def _score(view: str, score: Group | None) -> dict[str, Any] | None:
