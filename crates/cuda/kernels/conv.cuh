@@ -7,11 +7,12 @@ struct Conv {
     const f16* x;        // [samples][H][W][CI]
     const f16* w;        // [clients][CO][3][3][CI], clients `w_stride` numbers apart
     const float* bias;   // [clients][CO], clients `bias_stride` numbers apart; may be null
-    void* y;             // [samples][H][W][CO]
+    void* y;             // [samples][H][W][CO], in 16 bits if `narrow`
     Cohort cohort;
     i64 w_stride, bias_stride;
     float alpha;         // undoes the scale of 16-bit gradients
     int H, W, CI, CO;    // CI and CO are multiples of 8
+    int phi, narrow;     // settings rather than template parameters: these kernels are long, and their ends short
 };
 
 // A pixel of the cohort and which of the nine taps around it lie inside its image.
