@@ -169,7 +169,7 @@ __device__ void extrapolate(Progress& p, const double* sums, double* gram, float
 // Grid: clients, 128 threads. `blocks` is that of anderson_look.
 extern "C" __global__ void __launch_bounds__(128) anderson_decide(Solve s, Rules rules, int step, int blocks, int2* spans, int* rows) {
     const int2 span = s.cohort.spans[blockIdx.x];
-    __shared__ int going[128];
+    __shared__ int going[4];   // a warp each
     int listed = 0;
     for (int first = 0; first < span.y; first += 128) {
         const int index = first + threadIdx.x;
@@ -178,6 +178,7 @@ extern "C" __global__ void __launch_bounds__(128) anderson_decide(Solve s, Rules
             sample = sample_at(s.cohort, span, index);
             double sums[SUMS] = {};
             for (int b = 0; b < blocks; b++)
+#pragma unroll
                 for (int k = 0; k < SUMS; k++) sums[k] += s.partial[((i64)sample * blocks + b) * SUMS + k];
             Progress p = s.progress[sample];
             judge(p, sqrt(sums[0]), sqrt(sums[1]), step, rules);
@@ -189,10 +190,11 @@ extern "C" __global__ void __launch_bounds__(128) anderson_decide(Solve s, Rules
             }
             s.progress[sample] = p;
         }
-        going[threadIdx.x] = goes_on;
+        const u32 here = __ballot_sync(~0u, goes_on);
+        if (threadIdx.x % 32 == 0) going[threadIdx.x / 32] = __popc(here);
         __syncthreads();
-        int before = 0, all = 0;
-        for (int t = 0; t < 128; t++) { before += t < (int)threadIdx.x ? going[t] : 0; all += going[t]; }
+        int before = __popc(here & ((1u << threadIdx.x % 32) - 1)), all = 0;
+        for (int w = 0; w < 4; w++) { before += w < (int)threadIdx.x / 32 ? going[w] : 0; all += going[w]; }
         if (goes_on) rows[span.x + listed + before] = sample;
         listed += all;
         __syncthreads();

@@ -66,7 +66,7 @@ template <int PHI> __device__ __forceinline__ void backward(const Outer& o, cons
 }
 
 #define OUTER(NAME, PHI)                                                                                                               \
-    extern "C" __global__ void __launch_bounds__(512) NAME(Outer o, const float* t, const float* u, const float* z, float* image, float* sum, float* activated) { \
+    extern "C" __global__ void __launch_bounds__(512, 2) NAME(Outer o, const float* t, const float* u, const float* z, float* image, float* sum, float* activated) { \
         forward<PHI>(o, t, u, z, image, sum, activated);                                                                                \
     }                                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(512) NAME##_backward(Outer o, const float* dimage, const float* sum, const float* activated, float* dz, float* du, f16* du16, float scale, float* partial2, float* partial3) { \

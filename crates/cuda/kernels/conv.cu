@@ -23,10 +23,11 @@ template <int BM, int BN, int WM, int WN, int STAGES> __device__ __forceinline__
         if (s < steps) tiles.load(c, base + s * STAGE);
         copies_commit();
     }
+    u32 tile = base, free = base + (STAGES - 1) * STAGE;   // what is multiplied, and where the copies go
+    auto next = [&](u32 at) { return at == base + (STAGES - 1) * STAGE ? base : at + STAGE; };
     for (int k = 0; k < steps; k++) {
         copies_wait<STAGES - 2>();
         __syncthreads();
-        const u32 tile = base + k % STAGES * STAGE;
         u32 a[2][MT][4], b[2][NT / 2][4];   // the next fragments arrive while these are multiplied
         auto fetch = [&](int ks) {
 #pragma unroll
@@ -35,20 +36,22 @@ template <int BM, int BN, int WM, int WN, int STAGES> __device__ __forceinline__
             for (int j = 0; j < NT / 2; j++) fragment(b[ks & 1][j], (tile + pb + j * 2048) ^ (ks << 5));
         };
         fetch(0);
-        if (k + STAGES - 1 < steps) tiles.load(c, base + (k + STAGES - 1) % STAGES * STAGE);
-        copies_commit();
 #pragma unroll
         for (int ks = 0; ks < 4; ks++) {
             if (ks < 3) fetch(ks + 1);
+            if (k + STAGES - 1 < steps) tiles.load(c, free, ks);
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
                 for (int j = 0; j < NT; j++) multiply(acc[i][j], a[ks & 1][i], b[ks & 1][j / 2][(j & 1) * 2], b[ks & 1][j / 2][(j & 1) * 2 + 1]);
         }
+        copies_commit();
+        tile = next(tile);
+        free = next(free);
     }
 
     int* places = (int*)(shared + STAGES * STAGE);
-    tiles.tell_places(places);
+    tiles.tell_places(c, places);
 #pragma unroll
     for (int j = 0; j < NT; j++) {
         const int n = n0 + wn + j * 8 + 2 * (lane & 3);

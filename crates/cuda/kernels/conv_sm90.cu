@@ -21,11 +21,13 @@ extern "C" __global__ void __launch_bounds__(128, 2) conv_sm90(Conv c) {
         if (s < steps) tiles.load(c, base + s * STAGE);
         copies_commit();
     }
+    u32 tile = base, free = base + (STAGES - 1) * STAGE;   // what is multiplied, and where the copies go
+    auto next = [&](u32 at) { return at == base + (STAGES - 1) * STAGE ? base : at + STAGE; };
     for (int k = 0; k < steps; k++) {
         copies_wait<STAGES - 2>();
         publish();
         __syncthreads();
-        const u64 a = descriptor_of(base + k % STAGES * STAGE), b = a + (128 * 128 >> 4);
+        const u64 a = descriptor_of(tile), b = a + (128 * 128 >> 4);
         wgmma_fence();
 #pragma unroll
         for (int ks = 0; ks < 4; ks++)
@@ -35,13 +37,15 @@ extern "C" __global__ void __launch_bounds__(128, 2) conv_sm90(Conv c) {
         // The tile before this one has been read by all warps: its place is free while this one is multiplied.
         wgmma_wait<1>();
         __syncthreads();
-        if (k + STAGES - 1 < steps) tiles.load(c, base + (k + STAGES - 1) % STAGES * STAGE);
+        if (k + STAGES - 1 < steps) tiles.load(c, free);
         copies_commit();
+        tile = next(tile);
+        free = next(free);
     }
     wgmma_wait<0>();
 
     int* places = (int*)(shared + STAGES * STAGE + 1024);
-    tiles.tell_places(places);
+    tiles.tell_places(c, places);
 #pragma unroll
     for (int j = 0; j < 16; j++) {
         const int n = n0 + j * 8 + 2 * (lane & 3);

@@ -8,20 +8,30 @@
 #include "tensor_core.cuh"
 
 template <int BM, int BN, int THREADS> struct Tiles {
-    static constexpr int ROWS = THREADS / 8, AR = BM / ROWS, BR = BN / ROWS, BYTES = (BM + BN) * 128;   // eight threads copy a row
-    Pixel pixel[AR];
+    static constexpr int ROWS = THREADS / 8, AR = BM / ROWS, BR = BN / ROWS;   // eight threads copy a row
+    static constexpr int PARTS = 4;   // in which a tile is copied, so that copies and products can take turns
+    const f16* pixel[AR];             // null beyond the last pixel
+    u32 inside[AR / 2];               // two masks of taps in one
     const f16* w;
-    int n0, row0, chunks, tap, at;   // chunks a tap has; the next copy's tap, and this thread's chunk of it
-    u32 to;
+    i64 w_rows;                       // from one of this thread's weights to the next
+    int chunks, tap, at;              // chunks a tap has; the next copy's tap, and this thread's chunk of it
+    u32 channels, to;                 // which of its output channels there are
 
-    __device__ __forceinline__ Tiles(const Conv& c, int2 span, int client, int m0, int n0) : n0(n0) {
-        const int tid = threadIdx.x, chunk = tid & 7;
-        row0 = tid >> 3;
-        chunks = c.CI / 8;
+    __device__ __forceinline__ Tiles(const Conv& c, int2 span, int client, int m0, int n0) {
+        const int row0 = threadIdx.x >> 3, chunk = threadIdx.x & 7;
 #pragma unroll
-        for (int i = 0; i < AR; i++) pixel[i] = pixel_of(c.cohort, span, m0 + row0 + i * ROWS, c.H, c.W);
+        for (int i = 0; i < AR; i++) {
+            const Pixel p = pixel_of(c.cohort, span, m0 + row0 + i * ROWS, c.H, c.W);
+            pixel[i] = p.at < 0 ? nullptr : c.x + (i64)p.at * c.CI;
+            inside[i / 2] = i & 1 ? inside[i / 2] | p.inside << 16 : p.inside;
+        }
+        channels = 0;
+#pragma unroll
+        for (int i = 0; i < BR; i++) channels |= (n0 + row0 + i * ROWS < c.CO ? 1u : 0u) << i;
         w = c.w + client * c.w_stride + (i64)(n0 + row0) * 9 * c.CI;
+        w_rows = (i64)ROWS * 9 * c.CI;
         to = row0 * 128 + ((chunk ^ (row0 & 7)) << 4);
+        chunks = c.CI / 8;
         tap = 0;
         at = chunk;
         carry();
@@ -31,30 +41,29 @@ template <int BM, int BN, int THREADS> struct Tiles {
     }
     __device__ __forceinline__ int steps() const { return (9 * chunks + 7) / 8; }
 
-    // Starts the copies of the next tile.
-    __device__ __forceinline__ void load(const Conv& c, u32 tile) {
+    // Starts the copies of one part of the next tile. Addresses outside are never read.
+    __device__ __forceinline__ void load(const Conv& c, u32 tile, int part) {
         const u32 d = tile + to;
-        const int offset = tap_offset(tap, c.W);
+        const int offset = tap_offset(tap, c.W) * c.CI + at * 8;
 #pragma unroll
-        for (int i = 0; i < AR; i++) {
-            const bool in = pixel[i].inside >> tap & 1;
-            copy16(d + i * ROWS * 128, in ? c.x + (i64)(pixel[i].at + offset) * c.CI + at * 8 : c.x, in);
-        }
+        for (int i = 0; i < AR; i++)
+            if (i % PARTS == part) copy16(d + i * ROWS * 128, pixel[i] + offset, inside[i / 2] >> (tap + (i & 1) * 16) & (tap < 9));
         const f16* from = w + tap * c.CI + at * 8;
 #pragma unroll
-        for (int i = 0; i < BR; i++) {
-            const bool in = tap < 9 && n0 + row0 + i * ROWS < c.CO;
-            copy16(d + (BM + i * ROWS) * 128, in ? from + (i64)i * ROWS * 9 * c.CI : c.w, in);
-        }
-        at += 8;
-        carry();
+        for (int i = 0; i < BR; i++)
+            if (i % PARTS == part) copy16(d + (BM + i * ROWS) * 128, from + i * w_rows, channels >> i & (tap < 9));
+        if (part == PARTS - 1) { at += 8; carry(); }
+    }
+    __device__ __forceinline__ void load(const Conv& c, u32 tile) {
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) load(c, tile, part);
     }
 
     // The rows a thread multiplies are not those it copied: where they belong goes through shared memory.
-    __device__ __forceinline__ void tell_places(int* places) const {
+    __device__ __forceinline__ void tell_places(const Conv& c, int* places) const {
         if ((threadIdx.x & 7) == 0)
 #pragma unroll
-            for (int i = 0; i < AR; i++) places[row0 + i * ROWS] = pixel[i].at;
+            for (int i = 0; i < AR; i++) places[(threadIdx.x >> 3) + i * ROWS] = pixel[i] ? (int)((pixel[i] - c.x) / c.CI) : -1;
         __syncthreads();
     }
 };

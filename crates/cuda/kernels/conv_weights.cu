@@ -27,22 +27,23 @@ __device__ __forceinline__ void gradient(const WeightGradient& p, const Cohort& 
     const int steps = (span.y * p.H * p.W + DEPTH - 1) / DEPTH;
 
     const int row0 = tid >> 4, chunk = tid & 15;         // sixteen threads copy a row, eight rows at a time
-    const int column = n0 + chunk * 8, tap = column / p.CI, offset = tap_offset(tap, p.W);
-    const f16* x = p.x + column - tap * p.CI;
+    const int column = n0 + chunk * 8, tap = column / p.CI;
+    const f16* x = p.x + tap_offset(tap, p.W) * p.CI + column - tap * p.CI;
     const f16* dy = p.dy + o0 + chunk * 8;
     const bool wanted = o0 + chunk * 8 < p.CO;
     auto look_up = [&](int k) {
         if (tid < DEPTH) pixels[(k & 1) * DEPTH + tid] = pixel_of(cohort, span, k * DEPTH + tid, p.H, p.W);
     };
-    auto load = [&](int k) {
-        const u32 to = base + k % STAGES * STAGE + row0 * 256 + ((chunk ^ (row0 & 7)) << 4);
+    auto load = [&](int k, u32 stage, int part) {   // a quarter of a step's pixels, so that copies and products can take turns
+        const u32 to = stage + row0 * 256 + ((chunk ^ (row0 & 7)) << 4);
 #pragma unroll
-        for (int i = 0; i < DEPTH / 8; i++) {
-            const Pixel at = pixels[(k & 1) * DEPTH + row0 + i * 8];
-            const bool tapped = at.inside >> tap & 1, in = at.inside && wanted;   // the middle tap is always inside
-            copy16(to + i * 2048, in ? dy + (i64)at.at * p.CO : p.dy, in);
-            copy16(to + TILE + i * 2048, tapped ? x + (i64)(at.at + offset) * p.CI : p.x, tapped);
-        }
+        for (int i = 0; i < DEPTH / 8; i++)
+            if (i % 4 == part) {
+                const Pixel at = pixels[(k & 1) * DEPTH + row0 + i * 8];
+                // Addresses outside are never read. The middle tap is always inside.
+                copy16(to + i * 2048, dy + (i64)at.at * p.CO, at.inside && wanted);
+                copy16(to + TILE + i * 2048, x + (i64)at.at * p.CI, at.inside >> tap & 1);
+            }
     };
 
     const int wm = (warp & 1) * 64, wn = (warp >> 1) * 64;
@@ -51,17 +52,19 @@ __device__ __forceinline__ void gradient(const WeightGradient& p, const Cohort& 
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
         __syncthreads();
-        load(s);          // beyond the last step all pixels are outside: zeros
+#pragma unroll
+        for (int part = 0; part < 4; part++) load(s, base + s * STAGE, part);   // beyond the last step all pixels are outside: zeros
         look_up(s + 1);
         copies_commit();
     }
     // Rows of shared memory are pixels, the inner dimension: both fragments are read transposed.
     const u32 ka = (lane & 7) + ((lane >> 4) << 3), kb = lane & 15;
     const u32 ca = wm / 8 + ((lane >> 3) & 1), cb = wn / 8 + (lane >> 4);
+    u32 tile_at = base, free = base + (STAGES - 1) * STAGE;   // what is multiplied, and where the copies go
+    auto next = [&](u32 at) { return at == base + (STAGES - 1) * STAGE ? base : at + STAGE; };
     for (int k = 0; k < steps; k++) {
         copies_wait<STAGES - 2>();
         __syncthreads();
-        const u32 tile_at = base + k % STAGES * STAGE;
         u32 a[2][4][4], b[2][4][4];
         auto fetch = [&](int ks) {
 #pragma unroll
@@ -70,17 +73,19 @@ __device__ __forceinline__ void gradient(const WeightGradient& p, const Cohort& 
             for (int j = 0; j < 4; j++) fragment_transposed(b[ks & 1][j], tile_at + TILE + (ks * 16 + kb) * 256 + (((cb + 2 * j) ^ (kb & 7)) << 4));
         };
         fetch(0);
-        if (k + STAGES - 1 < steps) load(k + STAGES - 1);
         look_up(k + STAGES);   // its half of the table was last read one barrier ago
-        copies_commit();
 #pragma unroll
         for (int ks = 0; ks < 4; ks++) {
             if (ks < 3) fetch(ks + 1);
+            if (k + STAGES - 1 < steps) load(k + STAGES - 1, free, ks);
 #pragma unroll
             for (int i = 0; i < 4; i++)
 #pragma unroll
                 for (int j = 0; j < 8; j++) multiply(acc[i][j], a[ks & 1][i], b[ks & 1][j / 2][(j & 1) * 2], b[ks & 1][j / 2][(j & 1) * 2 + 1]);
         }
+        copies_commit();
+        tile_at = next(tile_at);
+        free = next(free);
     }
     float* dw = p.dw + client * p.stride;
 #pragma unroll

@@ -36,8 +36,8 @@ template <int PHI, class T> __device__ __forceinline__ void backward(const Group
     store(dx, d, s);
 }
 
-extern "C" __global__ void __launch_bounds__(512) group_norm_f16(GroupNorm n, const f16* x, f16* y) { forward(n, x, y); }
-extern "C" __global__ void __launch_bounds__(512) group_norm_f32(GroupNorm n, const float* x, float* y) { forward(n, x, y); }
+extern "C" __global__ void __launch_bounds__(512, 2) group_norm_f16(GroupNorm n, const f16* x, f16* y) { forward(n, x, y); }
+extern "C" __global__ void __launch_bounds__(512, 2) group_norm_f32(GroupNorm n, const float* x, float* y) { forward(n, x, y); }
 
 #define BACKWARD(NAME, PHI, T)                                                                                                         \
     extern "C" __global__ void __launch_bounds__(512) NAME(GroupNorm n, const T* x, const T* dy, T* dx, float* partial) { backward<PHI>(n, x, dy, dx, partial); }

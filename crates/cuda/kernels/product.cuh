@@ -15,19 +15,26 @@ __device__ __forceinline__ void product(int m0, int n0, int M, int N, int k_begi
     __shared__ __align__(16) float as[DEPTH][TM + 4];
     __shared__ __align__(16) float bs[DEPTH][TN + 4];
     const int tid = threadIdx.x, column = tid % (TN / 4) * 4, row = tid / (TN / 4) * 4;
-    float acc[4][4] = {};
+    constexpr int AE = DEPTH * TM / 256, BE = DEPTH * TN / 256;
+    float acc[4][4] = {}, next_a[AE], next_b[BE];   // the next factors arrive while these are multiplied
+    auto k_of_a = [&](int i) { const int e = tid + i * 256; return WALK_A == ALONG_INNER ? e % DEPTH : e / TM; };
+    auto m_of_a = [&](int i) { const int e = tid + i * 256; return WALK_A == ALONG_INNER ? e / DEPTH : e % TM; };
+    auto k_of_b = [&](int i) { const int e = tid + i * 256; return WALK_B == ALONG_INNER ? e % DEPTH : e / TN; };
+    auto n_of_b = [&](int i) { const int e = tid + i * 256; return WALK_B == ALONG_INNER ? e / DEPTH : e % TN; };
+    auto fetch = [&](int k0) {
+#pragma unroll
+        for (int i = 0; i < AE; i++) next_a[i] = m0 + m_of_a(i) < M && k0 + k_of_a(i) < k_end ? a(m0 + m_of_a(i), k0 + k_of_a(i)) : 0.f;
+#pragma unroll
+        for (int i = 0; i < BE; i++) next_b[i] = n0 + n_of_b(i) < N && k0 + k_of_b(i) < k_end ? b(k0 + k_of_b(i), n0 + n_of_b(i)) : 0.f;
+    };
+    fetch(k_begin);
     for (int k0 = k_begin; k0 < k_end; k0 += DEPTH) {
 #pragma unroll
-        for (int e = tid; e < DEPTH * TM; e += 256) {
-            const int k = WALK_A == ALONG_INNER ? e % DEPTH : e / TM, m = WALK_A == ALONG_INNER ? e / DEPTH : e % TM;
-            as[k][m] = m0 + m < M && k0 + k < k_end ? a(m0 + m, k0 + k) : 0.f;
-        }
+        for (int i = 0; i < AE; i++) as[k_of_a(i)][m_of_a(i)] = next_a[i];
 #pragma unroll
-        for (int e = tid; e < DEPTH * TN; e += 256) {
-            const int k = WALK_B == ALONG_INNER ? e % DEPTH : e / TN, n = WALK_B == ALONG_INNER ? e / DEPTH : e % TN;
-            bs[k][n] = n0 + n < N && k0 + k < k_end ? b(k0 + k, n0 + n) : 0.f;
-        }
+        for (int i = 0; i < BE; i++) bs[k_of_b(i)][n_of_b(i)] = next_b[i];
         __syncthreads();
+        if (k0 + DEPTH < k_end) fetch(k0 + DEPTH);
 #pragma unroll
         for (int k = 0; k < DEPTH; k++) {
             const float4 u = *(const float4*)&as[k][row], v = *(const float4*)&bs[k][column];

@@ -128,6 +128,15 @@ def main():
     state, G = K * B * H * H * C * 4 / 1e9, lambda *shape: torch.randn(*shape, device=DEVICE)
     grid, threads, shape = c.launch1
     norm = GroupNorm(affine=c.affine("1"), moments=c.moments[0], cohort=cl.cohort, shape=shape)
+    for most in (512, 256, 128):
+        g1, t1, s1 = norm_launch(cl, H * H, 1, 2 * C, 8, most)
+        g2, t2, s2 = norm_launch(cl, H * H, 1, C, 8, most)
+        n1 = GroupNorm(affine=c.affine("1"), moments=c.moments[0], cohort=cl.cohort, shape=s1)
+        o2 = Outer(second=c.affine("2"), third=c.affine("3"), moments=c.moments[1:], cohort=cl.cohort, shape=s2)
+        times = [timed(f) for f in (lambda: kernels.launch("group_norm_f16", g1, t1, n1, v, y), lambda: kernels.launch("group_norm_backward_f16_softplus", g1, t1, n1, v, dy, dv, c.partial[0]),
+                                    lambda: kernels.outer_softplus(g2, t2, o2, c.narrow[0], u, u, image, None, None),
+                                    lambda: kernels.outer_softplus_backward(g2, t2, o2, d, c.narrow[0], c.narrow[1], None, c.narrow[3], c.du16, 1024.0, c.partial[1], c.partial[2]))]
+        print(f"  threads {t1} {t2} slices {s1.slices} {s2.slices}: " + " ".join(f"{1e3 * t:.1f}" for t in times) + " us")
     row("group_norm_f16, 256 channels", timed(lambda: kernels.launch("group_norm_f16", grid, threads, norm, v, y)), gbytes=2 * state)
     row("group_norm_backward_f16_softplus", timed(lambda: kernels.launch("group_norm_backward_f16_softplus", grid, threads, norm, v, dy, dv, c.partial[0])), gbytes=3 * state)
     row("outer_softplus", timed(lambda: c.outer(c.narrow[0], u, u, image, False)), gbytes=4 * state)
@@ -152,7 +161,7 @@ def main():
     row("dual_step", timed(lambda: kernels.dual_step((up(n, 1024), K), 256, dual, theta, anchor, long(n), long(n), 1e-9)), gbytes=K * n * 12 / 1e9)
     weight = torch.ones(K, dtype=torch.float64, device=DEVICE)
     row("mean_of_clients", timed(lambda: kernels.mean_of_clients(up(n, 256), 256, theta, weight, anchor, long(n), long(n), K)), gbytes=K * n * 4 / 1e9)
-    i, o, parts = 8192, 256, 16
+    i, o, parts = 8192, 256, 32
     x, w, dyy, y2, partial, dw, dx = G(K * B, i), G(K, i, o), G(K * B, o), G(K * B, o), G(parts, K * B, o), G(K, i, o), G(K * B, i)
     dense = Dense(x=x, w=w, dy=dyy, cohort=cl.cohort, w_stride=i * o, **{"in": i, "out": o})
     weights = K * i * o * 4 / 1e9
@@ -167,8 +176,8 @@ def main():
     tf32(False)
     row("  PyTorch's batched product, forward, float32", timed(lambda: torch.bmm(x3, w)), gbytes=weights)
     big, places, small = G(K * B, 32, 32, C), torch.empty(K * B, H, H, C, dtype=torch.uint8, device=DEVICE), G(K * B, H, H, C)
-    row("max_pool 32 x 32 x 128", timed(lambda: kernels.max_pool((up(H * H * C, 256), B, K), 256, big, small, places, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
-    row("max_pool_backward", timed(lambda: kernels.max_pool_backward((up(1024 * C, 256), B, K), 256, small, places, big, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
+    row("max_pool 32 x 32 x 128", timed(lambda: kernels.max_pool_by_4((up(H * H * C, 1024), B, K), 256, big, small, places, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
+    row("max_pool_backward", timed(lambda: kernels.max_pool_backward_by_4((up(1024 * C, 1024), B, K), 256, small, places, big, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
     if "--brief" in sys.argv:
         return
     e = Cell(kernels, cl, p, H, H, C, exact=True)

@@ -122,13 +122,13 @@ def up(a, b):
     return -(-a // b)
 
 
-def norm_launch(clients, pixels, regions, channels, groups):
+def norm_launch(clients, pixels, regions, channels, groups, most=512):
     """Grid, threads and shape of a normalisation: as few slices as fit into registers."""
     for slices in range(1, groups + 1):
         lanes = channels // slices // 2
-        if groups % slices or lanes > 512:
+        if groups % slices or lanes > most:
             continue
-        threads = 512 // lanes * lanes
+        threads = most // lanes * lanes
         if pixels <= 16 * (threads // lanes):
             shape = Shape(pixels=pixels, regions=regions, channels=channels, groups=groups, slices=slices)
             return (slices * regions, clients.most, clients.count), threads, shape

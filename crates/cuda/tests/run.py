@@ -66,6 +66,7 @@ CASES = [([3], 5, 7, 8, 16), ([1, 4, 2, 0, 7], 14, 14, 64, 128), ([2, 5, 1], 9, 
 if not SMALL:
     CASES += [([20] * 10, 16, 16, 128, 256), ([20] * 10, 16, 16, 256, 128), ([7, 20, 1, 13] * 25, 8, 8, 64, 64)]
 KERNELS = None
+SUMS_32 = 1e-5   # tensor cores cut off what does not fit while they add up; it grows with the number of terms
 
 
 def describe(clients, *rest):
@@ -89,7 +90,7 @@ def convolution():
         wd = straight.permute(0, 1, 4, 2, 3).double().to(REFERENCE)
         plain = [F.conv2d(v, wd[i], bias[i].double().to(REFERENCE), padding=1) for i, v in enumerate(by_client(cl, x))]
         for tile in variants:
-            for phi_of, phi, dtype, allowed in (("identity", lambda v: v, torch.float32, 2e-6), ("relu", F.relu, torch.float32, 2e-6), ("softplus", F.softplus, torch.float32, 2e-6),
+            for phi_of, phi, dtype, allowed in (("identity", lambda v: v, torch.float32, SUMS_32), ("relu", F.relu, torch.float32, SUMS_32), ("softplus", F.softplus, torch.float32, SUMS_32),
                                                 ("softplus", F.softplus, torch.float16, 4e-4)):
                 y = poisoned(cl.samples, H, W, CO, dtype=dtype)
                 convolve(k, tile, cl, phi=phi_of, bias=bias, x=x, w=straight, y=y, H=H, W=W, CI=CI, CO=CO)
@@ -98,14 +99,14 @@ def convolution():
             dx = poisoned(cl.samples, H, W, CI)
             convolve(k, tile, cl, alpha=0.5, x=dy, w=turned, y=dx, H=H, W=W, CI=CO, CO=CI)
             expected = [0.5 * torch.nn.grad.conv2d_input((v.shape[0], CI, H, W), wd[i], v, padding=1) if len(v) else v for i, v in enumerate(by_client(cl, dy))]
-            compare(f"gradient by input, {tile} {describe(cl, H, W, CI, CO)}", cl, dx, expected, 2e-6)
+            compare(f"gradient by input, {tile} {describe(cl, H, W, CI, CO)}", cl, dx, expected, SUMS_32)
         problem = lambda dw: WeightGradient(x=x, dy=dy, dw=dw, stride=dw[0].numel(), alpha=2.0, H=H, W=W, CI=CI, CO=CO)
         both = [poisoned(cl.count, CO, 3, 3, CI) for _ in range(2)]
         tiles = up(CO, 128) * up(9 * CI, 128)
         k.conv_weights_f16((2 * tiles, cl.count), 128, problem(both[0]), problem(both[1]), tiles, cl.cohort, shared=WEIGHTS_SHARED)
         expected = torch.stack([2 * torch.nn.grad.conv2d_weight(a, wd[i].shape, b, padding=1) if len(a) else torch.zeros_like(wd[i])
                                 for i, (a, b) in enumerate(zip(by_client(cl, x), by_client(cl, dy)))])
-        report(f"gradient by weights {describe(cl, H, W, CI, CO)}", error(both[0].permute(0, 1, 4, 2, 3), expected), 2e-6)
+        report(f"gradient by weights {describe(cl, H, W, CI, CO)}", error(both[0].permute(0, 1, 4, 2, 3), expected), SUMS_32)
         report("  both problems and two runs agree to the bit", float(not torch.equal(both[0], both[1])), 0)
 
 
@@ -163,7 +164,7 @@ def group_normalisation():
         regions, pixels = (H, W) if by_row else (1, H * W)
         grid, threads, shape = norm_launch(cl, pixels, regions, C, G)
         scale, offset = 1 + 0.3 * torch.randn(cl.count, C, device=DEVICE), torch.randn(cl.count, C, device=DEVICE)
-        for dtype, allowed in ((torch.float32, 2e-6), (torch.float16, 4e-4)):
+        for dtype, allowed in ((torch.float32, SUMS_32), (torch.float16, 4e-4)):
             bits = "f16" if dtype == torch.float16 else "f32"
             for phi_of, phi in (("", lambda v: v), ("_relu", F.relu), ("_softplus", F.softplus)):
                 a = (0.5 + torch.randn(cl.samples, H, W, C, device=DEVICE)).double()
@@ -219,7 +220,8 @@ def cell():
                     of = lambda x: torch.cat([first(x[o]) for o in cl.of if o])
                     wanted = lambda n: torch.cat([e[1][n] for e in expected])
                     stacked = lambda n: torch.stack([e[1][n] for e in expected])
-                    allowed *= 4   # kinks of relu, and gradients are differences
+                    # Where relu's argument is nearly 0 a rounding turns a whole gradient on or off.
+                    allowed = {("softplus", True): 1e-5, ("softplus", False): 2e-3, ("relu", True): 3e-3, ("relu", False): 4e-2}[phi_of, exact]
                     report("  by u", error(of(du), wanted("u")), allowed)
                     report("  by z", error(of(dz), wanted("z")), allowed)
                     for n in "ab":
@@ -263,7 +265,7 @@ def anderson():
     cl = Clients([3])
     z0 = torch.randn(cl.samples, n, device=DEVICE)
     z0[cl.of[0][1], 5] = float("nan")
-    found = Solver(KERNELS, cl, n, Settings(relative=1e-3)).run(lambda z: torch.tanh(z.double() @ A.T).float(), z0)
+    found = Solver(KERNELS, cl, n, Settings(relative=1e-3)).run(lambda z: torch.tanh(z.double() @ A.T + 0.5).float(), z0)
     report("anderson: what is not finite is told", float([found["outcome"][s] for s in cl.of[0]] != ["converged", "not finite", "converged"]), 0)
 
 
@@ -321,13 +323,14 @@ def dense():
 
 @check_of
 def pooling():
-    for sizes, H, W, C in (([3, 1, 0, 4], 7, 6, 5), ([2, 3], 16, 16, 32), ([1], 1, 2, 3)):
+    for sizes, H, W, C in (([3, 1, 0, 4], 7, 6, 5), ([2, 3], 16, 16, 32), ([1], 1, 2, 3), ([2], 9, 7, 12)):
         cl, HO, WO = Clients(sizes), (H + 1) // 2, (W + 1) // 2
         x = torch.randn(cl.samples, H, W, C, device=DEVICE).mul(4).round()   # with ties
         dy = torch.randn(cl.samples, HO, WO, C, device=DEVICE)
         y, dx, places = poisoned(cl.samples, HO, WO, C), poisoned(cl.samples, H, W, C), torch.zeros(cl.samples, HO, WO, C, dtype=torch.uint8, device=DEVICE)
-        KERNELS.max_pool((up(HO * WO * C, 256), cl.most, cl.count), 256, x, y, places, cl.cohort, H, W, C)
-        KERNELS.max_pool_backward((up(H * W * C, 256), cl.most, cl.count), 256, dy, places, dx, cl.cohort, H, W, C)
+        by, V = ("_by_4", 4) if C % 4 == 0 else ("", 1)
+        KERNELS.launch("max_pool" + by, (up(HO * WO * C, 256 * V), cl.most, cl.count), 256, x, y, places, cl.cohort, H, W, C)
+        KERNELS.launch("max_pool_backward" + by, (up(H * W * C, 256 * V), cl.most, cl.count), 256, dy, places, dx, cl.cohort, H, W, C)
         ys, dxs = [], []
         for v, d in zip(by_client(cl, x), by_client(cl, dy)):
             v.requires_grad_()
