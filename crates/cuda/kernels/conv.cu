@@ -3,6 +3,20 @@
 // Grid: (ceil(CO / BN), ceil(most pixels of a client / BM), clients).
 #include "conv_tiles.cuh"
 
+// Where mma.sync leaves the sums of a warp's MT x NT products of 16 x 8.
+template <int MT, int NT> struct Sums {
+    float (&acc)[MT][NT][4];
+    int m, n;
+    template <class F> __device__ __forceinline__ void each(F f) {
+#pragma unroll
+        for (int j = 0; j < NT; j++)
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) f(m + i * 16 + h * 8, n + j * 8, acc[i][j][2 * h], acc[i][j][2 * h + 1]);
+    }
+};
+
 template <int BM, int BN, int WM, int WN, int STAGES> __device__ __forceinline__ void convolve(const Conv& c) {
     constexpr int THREADS = (BM / WM) * (BN / WN) * 32, MT = WM / 16, NT = WN / 8, STAGE = (BM + BN) * 128;
     extern __shared__ __align__(1024) char shared[];
@@ -36,31 +50,24 @@ template <int BM, int BN, int WM, int WN, int STAGES> __device__ __forceinline__
             for (int j = 0; j < NT / 2; j++) fragment(b[ks & 1][j], (tile + pb + j * 2048) ^ (ks << 5));
         };
         fetch(0);
+        if (k + STAGES - 1 < steps) tiles.load(c, free);
+        copies_commit();
 #pragma unroll
         for (int ks = 0; ks < 4; ks++) {
             if (ks < 3) fetch(ks + 1);
-            if (k + STAGES - 1 < steps) tiles.load(c, free, ks);
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
                 for (int j = 0; j < NT; j++) multiply(acc[i][j], a[ks & 1][i], b[ks & 1][j / 2][(j & 1) * 2], b[ks & 1][j / 2][(j & 1) * 2 + 1]);
         }
-        copies_commit();
         tile = next(tile);
         free = next(free);
     }
 
     int* places = (int*)(shared + STAGES * STAGE);
     tiles.tell_places(c, places);
-#pragma unroll
-    for (int j = 0; j < NT; j++) {
-        const int n = n0 + wn + j * 8 + 2 * (lane & 3);
-        const float2 bias = bias_of(c, client, n);
-#pragma unroll
-        for (int i = 0; i < MT; i++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) put(c, places[wm + i * 16 + (lane >> 2) + h * 8], n, bias, acc[i][j][2 * h], acc[i][j][2 * h + 1]);
-    }
+    Sums<MT, NT> sums{acc, wm + (lane >> 2), wn + 2 * (lane & 3)};
+    finish<BM, BN, THREADS>(c, client, n0, shared, places, sums);
 }
 
 // Four warps. Two blocks of 128 x 128 share a multiprocessor; 128 x 64 is for few output channels.

@@ -6,6 +6,20 @@
 
 constexpr int STAGES = 3, STAGE = 256 * 128;
 
+// Where wgmma leaves the sums of two products of 64 x 128.
+struct Sums {
+    float (&acc)[2][64];
+    int m, n;
+    template <class F> __device__ __forceinline__ void each(F f) {
+#pragma unroll
+        for (int j = 0; j < 16; j++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) f(m + i * 64 + h * 8, n + j * 8, acc[i][j * 4 + 2 * h], acc[i][j * 4 + 2 * h + 1]);
+    }
+};
+
 // Dynamic shared memory: STAGES * STAGE + 1024 + 512 = 99,840 bytes.
 extern "C" __global__ void __launch_bounds__(128, 2) conv_sm90(Conv c) {
     extern __shared__ char shared[];
@@ -32,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) conv_sm90(Conv c) {
 #pragma unroll
         for (int ks = 0; ks < 4; ks++)
 #pragma unroll
-            for (int i = 0; i < 2; i++) wgmma(acc[i], a + ks * 2 + i * (64 * 128 >> 4), b + ks * 2);
+            for (int i = 0; i < 2; i++) wgmma<0>(acc[i], a + ks * 2 + i * (64 * 128 >> 4), b + ks * 2);
         wgmma_commit();
         // The tile before this one has been read by all warps: its place is free while this one is multiplied.
         wgmma_wait<1>();
@@ -46,13 +60,6 @@ extern "C" __global__ void __launch_bounds__(128, 2) conv_sm90(Conv c) {
 
     int* places = (int*)(shared + STAGES * STAGE + 1024);
     tiles.tell_places(c, places);
-#pragma unroll
-    for (int j = 0; j < 16; j++) {
-        const int n = n0 + j * 8 + 2 * (lane & 3);
-        const float2 bias = bias_of(c, client, n);
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) put(c, places[i * 64 + warp * 16 + (lane >> 2) + h * 8], n, bias, acc[i][j * 4 + 2 * h], acc[i][j * 4 + 2 * h + 1]);
-    }
+    Sums sums{acc, warp * 16 + (lane >> 2), 2 * (lane & 3)};
+    finish<128, 128, 128>(c, client, n0, shared + (base - shared_address(shared)), places, sums);
 }

@@ -9,7 +9,6 @@
 
 template <int BM, int BN, int THREADS> struct Tiles {
     static constexpr int ROWS = THREADS / 8, AR = BM / ROWS, BR = BN / ROWS;   // eight threads copy a row
-    static constexpr int PARTS = 4;   // in which a tile is copied, so that copies and products can take turns
     const f16* pixel[AR];             // null beyond the last pixel
     u32 inside[AR / 2];               // two masks of taps in one
     const f16* w;
@@ -41,22 +40,17 @@ template <int BM, int BN, int THREADS> struct Tiles {
     }
     __device__ __forceinline__ int steps() const { return (9 * chunks + 7) / 8; }
 
-    // Starts the copies of one part of the next tile. Addresses outside are never read.
-    __device__ __forceinline__ void load(const Conv& c, u32 tile, int part) {
+    // Starts the copies of the next tile. Addresses outside are never read.
+    __device__ __forceinline__ void load(const Conv& c, u32 tile) {
         const u32 d = tile + to;
         const int offset = tap_offset(tap, c.W) * c.CI + at * 8;
 #pragma unroll
-        for (int i = 0; i < AR; i++)
-            if (i % PARTS == part) copy16(d + i * ROWS * 128, pixel[i] + offset, inside[i / 2] >> (tap + (i & 1) * 16) & (tap < 9));
+        for (int i = 0; i < AR; i++) copy16(d + i * ROWS * 128, pixel[i] + offset, inside[i / 2] >> (tap + (i & 1) * 16) & (tap < 9));
         const f16* from = w + tap * c.CI + at * 8;
 #pragma unroll
-        for (int i = 0; i < BR; i++)
-            if (i % PARTS == part) copy16(d + (BM + i * ROWS) * 128, from + i * w_rows, channels >> i & (tap < 9));
-        if (part == PARTS - 1) { at += 8; carry(); }
-    }
-    __device__ __forceinline__ void load(const Conv& c, u32 tile) {
-#pragma unroll
-        for (int part = 0; part < PARTS; part++) load(c, tile, part);
+        for (int i = 0; i < BR; i++) copy16(d + (BM + i * ROWS) * 128, from + i * w_rows, channels >> i & (tap < 9));
+        at += 8;
+        carry();
     }
 
     // The rows a thread multiplies are not those it copied: where they belong goes through shared memory.
@@ -68,15 +62,28 @@ template <int BM, int BN, int THREADS> struct Tiles {
     }
 };
 
-// Two neighbouring sums of a pixel, finished and stored.
-__device__ __forceinline__ float finished(int phi_of, float x) { return phi_of == SOFTPLUS ? phi<SOFTPLUS>(x) : phi_of == RELU && x < 0.f ? 0.f : x; }
-__device__ __forceinline__ void put(const Conv& c, int place, int n, float2 bias, float first, float second) {
-    if (place < 0 || n >= c.CO) return;
-    const float2 v = make_float2(finished(c.phi, fmaf(c.alpha, first, bias.x)), finished(c.phi, fmaf(c.alpha, second, bias.y)));
-    const i64 pair = ((i64)place * c.CO + n) / 2;
-    if (c.narrow) store2((f16*)c.y, pair, v);
-    else store2((float*)c.y, pair, v);
-}
-__device__ __forceinline__ float2 bias_of(const Conv& c, int client, int n) {
-    return c.bias && n < c.CO ? load2(c.bias + client * c.bias_stride, n / 2) : make_float2(0.f, 0.f);
+// From sums in registers to memory: bias and activation in place, then through shared memory (the tiles', which nobody reads any more), so
+// that every row leaves in 16-byte pieces of one line. `Sums` says which pixel and channel of the block a pair of sums belongs to.
+template <int BM, int BN, int THREADS, class Sums> __device__ __forceinline__ void finish(const Conv& c, int client, int n0, char* shared, const int* places, Sums& sums) {
+    const u32 base = shared_address(shared);
+    sums.each([&](int, int n, float& first, float& second) {
+        const float2 bias = c.bias && n0 + n < c.CO ? load2(c.bias + client * c.bias_stride, (n0 + n) / 2) : make_float2(0.f, 0.f);
+        first = fmaf(c.alpha, first, bias.x);
+        second = fmaf(c.alpha, second, bias.y);
+    });
+    if (c.phi == SOFTPLUS) sums.each([&](int, int, float& first, float& second) { first = phi<SOFTPLUS>(first); second = phi<SOFTPLUS>(second); });
+    if (c.phi == RELU) sums.each([&](int, int, float& first, float& second) { first = phi<RELU>(first); second = phi<RELU>(second); });
+    // The pieces of a row are permuted like those of the tiles.
+    if (c.narrow) sums.each([&](int m, int n, float& first, float& second) {
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(base + m * BN * 2 + ((n / 8 ^ (m & 7)) << 4) + (n & 7) * 2), "r"(pack2(first, second)));
+    });
+    else sums.each([&](int m, int n, float& first, float& second) {
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(base + m * BN * 4 + ((n / 4 ^ (m & 7)) << 4) + (n & 3) * 4), "f"(first), "f"(second));
+    });
+    __syncthreads();
+    const int bytes = c.narrow ? 2 : 4, pieces = BN * bytes / 16;
+    for (int e = threadIdx.x; e < BM * pieces; e += THREADS) {
+        const int m = e / pieces, piece = e - m * pieces, n = n0 + piece * (16 / bytes);
+        if (places[m] >= 0 && n < c.CO) *(uint4*)((char*)c.y + ((i64)places[m] * c.CO + n) * bytes) = *(const uint4*)(shared + m * BN * bytes + ((piece ^ (m & 7)) << 4));
+    }
 }

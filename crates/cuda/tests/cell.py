@@ -126,7 +126,7 @@ class Cell:
         C = self.C
         problem = lambda x, dy, dw, ci, co: WeightGradient(x=x, dy=dy, dw=dw, stride=dw[0].numel(), alpha=1 / self.scale, H=self.H, W=self.W, CI=ci, CO=co)
         tiles = [up(co, 128) * up(9 * ci, 128) for ci, co in ((C, 2 * C), (2 * C, C))]
-        self.k.conv_weights_f16((sum(tiles), self.cl.count), 128, problem(z16, dv, self.grads["a"], C, 2 * C), problem(y, self.du16, self.grads["b"], 2 * C, C),
+        self.k.launch("conv_weights" + ("_sm90" if self.tile == "conv_sm90" else ""), (sum(tiles), self.cl.count), 128, problem(z16, dv, self.grads["a"], C, 2 * C), problem(y, self.du16, self.grads["b"], 2 * C, C),
                                 tiles[0], self.cl.cohort, shared=WEIGHTS_SHARED)
 
 

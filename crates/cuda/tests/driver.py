@@ -99,7 +99,7 @@ Solve = struct("Solve", z=pointer, z16=pointer, residuals=pointer, plain=pointer
 Rules = struct("Rules", relative=double, absolute=double, ridge=double, max_steps=integer, ridge_is_relative=integer, delay=integer, restart=integer)
 
 MOST, SUMS = 8, 18
-CONV_SHARED, WEIGHTS_SHARED = 98816, 99328
+CONV_SHARED, WEIGHTS_SHARED = 98816, 100352
 
 
 class Clients:
@@ -122,9 +122,9 @@ def up(a, b):
     return -(-a // b)
 
 
-def norm_launch(clients, pixels, regions, channels, groups, most=512):
+def norm_launch(clients, pixels, regions, channels, groups, most=256):
     """Grid, threads and shape of a normalisation: as few slices as fit into registers."""
-    for slices in range(1, groups + 1):
+    for slices, most in [(n, most) for n in range(1, groups + 1)] + [(groups, 512)]:
         lanes = channels // slices // 2
         if groups % slices or lanes > most:
             continue

@@ -101,13 +101,14 @@ def convolution():
             expected = [0.5 * torch.nn.grad.conv2d_input((v.shape[0], CI, H, W), wd[i], v, padding=1) if len(v) else v for i, v in enumerate(by_client(cl, dy))]
             compare(f"gradient by input, {tile} {describe(cl, H, W, CI, CO)}", cl, dx, expected, SUMS_32)
         problem = lambda dw: WeightGradient(x=x, dy=dy, dw=dw, stride=dw[0].numel(), alpha=2.0, H=H, W=W, CI=CI, CO=CO)
-        both = [poisoned(cl.count, CO, 3, 3, CI) for _ in range(2)]
         tiles = up(CO, 128) * up(9 * CI, 128)
-        k.conv_weights_f16((2 * tiles, cl.count), 128, problem(both[0]), problem(both[1]), tiles, cl.cohort, shared=WEIGHTS_SHARED)
         expected = torch.stack([2 * torch.nn.grad.conv2d_weight(a, wd[i].shape, b, padding=1) if len(a) else torch.zeros_like(wd[i])
                                 for i, (a, b) in enumerate(zip(by_client(cl, x), by_client(cl, dy)))])
-        report(f"gradient by weights {describe(cl, H, W, CI, CO)}", error(both[0].permute(0, 1, 4, 2, 3), expected), SUMS_32)
-        report("  both problems and two runs agree to the bit", float(not torch.equal(both[0], both[1])), 0)
+        for name in ["conv_weights"] + ["conv_weights_sm90"] * HOPPER:
+            both = [poisoned(cl.count, CO, 3, 3, CI) for _ in range(2)]
+            k.launch(name, (2 * tiles, cl.count), 128, problem(both[0]), problem(both[1]), tiles, cl.cohort, shared=WEIGHTS_SHARED)
+            report(f"{name} {describe(cl, H, W, CI, CO)}", error(both[0].permute(0, 1, 4, 2, 3), expected), SUMS_32)
+            report("  both problems agree to the bit", float(not torch.equal(both[0], both[1])), 0)
 
 
 @check_of
