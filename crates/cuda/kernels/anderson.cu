@@ -98,39 +98,40 @@ extern "C" __global__ void __launch_bounds__(256) anderson_look(Solve s, int ste
 // gamma over `count` changes, oldest first; false where the system carries no information. Written for gamma_j |dr_j|, so that rounding stays
 // relative to each change's own size.
 __device__ bool least_squares(const double* gram, int memory, int newest, int count, const double* with_residual, const Rules& rules, double* gamma) {
-    double a[MOST][MOST], norm[MOST];
-    auto place = [&](int i) { return (newest + 2 * memory - (count - 1 - i)) % memory; };
+    double a[MOST][MOST], inverse[MOST];   // divisions are slow in 64 bits: one for every norm and pivot
+    auto place = [&](int i) { const int at = newest - (count - 1 - i); return at < 0 ? at + memory : at; };
     for (int i = 0; i < count; i++) {
-        norm[i] = sqrt(gram[place(i) * memory + place(i)]);
-        if (!(norm[i] > 0.0) || isinf(norm[i])) return false;
+        const double norm = sqrt(gram[place(i) * memory + place(i)]);
+        if (!(norm > 0.0) || isinf(norm)) return false;
+        inverse[i] = 1.0 / norm;
     }
     for (int i = 0; i < count; i++) {
-        for (int j = 0; j <= i; j++) {
-            double penalty = 0.0;
-            if (i == j) penalty = rules.ridge_is_relative ? rules.ridge * norm[i] * norm[i] : 2.0 * rules.ridge;
-            else if (i == j + 1 && !rules.ridge_is_relative) penalty = -rules.ridge;
-            a[i][j] = (gram[place(i) * memory + place(j)] + penalty) / (norm[i] * norm[j]);
+        for (int j = 0; j <= i; j++) a[i][j] = gram[place(i) * memory + place(j)] * inverse[i] * inverse[j];
+        gamma[i] = with_residual[count - 1 - i] * inverse[i];
+        if (rules.ridge_is_relative) a[i][i] += rules.ridge;
+        else {   // ridge times the squares of the iterates' weights gamma_0, gamma_1 - gamma_0, ..., 1 - gamma_last
+            a[i][i] += 2.0 * rules.ridge * inverse[i] * inverse[i];
+            if (i) a[i][i - 1] -= rules.ridge * inverse[i] * inverse[i - 1];
+            if (i + 1 == count) gamma[i] += rules.ridge * inverse[i];
         }
-        const double pull = !rules.ridge_is_relative && i + 1 == count ? rules.ridge : 0.0;
-        gamma[i] = (with_residual[count - 1 - i] + pull) / norm[i];
     }
-    for (int j = 0; j < count; j++) {   // Cholesky
+    for (int j = 0; j < count; j++) {   // Cholesky, with the reciprocals of the pivots on the diagonal
         for (int k = 0; k < j; k++)
             for (int i = j; i < count; i++) a[i][j] -= a[i][k] * a[j][k];
         if (!(a[j][j] > 2.220446049250313e-16)) return false;
-        const double root = sqrt(a[j][j]);
-        for (int i = j; i < count; i++) a[i][j] /= root;
+        a[j][j] = 1.0 / sqrt(a[j][j]);
+        for (int i = j + 1; i < count; i++) a[i][j] *= a[j][j];
     }
     for (int i = 0; i < count; i++) {
         for (int k = 0; k < i; k++) gamma[i] -= a[i][k] * gamma[k];
-        gamma[i] /= a[i][i];
+        gamma[i] *= a[i][i];
     }
     double size = 0.0;
     for (int i = count - 1; i >= 0; i--) {
         for (int k = i + 1; k < count; k++) gamma[i] -= a[k][i] * gamma[k];
-        gamma[i] /= a[i][i];
+        gamma[i] *= a[i][i];
     }
-    for (int i = 0; i < count; i++) { gamma[i] /= norm[i]; size += fabs(gamma[i]); }
+    for (int i = 0; i < count; i++) { gamma[i] *= inverse[i]; size += fabs(gamma[i]); }
     return size <= 1e6;   // beyond, a combination amplifies rounding more than it extrapolates
 }
 

@@ -63,7 +63,12 @@ template <int PHI> __device__ __forceinline__ float phi(float x) {
 // phi'(x) from the value y = phi(x): nobody needs to keep x. For softplus it is 1 - e^-y.
 template <int PHI> __device__ __forceinline__ float slope(float y) {
     if (PHI == RELU) return y > 0.f ? 1.f : 0.f;
-    if (PHI == SOFTPLUS || PHI == SOFTPLUS_EXACT) return -expm1f(-y);
+    if (PHI == SOFTPLUS_EXACT) return -expm1f(-y);
+    if (PHI == SOFTPLUS) {
+        float e;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-1.4426950408889634f * y));
+        return 1.f - e;
+    }
     return 1.f;
 }
 

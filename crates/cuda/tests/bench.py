@@ -61,7 +61,7 @@ def ceilings():
     ms = timed(lambda: a @ a, 4, 7)
     ceiling = 2 * 8192 ** 3 / 1e9 / ms
     big, other = torch.empty(1 << 28, device=DEVICE).normal_(), torch.empty(1 << 28, device=DEVICE)
-    ms = timed(lambda: other.copy_(big), 2, 7)
+    ms = timed(lambda: torch.add(big, 1.0, out=other), 2, 7)   # a kernel; copies inside a graph are slower
     bandwidth = 2 * big.numel() * 4 / 1e9 / ms
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; ceilings: 8192^3 product in f16 {ceiling:.0f} TFLOP/s, copy {bandwidth:.2f} TB/s; a cell is {CELL:.1f} GFLOP")
 
@@ -129,15 +129,6 @@ def main():
     state, G = K * B * H * H * C * 4 / 1e9, lambda *shape: torch.randn(*shape, device=DEVICE)
     grid, threads, shape = c.launch1
     norm = GroupNorm(affine=c.affine("1"), moments=c.moments[0], cohort=cl.cohort, shape=shape)
-    for most in (512, 256):
-        g1, t1, s1 = norm_launch(cl, H * H, 1, 2 * C, 8, most)
-        g2, t2, s2 = norm_launch(cl, H * H, 1, C, 8, most)
-        n1 = GroupNorm(affine=c.affine("1"), moments=c.moments[0], cohort=cl.cohort, shape=s1)
-        o2 = Outer(second=c.affine("2"), third=c.affine("3"), moments=c.moments[1:], cohort=cl.cohort, shape=s2)
-        times = [timed(f) for f in (lambda: kernels.launch("group_norm_f16", g1, t1, n1, v, y), lambda: kernels.launch("group_norm_backward_f16_softplus", g1, t1, n1, v, dy, dv, c.partial[0]),
-                                    lambda: kernels.outer_softplus(g2, t2, o2, c.narrow[0], u, u, image, None, None),
-                                    lambda: kernels.outer_softplus_backward(g2, t2, o2, d, c.narrow[0], c.narrow[1], None, c.narrow[3], c.du16, 1024.0, c.partial[1], c.partial[2]))]
-        print(f"  threads {t1} {t2} slices {s1.slices} {s2.slices}: " + " ".join(f"{1e3 * t:.1f}" for t in times) + " us")
     row("group_norm_f16, 256 channels", timed(lambda: kernels.launch("group_norm_f16", grid, threads, norm, v, y)), gbytes=2 * state)
     row("group_norm_backward_f16_softplus", timed(lambda: kernels.launch("group_norm_backward_f16_softplus", grid, threads, norm, v, dy, dv, c.partial[0])), gbytes=3 * state)
     row("outer_softplus", timed(lambda: c.outer(c.narrow[0], u, u, image, False)), gbytes=4 * state)
@@ -175,6 +166,14 @@ def main():
     x3 = x.view(K, B, i)
     tf32(False)
     row("  PyTorch's batched product, forward, float32", timed(lambda: torch.bmm(x3, w)), gbytes=weights)
+    n = BatchNorm(scale=c.p["g2"], offset=c.p["o2"], moments=torch.empty(K, C, 2, device=DEVICE), cohort=cl.cohort, stride=C, pixels=1024, C=C, slices=1)
+    stem, rest, dstem = G(K * B, 32, 32, C), torch.empty(K * B, C, 2, device=DEVICE), G(K * B, 32, 32, C)
+
+    def batch_norm():
+        kernels.batch_norm_look((1, B, K), 256, n, stem, rest)
+        kernels.batch_norm_moments((1, K), 128, n, rest, None, None)
+        kernels.batch_norm_apply((1, B, K), 256, n, stem, dstem, None)
+    row("batch_norm 32 x 32 x 128, three kernels", timed(batch_norm), gbytes=12 * state)
     big, places, small = G(K * B, 32, 32, C), torch.empty(K * B, H, H, C, dtype=torch.uint8, device=DEVICE), G(K * B, H, H, C)
     row("max_pool 32 x 32 x 128", timed(lambda: kernels.max_pool_by_4((up(H * H * C, 1024), B, K), 256, big, small, places, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
     row("max_pool_backward", timed(lambda: kernels.max_pool_backward_by_4((up(1024 * C, 1024), B, K), 256, small, places, big, cl.cohort, 32, 32, C)), gbytes=5.25 * state)

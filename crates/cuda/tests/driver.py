@@ -93,6 +93,7 @@ Dense = struct("Dense", x=pointer, w=pointer, dy=pointer, cohort=Cohort, w_strid
 Affine = struct("Affine", scale=pointer, offset=pointer, stride=long)
 Shape = struct("Shape", pixels=integer, regions=integer, channels=integer, groups=integer, slices=integer)
 GroupNorm = struct("GroupNorm", affine=Affine, moments=pointer, cohort=Cohort, shape=Shape)
+BatchNorm = struct("BatchNorm", scale=pointer, offset=pointer, moments=pointer, cohort=Cohort, stride=long, pixels=integer, C=integer, slices=integer)
 Outer = struct("Outer", second=Affine, third=Affine, moments=pointer * 2, cohort=Cohort, shape=Shape)
 Solve = struct("Solve", z=pointer, z16=pointer, residuals=pointer, plain=pointer, best_z=pointer, best_image=pointer, partial=pointer, gram=pointer, gamma=pointer, progress=pointer,
                cohort=Cohort, n=long, samples=integer, memory=integer, mixing=real)

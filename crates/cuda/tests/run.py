@@ -194,6 +194,51 @@ def group_normalisation():
 
 
 @check_of
+def batch_normalisation():
+    k = KERNELS
+    for sizes, H, W, C, slices in (([3, 1, 0, 4], 5, 7, 16, 1), ([4, 20], 16, 16, 128, 2), ([6, 9], 1, 1, 128, 1)):
+        cl = Clients(sizes)
+        scale, offset = 1 + 0.3 * torch.randn(cl.count, C, device=DEVICE), torch.randn(cl.count, C, device=DEVICE)
+        running, steps = torch.rand(cl.count, 2, C, device=DEVICE), torch.arange(cl.count, device=DEVICE).float()
+        grid, columns = (slices, cl.most, cl.count), (up(C, 128), cl.count)
+        for phi_of, phi, slope in (("", lambda v: v, lambda t: torch.ones_like(t)), ("_relu", F.relu, lambda t: (t > 0).double()), ("_softplus", F.softplus, lambda t: -torch.expm1(-t))):
+            x = phi(0.5 + torch.randn(cl.samples, H, W, C, device=DEVICE))
+            dy, y, y16, dx = torch.randn_like(x), poisoned(*x.shape), poisoned(*x.shape, dtype=torch.float16), poisoned(*x.shape)
+            moments, partial, sums, shares, moved = poisoned(cl.count, C, 2), poisoned(cl.samples, C, 2), poisoned(cl.count, 2, C), poisoned(cl.samples, 2, C), running.clone()
+            n = BatchNorm(scale=scale, offset=offset, moments=moments, cohort=cl.cohort, stride=C, pixels=H * W, C=C, slices=slices)
+            k.batch_norm_look(grid, 256, n, x, partial)
+            k.batch_norm_moments(columns, 128, n, partial, moved, steps)
+            k.batch_norm_apply(grid, 256, n, x, y, y16)
+            k.batch_norm_backward_look(grid, 256, n, x, dy, shares)
+            k.sum_samples((up(2 * C, 128), cl.count), 128, shares, sums, cl.cohort, long(2 * C), 1.0, 1, 2 * C)
+            k.launch("batch_norm_backward" + phi_of, grid, 256, n, x, dy, sums, dx)
+            ys, dxs, dss, runs = [], [], [], []
+            for i, (v, d) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
+                s, o, r = (t[i].double().to(REFERENCE) for t in (scale, offset, running))
+                s.requires_grad_(), o.requires_grad_(), v.requires_grad_()
+                if not len(v):
+                    ys.append(v), dxs.append(v), dss.append(torch.zeros(2, C, dtype=torch.float64, device=REFERENCE)), runs.append(r)
+                    continue
+                out = F.batch_norm(v, None, None, s, o, training=True)
+                g = torch.autograd.grad(out, (v, s, o), d)
+                ys.append(out.detach()), dxs.append((g[0] * slope(v)).detach()), dss.append(torch.stack(g[1:]))
+                t, flat = float(steps[i]) + 1, v.detach().transpose(0, 1).reshape(C, -1)
+                now = torch.stack([flat.mean(1), flat.var(1, unbiased=False)])
+                runs.append((0.9 * (1 - 0.9 ** (t - 1)) * r + 0.1 * now) / (1 - 0.9 ** t))
+            what = describe(cl, H, W, C)
+            compare(f"batch_norm_apply {what}", cl, y, ys, 2e-6)
+            compare(f"batch_norm_apply in 16 bits {what}", cl, y16, ys, 4e-4)
+            compare(f"batch_norm_backward{phi_of} {what}", cl, dx, dxs, 3e-6)
+            report("  gradients of scale and offset", error(sums, torch.stack(dss)), 3e-6)
+            report("  running statistics", error(moved, torch.stack(runs)), 1e-6)
+        k.batch_norm_running(columns, 128, n, running)
+        y = poisoned(*x.shape)
+        k.batch_norm_apply(grid, 256, n, x, y, None)
+        expected = [F.batch_norm(v, *(t[i].double().to(REFERENCE) for t in (running[:, 0], running[:, 1], scale, offset))) if len(v) else v for i, v in enumerate(by_client(cl, x))]
+        compare(f"batch_norm_running {what}", cl, y, expected, 2e-6)
+
+
+@check_of
 def cell():
     cases = [([2, 3, 1], 5, 4, 16), ([1], 7, 7, 64)] + ([] if SMALL else [([20] * 10, 16, 16, 128), ([7, 20, 1, 13] * 3, 14, 14, 64)])
     for sizes, H, W, C in cases:
