@@ -66,7 +66,22 @@ def ceilings():
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; ceilings: 8192^3 product in f16 {ceiling:.0f} TFLOP/s, copy {bandwidth:.2f} TB/s; a cell is {CELL:.1f} GFLOP")
 
 
+def solving(kernels, cl, cell, u, settings):
+    """A whole solve as launches alone: samples that are done leave the cohort on the device."""
+    s = Solver(kernels, cl, H * H * C, settings)
+
+    def solve():
+        s.start(u.view(K * B, -1))
+        for k in range(settings.max_steps):
+            cl.cohort = s.cohorts[k % 2]
+            cell.step(s.z, s.z16, u, s.slot(k))
+            s.step(k)
+        cl.cohort = Cohort(spans=cl.spans, rows=cl.rows)
+    return s, solve
+
+
 def main():
+    solved = {}
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
     ceilings()
@@ -113,18 +128,13 @@ def main():
         row("gradients by weights, both convolutions", timed(lambda: c.weights(z16, y, dv)), CELL)
         row("the cell", timed(lambda: c.step(u, z16, u, image)), CELL)
         row("the cell, its gradients by parameters and u", timed(lambda: (c.step(u, z16, u, image, save=True), c.backward(u, z16, d, dz=False)), 5), 2.5 * CELL)
-        for steps in (8,):
-            s = Solver(kernels, cl, H * H * C, Settings(relative=0.0, max_steps=steps), blocks=4)
-            s.start(u.view(K * B, -1))
-
-            def solve():
-                s.start(u.view(K * B, -1))
-                for k in range(steps):
-                    cl.cohort = s.cohorts[k % 2]
-                    c.step(s.z, s.z16, u, s.slot(k))
-                    s.step(k)
-            row(f"a solve of {steps} steps, everybody to the end", timed(solve, 2, 7), steps * CELL)
-            cl.cohort = Cohort(spans=cl.spans, rows=cl.rows)
+        s, solve = solving(kernels, cl, c, u, Settings(relative=0.0, max_steps=8))
+        row("a solve of 8 steps, everybody to the end", timed(solve, 2, 7), 8 * CELL)
+        s, solve = solving(kernels, cl, c, u, Settings())
+        ms = timed(solve, 2, 7)
+        steps = s.progress[:, 3].float().mean().item()
+        row(f"a solve to 1e-3, at most 20 steps: {steps:.1f} a sample", ms, steps * CELL)
+        solved[tile] = s.best_z.clone(), steps
     print("-- ours, other kernels")
     state, G = K * B * H * H * C * 4 / 1e9, lambda *shape: torch.randn(*shape, device=DEVICE)
     grid, threads, shape = c.launch1
@@ -166,13 +176,13 @@ def main():
     x3 = x.view(K, B, i)
     tf32(False)
     row("  PyTorch's batched product, forward, float32", timed(lambda: torch.bmm(x3, w)), gbytes=weights)
-    n = BatchNorm(scale=c.p["g2"], offset=c.p["o2"], moments=torch.empty(K, C, 2, device=DEVICE), cohort=cl.cohort, stride=C, pixels=1024, C=C, slices=1)
+    n = BatchNorm(scale=c.p["g2"], offset=c.p["o2"], moments=torch.empty(K, C, 2, device=DEVICE), cohort=cl.cohort, stride=C, pixels=1024, C=C, slices=4)
     stem, rest, dstem = G(K * B, 32, 32, C), torch.empty(K * B, C, 2, device=DEVICE), G(K * B, 32, 32, C)
 
     def batch_norm():
-        kernels.batch_norm_look((1, B, K), 256, n, stem, rest)
+        kernels.batch_norm_look((4, B, K), 256, n, stem, rest)
         kernels.batch_norm_moments((1, K), 128, n, rest, None, None)
-        kernels.batch_norm_apply((1, B, K), 256, n, stem, dstem, None)
+        kernels.batch_norm_apply((4, B, K), 256, n, stem, dstem, None)
     row("batch_norm 32 x 32 x 128, three kernels", timed(batch_norm), gbytes=12 * state)
     big, places, small = G(K * B, 32, 32, C), torch.empty(K * B, H, H, C, dtype=torch.uint8, device=DEVICE), G(K * B, H, H, C)
     row("max_pool 32 x 32 x 128", timed(lambda: kernels.max_pool_by_4((up(H * H * C, 1024), B, K), 256, big, small, places, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
@@ -182,6 +192,10 @@ def main():
     e = Cell(kernels, cl, p, H, H, C, exact=True)
     e.step(u, None, u, image, save=True)
     print(f"exact: the cell's relative error to PyTorch's float32 {relative(first(image), want):.2e}")
+    s, solve = solving(kernels, cl, e, u, Settings())
+    solve()
+    for tile, (z, steps) in solved.items():
+        print(f"exact: a solve to 1e-3 takes {s.progress[:, 3].float().mean().item():.2f} steps, {tile} {steps:.2f}; the states differ by {relative(z, s.best_z):.2e}")
     row("the cell, exact", timed(lambda: e.step(u, None, u, image), 2, 5), CELL)
     row("the cell and its gradients, exact", timed(lambda: (e.step(u, None, u, image, save=True), e.backward(u, None, d, dz=False)), 1, 5), 2.5 * CELL)
 

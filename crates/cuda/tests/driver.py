@@ -1,6 +1,7 @@
 """Loads the committed PTX through the CUDA driver and launches it on PyTorch's tensors and stream."""
 import ctypes as C
 import pathlib
+import re
 
 import torch
 
@@ -17,32 +18,26 @@ def check(code):
 
 
 class Kernels:
-    """All kernels by name."""
+    """All kernels by name; a file is loaded when the first of its kernels is asked for."""
 
     def __init__(self):
         torch.zeros(1, device=DEVICE)
-        self.modules, self.functions = [], {}
-        hopper = torch.cuda.get_device_capability() == (9, 0)
-        for path in sorted(PTX.glob("*.ptx")):
-            if path.name.endswith(".90a.ptx") and not hopper:
-                continue
-            module = C.c_void_p()
-            check(driver.cuModuleLoadData(C.byref(module), path.read_bytes() + b"\0"))
-            self.modules.append(module)
+        self.functions, self.modules = {}, {}
+        self.files = {name: path for path in sorted(PTX.glob("*.ptx")) for name in re.findall(r"\.entry (\w+)", path.read_text())}
 
     def __getattr__(self, name):
         return lambda *a, **k: self.launch(name, *a, **k)
 
     def function(self, name, shared):
         if name not in self.functions:
-            for module in self.modules:
-                f = C.c_void_p()
-                if driver.cuModuleGetFunction(C.byref(f), module, name.encode()) == 0:
-                    break
-            else:
-                raise KeyError(name)
+            path = self.files[name]
+            if path not in self.modules:
+                self.modules[path] = C.c_void_p()
+                check(driver.cuModuleLoadData(C.byref(self.modules[path]), path.read_bytes() + b"\0"))
+            f = C.c_void_p()
+            check(driver.cuModuleGetFunction(C.byref(f), self.modules[path], name.encode()))
             if shared > 48 * 1024:
-                check(driver.cuFuncSetAttribute(f, 8, shared))
+                check(driver.cuFuncSetAttribute(f, 8, shared))   # the most dynamic shared memory
             self.functions[name] = f
         return self.functions[name]
 
