@@ -1,0 +1,250 @@
+// Anderson acceleration, each sample for itself, as in crates/equilibrium: with residuals r = f(z) - z, plain steps p = z + mixing r and
+// their changes dr_j, dp_j, the next iterate is p - sum_j gamma_j dp_j, gamma minimising |r - sum_j gamma_j dr_j|^2 + ridge. No memory
+// and mixing 1 - damping is the damped iteration.
+//
+// A step is four launches: the map writes f(z) into slot `step % (memory + 1)` of `plain`; anderson_look reads the residuals once for all inner
+// products; anderson_decide judges, solves the small systems in 64 bits and lists who goes on; anderson_mix makes the next iterate.
+// Finished samples leave the next step's cohort; nothing waits for the host, so a whole solve is one CUDA graph.
+#include "common.cuh"
+
+constexpr int MOST = 8;              // largest memory
+constexpr int SUMS = 2 * MOST + 2;   // |r|^2, |f|^2, <newest change, change of age j>, <r, change of age j>
+
+enum Outcome { RUNNING, CONVERGED, STEP_LIMIT, NOT_FINITE };
+enum Task { GO_ON = 0, FINISH = 1, RESCUE = 2 };
+
+struct Progress {          // of one sample; all zeros at the start
+    double smallest;       // |r| at the best iterate
+    float relative;        // the same relative to |f|
+    int steps, best;       // evaluations so far; the best one's number
+    int outcome, usable;   // changes that may be used
+    short task, saved;     // what anderson_mix is to do; whether the best is in best_z and best_image
+};
+
+struct Solve {
+    float* z;            // [samples][n], the iterates; n is a multiple of 4
+    f16* z16;            // the same in 16 bits; may be null
+    float* residuals;    // [memory + 1][samples][n]
+    float* plain;        // [memory + 1][samples][n]
+    float* best_z;       // [samples][n], at the end: the iterate with the smallest residual
+    float* best_image;   // [samples][n], and its image
+    float* partial;      // [samples][blocks][SUMS]
+    double* gram;        // [samples][memory][memory]
+    float* gamma;        // [samples][MOST], by age
+    Progress* progress;  // [samples]
+    Cohort cohort;       // of this step
+    i64 n;
+    int samples, memory;
+    float mixing;
+};
+struct Rules {
+    double relative, absolute, ridge;
+    int max_steps, ridge_is_relative, delay, restart;   // restart: 0 never
+};
+
+__device__ __forceinline__ float4* slot(float* ring, const Solve& s, int step, i64 sample) {
+    return (float4*)(ring + ((i64)(step % (s.memory + 1)) * s.samples + sample) * s.n);
+}
+__device__ __forceinline__ float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
+__device__ __forceinline__ float4 axpy(float f, float4 a, float4 b) {
+    return make_float4(fmaf(f, a.x, b.x), fmaf(f, a.y, b.y), fmaf(f, a.z, b.z), fmaf(f, a.w, b.w));
+}
+__device__ __forceinline__ float4 minus(float4 a, float4 b) { return axpy(-1.f, b, a); }
+
+// The residual, and all inner products in one pass over the past ones. Grid: (blocks, most samples of a client, clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) anderson_look(Solve s, int step) {
+    const int2 span = s.cohort.spans[blockIdx.z];
+    if ((int)blockIdx.y >= span.y) return;
+    const i64 sample = sample_at(s.cohort, span, blockIdx.y);
+    const float4* z = (const float4*)(s.z + sample * s.n);
+    float4 *plain = slot(s.plain, s, step, sample), *newest = slot(s.residuals, s, step, sample);
+    const int have = step < s.memory ? step : s.memory;
+    const float4* past[MOST];
+#pragma unroll
+    for (int a = 0; a < MOST; a++) past[a] = slot(s.residuals, s, a < have ? step - a - 1 : step, sample);
+    float sums[SUMS] = {};
+    for (i64 i = blockIdx.x * 256 + threadIdx.x; i < s.n / 4; i += gridDim.x * 256) {
+        const float4 here = z[i], image = plain[i], r = minus(image, here);
+        float4 old[MOST];
+#pragma unroll
+        for (int a = 0; a < MOST; a++)
+            if (a < have) old[a] = past[a][i];
+        newest[i] = r;
+        if (s.mixing != 1.f) plain[i] = axpy(s.mixing, r, here);
+        sums[0] += dot(r, r);
+        sums[1] += dot(image, image);
+        const float4 change = minus(r, old[0]);
+#pragma unroll
+        for (int a = 0; a < MOST; a++)
+            if (a < have) {
+                const float4 d = a ? minus(old[a - 1], old[a]) : change;
+                sums[2 + a] += dot(change, d);
+                sums[2 + MOST + a] += dot(r, d);
+            }
+    }
+    __shared__ float each[8][SUMS];
+#pragma unroll
+    for (int k = 0; k < SUMS; k++) {
+        const float sum = warp_sum(sums[k]);
+        if (threadIdx.x % 32 == 0) each[threadIdx.x / 32][k] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x >= SUMS) return;
+    float sum = 0.f;
+    for (int w = 0; w < 8; w++) sum += each[w][threadIdx.x];
+    s.partial[(sample * gridDim.x + blockIdx.x) * SUMS + threadIdx.x] = sum;
+}
+
+// gamma over `count` changes, oldest first; false where the system carries no information. Written for gamma_j |dr_j|, so that rounding stays
+// relative to each change's own size.
+__device__ bool least_squares(const double* gram, int memory, int newest, int count, const double* with_residual, const Rules& rules, double* gamma) {
+    double a[MOST][MOST], inverse[MOST];   // divisions are slow in 64 bits: one for every norm and pivot
+    auto place = [&](int i) { const int at = newest - (count - 1 - i); return at < 0 ? at + memory : at; };
+    for (int i = 0; i < count; i++) {
+        const double norm = sqrt(gram[place(i) * memory + place(i)]);
+        if (!(norm > 0.0) || isinf(norm)) return false;
+        inverse[i] = 1.0 / norm;
+    }
+    for (int i = 0; i < count; i++) {
+        for (int j = 0; j <= i; j++) a[i][j] = gram[place(i) * memory + place(j)] * inverse[i] * inverse[j];
+        gamma[i] = with_residual[count - 1 - i] * inverse[i];
+        if (rules.ridge_is_relative) a[i][i] += rules.ridge;
+        else {   // ridge times the squares of the iterates' weights gamma_0, gamma_1 - gamma_0, ..., 1 - gamma_last
+            a[i][i] += 2.0 * rules.ridge * inverse[i] * inverse[i];
+            if (i) a[i][i - 1] -= rules.ridge * inverse[i] * inverse[i - 1];
+            if (i + 1 == count) gamma[i] += rules.ridge * inverse[i];
+        }
+    }
+    for (int j = 0; j < count; j++) {   // Cholesky, with the reciprocals of the pivots on the diagonal
+        for (int k = 0; k < j; k++)
+            for (int i = j; i < count; i++) a[i][j] -= a[i][k] * a[j][k];
+        if (!(a[j][j] > 2.220446049250313e-16)) return false;
+        a[j][j] = 1.0 / sqrt(a[j][j]);
+        for (int i = j + 1; i < count; i++) a[i][j] *= a[j][j];
+    }
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < i; k++) gamma[i] -= a[i][k] * gamma[k];
+        gamma[i] *= a[i][i];
+    }
+    double size = 0.0;
+    for (int i = count - 1; i >= 0; i--) {
+        for (int k = i + 1; k < count; k++) gamma[i] -= a[k][i] * gamma[k];
+        gamma[i] *= a[i][i];
+    }
+    for (int i = 0; i < count; i++) { gamma[i] *= inverse[i]; size += fabs(gamma[i]); }
+    return size <= 1e6;   // beyond, a combination amplifies rounding more than it extrapolates
+}
+
+// Whether a sample with these sums is done; keeps the best.
+__device__ void judge(Progress& p, double residual, double scale, int step, const Rules& rules) {
+    p.steps++;
+    if (isnan(residual) || isinf(residual) || isnan(scale) || isinf(scale)) { p.outcome = NOT_FINITE; return; }
+    if (step == 0 || residual < p.smallest) {
+        p.smallest = residual;
+        p.relative = residual == 0.0 ? 0.f : (float)(residual / scale);
+        p.best = step;
+        p.saved = 0;
+    }
+    if (residual <= rules.absolute + rules.relative * scale) p.outcome = CONVERGED;
+    else if (p.steps >= rules.max_steps) p.outcome = STEP_LIMIT;
+}
+
+// The coefficients of the next iterate, by age; zeros make a plain step.
+__device__ void extrapolate(Progress& p, const double* sums, double* gram, float* by_age, int step, int memory, const Rules& rules) {
+    for (int a = 0; a < MOST; a++) by_age[a] = 0.f;
+    if (step == 0 || memory == 0) return;
+    const int newest = (step - 1) % memory, have = step < memory ? step : memory;
+    for (int a = 0; a < have; a++) {
+        const int other = (newest + memory - a) % memory;
+        gram[newest * memory + other] = gram[other * memory + newest] = sums[2 + a];
+    }
+    p.usable = p.usable < memory ? p.usable + 1 : memory;
+    if (rules.restart && step % rules.restart == 0) p.usable = 0;
+    if (step + 1 <= rules.delay) return;
+    double gamma[MOST];
+    if (!least_squares(gram, memory, newest, p.usable, sums + 2 + MOST, rules, gamma)) { p.usable = 0; return; }
+    for (int a = 0; a < p.usable; a++) by_age[a] = (float)gamma[p.usable - 1 - a];
+}
+
+// Judges every sample and lists those that go on, in their order, in `spans` and `rows`, which are not this step's cohort.
+// Grid: clients, 128 threads. `blocks` is that of anderson_look.
+extern "C" __global__ void __launch_bounds__(128) anderson_decide(Solve s, Rules rules, int step, int blocks, int2* spans, int* rows) {
+    const int2 span = s.cohort.spans[blockIdx.x];
+    __shared__ int going[4];   // a warp each
+    int listed = 0;
+    for (int first = 0; first < span.y; first += 128) {
+        const int index = first + threadIdx.x;
+        int sample = 0, goes_on = 0;
+        if (index < span.y) {
+            sample = sample_at(s.cohort, span, index);
+            double sums[SUMS] = {};
+            for (int b = 0; b < blocks; b++)
+#pragma unroll
+                for (int k = 0; k < SUMS; k++) sums[k] += s.partial[((i64)sample * blocks + b) * SUMS + k];
+            Progress p = s.progress[sample];
+            judge(p, sqrt(sums[0]), sqrt(sums[1]), step, rules);
+            goes_on = p.outcome == RUNNING;
+            p.task = goes_on ? GO_ON : FINISH;
+            if (goes_on) {
+                extrapolate(p, sums, s.gram + (i64)sample * s.memory * s.memory, s.gamma + (i64)sample * MOST, step, s.memory, rules);
+                if (!p.saved && p.best == step - s.memory) { p.task = RESCUE; p.saved = 1; }   // its slot is the next to be overwritten
+            }
+            s.progress[sample] = p;
+        }
+        const u32 here = __ballot_sync(~0u, goes_on);
+        if (threadIdx.x % 32 == 0) going[threadIdx.x / 32] = __popc(here);
+        __syncthreads();
+        int before = __popc(here & ((1u << threadIdx.x % 32) - 1)), all = 0;
+        for (int w = 0; w < 4; w++) { before += w < (int)threadIdx.x / 32 ? going[w] : 0; all += going[w]; }
+        if (goes_on) rows[span.x + listed + before] = sample;
+        listed += all;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) spans[blockIdx.x] = make_int2(span.x, listed);
+}
+
+// Copies the best evaluation so far out of the rings: z = p - mixing r, f(z) = z + r.
+__device__ void save_best(const Solve& s, const Progress& p, i64 sample, int step) {
+    float4 *to_z = (float4*)(s.best_z + sample * s.n), *to_image = (float4*)(s.best_image + sample * s.n);
+    const float4 *z = (const float4*)(s.z + sample * s.n), *plain = slot(s.plain, s, p.best, sample), *r = slot(s.residuals, s, p.best, sample);
+    const bool nothing = p.outcome == NOT_FINITE && step == 0;   // not even the start has a finite image
+    for (i64 i = blockIdx.x * 256 + threadIdx.x; i < s.n / 4; i += gridDim.x * 256) {
+        const float4 at = p.best == step || nothing ? z[i] : axpy(-s.mixing, r[i], plain[i]);
+        to_z[i] = at;
+        to_image[i] = nothing ? at : s.mixing == 1.f ? plain[i] : axpy(1.f, r[i], at);
+    }
+}
+
+// The next iterate in one pass over the past steps. Grid: (any number of blocks, most samples of a client, clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) anderson_mix(Solve s, int step) {
+    const int2 span = s.cohort.spans[blockIdx.z];
+    if ((int)blockIdx.y >= span.y) return;
+    const i64 sample = sample_at(s.cohort, span, blockIdx.y);
+    const Progress p = s.progress[sample];
+    if (p.task == RESCUE || (p.task == FINISH && !p.saved)) save_best(s, p, sample, step);
+    if (p.task == FINISH) return;
+    const int have = step < s.memory ? step : s.memory;
+    float gamma[MOST];
+    const float4* past[MOST];
+#pragma unroll
+    for (int a = 0; a < MOST; a++) {
+        gamma[a] = a < have ? s.gamma[sample * MOST + a] : 0.f;
+        past[a] = slot(s.plain, s, a < have ? step - a - 1 : step, sample);
+    }
+    const float4* plain = slot(s.plain, s, step, sample);
+    float4* z = (float4*)(s.z + sample * s.n);
+    for (i64 i = blockIdx.x * 256 + threadIdx.x; i < s.n / 4; i += gridDim.x * 256) {
+        float4 newer = plain[i], next = newer, old[MOST];
+#pragma unroll
+        for (int a = 0; a < MOST; a++)
+            if (a < have) old[a] = past[a][i];
+#pragma unroll
+        for (int a = 0; a < MOST; a++)
+            if (a < have) {
+                next = axpy(-gamma[a], minus(newer, old[a]), next);
+                newer = old[a];
+            }
+        z[i] = next;
+        if (s.z16) ((uint2*)(s.z16 + sample * s.n))[i] = make_uint2(pack2(next.x, next.y), pack2(next.z, next.w));
+    }
+}

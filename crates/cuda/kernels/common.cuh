@@ -1,0 +1,80 @@
+// What all kernels share. No CUDA header is included, so that NVRTC needs nothing but itself.
+//
+// LAYOUT. Everything is channels last: a state is [sample][row][column][channel], a weight [client][out][row][column][in], a dense weight
+// [client][in][out]. 16-bit numbers are IEEE halves and travel as `f16`. Pixels of 16-bit tensors have a multiple of 8 channels.
+//
+// COHORT. One launch serves all clients. The samples of client k are rows[first .. first + count] with {first, count} = spans[k]: `rows` says
+// where in the buffers a sample lives. Samples that are finished leave by a shorter `count`, without the host hearing of it; blocks beyond
+// the count return at once. What a sample gets never depends on who else is there, and no sum depends on the order in which blocks run.
+#pragma once
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+struct f16 { unsigned short bits; };
+
+struct Cohort {
+    const int2* spans;   // [clients] {first, count}
+    const int* rows;     // positions to samples
+};
+
+__device__ __forceinline__ int sample_at(const Cohort& cohort, int2 span, int index) { return cohort.rows[span.x + index]; }
+
+// ---- numbers -----------------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ u32 pack2(float low, float high) {
+    u32 d;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+    return d;
+}
+__device__ __forceinline__ float2 unpack2(u32 v) {
+    float2 f;
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}" : "=f"(f.x), "=f"(f.y) : "r"(v));
+    return f;
+}
+__device__ __forceinline__ f16 half_of(float x) {
+    f16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
+    return h;
+}
+
+// Two neighbouring channels of either type.
+__device__ __forceinline__ float2 load2(const float* p, i64 pair) { return ((const float2*)p)[pair]; }
+__device__ __forceinline__ float2 load2(const f16* p, i64 pair) { return unpack2(((const u32*)p)[pair]); }
+__device__ __forceinline__ void store2(float* p, i64 pair, float2 v) { ((float2*)p)[pair] = v; }
+__device__ __forceinline__ void store2(f16* p, i64 pair, float2 v) { ((u32*)p)[pair] = pack2(v.x, v.y); }
+
+// ---- activations -------------------------------------------------------------------------------------------------------------
+// SOFTPLUS takes two special-function instructions and is exact to 1e-7 absolutely, plenty beside 16-bit factors; SOFTPLUS_EXACT also
+// keeps the digits of small values.
+enum Phi { IDENTITY, RELU, SOFTPLUS, SOFTPLUS_EXACT };
+
+__device__ __forceinline__ float softplus_fast(float x) {
+    float e, l;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-1.4426950408889634f * fabsf(x)));
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(l) : "f"(1.f + e));
+    return (x > 0.f ? x : 0.f * x) + 0.6931471805599453f * l;   // 0 * x keeps what is not a number
+}
+template <int PHI> __device__ __forceinline__ float phi(float x) {
+    if (PHI == RELU) return x < 0.f ? 0.f : x;   // not a maximum, which would hide what is not a number
+    if (PHI == SOFTPLUS) return softplus_fast(x);
+    if (PHI == SOFTPLUS_EXACT) return (x > 0.f ? x : 0.f * x) + log1pf(expf(-fabsf(x)));
+    return x;
+}
+// phi'(x) from the value y = phi(x): nobody needs to keep x. For softplus it is 1 - e^-y.
+template <int PHI> __device__ __forceinline__ float slope(float y) {
+    if (PHI == RELU) return y > 0.f ? 1.f : 0.f;
+    if (PHI == SOFTPLUS_EXACT) return -expm1f(-y);
+    if (PHI == SOFTPLUS) {
+        float e;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-1.4426950408889634f * y));
+        return 1.f - e;
+    }
+    return 1.f;
+}
+
+// ---- sums --------------------------------------------------------------------------------------------------------------------
+__device__ __forceinline__ float warp_sum(float v) {
+#pragma unroll
+    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
+    return v;
+}

@@ -1,0 +1,463 @@
+"""Checks every kernel against PyTorch in float64. usage: run.py [--small] [names of checks]
+
+Prints ||found - expected|| / ||expected|| for every case beside what is allowed. --small leaves out the large cases, for compute-sanitizer.
+"""
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from cell import *
+from driver import *
+from solver import *
+
+SMALL = "--small" in sys.argv
+REFERENCE = "cpu" if SMALL else DEVICE
+failures, checks = [], []
+
+
+def check_of(f):
+    checks.append(f)
+    return f
+
+
+def report(name, error, allowed):
+    bad = not error <= allowed
+    if bad:
+        failures.append(name)
+    print(f"{'WRONG ' if bad else 'ok    '}{name:88s} {error:9.2e}  (allowed {allowed:.0e})", flush=True)
+
+
+def error(found, expected):
+    found, expected = found.double().to(REFERENCE), expected.double().to(REFERENCE)
+    return ((found - expected).norm() / expected.norm().clamp_min(1e-30)).item() if expected.numel() else 0.0
+
+
+def poisoned(*shape, dtype=torch.float32):
+    return torch.full(shape, float("nan"), device=DEVICE, dtype=dtype)
+
+
+def compare(name, clients, found, expected, allowed):
+    """expected: by client, [samples of it, ...] channels first or flat, in float64; samples that are not listed must be untouched."""
+    for k, of in enumerate(clients.of):
+        if of:
+            e = error(first(found[of]), expected[k])
+            report(f"{name}, client {k} of {clients.sizes}"[:88], e, allowed) if not e <= allowed else None
+    whole = error(torch.cat([first(found[of]) for of in clients.of if of]), torch.cat([e for e, of in zip(expected, clients.of) if of]))
+    report(name, whole, allowed)
+    if clients.unlisted and not torch.isnan(found[clients.unlisted].float()).all():
+        report(name + ": wrote where it must not", float("inf"), 0)
+
+
+def first(x):
+    """[N, H, W, C] -> [N, C, H, W]"""
+    return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
+
+
+def by_client(clients, x):
+    """What PyTorch wants of a buffer [samples, H, W, C]: a list by client of [n, C, H, W] in float64."""
+    x = x.to(REFERENCE)
+    return [first(x[of]).double() for of in clients.of]
+
+
+CASES = [([3], 5, 7, 8, 16), ([1, 4, 2, 0, 7], 14, 14, 64, 128), ([2, 5, 1], 9, 3, 24, 40), ([3, 1], 8, 8, 256, 72), ([1], 1, 1, 8, 8)]
+if not SMALL:
+    CASES += [([20] * 10, 16, 16, 128, 256), ([20] * 10, 16, 16, 256, 128), ([7, 20, 1, 13] * 25, 8, 8, 64, 64)]
+KERNELS = None
+SUMS_32 = 1e-5   # tensor cores cut off what does not fit while they add up; it grows with the number of terms
+
+
+def describe(clients, *rest):
+    sizes = clients.sizes
+    return f"{sizes if len(sizes) < 6 else f'{len(sizes)} clients, {sum(sizes)} samples'} {' '.join(map(str, rest))}"
+
+
+@check_of
+def convolution():
+    k = KERNELS
+    variants = ["conv", "conv_few"] + (["conv_sm90"] if HOPPER else [])
+    for sizes, H, W, CI, CO in CASES:
+        cl = Clients(sizes)
+        x = torch.randn(cl.samples, H, W, CI, device=DEVICE).half()
+        w = torch.randn(cl.count, CO, CI, 3, 3, device=DEVICE) / (9 * CI) ** 0.5
+        bias = torch.randn(cl.count, CO, device=DEVICE)
+        straight, turned = poisoned(cl.count, CO, 3, 3, CI, dtype=torch.float16), poisoned(cl.count, CI, 3, 3, CO, dtype=torch.float16)
+        last = channels_last(w)
+        k.conv_weights_to_f16((up(CI, 32), up(CO, 32), 9 * cl.count), (32, 8), last, straight, turned, long(last[0].numel()), CI, CO)
+        report("weights in 16 bits " + describe(cl, CI, CO), error(straight, last.half()) + error(turned, last.half().flip(2, 3).permute(0, 4, 2, 3, 1)), 0)
+        wd = straight.permute(0, 1, 4, 2, 3).double().to(REFERENCE)
+        plain = [F.conv2d(v, wd[i], bias[i].double().to(REFERENCE), padding=1) for i, v in enumerate(by_client(cl, x))]
+        for tile in variants:
+            for phi_of, phi, dtype, allowed in (("identity", lambda v: v, torch.float32, SUMS_32), ("relu", F.relu, torch.float32, SUMS_32), ("softplus", F.softplus, torch.float32, SUMS_32),
+                                                ("softplus", F.softplus, torch.float16, 4e-4)):
+                y = poisoned(cl.samples, H, W, CO, dtype=dtype)
+                convolve(k, tile, cl, phi=phi_of, bias=bias, x=x, w=straight, y=y, H=H, W=W, CI=CI, CO=CO)
+                compare(f"{tile} {phi_of} {str(dtype)[6:]} {describe(cl, H, W, CI, CO)}", cl, y, [phi(v) for v in plain], allowed)
+            dy = torch.randn(cl.samples, H, W, CO, device=DEVICE).half()
+            dx = poisoned(cl.samples, H, W, CI)
+            convolve(k, tile, cl, alpha=0.5, x=dy, w=turned, y=dx, H=H, W=W, CI=CO, CO=CI)
+            expected = [0.5 * torch.nn.grad.conv2d_input((v.shape[0], CI, H, W), wd[i], v, padding=1) if len(v) else v for i, v in enumerate(by_client(cl, dy))]
+            compare(f"gradient by input, {tile} {describe(cl, H, W, CI, CO)}", cl, dx, expected, SUMS_32)
+        problem = lambda dw: WeightGradient(x=x, dy=dy, dw=dw, stride=dw[0].numel(), alpha=2.0, H=H, W=W, CI=CI, CO=CO)
+        tiles = up(CO, 128) * up(9 * CI, 128)
+        expected = torch.stack([2 * torch.nn.grad.conv2d_weight(a, wd[i].shape, b, padding=1) if len(a) else torch.zeros_like(wd[i])
+                                for i, (a, b) in enumerate(zip(by_client(cl, x), by_client(cl, dy)))])
+        for name in ["conv_weights"] + ["conv_weights_sm90"] * HOPPER:
+            both = [poisoned(cl.count, CO, 3, 3, CI) for _ in range(2)]
+            k.launch(name, (2 * tiles, cl.count), 128, problem(both[0]), problem(both[1]), tiles, cl.cohort, shared=WEIGHTS_SHARED)
+            report(f"{name} {describe(cl, H, W, CI, CO)}", error(both[0].permute(0, 1, 4, 2, 3), expected), SUMS_32)
+            report("  both problems agree to the bit", float(not torch.equal(both[0], both[1])), 0)
+
+
+@check_of
+def packing():
+    """What a sample gets does not depend on who else is in the cohort."""
+    H, W, CI, CO = 6, 5, 16, 24
+    x, w = torch.randn(9, H, W, CI, device=DEVICE).half(), torch.randn(2, CO, 3, 3, CI, device=DEVICE).half()
+    results = []
+    for sizes in ([5, 4], [9, 0]):
+        cl = Clients(sizes, shuffled=False, spare=0)
+        y = poisoned(9, H, W, CO)
+        convolve(KERNELS, "conv", cl, x=x, w=w, y=y, H=H, W=W, CI=CI, CO=CO)
+        results.append(y[:5])
+    report("a sample's convolution in another cohort, to the bit", float(not torch.equal(*results)), 0)
+
+
+@check_of
+def exact_convolution():
+    k = KERNELS
+    for sizes, H, W, CI, CO, window, stride in (([3, 1, 0, 4], 7, 5, 3, 10, 3, 1), ([2, 5], 8, 6, 5, 7, 3, 2), ([2], 9, 9, 70, 66, 3, 2), ([1, 3], 8, 8, 6, 12, 1, 2)):
+        cl, HO, WO = Clients(sizes), up(H, stride), up(W, stride)
+        pad = lambda size, out: max((out - 1) * stride + window - size, 0)
+        before, after = pad(H, HO) // 2, (pad(H, HO) - pad(H, HO) // 2, pad(W, WO) - pad(W, WO) // 2)
+        if pad(W, WO) // 2 != before:
+            raise ValueError("sides of one parity")
+        x, dy = torch.randn(cl.samples, H, W, CI, device=DEVICE), torch.randn(cl.samples, HO, WO, CO, device=DEVICE)
+        w, bias, y = torch.randn(cl.count, CO, window, window, CI, device=DEVICE), torch.randn(cl.count, CO, device=DEVICE), poisoned(cl.samples, HO, WO, CO)
+        c = lambda y, bias: ConvExact(x=x, w=w, bias=bias, y=y, cohort=cl.cohort, w_stride=w[0].numel(), bias_stride=CO, H=H, W=W, CI=CI, HO=HO, WO=WO, CO=CO,
+                                      window=window, stride=stride, before=before)
+        wd = w.permute(0, 1, 4, 2, 3).double().to(REFERENCE)
+        plain, dxs, dws = [], [], []
+        for i, (a, b) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
+            a.requires_grad_(), (wi := wd[i].clone()).requires_grad_()
+            out = F.conv2d(F.pad(a, (before, after[1], before, after[0])), wi, bias[i].double().to(REFERENCE), stride=stride)
+            grads = torch.autograd.grad(out, (a, wi), b) if len(a) else (a.detach(), torch.zeros_like(wi))
+            plain.append(out.detach()), dxs.append(grads[0]), dws.append(grads[1])
+        what = describe(cl, H, W, CI, CO, f"{window}x{window}/{stride}")
+        for name, phi in (("conv_exact", lambda v: v), ("conv_exact_relu", F.relu), ("conv_exact_softplus", F.softplus)):
+            y = poisoned(cl.samples, HO, WO, CO)
+            k.launch(name, (up(CO, 64), up(cl.most * HO * WO, 64), cl.count), 256, c(y, bias))
+            compare(f"{name} {what}", cl, y, [phi(v) for v in plain], 1e-6)
+        dx, dw = poisoned(cl.samples, H, W, CI), poisoned(*w.shape)
+        k.conv_exact_input((up(CI, 64), up(cl.most * H * W, 64), cl.count), 256, c(dy, None), dx)
+        compare(f"conv_exact_input {what}", cl, dx, dxs, 1e-6)
+        k.conv_exact_weights((up(window ** 2 * CI, 64), up(CO, 64), cl.count), 256, c(dy, None), dw)
+        report(f"conv_exact_weights {what}", error(dw.permute(0, 1, 4, 2, 3), torch.stack(dws)), 1e-6)
+
+
+@check_of
+def group_normalisation():
+    k = KERNELS
+    for sizes, H, W, C, G, by_row in (([3, 1, 0, 4], 5, 7, 48, 8, False), ([2, 3], 16, 16, 256, 8, False), ([2, 3], 14, 14, 64, 8, True), ([4], 1, 1, 32, 8, False), ([3], 4, 4, 16, 8, False)):
+        cl = Clients(sizes)
+        regions, pixels = (H, W) if by_row else (1, H * W)
+        grid, threads, shape = norm_launch(cl, pixels, regions, C, G)
+        scale, offset = 1 + 0.3 * torch.randn(cl.count, C, device=DEVICE), torch.randn(cl.count, C, device=DEVICE)
+        for dtype, allowed in ((torch.float32, SUMS_32), (torch.float16, 4e-4)):
+            bits = "f16" if dtype == torch.float16 else "f32"
+            for phi_of, phi in (("", lambda v: v), ("_relu", F.relu), ("_softplus", F.softplus)):
+                a = (0.5 + torch.randn(cl.samples, H, W, C, device=DEVICE)).double()
+                # The kernel sees phi's values; the gradient is by what came before, of the same rounded values.
+                x = phi(a).to(dtype).contiguous()
+                dy, y, moments = torch.randn_like(x), poisoned(*x.shape, dtype=dtype), poisoned(cl.samples, regions, G, 2)
+                norm = GroupNorm(affine=Affine(scale=scale, offset=offset, stride=C), moments=moments, cohort=cl.cohort, shape=shape)
+                k.launch(f"group_norm_{bits}", grid, threads, norm, x, y)
+                dx, partial, sums = poisoned(*x.shape, dtype=dtype), poisoned(cl.samples, regions, 2, C), poisoned(cl.count, 2, C)
+                k.launch(f"group_norm_backward_{bits}{phi_of}", grid, threads, norm, x, dy, dx, partial)
+                k.sum_samples((up(2 * C, 128), cl.count), 128, partial, sums, cl.cohort, long(2 * C), 1.0, regions, 2 * C)
+                ys, dxs, dss = [], [], []
+                for i, (v, d) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
+                    s, o = scale[i].double().to(REFERENCE).requires_grad_(), offset[i].double().to(REFERENCE).requires_grad_()
+                    v.requires_grad_()
+                    rows = (lambda t: t.permute(0, 2, 1, 3).reshape(-1, C, 1, W)) if by_row else (lambda t: t)
+                    out = F.group_norm(rows(v), G, s, o) if len(v) else v * s.sum()
+                    g = torch.autograd.grad(out, (v, s, o), rows(d)) if len(v) else (v, torch.zeros_like(s), torch.zeros_like(o))
+                    back = (lambda t: t.reshape(-1, H, C, W).permute(0, 2, 1, 3)) if by_row else (lambda t: t)
+                    slope = {"": lambda t: torch.ones_like(t), "_relu": lambda t: (t > 0).double(), "_softplus": lambda t: -torch.expm1(-t)}[phi_of](v.detach())
+                    ys.append(back(out.detach())), dxs.append((g[0] * slope).detach()), dss.append(torch.stack(g[1:]).detach())
+                what = describe(cl, H, W, C, "by row" if by_row else "")
+                compare(f"group_norm_{bits} {what}", cl, y, ys, allowed)
+                compare(f"group_norm_backward_{bits}{phi_of} {what}", cl, dx, dxs, allowed)
+                report("  gradients of scale and offset", error(sums, torch.stack(dss)), 3e-6)
+
+
+@check_of
+def batch_normalisation():
+    k = KERNELS
+    for sizes, H, W, C, slices in (([3, 1, 0, 4], 5, 7, 16, 1), ([4, 20], 16, 16, 128, 2), ([6, 9], 1, 1, 128, 1)):
+        cl = Clients(sizes)
+        scale, offset = 1 + 0.3 * torch.randn(cl.count, C, device=DEVICE), torch.randn(cl.count, C, device=DEVICE)
+        running, steps = torch.rand(cl.count, 2, C, device=DEVICE), torch.arange(cl.count, device=DEVICE).float()
+        grid, columns = (slices, cl.most, cl.count), (up(C, 128), cl.count)
+        for phi_of, phi, slope in (("", lambda v: v, lambda t: torch.ones_like(t)), ("_relu", F.relu, lambda t: (t > 0).double()), ("_softplus", F.softplus, lambda t: -torch.expm1(-t))):
+            x = phi(0.5 + torch.randn(cl.samples, H, W, C, device=DEVICE))
+            dy, y, y16, dx = torch.randn_like(x), poisoned(*x.shape), poisoned(*x.shape, dtype=torch.float16), poisoned(*x.shape)
+            moments, partial, sums, shares, moved = poisoned(cl.count, C, 2), poisoned(cl.samples, C, 2), poisoned(cl.count, 2, C), poisoned(cl.samples, 2, C), running.clone()
+            n = BatchNorm(scale=scale, offset=offset, moments=moments, cohort=cl.cohort, stride=C, pixels=H * W, C=C, slices=slices)
+            k.batch_norm_look(grid, 256, n, x, partial)
+            k.batch_norm_moments(columns, 128, n, partial, moved, steps)
+            k.batch_norm_apply(grid, 256, n, x, y, y16)
+            k.batch_norm_backward_look(grid, 256, n, x, dy, shares)
+            k.sum_samples((up(2 * C, 128), cl.count), 128, shares, sums, cl.cohort, long(2 * C), 1.0, 1, 2 * C)
+            k.launch("batch_norm_backward" + phi_of, grid, 256, n, x, dy, sums, dx)
+            ys, dxs, dss, runs = [], [], [], []
+            for i, (v, d) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
+                s, o, r = (t[i].double().to(REFERENCE) for t in (scale, offset, running))
+                s.requires_grad_(), o.requires_grad_(), v.requires_grad_()
+                if not len(v):
+                    ys.append(v), dxs.append(v), dss.append(torch.zeros(2, C, dtype=torch.float64, device=REFERENCE)), runs.append(r)
+                    continue
+                out = F.batch_norm(v, None, None, s, o, training=True)
+                g = torch.autograd.grad(out, (v, s, o), d)
+                ys.append(out.detach()), dxs.append((g[0] * slope(v)).detach()), dss.append(torch.stack(g[1:]))
+                t, flat = float(steps[i]) + 1, v.detach().transpose(0, 1).reshape(C, -1)
+                now = torch.stack([flat.mean(1), flat.var(1, unbiased=False)])
+                runs.append((0.9 * (1 - 0.9 ** (t - 1)) * r + 0.1 * now) / (1 - 0.9 ** t))
+            what = describe(cl, H, W, C)
+            compare(f"batch_norm_apply {what}", cl, y, ys, 2e-6)
+            compare(f"batch_norm_apply in 16 bits {what}", cl, y16, ys, 4e-4)
+            compare(f"batch_norm_backward{phi_of} {what}", cl, dx, dxs, 3e-6)
+            report("  gradients of scale and offset", error(sums, torch.stack(dss)), 3e-6)
+            report("  running statistics", error(moved, torch.stack(runs)), 1e-6)
+        k.batch_norm_running(columns, 128, n, running)
+        y = poisoned(*x.shape)
+        k.batch_norm_apply(grid, 256, n, x, y, None)
+        expected = [F.batch_norm(v, *(t[i].double().to(REFERENCE) for t in (running[:, 0], running[:, 1], scale, offset))) if len(v) else v for i, v in enumerate(by_client(cl, x))]
+        compare(f"batch_norm_running {what}", cl, y, expected, 2e-6)
+
+
+@check_of
+def cell():
+    cases = [([2, 3, 1], 5, 4, 16), ([1], 7, 7, 64)] + ([] if SMALL else [([20] * 10, 16, 16, 128), ([7, 20, 1, 13] * 3, 14, 14, 64)])
+    for sizes, H, W, C in cases:
+        cl = Clients(sizes)
+        p = parameters(cl.count, C, 0.05)
+        u, z, d = (torch.randn(cl.samples, H, W, C, device=DEVICE) for _ in range(3))
+        z16 = z.half()
+        for phi_of, phi in (("softplus", F.softplus), ("relu", F.relu)):
+            expected = []
+            for i, (zi, ui, di) in enumerate(zip(by_client(cl, z), by_client(cl, u), by_client(cl, d))):
+                q = {n: t[i].double().to(REFERENCE).requires_grad_() for n, t in p.items()}
+                zi.requires_grad_(), ui.requires_grad_()
+                out = torch_cell(q, zi, ui, phi=phi)
+                expected.append((out.detach(), dict(zip(["z", "u", *q], torch.autograd.grad(out, [zi, ui, *q.values()], di)))))
+            for exact, variants in ((True, ["conv_exact"]), (False, ["conv"] + (["conv_sm90"] if HOPPER else []))):
+                for tile in variants:
+                    c = Cell(KERNELS, cl, p, H, W, C, exact=exact, phi=phi_of, tile=tile)
+                    image = poisoned(cl.samples, H, W, C)
+                    c.step(z, z16, u, image, save=True)
+                    c.backward(z, z16, d)
+                    allowed, what = 5e-6 if exact else 1.5e-3, f"cell by {tile}, {phi_of} {describe(cl, H, W, C)}"
+                    compare(what, cl, image, [e[0] for e in expected], allowed)
+                    du = c.narrow[3]
+                    dz = c.narrow[2] + c.through_a
+                    of = lambda x: torch.cat([first(x[o]) for o in cl.of if o])
+                    wanted = lambda n: torch.cat([e[1][n] for e in expected])
+                    stacked = lambda n: torch.stack([e[1][n] for e in expected])
+                    # Where relu's argument is nearly 0 a rounding turns a whole gradient on or off; its kernels are held to more on their own.
+                    allowed = {("softplus", True): 1e-5, ("softplus", False): 2e-3, ("relu", True): 3e-3, ("relu", False): 1e-1}[phi_of, exact]
+                    report("  by u", error(of(du), wanted("u")), allowed)
+                    report("  by z", error(of(dz), wanted("z")), allowed)
+                    for n in "ab":
+                        report(f"  by conv_{n}", error(c.grads[n].permute(0, 1, 4, 2, 3), stacked(n)), allowed)
+                    for j, n in enumerate(NORMS):
+                        report(f"  by norm_{n}", error(c.norm_grads[j], torch.stack([stacked("g" + n), stacked("o" + n)], 1)), allowed)
+
+
+@check_of
+def determinism():
+    """The same numbers in, the same bits out."""
+    cl, H, W, C = Clients([5, 2, 9]), 8, 8, 64
+    p, (u, z, d) = parameters(cl.count, C, 0.05), (torch.randn(cl.samples, H, W, C, device=DEVICE) for _ in range(3))
+    for tile in ["conv_exact", "conv"] + ["conv_sm90"] * HOPPER:
+        runs = []
+        for _ in range(2):
+            c, image = Cell(KERNELS, cl, p, H, W, C, exact=tile == "conv_exact", tile=tile), torch.zeros_like(u)
+            c.narrow[3].zero_()
+            c.step(z, z.half(), u, image, save=True)
+            c.backward(z, z.half(), d)
+            runs.append([image, c.narrow[3], *c.grads.values(), *c.norm_grads])
+        report(f"the cell and its gradients twice, {tile}, to the bit", float(not all(torch.equal(a, b) for a, b in zip(*runs))), 0)
+
+
+@check_of
+def anderson():
+    n = 64
+    torch.manual_seed(3)
+    A = torch.linalg.qr(torch.randn(n, n, dtype=torch.float64))[0].to(DEVICE) * torch.linspace(0.1, 0.9, n, dtype=torch.float64, device=DEVICE)
+    for label, sizes, settings, gain, allowed in (
+            ("defaults", [5, 1, 0, 9], Settings(relative=1e-4), 1.0, 1e-4),
+            ("five steps", [5, 3], Settings(relative=1e-9, max_steps=5), 1.0, 1e-5),
+            ("absolute ridge", [4], Settings(ridge=1e-4, ridge_is_relative=False, relative=1e-3), 1.0, 1e-4),
+            ("memory 3, mixing 0.8, delay 2, restart 4", [3, 130], Settings(memory=3, mixing=0.8, delay=2, restart=4, relative=1e-3, max_steps=40), 1.0, 1e-4),
+            ("damped iteration", [6], Settings(memory=0, mixing=0.7, relative=1e-3, max_steps=60), 1.0, 1e-4),
+            ("damped iteration that diverges", [3], Settings(memory=0, mixing=1.0, relative=1e-3, max_steps=6), 40.0, 1e-5),
+            ("plain steps that diverge, best rescued", [3], Settings(memory=2, delay=99, relative=1e-6, max_steps=9), 40.0, 1e-5)):
+        cl = Clients(sizes)
+        b = torch.randn(cl.samples, n, dtype=torch.float64, device=DEVICE)
+        linear, host = "diverge" in label, b.cpu()
+        f64 = lambda z, c: z @ (gain * A.T.to(z.device)) + c if linear else torch.tanh(z @ (gain * A.T.to(z.device)) + c)
+        z0 = torch.randn(cl.samples, n, device=DEVICE)
+        solver = Solver(KERNELS, cl, n, settings, blocks=2)
+        found = solver.run(lambda z: f64(z.double(), b).float(), z0)
+        torch.set_num_threads(1)   # 64 numbers are not worth more
+        expected = {s: plainly(lambda z: f64(z, host[s]), z0[s].double().cpu(), settings) for s in cl.listed}
+        for key in ("outcome", "steps", "best"):
+            wrong = sum(found[key][s] != e[key] for s, e in expected.items())
+            report(f"anderson, {label}: {key} of {len(expected)} samples differ", float(wrong), 0 if key != "best" else len(expected) * 0.05)
+        of = lambda t: torch.stack([t[s].double() for s in cl.listed])
+        report(f"anderson, {label}: state", error(of(found["z"]), torch.stack([expected[s]["z"] for s in cl.listed])), allowed)
+        report(f"anderson, {label}: image", error(of(found["image"]), torch.stack([expected[s]["image"] for s in cl.listed])), allowed)
+        left = solver.lists[settings.max_steps % 2][0][:, 1].tolist()
+        report(f"anderson, {label}: nobody is left", float(sum(left)), 0)
+        wrote = torch.isfinite(found["z"][cl.unlisted]).any().item() if cl.unlisted else False
+        report(f"anderson, {label}: others untouched", float(wrote), 0)
+    cl = Clients([3])
+    z0 = torch.randn(cl.samples, n, device=DEVICE)
+    z0[cl.of[0][1], 5] = float("nan")
+    found = Solver(KERNELS, cl, n, Settings(relative=1e-3)).run(lambda z: torch.tanh(z.double() @ A.T + 0.5).float(), z0)
+    report("anderson: what is not finite is told", float([found["outcome"][s] for s in cl.of[0]] != ["converged", "not finite", "converged"]), 0)
+
+
+@check_of
+def steps():
+    k = KERNELS
+    for clients, n, stride in ((1, 7, 7), (10, 5001, 5008), (100, 1025, 1025)):
+        cl = Clients([1 + i % 3 if i != 1 else 0 for i in range(clients)])
+        theta, g, dual = (torch.randn(clients, stride, device=DEVICE) for _ in range(3))
+        anchor, before, copy = torch.randn(n, device=DEVICE), theta.clone(), poisoned(clients, stride, dtype=torch.float16)
+        trains = torch.tensor([s > 0 for s in cl.sizes], device=DEVICE)[:, None]
+        k.descend((up(n, 1024), clients), 256, theta, g, dual, anchor, copy, cl.cohort, long(stride), long(n), 0.1, 0.01)
+        t, gd, dd, a = (v.double() for v in (before[:, :n], g[:, :n], dual[:, :n], anchor))
+        expected = torch.where(trains, t - 0.1 * (gd + dd + 0.01 * (t - a)), t)
+        report(f"descend {clients} x {n}", error(theta[:, :n], expected), 1e-7)
+        report("  16-bit copy", float(not torch.equal(copy[:, :n][trains[:, 0]], theta[:, :n][trains[:, 0]].half())), 0)
+        report("  padding untouched", float(not torch.equal(theta[:, n:], before[:, n:])), 0)
+        plain = before.clone()
+        k.descend((up(n, 1024), clients), 256, plain, g, None, None, None, cl.cohort, long(stride), long(n), 0.1, 0.0)
+        report("  without pull", error(plain[:, :n], torch.where(trains, t - 0.1 * gd, t)), 1e-7)
+        k.dual_step((up(n, 1024), clients), 256, dual, theta, anchor, long(stride), long(n), 0.01)
+        report("dual_step", error(dual[:, :n], dd + 0.01 * (theta[:, :n].double() - a)), 1e-7)
+        weight, mean = torch.rand(clients, dtype=torch.float64, device=DEVICE), poisoned(n)
+        k.mean_of_clients(up(n, 256), 256, theta, weight, mean, long(stride), long(n), clients)
+        host, total, sums = theta.cpu().numpy()[:, :n].astype(np.float64), 0.0, np.zeros(n)
+        for c, w in enumerate(weight.tolist()):
+            sums, total = sums + w * host[c], total + w
+        report("mean_of_clients, to the bit", float(not np.array_equal(mean.cpu().numpy(), (sums / total).astype(np.float32))), 0)
+
+
+@check_of
+def dense():
+    k = KERNELS
+    for sizes, n_in, n_out, parts in (([3, 1, 0, 4], 10, 7, 1), ([33, 20], 300, 130, 3), ([20] * 4, 1024, 256, 8)):
+        cl = Clients(sizes)
+        x, dy = torch.randn(cl.samples, n_in, device=DEVICE), torch.randn(cl.samples, n_out, device=DEVICE)
+        w, bias = torch.randn(cl.count, n_in, n_out, device=DEVICE), torch.randn(cl.count, n_out, device=DEVICE)
+        d = Dense(x=x, w=w, dy=dy, cohort=cl.cohort, w_stride=n_in * n_out, **{"in": n_in, "out": n_out})
+        partial = poisoned(parts, cl.samples, n_out)
+        k.dense_forward((up(n_out, 128), up(cl.most, 32) * parts, cl.count), 256, d, partial, parts, cl.samples)
+        wd, bd = w.double().to(REFERENCE), bias.double().to(REFERENCE)
+        what = describe(cl, n_in, n_out)
+        for name, phi in (("dense_finish", lambda v: v), ("dense_finish_relu", F.relu), ("dense_finish_softplus", F.softplus)):
+            y = poisoned(cl.samples, n_out)
+            k.launch(name, (up(n_out, 256), cl.most, cl.count), 256, partial, bias, y, cl.cohort, long(n_out), n_out, parts, cl.samples)
+            compare(f"{name} {what}", cl, y, [phi(v @ wd[i] + bd[i]) for i, v in enumerate(by_client(cl, x))], 1e-6)
+        dx, dw, db = poisoned(cl.samples, n_in), poisoned(*w.shape), poisoned(cl.count, n_out)
+        k.dense_input((up(n_in, 128), up(cl.most, 32), cl.count), 256, d, dx)
+        compare(f"dense_input {what}", cl, dx, [v @ wd[i].T for i, v in enumerate(by_client(cl, dy))], 1e-6)
+        k.dense_weights((up(n_out, 128), up(n_in, 32), cl.count), 256, d, dw)
+        report(f"dense_weights {what}", error(dw, torch.stack([a.T @ b for a, b in zip(by_client(cl, x), by_client(cl, dy))])), 1e-6)
+        k.sum_samples((up(n_out, 128), cl.count), 128, dy, db, cl.cohort, long(n_out), 0.5, 1, n_out)
+        report(f"sum_samples {what}", error(db, torch.stack([0.5 * v.sum(0) for v in by_client(cl, dy)])), 1e-6)
+
+
+@check_of
+def pooling():
+    for sizes, H, W, C in (([3, 1, 0, 4], 7, 6, 5), ([2, 3], 16, 16, 32), ([1], 1, 2, 3), ([2], 9, 7, 12)):
+        cl, HO, WO = Clients(sizes), (H + 1) // 2, (W + 1) // 2
+        x = torch.randn(cl.samples, H, W, C, device=DEVICE).mul(4).round()   # with ties
+        dy = torch.randn(cl.samples, HO, WO, C, device=DEVICE)
+        y, dx, places = poisoned(cl.samples, HO, WO, C), poisoned(cl.samples, H, W, C), torch.zeros(cl.samples, HO, WO, C, dtype=torch.uint8, device=DEVICE)
+        by, V = ("_by_4", 4) if C % 4 == 0 else ("", 1)
+        KERNELS.launch("max_pool" + by, (up(HO * WO * C, 256 * V), cl.most, cl.count), 256, x, y, places, cl.cohort, H, W, C)
+        KERNELS.launch("max_pool_backward" + by, (up(H * W * C, 256 * V), cl.most, cl.count), 256, dy, places, dx, cl.cohort, H, W, C)
+        ys, dxs = [], []
+        for v, d in zip(by_client(cl, x), by_client(cl, dy)):
+            v.requires_grad_()
+            out = F.max_pool2d(F.pad(v, (W & 1, 1, H & 1, 1), value=-1e30), 3, 2) if len(v) else v.sum() * d
+            ys.append(out.detach()), dxs.append(torch.autograd.grad(out, v, d)[0] if len(v) else v)
+        compare(f"max_pool {describe(cl, H, W, C)}", cl, y, ys, 0)
+        compare(f"max_pool_backward {describe(cl, H, W, C)}", cl, dx, dxs, 1e-7)
+
+
+@check_of
+def ends():
+    k = KERNELS
+    for sizes, classes in (([3, 1, 0, 4], 10), ([20, 33], 62), ([5], 2)):
+        cl = Clients(sizes)
+        logits, labels = 3 * torch.randn(cl.samples, classes, device=DEVICE), torch.randint(classes, (500,), device=DEVICE, dtype=torch.int32)
+        indices = torch.randint(500, (cl.samples,), device=DEVICE, dtype=torch.int32)
+        losses, dlogits, scores = poisoned(cl.samples), poisoned(cl.samples, classes), poisoned(cl.count, 2)
+        k.cross_entropy(cl.count, 128, logits, labels, indices, losses, dlogits, scores, cl.cohort, classes)
+        dls, means, right = [], [], []
+        for of, v in zip(cl.of, by_client(cl, logits)):
+            target = labels[indices[of].long()].long().to(REFERENCE) if of else torch.zeros(0, dtype=torch.long, device=REFERENCE)
+            v.requires_grad_()
+            loss = F.cross_entropy(v, target) if of else v.sum()
+            dls.append(torch.autograd.grad(loss, v)[0]), means.append(loss.detach()), right.append((v.argmax(1) == target).sum())
+        compare(f"cross_entropy gradient {describe(cl, classes)}", cl, dlogits, dls, 1e-6)
+        report("  mean losses", error(scores[:, 0], torch.stack(means)), 1e-6)
+        report("  correct", float(scores[:, 1].contiguous().view(torch.int32).tolist() != [int(r) for r in right]), 0)
+    cl, n = Clients([3, 0, 2]), 37
+    y, dy = F.softplus(torch.randn(cl.samples, n, device=DEVICE)), torch.randn(cl.samples, n, device=DEVICE)
+    for name, slope in (("relu_backward", lambda v: (v > 0).double()), ("softplus_backward", lambda v: -torch.expm1(-v))):
+        dx = poisoned(cl.samples, n)
+        k.launch(name, (up(n, 256), cl.most, cl.count), 256, y, dy, dx, cl.cohort, n)
+        compare(name, cl, dx, [slope(a) * b for a, b in zip(by_client(cl, y), by_client(cl, dy))], 1e-6)
+    for pixels, C, padded, white in ((64, 1, 8, 16.0), (1024, 3, 8, 255.0)):
+        data = torch.randint(int(white) + 1, (50, pixels, C), device=DEVICE, dtype=torch.uint8)
+        mean, deviation = torch.rand(C, device=DEVICE), 0.2 + torch.rand(C, device=DEVICE)
+        indices = torch.randint(50, (cl.samples,), device=DEVICE, dtype=torch.int32)
+        x, x16 = poisoned(cl.samples, pixels, C), poisoned(cl.samples, pixels, padded, dtype=torch.float16)
+        k.images((up(pixels * padded, 256), cl.most, cl.count), 256, data, indices, mean, deviation, x, x16, cl.cohort, white, pixels, C, padded)
+        expected = [(data[indices[of].long()].double() / white - mean.double()) / deviation.double() for of in cl.of]
+        expected = [e.to(REFERENCE) for e in expected]
+        compare(f"images {pixels} x {C}", cl, x, expected, 1e-6)
+        compare("images in 16 bits", cl, x16, [F.pad(e, (0, padded - C)) for e in expected], 4e-4)
+    x, y = torch.randn(cl.samples, 38, device=DEVICE), poisoned(cl.samples, 38, dtype=torch.float16)
+    k.to_f16((1, cl.most, cl.count), 256, x, y, cl.cohort, 4.0, 38)
+    compare("to_f16", cl, y, [4 * v for v in by_client(cl, x)], 4e-4)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    KERNELS = Kernels()
+    HOPPER = torch.cuda.get_device_capability() == (9, 0)
+    print(torch.cuda.get_device_name())
+    names = [a for a in sys.argv[1:] if not a.startswith("-")]
+    for f in checks:
+        if not names or f.__name__ in names:
+            at = time.time()
+            try:
+                f()
+                torch.cuda.synchronize()
+            except Exception as problem:
+                failures.append(f"{f.__name__}: {problem!r}")
+                import traceback
+                traceback.print_exc()
+            print(f"--- {f.__name__}: {time.time() - at:.1f} s", flush=True)
+    print(f"{len(failures)} failures", *failures, sep="\n")
+    sys.exit(bool(failures))
