@@ -3,6 +3,7 @@ use crate::algorithm::{Update, Weighting};
 use crate::asynchronous::Agenda;
 use crate::error::{Error, Result};
 use crate::params::{Metadata, Params};
+use crate::training::is_float;
 use crate::weights::Weights;
 
 /// What the server knows: never a client's data, head or dual.
@@ -37,13 +38,14 @@ impl ServerState {
         }
     }
 
-    /// Refuses weights and a penalty that are no longer finite.
+    /// Refuses weights and a penalty that are no longer finite in the precision that clients compute in.
     pub(crate) fn ensure_finite(&self) -> Result<()> {
         let diverged = |problem: String, remedy: &str| Err(Error::Diverged { problem, remedy: remedy.into() });
-        match self.rho.filter(|rho| !rho.is_finite()) {
-            Some(rho) => {
-                diverged(format!("the penalty `rho` is `{rho}`"), "lower `method.balance.factor`, or leave out `method.balance`")
-            }
+        match self.rho.filter(|rho| !is_float(*rho)) {
+            Some(rho) => diverged(
+                format!("the penalty `rho` is `{rho:e}`"),
+                "lower `method.balance.factor`, or leave out `method.balance`",
+            ),
             None if !self.weights.params.is_finite() => {
                 diverged("the server's weights are no longer finite".into(), "lower `training.learning_rate`")
             }

@@ -48,7 +48,7 @@ fn a_refusal_tells_the_server_nothing_of_the_data_or_where_it_lies() {
     let tables = [
         ("label,height\nhiv-positive,180.5\nwell,170\n", "hiv-positive"),
         ("label,height\nwell,one-hundred-and-eighty\nill,170\n", "one-hundred-and-eighty"),
-        ("label,secret-column,height\nwell,1,2\nill,2,3\n", "[2, 128]"),
+        ("label,secret-column,height\nwell,1,2\nill,2,3\n", "deviations do not fit"),
         ("", "patients-of-ward-7"),
     ];
     for (number, (table, secret)) in tables.into_iter().enumerate() {

@@ -138,26 +138,6 @@ fn a_run_does_not_go_on_on_another_device() {
     assert!(hint.contains("set `engine.device` back"), "{hint}");
 }
 
-/// Whatever is written through a link to `/dev/full` finds no room.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_full_disk_says_so_wherever_it_is_noticed() {
-    let folder = TempDir::new().expect("a folder");
-    let settings = ["plan.rounds=40", "model=linear"];
-    let whole = run(&folder, "whole", &settings);
-    let run = run_support::half_done_of(&folder, "half", &settings);
-    for name in ["status.json.partial", "summary.json.partial"] {
-        let partial = run.join(name);
-        std::os::unix::fs::symlink("/dev/full", &partial).expect("writable");
-        let (error, hint) = refusal(&mut resume(&folder, "half"), 1);
-        assert_eq!(error, format!("`half/{name}`: cannot write it: the disk is full"));
-        assert!(hint.contains("free some space"), "{hint}");
-        fs::remove_file(&partial).expect("removable");
-    }
-    succeed(&mut resume(&folder, "half"));
-    assert_same_files(&whole, &run, "after a full disk");
-}
-
 /// A disk of 900 kB, mounted where nobody else sees it. Not every system lets an ordinary user do that.
 #[cfg(target_os = "linux")]
 #[test]

@@ -113,12 +113,8 @@ fn a_run_that_diverges_keeps_the_rounds_before() {
 
 #[test]
 fn a_run_without_end_can_be_begun_and_stopped() {
-    const ENDLESS: [&str; 4] = [
-        "plan.rounds=9223372036854775807",
-        "plan.evaluate_every=0",
-        "model=linear",
-        "engine.client_memory_mb=9223372036854775807",
-    ];
+    const ENDLESS: [&str; 4] =
+        ["plan.rounds=1000000", "plan.evaluate_every=0", "model=linear", "engine.client_memory_mb=1000000000"];
     let asynchronous = ["method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }"];
     let folder = TempDir::new().expect("a folder");
     for (name, more) in [("in-step", &[][..]), ("without-rounds", &asynchronous)] {

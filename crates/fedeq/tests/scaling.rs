@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fedeq::experiment::{Experiment, Override};
 use fedeq_data::Samples;
-use run_support::{assert_same_files, fedeq, json, refusal, run_command, succeed};
+use run_support::{assert_same_files, fedeq, half_done_of, json, refusal, run, run_command, succeed};
 use tempfile::TempDir;
 
 /// Four features: two that tell the class, one of another unit, and one that is always the same.
@@ -128,12 +128,11 @@ fn a_run_keeps_its_scale_when_its_data_changes() {
 #[test]
 fn a_resumed_run_ends_with_the_same_bytes_and_one_without_its_scale_is_refused() {
     let folder = folder();
-    train(&folder, "whole", &[]);
-    train(&folder, "half", &[]);
-    let half = folder.path().join("half");
-    fs::remove_file(half.join("summary.json")).expect("removed");
-    succeed(fedeq(&folder).args(["resume", "half", "--previous"]));
-    assert_same_files(&folder.path().join("whole"), &half, "resumed");
+    let settings = [&SETTINGS[..], &["plan.rounds=40", "data.folder=mine.csv"]].concat();
+    let whole = run(&folder, "whole", &settings);
+    let half = half_done_of(&folder, "half", &settings);
+    succeed(fedeq(&folder).args(["resume", "half"]));
+    assert_same_files(&whole, &half, "resumed");
     fs::remove_file(half.join("scaling.json")).expect("removed");
     let (error, _) = refusal(fedeq(&folder).args(["evaluate", "half"]), 2);
     assert!(error.contains("scaling.json"), "{error}");
