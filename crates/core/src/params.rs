@@ -195,8 +195,7 @@ impl Params {
             Some(bytes) => (Dtype::F16, bytes),
             None => (Dtype::F32, little_endian(&array.values)),
         };
-        let raw: Vec<(&str, &[usize], (Dtype, Vec<u8>))> =
-            self.iter().map(|(name, array)| (name, array.shape.as_slice(), written(name, array))).collect();
+        let raw = self.iter().map(|(name, array)| (name, array.shape.as_slice(), written(name, array))).collect::<Vec<_>>();
         let views = raw.iter().map(|(name, shape, (kind, bytes))| Ok((*name, TensorView::new(*kind, shape.to_vec(), bytes)?)));
         let views = views.collect::<std::result::Result<Vec<_>, safetensors::SafeTensorError>>();
         let header = serde_json::to_string(metadata).expect("text by text is always JSON");

@@ -88,7 +88,7 @@ impl ClientState {
         let order = notes.get(MEMORY).map(String::as_str).unwrap_or_default();
         let samples: Vec<&str> = order.split(',').filter(|id| !id.is_empty()).collect();
         let values = rows.map_or(&[][..], |rows| rows.values.as_slice());
-        if values.is_empty() != samples.is_empty() || values.len() % samples.len().max(1) != 0 {
+        if values.is_empty() != samples.is_empty() || !values.len().is_multiple_of(samples.len().max(1)) {
             return Err(Error::message(format!("it does not hold a state for each of {} samples", samples.len())));
         }
         let width = (values.len() / samples.len().max(1)).max(1);

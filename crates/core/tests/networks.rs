@@ -304,7 +304,8 @@ fn the_measured_gradient_is_that_of_the_loss_whatever_stands_in_for_it_in_traini
         (difference, direction.dot(&direction))
     };
     // The cell's part of a Jacobian-free gradient is several times too short.
-    let parts: [(&str, &dyn Fn(&str) -> bool); 3] = [
+    type Wanted<'a> = &'a dyn Fn(&str) -> bool;
+    let parts: [(&str, Wanted<'_>); 3] = [
         ("cell", &|path| path.starts_with("cell")),
         ("stem", &|path| path.starts_with("stem")),
         ("head", &|path| Part::of(path) == Part::Personal),

@@ -173,7 +173,7 @@ fn seeds_may_be_a_range_without_its_end() {
 /// A table of three clients.
 fn table() -> String {
     let row = |index: usize| {
-        let label = if index % 2 == 0 { "well" } else { "ill" };
+        let label = if index.is_multiple_of(2) { "well" } else { "ill" };
         format!("ward-{},{label},{},{}\n", index % 3, index % 2 * 200 + index % 7, 20 + index % 5)
     };
     format!("client,label,pulse,age\n{}", (0..60).map(row).collect::<String>())

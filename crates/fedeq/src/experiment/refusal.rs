@@ -8,7 +8,7 @@ use crate::closest::closest;
 /// Why an experiment was refused.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    error: Error,
+    error: Box<Error>,
     /// The key that there is not, where that is the reason.
     unknown: Option<Vec<String>>,
 }
@@ -35,13 +35,13 @@ impl Refusal {
             ),
             _ => format!("{}; it stands in the file: take it out there", self.error.hint()),
         };
-        Self { error: Error::invalid(self.error.to_string(), hint), ..self }
+        Self { error: Error::invalid(self.error.to_string(), hint).into(), ..self }
     }
 }
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        Self { error, unknown: None }
+        Self { error: error.into(), unknown: None }
     }
 }
 
@@ -53,7 +53,7 @@ impl From<fedeq_data::Error> for Refusal {
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
-        refusal.error
+        *refusal.error
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn refuse(
             None => path.push(offender.to_owned()),
         }
         let error = unknown_key(&path, &known, kind_at(defaults, &path), &kinds);
-        return Refusal { error, unknown: Some(path) };
+        return Refusal { error: error.into(), unknown: Some(path) };
     }
     if complaint.starts_with("unknown variant") {
         path.retain(|key| key != offender);
