@@ -15,8 +15,10 @@ before(async () => {
   await Promise.all([workshop.finished("first", "plan.rounds=6"), workshop.finished("second", "plan.rounds=6", "method=fedavg")]);
   mkdirSync(workshop.path("broken"));
   writeFileSync(workshop.path("broken", "experiment.toml"), "seed = 'none'");
+  writeFileSync(workshop.path("broken", "rounds.jsonl"), "");
   mkdirSync(workshop.path("headless"));
   writeFileSync(workshop.path("headless", "status.json"), "{");
+  writeFileSync(workshop.path("headless", "rounds.jsonl"), "");
   cpSync(workshop.path("first"), workshop.path("linked"), { recursive: true });
   rmSync(workshop.path("linked", "experiment.toml"));
   symlinkSync(workshop.path("first", "experiment.toml"), workshop.path("linked", "experiment.toml"));

@@ -1,5 +1,6 @@
 // The list of runs.
 import { address, element, link, say } from "./dom.js";
+import { both } from "./figures.js";
 import { NONE, count, percent, seconds } from "./format.js";
 import { badge } from "./state.js";
 
@@ -10,8 +11,9 @@ const COLUMNS = [
   { title: "Model", text: (row) => row.facts?.model },
   { title: "Seed", text: (row) => row.facts && String(row.facts.seed), number: true },
   { title: "Round", text: (row) => row.facts && `${count(row.round)} of ${count(row.facts.rounds)}`, number: true },
-  { title: "Accuracy", text: (row) => percent(row.accuracy), number: true },
-  { title: "Worst tenth", text: (row) => percent(row.worst), number: true },
+  { title: "Accuracy, local", text: (row) => percent(row.local?.accuracy), number: true },
+  { title: "Accuracy, shared", text: (row) => percent(both(row).shared?.accuracy), number: true },
+  { title: "Worst tenth, local", text: (row) => percent(row.local?.worst), number: true },
   { title: "Time left", text: (row) => seconds(row.seconds_left), number: true },
 ];
 

@@ -3,15 +3,16 @@ import { actions } from "./actions.js";
 import { Chart } from "./chart.js";
 import { clients } from "./clients.js";
 import { element, link, say } from "./dom.js";
-import { FIGURES, MEASURES, phases, solver } from "./figures.js";
+import { FIGURES, MEASURES, both, phases, solver } from "./figures.js";
 import { NONE, bytes, count, number, percent, seconds } from "./format.js";
 import { badge, meaning } from "./state.js";
 import { ask } from "./stream.js";
 import { workers } from "./workers.js";
 
 const TILES = [
-  ["Accuracy", (row) => percent(row.accuracy)],
-  ["Worst tenth", (row) => percent(row.worst)],
+  ["Accuracy, local", (row) => percent(row.local?.accuracy)],
+  ["Accuracy, shared", (row) => percent(both(row).shared?.accuracy)],
+  ["Worst tenth, local", (row) => percent(row.local?.worst)],
   ["Training loss", (_, story) => number(story.rounds.at(-1)?.loss)],
   ["Sent", (_, story) => bytes(sent(story))],
   ["Peak memory", (_, story) => bytes(story.timings.at(-1)?.peak_memory)],

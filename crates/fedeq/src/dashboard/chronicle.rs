@@ -156,14 +156,9 @@ impl Chronicle {
         self.story.rounds.last().map_or(0, RoundPoint::round)
     }
 
-    /// The accuracy by which the method is judged, and that of the worst tenth.
-    pub(super) fn accuracy(&self) -> Option<[f64; 2]> {
-        let last = self.story.evaluations.last()?;
-        let quality = match (self.facts.as_ref()?.headline, &last.shared) {
-            (View::Shared, Some(shared)) => shared,
-            _ => &last.local,
-        };
-        Some([quality.accuracy, quality.worst])
+    /// How clients fared when they were last judged.
+    pub(super) fn evaluation(&self) -> Option<&EvaluationPoint> {
+        self.story.evaluations.last()
     }
 
     /// Seconds that are left if it goes on as in its last rounds.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use super::chronicle::{Chronicle, Facts, Standing, Story};
-use super::point::{EvaluationPoint, RoundPoint, TimingPoint, Totals};
+use super::point::{EvaluationPoint, QualityPoint, RoundPoint, TimingPoint, Totals};
 use super::refusal::Refusal;
 use super::start::Starts;
 use super::thinned::Thinned;
@@ -44,8 +44,9 @@ pub(super) struct Row {
     problem: Option<String>,
     facts: Option<Facts>,
     round: u64,
-    accuracy: Option<f64>,
-    worst: Option<f64>,
+    /// How clients fare with their own models, and with the shared part as the server has it: methods are looked at in the same way.
+    local: Option<QualityPoint>,
+    shared: Option<QualityPoint>,
     seconds_left: Option<f64>,
     /// Whether it was resumed from here, and its process lives.
     started: bool,
@@ -189,15 +190,15 @@ impl Known {
     }
 
     fn row(&self, run: &str, chronicle: &Chronicle) -> Row {
-        let accuracy = chronicle.accuracy();
+        let evaluation = chronicle.evaluation();
         Row {
             run: run.to_owned(),
             state: chronicle.standing,
             problem: chronicle.problem.clone(),
             facts: chronicle.facts.clone(),
             round: chronicle.round(),
-            accuracy: accuracy.map(|[mean, _]| mean),
-            worst: accuracy.map(|[_, worst]| worst),
+            local: evaluation.map(|evaluation| evaluation.local.clone()),
+            shared: evaluation.and_then(|evaluation| evaluation.shared.clone()),
             seconds_left: chronicle.seconds_left(),
             started: self.starts.is_under_way(run),
             trouble: self.starts.trouble(run).map(str::to_owned),

@@ -32,7 +32,9 @@ impl Figure {
             svg.replace(&format!("\"{}\"", hex(colour)), &format!("\"var(--{name})\""))
         });
         let note = if self.note.is_empty() { String::new() } else { format!("<p>{}</p>\n", escaped(&self.note)) };
-        Ok(format!("<figure>\n<figcaption>{}</figcaption>\n{svg}{note}</figure>\n", escaped(&self.title)))
+        // Panels side by side would be too small beside another figure.
+        let class = if self.panels.len() > 1 { " class=\"panels\"" } else { "" };
+        Ok(format!("<figure{class}>\n<figcaption>{}</figcaption>\n{svg}{note}</figure>\n", escaped(&self.title)))
     }
 
     /// The bytes of a PNG file, on white.
