@@ -159,7 +159,7 @@ fn the_disk_that_is_forecast_is_about_what_a_run_takes() {
     let spec = find("fig-rho").expect("known");
     let cell =
         cells(&spec, ScaleName::Small, &wishes).expect("cells").into_iter().find(|cell| cell.name == "rho-0.01").expect("a cell");
-    let forecast = Forecaster::new(Duration::from_secs(60)).forecast(&cell.experiment).expect("sound").expect("in time");
+    let forecast = Forecaster::default().forecast(&cell.experiment).expect("sound");
     succeed(&mut tiny(&folder));
     let taken = run_folders(&folder)
         .iter()

@@ -2,8 +2,7 @@
 use std::cell::{Cell, RefCell};
 
 use fedeq_core::{
-    Client, ClientState, Descent, Neighbours, Params, Phase, Portion, Request, Result, Score, ServerState, Site, Task, Trains,
-    Weights,
+    Client, Descent, Neighbours, Params, Phase, Portion, Request, Result, Score, ServerState, Site, Task, Trains, Weights,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::WarmMemory;
@@ -23,7 +22,14 @@ pub(super) struct Effort {
 impl Effort {
     /// What a client does when it is asked.
     pub(super) fn of(prepared: &Prepared, task: Task) -> Result<Self> {
-        work(prepared, task).map(|(effort, _)| effort)
+        let experiment = &prepared.experiment;
+        let counter = Counter { samples: prepared.samples_of(0)[0], ..Counter::default() };
+        let mut state = prepared.fresh_state(0);
+        let (algorithm, training) = (experiment.method.algorithm(), &experiment.training);
+        let mut client = Client { algorithm, training, site: &counter, state: &mut state, seed: Seed::new(0) };
+        let ServerState { weights, rho, .. } = prepared.server();
+        client.handle(&Request { task, round: 0, rounds: experiment.plan.rounds, rho, weights })?;
+        Ok(Self { trained: counter.trained.into_inner(), judged: counter.judged.get() })
     }
 
     /// Seconds for a client of so many batches, and so many training, validation and test samples to be judged by.
@@ -32,22 +38,6 @@ impl Effort {
         let judged: f64 = self.judged.iter().zip(samples).map(|(times, samples)| *times as f64 * samples * pace.sample).sum();
         trained + judged
     }
-}
-
-/// The state of a client that has trained, but for what it remembers of its samples.
-pub(super) fn trained_state(prepared: &Prepared) -> Result<ClientState> {
-    work(prepared, Task::Train).map(|(_, state)| state)
-}
-
-fn work(prepared: &Prepared, task: Task) -> Result<(Effort, ClientState)> {
-    let experiment = &prepared.experiment;
-    let counter = Counter { samples: prepared.samples_of(0)[0], ..Counter::default() };
-    let mut state = prepared.fresh_state(0);
-    let (algorithm, training) = (experiment.method.algorithm(), &experiment.training);
-    let mut client = Client { algorithm, training, site: &counter, state: &mut state, seed: Seed::new(0) };
-    let ServerState { weights, rho, .. } = prepared.server();
-    client.handle(&Request { task, round: 0, rounds: experiment.plan.rounds, rho, weights })?;
-    Ok((Effort { trained: counter.trained.into_inner(), judged: counter.judged.get() }, state))
 }
 
 /// A site that takes note of what is asked of it and does nothing.

@@ -1,4 +1,4 @@
-//! What an experiment will take, before it is begun: seconds from a batch that is measured, bytes on disk from the states that it keeps.
+//! What an experiment will take, before it is begun: seconds from a batch that is measured, bytes on disk from the states that it keeps (`run::Disk`).
 //!
 //! The time of a run is nearly all in batches: how many there are of which kind is counted by letting a client do its work on a site that only counts, and how long one takes
 //! is measured once for every network, kind of data and size of batch, on one thread. Where the data is not at hand, samples of the same shape stand in.
@@ -14,22 +14,22 @@ mod stand_in;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use fedeq_core::{ClientState, Result, Task};
+use fedeq_core::{Result, Task};
 use fedeq_data::Dataset;
 use fedeq_data::source::Source;
 
 use crate::experiment::{Experiment, Prepared};
 use crate::present::require_present;
+use crate::run::Disk;
 use effort::Effort;
 use pace::Pace;
 
 /// Forecasts experiments; what they have in common is loaded and measured once.
+#[derive(Default)]
 pub struct Forecaster {
     data: Vec<(DataKey, Data)>,
     paces: BTreeMap<String, Pace>,
-    deadline: Instant,
 }
 
 /// What an experiment will take, roughly.
@@ -37,7 +37,7 @@ pub struct Forecaster {
 pub struct Forecast {
     /// Seconds of training and evaluation.
     pub seconds: f64,
-    /// Bytes of its run folder.
+    /// Bytes of its run folder, once it is finished.
     pub disk: u64,
     /// Whether its data is not at hand, so that others of the same shape stood in.
     pub is_stand_in: bool,
@@ -53,24 +53,17 @@ struct Data {
 }
 
 impl Forecaster {
-    /// Measures for at most about so long.
-    pub fn new(limit: Duration) -> Self {
-        Self { data: Vec::new(), paces: BTreeMap::new(), deadline: Instant::now() + limit }
-    }
-
-    /// What an experiment will take on this machine; nothing if the time to measure is spent.
-    pub fn forecast(&mut self, experiment: &Experiment) -> Result<Option<Forecast>> {
+    /// What an experiment will take on this machine.
+    pub fn forecast(&mut self, experiment: &Experiment) -> Result<Forecast> {
         let Data { dataset, is_stand_in } = self.data(experiment)?;
         let prepared = experiment.prepare_from(|| Ok(dataset))?;
         let key = pace_key(&prepared);
         let pace = match self.paces.get(&key) {
             Some(known) => *known,
-            None if Instant::now() >= self.deadline => return Ok(None),
             None => Pace::measure(&prepared)?,
         };
         self.paces.insert(key, pace);
-        let (seconds, disk) = (seconds(&prepared, &pace)?, disk(&prepared, &pace)?);
-        Ok(Some(Forecast { seconds, disk, is_stand_in }))
+        Ok(Forecast { seconds: seconds(&prepared, &pace)?, disk: Disk::of(&prepared).finished, is_stand_in })
     }
 
     fn data(&mut self, experiment: &Experiment) -> Result<Data> {
@@ -135,32 +128,3 @@ fn workers(prepared: &Prepared) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
     prepared.experiment.engine.workers.map_or_else(cores, |workers| workers.get())
 }
-
-/// The states of all clients that train, those that change between the last two checkpoints twice, the server's, and what is written down.
-fn disk(prepared: &Prepared, pace: &Pace) -> Result<u64> {
-    let Prepared { experiment, federation, .. } = prepared;
-    let plan = &experiment.plan;
-    let (clients, cohort) = (federation.clients.len(), cohort(prepared)?);
-    let drawn = |rounds: u64| clients.min(cohort.saturating_mul(rounds as usize));
-    let states = drawn(plan.rounds) + drawn(experiment.engine.checkpoint_every) + federation.unseen.len();
-    let state: ClientState = effort::trained_state(prepared)?;
-    let samples: usize = (0..clients).map(|client| prepared.samples_of(client)[0]).sum();
-    let remembered = pace.remembered * remembered_samples(prepared, pace, samples / clients.max(1));
-    let evaluations = plan.rounds.div_ceil(plan.evaluate_every.max(1));
-    let journals = evaluations * clients as u64 * JOURNAL_BYTES;
-    let server = 2 * prepared.server().to_bytes()?.len() as u64;
-    Ok(states as u64 * (state.to_bytes()?.len() + remembered) as u64 + server + journals)
-}
-
-/// How many of so many samples a client's memory for warm starts has room for: seen by filling it.
-fn remembered_samples(prepared: &Prepared, pace: &Pace, samples: usize) -> usize {
-    if pace.numbers == 0 {
-        return 0;
-    }
-    let (mut memory, row) = (prepared.fresh_state(0).memory, vec![0.0; pace.numbers]);
-    (0..samples as u64).for_each(|id| memory.restore(id, &row));
-    memory.len()
-}
-
-/// What an evaluation writes of a client, in both views.
-const JOURNAL_BYTES: u64 = 50;

@@ -8,7 +8,7 @@ use fedeq_data::shard::Shard;
 
 use crate::experiment::Prepared;
 
-/// How long pieces of work take on one thread, in seconds, and what is left of them.
+/// How long pieces of work take on one thread, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Pace {
     everything: f64,
@@ -16,10 +16,6 @@ pub(super) struct Pace {
     personal: f64,
     /// Judging a sample.
     pub(super) sample: f64,
-    /// Bytes on disk of what is remembered of a training sample.
-    pub(super) remembered: usize,
-    /// Of how many numbers that consists.
-    pub(super) numbers: usize,
 }
 
 /// As many samples as are judged to see how long one takes.
@@ -56,18 +52,15 @@ impl Pace {
             (Shard::new(Arc::clone(&prepared.dataset), some(JUDGED))?, Shard::new(Arc::clone(&prepared.dataset), Vec::new())?);
         let site = prepared.site_with([batch, none, few]);
         let mut state = prepared.fresh_state(0);
-        let bare = state.to_bytes()?.len();
         let mut train = |trains: Trains| {
             // A small step: the numbers do not matter, and must not diverge.
             let phase = Phase { name: "measure", trains, epochs: 1, learning_rate: 1e-6, pull: None };
             timed(|| site.descend(&mut state.own, &mut state.memory, &phase, Seed::new(0)).map(|_| ()))
         };
         let (everything, shared, personal) = (train(Trains::Everything)?, train(Trains::Shared)?, train(Trains::Personal)?);
-        let remembered = (state.to_bytes()?.len() - bare) / size;
-        let numbers = state.memory.entries().next().map_or(0, |(_, row)| row.len());
         let own = state.own;
         let judged = timed(|| site.score(&own, Portion::Test, None).map(|_| ()))?;
-        Ok(Self { everything, shared, personal, sample: judged / JUDGED as f64, remembered, numbers })
+        Ok(Self { everything, shared, personal, sample: judged / JUDGED as f64 })
     }
 }
 

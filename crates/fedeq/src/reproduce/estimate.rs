@@ -18,20 +18,18 @@ pub struct Estimate {
     pub done: usize,
     /// Runs that are not.
     pub ahead: usize,
-    /// Seconds of those of which it is known.
+    /// Seconds that these take.
     pub seconds: f64,
-    /// Bytes of run folders, of those of which it is known.
+    /// Bytes of their folders, once they are finished.
     pub disk: u64,
-    /// Runs of which nothing is known, since the time to measure was spent.
-    pub unknown: usize,
     /// Data sets that are not at hand.
     pub missing: Vec<String>,
 }
 
-/// What one seed of a cell takes, as far as that is known: from other seeds that this machine ran, else from a batch that is measured.
-pub fn expected(cell: &Cell, results: &Results, forecaster: &mut Forecaster) -> Result<Option<Forecast>> {
+/// What one seed of a cell takes: by other seeds that this machine ran, else by a batch that is measured.
+pub fn expected(cell: &Cell, results: &Results, forecaster: &mut Forecaster) -> Result<Forecast> {
     match results.cells.get(&cell.name).and_then(measured_here) {
-        Some(known) => Ok(Some(known)),
+        Some(known) => Ok(known),
         None => forecaster.forecast(&cell.experiment),
     }
 }
@@ -46,7 +44,7 @@ fn measured_here(result: &CellResult) -> Option<Forecast> {
 
 impl Estimate {
     /// Adds a run: what is left of it, if it has begun, or what is expected of its cell.
-    pub fn add(&mut self, run: &sweep::Cell, expected: Option<&Forecast>) {
+    pub fn add(&mut self, run: &sweep::Cell, expected: &Forecast) {
         let folder = RunFolder::open(&run.folder).ok();
         if folder.as_ref().is_some_and(|folder| matches!(folder.summary(), Ok(Some(_)))) {
             self.done += 1;
@@ -54,13 +52,10 @@ impl Estimate {
         }
         self.ahead += 1;
         let begun = folder.and_then(|folder| seconds_left(&folder, run.experiment.plan.rounds));
-        match begun.or(expected.map(|forecast| forecast.seconds)) {
-            Some(seconds) => self.seconds += seconds,
-            None => self.unknown += 1,
-        }
-        self.disk += expected.map_or(0, |forecast| forecast.disk);
+        self.seconds += begun.unwrap_or(expected.seconds);
+        self.disk += expected.disk;
         let name = run.experiment.data.source.name().to_owned();
-        if expected.is_some_and(|forecast| forecast.is_stand_in) && !self.missing.contains(&name) {
+        if expected.is_stand_in && !self.missing.contains(&name) {
             self.missing.push(name);
         }
     }
@@ -72,10 +67,6 @@ impl Estimate {
             return format!("{} done, {ahead} ahead: nothing to do", self.done);
         }
         let known = format!("about {}, about {} of disk", duration(self.seconds), bytes(self.disk));
-        let unknown = match self.unknown {
-            0 => String::new(),
-            runs => format!(", and {} of which no batch was measured, since that took too long", counted(runs, "run")),
-        };
         let missing = match &self.missing[..] {
             [] => String::new(),
             missing => format!(
@@ -83,7 +74,7 @@ impl Estimate {
                 missing.join(", ")
             ),
         };
-        format!("{} done, {ahead} ahead: {known}{unknown}{missing}", self.done)
+        format!("{} done, {ahead} ahead: {known}{missing}", self.done)
     }
 }
 

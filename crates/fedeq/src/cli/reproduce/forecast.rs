@@ -1,6 +1,4 @@
 //! What would run.
-use std::time::Duration;
-
 use super::job::Job;
 use crate::cli::cells::finished;
 use crate::cli::failure::{Failure, Outcome};
@@ -12,34 +10,31 @@ use crate::reproduce::{Cell, Estimate, expected};
 
 const COLUMNS: [&str; 7] = ["cell", "method", "data", "model", "rounds", "state", "a seed, about"];
 
-/// No batch is measured after so long.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 impl Job<'_> {
     /// Says what would run, how long it takes and how much disk.
     pub(super) fn describe(&self) -> Outcome<()> {
         let forecasts = self.forecasts().map_err(Failure::refused)?;
         let mut total = Estimate::default();
         for (cell, forecast) in self.cells.iter().zip(&forecasts) {
-            (0..self.seeds).for_each(|seed| total.add(&cell.run(seed, &self.runs), forecast.as_ref()));
+            (0..self.seeds).for_each(|seed| total.add(&cell.run(seed, &self.runs), forecast));
         }
         let mut table = Table::new(&COLUMNS.map(|name| (name, Align::Left)));
-        self.cells.iter().zip(&forecasts).for_each(|(cell, forecast)| table.row(self.row(cell, forecast.as_ref())));
+        self.cells.iter().zip(&forecasts).for_each(|(cell, forecast)| table.row(self.row(cell, forecast)));
         let (cells, seeds) = (counted(self.cells.len(), "cell"), counted(self.seeds as usize, "seed"));
         print(&format!("{}\n{cells}, {seeds}: {}\n", table.text(), total.text()))
     }
 
-    /// What a seed of each cell takes; nothing for those that there was no time to measure.
-    fn forecasts(&self) -> fedeq_core::Result<Vec<Option<Forecast>>> {
+    /// What a seed of each cell takes.
+    fn forecasts(&self) -> fedeq_core::Result<Vec<Forecast>> {
         let results = self.load()?;
         if !self.arguments.conduct.quiet {
             tell("measuring a batch of each network on this machine");
         }
-        let mut forecaster = Forecaster::new(PATIENCE);
+        let mut forecaster = Forecaster::default();
         self.cells.iter().map(|cell| expected(cell, &results, &mut forecaster)).collect()
     }
 
-    fn row(&self, cell: &Cell, forecast: Option<&Forecast>) -> [String; COLUMNS.len()] {
+    fn row(&self, cell: &Cell, forecast: &Forecast) -> [String; COLUMNS.len()] {
         let experiment = &cell.experiment;
         [
             cell.name.clone(),
@@ -48,7 +43,7 @@ impl Job<'_> {
             experiment.model.name().into(),
             experiment.plan.rounds.to_string(),
             self.state(cell),
-            forecast.map_or_else(|| "not measured".into(), |forecast| duration(forecast.seconds)),
+            duration(forecast.seconds),
         ]
     }
 
