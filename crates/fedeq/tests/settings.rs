@@ -349,3 +349,19 @@ fn every_source_is_told_by_its_name_too() {
         assert_eq!(read(&[&format!("data={}", source.name())]).expect("sound").data.source.name(), source.name());
     }
 }
+
+#[test]
+fn a_table_that_names_no_clients_is_refused_with_the_settings_that_help() {
+    let folder = TempDir::new().expect("a folder");
+    let rows: String = (0..100).map(|index| format!("{},{index},{}\n", ["well", "ill"][index % 2], 7 * index % 13)).collect();
+    fs::write(folder.path().join("mine.csv"), format!("label,a,b\n{rows}")).expect("writable");
+    let run = |settings: &[&str]| {
+        let mut command = fedeq(&folder);
+        command.args(["run", "--data", "mine.csv", "--out", "own", "--set", "plan.rounds=1"]).args(settings);
+        command
+    };
+    let (error, hint) = refusal(&mut run(&[]), 2);
+    assert_eq!(error, "`csv` does not say whose each sample is");
+    assert!(hint.contains("`--set data.partition=iid`"), "{hint}");
+    succeed(&mut run(&["--set", "data.partition=iid"]));
+}

@@ -130,12 +130,25 @@ impl Experiment {
     }
 
     fn assign(&self, dataset: &Dataset) -> Result<Federation> {
+        self.require_owners(dataset)?;
         let federation = self.data.partition.assign(dataset, &self.data.split, self.root_seed())?;
         let federation = federation.limited(self.data.limit.unwrap_or_default(), self.root_seed());
         match self.data.unseen {
             Some(amount) => Ok(federation.hold_out(amount, self.root_seed())?),
             None => Ok(federation),
         }
+    }
+
+    /// Whoever tries their own table first meets this: so it is said with the settings that help.
+    fn require_owners(&self, dataset: &Dataset) -> Result<()> {
+        if dataset.owners.is_some() || !matches!(self.data.partition, Partition::Natural { .. }) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            format!("`{}` does not say whose each sample is", dataset.name),
+            "name the clients (in a table: in a column `client`, or `--set data.source.client=COLUMN`), or let a rule hand samples out, such as \
+             `--set data.partition=iid`; there are also `label-shards`, `distinct-labels` and `dirichlet`",
+        ))
     }
 
     /// Refuses what can be refused without data.
