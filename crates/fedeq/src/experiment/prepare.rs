@@ -350,6 +350,13 @@ impl Prepared {
         most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
     }
 
+    /// How many clients take part in a round.
+    pub(crate) fn cohort(&self) -> Result<usize> {
+        let Experiment { method, plan, .. } = &self.experiment;
+        let clients = self.federation.clients.len();
+        if method.algorithm().takes_everybody() { Ok(clients) } else { plan.sampling.cohort_size(clients) }
+    }
+
     /// The bytes of remembered fixed points that are part of a client's state between rounds.
     pub(crate) fn lasting_warm_bytes(&self, client: usize) -> u64 {
         let (warm_start, numbers) = (self.experiment.training.warm_start, self.network.state_size().unwrap_or_default());

@@ -94,7 +94,7 @@ fn pace_key(prepared: &Prepared) -> String {
 fn seconds(prepared: &Prepared, pace: &Pace) -> Result<f64> {
     let plan = &prepared.experiment.plan;
     let clients = prepared.federation.clients.len();
-    let cohort = cohort(prepared)?;
+    let cohort = prepared.cohort()?;
     let batches: usize = (0..clients).map(|client| prepared.batches(client)).sum();
     let mean_batches = batches as f64 / clients.max(1) as f64;
     let train = Effort::of(prepared, Task::Train)?.seconds(pace, mean_batches, [0.0; 3]);
@@ -114,14 +114,6 @@ fn judge_all(prepared: &Prepared, task: Task, pace: &Pace) -> Result<f64> {
         effort.seconds(pace, prepared.batches(client) as f64, prepared.samples_of(client).map(|count| count as f64))
     };
     Ok((0..prepared.federation.clients.len()).map(one).sum())
-}
-
-fn cohort(prepared: &Prepared) -> Result<usize> {
-    let clients = prepared.federation.clients.len();
-    if prepared.experiment.method.algorithm().takes_everybody() {
-        return Ok(clients);
-    }
-    prepared.experiment.plan.sampling.cohort_size(clients)
 }
 
 fn workers(prepared: &Prepared) -> usize {

@@ -23,9 +23,8 @@ impl Disk {
     pub(crate) fn of(prepared: &Prepared) -> Self {
         let plan = &prepared.experiment.plan;
         let clients = prepared.federation.clients.len() as u64;
-        let cohort = plan.sampling.cohort_size(prepared.federation.clients.len()).map_or(clients, |cohort| cohort as u64);
-        let everybody = prepared.experiment.method.algorithm().takes_everybody();
-        let taking_part = if everybody { clients } else { clients.min(cohort.saturating_mul(plan.rounds)) };
+        let cohort = prepared.cohort().map_or(clients, |cohort| cohort as u64);
+        let taking_part = clients.min(cohort.saturating_mul(plan.rounds));
         let all = states(prepared);
         let states = all / (clients + prepared.unseen().len() as u64).max(1) * (taking_part + prepared.unseen().len() as u64);
         let checkpoint = states + 4 * prepared.server().weights.params.count() as u64;
