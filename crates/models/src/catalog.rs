@@ -93,6 +93,11 @@ impl ModelConfig {
         "transformer-12",
     ];
 
+    /// As [`Network::recurrent_matrix`], before it is built.
+    pub fn recurrent_matrix(&self) -> Option<&'static str> {
+        matches!(self, Self::DeqMlp(_)).then_some(DeqMlp::RECURRENT_MATRIX)
+    }
+
     /// The name, as in a configuration file.
     pub fn name(&self) -> &'static str {
         match self {

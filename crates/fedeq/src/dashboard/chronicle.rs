@@ -220,7 +220,7 @@ impl Facts {
             preset: experiment.preset,
             seed: experiment.seed,
             rounds: experiment.plan.rounds,
-            headline: experiment.method.algorithm().headline(),
+            headline: experiment.method.algorithm().default_view(),
         })
     }
 }

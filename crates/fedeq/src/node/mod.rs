@@ -4,7 +4,7 @@
 //! the simulation does with it: `fedeq_core::Client`, the same seeds, the same bytes.
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Client, ClientState, Error, Request, Result, Sites, Task, client_seed};
+use fedeq_core::{Client, ClientByClient, ClientState, Error, Request, Result, Task, Workers, client_seed};
 use fedeq_flower::letter::Assignment;
 use fedeq_flower::node::{Done, Worker};
 use fedeq_flower::vault::Learned;
@@ -20,12 +20,14 @@ pub struct Member {
     data: PathBuf,
     /// The experiment at work, by its text: kept from one request to the next.
     prepared: Option<(String, Prepared)>,
+    /// The threads that train: they stay from one request to the next.
+    workers: Option<Workers>,
 }
 
 impl Member {
     /// Client `number` of a federation over the data in a folder.
     pub fn new(number: usize, data: PathBuf) -> Self {
-        Self { number, data, prepared: None }
+        Self { number, data, prepared: None, workers: None }
     }
 
     /// Loads data and builds the network, unless that was done for the request before.
@@ -36,15 +38,21 @@ impl Member {
         Ok(self.prepared.as_ref().map(|(_, prepared)| prepared).expect("it was just put there"))
     }
 
+    fn workers(&mut self) -> Result<Workers> {
+        let workers = self.workers.take().map_or_else(|| Workers::new(0), Ok)?;
+        Ok(self.workers.insert(workers).clone())
+    }
+
     fn answer(&mut self, assignment: &Assignment, state: Option<&[u8]>) -> Result<Done> {
         let number = self.number;
+        let workers = self.workers()?;
         let prepared = self.prepare(&assignment.experiment)?;
         let mut state = state_of(prepared, number, state)?;
         require_new(&assignment.request, &state)?;
-        let site = prepared.site(number)?;
+        let engine = ClientByClient::new(prepared, workers);
         let Experiment { method, training, .. } = &prepared.experiment;
         let seed = client_seed(prepared.clients_seed(), number);
-        let mut client = Client { algorithm: method.algorithm(), training, site: site.as_ref(), state: &mut state, seed };
+        let mut client = Client { algorithm: method.algorithm(), training, engine: &engine, number, state: &mut state, seed };
         let reply = client.handle(&assignment.request)?;
         let is_changed = assignment.request.task.changes_state();
         Ok(Done { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
@@ -68,7 +76,7 @@ pub fn recall(learned: &Learned, data: &Path) -> Result<(Prepared, ClientModel)>
     let client = usize::try_from(*client).unwrap_or(usize::MAX);
     let prepared = prepare(&latest.experiment, client, data)?;
     let state = state_of(&prepared, client, Some(state))?;
-    let model = ClientModel::of(&prepared, client, &latest.request.weights, &state);
+    let model = ClientModel::of(&prepared, client, &latest.request.weights, &state)?;
     Ok((prepared, model))
 }
 

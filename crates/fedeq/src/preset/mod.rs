@@ -33,7 +33,7 @@ mod runner;
 
 pub(crate) use model::has_equilibrium;
 
-use fedeq_core::{FedAvg, Method, Plan, Result, Sampling, Training};
+use fedeq_core::{Method, Plan, Result, Sampling, Training};
 use fedeq_data::source::Source;
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::ModelConfig;
@@ -70,13 +70,13 @@ impl Preset {
 
     /// The method of that name as this preset has it for that data.
     pub fn method(self, name: &str, source: &Source) -> Result<Method> {
-        Ok(method::tuned(Method::named(name)?, self, source))
+        method::tuned(name, self, source)
     }
 
     /// The model of that name as this preset has it, or the one that the paper's runs use for this method and data.
     pub fn model(self, name: Option<&str>, method: &Method, source: &Source) -> Result<ModelConfig> {
         let runner = Runner::of(source);
-        let name = name.unwrap_or(if is_fedeq(method) { runner.equilibrium } else { runner.explicit });
+        let name = name.unwrap_or(if method.algorithm().prefers_equilibrium() { runner.equilibrium } else { runner.explicit });
         Ok(model::tuned(name.parse()?, self))
     }
 
@@ -84,7 +84,7 @@ impl Preset {
     pub fn training(self, method: &Method, model: &ModelConfig, source: &Source) -> Training {
         let runner = Runner::of(source);
         Training {
-            learning_rate: if is_fedeq(method) { runner.fedeq_rate } else { runner.rate },
+            learning_rate: if method.algorithm().prefers_equilibrium() { runner.fedeq_rate } else { runner.rate },
             batch_size: runner.batch,
             warm_start: if model::has_equilibrium(model) { self.warm_start() } else { WarmStart::Off },
             ..Training::default()
@@ -94,7 +94,7 @@ impl Preset {
     /// How long, and with whom.
     pub fn plan(self, method: &Method, source: &Source) -> Plan {
         let runner = Runner::of(source);
-        let replacement = self == Self::Reference && runner.is_text && matches!(method, Method::Fedavg(FedAvg { .. }));
+        let replacement = self == Self::Reference && runner.is_text && method.name() == "fedavg";
         Plan {
             rounds: runner.rounds + u64::from(self == Self::Reference),
             sampling: Sampling { fraction: runner.fraction, replacement },
@@ -110,8 +110,4 @@ impl Preset {
             Self::Reference => WarmStart::Off,
         }
     }
-}
-
-fn is_fedeq(method: &Method) -> bool {
-    matches!(method, Method::Fedeq(_))
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fedeq_core::{ClientState, Params, Task, Witness};
+use fedeq_core::{ClientObserver, KeptState, Params, Task};
 use serde::{Deserialize, Serialize};
 
 use super::folder::RunFolder;
@@ -29,7 +29,7 @@ pub struct Activity {
 
 impl Activity {
     fn called(&mut self, task: Task, clients: &[usize]) {
-        // Clients that do not work in step are called a few at a time: those who are done with the same task stay in sight.
+        // Asynchronous clients are called a few at a time: those who are done with the same task stay in sight.
         if self.task != Some(task) {
             self.done.clear();
         }
@@ -112,30 +112,32 @@ impl Board {
     }
 }
 
-/// The head by which a client is judged: that of its second model, where the method keeps one.
-fn head_of(state: &ClientState) -> Params {
-    state.second.as_ref().unwrap_or(&state.own).head()
+/// The head by which a client is evaluated: that of its second model, where the method keeps one. Nothing where it cannot be read just now.
+fn head_of(state: &KeptState) -> Option<Params> {
+    let state = state.to_host().ok()?;
+    Some(state.second.as_ref().unwrap_or(&state.own).head())
 }
 
-impl Witness for Board {
+impl ClientObserver for Board {
     fn called(&self, task: Task, clients: &[usize]) {
         self.news().activity.called(task, clients);
     }
 
-    fn begins(&self, client: usize, state: &ClientState) {
+    fn begins(&self, client: usize, state: &KeptState) {
         let mut news = self.news();
         news.activity.begins(client);
         if matches!(news.activity.task, Some(Task::Train | Task::Finish)) {
-            news.before.push((client, head_of(state)));
+            news.before.extend(head_of(state).map(|head| (client, head)));
         }
     }
 
-    fn ends(&self, client: usize, state: &ClientState) {
+    fn ends(&self, client: usize, state: &KeptState) {
         let mut news = self.news();
         news.activity.ends(client);
         if let Some(place) = news.before.iter().position(|(other, _)| *other == client) {
             let (_, before) = news.before.swap_remove(place);
-            let head = Head::between(client, &before, &head_of(state));
+            let Some(after) = head_of(state) else { return };
+            let head = Head::between(client, &before, &after);
             // Most methods have nothing left to do when training is over.
             if head.moved > 0.0 || news.activity.task == Some(Task::Train) {
                 news.trained.push(head);
@@ -146,7 +148,13 @@ impl Witness for Board {
 
 #[cfg(test)]
 mod tests {
+    use fedeq_core::ClientState;
+
     use super::*;
+
+    fn fresh() -> KeptState {
+        ClientState::default().into()
+    }
 
     fn sets(activity: &Activity) -> [Vec<usize>; 3] {
         [&activity.waiting, &activity.working, &activity.done].map(|set| set.iter().copied().collect())
@@ -156,9 +164,9 @@ mod tests {
     fn clients_wait_work_and_are_done() {
         let board = Board::after(4);
         board.called(Task::Train, &[2, 5, 7]);
-        board.begins(5, &ClientState::default());
-        board.begins(2, &ClientState::default());
-        board.ends(5, &ClientState::default());
+        board.begins(5, &fresh());
+        board.begins(2, &fresh());
+        board.ends(5, &fresh());
         assert_eq!(sets(&board.activity()), [vec![7], vec![2], vec![5]]);
         assert_eq!(board.activity().round, 4);
     }
@@ -168,8 +176,8 @@ mod tests {
         let board = Board::default();
         for (task, clients) in [(Task::Train, [3, 1]), (Task::Evaluate, [0, 1])] {
             board.called(task, &clients);
-            clients.iter().for_each(|&client| board.begins(client, &ClientState::default()));
-            clients.iter().for_each(|&client| board.ends(client, &ClientState::default()));
+            clients.iter().for_each(|&client| board.begins(client, &fresh()));
+            clients.iter().for_each(|&client| board.ends(client, &fresh()));
         }
         assert_eq!(board.settle(1).iter().map(|head| head.client).collect::<Vec<_>>(), [1, 3]);
         assert!(board.settle(2).is_empty() && sets(&board.activity()).iter().all(Vec::is_empty));

@@ -1,5 +1,5 @@
 //! How much disk a run will take, before it begins.
-use fedeq_core::{Method, Sites};
+use fedeq_core::LocalProblems;
 
 use crate::experiment::Prepared;
 
@@ -40,8 +40,8 @@ impl Disk {
 /// The states of all clients, once everybody has taken part.
 fn states(prepared: &Prepared) -> u64 {
     let fresh = prepared.fresh_state(0);
-    let models = if matches!(prepared.experiment.method, Method::Ditto(_)) { 2 } else { 1 };
+    let models = if prepared.experiment.method.algorithm().keeps_second_model() { 2 } else { 1 };
     let own = 4 * (fresh.own.params.count() + fresh.own.statistics.count()) as u64;
     let fixed = models * own + 4 * fresh.dual.count() as u64;
-    (0..Sites::clients(prepared)).map(|client| fixed + prepared.lasting_warm_bytes(client)).sum()
+    (0..LocalProblems::clients(prepared)).map(|client| fixed + prepared.lasting_warm_bytes(client)).sum()
 }
