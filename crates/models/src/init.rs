@@ -9,15 +9,19 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// How the entries of a fresh parameter are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Initializer {
+pub enum Initializer {
+    /// Zero everywhere.
     Zeros,
+    /// One everywhere.
     Ones,
     /// `N(0, deviation^2)`.
     Normal {
+        /// The standard deviation.
         deviation: f64,
     },
     /// `N(0, deviation^2)` with everything beyond two deviations drawn again.
     TruncatedNormal {
+        /// The standard deviation before truncation.
         deviation: f64,
     },
 }
