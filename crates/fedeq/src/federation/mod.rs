@@ -13,7 +13,7 @@ use fedeq_data::partition::Partition;
 use serde::Serialize;
 
 use fedeq_run::experiment::{Experiment, Prepared, scaled_by_example};
-use fedeq_run::run::{RunFolder, State, Summary};
+use fedeq_run::run::{RunFolder, RunState, Summary};
 
 /// What the server does in which round; `plan.json` of an app.
 #[derive(Debug, Serialize)]
@@ -59,7 +59,7 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     }
     let run = RunFolder::at(folder.to_owned());
     run.write_roster(&prepared)?;
-    run.write_status(State::Stopped)
+    run.write_status(RunState::Stopped)
 }
 
 /// The experiment for machines where data lies elsewhere, and perhaps other data than here.

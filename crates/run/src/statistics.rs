@@ -1,10 +1,40 @@
-//! Do two series of numbers have different means, or does chance explain the difference?
+//! What several seeds say together: means, deviations and whether two means differ by more than chance.
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Sample;
-use super::student::two_sided;
+/// The mean of some numbers and how far they spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Sample {
+    /// How many there are.
+    pub count: usize,
+    /// Their mean; 0 if there are none.
+    pub mean: f64,
+    /// Their standard deviation, with `count - 1` below; 0 for fewer than two.
+    pub deviation: f64,
+}
+
+impl Sample {
+    /// The mean and deviation of some numbers.
+    ///
+    /// ```
+    /// use fedeq_run::statistics::Sample;
+    /// let sample = Sample::of([2.0, 4.0, 6.0]);
+    /// assert_eq!((sample.count, sample.mean, sample.deviation), (3, 4.0, 2.0));
+    /// ```
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
+        let numbers: Vec<f64> = numbers.into_iter().collect();
+        let count = numbers.len();
+        let mean = numbers.iter().sum::<f64>() / count.max(1) as f64;
+        let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
+        Self { count, mean, deviation: if count < 2 { 0.0 } else { (squares / (count - 1) as f64).sqrt() } }
+    }
+
+    /// The variance of the mean.
+    fn variance_of_mean(&self) -> f64 {
+        self.deviation.powi(2) / self.count as f64
+    }
+}
 
 /// Below this probability chance is not held to explain a difference.
 pub const SIGNIFICANCE: f64 = 0.05;
@@ -118,9 +148,61 @@ fn chance(t: Option<f64>, freedom: f64, means: f64) -> f64 {
     }
 }
 
+/// The places of the best mean and of all that a test cannot tell from it; nothing where fewer than two series can be tested, as with one seed.
+///
+/// The tests are not corrected for their number.
+/// `same_data` says of two places whether a seed means the same data to both, so that they can be paired.
+pub fn best_beyond_scatter(series: &[BySeed], same_data: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+    let tested: Vec<usize> = (0..series.len()).filter(|place| series[*place].len() > 1).collect();
+    let mean = |place: usize| series[place].values().sum::<f64>() / series[place].len() as f64;
+    let Some(&best) = tested.iter().max_by(|a, b| mean(**a).total_cmp(&mean(**b))) else { return Vec::new() };
+    let is_as_good = |place: &usize| {
+        let difference = compare(&series[best], &series[*place], same_data(best, *place));
+        *place == best || difference.is_some_and(|difference| !difference.is_significant())
+    };
+    let good: Vec<usize> = tested.iter().copied().filter(is_as_good).collect();
+    if tested.len() > 1 { good } else { Vec::new() }
+}
+
+/// What stands under a table in which these stand out.
+pub const BEST: &str = "the best, and all that a paired t-test over the seeds both have cannot tell from it (p >= 0.05, not corrected for the number of tests)";
+
+/// The probability of being at least as far from 0 as `t`: `I_x(n/2, 1/2)` with `x = n / (n + t^2)`.
+fn two_sided(t: f64, freedom: f64) -> f64 {
+    incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
+}
+
+/// The regularised incomplete beta function `I_x(a, b)`.
+fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return x.clamp(0.0, 1.0);
+    }
+    // The continued fraction converges fast on this side of the mean; the other side follows by symmetry.
+    if x > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - incomplete_beta(1.0 - x, b, a);
+    }
+    let logarithm = libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * x.ln() + b * (1.0 - x).ln();
+    logarithm.exp() / (a * fraction(x, a, b))
+}
+
+/// The continued fraction `1 + d_1 / (1 + d_2 / (1 + ...))` of the incomplete beta function, from the innermost term outwards.
+fn fraction(x: f64, a: f64, b: f64) -> f64 {
+    const TERMS: u32 = 400;
+    let term = |index: u32| {
+        let m = f64::from(index / 2);
+        if index.is_multiple_of(2) {
+            m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m))
+        } else {
+            -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
+        }
+    };
+    (1..=TERMS).rev().fold(1.0, |inner, index| 1.0 + term(index) / inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::f64::consts::PI;
 
     fn series(numbers: &[f64]) -> BySeed {
         (0..).zip(numbers.iter().copied()).collect()
@@ -169,5 +251,44 @@ mod tests {
     fn numbers_that_do_not_vary_differ_for_certain_or_not_at_all() {
         let p = |a: &[f64], b: &[f64]| compare(&series(a), &series(b), true).map(|difference| difference.p);
         assert_eq!((p(&[1.0, 1.0], &[2.0, 2.0]), p(&[1.0, 3.0], &[1.0, 3.0])), (Some(0.0), Some(1.0)));
+    }
+
+    #[test]
+    fn what_lies_within_the_scatter_of_the_best_is_as_good() {
+        let (best, near, far) = (series(&[0.90, 0.94, 0.92]), series(&[0.91, 0.90, 0.93]), series(&[0.80, 0.84, 0.82]));
+        assert_eq!(best_beyond_scatter(&[far.clone(), best.clone(), near], |_, _| true), [1, 2]);
+        assert_eq!(best_beyond_scatter(&[far, best], |_, _| true), [1]);
+    }
+
+    #[test]
+    fn one_seed_says_nothing_about_who_is_best() {
+        let one = |number: f64| BySeed::from([(0, number)]);
+        assert!(best_beyond_scatter(&[one(0.9), one(0.1)], |_, _| true).is_empty());
+        assert!(best_beyond_scatter(&[series(&[0.9, 0.8, 0.7]), one(0.1)], |_, _| true).is_empty(), "the only one of its kind");
+        assert!(best_beyond_scatter(&[], |_, _| true).is_empty());
+    }
+
+    /// With one and two degrees of freedom the distribution has closed forms.
+    #[test]
+    fn closed_forms_agree() {
+        for t in [0.1, 0.5, 1.0, 2.0, 5.0, 30.0] {
+            let cauchy = 1.0 - 2.0 * f64::atan(t) / PI;
+            let two = 1.0 - t / f64::sqrt(2.0 + t * t);
+            assert!((two_sided(t, 1.0) - cauchy).abs() < 1e-12, "{t}");
+            assert!((two_sided(-t, 2.0) - two).abs() < 1e-12, "{t}");
+        }
+    }
+
+    /// The 97.5 % quantiles of every statistics textbook.
+    #[test]
+    fn textbook_quantiles_have_their_probability() {
+        for (freedom, quantile) in [(3.0, 3.182_446), (10.0, 2.228_139), (30.0, 2.042_272), (1_000.0, 1.962_339)] {
+            assert!((two_sided(quantile, freedom) - 0.05).abs() < 1e-6, "{freedom}");
+        }
+    }
+
+    #[test]
+    fn no_difference_is_certain_to_be_reached() {
+        assert_eq!(two_sided(0.0, 4.2), 1.0);
     }
 }

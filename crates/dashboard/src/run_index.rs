@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use super::chronicle::{Chronicle, Facts, Standing, Story};
-use super::point::{EvaluationPoint, QualityPoint, RoundPoint, TimingPoint, Totals};
+use super::point::{EvaluationPoint, QualityPoint, RoundPoint, TimingPoint};
 use super::refusal::Refusal;
+use super::run_view::{RunInfo, RunView, Story};
 use super::start::Starts;
 use super::thinned::Thinned;
-use fedeq_run::run::{Activity, Links, Order, Reach, RunFolder, runs_below};
+use fedeq_run::run::{Activity, ControlCommand, Links, Reach, RunFolder, RunState, Timing, runs_below};
 
 /// Folders are not read more often than this, however many look.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const READERS: usize = 2;
 
 /// Knows the runs below a folder.
-pub(super) struct Lookout {
+pub(super) struct RunIndex {
     root: PathBuf,
     /// Whose turn it is to read whole journals.
     pub(super) readers: Semaphore,
@@ -31,7 +31,7 @@ pub(super) struct Lookout {
 }
 
 struct Known {
-    runs: BTreeMap<String, Chronicle>,
+    runs: BTreeMap<String, RunView>,
     starts: Starts,
     looked: Option<Instant>,
 }
@@ -40,9 +40,9 @@ struct Known {
 #[derive(Serialize)]
 pub(super) struct Row {
     run: String,
-    state: Standing,
+    state: RunState,
     problem: Option<String>,
-    facts: Option<Facts>,
+    info: Option<RunInfo>,
     round: u64,
     /// How clients fare with their own models, and with the shared part as the server has it: methods are looked at in the same way.
     local: Option<QualityPoint>,
@@ -82,7 +82,7 @@ pub(super) struct News {
     timings: Vec<TimingPoint>,
     /// The last points of curves that are too long to be told point by point; they hold until there are others.
     tail: TailNews,
-    totals: Totals,
+    totals: Timing,
     activity: Option<Activity>,
     /// Whether anything was added.
     #[serde(skip)]
@@ -106,7 +106,7 @@ pub(super) enum Action {
     Stop,
 }
 
-impl Lookout {
+impl RunIndex {
     pub(super) fn new(root: PathBuf, program: PathBuf, patience: Duration) -> Self {
         let known = Known { runs: BTreeMap::new(), starts: Starts::new(program), looked: None };
         Self { root, readers: Semaphore::new(READERS), patience, known: Mutex::new(known) }
@@ -115,18 +115,18 @@ impl Lookout {
     /// All runs.
     pub(super) fn rows(&self) -> Vec<Row> {
         let known = self.up_to_date();
-        known.runs.iter().map(|(run, chronicle)| known.row(run, chronicle)).collect()
+        known.runs.iter().map(|(run, view)| known.row(run, view)).collect()
     }
 
     /// What is new about a run for somebody who has been told so much; moves the cursor. Nothing if there is no such run.
     pub(super) fn news(&self, run: &str, cursor: &mut Cursor) -> Option<News> {
         let known = self.up_to_date();
-        let chronicle = known.runs.get(run)?;
-        let anew = !cursor.begun || cursor.edition != chronicle.edition();
+        let view = known.runs.get(run)?;
+        let anew = !cursor.begun || cursor.edition != view.edition();
         let told = if anew { Cursor::default() } else { *cursor };
-        let now = Cursor::at(chronicle);
+        let now = Cursor::at(view);
         *cursor = now;
-        let Story { rounds, evaluations, timings, totals, .. } = &chronicle.story;
+        let Story { rounds, evaluations, timings, totals, .. } = &view.story;
         Some(News {
             run: run.to_owned(),
             anew,
@@ -139,7 +139,7 @@ impl Lookout {
                 timings: timings.tail().cloned(),
             },
             totals: totals.clone(),
-            activity: chronicle.activity.clone(),
+            activity: view.activity.clone(),
             has_grown: anew || told != now,
         })
     }
@@ -147,24 +147,24 @@ impl Lookout {
     /// The folder of a run. Only what was found below the root has a name, so no name leads out of it.
     pub(super) fn folder(&self, run: &str) -> Result<RunFolder, Refusal> {
         let known = self.up_to_date();
-        known.runs.get(run).map(|chronicle| chronicle.folder.clone()).ok_or_else(|| Refusal::unknown(run))
+        known.runs.get(run).map(|view| view.folder.clone()).ok_or_else(|| Refusal::unknown(run))
     }
 
     /// Does something about a run, where that makes sense.
     pub(super) fn act(&self, run: &str, action: Action) -> Result<(), Refusal> {
         let mut known = self.up_to_date();
         let Known { runs, starts, looked } = &mut *known;
-        let chronicle = runs.get(run).ok_or_else(|| Refusal::unknown(run))?;
-        let folder = &chronicle.folder;
-        let order = |order: Order| folder.leave_order(order).map_err(Refusal::from);
-        match (action, chronicle.standing) {
-            (Action::Pause, Standing::Running) => order(Order::Pause),
-            (Action::Resume, Standing::Paused | Standing::Running) => order(Order::GoOn),
-            (Action::Resume, Standing::Stopped | Standing::Killed | Standing::Failed) => {
+        let view = runs.get(run).ok_or_else(|| Refusal::unknown(run))?;
+        let folder = &view.folder;
+        let leave = |command: ControlCommand| folder.leave_command(command).map_err(Refusal::from);
+        match (action, view.state) {
+            (Action::Pause, RunState::Running) => leave(ControlCommand::Pause),
+            (Action::Resume, RunState::Paused | RunState::Running) => leave(ControlCommand::Continue),
+            (Action::Resume, RunState::Stopped | RunState::Killed | RunState::Failed) => {
                 starts.resume(run, folder.path()).map_err(|error| Refusal::failed(format!("cannot start `fedeq`: {error}")))
             }
-            (Action::Stop, Standing::Running | Standing::Paused) => order(Order::Stop),
-            (_, standing) => Err(Refusal::out_of_place(run, standing)),
+            (Action::Stop, RunState::Running | RunState::Paused) => leave(ControlCommand::Stop),
+            (_, state) => Err(Refusal::out_of_place(run, state)),
         }?;
         *looked = None;
         Ok(())
@@ -184,22 +184,22 @@ impl Known {
     fn look(&mut self, found: BTreeMap<String, PathBuf>, reach: &Reach) {
         self.runs.retain(|run, _| found.contains_key(run));
         for (run, path) in found {
-            self.runs.entry(run).or_insert_with(|| Chronicle::new(path, reach.clone())).look();
+            self.runs.entry(run).or_insert_with(|| RunView::new(path, reach.clone())).look();
         }
         self.starts.look();
     }
 
-    fn row(&self, run: &str, chronicle: &Chronicle) -> Row {
-        let evaluation = chronicle.evaluation();
+    fn row(&self, run: &str, view: &RunView) -> Row {
+        let evaluation = view.evaluation();
         Row {
             run: run.to_owned(),
-            state: chronicle.standing,
-            problem: chronicle.problem.clone(),
-            facts: chronicle.facts.clone(),
-            round: chronicle.round(),
+            state: view.state,
+            problem: view.problem.clone(),
+            info: view.info.clone(),
+            round: view.round(),
             local: evaluation.map(|evaluation| evaluation.local.clone()),
             shared: evaluation.and_then(|evaluation| evaluation.shared.clone()),
-            seconds_left: chronicle.seconds_left(),
+            seconds_left: view.seconds_left(),
             started: self.starts.is_under_way(run),
             trouble: self.starts.trouble(run).map(str::to_owned),
         }
@@ -207,13 +207,13 @@ impl Known {
 }
 
 impl Cursor {
-    fn at(chronicle: &Chronicle) -> Self {
+    fn at(view: &RunView) -> Self {
         Self {
             begun: true,
-            edition: chronicle.edition(),
-            rounds: Told::of(&chronicle.story.rounds),
-            evaluations: Told::of(&chronicle.story.evaluations),
-            timings: Told::of(&chronicle.story.timings),
+            edition: view.edition(),
+            rounds: Told::of(&view.story.rounds),
+            evaluations: Told::of(&view.story.evaluations),
+            timings: Told::of(&view.story.timings),
         }
     }
 }

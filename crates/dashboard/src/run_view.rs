@@ -6,30 +6,14 @@ use std::time::{Duration, Instant};
 use fedeq_core::{Evaluation, Result, Round, View};
 use serde::Serialize;
 
-use super::point::{EvaluationPoint, RoundPoint, TimingPoint, Totals};
+use super::point::{EvaluationPoint, RoundPoint, TimingPoint};
 use super::thinned::Thinned;
 use fedeq_run::preset::Preset;
-use fedeq_run::run::{Activity, Reach, RunFolder, State, Status, Tail, Timing};
-
-/// How a run stands, as far as one can tell from outside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Standing {
-    Running,
-    Paused,
-    Finished,
-    Stopped,
-    Failed,
-    /// It says it is running, but nobody works on it.
-    Killed,
-    /// Something in its folder cannot be read.
-    #[default]
-    Malformed,
-}
+use fedeq_run::run::{Activity, Reach, RunFolder, RunState, Tail, Timing};
 
 /// What an experiment says that people want to see at a glance.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Facts {
+pub(super) struct RunInfo {
     method: &'static str,
     data: &'static str,
     model: &'static str,
@@ -40,12 +24,12 @@ pub(super) struct Facts {
 }
 
 /// A run's story so far.
-pub(super) struct Chronicle {
+pub(super) struct RunView {
     pub(super) folder: RunFolder,
-    pub(super) standing: Standing,
+    pub(super) state: RunState,
     /// Why it cannot be read.
     pub(super) problem: Option<String>,
-    pub(super) facts: Option<Facts>,
+    pub(super) info: Option<RunInfo>,
     /// Grows whenever everything begins anew.
     beginnings: u64,
     pub(super) story: Story,
@@ -61,7 +45,7 @@ pub(super) struct Story {
     pub(super) rounds: Thinned<RoundPoint>,
     pub(super) evaluations: Thinned<EvaluationPoint>,
     pub(super) timings: Thinned<TimingPoint>,
-    pub(super) totals: Totals,
+    pub(super) totals: Timing,
     /// How often a curve was thinned out.
     thinned: u64,
     /// Seconds of the last rounds.
@@ -81,16 +65,16 @@ struct Pulse {
 /// A process on another machine's disk that has not moved for so long is dead.
 const SILENCE: Duration = Duration::from_secs(10);
 
-impl Chronicle {
+impl RunView {
     /// A run of which nothing is known yet.
     pub(super) fn new(path: PathBuf, reach: Reach) -> Self {
         let folder = RunFolder::at(path).within(reach);
         Self {
             tails: folder.tails(),
             folder,
-            standing: Standing::default(),
+            state: RunState::Malformed,
             problem: None,
-            facts: None,
+            info: None,
             beginnings: 0,
             story: Story::default(),
             activity: None,
@@ -110,22 +94,23 @@ impl Chronicle {
         }
         self.problem = outcome.err().map(|error| error.to_string());
         if self.problem.is_some() {
-            self.standing = Standing::Malformed;
+            self.state = RunState::Malformed;
         }
     }
 
     fn read(&mut self) -> Result<()> {
-        if self.facts.is_none() {
-            self.facts = Some(Facts::of(&self.folder)?);
+        if self.info.is_none() {
+            self.info = Some(RunInfo::of(&self.folder)?);
         }
         let status = self.folder.status()?;
         if self.pid.replace(status.pid).is_some_and(|before| before != status.pid) {
             self.begin_anew();
-            self.facts = Some(Facts::of(&self.folder)?);
+            self.info = Some(RunInfo::of(&self.folder)?);
         }
         self.story.go_on(&mut self.tails)?;
         self.activity = self.folder.activity();
-        self.standing = self.standing_of(&status);
+        let (folder, activity, pulse) = (&self.folder, self.activity.as_ref(), &mut self.pulse);
+        self.state = folder.state_if(|| pulse.is_felt(folder, activity))?;
         Ok(())
     }
 
@@ -133,17 +118,6 @@ impl Chronicle {
         self.beginnings = self.edition() + 1;
         self.tails = self.folder.tails();
         self.story = Story::default();
-    }
-
-    fn standing_of(&mut self, status: &Status) -> Standing {
-        match status.state {
-            State::Finished => Standing::Finished,
-            State::Stopped => Standing::Stopped,
-            State::Failed => Standing::Failed,
-            State::Running | State::Paused if !self.pulse.is_felt(&self.folder, self.activity.as_ref()) => Standing::Killed,
-            State::Running => Standing::Running,
-            State::Paused => Standing::Paused,
-        }
     }
 
     /// Grows whenever what was told before no longer holds: everything began anew, or a curve was thinned out.
@@ -164,8 +138,8 @@ impl Chronicle {
     /// Seconds that are left if it goes on as in its last rounds.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         let last = &self.story.last_seconds;
-        let left = self.facts.as_ref()?.rounds.saturating_sub(self.round());
-        let is_alive = matches!(self.standing, Standing::Running | Standing::Paused);
+        let left = self.info.as_ref()?.rounds.saturating_sub(self.round());
+        let is_alive = self.state.is_alive();
         let seconds: f64 = last.iter().sum();
         (is_alive && !last.is_empty()).then(|| seconds / last.len() as f64 * left as f64)
     }
@@ -209,7 +183,7 @@ impl Pulse {
     }
 }
 
-impl Facts {
+impl RunInfo {
     fn of(folder: &RunFolder) -> Result<Self> {
         RunFolder::open(folder.path())?;
         let experiment = folder.experiment()?;

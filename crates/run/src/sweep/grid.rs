@@ -1,15 +1,116 @@
-//! The experiments of a grid.
+//! The experiments of a grid, from the axes and seeds as a person types them: `key=value,value` and `0..3`.
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use fedeq_core::{Error, Result};
 
-use super::axis::Axis;
 use crate::experiment::{Experiment, Override, Refusal};
+
+/// A key and the values it takes in turn.
+///
+/// ```
+/// use fedeq_run::sweep::Axis;
+/// let axis: Axis = "training.learning_rate=0.05,0.1".parse()?;
+/// assert_eq!((axis.key.as_str(), axis.values.len()), ("training.learning_rate", 2));
+/// # Ok::<(), fedeq_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// The dotted path of a setting.
+    pub key: String,
+    /// The setting, with each value in turn.
+    pub values: Vec<Override>,
+}
+
+impl FromStr for Axis {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let malformed = || {
+            Error::invalid(format!("`{text}` is not an axis of a grid"), "write `key=value,value`, such as `method=fedeq,fedrep`")
+        };
+        let (key, values) = text.split_once('=').ok_or_else(malformed)?;
+        let values = split(values);
+        if values.iter().any(|value| value.trim().is_empty()) {
+            return Err(malformed());
+        }
+        let values = values.iter().map(|value| format!("{key}={value}").parse()).collect::<Result<_>>()?;
+        Ok(Self { key: key.trim().to_owned(), values })
+    }
+}
+
+/// Parts between commas; a comma inside brackets, braces or quotes separates nothing.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth, mut is_quoted) = (Vec::new(), 0, 0i32, false);
+    for (at, character) in text.char_indices() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            '[' | '{' if !is_quoted => depth += 1,
+            ']' | '}' if !is_quoted => depth -= 1,
+            ',' if !is_quoted && depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// A list of seeds, single ones and ranges.
+///
+/// ```
+/// use fedeq_run::sweep::Seeds;
+/// assert_eq!("0..3".parse::<Seeds>()?, Seeds(vec![0, 1, 2]));
+/// assert_eq!("7,0..=2".parse::<Seeds>()?, Seeds(vec![7, 0, 1, 2]));
+/// # Ok::<(), fedeq_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seeds(pub Vec<u64>);
+
+/// More seeds than this are a slip.
+const MOST: u64 = 10_000;
+
+impl FromStr for Seeds {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let malformed = || {
+            let problem = format!("`{text}` are no seeds");
+            Error::invalid(
+                problem,
+                "write `0,1,2`, or `0..3` for the same (the end is not included), or `0..=2`, for at most 10,000 of them",
+            )
+        };
+        let seeds: Vec<u64> = text
+            .split(',')
+            .map(|part| range(part).ok_or_else(malformed))
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect();
+        // Seeds are written as TOML, which knows no larger numbers.
+        let is_sound = seeds.len() as u64 <= MOST && seeds.iter().all(|&seed| i64::try_from(seed).is_ok());
+        if is_sound { Ok(Self(seeds)) } else { Err(malformed()) }
+    }
+}
+
+/// The seeds of one part: a number, or a range that is not empty.
+fn range(text: &str) -> Option<Vec<u64>> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let (from, to) = match (text.split_once("..="), text.split_once("..")) {
+        (Some((from, last)), _) => (number(from)?, number(last)?.checked_add(1)?),
+        (None, Some((from, to))) => (number(from)?, number(to)?),
+        (None, None) => (number(text)?, number(text)?.checked_add(1)?),
+    };
+    (from < to && to - from <= MOST).then(|| (from..to).collect())
+}
 
 /// One experiment of a sweep.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct SweepCell {
     /// The value on every axis, in their order; [`NOTHING`] on one that means nothing here.
     pub values: Vec<String>,
     /// What to carry out.
@@ -25,7 +126,7 @@ pub const NOTHING: &str = "-";
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
     /// Seeds of one combination follow each other.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<SweepCell>,
     /// What is to be said about them beforehand.
     pub notes: Vec<String>,
 }
@@ -48,7 +149,7 @@ pub fn cells(file: Option<&Path>, wishes: &[Override], axes: &[Axis], seeds: &[u
     for Combination { values, experiment } in &combinations {
         let own = [experiment.seed];
         for &seed in if seeds.is_empty() { &own } else { seeds } {
-            cells.push(Cell::of(values, Experiment { seed, ..experiment.clone() }, out)?);
+            cells.push(SweepCell::of(values, Experiment { seed, ..experiment.clone() }, out)?);
         }
     }
     ensure_distinct(&cells)?;
@@ -124,7 +225,7 @@ fn note(axes: &[Axis], values: &[Option<&Override>]) -> Option<String> {
         .then(|| format!("{} means nothing with {}: carried out once, without it", missing.join(" and "), kept.join(" and ")))
 }
 
-impl Cell {
+impl SweepCell {
     fn of(values: &[Option<&Override>], experiment: Experiment, out: &Path) -> Result<Self> {
         let identity = experiment.identity()?;
         let [method, data] = [experiment.method.name(), experiment.data.source.name()];
@@ -157,7 +258,7 @@ fn ensure_different(axes: &[Axis], wishes: &[Override]) -> Result<()> {
     }
 }
 
-fn ensure_distinct(cells: &[Cell]) -> Result<()> {
+fn ensure_distinct(cells: &[SweepCell]) -> Result<()> {
     let mut seen = BTreeSet::new();
     match cells.iter().find(|cell| !seen.insert(&cell.folder)) {
         None => Ok(()),
@@ -165,6 +266,38 @@ fn ensure_distinct(cells: &[Cell]) -> Result<()> {
             let values: String = cell.values.iter().map(|value| format!("`{value}`, ")).collect();
             let problem = format!("the sweep names the same experiment twice: {values}seed `{}`", cell.experiment.seed);
             Err(Error::invalid(problem, "name every value and every seed once"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_inside_brackets_separate_nothing() {
+        assert_eq!(split("1,[2,3],{ a = 4, b = 5 },\"6,7\""), ["1", "[2,3]", "{ a = 4, b = 5 }", "\"6,7\""]);
+    }
+
+    #[test]
+    fn what_is_no_axis_is_refused() {
+        assert!(["method", "method=", "plan.rounds=1,,2", "=1"].iter().all(|text| text.parse::<Axis>().is_err()));
+    }
+
+    #[test]
+    fn the_end_of_a_range_is_left_out_unless_it_is_asked_for() {
+        let seeds = |text: &str| text.parse::<Seeds>().expect("seeds").0;
+        assert_eq!(seeds("0..3"), [0, 1, 2]);
+        assert_eq!(seeds("0..=3"), [0, 1, 2, 3]);
+        assert_eq!(seeds(" 5 , 1..2"), [5, 1]);
+    }
+
+    #[test]
+    fn what_are_no_seeds_is_refused() {
+        for text in
+            ["", "a", "3..3", "3..1", "0..", "..3", "-1", "0..18446744073709551615", "18446744073709551615", "1,,2", "0..3..5"]
+        {
+            assert!(text.parse::<Seeds>().is_err(), "{text}");
         }
     }
 }
