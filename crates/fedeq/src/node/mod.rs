@@ -9,8 +9,8 @@ use fedeq_flower::envelope::Envelope;
 use fedeq_flower::node::{WorkResult, Worker};
 use fedeq_flower::store::TrainedModel;
 
-use crate::experiment::{Experiment, Prepared};
-use crate::run::ClientModel;
+use fedeq_run::experiment::{Experiment, Prepared};
+use fedeq_run::run::ClientModel;
 
 /// Carries out requests on a client's data.
 pub struct NodeWorker {
