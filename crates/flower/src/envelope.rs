@@ -1,10 +1,10 @@
-//! Requests and replies of `fedeq_core` as Flower's records.
+//! Requests and replies of `fedeq_core` as Flower's records. The server's side of it is `python/src/fedeq/flower/messages.py`.
 //!
 //! | record | in a request | in a reply |
 //! |---|---|---|
-//! | `weights` (one array, `packed`) | the shared part of the model | what travels, to `train` |
+//! | `weights` (one array, `packed`) | the shared part of the model | the shared part after `train` |
 //! | `fedeq` (settings) | `federation`, `experiment`, `header`, `layout` of the weights | `header`, `layout` |
-//! | `metrics` | | `num-examples`, `loss`: what any strategy of Flower understands |
+//! | `metrics` | | `num-examples`, `loss`: for any strategy of Flower |
 use fedeq_core::{Reply, Request, Weights};
 
 use crate::layout::{pack, unpack};
@@ -17,19 +17,19 @@ const SETTINGS: &str = "fedeq";
 const METRICS: &str = "metrics";
 const LAYOUT: &str = "layout";
 
-/// What a server asks of a node.
+/// A request with what a node needs to carry it out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Assignment {
-    /// The name of the federation, which a server keeps when it is restarted: a node's state belongs to it.
+pub struct Envelope {
+    /// The name of the federation, the same after a restart of the server: a node keeps one state for each federation.
     pub federation: String,
     /// The experiment, as TOML.
     pub experiment: String,
-    /// What to do.
+    /// The request.
     pub request: Request,
 }
 
-impl Assignment {
-    /// Reads what a server sent.
+impl Envelope {
+    /// Reads it from the content of a message.
     pub fn read(content: &Content) -> Result<Self> {
         let settings = content.config(SETTINGS)?;
         let weights = weights(content)?;
@@ -40,7 +40,7 @@ impl Assignment {
         })
     }
 
-    /// What a server sends.
+    /// The content of a message.
     pub fn write(&self) -> Result<Content> {
         let (arrays, layout) = pack(&self.request.weights.packed());
         let settings = Values::default()
@@ -52,16 +52,16 @@ impl Assignment {
     }
 }
 
-/// What a node answers when it is asked who it is: which client of the federation, and of which program.
-pub fn introduction(client: u64) -> Content {
+/// The reply to a `query`: which client of the federation the node is, and the version of its program.
+pub fn identity(client: u64) -> Content {
     let values = Values::default()
         .with("client", Scalar::Integer(client as i64))
         .with("version", Scalar::Text(env!("CARGO_PKG_VERSION").into()));
     Content::default().with(SETTINGS, Record::Config(values))
 }
 
-/// What a node answers.
-pub fn written(reply: &Reply) -> Result<Content> {
+/// A reply as the content of a message.
+pub fn write_reply(reply: &Reply) -> Result<Content> {
     let header = Values::default().with("header", Scalar::Text(reply.header()?));
     let content = Content::default().with(METRICS, Record::Metrics(metrics(reply)));
     let Some(weights) = reply.weights() else { return Ok(content.with(SETTINGS, Record::Config(header))) };
@@ -70,8 +70,8 @@ pub fn written(reply: &Reply) -> Result<Content> {
     Ok(content.with(SETTINGS, Record::Config(settings)).with(WEIGHTS, Record::Arrays(arrays)))
 }
 
-/// Reads what a node answered.
-pub fn read(content: &Content) -> Result<Reply> {
+/// Reads a reply.
+pub fn read_reply(content: &Content) -> Result<Reply> {
     let header = text(content.config(SETTINGS)?, "header")?;
     let weights = if content.arrays(WEIGHTS).is_ok() { weights(content)? } else { Weights::default() };
     Ok(Reply::from_parts(header, weights)?)
@@ -94,6 +94,6 @@ fn metrics(reply: &Reply) -> Values {
 fn text<'a>(values: &'a Values, key: &str) -> Result<&'a str> {
     match values.get(key) {
         Some(Scalar::Text(text)) => Ok(text),
-        _ => Err(Error::record(SETTINGS, format!("it has no text `{key}`"))),
+        _ => Err(Error::record(SETTINGS, format!("`{key}` is missing or not a text"))),
     }
 }

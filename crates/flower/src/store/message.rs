@@ -8,13 +8,13 @@ use crate::object::{Bundle, id_of};
 use crate::wire::{Metadata, ObjectTree};
 use crate::{Error, Result};
 
-/// A message on disk: its objects, the topmost first.
+/// A message on disk: all its objects.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Parcel {
+pub(crate) struct StoredMessage {
     /// The run it belongs to.
     #[prost(uint64, tag = "1")]
     pub(crate) run_id: u64,
-    /// The topmost object's id.
+    /// The id of the root object, which is the message's own id.
     #[prost(string, tag = "2")]
     pub(crate) id: String,
     /// The bytes of all objects.
@@ -22,13 +22,13 @@ pub(crate) struct Parcel {
     pub(crate) objects: Vec<Vec<u8>>,
 }
 
-impl Parcel {
+impl StoredMessage {
     /// A message's objects in a bundle.
-    pub(crate) fn of(run_id: u64, id: &str, bundle: &Bundle) -> Self {
+    pub(crate) fn new(run_id: u64, id: &str, bundle: &Bundle) -> Self {
         Self { run_id, id: id.into(), objects: bundle.iter().map(|(_, bytes)| bytes.to_vec()).collect() }
     }
 
-    /// The bundle again; ids are hashes, so damage shows when objects are taken out.
+    /// The bundle again; ids are hashes, so damage is noticed when an object is read.
     pub(crate) fn bundle(&self) -> Bundle {
         let mut bundle = Bundle::default();
         for bytes in &self.objects {
@@ -38,10 +38,10 @@ impl Parcel {
     }
 }
 
-/// A question that the SuperLink has told of and will not tell of again, while its objects are on their way.
+/// A message that the SuperLink has listed and will not list again, while its objects have not all arrived.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Announcement {
-    /// Who asks, about what.
+    /// Sender, run and type.
     #[prost(message, optional, tag = "1")]
     pub(crate) head: Option<Metadata>,
     /// The ids of its objects.
@@ -58,4 +58,10 @@ pub(super) fn write(path: &Path, message: &impl prost::Message) -> Result<()> {
 pub(super) fn read<M: prost::Message + Default>(path: &Path) -> Result<M> {
     let bytes = fs::read(path).map_err(Error::file(path, "read it"))?;
     M::decode(&bytes[..]).map_err(|error| Error::damaged(path, error.to_string()))
+}
+
+/// A message of one object, for tests.
+#[cfg(test)]
+pub(super) fn stored(id: &str) -> StoredMessage {
+    StoredMessage { run_id: 1, id: id.into(), objects: vec![id.as_bytes().to_vec()] }
 }

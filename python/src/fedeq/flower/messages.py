@@ -1,7 +1,6 @@
-"""Requests to nodes and their replies, as Flower's records. The other side is `crates/flower/src/letter.rs`.
+"""Requests to nodes and their replies, as Flower's records. The nodes' side of it is `crates/flower/src/envelope.rs`.
 
-This is the one place where replies are read: what comes out of it has the kinds and sizes it should have, and
-everything else is a `Rejected`.
+Replies are read here and nowhere else: the values have the right types and sizes, or `Rejected` is raised.
 """
 
 import json
@@ -14,11 +13,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from numpy.typing import NDArray
 
 from fedeq.flower import fields, weights
-from fedeq.flower.fields import Group, brief, damage_refused
+from fedeq.flower.fields import Group, reject_malformed, shorten
 from fedeq.flower.plan import Plan
 from fedeq.flower.weights import Rejected, Weights
 
-# The name of the one array that all weights travel in, and how it is written.
+# The name of the one array that contains all weights, and its serialisation.
 PACKED, NUMPY = "packed", "numpy.ndarray"
 # The phases of local work.
 PHASES = ("solve", "backward", "update")
@@ -28,7 +27,7 @@ Task = Literal["train", "evaluate", "measure"]
 
 @dataclass(frozen=True)
 class Request:
-    """What nodes are asked to do."""
+    """What clients are asked to do."""
 
     task: Task
     round: int
@@ -44,18 +43,18 @@ class Request:
 
     @property
     def size(self) -> int:
-        """Its bytes, as `fedeq run` counts them: Flower's envelopes are not among them."""
+        """Its bytes, as `fedeq run` counts them: without the overhead of Flower's protocol."""
         return weights.size(self.weights, self.header)
 
     def content(self) -> RecordDict:
-        """Write it as records."""
+        """Encode it as records."""
         packed, layout = weights.pack(self.weights)
         settings = {"federation": self.plan.federation, "experiment": self.experiment}
         settings |= {"header": self.header, "layout": layout}
         return RecordDict({"weights": ArrayRecord({PACKED: Array(packed)}), "fedeq": ConfigRecord({**settings})})
 
     def to(self, node: int, ttl: float | None = None) -> Message:
-        """Address it to a node; after so many seconds nobody waits for the answer."""
+        """Make the message for a node, which expires after `ttl` seconds."""
         kind = "train" if self.task == "train" else "evaluate"
         return Message(self.content(), node, kind, ttl=ttl, group_id=str(self.round))
 
@@ -67,25 +66,25 @@ class Update:
     weights: Weights
     samples: int
     gap: float
-    descent: dict[str, Any]
+    stats: dict[str, Any]
     size: int
 
     @classmethod
     def read(cls, reply: Message, like: Weights, bound: float = math.inf) -> Self:
-        """Read a reply; refuse what is not finite, not of the layout of `like`, or further than `bound` from it."""
-        with damage_refused():
+        """Read a reply; reject weights that are not finite, not of the shapes of `like`, or too far from it."""
+        with reject_malformed():
             text, header = _header(reply, "update")
             samples, gap = fields.count(header, "samples", least=1), fields.number(header, "gap")
-            descent = _descent(fields.group(header, "descent"))
+            stats = _train_stats(fields.group(header, "descent"))
             packed = _array(reply, 4 * sum(array.size for array in like.values()))
             sent = weights.unpack(packed, fields.document(_settings(reply)["layout"], "layout"))
             weights.check(sent, like, bound)
-            return cls(sent, samples, gap, descent, weights.size(sent, text))
+            return cls(sent, samples, gap, stats, weights.size(sent, text))
 
 
 def scores_of(reply: Message) -> dict[str, Any]:
-    """How a client says its models do."""
-    with damage_refused():
+    """Read the scores of a client's models."""
+    with reject_malformed():
         _, header = _header(reply, "scores")
         scores = fields.group(header, "scores")
         return {
@@ -99,49 +98,49 @@ def scores_of(reply: Message) -> dict[str, Any]:
         }
 
 
-def who_are_you(node: int, ttl: float) -> Message:
+def identify(node: int, ttl: float) -> Message:
     """Ask a node which client it is."""
     return Message(RecordDict({"fedeq": ConfigRecord({})}), node, "query", ttl=ttl)
 
 
 def client_of(reply: Message) -> int:
-    """Which client a node says it is."""
-    with damage_refused():
+    """Read which client a node says it is."""
+    with reject_malformed():
         return fields.count(_settings(reply), "client")
 
 
 def _settings(reply: Message) -> Group:
-    """Give what a node says in words and numbers."""
+    """Give the settings of a reply: texts and numbers."""
     return dict(reply.content.config_records["fedeq"])
 
 
 def _header(reply: Message, kind: str) -> tuple[str, Group]:
-    """Read what a node says beside its weights, as text and as values."""
+    """Read the header of a reply, as text and as values."""
     text = _settings(reply)["header"]
     header = fields.values(text, "header")
     if header["reply"] != kind:
-        message = f"its header says `{brief(header['reply'])}` and not `{kind}`"
+        message = f"it is a reply of kind `{shorten(header['reply'])}`, not `{kind}`"
         raise Rejected(message)
     return str(text), header
 
 
 def _array(reply: Message, size: int) -> NDArray[np.float32]:
-    """Give the one array that all weights travel in, which has so many bytes."""
+    """Give the one array that contains all weights, which has `size` bytes."""
     array = reply.content.array_records["weights"][PACKED]
     if array.stype != NUMPY:
-        message = f"`{PACKED}` is written as `{brief(array.stype)}`, not as `{NUMPY}`"
+        message = f"`{PACKED}` is serialised as `{shorten(array.stype)}`, not as `{NUMPY}`"
         raise Rejected(message)
     return weights.from_npy(array.data, size)
 
 
-def _descent(descent: Group) -> dict[str, Any]:
-    """Read how training went."""
-    loss, solves = fields.number(descent, "loss"), fields.group(descent, "solves")
+def _train_stats(stats: Group) -> dict[str, Any]:
+    """Read the statistics of a client's training."""
+    loss, solves = fields.number(stats, "loss"), fields.group(stats, "solves")
     counts = ("samples", "steps", "unconverged", "not_finite", "warm")
-    seconds, memory = fields.group(descent, "seconds"), fields.group(descent, "memory")
+    seconds, memory = fields.group(stats, "seconds"), fields.group(stats, "memory")
     return {
         "loss": loss,
-        "steps": fields.count(descent, "steps"),
+        "steps": fields.count(stats, "steps"),
         "solves": {
             **{name: fields.count(solves, name) for name in counts},
             "residual": fields.number(solves, "residual"),
@@ -156,7 +155,7 @@ def _optional(of: Group, name: str) -> Group | None:
 
 
 def _fixed_points(scores: Group) -> dict[str, Any]:
-    """Read how many fixed points were found, where somebody looked."""
+    """Read the counts of fixed points, if the client searched for them."""
     if scores.get("fixed_points") is None:
         return {}
     found = fields.group(scores, "fixed_points")
@@ -167,12 +166,12 @@ def _fixed_points(scores: Group) -> dict[str, Any]:
 
 
 def _score(view: str, score: Group | None) -> dict[str, Any] | None:
-    """Read how often a model was right; refuse more often than it was asked."""
+    """Read how many predictions were correct; reject more correct predictions than predictions."""
     if score is None:
         return None
     correct, predictions = fields.count(score, "correct"), fields.count(score, "predictions")
     if correct > predictions:
-        message = f"`{view}` has {correct} of {predictions} predictions right"
+        message = f"`{view}` says that {correct} of {predictions} predictions are correct"
         raise Rejected(message)
     return {"predictions": predictions, "correct": correct, "loss": fields.number(score, "loss")}
 

@@ -1,4 +1,4 @@
-"""A SuperLink that is busy is asked again; one that refuses is not."""
+"""Calls to a busy SuperLink are repeated; calls that it refuses are not."""
 
 from collections.abc import Iterable
 
@@ -6,14 +6,14 @@ import httpx
 import pytest
 from flwr.app import Message
 
-from fedeq.flower.letters import who_are_you
-from fedeq.flower.post import Post
-from fedeq.flower.trouble import despite_trouble, push
+from fedeq.flower.messages import identify
+from fedeq.flower.superlink import push, tolerate_server_errors
+from fedeq.flower.transport import Transport
 from tests.harness.fake import FakeGrid, client, honest
 
 
 def failure(status: int) -> httpx.HTTPStatusError:
-    """Make an error of a status."""
+    """Make an HTTP error of a status."""
     request = httpx.Request("POST", "http://127.0.0.1/")
     return httpx.HTTPStatusError("busy", request=request, response=httpx.Response(status, request=request))
 
@@ -31,13 +31,13 @@ class BusyGrid(FakeGrid):
         return super().push_messages(messages)
 
 
-def test_what_a_busy_superlink_does_not_take_is_sent_again() -> None:
-    """Everybody is met in the end."""
+def test_messages_that_a_busy_superlink_does_not_accept_are_sent_again() -> None:
+    """Every client has a node in the end."""
     grid = BusyGrid({100: client(0, honest(1.0)), 101: client(1, honest(1.0))})
-    assert Post(grid, grid, 60.0, 60.0, grid.clock).meet(2, 60.0) == set()
+    assert Transport(grid, grid, 60.0, 60.0, grid.clock).wait_for_nodes(2, 60.0) == set()
 
 
-def test_messages_that_are_not_taken_have_no_id() -> None:
+def test_messages_that_are_not_accepted_have_no_id() -> None:
     """Flower gives an empty list for messages that are too large together."""
 
     class Narrow(FakeGrid):
@@ -47,14 +47,14 @@ def test_messages_that_are_not_taken_have_no_id() -> None:
 
     grid = Narrow({})
     assert push(grid, []) == []
-    assert push(grid, [who_are_you(100, 60.0), who_are_you(101, 60.0)]) == [None, None]
+    assert push(grid, [identify(100, 60.0), identify(101, 60.0)]) == [None, None]
 
 
 def test_a_refusal_is_not_hidden() -> None:
-    """Only what is the SuperLink's own trouble passes."""
+    """Only server errors are tolerated."""
 
     def refuse() -> int:
         raise failure(403)
 
     with pytest.raises(httpx.HTTPStatusError):
-        despite_trouble(refuse, 0)
+        tolerate_server_errors(refuse, 0)

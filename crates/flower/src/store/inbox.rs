@@ -1,22 +1,22 @@
-//! Questions that have arrived and are not yet answered.
+//! Requests that wait for their replies.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::parcel::{Announcement, Parcel, read, write};
+use super::message::{Announcement, StoredMessage, read, write};
 use crate::object::{Id, is_id};
 use crate::{Error, Result};
 
-/// A folder of questions, each a file named by its id.
+/// A folder of requests, each a file named by the id of its message.
 pub(crate) struct Inbox {
     folder: PathBuf,
 }
 
-/// What the file of a question ends in while its objects are on their way.
+/// The file extension of a request whose objects have not all arrived.
 const ANNOUNCED: &str = "announced";
 
 impl Inbox {
-    /// Takes a folder, which must be held by this process, and clears away what a power cut left unfinished.
+    /// Opens a folder, which must be locked by this process, and removes unfinished files of a power cut.
     pub(super) fn open(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).map_err(Error::file(&folder, "create it"))?;
         let inbox = Self { folder };
@@ -26,61 +26,61 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Keeps what the SuperLink told of a question: it says so only once. The id must be one.
+    /// Stores what the SuperLink says of a request: it says so only once. The id must be well formed.
     pub(crate) fn announce(&self, id: &str, announcement: &Announcement) -> Result<()> {
         write(&self.announcement_file(id), announcement)
     }
 
-    /// Questions whose objects are on their way, in order of their ids.
+    /// Requests whose objects have not all arrived, in order of their ids.
     pub(crate) fn announced(&self) -> Result<Vec<Id>> {
         let names = self.names()?;
         Ok(names.iter().filter_map(|name| name.strip_suffix(ANNOUNCED)?.strip_suffix('.')).map(str::to_owned).collect())
     }
 
-    /// What was told of a question.
+    /// What the SuperLink said of a request.
     pub(crate) fn announcement(&self, id: &str) -> Result<Announcement> {
         read(&self.announcement_file(id)).map_err(|error| Error::object(id, error.to_string()))
     }
 
-    /// How long ago a question was announced; no time at all where the system does not tell.
+    /// How long ago a request was announced; zero where the system does not tell.
     pub(crate) fn age(&self, id: &str) -> Duration {
         let written = fs::metadata(self.announcement_file(id)).and_then(|file| file.modified());
         written.ok().and_then(|written| written.elapsed().ok()).unwrap_or_default()
     }
 
-    /// Forgets what was told of a question: it is here, or will never be.
-    pub(crate) fn arrived(&self, id: &str) -> Result<()> {
+    /// Removes an announcement: the request has arrived, or was refused.
+    pub(crate) fn remove_announcement(&self, id: &str) -> Result<()> {
         remove(&self.announcement_file(id))
     }
 
-    /// Keeps a question until it is answered.
-    pub(crate) fn receive(&self, question: &Parcel) -> Result<()> {
-        write(&self.file(&question.id), question)
+    /// Stores a request until its reply was sent.
+    pub(crate) fn add(&self, request: &StoredMessage) -> Result<()> {
+        write(&self.file(&request.id), request)
     }
 
-    /// Whether a question is here.
-    pub(crate) fn holds(&self, id: &str) -> bool {
+    /// Whether a request has arrived.
+    pub(crate) fn contains(&self, id: &str) -> bool {
         self.file(id).exists()
     }
 
-    /// Questions that arrived and were not answered, in the order of their arrival.
+    /// Requests that have arrived and wait for their replies, in the order of their arrival.
     pub(crate) fn waiting(&self) -> Result<Vec<Id>> {
         let mut waiting: Vec<Id> = self.names()?.into_iter().filter(|name| is_id(name)).collect();
         waiting.sort_by_key(|id| fs::metadata(self.file(id)).and_then(|file| file.modified()).ok());
         Ok(waiting)
     }
 
-    /// A question that waits. What is wrong with its file is wrong with the question.
-    pub(crate) fn question(&self, id: &str) -> Result<Parcel> {
+    /// A request that waits. An unreadable file is an error of this request only.
+    pub(crate) fn request(&self, id: &str) -> Result<StoredMessage> {
         read(&self.file(id)).map_err(|error| Error::object(id, error.to_string()))
     }
 
-    /// Forgets a question.
-    pub(crate) fn done(&self, id: &str) -> Result<()> {
+    /// Removes a request.
+    pub(crate) fn remove(&self, id: &str) -> Result<()> {
         remove(&self.file(id))
     }
 
-    /// The file of a question.
+    /// The file of a request.
     pub(super) fn file(&self, id: &str) -> PathBuf {
         self.folder.join(id)
     }
