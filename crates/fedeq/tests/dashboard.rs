@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use fedeq::dashboard::{Dashboard, Shutdown};
+use fedeq_dashboard::{Dashboard, Shutdown};
 use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, spawn};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -4,7 +4,6 @@ mod node_support;
 use std::fs;
 use std::process::Command;
 
-use fedeq::experiment::{Experiment, Override};
 use fedeq::node::Member;
 use fedeq_core::{Array, Client, Params, Request, Task, Weights, client_seed};
 use fedeq_flower::letter::Assignment;
@@ -14,6 +13,7 @@ use fedeq_flower::object::{Id, id_of};
 use fedeq_flower::record::{Content, Record};
 use fedeq_flower::vault::Vault;
 use fedeq_flower::wire::{Failure, Metadata, ObjectTree, Scalar, Values};
+use fedeq_run::experiment::{Experiment, Override};
 use node_support::{App, Counted, Site, SuperLink, message, settings};
 
 /// A site whose node has trained in the first round.

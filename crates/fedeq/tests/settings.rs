@@ -4,10 +4,10 @@ mod run_support;
 use std::fs;
 use std::process::Command;
 
-use fedeq::experiment::{Experiment, Override};
-use fedeq::sweep::{Axis, NOTHING, cells};
 use fedeq_core::Method;
 use fedeq_data::source::Source;
+use fedeq_run::experiment::{Experiment, Override};
+use fedeq_run::sweep::{Axis, NOTHING, cells};
 use run_support::{TINY, fedeq, json, refusal, run, run_command, succeed};
 use tempfile::TempDir;
 

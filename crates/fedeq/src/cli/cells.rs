@@ -3,11 +3,11 @@ use super::failure::{Failure, Outcome};
 use super::output::tell;
 use super::place::relocate;
 use super::settings::{Conduct, carry_out};
-use crate::experiment::Experiment;
 use crate::memory::forget_peak;
-use crate::number::counted;
-use crate::run::{Run, RunFolder, Summary, Which};
-use crate::sweep::Cell;
+use fedeq_run::experiment::Experiment;
+use fedeq_run::number::counted;
+use fedeq_run::run::{Run, RunFolder, Summary, Which};
+use fedeq_run::sweep::Cell;
 
 /// Carries out a cell, goes on with one that was begun, or reads one that is finished.
 ///

@@ -6,8 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::tell;
 use super::warnings::Warnings;
-use crate::number::bytes;
-use crate::run::{Brief, Watch, headline};
+use fedeq_run::number::bytes;
+use fedeq_run::run::{Brief, Watch, headline};
 
 /// What fits where stderr goes.
 pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {

@@ -12,9 +12,9 @@ use super::place::settle;
 use super::settings::{Conduct, Wish};
 use super::table::{Align, Table};
 use super::view::VIEWS;
-use crate::experiment::Override;
-use crate::number::{bytes, count};
-use crate::sweep::{Axis, Cell, Grid, Outcome as Cells, Point, Seeds, cells, csv_of, points};
+use fedeq_run::experiment::Override;
+use fedeq_run::number::{bytes, count};
+use fedeq_run::sweep::{Axis, Cell, Grid, Outcome as Cells, Point, Seeds, cells, csv_of, points};
 
 /// Carries out an experiment over a grid of settings and several seeds.
 #[derive(Args, Debug)]

@@ -12,8 +12,8 @@ use fedeq_core::{
 use fedeq_data::partition::Partition;
 use serde::Serialize;
 
-use crate::experiment::{Experiment, Prepared, scaled_by_example};
-use crate::run::{RunFolder, State, Summary};
+use fedeq_run::experiment::{Experiment, Prepared, scaled_by_example};
+use fedeq_run::run::{RunFolder, State, Summary};
 
 /// What the server does in which round; `plan.json` of an app.
 #[derive(Debug, Serialize)]

@@ -9,8 +9,8 @@ use fedeq_flower::letter::Assignment;
 use fedeq_flower::node::{Done, Worker};
 use fedeq_flower::vault::Learned;
 
-use crate::experiment::{Experiment, Prepared};
-use crate::run::ClientModel;
+use fedeq_run::experiment::{Experiment, Prepared};
+use fedeq_run::run::ClientModel;
 
 /// A client, wherever its data lies.
 pub struct Member {

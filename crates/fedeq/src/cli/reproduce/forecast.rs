@@ -4,9 +4,9 @@ use crate::cli::cells::finished;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, tell};
 use crate::cli::table::{Align, Table};
-use crate::forecast::{Forecast, Forecaster};
-use crate::number::{counted, duration};
-use crate::reproduce::{Cell, Estimate, expected};
+use fedeq_report::reproduce::{Cell, Estimate, expected};
+use fedeq_run::forecast::{Forecast, Forecaster};
+use fedeq_run::number::{counted, duration};
 
 const COLUMNS: [&str; 7] = ["cell", "method", "data", "model", "rounds", "state", "a seed, about"];
 

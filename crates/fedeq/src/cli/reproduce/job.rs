@@ -8,10 +8,10 @@ use crate::cli::cells::{attempt, conclude, finished};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, print_json, tell};
 use crate::cli::table::{Align, Table};
-use crate::experiment::Override;
-use crate::reproduce::{Cell, Results, ScaleName, Spec, TextTable, cells, legend, measure, publish, text_tables};
-use crate::run::RunFolder;
-use crate::sweep;
+use fedeq_report::reproduce::{Cell, Results, ScaleName, Spec, TextTable, cells, legend, measure, publish, text_tables};
+use fedeq_run::experiment::Override;
+use fedeq_run::run::RunFolder;
+use fedeq_run::sweep;
 
 /// An experiment at a scale, and where it goes.
 pub(super) struct Job<'a> {

@@ -18,8 +18,8 @@ use super::output::print;
 use super::place::settle;
 use super::settings::Conduct;
 use super::table::{Align, Table};
-use crate::experiment::Override;
-use crate::reproduce::{Cell, NAMES, Pattern, ScaleName, Spec, cells, find};
+use fedeq_report::reproduce::{Cell, NAMES, Pattern, ScaleName, Spec, cells, find};
+use fedeq_run::experiment::Override;
 use job::Job;
 
 /// Reproduces a table or figure of the paper, or one of our own.
