@@ -2,7 +2,9 @@
 mod common;
 
 use common::{LeastSquares, Problem, thorough};
-use fedeq_core::{BalanceRho, ClientState, Ditto, DualStart, FedAvg, FedEq, LocalProblem, Params, ServerStep, ThetaStart, Training};
+use fedeq_core::{
+    BalanceRho, ClientState, Ditto, DualStart, FedAvg, FedEq, LocalProblem, Params, ServerStep, ThetaStart, Training,
+};
 
 fn fedeq(rho: f64, server_step: ServerStep) -> FedEq {
     FedEq { rho, server_step, ..FedEq::default() }
@@ -37,7 +39,8 @@ fn the_plain_mean_reaches_consensus_but_holds_it_to_the_start_by_rho() {
         let watch = |_: &_, evaluation: &fedeq_core::Evaluation| gap = evaluation.gap;
         let (server, clients) = problem.run_to_states(&fedeq(rho, ServerStep::Mean), &thorough(0.2), (rho, 1.0, 200), watch);
         states.extend(clients);
-        let gradients: Vec<_> = problem.clients.iter().zip(&states).map(|(problem, state)| gradient_of_theta(problem, state)).collect();
+        let gradients: Vec<_> =
+            problem.clients.iter().zip(&states).map(|(problem, state)| gradient_of_theta(problem, state)).collect();
         let mean = Params::mean(gradients.iter().map(|gradient| (gradient, 1.0)).collect::<Vec<_>>());
         let expected = server.weights.params.map(|theta| -rho as f32 * theta);
         assert!(gap < 1e-4, "rho {rho}: {gap}");

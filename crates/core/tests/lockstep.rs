@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use common::{CLIENTS, Problem};
 use digits::{Digits, brief};
 use fedeq_core::{
-    Algorithm, BalanceRho, ClientInfo, ClientState, Ditto, EngineState, Engine, EvaluationJob, FedAvg, FedEq, FineTune, FineTuning,
-    HeadOn, HostWork, InProcess, Job, KeptState, LocalProblem, LocalProblems, Method, Params, PersonalStart, Plan, ReadyPhase,
-    Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights, Workspace,
+    Algorithm, BalanceRho, ClientInfo, ClientState, Ditto, Engine, EngineState, EvaluationJob, FedAvg, FedEq, FineTune,
+    FineTuning, HeadOn, HostWork, InProcess, Job, KeptState, LocalProblems, Method, Params, PersonalStart, Plan,
+    ReadyPhase, Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights, Workspace,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::{Precision, WarmStart};
@@ -77,9 +77,9 @@ impl<'a> Lockstep<'a> {
         }
         let workspace = Workspace::new(job.received, state.to_host()?.into_owned());
         let problem = self.problems.problem(job.client)?;
-        let scores = questions.iter().map(|question| {
-            problem.score(&workspace.evaluate(&question.model)?, question.on, question.neighbours.as_ref())
-        });
+        let scores = questions
+            .iter()
+            .map(|question| problem.score(&workspace.evaluate(&question.model)?, question.on, question.neighbours.as_ref()));
         let scores = scores.collect::<Result<Vec<_>>>()?;
         job.end(state, &scores)
     }
@@ -168,8 +168,7 @@ fn convex_run(problem: &Problem, engine: &dyn Engine, algorithm: &dyn Algorithm)
         measure_theory: true,
         asynchronous: None,
     };
-    let mut federation =
-        Server { algorithm, plan: &plan, clients: CLIENTS - 1, transport: &mut transport, seed: Seed::new(2) };
+    let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS - 1, transport: &mut transport, seed: Seed::new(2) };
     assert!(federation.run(&mut server, &mut []).expect("sound").is_continue());
     federation.meet_unseen(&server, &[CLIENTS - 1]).expect("sound");
     let unseen = federation.evaluate_unseen(&server, &[CLIENTS - 1]).expect("sound");

@@ -273,6 +273,7 @@ fn several_fixed_points_are_found_with_their_distance_answers_and_spectral_radii
 fn an_explicit_network_has_no_fixed_points_to_look_for() {
     use fedeq_core::{Portion, Search};
     let digits = Digits::new("resnet-xs", brief());
-    let found = digits.problem(0).expect("there").fixed_points(&digits.initial(), Portion::Test, &Search::default(), Seed::new(1));
+    let found =
+        digits.problem(0).expect("there").fixed_points(&digits.initial(), Portion::Test, &Search::default(), Seed::new(1));
     assert_eq!(found.expect("sound"), None);
 }

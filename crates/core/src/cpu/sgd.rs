@@ -39,7 +39,12 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    pub(crate) fn new(phase: &Phase, proximal: Option<&ProximalGradient>, projection: Option<Projection>, device: &Device) -> Self {
+    pub(crate) fn new(
+        phase: &Phase,
+        proximal: Option<&ProximalGradient>,
+        projection: Option<Projection>,
+        device: &Device,
+    ) -> Self {
         let device = device.clone().without_autodiff();
         let flat = |array: &Array| Tensor::from_data(TensorData::new(array.values.to_vec(), [array.values.len()]), &device);
         let pulls = proximal.into_iter().flat_map(|proximal| {

@@ -86,9 +86,8 @@ impl<'a> ClientByClient<'a> {
         let StartedEvaluation { state, questions } = job.begin()?;
         let problem = self.problems.problem(job.client)?;
         let workspace = Workspace::new(job.received, state.to_host()?.into_owned());
-        let score = |Question { model, on, neighbours }: &Question| {
-            problem.score(&workspace.evaluate(model)?, *on, neighbours.as_ref())
-        };
+        let score =
+            |Question { model, on, neighbours }: &Question| problem.score(&workspace.evaluate(model)?, *on, neighbours.as_ref());
         let scores = questions.iter().map(score).collect::<Result<Vec<_>>>()?;
         job.end(state, &scores)
     }

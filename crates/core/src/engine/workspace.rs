@@ -50,7 +50,8 @@ impl<'a> Workspace<'a> {
     }
 
     fn read(&self, slot: Slot) -> Result<Cow<'_, Weights>> {
-        let absent = |name: &str| Error::invalid(format!("a step reads `{name}`, which is empty"), "let an earlier step assign it");
+        let absent =
+            |name: &str| Error::invalid(format!("a step reads `{name}`, which is empty"), "let an earlier step assign it");
         match slot {
             Slot::Own => Ok(Cow::Borrowed(&self.state.own)),
             Slot::Dual => Ok(Cow::Owned(Weights { params: self.state.dual.clone(), ..Weights::default() })),
@@ -81,11 +82,14 @@ impl<'a> Workspace<'a> {
 
     /// A model to be trained, and the fixed points remembered of the client's samples.
     fn trained(&mut self, slot: Slot) -> Result<(&mut Weights, &mut WarmMemory)> {
-        let refused = |what: &str| Error::invalid(format!("a phase trains {what}"), "train a model that an earlier step assigned");
+        let refused =
+            |what: &str| Error::invalid(format!("a phase trains {what}"), "train a model that an earlier step assigned");
         let ClientState { own, second, memory, .. } = &mut self.state;
         match slot {
             Slot::Own => Ok((own, memory)),
-            Slot::Second => second.as_mut().map(|second| (second, memory)).ok_or_else(|| refused("a second model that is not there")),
+            Slot::Second => {
+                second.as_mut().map(|second| (second, memory)).ok_or_else(|| refused("a second model that is not there"))
+            }
             Slot::Dual => Err(refused("the dual")),
             Slot::Temporary(name) => {
                 let model = self.temporaries.get_mut(name);

@@ -1,9 +1,9 @@
 //! A convex federation with a known optimum, for tests of methods without any network.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 use fedeq_core::{
-    Algorithm, Array, ClientByClient, ClientState, ClientStore, Error, InProcess, LocalProblem, LocalProblems, Neighbours, Params,
-    Phase, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, ServerState, TrainStats, Training, Weights, Workers,
-    shared_part,
+    Algorithm, Array, ClientByClient, ClientState, ClientStore, Error, InProcess, LocalProblem, LocalProblems, Neighbours,
+    Params, Phase, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, ServerState, TrainStats, Training, Weights,
+    Workers, shared_part,
 };
 use fedeq_data::source::synthetic::{Optimum, Regression};
 use fedeq_data::{Labels, Samples, Seed};

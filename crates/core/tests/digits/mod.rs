@@ -65,8 +65,7 @@ impl Digits {
             measure_theory: false,
             asynchronous: None,
         };
-        let mut federation =
-            Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+        let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
         assert!(federation.run(&mut server, &mut []).expect("training").is_continue());
         let evaluation = federation.evaluation(&server).expect("evaluated");
         let states = (0..CLIENTS).map(|client| store.get(client).expect("in memory")).collect();
