@@ -14,8 +14,8 @@ use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::{Network, Part, Task};
 
-use super::features::{Features, scaling_for};
-use super::{Experiment, copies, device};
+use super::data::{Features, repeated, scaling_for};
+use super::{Experiment, device};
 use crate::present::require_present;
 use crate::preset::has_equilibrium;
 
@@ -124,7 +124,7 @@ impl Experiment {
     pub(crate) fn load(&self) -> Result<Dataset> {
         let dataset = self.data.source.load(&self.data.folder)?;
         match self.data.copies {
-            Some(copies) => copies::repeated(dataset, copies.get()),
+            Some(copies) => repeated(dataset, copies.get()),
             None => Ok(dataset),
         }
     }

@@ -9,18 +9,14 @@ use fedeq_core::{
 };
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::activity::Board;
-use super::attendant::Attendant;
-use super::checkpoint::{Checkpointer, Position, Seal, Which, ensure_device_unchanged, restore, save};
-use super::disk::Disk;
+use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, ensure_device_unchanged, restore, save};
+use super::control::{ControlThread, PauseGate};
 use super::folder::{Lock, RunFolder};
-use super::gate::Gate;
-use super::heads::HeadRecorder;
-use super::manifest::Stage;
+use super::metadata::RunState;
+use super::progress::{HeadRecorder, ProgressTracker};
 use super::record::Recorder;
-use super::status::State;
 use super::summary::{Summary, Unseen, solves_of};
-use super::watch::{Brief, Onlooker, Watch};
+use super::watch::{Disk, Onlooker, RunStart, Watch};
 use crate::experiment::{Experiment, Prepared};
 use crate::number::counted;
 
@@ -40,8 +36,8 @@ type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What surrounds the work on a run: who may hold it up, and who looks on.
 struct Surroundings<'a> {
-    gate: Gate,
-    board: Board,
+    gate: PauseGate,
+    progress: ProgressTracker,
     interrupted: Interrupted<'a>,
 }
 
@@ -71,7 +67,7 @@ impl Run {
         folder.write_version()?;
         prepared.scaling.iter().try_for_each(|scaling| folder.write_scaling(scaling))?;
         folder.write_experiment(&prepared.experiment)?;
-        folder.write_status(State::Running)?;
+        folder.write_status(RunState::Running)?;
         let position =
             Position { server: prepared.server(), clients: BTreeMap::new(), traffic: Traffic::default(), stage: Stage::Training };
         let seal = Seal::of(&prepared.experiment)?;
@@ -89,7 +85,7 @@ impl Run {
         ensure_device_unchanged(folder, &seal)?;
         let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
         let position = restore(folder, &seal, which, prepared.server())?;
-        folder.write_status(State::Running)?;
+        folder.write_status(RunState::Running)?;
         Self::ready(folder.clone(), prepared, position, seal, lock)
     }
 
@@ -111,25 +107,29 @@ impl Run {
 
     /// Carries it out to the end. If it is stopped or fails, all rounds that were over are kept.
     ///
-    /// While it works it also obeys the [`Order`](super::Order) in its folder.
+    /// While it works it also obeys the [`ControlCommand`](super::ControlCommand) in its folder.
     pub fn train(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
-        self.folder.forget_order()?;
-        watch.begin(&self.brief());
-        let around = Surroundings { gate: Gate::default(), board: Board::after(self.position.server.round), interrupted };
-        let attendant = Attendant { folder: &self.folder, gate: &around.gate, board: &around.board };
-        let outcome = attendant.beside(|| self.pool.install(|| self.work(watch, &around)));
+        self.folder.remove_command()?;
+        watch.begin(&self.start());
+        let around = Surroundings {
+            gate: PauseGate::default(),
+            progress: ProgressTracker::after(self.position.server.round),
+            interrupted,
+        };
+        let control = ControlThread { folder: &self.folder, gate: &around.gate, progress: &around.progress };
+        let outcome = control.beside(|| self.pool.install(|| self.work(watch, &around)));
         watch.end();
-        let noted = self.folder.write_status(State::after(&outcome));
+        let noted = self.folder.write_status(RunState::after(&outcome));
         // What went wrong first is what there is to tell.
         outcome.and_then(|summary| noted.map(|()| summary))
     }
 
-    fn brief(&self) -> Brief {
+    fn start(&self) -> RunStart {
         let experiment = &self.prepared.experiment;
         let Experiment { method, plan, .. } = experiment;
         let clients = counted(self.prepared.federation.clients.len(), "client");
-        let pace = if plan.asynchronous.is_some() { ", not in step" } else { "" };
-        Brief {
+        let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
+        RunStart {
             title: format!("{}, {clients}{pace}", experiment.title()),
             round: self.position.server.round,
             rounds: plan.rounds,
@@ -147,7 +147,7 @@ impl Run {
         store.restore(position.clients.clone());
         let stops = || around.gate.stops(&around.interrupted);
         let mut transport =
-            InProcess::new(method.algorithm(), training, prepared, &mut store, seed, &stops).watched_by(&around.board);
+            InProcess::new(method.algorithm(), training, prepared, &mut store, seed, &stops).watched_by(&around.progress);
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
@@ -184,7 +184,7 @@ impl Run {
         let Experiment { method, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.federation_seed();
         let mut recorder = Recorder::open(&self.folder, server.round, &around.gate)?;
-        let mut heads = HeadRecorder::open(&self.folder, &around.board)?;
+        let mut heads = HeadRecorder::open(&self.folder, &around.progress)?;
         let mut onlooker = Onlooker { watch, last: None };
         let clients = self.prepared.federation.clients.len();
         let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };

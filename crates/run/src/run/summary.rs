@@ -2,7 +2,7 @@
 use fedeq_core::{Evaluation, Quality, Round, SolveTally, View};
 use serde::{Deserialize, Serialize};
 
-use super::timing::Timing;
+use super::record::Timing;
 use crate::experiment::Prepared;
 use crate::preset::Preset;
 
@@ -134,17 +134,17 @@ impl Unseen {
 
 impl Resources {
     fn of(timings: &[Timing]) -> Self {
-        let sum = |part: fn(&Timing) -> f64| timings.iter().map(part).sum::<f64>();
-        let train_seconds = sum(|timing| timing.train);
+        let mut total = Timing::default();
+        timings.iter().for_each(|timing| total.add(timing));
         Self {
-            train_seconds,
-            evaluate_seconds: sum(|timing| timing.evaluate),
-            seconds_per_round: train_seconds / timings.len().max(1) as f64,
-            solve_seconds: sum(|timing| timing.solve),
-            backward_seconds: sum(|timing| timing.backward),
-            update_seconds: sum(|timing| timing.update),
-            communicate_seconds: sum(|timing| timing.communicate),
-            peak_memory: timings.iter().filter_map(|timing| timing.peak_memory).max(),
+            train_seconds: total.train,
+            evaluate_seconds: total.evaluate,
+            seconds_per_round: total.train / timings.len().max(1) as f64,
+            solve_seconds: total.solve,
+            backward_seconds: total.backward,
+            update_seconds: total.update,
+            communicate_seconds: total.communicate,
+            peak_memory: total.peak_memory,
         }
     }
 }

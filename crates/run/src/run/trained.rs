@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::checkpoint::{Seal, last};
 use super::folder::RunFolder;
 use super::launch::{pool, scores_of};
-use super::status::State;
+use super::metadata::RunState;
 use super::summary::{Summary, Unseen};
 use crate::closest::closest;
 use crate::experiment::{Experiment, Prepared};
@@ -188,7 +188,7 @@ impl ClientModel {
 
 fn unfinished(folder: &RunFolder) -> Error {
     let path = folder.path().display();
-    if folder.status().is_ok_and(|status| status.state == State::Finished) {
+    if folder.status().is_ok_and(|status| status.state == RunState::Finished) {
         let hint = format!("let `fedeq resume {path}` write it anew");
         return Error::invalid(format!("`{path}` is finished, but its `summary.json` is gone"), hint);
     }
