@@ -6,13 +6,16 @@ use fedeq_kernels::padding::same_size;
 use fedeq_kernels::tensor::{self as kernels, max_pool};
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{Architecture, Inputs};
 use crate::context::Context;
 use crate::error::Result;
+use crate::graph::{Ends, Fusion, Graph};
 use crate::init::Blueprint;
 use crate::layers::{Activation, Around, Conv, Dense, GroupNorm, NormKind, Reach};
 use crate::probe::Probe;
 use crate::representation::{Representation, settle};
-use crate::vision::{EmbeddingPoint, Head, Stem, Style};
+use crate::task::Task;
+use crate::vision::{EmbeddingPoint, Head, Stem, Style, dense_end};
 
 /// The choices left open in a DEQ-ResNet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,27 +42,56 @@ impl Default for DeqResNetOptions {
     }
 }
 
-/// The widths of a member of the family.
+/// The widths of a DEQ-ResNet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
-    channels: usize,
-    dense: [usize; 2],
+pub struct DeqResNetSize {
+    /// Channels of a state.
+    pub channels: usize,
+    /// Widths of the two dense layers.
+    pub dense: [usize; 2],
 }
 
-impl Size {
+impl DeqResNetSize {
     /// Small enough for a microcontroller. On 8x8x1 digits with 10 classes: 15,824 shared and 330 personal parameters, that
     /// is 64.6 kB in fp32; at one image, the largest tensor holds 1,024 numbers (4 kB) and the default solver's history of six
     /// states and six residuals 3,072 (12 kB).
-    pub(crate) const XS: Self = Self { channels: 16, dense: [64, 32] };
+    pub const XS: Self = Self { channels: 16, dense: [64, 32] };
     /// The paper's network for FEMNIST.
-    pub(crate) const S: Self = Self { channels: 64, dense: [256, 128] };
+    pub const S: Self = Self { channels: 64, dense: [256, 128] };
     /// The paper's network for CIFAR.
-    pub(crate) const M: Self = Self { channels: 128, dense: [256, 128] };
+    pub const M: Self = Self { channels: 128, dense: [256, 128] };
 
     /// Inputs and outputs of the layer that grows with the pictures.
     pub(crate) fn largest_layer(self, [height, width, _]: [usize; 3]) -> [usize; 2] {
         let pooled = [height, width].map(|side| same_size(same_size(side, 2), 2));
         [pooled[0] * pooled[1] * self.channels, self.dense[0]]
+    }
+}
+
+/// `u = pool(norm(phi(conv(x))))`, `z = g(z; u)` by a [residual cell](crate::graph::Cell::Residual), then `pool`, two dense layers, a
+/// normalisation and the personal layer. States are `[ceil(H / 2), ceil(W / 2), C]`.
+impl Architecture for DeqResNetOptions {
+    type Size = DeqResNetSize;
+    const INPUTS: Inputs = Inputs::Images;
+
+    fn graph(&self, task: &Task, size: DeqResNetSize) -> Result<Graph> {
+        let style = Style { norm: self.norm, activation: self.activation };
+        Graph::build(task, |net| {
+            let mut stem = net.at("stem");
+            let x = stem.input();
+            let x = stem.small_conv("conv", x, size.channels);
+            let x = stem.norm("norm", x, style.norm, Fusion::Before(style.activation));
+            let u = stem.max_pool(x);
+            let cell = net.at("cell").residual_cell(size.channels, self.cell_norm, style.activation);
+            let z = net.equilibrium(u, cell, &self.equilibrium);
+            let z = net.max_pool(z);
+            let [embedding, features] = dense_end(&mut net.at("head"), z, size.dense, style);
+            Ends { logits: net.personal_dense(features), embedding }
+        })
+    }
+
+    fn equilibrium(&self) -> Option<&Equilibrium> {
+        Some(&self.equilibrium)
     }
 }
 
@@ -82,7 +114,7 @@ pub(crate) struct DeqResNet {
 impl DeqResNet {
     pub(crate) fn new(
         at: &Blueprint,
-        size: Size,
+        size: DeqResNetSize,
         [height, width, channels]: [usize; 3],
         classes: usize,
         options: &DeqResNetOptions,

@@ -9,15 +9,19 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// How the entries of a fresh parameter are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Initializer {
+pub enum Initializer {
+    /// Zero everywhere.
     Zeros,
+    /// One everywhere.
     Ones,
     /// `N(0, deviation^2)`.
     Normal {
+        /// The standard deviation.
         deviation: f64,
     },
     /// `N(0, deviation^2)` with everything beyond two deviations drawn again.
     TruncatedNormal {
+        /// The standard deviation before truncation.
         deviation: f64,
     },
 }
@@ -80,6 +84,11 @@ impl<'a> Blueprint<'a> {
         };
         Param::uninitialized(ParamId::from(fingerprint(&path)), draw, self.device.clone(), true, shape.into())
     }
+}
+
+/// Standard normal numbers that depend on nothing but the seed and the name.
+pub fn normal_numbers(seed: u64, name: &str, count: usize) -> Vec<f32> {
+    Initializer::Normal { deviation: 1.0 }.draw(count, stream(seed, name))
 }
 
 /// The random numbers that belong to `name` under `seed`.

@@ -29,12 +29,14 @@
 //! | `mlp`, `resnet`, `transformer` | explicit networks |
 //! | `deq_mlp`, `deq_resnet`, `deq_transformer` | equilibrium networks |
 //! | `vision`, `layers`, `init` | what they are made of |
+mod builder;
 mod catalog;
 mod context;
 mod deq_mlp;
 mod deq_resnet;
 mod deq_transformer;
 mod error;
+pub mod graph;
 mod init;
 mod layers;
 mod mlp;
@@ -43,25 +45,33 @@ mod parameters;
 mod probe;
 mod representation;
 mod resnet;
+mod shapes;
 mod statistics;
 pub mod store;
 mod task;
 mod transformer;
 mod vision;
 
-pub use catalog::ModelConfig;
+pub use catalog::{Architecture, Inputs, ModelConfig};
 pub use context::{Context, Mode, Start};
 pub use deq_mlp::DeqMlpOptions;
-pub use deq_resnet::DeqResNetOptions;
+pub use deq_resnet::{DeqResNetOptions, DeqResNetSize};
 pub use deq_transformer::DeqTransformerOptions;
 pub use error::{ModelError, Result};
+pub use graph::Graph;
+pub use init::{Initializer, normal_numbers};
 pub use layers::{Activation, NormKind, Reach};
 pub use mlp::{LinearOptions, MlpOptions};
 pub use network::{Input, Network, Output};
 pub use parameters::{ParameterInfo, Part, PathTracker};
 pub use probe::random_start;
 pub use representation::{Equilibrated, Features, Representation};
-pub use resnet::{Family, ResNetOptions};
+pub use resnet::{Family, ResNetDepth, ResNetOptions};
 pub use statistics::{Moments, Statistics};
 pub use task::{InputShape, Task};
 pub use transformer::TransformerOptions;
+
+/// The page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/add-a-network.md")]
+struct AddANetwork;
