@@ -18,19 +18,19 @@ use crate::work::{Expression, LocalUpdate, Phase, ProximalGradient, ProximalTerm
 #[derive(Clone, Debug)]
 pub struct Workspace<'a> {
     received: &'a Weights,
-    state: ClientState,
+    state: Cow<'a, ClientState>,
     temporaries: BTreeMap<&'static str, Weights>,
 }
 
 impl<'a> Workspace<'a> {
     /// A client in some state that received something.
-    pub fn new(received: &'a Weights, state: ClientState) -> Self {
+    pub fn new(received: &'a Weights, state: Cow<'a, ClientState>) -> Self {
         Self { received, state, temporaries: BTreeMap::new() }
     }
 
     /// The client's state.
     pub fn into_state(self) -> ClientState {
-        self.state
+        self.state.into_owned()
     }
 
     /// The value of an expression.
@@ -63,9 +63,9 @@ impl<'a> Workspace<'a> {
     /// Puts a value into a slot.
     pub fn assign(&mut self, slot: Slot, value: Weights) {
         match slot {
-            Slot::Own => self.state.own = value,
-            Slot::Dual => self.state.dual = value.params,
-            Slot::Second => self.state.second = Some(value),
+            Slot::Own => self.state.to_mut().own = value,
+            Slot::Dual => self.state.to_mut().dual = value.params,
+            Slot::Second => self.state.to_mut().second = Some(value),
             Slot::Temporary(name) => drop(self.temporaries.insert(name, value)),
         }
     }
@@ -84,7 +84,7 @@ impl<'a> Workspace<'a> {
     fn trained(&mut self, slot: Slot) -> Result<(&mut Weights, &mut WarmMemory)> {
         let refused =
             |what: &str| Error::invalid(format!("a phase trains {what}"), "train a model that an earlier step assigned");
-        let ClientState { own, second, memory, .. } = &mut self.state;
+        let ClientState { own, second, memory, .. } = self.state.to_mut();
         match slot {
             Slot::Own => Ok((own, memory)),
             Slot::Second => {
@@ -139,7 +139,7 @@ impl<'a> HostWork<'a> {
     /// The client begins.
     pub fn begin(job: &'a Job<'a>) -> Result<Self> {
         let Started { state, update } = job.begin()?;
-        let workspace = Workspace::new(job.received, state.to_host()?.into_owned());
+        let workspace = Workspace::new(job.received, Cow::Owned(state.into_host()?));
         let steps = update.steps.clone().into_iter();
         Ok(Self { job, workspace, update, steps, stats: TrainStats::default() })
     }
