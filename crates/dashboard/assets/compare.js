@@ -40,7 +40,7 @@ export function compare(names) {
     const story = stories.get(name);
     if (!story) return [];
     const place = axis.of(story);
-    const points = MEASURES[figure.measure].of(story, rows.get(name)?.facts).map(([round, y]) => [place(round), y]);
+    const points = MEASURES[figure.measure].of(story, rows.get(name)?.info).map(([round, y]) => [place(round), y]);
     const known = points.filter(([x]) => x != null);
     return known.length > 0 ? [{ name, points: known, colour }] : [];
   });
@@ -77,8 +77,8 @@ function side_by_side(names, rows, stories) {
   const columns = [
     { title: "Run", text: (name) => link(["run", name], name) },
     { title: "State", text: (name) => (rows.size > 0 ? (rows.get(name)?.state ?? "not there") : "...") },
-    { title: "Method", text: (name) => rows.get(name)?.facts?.method ?? "–" },
-    { title: "Model", text: (name) => rows.get(name)?.facts?.model ?? "–" },
+    { title: "Method", text: (name) => rows.get(name)?.info?.method ?? "–" },
+    { title: "Model", text: (name) => rows.get(name)?.info?.model ?? "–" },
     { title: "Rounds", text: (name) => count(last(name, "rounds")?.round), number: true },
     { title: "Accuracy, local", text: (name) => percent(judged(name)?.local.accuracy), number: true },
     { title: "Accuracy, shared", text: (name) => percent(judged(name)?.shared.accuracy), number: true },

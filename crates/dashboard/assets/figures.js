@@ -27,7 +27,7 @@ export const MEASURES = {
   down: { name: "to clients", of: (story) => each(story.rounds, (row) => row.down) },
   sent: { name: "both ways", of: (story) => each(story.rounds, (row) => row.up + row.down) },
   memory: { name: "whole process", of: (story) => each(story.timings, (row) => row.peak_memory) },
-  client_memory: { name: "one client's work", of: (story) => each(story.timings, (row) => row.client_memory || null) },
+  client_memory: { name: "one client's work", of: (story) => each(story.timings, (row) => row.most_client_memory || null) },
   train: { name: "training", of: (story) => each(story.timings, (row) => row.train) },
   evaluate: { name: "evaluation", of: (story) => each(story.timings, (row) => row.evaluate || null) },
 };

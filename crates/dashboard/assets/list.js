@@ -6,11 +6,11 @@ import { badge } from "./state.js";
 
 const COLUMNS = [
   { title: "State" },
-  { title: "Method", text: (row) => row.facts?.method },
-  { title: "Data", text: (row) => row.facts?.data },
-  { title: "Model", text: (row) => row.facts?.model },
-  { title: "Seed", text: (row) => row.facts && String(row.facts.seed), number: true },
-  { title: "Round", text: (row) => row.facts && `${count(row.round)} of ${count(row.facts.rounds)}`, number: true },
+  { title: "Method", text: (row) => row.info?.method },
+  { title: "Data", text: (row) => row.info?.data },
+  { title: "Model", text: (row) => row.info?.model },
+  { title: "Seed", text: (row) => row.info && String(row.info.seed), number: true },
+  { title: "Round", text: (row) => row.info && `${count(row.round)} of ${count(row.info.rounds)}`, number: true },
   { title: "Accuracy, local", text: (row) => percent(row.local?.accuracy), number: true },
   { title: "Accuracy, shared", text: (row) => percent(both(row).shared?.accuracy), number: true },
   { title: "Worst tenth, local", text: (row) => percent(row.local?.worst), number: true },
@@ -66,7 +66,7 @@ function entry(row, choose) {
     say(problem, now.problem ?? "");
     tick.disabled = now.state === "malformed";
     COLUMNS.forEach((column, index) => fill(cells[index], column, now));
-    const { method, data, model } = now.facts ?? {};
+    const { method, data, model } = now.info ?? {};
     node.dataset.words = [now.run, now.state, method, data, model].join(" ").toLowerCase();
   };
   return { node, show };

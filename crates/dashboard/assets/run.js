@@ -65,16 +65,16 @@ function top(name) {
   const node = element("section", { class: "head" }, way, heading, what, problem, element("p", { class: "way" }, bar, far), buttons.node);
   const show = (row) => {
     state.firstChild.show(row.state);
-    const { facts } = row;
-    say(what, facts ? `${facts.method} on ${facts.data} with ${facts.model}, seed ${facts.seed}, preset ${facts.preset}. ${meaning(row.state)}` : meaning(row.state));
+    const { info } = row;
+    say(what, info ? `${info.method} on ${info.data} with ${info.model}, seed ${info.seed}, preset ${info.preset}. ${meaning(row.state)}` : meaning(row.state));
     const trouble = row.problem ?? (row.trouble && `It could not be resumed: ${row.trouble}`);
     problem.hidden = !trouble;
     say(problem, trouble ?? "");
     bar.hidden = far.hidden = !facts;
     if (facts) {
-      bar.max = facts.rounds;
+      bar.max = info.rounds;
       bar.value = row.round;
-      say(far, `round ${count(row.round)} of ${count(facts.rounds)}`);
+      say(far, `round ${count(row.round)} of ${count(info.rounds)}`);
     }
     buttons.show(row);
   };

@@ -9,17 +9,17 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 
 use super::answer::text;
-use super::lookout::{Cursor, Lookout, News};
+use super::run_index::{Cursor, News, RunIndex};
 use fedeq_run::run::Activity;
 
 /// How long news may take to arrive.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// Follows the list of runs, and some of them closely.
-pub(super) fn follow(lookout: Arc<Lookout>, runs: Vec<String>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let patience = lookout.patience;
+pub(super) fn follow(index: Arc<RunIndex>, runs: Vec<String>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let patience = index.patience;
     let runs = runs.into_iter().map(|run| (run, Followed::default())).collect();
-    let reader = Reader { lookout, runs, list: String::new() };
+    let reader = Reader { index, runs, list: String::new() };
     let stream = unfold((Some(reader), VecDeque::new()), |(mut reader, mut ready)| async move {
         while ready.is_empty() {
             let (back, news) = reader?.read_beside().await?;
@@ -36,7 +36,7 @@ pub(super) fn follow(lookout: Arc<Lookout>, runs: Vec<String>) -> Sse<impl Strea
 
 /// What one page has been told.
 struct Reader {
-    lookout: Arc<Lookout>,
+    index: Arc<RunIndex>,
     runs: BTreeMap<String, Followed>,
     list: String,
 }
@@ -59,13 +59,13 @@ impl Reader {
 
     fn read(&mut self) -> VecDeque<Event> {
         let mut events = VecDeque::new();
-        let list = text(&self.lookout.rows());
+        let list = text(&self.index.rows());
         if list != self.list {
             events.push_back(Event::default().event("runs").data(&list));
             self.list = list;
         }
         for (run, followed) in &mut self.runs {
-            let news = self.lookout.news(run, &mut followed.cursor);
+            let news = self.index.news(run, &mut followed.cursor);
             events.extend(news.filter(|news| followed.is_news(news)).map(|news| Event::default().event("run").data(text(&news))));
         }
         events

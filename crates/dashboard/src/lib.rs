@@ -7,23 +7,23 @@
 //! - this file: the settings, and serving them
 //! - `address`, `guard`: who may look, and who may act
 //! - `connection`: how many may look at a time, and for how long they may hold a connection for nothing
-//! - `chronicle`, `point`, `thinned`, `lookout`: the runs there are, and what is known of them
+//! - `view`, `point`, `thinned`, `index`: the runs there are, and what is known of them
 //! - `client`: one client of a run
 //! - `start`: resuming a run in a process of its own
 //! - `route`, `events`, `answer`, `refusal`: requests and answers
 //! - `page`: the page itself, kept in `assets`
 mod address;
 mod answer;
-mod chronicle;
 mod client;
 mod connection;
 mod events;
 mod guard;
-mod lookout;
 mod page;
 mod point;
 mod refusal;
 mod route;
+mod run_index;
+mod run_view;
 mod start;
 mod thinned;
 
@@ -39,7 +39,7 @@ use tokio::sync::Notify;
 pub use address::{Address, Token};
 use connection::{Clock, Seats};
 use guard::Guard;
-use lookout::Lookout;
+use run_index::RunIndex;
 
 /// What is served, and to whom.
 #[derive(Clone, Debug)]
@@ -81,8 +81,8 @@ impl Dashboard {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             let seats = Seats::new(tokio::net::TcpListener::from_std(listener)?, self.patience);
-            let lookout = Lookout::new(self.folder, self.program, self.patience);
-            let router = route::router(lookout, Guard::new(address, self.token));
+            let index = RunIndex::new(self.folder, self.program, self.patience);
+            let router = route::router(index, Guard::new(address, self.token));
             let service = router.into_make_service_with_connect_info::<Clock>();
             let serving = std::pin::pin!(axum::serve(seats, service).into_future());
             // Pages keep their connections open, so there is no waiting for them.

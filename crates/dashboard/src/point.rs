@@ -19,7 +19,7 @@ pub(super) struct RoundPoint {
     residual: Option<f64>,
     /// The share of samples that did not converge.
     unconverged: Option<f64>,
-    /// Samples that left the numbers.
+    /// Samples whose solves became NaN or infinite.
     not_finite: u64,
     up: u64,
     down: u64,
@@ -50,43 +50,12 @@ pub(super) struct QualityPoint {
 /// Where the time of a round went, and what it held.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TimingPoint {
-    round: u64,
+    #[serde(flatten)]
+    timing: Timing,
     /// Seconds of training up to here.
     spent: f64,
-    train: f64,
-    evaluate: f64,
-    solve: f64,
-    backward: f64,
-    update: f64,
-    server: f64,
-    communicate: f64,
-    peak_memory: Option<u64>,
     /// The most that one client's work held.
-    client_memory: u64,
-}
-
-/// Where the time of all rounds went.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Totals {
-    train: f64,
-    evaluate: f64,
-    solve: f64,
-    backward: f64,
-    update: f64,
-    server: f64,
-    communicate: f64,
-}
-
-impl Totals {
-    pub(super) fn add(&mut self, timing: &Timing) {
-        self.train += timing.train;
-        self.evaluate += timing.evaluate;
-        self.solve += timing.solve;
-        self.backward += timing.backward;
-        self.update += timing.update;
-        self.server += timing.server;
-        self.communicate += timing.communicate;
-    }
+    most_client_memory: u64,
 }
 
 impl RoundPoint {
@@ -138,10 +107,7 @@ impl QualityPoint {
 
 impl TimingPoint {
     /// The timing of a round, with which all together have taken so much.
-    pub(super) fn of(timing: &Timing, totals: &Totals) -> Self {
-        let Timing { round, train, solve, backward, update, server, communicate, evaluate, client_memory, peak_memory } = *timing;
-        let client_memory = client_memory.most();
-        let spent = totals.train;
-        Self { round, spent, train, evaluate, solve, backward, update, server, communicate, peak_memory, client_memory }
+    pub(super) fn of(timing: &Timing, totals: &Timing) -> Self {
+        Self { timing: timing.clone(), spent: totals.train, most_client_memory: timing.client_memory.most() }
     }
 }

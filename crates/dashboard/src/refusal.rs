@@ -2,10 +2,10 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use fedeq_core::Error;
+use fedeq_run::run::RunState;
 use serde_json::json;
 
 use super::answer::Json;
-use super::chronicle::Standing;
 
 /// Why a request is not met.
 #[derive(Debug)]
@@ -24,9 +24,8 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, format!("there is no client `{client}`"), "choose one from the list of clients")
     }
 
-    pub(super) fn out_of_place(run: &str, standing: Standing) -> Self {
-        let state = serde_json::to_value(standing).unwrap_or_default();
-        let problem = format!("`{run}` is {}", state.as_str().unwrap_or("not there"));
+    pub(super) fn out_of_place(run: &str, state: RunState) -> Self {
+        let problem = format!("`{run}` {}", state.words());
         Self::new(StatusCode::CONFLICT, problem, "look at its state, and try again")
     }
 

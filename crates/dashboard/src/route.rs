@@ -14,13 +14,13 @@ use super::client;
 use super::connection::{body, hold_clock};
 use super::events::follow;
 use super::guard::{Guard, check};
-use super::lookout::{Action, Lookout};
 use super::page;
 use super::refusal::Refusal;
+use super::run_index::{Action, RunIndex};
 use fedeq_run::run::RunFolder;
 
 /// All there is to ask for.
-pub(super) fn router(lookout: Lookout, guard: Guard) -> Router {
+pub(super) fn router(index: RunIndex, guard: Guard) -> Router {
     Router::new()
         .route("/", get(page::index))
         .route("/assets/{name}", get(page::asset))
@@ -32,7 +32,7 @@ pub(super) fn router(lookout: Lookout, guard: Guard) -> Router {
         .route("/api/act", post(act))
         .layer(from_fn_with_state(Arc::new(guard), check))
         .layer(from_fn(hold_clock))
-        .with_state(Arc::new(lookout))
+        .with_state(Arc::new(index))
 }
 
 type Answer<V> = Result<Json<V>, Refusal>;
@@ -61,49 +61,49 @@ struct Deed {
     action: Action,
 }
 
-async fn runs(State(lookout): State<Arc<Lookout>>) -> Answer<impl Serialize> {
-    beside(move || Ok(lookout.rows())).await.map(Json)
+async fn runs(State(index): State<Arc<RunIndex>>) -> Answer<impl Serialize> {
+    beside(move || Ok(index.rows())).await.map(Json)
 }
 
-async fn events(State(lookout): State<Arc<Lookout>>, Query(wanted): Query<Wanted>) -> Response {
+async fn events(State(index): State<Arc<RunIndex>>, Query(wanted): Query<Wanted>) -> Response {
     match serde_json::from_str(wanted.runs.as_deref().unwrap_or("[]")) {
-        Ok(runs) => follow(lookout, runs).into_response(),
+        Ok(runs) => follow(index, runs).into_response(),
         Err(error) => Refusal::not_understood(format!("`runs` is no list of names: {error}")).into_response(),
     }
 }
 
-async fn experiment(State(lookout): State<Arc<Lookout>>, Query(OfRun { run }): Query<OfRun>) -> Result<String, Refusal> {
-    of_run(lookout, run, |folder| Ok(folder.experiment_text()?)).await
+async fn experiment(State(index): State<Arc<RunIndex>>, Query(OfRun { run }): Query<OfRun>) -> Result<String, Refusal> {
+    of_run(index, run, |folder| Ok(folder.experiment_text()?)).await
 }
 
-async fn clients(State(lookout): State<Arc<Lookout>>, Query(OfRun { run }): Query<OfRun>) -> Answer<impl Serialize> {
-    of_run(lookout, run, |folder| Ok(client::rows(folder)?)).await.map(Json)
+async fn clients(State(index): State<Arc<RunIndex>>, Query(OfRun { run }): Query<OfRun>) -> Answer<impl Serialize> {
+    of_run(index, run, |folder| Ok(client::rows(folder)?)).await.map(Json)
 }
 
 async fn portrait(
-    State(lookout): State<Arc<Lookout>>,
+    State(index): State<Arc<RunIndex>>,
     Query(OfClient { run, client }): Query<OfClient>,
 ) -> Answer<impl Serialize> {
-    of_run(lookout, run, move |folder| client::portrait(folder, client)).await.map(Json)
+    of_run(index, run, move |folder| client::portrait(folder, client)).await.map(Json)
 }
 
-async fn act(State(lookout): State<Arc<Lookout>>, request: Request) -> Result<StatusCode, Refusal> {
-    let body = body(request, lookout.patience).await;
+async fn act(State(index): State<Arc<RunIndex>>, request: Request) -> Result<StatusCode, Refusal> {
+    let body = body(request, index.patience).await;
     let body = body.ok_or_else(|| Refusal::not_understood("this is too long or too slow for an action".into()))?;
     let deed = serde_json::from_str(&body).map_err(|error| Refusal::not_understood(format!("this is no action: {error}")))?;
     let Deed { run, action } = deed;
-    beside(move || lookout.act(&run, action)).await.map(|()| StatusCode::NO_CONTENT)
+    beside(move || index.act(&run, action)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Reads something of a run. That may take a while and some memory, so only few do so at a time.
 async fn of_run<V: Send + 'static>(
-    lookout: Arc<Lookout>,
+    index: Arc<RunIndex>,
     run: String,
     read: impl FnOnce(&RunFolder) -> Result<V, Refusal> + Send + 'static,
 ) -> Result<V, Refusal> {
-    let _turn = lookout.readers.acquire().await;
-    let lookout = Arc::clone(&lookout);
-    beside(move || read(&lookout.folder(&run)?)).await
+    let _turn = index.readers.acquire().await;
+    let index = Arc::clone(&index);
+    beside(move || read(&index.folder(&run)?)).await
 }
 
 /// Does what may take a while on a thread where it holds up nobody.

@@ -1,5 +1,5 @@
 //! Figures drawn from plain data, whatever the data.
-use fedeq_report::figure::{Axis, BarSeries, Bars, Cell, Figure, Heat, Panel, Plot, Series};
+use fedeq_report::figure::{Axis, BarSeries, Bars, Figure, Heat, HeatCell, Panel, Plot, Series};
 
 const NAN: f64 = f64::NAN;
 
@@ -21,7 +21,7 @@ fn heat(rows: usize) -> Heat {
         } else {
             0.0
         };
-        Cell { shade, text: if shade > 0.0 { format!("{}", (shade * 40.0) as u32) } else { String::new() } }
+        HeatCell { shade, text: if shade > 0.0 { format!("{}", (shade * 40.0) as u32) } else { String::new() } }
     };
     let cells = (0..rows).map(|row| (0..rows).map(|column| cell(row, column)).collect()).collect();
     let (x, y) = ("answer".into(), "label".into());

@@ -76,7 +76,7 @@ impl Asked {
         let questions = match &self.samples {
             Some(range) => Questions::own(&prepared.dataset, range_of(range)?),
             None if self.input.is_empty() => Questions::judged(prepared, client),
-            None => Questions::brought(prepared, &self.input),
+            None => Questions::from_files(prepared, &self.input),
         };
         questions.map_err(Failure::refused)
     }

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use super::Drawn;
 use super::coordinate::Coordinate;
 use super::palette::{EMPTY, ON_DARK, ON_PALE};
-use super::panel::{Cell, Heat};
+use super::panel::{Heat, HeatCell};
 use super::plot::{ABOVE, BELOW, Chart, Grid, chart};
 use super::sheet::{LABEL, PANEL_WIDTH, px};
 use super::text::Anchor;
@@ -90,7 +90,7 @@ fn thinned(names: Vec<String>, most: i32) -> Vec<String> {
     names.into_iter().enumerate().map(kept).collect()
 }
 
-fn draw_cell<DB: DrawingBackend>(chart: &mut Chart<'_, DB>, cell: &Cell, x: f64, y: f64) -> Drawn<DB> {
+fn draw_cell<DB: DrawingBackend>(chart: &mut Chart<'_, DB>, cell: &HeatCell, x: f64, y: f64) -> Drawn<DB> {
     let area = chart.plotting_area();
     let colour = if cell.shade > 0.0 { shade(cell.shade) } else { EMPTY };
     let corners = [area.map_coordinate(&(x, y)), area.map_coordinate(&(x + 1.0, y - 1.0))];

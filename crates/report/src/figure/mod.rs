@@ -36,7 +36,7 @@ mod ticks;
 
 pub use axis::{Axis, Scale, Unit};
 pub use output::STYLE;
-pub use panel::{BarSeries, Bars, Cell, Heat, Mark, Panel, Plot, Series};
+pub use panel::{BarSeries, Bars, Heat, HeatCell, Mark, Panel, Plot, Series};
 
 /// A figure: one or several panels, side by side.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -103,12 +103,12 @@ pub struct Heat {
     /// The names of the rows, from top to bottom.
     pub rows: Vec<String>,
     /// A list of cells for each row.
-    pub cells: Vec<Vec<Cell>>,
+    pub cells: Vec<Vec<HeatCell>>,
 }
 
 /// A cell of a [`Heat`] map.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cell {
+pub struct HeatCell {
     /// From 0 to 1.
     pub shade: f64,
     /// Written in it if there is room.

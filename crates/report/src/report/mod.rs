@@ -26,7 +26,7 @@ use serde::Serialize;
 pub use closeup::{Closeup, Confusion, Label, Look, WorstClient};
 pub use line::Line;
 pub use line::written;
-pub use record::{Record, Standing};
+pub use record::Record;
 
 use crate::figure::Figure;
 use fedeq_run::compare::{Contestant, Contrast, contrasts, folders};

@@ -5,15 +5,15 @@ use fedeq_core::{Error, Evaluation, Result, Round, View};
 use serde::Serialize;
 
 use fedeq_run::experiment::Experiment;
-use fedeq_run::run::{RunFolder, State, Summary, Timing, Version};
+use fedeq_run::run::{RunFolder, RunState, Summary, Timing, Version};
 
 /// A run as its folder tells it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
     /// Its folder.
     pub path: PathBuf,
-    /// Whether it is over.
-    pub standing: Standing,
+    /// How it stands.
+    pub state: RunState,
     /// What carried it out, if the folder says so.
     pub program: Option<Version>,
     /// What was asked for.
@@ -28,32 +28,15 @@ pub struct Record {
     pub timings: Vec<Timing>,
 }
 
-/// Whether a run is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// It is complete.
-    Finished,
-    /// A process is working on it.
-    Running,
-    /// A process holds it and waits.
-    Paused,
-    /// Somebody stopped it.
-    Stopped,
-    /// It failed.
-    Failed,
-    /// Its process ended without a word.
-    Killed,
-}
-
 impl Record {
     /// Reads a run folder.
     pub fn of(folder: &RunFolder) -> Result<Self> {
         let summary = folder.summary()?;
-        let is_finished = summary.is_some();
+        let state = folder.state()?;
+        let is_finished = state == RunState::Finished;
         Ok(Self {
             path: folder.path().to_owned(),
-            standing: Standing::of(folder, is_finished)?,
+            state,
             program: program(folder)?,
             experiment: folder.experiment()?,
             summary,
@@ -70,7 +53,7 @@ impl Record {
 
     /// Whether it is complete.
     pub fn is_finished(&self) -> bool {
-        self.standing == Standing::Finished
+        self.state == RunState::Finished
     }
 
     /// Rounds that are over.
@@ -80,7 +63,7 @@ impl Record {
 
     /// By which of a client's models the method is judged.
     pub fn headline(&self) -> View {
-        self.experiment.method.algorithm().headline()
+        self.experiment.method.algorithm().default_view()
     }
 
     /// The last evaluation so far. A finished run's summary holds the one of its end.
@@ -102,33 +85,6 @@ impl Record {
     /// The most memory the process held, in bytes, where the system told.
     pub fn peak_memory(&self) -> Option<u64> {
         self.timings.iter().filter_map(|timing| timing.peak_memory).max()
-    }
-}
-
-impl Standing {
-    fn of(folder: &RunFolder, is_finished: bool) -> Result<Self> {
-        if is_finished {
-            return Ok(Self::Finished);
-        }
-        Ok(match folder.status()?.state {
-            State::Stopped => Self::Stopped,
-            State::Failed => Self::Failed,
-            State::Paused if folder.is_locked() => Self::Paused,
-            _ if folder.is_locked() => Self::Running,
-            _ => Self::Killed,
-        })
-    }
-
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Finished => "is finished",
-            Self::Running => "is still running",
-            Self::Paused => "is paused",
-            Self::Stopped => "was stopped before its end",
-            Self::Failed => "failed before its end",
-            Self::Killed => "was killed before its end",
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Record, Report};
 
 const HEADING: [&str; 23] = [
     "run",
-    "standing",
+    "state",
     "method",
     "model",
     "data",
@@ -51,7 +51,7 @@ fn row(run: &Record, settings: String) -> [String; HEADING.len()] {
     let parameters = run.summary.as_ref().map(|summary| [summary.shared_parameters, summary.personal_parameters]);
     [
         run.name(),
-        format!("{:?}", run.standing).to_lowercase(),
+        format!("{:?}", run.state).to_lowercase(),
         run.experiment.method.name().into(),
         run.experiment.model.name().into(),
         run.experiment.data.source.name().into(),

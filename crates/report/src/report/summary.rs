@@ -134,7 +134,7 @@ fn rounds(line: &Line, runs: &[Record]) -> String {
 pub(super) fn unfinished(report: &Report) -> Vec<String> {
     let sentence = |run: &Record| {
         let planned = counted(run.experiment.plan.rounds as usize, "round");
-        let is_held = matches!(run.standing, super::Standing::Running | super::Standing::Paused);
+        let is_held = run.state.is_alive();
         let advice = if is_held { String::new() } else { format!("; go on with `fedeq resume {}`", run.path.display()) };
         let finished = report.lines.iter().filter(|line| line.pool(&report.runs).is_some_and(|pool| pool.is_finished));
         let is_left_out = finished.flat_map(|line| line.runs(&report.runs)).any(|other| other.path == run.path);
@@ -143,7 +143,7 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
         format!(
             "{} {}: {} of {planned} {done} over{left_out}{advice}",
             run.name(),
-            run.standing.words(),
+            run.state.words(),
             count(run.round() as usize)
         )
     };
@@ -177,7 +177,7 @@ pub(super) fn worst(closeup: &Closeup) -> Table {
 
 /// Those met only after training, where a run had any.
 pub(super) fn unseen(report: &Report) -> Option<Table> {
-    let of = |line: &Line, measure: fn(&fedeq_run::run::Unseen) -> Option<f64>| {
+    let of = |line: &Line, measure: fn(&fedeq_core::Unseen) -> Option<f64>| {
         share(&line.over_runs(&report.runs, |member| measure(member.run.summary.as_ref()?.unseen.as_ref()?)))
     };
     let has = |line: &&Line| {

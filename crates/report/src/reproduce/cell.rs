@@ -11,7 +11,7 @@ use fedeq_run::sweep;
 
 /// One combination of choices, which is an experiment over several seeds.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct ExperimentCell {
     /// Its name, unlike any other's in the experiment.
     pub name: String,
     /// Its choice by axis, and its part.
@@ -26,22 +26,26 @@ pub struct Cell {
     pub identity: String,
 }
 
-impl Cell {
+impl ExperimentCell {
     /// Whether it learns from data that must be fetched first.
     pub fn needs_data(&self) -> bool {
         !self.experiment.data.source.entry().places.is_empty()
     }
 
     /// One of its runs: an ordinary run in a folder below `runs`, named by what it is.
-    pub fn run(&self, seed: u64, runs: &Path) -> sweep::Cell {
+    pub fn run(&self, seed: u64, runs: &Path) -> sweep::SweepCell {
         let experiment = Experiment { seed, ..self.experiment.clone() };
         let identity = &self.identity[..8.min(self.identity.len())];
-        sweep::Cell { values: self.labels.clone(), experiment, folder: runs.join(format!("{}-{seed}-{identity}", self.name)) }
+        sweep::SweepCell {
+            values: self.labels.clone(),
+            experiment,
+            folder: runs.join(format!("{}-{seed}-{identity}", self.name)),
+        }
     }
 }
 
 /// All cells of a scale, part by part; `wishes` go over whatever the specification says.
-pub fn cells(spec: &Spec, scale: ScaleName, wishes: &[Override]) -> Result<Vec<Cell>> {
+pub fn cells(spec: &Spec, scale: ScaleName, wishes: &[Override]) -> Result<Vec<ExperimentCell>> {
     let scale = spec.scale(scale)?;
     let mut cells = Vec::new();
     for part in &spec.part {
@@ -92,7 +96,7 @@ fn cell(
     choices: &[Choice],
     named: BTreeMap<String, String>,
     wishes: &[Override],
-) -> Result<Cell> {
+) -> Result<ExperimentCell> {
     let name = name_of(spec, part, choices);
     let adjustments =
         scale.adjust.iter().filter(|adjustment| adjustment.condition.holds(&named)).map(|adjustment| &adjustment.set);
@@ -100,7 +104,7 @@ fn cell(
     let origins: Vec<Vec<Override>> = layers.map(overrides).chain([wishes.to_vec()]).collect();
     let experiment = Experiment::layered(origins.iter().map(Vec::as_slice)).map_err(|error| in_cell(spec, &name, &error))?;
     let values = part.axis.iter().zip(choices).filter_map(|(axis, choice)| Some((axis.name.clone(), choice.value?)));
-    Ok(Cell {
+    Ok(ExperimentCell {
         values: values.collect(),
         labels: choices.iter().map(|choice| choice.name.clone()).collect(),
         identity: Experiment { seed: 0, ..experiment.clone() }.identity()?,

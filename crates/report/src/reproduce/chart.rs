@@ -3,7 +3,7 @@ use std::path::Path;
 
 use fedeq_core::Result;
 
-use super::cell::Cell;
+use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::results::Results;
 use super::select::PART;
@@ -12,7 +12,7 @@ use crate::figure::{Axis, BarSeries, Bars, Figure, Mark, Panel, Plot, Series};
 use fedeq_run::statistics::Sample;
 
 /// Draws every figure of which there is something to show, as SVG and PNG; returns their names without endings.
-pub(super) fn write_figures(spec: &Spec, cells: &[Cell], results: &Results, folder: &Path) -> Result<Vec<String>> {
+pub(super) fn write_figures(spec: &Spec, cells: &[ExperimentCell], results: &Results, folder: &Path) -> Result<Vec<String>> {
     let figures = figures(spec, cells, results);
     for figure in &figures {
         figure.save(folder)?;
@@ -21,7 +21,7 @@ pub(super) fn write_figures(spec: &Spec, cells: &[Cell], results: &Results, fold
 }
 
 /// Panels of the same name stand side by side in one figure, in the order of the parts.
-fn figures(spec: &Spec, cells: &[Cell], results: &Results) -> Vec<Figure> {
+fn figures(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Vec<Figure> {
     let mut figures: Vec<Figure> = Vec::new();
     for (part, figure) in spec.part.iter().flat_map(|part| part.figure.iter().map(move |figure| (part, figure))) {
         let chart = Chart { part, figure, results, cells: shown(part, figure, cells, results) };
@@ -44,8 +44,8 @@ fn note(spec: &Spec, results: &Results) -> String {
 }
 
 /// The cells of a part that were run and that the figure wants.
-fn shown<'a>(part: &Part, figure: &FigureSpec, cells: &'a [Cell], results: &Results) -> Vec<&'a Cell> {
-    let is_wanted = |cell: &&Cell| {
+fn shown<'a>(part: &Part, figure: &FigureSpec, cells: &'a [ExperimentCell], results: &Results) -> Vec<&'a ExperimentCell> {
+    let is_wanted = |cell: &&ExperimentCell| {
         let is_chosen = figure.only.as_ref().is_none_or(|condition| condition.holds(&cell.choices));
         cell.choices.get(PART) == Some(&part.name) && is_chosen && results.cells.contains_key(&cell.name)
     };
@@ -56,7 +56,7 @@ struct Chart<'a> {
     part: &'a Part,
     figure: &'a FigureSpec,
     results: &'a Results,
-    cells: Vec<&'a Cell>,
+    cells: Vec<&'a ExperimentCell>,
 }
 
 impl Chart<'_> {
@@ -86,7 +86,7 @@ impl Chart<'_> {
 
     /// A line a cell, over evaluations.
     fn curves(&self) -> Vec<Series> {
-        let curve = |cell: &&Cell| {
+        let curve = |cell: &&ExperimentCell| {
             let across = self.course(cell, self.figure.across()?)?;
             let up = self.course(cell, self.figure.y)?;
             let points = across.iter().zip(&up).map(|(x, y)| (x.mean, y.mean)).collect();
@@ -96,7 +96,7 @@ impl Chart<'_> {
     }
 
     /// A metric at each evaluation, over seeds, as far as all of them went.
-    fn course(&self, cell: &Cell, metric: Metric) -> Option<Vec<Sample>> {
+    fn course(&self, cell: &ExperimentCell, metric: Metric) -> Option<Vec<Sample>> {
         let runs = &self.results.cells.get(&cell.name)?.runs;
         let curves: Vec<&Vec<f64>> = runs.iter().map(|run| run.curves.get(&metric)).collect::<Option<_>>()?;
         let length = curves.iter().map(|curve| curve.len()).min()?;
@@ -105,14 +105,14 @@ impl Chart<'_> {
 
     /// A line a choice on the series' axis, over the values of another axis.
     fn lines(&self) -> Vec<Series> {
-        let x = |cell: &Cell| self.figure.x.as_ref().and_then(|axis| cell.values.get(axis).copied());
+        let x = |cell: &ExperimentCell| self.figure.x.as_ref().and_then(|axis| cell.values.get(axis).copied());
         self.groups().into_iter().map(|(name, cells)| self.series(name, &cells, &x).dotted()).collect()
     }
 
     /// A point a cell, over another metric.
     fn points(&self) -> Vec<Series> {
-        let x = |cell: &Cell| self.results.sample(&cell.name, self.figure.across()?).map(|sample| sample.mean);
-        let labelled = |(name, cells): (String, Vec<&Cell>)| {
+        let x = |cell: &ExperimentCell| self.results.sample(&cell.name, self.figure.across()?).map(|sample| sample.mean);
+        let labelled = |(name, cells): (String, Vec<&ExperimentCell>)| {
             let labels = cells.iter().map(|cell| self.rest_of_name(cell)).collect();
             let series = self.series(name, &cells, &x).with_labels(labels);
             Series { mark: Mark::Points, ..series }
@@ -120,15 +120,15 @@ impl Chart<'_> {
         self.groups().into_iter().map(labelled).collect()
     }
 
-    fn series(&self, name: String, cells: &[&Cell], x: &dyn Fn(&Cell) -> Option<f64>) -> Series {
-        let point = |cell: &&Cell| Some((x(cell)?, self.results.sample(&cell.name, self.figure.y)?));
+    fn series(&self, name: String, cells: &[&ExperimentCell], x: &dyn Fn(&ExperimentCell) -> Option<f64>) -> Series {
+        let point = |cell: &&ExperimentCell| Some((x(cell)?, self.results.sample(&cell.name, self.figure.y)?));
         let points: Vec<(f64, Sample)> = cells.iter().filter_map(point).collect();
         let spread = points.iter().map(|(_, y)| y.deviation).collect();
         Series::line(name, points.iter().map(|(x, y)| (*x, y.mean)).collect()).with_spread(spread)
     }
 
     fn bars(&self) -> Bars {
-        let value = |cell: &&Cell| self.results.sample(&cell.name, self.figure.y).unwrap_or_default();
+        let value = |cell: &&ExperimentCell| self.results.sample(&cell.name, self.figure.y).unwrap_or_default();
         let values: Vec<Sample> = self.cells.iter().map(value).collect();
         let spread = Some(values.iter().map(|value| value.deviation).collect());
         let series = BarSeries { spread, ..BarSeries::new("", values.iter().map(|value| value.mean).collect()) };
@@ -142,8 +142,8 @@ impl Chart<'_> {
     }
 
     /// The cells by their choice on the series' axis, in the order in which they come.
-    fn groups(&self) -> Vec<(String, Vec<&Cell>)> {
-        let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();
+    fn groups(&self) -> Vec<(String, Vec<&ExperimentCell>)> {
+        let mut groups: Vec<(String, Vec<&ExperimentCell>)> = Vec::new();
         for cell in &self.cells {
             let name = self.figure.series.as_ref().and_then(|axis| cell.choices.get(axis)).cloned().unwrap_or_default();
             match groups.iter_mut().find(|(known, _)| *known == name) {
@@ -154,12 +154,12 @@ impl Chart<'_> {
         groups
     }
 
-    fn name(&self, cell: &Cell) -> String {
+    fn name(&self, cell: &ExperimentCell) -> String {
         cell.labels.join(", ")
     }
 
     /// What a cell is called beside others of its series.
-    fn rest_of_name(&self, cell: &Cell) -> String {
+    fn rest_of_name(&self, cell: &ExperimentCell) -> String {
         let series = self.figure.series.as_ref().and_then(|axis| cell.choices.get(axis));
         cell.labels.iter().filter(|label| Some(*label) != series).cloned().collect::<Vec<_>>().join(", ")
     }

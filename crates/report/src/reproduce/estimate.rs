@@ -1,7 +1,7 @@
 //! What is ahead: time and disk.
 use fedeq_core::Result;
 
-use super::cell::Cell;
+use super::cell::ExperimentCell;
 use super::machine::Machine;
 use super::metric::Metric;
 use super::results::{CellResult, Results};
@@ -27,7 +27,7 @@ pub struct Estimate {
 }
 
 /// What one seed of a cell takes: by other seeds that this machine ran, else by a batch that is measured.
-pub fn expected(cell: &Cell, results: &Results, forecaster: &mut Forecaster) -> Result<Forecast> {
+pub fn expected(cell: &ExperimentCell, results: &Results, forecaster: &mut Forecaster) -> Result<Forecast> {
     match results.cells.get(&cell.name).and_then(measured_here) {
         Some(known) => Ok(known),
         None => forecaster.forecast(&cell.experiment),
@@ -44,7 +44,7 @@ fn measured_here(result: &CellResult) -> Option<Forecast> {
 
 impl Estimate {
     /// Adds a run: what is left of it, if it has begun, or what is expected of its cell.
-    pub fn add(&mut self, run: &sweep::Cell, expected: &Forecast) {
+    pub fn add(&mut self, run: &sweep::SweepCell, expected: &Forecast) {
         let folder = RunFolder::open(&run.folder).ok();
         if folder.as_ref().is_some_and(|folder| matches!(folder.summary(), Ok(Some(_)))) {
             self.done += 1;

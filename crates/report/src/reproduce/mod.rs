@@ -5,7 +5,7 @@
 //! tells the same story on two cores in minutes.
 //!
 //! ```text
-//! spec.toml -Spec::parse-> Spec -cells-> [Cell] -an ordinary run each-> run folders -measure-> Results (a file)
+//! spec.toml -Spec::parse-> Spec -cells-> [ExperimentCell] -an ordinary run each-> run folders -measure-> Results (a file)
 //!   -publish-> tables, figures, README.md
 //! ```
 //!
@@ -36,7 +36,7 @@ mod spec;
 mod table;
 
 pub use catalog::{NAMES, find};
-pub use cell::{Cell, cells};
+pub use cell::{ExperimentCell, cells};
 pub use estimate::{Estimate, expected};
 pub use machine::Machine;
 pub use measure::measure;

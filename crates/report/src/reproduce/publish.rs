@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fedeq_core::{Error, Result};
 
-use super::cell::{Cell, cells};
+use super::cell::{ExperimentCell, cells};
 use super::chart::write_figures;
 use super::readme::write_readme;
 use super::results::Results;
@@ -16,7 +16,7 @@ pub fn publish(spec: &Spec, wishes: &[Override], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::io(folder, "create it"))?;
     let mut shown: Vec<(Results, Vec<String>)> = Vec::new();
     for scale in ScaleName::ALL {
-        let cells: Vec<Cell> = cells(spec, scale, wishes)?;
+        let cells: Vec<ExperimentCell> = cells(spec, scale, wishes)?;
         let results = Results::load(folder, &spec.name, scale, &cells)?;
         if !results.cells.is_empty() {
             let figures = write_figures(spec, &cells, &results, folder)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fedeq_core::{Error, Result, write_atomically};
 
-use super::cell::{Cell, cells};
+use super::cell::{ExperimentCell, cells};
 use super::metric::Metric;
 use super::results::Results;
 use super::spec::{ScaleName, Spec};
@@ -55,7 +55,7 @@ fn generated(spec: &Spec, wishes: &[Override], scales: &[Shown<'_>]) -> Result<S
 }
 
 fn command(spec: &Spec, wishes: &[Override], scale: ScaleName) -> Result<String> {
-    let data = if cells(spec, scale, wishes)?.iter().any(Cell::needs_data) { " --data DIR" } else { "" };
+    let data = if cells(spec, scale, wishes)?.iter().any(ExperimentCell::needs_data) { " --data DIR" } else { "" };
     let set: String = wishes.iter().map(|wish| format!(" --set '{wish}'")).collect();
     let out = if wishes.is_empty() { "" } else { " --out DIR" };
     Ok(format!("fedeq reproduce {} --scale {scale}{data}{set}{out}", spec.name))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fedeq_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::cell::Cell;
+use super::cell::ExperimentCell;
 use super::machine::Machine;
 use super::metric::Metric;
 use super::spec::ScaleName;
@@ -62,7 +62,7 @@ impl Results {
     }
 
     /// What is in an experiment's folder, without cells that are no longer what they were; nothing is there before the first run.
-    pub fn load(folder: &Path, experiment: &str, scale: ScaleName, cells: &[Cell]) -> Result<Self> {
+    pub fn load(folder: &Path, experiment: &str, scale: ScaleName, cells: &[ExperimentCell]) -> Result<Self> {
         let path = Self::path(folder, scale);
         if !path.is_file() {
             return Ok(Self { experiment: experiment.to_owned(), scale, cells: BTreeMap::new() });
@@ -79,7 +79,7 @@ impl Results {
     }
 
     /// Takes in a run; one of the same seed is replaced.
-    pub fn add(&mut self, cell: &Cell, mut run: Measured) {
+    pub fn add(&mut self, cell: &ExperimentCell, mut run: Measured) {
         let result = self.cells.entry(cell.name.clone()).or_default();
         result.identity.clone_from(&cell.identity);
         // A run whose models were discarded since took as much disk as it took before.

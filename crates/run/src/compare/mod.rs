@@ -3,9 +3,8 @@
 //!
 //! # Layout
 //! - `gather`: from paths to finished runs
-//! - `cluster`: experiments that differ only in their seed; `group`: what came out of them
+//! - `group`: experiments that differ only in their seed, and what came out of them
 //! - `contrast`: what sets groups apart, and by how much
-mod cluster;
 mod contrast;
 mod gather;
 mod group;
@@ -13,12 +12,9 @@ mod group;
 use fedeq_core::{Result, View};
 use serde::Serialize;
 
-pub use cluster::{Cluster, clusters, division};
-pub use contrast::Contrast;
-pub use contrast::{Contestant, best, contrasts};
-pub use gather::folders;
-pub use gather::{Finished, Gathered, gather};
-pub use group::{Group, Measures, Qualities};
+pub use contrast::{Contestant, Contrast, best, contrasts};
+pub use gather::{Finished, Gathered, folders, gather};
+pub use group::{Cluster, Group, Measures, Qualities, clusters, division};
 
 /// Groups of runs, and how sure it is that they differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -14,27 +14,17 @@
 //!
 //! # Layout
 //! - this file: what an experiment consists of
-//! - `read`: from a file and wishes to an experiment
-//! - `layer`: settings of one origin, and how those of several go over each other
-//! - `overlay`: a person's table laid over the defaults
-//! - `wish`: `key=value`
+//! - `read`: from a file and settings to an experiment, and back to one value a key
+//! - `setting`: `key=value`; `layers`: settings of several origins over each other
 //! - `refusal`: what is wrong, where, and what was perhaps meant
-//! - `prepare`: from an experiment to live objects
-//! - `copies`: the same samples several times
-//! - `features`: numbers of a table, brought to one scale
-//! - `device`: devices by name
-//! - `flat`: one value a key
-mod copies;
+//! - `prepare`: from an experiment to live objects; `data`: who holds what, and in which units; `device`: devices by name
+mod data;
 mod device;
-mod features;
-mod flat;
-mod layer;
-mod overlay;
-mod partition;
+mod layers;
 mod prepare;
 mod read;
 mod refusal;
-mod wish;
+mod setting;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -45,11 +35,11 @@ use fedeq_data::source::Source;
 use fedeq_models::ModelConfig;
 use serde::{Deserialize, Serialize};
 
-pub use features::scaled_by_example;
+pub use data::scaled_by_example;
 pub use prepare::Prepared;
 pub use read::USUAL_FOLDER;
 pub(crate) use refusal::Refusal;
-pub use wish::Override;
+pub use setting::Override;
 
 use crate::preset::Preset;
 
@@ -133,7 +123,7 @@ impl Experiment {
             method,
             data: DataConfig {
                 folder: USUAL_FOLDER.into(),
-                partition: partition::usual(&source),
+                partition: data::usual_partition(&source),
                 source,
                 copies: None,
                 split: Split::default(),

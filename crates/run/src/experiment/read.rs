@@ -1,4 +1,5 @@
-//! From a file and wishes to an experiment in which everything is explicit.
+//! From a file and settings to an experiment in which everything is explicit, and back to one value a key.
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -8,11 +9,10 @@ use fedeq_equilibrium::WarmStart;
 use fedeq_models::ModelConfig;
 use toml::{Table, Value};
 
-use super::layer::Layer;
-use super::overlay::{lay, put};
+use super::layers::{Layer, lay, leaves, put};
 use super::refusal::{Refusal, refuse, unknown_name};
-use super::wish::Override;
-use super::{Experiment, partition};
+use super::setting::Override;
+use super::{Experiment, data};
 use crate::present::{found_at, require_files};
 use crate::preset::Preset;
 
@@ -131,7 +131,7 @@ fn defaults_for(wishes: &Table) -> Result<Experiment> {
     let model = chosen(wishes, &["model", "name"], &ModelConfig::NAMES)?;
     let rule = chosen(wishes, &["data", "partition", "rule"], &RULES)?;
     let mut defaults = Experiment::defaults(preset, method, source, model)?;
-    if let Some(partition) = rule.and_then(|rule| partition::by_rule(rule, &defaults.data.source)) {
+    if let Some(partition) = rule.and_then(|rule| data::partition_by_rule(rule, &defaults.data.source)) {
         defaults.data.partition = partition;
     }
     Ok(defaults)
@@ -177,5 +177,16 @@ fn chosen<'a>(wishes: &'a Table, path: &[&str], known: &[&str]) -> Result<Option
         Some(Value::String(name)) if known.contains(&name.as_str()) => Ok(Some(name)),
         Some(other) => Err(unknown_name(&path.join("."), other, known)),
         None => Ok(None),
+    }
+}
+
+impl Experiment {
+    /// Every setting that changes results, but the seed, by its dotted path.
+    pub fn settings(&self) -> Result<BTreeMap<String, String>> {
+        let table = Table::try_from(self).map_err(|error| Error::invalid(error.to_string(), super::TOO_LARGE))?;
+        let settings = leaves(&table).into_iter().map(|(path, value)| (path.join("."), value.to_string()));
+        let is_essential = |key: &str| key != "seed" && key != "data.folder" && !key.starts_with("engine.");
+        let device = ("engine.device".to_owned(), Value::from(self.devices()).to_string());
+        Ok(settings.filter(|(key, _)| is_essential(key)).chain([device]).collect())
     }
 }

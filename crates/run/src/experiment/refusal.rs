@@ -2,7 +2,7 @@
 use fedeq_core::Error;
 use toml::{Table, Value};
 
-use super::overlay::{TAGS, leaves, put};
+use super::layers::{TAGS, leaves, put};
 use crate::closest::closest;
 
 /// Why an experiment was refused.

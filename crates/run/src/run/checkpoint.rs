@@ -1,20 +1,102 @@
-//! Keeping a run, and coming back to it.
+//! Checkpoints: keeping a run, and coming back to it.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fedeq_core::{
     ClientStore, Error, Event, InProcess, Observer, Result, ServerState, Traffic, Transport, fingerprint, write_atomically,
 };
+use serde::{Deserialize, Serialize};
 
-use super::folder::RunFolder;
-use super::journal::length;
-use super::journals::Lengths;
-use super::manifest::{Manifest, Stage, list};
-use super::status::State;
+use super::folder::{RunFolder, read_json, write_json};
+use super::journal::{Journals, Lengths, Stamp, length};
 use crate::experiment::{Engine, Experiment};
+
+/// Everything a run consists of at some moment. Files are named by their content, so none of them changes afterwards.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The experiment's [identity](crate::experiment::Experiment::identity).
+    pub experiment: String,
+    /// What it was computed on, see [`Experiment::devices`](crate::experiment::Experiment::devices).
+    pub device: String,
+    /// Rounds that are over.
+    pub round: u64,
+    /// Whether training is all that has happened.
+    pub stage: Stage,
+    /// The server's file in `checkpoints`.
+    pub server: String,
+    /// The files in `clients` of those who have a state of their own.
+    pub clients: BTreeMap<usize, String>,
+    /// What the journals held, by their names.
+    pub journals: BTreeMap<String, Stamp>,
+    /// Bytes sent so far.
+    pub traffic: Traffic,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Rounds of training.
+    Training,
+    /// Those who were not there during training have been met as well.
+    Finished,
+}
+
+/// A manifest with its own fingerprint.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sealed {
+    manifest: Manifest,
+    fingerprint: String,
+}
+
+impl Manifest {
+    /// The last one of a run, if it can be read.
+    pub(super) fn last(folder: &RunFolder) -> Option<Self> {
+        Self::read(&list(&folder.checkpoints()).ok()?.pop()?).ok()
+    }
+
+    /// Writes it under the number of its round.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        let path = path_of(folder, self.round);
+        write_json(&path, &Sealed { fingerprint: self.fingerprint(&path)?, manifest: self.clone() })
+    }
+
+    /// Reads one, and refuses it if it is not what was written.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let Sealed { manifest, fingerprint } = read_json(path)?;
+        if manifest.fingerprint(path)? == fingerprint {
+            return Ok(manifest);
+        }
+        Err(Error::damaged(path, "its fingerprint does not match its content"))
+    }
+
+    fn fingerprint(&self, path: &Path) -> Result<String> {
+        let json = serde_json::to_string(self).map_err(|error| Error::io(path, "write it")(error.into()))?;
+        Ok(fingerprint(json.as_bytes()))
+    }
+}
+
+fn path_of(folder: &Path, round: u64) -> PathBuf {
+    folder.join(format!("{round:06}.json"))
+}
+
+/// The manifests in a folder, oldest first.
+pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io(folder, "list it")(error)),
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut manifests: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    manifests.sort_by_key(|path| path.file_stem().and_then(|stem| stem.to_str()?.parse::<u64>().ok()));
+    Ok(manifests)
+}
 
 /// Which checkpoint to come back to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +149,7 @@ pub(super) fn save(folder: &RunFolder, seal: &Seal, position: &Position) -> Resu
         stage: position.stage,
         server,
         clients: position.clients.clone(),
-        journals: folder.stamp_journals()?,
+        journals: Journals(folder).stamp()?,
         traffic: position.traffic,
     };
     manifest.write(&checkpoints)
@@ -108,7 +190,7 @@ pub(super) fn restore(folder: &RunFolder, seal: &Seal, which: Which, fresh: Serv
     let later = if which == Which::Previous { manifests.pop() } else { None };
     let Some(path) = manifests.pop() else { return start_over(folder, which, fresh) };
     let (manifest, position) = read(folder, seal, &path, &fresh)?;
-    folder.cut_journals(&manifest.journals, manifest.round)?;
+    Journals(folder).cut_back(&manifest.journals, manifest.round)?;
     later.iter().try_for_each(|path| remove(path))?;
     Ok(position)
 }
@@ -172,7 +254,7 @@ fn start_over(folder: &RunFolder, which: Which, server: ServerState) -> Result<P
         // The first checkpoint is written before the first round.
         return Err(Error::damaged(&folder.checkpoints(), "there is no checkpoint left in it, though rounds have been trained"));
     }
-    folder.cut_journals(&BTreeMap::new(), 0)?;
+    Journals(folder).cut_back(&BTreeMap::new(), 0)?;
     Ok(Position { server, clients: BTreeMap::new(), traffic: Traffic::default(), stage: Stage::Training })
 }
 
@@ -190,29 +272,6 @@ fn read_server(folder: &RunFolder, manifest: &Manifest, fresh: &ServerState) -> 
     let path = folder.checkpoints().join(&manifest.server);
     let bytes = ensure_named_by_content(&path)?;
     ServerState::from_bytes(&bytes, manifest.round, fresh).map_err(|error| Error::damaged(&path, error.to_string()))
-}
-
-impl RunFolder {
-    /// The rounds from which a run will go on, if it has a checkpoint that can be read.
-    pub fn kept_rounds(&self) -> Option<u64> {
-        self.last_manifest().map(|manifest| manifest.round)
-    }
-
-    /// Whether it is finished and still holds what it says: a summary and, unless its models were discarded, its last checkpoint.
-    pub fn is_complete(&self) -> bool {
-        let is_finished = self.status().is_ok_and(|status| status.state == State::Finished);
-        let has_end = || self.last_manifest().is_some_and(|manifest| manifest.stage == Stage::Finished);
-        is_finished && matches!(self.summary(), Ok(Some(_))) && (!self.checkpoints().exists() || has_end())
-    }
-
-    /// Refuses a finished run whose journals are no longer what they were.
-    pub fn check_finished(&self) -> Result<()> {
-        self.last_manifest().map_or(Ok(()), |manifest| self.check_journals(&manifest.journals, manifest.round))
-    }
-
-    fn last_manifest(&self) -> Option<Manifest> {
-        Manifest::read(&list(&self.checkpoints()).ok()?.pop()?).ok()
-    }
 }
 
 /// Keeps the run every so many rounds, after some time, when it is stopped, and at the end.
@@ -237,7 +296,7 @@ struct Settled {
 impl<'a> Checkpointer<'a> {
     /// Goes on from a position that is kept already.
     pub(super) fn new(folder: &'a RunFolder, seal: &'a Seal, engine: &Engine, position: &Position) -> Self {
-        let settled = Settled { server: position.server.clone(), traffic: position.traffic, lengths: folder.journal_lengths() };
+        let settled = Settled { server: position.server.clone(), traffic: position.traffic, lengths: Journals(folder).lengths() };
         let kept = (position.server.round, Instant::now());
         Self {
             folder,
@@ -262,7 +321,7 @@ impl<'a> Checkpointer<'a> {
     /// Goes back to the last moment between rounds and keeps it: somebody stopped the run, or it failed.
     pub(super) fn keep_settled(&mut self, transport: &mut InProcess<'_>) -> Result<()> {
         transport.store().roll_back()?;
-        self.folder.cut_to_lengths(&self.settled.lengths)?;
+        Journals(self.folder).cut_to(&self.settled.lengths)?;
         if self.kept.0 == self.settled.server.round {
             return Ok(());
         }
@@ -289,7 +348,7 @@ impl<'t> Observer<InProcess<'t>> for Checkpointer<'_> {
     fn observe(&mut self, event: &Event<'_>, transport: &mut InProcess<'t>) -> Result<ControlFlow<()>> {
         if let Event::Settled { server, last } = event {
             transport.store().settle()?;
-            let (traffic, lengths) = (transport.traffic(), self.folder.journal_lengths());
+            let (traffic, lengths) = (transport.traffic(), Journals(self.folder).lengths());
             self.settled = Settled { server: (*server).clone(), traffic, lengths };
             if *last || self.is_due(server.round) {
                 self.keep(server, Stage::Training, traffic, transport)?;

@@ -12,16 +12,16 @@ use fedeq_data::source::table::Table;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::checkpoint::{Manifest, Stage};
+use super::control::{ControlCommand, ControlFile};
 use super::find::is_run;
-use super::heads::Heads;
-use super::lines::Lines;
+use super::journal::{Journals, Lines, Tail};
+use super::metadata::{Roster, RunState, Status, Version};
+use super::progress::{Activity, Heads};
 use super::reach::{LARGEST, Reach, SMALL};
-use super::status::{State, Status};
+use super::record::Timing;
 use super::summary::Summary;
-use super::tail::Tail;
-use super::timing::Timing;
-use super::version::Version;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Prepared};
 
 /// A folder that holds a run.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Lock {
 }
 
 impl RunFolder {
-    /// Makes a new folder; one that is there already is never touched, unless it is empty or a process was killed while it made it.
+    /// Makes a new folder; one that already exists is never touched, unless it is empty or a process was killed while it made it.
     pub fn create(root: &Path) -> Result<Self> {
         if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             fs::create_dir_all(parent).map_err(Error::io(parent, "create it"))?;
@@ -121,9 +121,27 @@ impl RunFolder {
         self.text(&self.summary_file(), LARGEST)
     }
 
-    /// How it stands.
+    /// What its status file says.
     pub fn status(&self) -> Result<Status> {
         self.json(&self.status_file(), SMALL)
+    }
+
+    /// How it stands, as far as one can tell from this machine.
+    pub fn state(&self) -> Result<RunState> {
+        self.state_if(|| self.is_locked())
+    }
+
+    /// How it stands, where somebody knows better than its lock whether a process is working on it.
+    pub fn state_if(&self, is_alive: impl FnOnce() -> bool) -> Result<RunState> {
+        let written = self.status()?.state;
+        Ok(if !written.is_alive() || is_alive() {
+            written
+        } else if self.summary_file().is_file() {
+            // The summary is the last of its results; only the word that it is finished is missing.
+            RunState::Finished
+        } else {
+            RunState::Killed
+        })
     }
 
     /// Whether a process is working on it now.
@@ -182,7 +200,7 @@ impl RunFolder {
     }
 
     /// A file of JSON, alike.
-    pub(super) fn json<V: DeserializeOwned>(&self, path: &Path, most: u64) -> Result<V> {
+    fn json<V: DeserializeOwned>(&self, path: &Path, most: u64) -> Result<V> {
         serde_json::from_str(&self.text(path, most)?).map_err(|error| Error::damaged(path, error.to_string()))
     }
 
@@ -200,6 +218,75 @@ impl RunFolder {
         let file = self.reach.open(path).map_err(Error::io(path, "read it"))?;
         let mut values = Vec::new();
         take_lines(path, file, |value| values.push(value)).map(|()| values)
+    }
+
+    /// Who the clients are; an error where no process has said so.
+    pub fn roster(&self) -> Result<Roster> {
+        self.json(&self.roster_file(), LARGEST)
+    }
+
+    /// Says who the clients are, once.
+    pub fn write_roster(&self, prepared: &Prepared) -> Result<()> {
+        if self.roster_file().is_file() { Ok(()) } else { write_json(&self.roster_file(), &Roster::of(prepared)) }
+    }
+
+    /// Who is at work; nothing where no process has said so.
+    pub fn activity(&self) -> Option<Activity> {
+        self.json(&self.activity_file(), LARGEST).ok()
+    }
+
+    /// Says who is at work. Not synced to disk, and not worth stopping a run for if it fails.
+    pub(super) fn write_activity(&self, activity: &Activity) {
+        let partial = self.path().join("activity.json.partial");
+        let written = serde_json::to_string(activity).is_ok_and(|json| fs::write(&partial, json).is_ok());
+        if written {
+            let _ = fs::rename(&partial, self.activity_file());
+        }
+    }
+
+    /// Nobody is at work any more.
+    pub(super) fn end_activity(&self) {
+        let _ = fs::remove_file(self.activity_file());
+    }
+
+    /// Leaves a command for the process that carries out this run.
+    pub fn leave_command(&self, command: ControlCommand) -> Result<()> {
+        write_json(&self.control_file(), &ControlFile { command })
+    }
+
+    /// The command in the folder; nothing if it cannot be read, which changes nothing.
+    pub(super) fn control_command(&self) -> Option<ControlCommand> {
+        let path = self.control_file();
+        if !path.exists() {
+            return Some(ControlCommand::default());
+        }
+        read_json(&path).ok().map(|file: ControlFile| file.command)
+    }
+
+    /// Removes a command that was meant for an earlier process.
+    pub(super) fn remove_command(&self) -> Result<()> {
+        let path = self.control_file();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&path, "remove it")(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The rounds from which a run will go on, if it has a checkpoint that can be read.
+    pub fn kept_rounds(&self) -> Option<u64> {
+        Manifest::last(self).map(|manifest| manifest.round)
+    }
+
+    /// Whether it is finished and still holds what it says: a summary and, unless its models were discarded, its last checkpoint.
+    pub fn is_complete(&self) -> bool {
+        let is_finished = self.status().is_ok_and(|status| status.state == RunState::Finished);
+        let has_end = || Manifest::last(self).is_some_and(|manifest| manifest.stage == Stage::Finished);
+        is_finished && matches!(self.summary(), Ok(Some(_))) && (!self.checkpoints().exists() || has_end())
+    }
+
+    /// Refuses a finished run whose journals are no longer what they were.
+    pub fn check_finished(&self) -> Result<()> {
+        Manifest::last(self).map_or(Ok(()), |manifest| Journals(self).check(&manifest.journals, manifest.round))
     }
 
     /// The clients' states.
@@ -245,7 +332,7 @@ impl RunFolder {
     }
 
     /// Says how the run stands, and that this process said so.
-    pub fn write_status(&self, state: State) -> Result<()> {
+    pub fn write_status(&self, state: RunState) -> Result<()> {
         write_json(&self.status_file(), &Status { state, pid: std::process::id() })
     }
 
@@ -280,15 +367,15 @@ impl RunFolder {
         self.root.join("heads.jsonl")
     }
 
-    pub(super) fn roster_file(&self) -> PathBuf {
+    fn roster_file(&self) -> PathBuf {
         self.root.join("clients.json")
     }
 
-    pub(super) fn activity_file(&self) -> PathBuf {
+    fn activity_file(&self) -> PathBuf {
         self.root.join("activity.json")
     }
 
-    pub(super) fn order_file(&self) -> PathBuf {
+    fn control_file(&self) -> PathBuf {
         self.root.join("control.json")
     }
 
@@ -334,7 +421,7 @@ fn is_unborn(root: &Path) -> bool {
 fn taken(root: &Path) -> Error {
     let path = root.display();
     Error::invalid(
-        format!("`{path}` is there already"),
+        format!("`{path}` already exists"),
         format!("choose another with `--out`, or go on with `fedeq resume {path}`"),
     )
 }

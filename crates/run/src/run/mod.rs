@@ -30,63 +30,38 @@
 //!
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run
-//! - `journal`, `journals`, `lines`, `tail`: files of lines that can be cut back, one and all of them, and reading them while they grow
-//! - `reach`: which files may be read as parts of a run
-//! - `folder`, `status`, `version`: the folder and its files
-//! - `find`: which folders are those of runs
-//! - `manifest`, `checkpoint`: what there is to come back to
-//! - `disk`: how much room a run will take
-//! - `record`, `timing`, `table`, `tensorboard`: what is written down as it happens
-//! - `roster`, `activity`, `heads`: who the clients are, who is at work, what becomes of their heads
-//! - `order`, `gate`, `attendant`: pausing and stopping a run from outside its process
-//! - `summary`: what came out
+//! - `folder`: the folder and its files; `metadata`: the small ones; `find`: which folders are those of runs; `reach`: which files may be read as parts of a run
+//! - `journal`: files of lines that can be cut back, and reading them while they grow; `record`, `tensorboard`: what is written down as it happens
+//! - `checkpoint`: what there is to come back to
+//! - `progress`: who is at work, and what becomes of clients' heads; `control`: pausing and stopping a run from outside its process
+//! - `watch`: who watches, and what it is told beforehand; `summary`: what came out
 //! - `trained`: a finished run, opened to be used
-//! - `watch`: who looks on
-mod activity;
-mod attendant;
 mod checkpoint;
-mod disk;
+mod control;
 mod find;
 mod folder;
-mod gate;
-mod heads;
 mod journal;
-mod journals;
 mod launch;
-mod lines;
-mod manifest;
-mod order;
+mod metadata;
+mod progress;
 mod reach;
 mod record;
-mod roster;
-mod status;
 mod summary;
-mod table;
-mod tail;
 mod tensorboard;
-mod timing;
 mod trained;
-mod version;
 mod watch;
 
-pub use activity::Activity;
-pub use checkpoint::Which;
-pub use disk::Disk;
+pub use checkpoint::{Manifest, Stage, Which};
+pub use control::ControlCommand;
 pub use find::{Links, runs_below};
-pub use folder::RunFolder;
-pub use folder::{read_json, write_json};
-pub use heads::{Head, Heads};
-pub use journal::Stamp;
+pub use folder::{RunFolder, read_json, write_json};
+pub use journal::{Stamp, Tail};
 pub use launch::{Run, launch};
-pub use manifest::{Manifest, Stage};
-pub use order::Order;
+pub use metadata::{Roster, RunState, Status, Version};
+pub use progress::{Activity, Head, Heads};
 pub use reach::Reach;
-pub use roster::Roster;
-pub use status::{State, Status};
-pub use summary::headline;
-pub use summary::{Resources, Summary, Unseen};
-pub use tail::Tail;
-pub use timing::Timing;
+pub use record::Timing;
+pub use summary::{Resources, Summary, headline};
+
 pub use trained::{ClientModel, Diagnosis, Judgement, Trained};
-pub use version::Version;
-pub use watch::{Brief, Silent, Watch};
+pub use watch::{Disk, RunStart, Silent, Watch};

@@ -1,8 +1,8 @@
 //! What came out of a run.
-use fedeq_core::{Evaluation, Quality, Round, SolveTally, View};
+use fedeq_core::{Evaluation, Quality, Round, SolveTally, Unseen, View};
 use serde::{Deserialize, Serialize};
 
-use super::timing::Timing;
+use super::record::Timing;
 use crate::experiment::Prepared;
 use crate::preset::Preset;
 
@@ -38,17 +38,6 @@ pub struct Summary {
     pub solves: SolveTally,
     /// What it took.
     pub resources: Resources,
-}
-
-/// How those who were not there during training fare.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Unseen {
-    /// How many there are.
-    pub clients: usize,
-    /// With the model each has made its own.
-    pub local: Quality,
-    /// With the shared part as the server has it, where something is shared.
-    pub shared: Option<Quality>,
 }
 
 /// What a run took: time and memory, which no two runs have in common.
@@ -97,7 +86,7 @@ impl Summary {
             clients: prepared.federation.clients.len(),
             shared_parameters,
             personal_parameters,
-            headline: experiment.method.algorithm().headline(),
+            headline: experiment.method.algorithm().default_view(),
             evaluation,
             unseen,
             solves,
@@ -126,25 +115,19 @@ pub(super) fn solves_of(rounds: &[Round]) -> SolveTally {
     rounds.iter().fold(SolveTally::default(), |sum, round| sum.plus(&round.solves))
 }
 
-impl Unseen {
-    pub(super) fn of(evaluation: Evaluation) -> Self {
-        Self { clients: evaluation.local.clients.len(), local: evaluation.local, shared: evaluation.shared }
-    }
-}
-
 impl Resources {
     fn of(timings: &[Timing]) -> Self {
-        let sum = |part: fn(&Timing) -> f64| timings.iter().map(part).sum::<f64>();
-        let train_seconds = sum(|timing| timing.train);
+        let mut total = Timing::default();
+        timings.iter().for_each(|timing| total.add(timing));
         Self {
-            train_seconds,
-            evaluate_seconds: sum(|timing| timing.evaluate),
-            seconds_per_round: train_seconds / timings.len().max(1) as f64,
-            solve_seconds: sum(|timing| timing.solve),
-            backward_seconds: sum(|timing| timing.backward),
-            update_seconds: sum(|timing| timing.update),
-            communicate_seconds: sum(|timing| timing.communicate),
-            peak_memory: timings.iter().filter_map(|timing| timing.peak_memory).max(),
+            train_seconds: total.train,
+            evaluate_seconds: total.evaluate,
+            seconds_per_round: total.train / timings.len().max(1) as f64,
+            solve_seconds: total.solve,
+            backward_seconds: total.backward,
+            update_seconds: total.update,
+            communicate_seconds: total.communicate,
+            peak_memory: total.peak_memory,
         }
     }
 }

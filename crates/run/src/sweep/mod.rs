@@ -4,16 +4,10 @@
 //! skipped, half-finished ones resumed, and a larger grid reuses the cells of a smaller one.
 //!
 //! # Layout
-//! - `axis`: `key=value,value`, as a person types it
-//! - `cell`: the experiments of a grid
-//! - `seeds`: `0..3`, as a person types it
+//! - `grid`: the experiments of a grid, from axes and seeds as a person types them
 //! - `outcome`: what came out of cells and grid points
-mod axis;
-mod cell;
+mod grid;
 mod outcome;
-mod seeds;
 
-pub use axis::Axis;
-pub use cell::{Cell, Grid, NOTHING, cells};
-pub use outcome::{Outcome, Point, csv_of, points};
-pub use seeds::Seeds;
+pub use grid::{Axis, Grid, NOTHING, Seeds, SweepCell, cells};
+pub use outcome::{CellOutcome, GridPoint, csv_of, points};

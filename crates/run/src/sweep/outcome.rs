@@ -1,24 +1,23 @@
 //! What came out of cells and grid points.
 use serde::Serialize;
 
-use super::axis::Axis;
-use super::cell::Cell;
+use super::grid::{Axis, SweepCell};
 use crate::compare::{Measures, Qualities};
 use crate::run::Summary;
 use crate::statistics::Sample;
 
 /// A cell and what came out of it.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CellOutcome {
     /// The cell.
-    pub cell: Cell,
+    pub cell: SweepCell,
     /// What came out, or why nothing did.
     pub result: std::result::Result<Summary, String>,
 }
 
 /// One combination of values, over its seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Point {
+pub struct GridPoint {
     /// The value on every axis, in their order.
     pub values: Vec<String>,
     /// The seeds that came to an end.
@@ -30,15 +29,15 @@ pub struct Point {
 }
 
 /// The cells of each combination put together, in the order of the grid.
-pub fn points(outcomes: &[Outcome]) -> Vec<Point> {
+pub fn points(outcomes: &[CellOutcome]) -> Vec<GridPoint> {
     outcomes.chunk_by(|a, b| a.cell.values == b.cell.values).map(point).collect()
 }
 
-fn point(outcomes: &[Outcome]) -> Point {
+fn point(outcomes: &[CellOutcome]) -> GridPoint {
     let done: Vec<(u64, &Summary)> =
         outcomes.iter().filter_map(|outcome| Some((outcome.cell.experiment.seed, outcome.result.as_ref().ok()?))).collect();
     let summaries: Vec<&Summary> = done.iter().map(|(_, summary)| *summary).collect();
-    Point {
+    GridPoint {
         values: outcomes.first().map(|outcome| outcome.cell.values.clone()).unwrap_or_default(),
         seeds: done.iter().map(|(seed, _)| *seed).collect(),
         failed: outcomes.len() - done.len(),
@@ -59,15 +58,15 @@ const MEASURES: [&str; 9] = [
 ];
 
 /// One line a cell, for other programs: the value on every axis, seed, run folder, what came out or the problem.
-pub fn csv_of(axes: &[Axis], outcomes: &[Outcome]) -> String {
+pub fn csv_of(axes: &[Axis], outcomes: &[CellOutcome]) -> String {
     let keys = axes.iter().map(|axis| axis.key.as_str());
     let heading: Vec<&str> = keys.chain(["seed", "run"]).chain(MEASURES).collect();
     let rows = outcomes.iter().map(|outcome| row(outcome) + "\n");
     heading.join(",") + "\n" + &rows.collect::<String>()
 }
 
-fn row(outcome: &Outcome) -> String {
-    let Outcome { cell, result } = outcome;
+fn row(outcome: &CellOutcome) -> String {
+    let CellOutcome { cell, result } = outcome;
     let run = cell.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut fields = cell.values.clone();
     fields.extend([cell.experiment.seed.to_string(), run]);

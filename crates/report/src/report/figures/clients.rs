@@ -1,7 +1,7 @@
 //! How accuracy is spread over clients, and what one of them takes for what.
 use fedeq_core::View;
 
-use crate::figure::{Axis, Cell, Figure, Heat, Plot, Series};
+use crate::figure::{Axis, Figure, Heat, HeatCell, Plot, Series};
 use crate::report::closeup::{Closeup, Confusion};
 use crate::report::line::Line;
 use crate::report::{Record, Report};
@@ -72,8 +72,8 @@ fn confusion(place: usize, line: &Line, closeup: &Closeup) -> Option<Figure> {
     Some(Figure::new(format!("confusion-{}", place + 1), title, vec![heat.into()]).with_note(note))
 }
 
-fn shaded(row: &[usize]) -> Vec<Cell> {
+fn shaded(row: &[usize]) -> Vec<HeatCell> {
     let whole = row.iter().sum::<usize>().max(1);
     let text = |count: usize| if count == 0 { String::new() } else { fedeq_run::number::count(count) };
-    row.iter().map(|count| Cell { shade: *count as f64 / whole as f64, text: text(*count) }).collect()
+    row.iter().map(|count| HeatCell { shade: *count as f64 / whole as f64, text: text(*count) }).collect()
 }
