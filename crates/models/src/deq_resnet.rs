@@ -6,13 +6,16 @@ use fedeq_kernels::padding::same_size;
 use fedeq_kernels::tensor::{self as kernels, max_pool};
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{Architecture, Inputs};
 use crate::context::Context;
 use crate::error::Result;
+use crate::graph::{Ends, Fusion, Graph};
 use crate::init::Blueprint;
 use crate::layers::{Activation, Around, Conv, Dense, GroupNorm, NormKind, Reach};
 use crate::probe::Probe;
 use crate::representation::{Representation, settle};
-use crate::vision::{EmbeddingPoint, Head, Stem, Style};
+use crate::task::Task;
+use crate::vision::{EmbeddingPoint, Head, Stem, Style, dense_end};
 
 /// The choices left open in a DEQ-ResNet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +63,33 @@ impl Size {
     pub(crate) fn largest_layer(self, [height, width, _]: [usize; 3]) -> [usize; 2] {
         let pooled = [height, width].map(|side| same_size(same_size(side, 2), 2));
         [pooled[0] * pooled[1] * self.channels, self.dense[0]]
+    }
+}
+
+/// `u = pool(norm(phi(conv(x))))`, `z = g(z; u)` by a [residual cell](crate::graph::Cell::Residual), then `pool`, two dense layers, a
+/// normalisation and the personal layer. States are `[ceil(H / 2), ceil(W / 2), C]`.
+impl Architecture for DeqResNetOptions {
+    type Size = Size;
+    const INPUTS: Inputs = Inputs::Images;
+
+    fn graph(&self, task: &Task, size: Size) -> Result<Graph> {
+        let style = Style { norm: self.norm, activation: self.activation };
+        Graph::build(task, |net| {
+            let mut stem = net.at("stem");
+            let x = stem.input();
+            let x = stem.small_conv("conv", x, size.channels);
+            let x = stem.norm("norm", x, style.norm, Fusion::Before(style.activation));
+            let u = stem.max_pool(x);
+            let cell = net.at("cell").residual_cell(size.channels, self.cell_norm, style.activation);
+            let z = net.equilibrium(u, cell, &self.equilibrium);
+            let z = net.max_pool(z);
+            let [embedding, features] = dense_end(&mut net.at("head"), z, size.dense, style);
+            Ends { logits: net.personal_dense(features), embedding }
+        })
+    }
+
+    fn equilibrium(&self) -> Option<&Equilibrium> {
+        Some(&self.equilibrium)
     }
 }
 

@@ -6,13 +6,19 @@ use fedeq_kernels::tensor::HeldStack;
 use fedeq_kernels::transformer::Norm;
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{Architecture, Inputs};
 use crate::context::Context;
 use crate::error::Result;
+use crate::graph::{self, Dropout, Graph};
 use crate::init::Blueprint;
 use crate::layers::{LayerNorm, blocked_positions};
 use crate::probe::Probe;
 use crate::representation::{Features, Representation, settle};
-use crate::transformer::{Layer, Masks, Player, Text, TextEmbedding, TransformerOptions, WIDTH, draw_masks, run, surroundings};
+use crate::task::Task;
+use crate::transformer::{
+    Layer, Masks, Player, Text, TextEmbedding, TransformerOptions, WIDTH, draw_masks, embeddings, personal_end, run, stack,
+    surroundings,
+};
 
 /// Layers in the cell, all with weights of their own.
 const LAYERS: usize = 4;
@@ -30,6 +36,30 @@ pub struct DeqTransformerOptions {
 impl Default for DeqTransformerOptions {
     fn default() -> Self {
         Self { dropout: TransformerOptions::default().dropout, equilibrium: Equilibrium::default() }
+    }
+}
+
+/// `z = norm(layer_4(layer_3(layer_2(layer_1(z; x); x); x); x))` with `x` the embedded symbols, then the personal layer, into which the symbols
+/// are injected once more, without their positions. States are `[length, 64]`.
+impl Architecture for DeqTransformerOptions {
+    type Size = ();
+    const INPUTS: Inputs = Inputs::Symbols;
+
+    fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
+        Graph::build(task, |net| {
+            let [tokens, positions] = embeddings(net);
+            let x = net.embed(tokens, Some(positions));
+            let mut cell = net.at("cell");
+            let layers = stack(&mut cell, "layers", LAYERS, LAYERS, Dropout { name: "cell", rate: self.dropout });
+            let norm = cell.affine("norm", WIDTH);
+            let z = net.equilibrium(x, graph::Cell::Transformer { layers, norm }, &self.equilibrium);
+            let symbols = net.embed(tokens, None);
+            personal_end(net, z, symbols, 1, self.dropout)
+        })
+    }
+
+    fn equilibrium(&self) -> Option<&Equilibrium> {
+        Some(&self.equilibrium)
     }
 }
 
