@@ -37,7 +37,9 @@ impl Multipliers {
 /// The random numbers that belong to `name` under `seed`.
 fn stream(seed: u64, name: &str) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    rng.set_stream(name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)));
+    rng.set_stream(
+        name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)),
+    );
     rng
 }
 

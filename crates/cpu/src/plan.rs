@@ -190,7 +190,6 @@ impl<'a> Planner<'a> {
             _ => Shape { batch: self.rows(value), height: 1, width: 1, channels: self.width(value) },
         }
     }
-
 }
 
 /// The value that a layer gives.

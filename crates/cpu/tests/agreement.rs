@@ -200,7 +200,8 @@ fn residual_networks_agree() {
     agrees("resnet-xs", &Task::image(8, 8, 1, 10), &images(5, [8, 8, 1]));
     agrees("resnet-20", &Task::image(28, 28, 1, 62), &images(3, [28, 28, 1]));
     agrees("resnet-14", &Task::image(32, 32, 3, 10), &images(2, [32, 32, 3]));
-    let groups: ModelConfig = serde_json::from_str(r#"{ "name": "resnet-14", "norm": "group", "activation": "softplus" }"#).unwrap();
+    let groups: ModelConfig =
+        serde_json::from_str(r#"{ "name": "resnet-14", "norm": "group", "activation": "softplus" }"#).unwrap();
     config_agrees(&groups, &Task::image(13, 9, 3, 10), &images(2, [13, 9, 3]), 1e-4);
 }
 

@@ -33,14 +33,7 @@ struct Back {
 }
 
 impl Norm {
-    pub(super) fn new(
-        plan: &mut Planner<'_>,
-        x: ValueId,
-        affine: Affine,
-        over: NormScope,
-        fusion: Fusion,
-        y: ValueId,
-    ) -> Self {
+    pub(super) fn new(plan: &mut Planner<'_>, x: ValueId, affine: Affine, over: NormScope, fusion: Fusion, y: ValueId) -> Self {
         let shape = plan.images(x);
         let (groups, reach) = match over {
             NormScope::Batch { .. } => (shape.channels, Reach::Batch),

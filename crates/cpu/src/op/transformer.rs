@@ -46,11 +46,8 @@ impl Transformer {
         y: ValueId,
     ) -> Self {
         let shape = layer_shape(plan, layers, y);
-        let back = plan.incoming(y).map(|dy| Back {
-            dy,
-            dh: h.and_then(|h| plan.target(h)),
-            d_injection: plan.target(injection),
-        });
+        let back =
+            plan.incoming(y).map(|dy| Back { dy, dh: h.and_then(|h| plan.target(h)), d_injection: plan.target(injection) });
         let made = layers.layers.iter().map(|&parameters| {
             let targets = if back.is_some() { parameters.map(|id| plan.parameter(id)) } else { [None; 16] };
             let sums = targets.iter().any(Option::is_some).then(|| LayerGradients::zeros(&shape));
