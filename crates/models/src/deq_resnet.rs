@@ -1,7 +1,7 @@
 //! DEQ-ResNet: images, with one residual block applied until nothing changes any more.
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
-use fedeq_equilibrium::{Cell, Equilibrium, Injected, Map, Transposed};
+use fedeq_equilibrium::{Cell, Equilibrium, Injected, TensorMap, Transposed};
 use fedeq_kernels::padding::same_size;
 use fedeq_kernels::tensor::{self as kernels, max_pool};
 use serde::{Deserialize, Serialize};
@@ -208,14 +208,14 @@ impl Cell<4> for ImageCell {
         self.whole().step(&z, u).unwrap_or_else(|| self.composed(z, u))
     }
 
-    fn held<'a>(&'a self, u: &Tensor<4>) -> Box<dyn Map<4> + 'a> {
+    fn held<'a>(&'a self, u: &Tensor<4>) -> Box<dyn TensorMap<4> + 'a> {
         match self.whole().hold(u) {
             Some(held) => Box::new(Held(held)),
             None => Box::new(Injected::new(self, u.clone())),
         }
     }
 
-    fn transposed<'a>(&'a self, z: Tensor<4>, u: &Tensor<4>) -> Box<dyn Map<4> + 'a> {
+    fn transposed<'a>(&'a self, z: Tensor<4>, u: &Tensor<4>) -> Box<dyn TensorMap<4> + 'a> {
         match self.whole().linearise(&z, u) {
             Some(linear) => Box::new(move |v| linear.pull_back(v)),
             None => Box::new(Transposed::new(self, z, u.clone())),
@@ -225,7 +225,7 @@ impl Cell<4> for ImageCell {
 
 struct Held(kernels::HeldImageCell);
 
-impl Map<4> for Held {
+impl TensorMap<4> for Held {
     fn apply(&mut self, z: Tensor<4>) -> Tensor<4> {
         self.0.step(z)
     }

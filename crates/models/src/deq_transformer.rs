@@ -1,7 +1,7 @@
 //! DEQ-Transformer: text, with a stack of layers applied until nothing changes any more.
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor};
-use fedeq_equilibrium::{Cell, Equilibrium, Injected, Map, Rows, Transposed};
+use fedeq_equilibrium::{Cell, Equilibrium, Injected, Rows, TensorMap, Transposed};
 use fedeq_kernels::tensor::HeldStack;
 use fedeq_kernels::transformer::Norm;
 use serde::{Deserialize, Serialize};
@@ -150,14 +150,14 @@ impl Cell<3> for SequenceCell {
         self.norm.forward(run(&self.layers, z, injection, blocked, masks))
     }
 
-    fn held<'a>(&'a self, x: &Injection) -> Box<dyn Map<3> + 'a> {
+    fn held<'a>(&'a self, x: &Injection) -> Box<dyn TensorMap<3> + 'a> {
         match self.hold(x) {
             Some(held) => Box::new(Held { cell: self, x: x.clone(), held }),
             None => Box::new(Injected::new(self, x.clone())),
         }
     }
 
-    fn transposed<'a>(&'a self, z: Tensor<3>, x: &Injection) -> Box<dyn Map<3> + 'a> {
+    fn transposed<'a>(&'a self, z: Tensor<3>, x: &Injection) -> Box<dyn TensorMap<3> + 'a> {
         match self.hold(x) {
             Some(held) => {
                 let linear = held.linearise(z);
@@ -174,7 +174,7 @@ struct Held<'a> {
     held: HeldStack,
 }
 
-impl Map<3> for Held<'_> {
+impl TensorMap<3> for Held<'_> {
     fn apply(&mut self, z: Tensor<3>) -> Tensor<3> {
         self.held.step(z)
     }

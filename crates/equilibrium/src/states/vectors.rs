@@ -2,58 +2,10 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use burn::backend::flex::FlexTensor;
-use burn::backend::{BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind};
-use burn::tensor::{DType, Tensor, TensorData};
 use pulp::{Arch, Simd, WithSimd};
 
 /// How many numbers are summed in single precision before they are added up in double.
 const BLOCK: usize = 1024;
-
-/// The rows of a matrix of 32-bit floats on the CPU.
-pub(crate) struct HostRows {
-    tensor: FlexTensor,
-    width: usize,
-}
-
-impl HostRows {
-    /// The rows of a tensor, if they are such.
-    pub(crate) fn of(tensor: &Tensor<2>) -> Option<Self> {
-        let [_, width] = tensor.dims();
-        let DispatchTensor { kind, autodiff: DispatchAutodiffContext::Disabled } = tensor.clone().into_dispatch() else {
-            return None;
-        };
-        #[allow(irrefutable_let_patterns)] // The CPU may be the only backend there is.
-        let DispatchTensorKind::Flex(BackendTensor::Float(tensor)) = kind else { return None };
-        (tensor.dtype() == DType::F32).then(|| Self { tensor: tensor.to_contiguous(), width })
-    }
-
-    /// All numbers, row after row.
-    pub(crate) fn all(&self) -> &[f32] {
-        self.tensor.as_slice().expect("made contiguous on construction")
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[f32]> {
-        self.all().chunks_exact(self.width)
-    }
-
-    pub(crate) fn row(&self, row: usize) -> &[f32] {
-        &self.all()[row * self.width..(row + 1) * self.width]
-    }
-
-    /// How many rows there are.
-    pub(crate) fn count(&self) -> usize {
-        self.all().len() / self.width
-    }
-
-    /// Some of the rows.
-    pub(crate) fn pick(&self, rows: &[usize]) -> Self {
-        let mut picked = Vec::with_capacity(rows.len() * self.width);
-        rows.iter().for_each(|&row| picked.extend_from_slice(self.row(row)));
-        let data = TensorData::new(picked, [rows.len(), self.width]);
-        Self { tensor: FlexTensor::from_data(data), width: self.width }
-    }
-}
 
 fn arch() -> Arch {
     static ARCH: OnceLock<Arch> = OnceLock::new();
@@ -61,7 +13,7 @@ fn arch() -> Arch {
 }
 
 /// `<a, b>`
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.chunks(BLOCK).zip(b.chunks(BLOCK)).map(|(a, b)| f64::from(arch().dispatch(Dot { a, b }))).sum()
 }
 
@@ -93,24 +45,27 @@ impl WithSimd for Dot<'_> {
     }
 }
 
-/// For every change from one state to the next, its inner products with the newest change and with the newest state.
+/// For every change, given as its slot, its new and its old state: adds up its inner products with the newest change `newest - before` and with the
+/// newest state, part by part.
 ///
 /// Block by block, so that a block of all states stays in the cache while it is used several times.
-pub(crate) fn dots_of_changes(states: &[&[f32]]) -> Vec<(f64, f64)> {
-    let [.., before, newest] = states else { return Vec::new() };
-    let mut sums = vec![(0.0, 0.0); states.len() - 1];
+pub(super) fn dots_of_changes<'a>(
+    changes: impl Iterator<Item = (usize, &'a [f32], &'a [f32])> + Clone,
+    newest: &[f32],
+    before: &[f32],
+    mut add: impl FnMut(usize, (f64, f64)),
+) {
     let mut change = [0.0; BLOCK];
     for start in (0..newest.len()).step_by(BLOCK) {
         let here = start..(start + BLOCK).min(newest.len());
         let (change, state) = (&mut change[..here.len()], &newest[here.clone()]);
         subtract(change, state, &before[here.clone()]);
-        for (pair, sums) in states.windows(2).zip(&mut sums) {
+        for (slot, new, old) in changes.clone() {
             let (with_change, with_state) =
-                arch().dispatch(DotsOfChange { new: &pair[1][here.clone()], old: &pair[0][here.clone()], a: change, b: state });
-            *sums = (sums.0 + f64::from(with_change), sums.1 + f64::from(with_state));
+                arch().dispatch(DotsOfChange { new: &new[here.clone()], old: &old[here.clone()], a: change, b: state });
+            add(slot, (with_change.into(), with_state.into()));
         }
     }
-    sums
 }
 
 /// `(<new - old, a>, <new - old, b>)`
@@ -151,7 +106,7 @@ impl WithSimd for DotsOfChange<'_> {
 }
 
 /// `y <- a - b`
-pub(crate) fn subtract(y: &mut [f32], a: &[f32], b: &[f32]) {
+pub(super) fn subtract(y: &mut [f32], a: &[f32], b: &[f32]) {
     arch().dispatch(Subtract { y, a, b });
 }
 
@@ -173,35 +128,44 @@ impl WithSimd for Subtract<'_> {
     }
 }
 
-/// `a - b` of every row, with the norms of that and of `a`.
-pub(crate) fn difference_with_norms(a: &HostRows, b: &HostRows) -> (Vec<f32>, Vec<(f64, f64)>) {
-    let mut difference = Vec::with_capacity(a.all().len());
-    let norms = a.iter().zip(b.iter()).map(|(a, b)| append_difference(&mut difference, a, b)).collect();
-    (difference, norms)
-}
-
-/// `a - b`, at the end of others; `(||a - b||, ||a||)`. Block by block, so that sums find the numbers in the cache.
-fn append_difference(rows: &mut Vec<f32>, a: &[f32], b: &[f32]) -> (f64, f64) {
+/// `y <- a - b`; `(||a - b||, ||a||)`. Block by block, so that sums find the numbers in the cache.
+pub(super) fn difference_with_norms(y: &mut [f32], a: &[f32], b: &[f32]) -> (f64, f64) {
     let (mut of_difference, mut of_a) = (0.0, 0.0);
-    for (a, b) in a.chunks(BLOCK).zip(b.chunks(BLOCK)) {
-        let difference = appended(rows, a);
-        subtract(difference, a, b);
-        of_difference += dot(difference, difference);
+    for ((y, a), b) in y.chunks_mut(BLOCK).zip(a.chunks(BLOCK)).zip(b.chunks(BLOCK)) {
+        subtract(y, a, b);
+        of_difference += dot(y, y);
         of_a += dot(a, a);
     }
     (of_difference.sqrt(), of_a.sqrt())
 }
 
-/// A block at the end of others, to be overwritten: it starts as a copy, which is still in the cache when it is, since filling all rows
-/// with zeros beforehand would be one more pass through memory.
-fn appended<'a>(rows: &'a mut Vec<f32>, block: &[f32]) -> &'a mut [f32] {
-    let from = rows.len();
-    rows.extend_from_slice(block);
-    &mut rows[from..]
+/// `y <- f(y, x)`, number by number.
+pub(super) fn update(y: &mut [f32], x: &[f32], f: impl Fn(f32, f32) -> f32) {
+    arch().dispatch(Update { y, x, f });
+}
+
+struct Update<'a, F> {
+    y: &'a mut [f32],
+    x: &'a [f32],
+    f: F,
+}
+
+impl<F: Fn(f32, f32) -> f32> WithSimd for Update<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (y, &x) in self.y.iter_mut().zip(self.x) {
+            *y = (self.f)(*y, x);
+        }
+    }
 }
 
 /// Something of a row's length that is added to it.
-pub(crate) trait Term: Copy {
+pub(super) trait Term: Copy {
+    /// An empty row.
+    const NOTHING: Self;
+
     /// How many times.
     fn factor(&self) -> f32;
 
@@ -217,12 +181,14 @@ pub(crate) trait Term: Copy {
 
 /// `factor x`
 #[derive(Clone, Copy)]
-pub(crate) struct Scaled<'a> {
-    pub(crate) factor: f32,
-    pub(crate) x: &'a [f32],
+pub(super) struct Scaled<'a> {
+    pub(super) factor: f32,
+    pub(super) x: &'a [f32],
 }
 
 impl Term for Scaled<'_> {
+    const NOTHING: Self = Self { factor: 0.0, x: &[] };
+
     fn factor(&self) -> f32 {
         self.factor
     }
@@ -244,13 +210,15 @@ impl Term for Scaled<'_> {
 
 /// `factor (new - old)`
 #[derive(Clone, Copy)]
-pub(crate) struct ScaledChange<'a> {
-    pub(crate) factor: f32,
-    pub(crate) new: &'a [f32],
-    pub(crate) old: &'a [f32],
+pub(super) struct ScaledChange<'a> {
+    pub(super) factor: f32,
+    pub(super) new: &'a [f32],
+    pub(super) old: &'a [f32],
 }
 
 impl Term for ScaledChange<'_> {
+    const NOTHING: Self = Self { factor: 0.0, new: &[], old: &[] };
+
     fn factor(&self) -> f32 {
         self.factor
     }
@@ -270,14 +238,38 @@ impl Term for ScaledChange<'_> {
     }
 }
 
-/// `start` and the sum of all terms, at the end of other rows. Block by block, so that what is read twice is in the cache.
-pub(crate) fn append_combination<T: Term>(rows: &mut Vec<f32>, start: &[f32], terms: &[T]) {
-    let mut parts = Vec::with_capacity(terms.len());
-    for (index, start) in start.chunks(BLOCK).enumerate() {
-        let from = index * BLOCK;
-        parts.clear();
-        parts.extend(terms.iter().map(|term| term.part(from..from + start.len())));
-        arch().dispatch(Combine { y: appended(rows, start), terms: &parts });
+/// How many terms are added in one pass over a block; more of them take more passes, to the same sums.
+const TERMS: usize = 8;
+
+/// `y <- y + sum of terms`. Block by block, so that what is read twice is in the cache.
+pub(super) fn add_combination<T: Term>(y: &mut [f32], terms: impl Iterator<Item = T> + Clone) {
+    for (index, y) in y.chunks_mut(BLOCK).enumerate() {
+        add_to_block(y, index * BLOCK, terms.clone());
+    }
+}
+
+/// `y <- start + sum of terms`
+pub(super) fn set_combination<T: Term>(y: &mut [f32], start: &[f32], terms: impl Iterator<Item = T> + Clone) {
+    for (index, (y, start)) in y.chunks_mut(BLOCK).zip(start.chunks(BLOCK)).enumerate() {
+        y.copy_from_slice(start);
+        add_to_block(y, index * BLOCK, terms.clone());
+    }
+}
+
+/// The terms are collected on the stack: nothing is allocated in a solve.
+fn add_to_block<T: Term>(y: &mut [f32], from: usize, mut terms: impl Iterator<Item = T>) {
+    let here = from..from + y.len();
+    let mut parts = [T::NOTHING; TERMS];
+    loop {
+        let mut count = 0;
+        for (part, term) in parts.iter_mut().zip(terms.by_ref()) {
+            *part = term.part(here.clone());
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        arch().dispatch(Combine { y, terms: &parts[..count] });
     }
 }
 
@@ -340,8 +332,11 @@ mod tests {
             let states: Vec<Vec<f32>> = (1..5).map(|seed| numbers(count, seed)).collect();
             let changes: Vec<Vec<f32>> =
                 states.windows(2).map(|pair| pair[1].iter().zip(&pair[0]).map(|(new, old)| new - old).collect()).collect();
-            let found = dots_of_changes(&states.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            assert_eq!(found.len(), changes.len());
+            let pairs = states.windows(2).enumerate().map(|(slot, pair)| (slot, pair[1].as_slice(), pair[0].as_slice()));
+            let mut found = vec![(0.0, 0.0); changes.len()];
+            dots_of_changes(pairs, &states[3], &states[2], |slot, part| {
+                found[slot] = (found[slot].0 + part.0, found[slot].1 + part.1);
+            });
             for (change, (with_change, with_state)) in changes.iter().zip(found) {
                 assert!((with_change - dot(change, &changes[2])).abs() < 1e-3, "{count}");
                 assert!((with_state - dot(change, &states[3])).abs() < 1e-3, "{count}");
@@ -353,16 +348,25 @@ mod tests {
     fn combinations_of_any_length_follow_their_formula() {
         for count in [0, 3, 16, 100, 1024, 3001] {
             let (start, x, other) = (numbers(count, 1), numbers(count, 2), numbers(count, 3));
-            let mut y = vec![7.0];
-            append_combination(&mut y, &start, &[Scaled { factor: 0.5, x: &x }, Scaled { factor: -2.0, x: &other }]);
+            let mut y = start.clone();
+            add_combination(&mut y, [Scaled { factor: 0.5, x: &x }, Scaled { factor: -2.0, x: &other }].into_iter());
             let expected: Vec<f32> = (0..count).map(|at| start[at] + 0.5 * x[at] - 2.0 * other[at]).collect();
-            assert!(y[1..].iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{count}");
+            assert!(y.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{count}");
 
-            y.truncate(1);
-            append_combination(&mut y, &start, &[ScaledChange { factor: -3.0, new: &x, old: &other }]);
+            set_combination(&mut y, &start, [ScaledChange { factor: -3.0, new: &x, old: &other }].into_iter());
             let expected: Vec<f32> = (0..count).map(|at| start[at] - 3.0 * (x[at] - other[at])).collect();
-            assert!(y[1..].iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-5), "{count}");
-            assert!(y.len() == count + 1 && y[0] == 7.0);
+            assert!(y.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-5), "{count}");
         }
+    }
+
+    #[test]
+    fn more_terms_than_fit_into_one_pass_are_added_in_order() {
+        let terms: Vec<Vec<f32>> = (0..3 * TERMS + 1).map(|seed| numbers(2000, seed)).collect();
+        let scaled = |x| Scaled { factor: 0.3, x };
+        let mut together = vec![0.0; 2000];
+        add_combination(&mut together, terms.iter().map(|x| scaled(x)));
+        let mut one_by_one = vec![0.0; 2000];
+        terms.iter().for_each(|x| add_combination(&mut one_by_one, [scaled(x)].into_iter()));
+        assert_eq!(together, one_by_one);
     }
 }

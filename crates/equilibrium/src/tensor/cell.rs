@@ -2,8 +2,8 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, Int, Tensor};
 
-use crate::map::{Injected, Map, Transposed};
-use crate::rows::Rows;
+use super::map::{Injected, TensorMap, Transposed};
+use super::rows::Rows;
 
 /// One application of the layer whose fixed point is sought: `g(z; x)`, with the parameters in `self`.
 ///
@@ -40,14 +40,14 @@ pub trait Cell<const D: usize>: Module + 'static {
     /// `z -> g(z; x)` for one solve, during which `x` and the parameters do not change.
     ///
     /// Called on a cell and an input without autodiff. A cell that can prepare its parameters, once for all steps, does it here.
-    fn held<'a>(&'a self, x: &Self::Input) -> Box<dyn Map<D> + 'a> {
+    fn held<'a>(&'a self, x: &Self::Input) -> Box<dyn TensorMap<D> + 'a> {
         Box::new(Injected::new(self, x.clone()))
     }
 
     /// `u -> (dg/dz)^T u` at one `(z, x)`, for the solve of an implicit gradient.
     ///
     /// Called on a cell and inputs without autodiff. A cell that can do a part of the work once for all products does it here.
-    fn transposed<'a>(&'a self, z: Tensor<D>, x: &Self::Input) -> Box<dyn Map<D> + 'a> {
+    fn transposed<'a>(&'a self, z: Tensor<D>, x: &Self::Input) -> Box<dyn TensorMap<D> + 'a> {
         Box::new(Transposed::new(self, z, x.clone()))
     }
 
