@@ -1,9 +1,10 @@
 //! Carries a plan out.
+use fedeq_equilibrium::HostStates;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_models::graph::{Graph, Parameter, Shape};
 
-use crate::op::{Run, Scratch, Symbols};
+use crate::op::{Op, Run, Scratch, Solved, Start, Symbols};
 use crate::parameters::{Gradients, Layout, Values};
 use crate::plan::{Mode, Plan};
 use crate::statistics::Running;
@@ -17,6 +18,7 @@ pub struct Executor {
     batch: usize,
     length: usize,
     input_len: usize,
+    classes: usize,
     scratch: Scratch,
     /// Memory for a second gradient of the same parameter.
     spare: Vec<f32>,
@@ -41,6 +43,8 @@ pub struct Context<'a> {
     pub statistics: &'a mut [Running],
     /// The seed of the dropout masks; none for no dropout.
     pub dropout: Option<u64>,
+    /// Where an equilibrium solve starts.
+    pub start: Start<'a>,
 }
 
 impl Executor {
@@ -60,6 +64,7 @@ impl Executor {
             batch,
             length,
             input_len,
+            classes: graph.task.classes,
             scratch: Scratch::default(),
             spare: Vec::new(),
             blocked: None,
@@ -108,13 +113,13 @@ impl Executor {
         self.run(input, context, gradients, |plan, run| plan.iter_mut().rev().for_each(|op| op.backward(run)));
     }
 
-    fn run(
+    fn run<R>(
         &mut self,
         input: Input<'_>,
         context: &mut Context<'_>,
         gradients: &mut [f32],
-        pass: impl FnOnce(&mut [Box<dyn crate::op::Op>], &mut Run<'_>),
-    ) {
+        pass: impl FnOnce(&mut [Box<dyn Op>], &mut Run<'_>) -> R,
+    ) -> R {
         let (numbers, symbols): (&[f32], &[i32]) = match input {
             Input::Numbers(numbers) => (numbers, &[]),
             Input::Symbols(symbols) => (&[], symbols),
@@ -130,8 +135,29 @@ impl Executor {
             statistics: context.statistics,
             scratch: &mut self.scratch,
             dropout: context.dropout,
+            start: context.start,
         };
-        pass(&mut self.plan.ops, &mut run);
+        pass(&mut self.plan.ops, &mut run)
+    }
+
+    /// The fixed point of the last batch; nothing for a network that solves for none.
+    pub fn solved(&self) -> Option<Solved<'_>> {
+        self.plan.ops.iter().find_map(|op| op.solved())
+    }
+
+    /// The spectral radius of the cell's Jacobian at the fixed point of the last batch, an estimate for every sample by the power method with
+    /// so many products, from the vectors of `probe`. Nothing for a network that solves for no fixed point.
+    pub fn spectral_radius(
+        &mut self,
+        input: Input<'_>,
+        context: &mut Context<'_>,
+        probe: HostStates,
+        products: usize,
+    ) -> Option<Vec<f64>> {
+        self.run(input, context, &mut [], |plan, run| {
+            let op = plan.iter_mut().find(|op| op.solved().is_some())?;
+            op.spectral_radius(run, probe, products)
+        })
     }
 
     /// The logits of the last batch, one row a sample, for text one row a position.
@@ -142,6 +168,18 @@ impl Executor {
     /// The embeddings of the last batch, one row for each row of logits; nothing where there are gradients.
     pub fn embedding(&self) -> Option<&[f32]> {
         self.plan.embedding.map(|embedding| self.plan.memory.read(embedding))
+    }
+
+    /// How many classes there are.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Lets `loss` read the logits of the last batch and write their gradient; nothing happens where there are no gradients.
+    pub fn differentiate<R>(&mut self, loss: impl FnOnce(&[f32], &mut [f32]) -> R) -> Option<R> {
+        let (logits, gradient) = (self.plan.logits, self.plan.logits_gradient?);
+        let mut numbers = self.plan.memory.with_input(&[]);
+        Some(numbers.write(gradient, |numbers, gradient| loss(numbers.read(logits), gradient)))
     }
 
     /// Where the gradient of the logits is to be written before the way back; nothing where there is none.

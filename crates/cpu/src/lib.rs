@@ -11,6 +11,7 @@ mod plan;
 mod statistics;
 
 pub use executor::{Context, Executor, Input};
+pub use op::{Solved, Start};
 pub use parameters::Layout;
 pub use plan::Mode;
 pub use statistics::Running;

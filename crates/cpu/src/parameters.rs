@@ -79,6 +79,13 @@ pub(crate) struct ParameterTarget {
     pub(crate) accumulate: bool,
 }
 
+impl ParameterTarget {
+    /// The same, added to what is there also if `adding`.
+    pub(crate) fn adding(self, adding: bool) -> Self {
+        Self { accumulate: self.accumulate || adding, ..self }
+    }
+}
+
 impl Gradients<'_> {
     /// Lets `fill` write the gradient of a parameter, if it is wanted.
     pub(crate) fn write(&mut self, target: Option<ParameterTarget>, fill: impl FnOnce(&mut [f32])) {
@@ -91,5 +98,39 @@ impl Gradients<'_> {
         self.spare.resize(to.len(), 0.0);
         fill(self.spare);
         crate::memory::add(to, self.spare);
+    }
+
+    /// Lets `fill` write the gradients of several parameters at once; it is told if none is wanted.
+    pub(crate) fn write_all<const N: usize>(
+        &mut self,
+        targets: [Option<ParameterTarget>; N],
+        fill: impl FnOnce(Option<[&mut [f32]; N]>),
+    ) {
+        if targets.iter().all(Option::is_none) {
+            return fill(None);
+        }
+        let straight = targets.iter().all(|target| target.is_some_and(|target| !target.accumulate));
+        if straight {
+            let ranges = targets.map(|target| target.map_or(0..0, |target| self.layout.range(target.id)));
+            return fill(self.values.get_disjoint_mut(ranges).ok());
+        }
+        // Some are not wanted, or to be added: one after the other in memory of their own.
+        let lengths = targets.map(|target| target.map_or(0, |target| self.layout.range(target.id).len()));
+        assert!(targets.iter().all(Option::is_some), "the parameters of a cell are trained together");
+        self.spare.clear();
+        self.spare.resize(lengths.iter().sum(), 0.0);
+        let mut end = 0;
+        let ranges = lengths.map(|len| {
+            end += len;
+            end - len..end
+        });
+        fill(self.spare.get_disjoint_mut(ranges.clone()).ok());
+        for (target, range) in targets.into_iter().flatten().zip(ranges) {
+            let to = &mut self.values[self.layout.range(target.id)];
+            if !target.accumulate {
+                to.fill(0.0);
+            }
+            crate::memory::add(to, &self.spare[range]);
+        }
     }
 }

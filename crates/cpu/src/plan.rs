@@ -152,6 +152,24 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Where the gradient of an input goes that has the very gradient of the output.
+    pub(crate) fn same_as(&mut self, input: ValueId, output: Buffer) -> Passed {
+        if !self.wants(input) {
+            return Passed::Unwanted;
+        }
+        match self.gradients[input.0] {
+            // Nobody needs the gradient of the output any more: it becomes that of the input where it is.
+            None => {
+                self.gradients[input.0] = Some(output);
+                Passed::InPlace
+            }
+            Some(buffer) => {
+                self.lifetimes.need(buffer, self.backward_time());
+                Passed::AddedTo(buffer)
+            }
+        }
+    }
+
     /// Where the gradient of a parameter goes, if it is trained.
     pub(crate) fn parameter(&mut self, id: ParameterId) -> Option<ParameterTarget> {
         if !self.trained.has(id) {
@@ -190,6 +208,17 @@ impl<'a> Planner<'a> {
             _ => Shape { batch: self.rows(value), height: 1, width: 1, channels: self.width(value) },
         }
     }
+}
+
+/// Where the gradient of an input goes that has the very gradient of the output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Passed {
+    /// It is not wanted.
+    Unwanted,
+    /// It stays where it is.
+    InPlace,
+    /// It is added to what is there.
+    AddedTo(Buffer),
 }
 
 /// The value that a layer gives.

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
-use fedeq_cpu::{Context, Executor, Input, Layout, Mode, Running};
+use fedeq_cpu::{Context, Executor, Input, Layout, Mode, Running, Start};
 use fedeq_models::graph::{Graph, ParameterId};
 use fedeq_models::{ModelConfig, Network, Part, PathTracker, Task};
 
@@ -100,7 +100,7 @@ fn by_plan(graph: &Graph, network: &Network, batch: &Batch, mode: Mode, part: Op
     let mut executor = Executor::new(graph, size, length, mode, |parameter| part.is_none_or(|part| parameter.part == part));
     let mut statistics: Vec<Running> = graph.statistics.iter().map(|running| Running::fresh(running.channels)).collect();
     let dropout = (mode == Mode::Train).then_some(11);
-    let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout };
+    let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout, start: Start::Model };
     // Twice: what a first pass leaves in memory must not matter.
     executor.forward(batch.input(), &mut context);
     let gradient = executor.logits_gradient().unwrap();
@@ -109,7 +109,7 @@ fn by_plan(graph: &Graph, network: &Network, batch: &Batch, mode: Mode, part: Op
     let mut gradients = vec![f32::NAN; executor.trained().len()];
     executor.backward(batch.input(), &mut context, &mut gradients);
     let mut statistics: Vec<Running> = graph.statistics.iter().map(|running| Running::fresh(running.channels)).collect();
-    let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout };
+    let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout, start: Start::Model };
     executor.forward(batch.input(), &mut context);
     let logits = executor.logits().to_vec();
     executor.logits_gradient().unwrap().copy_from_slice(&weights);
@@ -209,4 +209,39 @@ fn residual_networks_agree() {
 fn transformers_agree() {
     agrees("transformer-4", &Task::next_symbol(20, 30), &text(3, 20, 30));
     agrees("transformer-4", &Task::next_symbol(20, 30), &text(3, 11, 30));
+}
+
+fn with_adjoint(name: &str, adjoint: &str) -> ModelConfig {
+    let stop = r#"{ "relative": 1e-6, "max_steps": 200 }"#;
+    let equilibrium = format!(r#"{{ "stop": {stop}, "adjoint": {adjoint} }}"#);
+    serde_json::from_str(&format!(r#"{{ "name": "{name}", "equilibrium": {equilibrium} }}"#)).unwrap()
+}
+
+const ADJOINTS: [&str; 3] = [
+    r#""jacobian-free""#,
+    r#"{ "phantom": { "steps": 3, "damping": 0.3 } }"#,
+    r#"{ "implicit": { "stop": { "relative": 1e-6, "max_steps": 200 } } }"#,
+];
+
+#[test]
+fn residual_equilibria_agree_by_every_adjoint() {
+    for adjoint in ADJOINTS {
+        let config = with_adjoint("deq-resnet-xs", adjoint);
+        config_agrees(&config, &Task::image(8, 8, 1, 10), &images(5, [8, 8, 1]), 1e-3);
+    }
+    agrees("deq-resnet-s", &Task::image(28, 28, 1, 62), &images(2, [28, 28, 1]));
+}
+
+#[test]
+fn dense_equilibria_agree_by_every_adjoint() {
+    for adjoint in ADJOINTS {
+        config_agrees(&with_adjoint("deq-mlp", adjoint), &Task::image(8, 8, 1, 10), &images(5, [8, 8, 1]), 1e-3);
+    }
+}
+
+#[test]
+fn equilibria_of_sequences_agree_by_every_adjoint() {
+    for adjoint in ADJOINTS {
+        config_agrees(&with_adjoint("deq-transformer", adjoint), &Task::next_symbol(20, 30), &text(3, 20, 30), 1e-3);
+    }
 }

@@ -1,6 +1,7 @@
 //! The layers of a network, each with its way forward and its way back.
 mod conv;
 mod dense;
+mod equilibrium;
 mod norm;
 mod pool;
 mod text;
@@ -8,6 +9,7 @@ mod transformer;
 
 use std::fmt::Debug;
 
+use fedeq_equilibrium::HostStates;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_kernels::{InstructionSet, conv as conv_kernels, transformer as transformer_kernels};
 use fedeq_models::graph::Layer;
@@ -17,6 +19,8 @@ use crate::parameters::{Gradients, Values};
 use crate::plan::Planner;
 use crate::statistics::Running;
 
+pub use equilibrium::{Solved, Start};
+
 /// A layer of a plan.
 pub(crate) trait Op: Debug + Send {
     /// Computes the output, and keeps what the way back needs.
@@ -24,6 +28,16 @@ pub(crate) trait Op: Debug + Send {
 
     /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
     fn backward(&mut self, run: &mut Run<'_>);
+
+    /// The fixed point that the layer has solved for, if it solves for one.
+    fn solved(&self) -> Option<Solved<'_>> {
+        None
+    }
+
+    /// The spectral radius of the cell's Jacobian at the fixed point, an estimate for every sample.
+    fn spectral_radius(&mut self, _: &mut Run<'_>, _: HostStates, _: usize) -> Option<Vec<f64>> {
+        None
+    }
 }
 
 /// What layers work with.
@@ -38,6 +52,8 @@ pub(crate) struct Run<'a> {
     pub(crate) scratch: &'a mut Scratch,
     /// The seed of the dropout masks, if there is dropout.
     pub(crate) dropout: Option<u64>,
+    /// Where an equilibrium solve starts.
+    pub(crate) start: Start<'a>,
 }
 
 /// The symbols of a batch of text.
@@ -72,6 +88,8 @@ pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
         Layer::Transformer { h, injection, ref layers, y } => {
             Box::new(transformer::Transformer::new(plan, h, injection, layers, y))
         }
-        Layer::Equilibrium { .. } => unreachable!("in the making"),
+        Layer::Equilibrium { injection, ref cell, ref settings, y } => {
+            Box::new(equilibrium::Equilibrium::new(plan, injection, cell, settings, y))
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Batch and group normalisation, with what is fused to it.
+use fedeq_kernels::activation::Activation;
 use fedeq_kernels::norm::{self as kernels, Moments, Reach};
 use fedeq_models::graph::{Affine, Fusion, NormScope, ValueId};
 
 use super::{Op, Run};
-use crate::memory::{Buffer, Numbers, Target};
+use crate::memory::{Buffer, Target, add};
 use crate::parameters::{ParameterTarget, Values};
-use crate::plan::{Mode, Planner};
+use crate::plan::{Mode, Passed, Planner};
 
 #[derive(Debug)]
 pub(super) struct Norm {
@@ -27,7 +28,8 @@ struct Back {
     dy: Buffer,
     /// Where the gradient of the input goes, which is computed even if nobody wants it.
     dx: Target,
-    d_shortcut: Option<Target>,
+    /// The shortcut's activation and where its gradient goes, which is that of the output in front of the activation.
+    shortcut: Option<(Activation, Passed)>,
     scale: Option<ParameterTarget>,
     offset: Option<ParameterTarget>,
 }
@@ -44,13 +46,13 @@ impl Norm {
             Fusion::None => (kernels::Fusion::None, None),
             Fusion::Before(phi) => (kernels::Fusion::Before(phi.into()), None),
             Fusion::After(phi) => (kernels::Fusion::After(phi.into()), None),
-            Fusion::AddThen(shortcut, phi) => (kernels::Fusion::After(phi.into()), Some(shortcut)),
+            Fusion::AddThen(shortcut, phi) => (kernels::Fusion::After(phi.into()), Some((shortcut, phi.into()))),
         };
         let running = if let NormScope::Batch { statistics } = over { Some(statistics) } else { None };
         let back = plan.incoming(y).map(|dy| Back {
             dy,
             dx: plan.target(x).unwrap_or_else(|| Target { buffer: plan.temporary(shape.len()), added_by: None }),
-            d_shortcut: shortcut.and_then(|shortcut| plan.target(shortcut)),
+            shortcut: shortcut.map(|(shortcut, phi)| (phi, plan.same_as(shortcut, dy))),
             scale: plan.parameter(affine.scale),
             offset: plan.parameter(affine.offset),
         });
@@ -66,7 +68,7 @@ impl Norm {
             running,
             given: running.is_some() && plan.mode == Mode::Evaluate,
             x: plan.forward(x),
-            shortcut: shortcut.map(|shortcut| plan.forward(shortcut)),
+            shortcut: shortcut.map(|(shortcut, _)| plan.forward(shortcut)),
             y: plan.forward(y),
             moments: Moments::default(),
             back,
@@ -99,16 +101,21 @@ impl Op for Norm {
         let Some(back) = &self.back else { return };
         let affine = affine_of(self.affine, &run.parameters);
         let moments = if self.given { &run.statistics[self.running.unwrap_or_default()].moments } else { &self.moments };
-        let needs_output = matches!(self.norm.fusion, kernels::Fusion::After(_));
+        let mut norm = self.norm;
+        if let Some((phi, passed)) = back.shortcut {
+            // Through the activation in place; what is left is the gradient of the shortcut and of the plain normalisation.
+            run.numbers.write(back.dy, |numbers, dy| phi.backward_in_place(run.set, numbers.read(self.y), dy));
+            if let Passed::AddedTo(sum) = passed {
+                run.numbers.write(sum, |numbers, sum| add(sum, numbers.read(back.dy)));
+            }
+            norm.fusion = kernels::Fusion::None;
+        }
+        let needs_output = matches!(norm.fusion, kernels::Fusion::After(_));
         let (x, y, dy, given) = (self.x, self.y, back.dy, self.given);
-        let backward = |numbers: &mut Numbers<'_>, dx: &mut [f32], d_shortcut: Option<&mut [f32]>| {
+        let found = run.numbers.write_gradient(back.dx, |numbers, dx| {
             let y = if needs_output { numbers.read(y) } else { &[] };
             let saved = kernels::Saved { x: numbers.read(x), y, moments, given };
-            self.norm.backward(run.set, saved, affine, numbers.read(dy), dx, d_shortcut)
-        };
-        let found = run.numbers.write_gradient(back.dx, |numbers, dx| match back.d_shortcut {
-            Some(d_shortcut) => numbers.write_gradient(d_shortcut, |numbers, d_shortcut| backward(numbers, dx, Some(d_shortcut))),
-            None => backward(numbers, dx, None),
+            norm.backward(run.set, saved, affine, numbers.read(dy), dx, None)
         });
         run.gradients.write(back.scale, |to| to.copy_from_slice(&found.scale));
         run.gradients.write(back.offset, |to| to.copy_from_slice(&found.offset));

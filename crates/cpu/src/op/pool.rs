@@ -1,6 +1,6 @@
 //! Pooling, and the shortcut that halves the plane and adds channels.
 use fedeq_kernels::norm::Shape;
-use fedeq_kernels::pool;
+use fedeq_kernels::{pool, shortcut};
 use fedeq_models::graph::ValueId;
 
 use super::{Op, Run};
@@ -84,8 +84,8 @@ impl Op for MeanPool {
 /// Every second pixel, with channels of zero on both sides.
 #[derive(Debug)]
 pub(super) struct Widen {
-    from: Shape,
-    to: Shape,
+    shape: Shape,
+    channels: usize,
     x: Buffer,
     y: Buffer,
     back: Option<Back>,
@@ -94,44 +94,20 @@ pub(super) struct Widen {
 impl Widen {
     pub(super) fn new(plan: &mut Planner<'_>, x: ValueId, y: ValueId) -> Self {
         let back = Back::new(plan, x, y);
-        Self { from: plan.images(x), to: plan.images(y), x: plan.forward(x), y: plan.forward(y), back }
-    }
-
-    /// Where each pixel of the output begins among the numbers of the input, and where its first channel that is not zero is.
-    fn pixels(&self) -> impl Iterator<Item = (usize, usize)> {
-        let (from, to) = (self.from, self.to);
-        let before = (to.channels - from.channels) / 2;
-        let rows = (0..to.batch).flat_map(move |image| (0..to.height).map(move |row| (image, row)));
-        rows.flat_map(move |(image, row)| {
-            (0..to.width).map(move |column| {
-                let here = ((image * from.height + 2 * row) * from.width + 2 * column) * from.channels;
-                (here, ((image * to.height + row) * to.width + column) * to.channels + before)
-            })
-        })
+        Self { shape: plan.images(x), channels: plan.images(y).channels, x: plan.forward(x), y: plan.forward(y), back }
     }
 }
 
 impl Op for Widen {
     fn forward(&mut self, run: &mut Run<'_>) {
-        let channels = self.from.channels;
-        run.numbers.write(self.y, |numbers, y| {
-            let x = numbers.read(self.x);
-            y.fill(0.0);
-            for (from, to) in self.pixels() {
-                y[to..to + channels].copy_from_slice(&x[from..from + channels]);
-            }
-        });
+        run.numbers.write(self.y, |numbers, y| shortcut::widen(self.shape, self.channels, numbers.read(self.x), y));
     }
 
     fn backward(&mut self, run: &mut Run<'_>) {
         let Some(Back { dy, dx }) = self.back else { return };
-        let channels = self.from.channels;
         run.numbers.write_gradient(dx, |numbers, dx| {
-            let dy = numbers.read(dy);
             dx.fill(0.0);
-            for (from, to) in self.pixels() {
-                dx[from..from + channels].copy_from_slice(&dy[to..to + channels]);
-            }
+            shortcut::add_widen_gradient(self.shape, self.channels, numbers.read(dy), dx);
         });
     }
 }

@@ -1,9 +1,10 @@
 //! Vectors that stand for symbols, and the normalisation of every position.
+use fedeq_kernels::{dense, embedding};
 use fedeq_kernels::transformer::{Norm, Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
 use fedeq_models::graph::{Affine, ParameterId, ValueId};
 
 use super::{Op, Run};
-use crate::memory::{Buffer, Target, add};
+use crate::memory::{Buffer, Target};
 use crate::parameters::ParameterTarget;
 use crate::plan::Planner;
 
@@ -32,11 +33,9 @@ impl Op for Embed {
         let (width, tokens) = (self.width, run.parameters.get(self.tokens));
         let positions = self.positions.map(|positions| run.parameters.get(positions));
         run.numbers.write(self.y, |_, y| {
-            for (at, (y, &symbol)) in y.chunks_exact_mut(width).zip(run.symbols.values).enumerate() {
-                y.copy_from_slice(&tokens[symbol as usize * width..][..width]);
-                if let Some(positions) = positions {
-                    add(y, &positions[at % self.length * width..][..width]);
-                }
+            embedding::gather(tokens, width, run.symbols.values, y);
+            if let Some(positions) = positions {
+                embedding::add_to_sequences(&positions[..self.length * width], y);
             }
         });
     }
@@ -46,13 +45,11 @@ impl Op for Embed {
         let (width, length, dy) = (self.width, self.length, run.numbers.read(dy));
         run.gradients.write(of_tokens, |sums| {
             sums.fill(0.0);
-            for (dy, &symbol) in dy.chunks_exact(width).zip(run.symbols.values) {
-                add(&mut sums[symbol as usize * width..][..width], dy);
-            }
+            embedding::scatter_add(dy, width, run.symbols.values, sums);
         });
         run.gradients.write(of_positions, |sums| {
             sums.fill(0.0);
-            dy.chunks_exact(length * width).for_each(|dy| add(sums, dy));
+            dense::add_bias_gradient(run.set, dy, &mut sums[..length * width]);
         });
     }
 }
