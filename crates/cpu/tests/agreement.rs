@@ -1,7 +1,7 @@
 //! Every network, run by kernels on planned memory, against the same network run by burn with automatic differentiation.
 use std::collections::BTreeMap;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use fedeq_cpu::{Context, Executor, Input, Layout, Mode, Running, Start};
 use fedeq_models::graph::{Graph, ParameterId};
@@ -67,6 +67,24 @@ impl ModuleVisitor for Gather<'_> {
             self.2.insert(self.0.path(), gradient.into_data().try_into_vec::<f32>().unwrap());
         }
     }
+}
+
+/// The same network with gradients for one part only.
+fn training_only(network: Network, part: Option<Part>) -> Network {
+    struct Choose(PathTracker, Option<Part>);
+    impl ModuleMapper for Choose {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.0.enter(name, container);
+        }
+        fn exit_module(&mut self, _: &str, container: &str) {
+            self.0.exit(container);
+        }
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            let wanted = self.1.is_none_or(|part| Part::of(&self.0.path()) == part);
+            param.set_require_grad(wanted)
+        }
+    }
+    network.map(&mut Choose(PathTracker::default(), part))
 }
 
 /// Logits, gradients and statistics after a training pass whose loss is `<weights, logits>`.
@@ -153,11 +171,11 @@ fn config_agrees(config: &ModelConfig, task: &Task, batch: &Batch, tolerance: f6
     let moved: BTreeMap<_, _> = moved.collect();
     let network = network.with_values(&moved);
     for mode in [Mode::Train, Mode::Evaluate] {
-        let expected = by_burn(&network, batch, &device, mode);
         for part in [None, Some(Part::Shared), Some(Part::Personal)] {
             if part.is_some_and(|part| graph.parameters.iter().all(|parameter| parameter.part != part)) {
                 continue;
             }
+            let expected = by_burn(&training_only(network.clone(), part), batch, &device, mode);
             let found = by_plan(&graph, &network, batch, mode, part);
             let what = format!("{config} {mode:?} {part:?}");
             let apart = distance(&expected.logits, &found.logits) / length(&expected.logits);
