@@ -10,10 +10,34 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-kernels", &["burn"]),
     ("fedeq-data", &[]),
     ("fedeq-models", &["burn", "fedeq-equilibrium", "fedeq-kernels"]),
+    ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
     ("fedeq-core", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models"]),
     ("fedeq-flower", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
-    ("fedeq", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-flower"]),
+    ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
+    ("fedeq-report", &["fedeq-data", "fedeq-core", "fedeq-run"]),
+    ("fedeq-dashboard", &["fedeq-data", "fedeq-core", "fedeq-run"]),
+    (
+        "fedeq",
+        &[
+            "burn",
+            "fedeq-kernels",
+            "fedeq-data",
+            "fedeq-models",
+            "fedeq-core",
+            "fedeq-flower",
+            "fedeq-run",
+            "fedeq-report",
+            "fedeq-dashboard",
+        ],
+    ),
     ("fedeq-benchmarks", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core"]),
+];
+
+/// What a crate must not need, not even through others: who takes it as a library does not compile these.
+const SPARED: &[(&str, &[&str])] = &[
+    ("fedeq-run", &["axum", "clap", "plotters", "tokio"]),
+    ("fedeq-report", &["axum", "clap", "tokio"]),
+    ("fedeq-dashboard", &["clap", "plotters"]),
 ];
 
 /// For every crate of the workspace, which of burn and our own crates it depends on, tests and build scripts included.
@@ -81,9 +105,27 @@ fn crates_depend_only_in_the_allowed_direction() {
     }
 }
 
+/// Every package that building a crate needs, but for its tests.
+fn needed_by(name: &str) -> BTreeSet<String> {
+    let tree = cargo(&["tree", "--package", name, "--edges", "normal,build", "--prefix=none", "--format={p}"]);
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn libraries_spare_their_users_what_only_the_program_needs() {
+    for (name, spared) in SPARED {
+        let needed = needed_by(name);
+        assert!(needed.contains("fedeq-core"), "`{name}` needs {needed:?}");
+        for package in *spared {
+            assert!(!needed.contains(*package), "`{name}` must do without `{package}`");
+        }
+    }
+}
+
 #[test]
 fn the_check_sees_the_edges_there_are() {
     let edges = edges();
+    assert!(needed_by("fedeq").contains("clap"));
     assert!(edges["fedeq-models"].contains("fedeq-equilibrium"));
     assert!(edges["fedeq-data"].is_empty());
 }

@@ -138,7 +138,7 @@ impl Builder<'_> {
         self.push(|y| Layer::Norm { x, affine, over, fusion, y })
     }
 
-    /// The largest number of every 2 x 2 pixels.
+    /// The largest number of the 3 x 3 pixels around every second one.
     pub fn max_pool(&mut self, x: ValueId) -> ValueId {
         self.push(|y| Layer::MaxPool { x, y })
     }

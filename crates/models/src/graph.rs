@@ -231,7 +231,7 @@ pub enum Layer {
         /// The output.
         y: ValueId,
     },
-    /// The largest number of every 2 x 2 pixels; a picture of odd size is padded.
+    /// The largest number of the 3 x 3 pixels around every second one: windows of 3, moved by 2, with SAME padding.
     MaxPool {
         /// The input.
         x: ValueId,

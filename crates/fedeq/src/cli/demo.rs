@@ -11,9 +11,9 @@ use super::settings::carry_out;
 use super::table::{Align, Table};
 use crate::demo::{COLUMNS, Entry, LEGEND, METHODS, SEEDS, experiment, free_folder, run_folder, verdict, write_report};
 use crate::memory::forget_peak;
-use crate::number::percent;
-use crate::report::written;
-use crate::run::Run;
+use fedeq_report::report::written;
+use fedeq_run::number::percent;
+use fedeq_run::run::Run;
 
 /// Shows four methods side by side on the built-in digits.
 #[derive(Args, Debug, Default)]
