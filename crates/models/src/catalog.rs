@@ -158,6 +158,11 @@ networks! {
 }
 
 impl ModelConfig {
+    /// As [`Network::recurrent_matrix`], before it is built.
+    pub fn recurrent_matrix(&self) -> Option<&'static str> {
+        matches!(self, Self::DeqMlp(_)).then_some(DeqMlp::RECURRENT_MATRIX)
+    }
+
     /// The network for a task, as data. Nothing is drawn or allocated for its parameters yet.
     ///
     /// ```
