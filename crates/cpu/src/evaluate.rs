@@ -8,7 +8,7 @@ use fedeq_kernels::loss::{cross_entropy, negative_log_likelihood, softmax};
 use fedeq_kernels::neighbours::{Voters, distances, vote};
 use fedeq_models::Graph;
 
-use crate::executor::{Context, Executor};
+use crate::executor::{Context, Executor, Input};
 use crate::network::{Network, classes, input_of, padding, predictions, size_of};
 use crate::op::Start;
 use crate::plan::Mode;
@@ -51,8 +51,7 @@ impl<'a> Evaluator<'a> {
         let wanted = self.differentiates;
         let new = || Executor::new(self.graph, size[0], size[1], Mode::Evaluate, |_| wanted);
         let executor = self.executor.get_or_insert_with(new);
-        let mut context =
-            Context { parameters: &self.parameters, statistics: &mut self.statistics, dropout: None, start };
+        let mut context = Context { parameters: &self.parameters, statistics: &mut self.statistics, dropout: None, start };
         executor.forward(input_of(batch), &mut context);
         Ok(executor)
     }
@@ -94,7 +93,7 @@ impl<'a> Evaluator<'a> {
                     (found, cross_entropy(InstructionSet::best(), found))
                 }
                 Some(voters) => {
-                    voters.mix(executor, count, &mut mixed);
+                    voters.mix(executor, input_of(&batch), count, &mut mixed);
                     let found = predictions(&mixed, count, targets, ignored.as_deref());
                     (found, negative_log_likelihood(found))
                 }
@@ -112,7 +111,7 @@ impl<'a> Evaluator<'a> {
             let executor = self.run(&batch, Start::Model)?;
             match voters {
                 None => probabilities(executor, count, &mut row),
-                Some(voters) => voters.mix(executor, count, &mut row),
+                Some(voters) => voters.mix(executor, input_of(&batch), count, &mut row),
             }
             rows.extend(row.chunks_exact(count).map(<[f32]>::to_vec));
         }
@@ -125,7 +124,7 @@ impl<'a> Evaluator<'a> {
         let mut voting = Voting { neighbours: *neighbours, width: 0, embeddings: Vec::new(), labels: Vec::new() };
         for batch in train.in_order(EVALUATION_BATCH) {
             let (labels, ignored) = (classes(&batch)?, padding(&batch));
-            let embeddings = self.run(&batch, Start::Model)?.embedding().unwrap_or_default();
+            let embeddings = self.run(&batch, Start::Model)?.embedding(input_of(&batch)).unwrap_or_default();
             voting.width = embeddings.len() / labels.len().max(1);
             for (row, (embedding, label)) in embeddings.chunks_exact(voting.width.max(1)).zip(labels).enumerate() {
                 if !ignored.as_ref().is_some_and(|ignored| ignored[row]) {
@@ -159,14 +158,14 @@ const DISTANCES: usize = 1 << 20;
 
 impl Voting {
     /// `mixing * vote + (1 - mixing) * softmax(logits)`
-    fn mix(&self, executor: &Executor, classes: usize, rows: &mut Vec<f32>) {
+    fn mix(&self, executor: &Executor, input: Input<'_>, classes: usize, rows: &mut Vec<f32>) {
         probabilities(executor, classes, rows);
         let set = InstructionSet::best();
         let voters = Voters { labels: &self.labels, neighbours: self.neighbours.count, classes };
         let (new, old) = (self.neighbours.mixing as f32, (1.0 - self.neighbours.mixing) as f32);
         let some = (DISTANCES / self.labels.len()).max(1);
         let (mut far, mut votes) = (Vec::new(), Vec::new());
-        let queries = executor.embedding().unwrap_or_default().chunks(some * self.width);
+        let queries = executor.embedding(input).unwrap_or_default().chunks(some * self.width);
         for (queries, rows) in queries.zip(rows.chunks_mut(some * classes)) {
             far.resize(queries.len() / self.width * self.labels.len(), 0.0);
             votes.resize(rows.len(), 0.0);

@@ -4,6 +4,7 @@ use fedeq_kernels::InstructionSet;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_models::graph::{Graph, Parameter, Shape};
 
+use crate::memory::INPUT;
 use crate::op::{Op, Run, Scratch, Solved, Start, Symbols};
 use crate::parameters::{Gradients, Layout, Values};
 use crate::plan::{Mode, Plan};
@@ -165,9 +166,12 @@ impl Executor {
         self.plan.memory.read(self.plan.logits)
     }
 
-    /// The embeddings of the last batch, one row for each row of logits; nothing where there are gradients.
-    pub fn embedding(&self) -> Option<&[f32]> {
-        self.plan.embedding.map(|embedding| self.plan.memory.read(embedding))
+    /// The embeddings of the last batch, whose input this is: one row for each row of logits; nothing where there are gradients.
+    pub fn embedding<'a>(&'a self, input: Input<'a>) -> Option<&'a [f32]> {
+        match (self.plan.embedding?, input) {
+            (INPUT, Input::Numbers(numbers)) => Some(numbers),
+            (embedding, _) => Some(self.plan.memory.read(embedding)),
+        }
     }
 
     /// How many classes there are.

@@ -58,7 +58,7 @@ impl Network {
             if weights.statistics.get(&mean).is_none() {
                 return Ok(Running::fresh(layer.channels));
             }
-            let values = |name: &str, count: usize| Ok(found(&weights.statistics, name, count)?.values.to_vec());
+            let values = |name: &str, count: usize| found(&weights.statistics, name, count).map(|array| array.values.to_vec());
             let moments = Moments { mean: values(&mean, layer.channels)?, variance: values(&variance, layer.channels)? };
             Ok(Running { moments, steps: values(&steps, 1)?[0] })
         };
@@ -147,9 +147,10 @@ pub(crate) fn size_of(batch: &Batch) -> [usize; 2] {
 pub(crate) fn classes(batch: &Batch) -> Result<&[i32]> {
     match &batch.targets {
         Targets::Classes(values) | Targets::Symbols { values, .. } => Ok(values),
-        Targets::Numbers(_) => {
-            Err(Error::invalid("the labels are numbers, which no network predicts", "use data whose labels are classes or symbols"))
-        }
+        Targets::Numbers(_) => Err(Error::invalid(
+            "the labels are numbers, which no network predicts",
+            "use data whose labels are classes or symbols",
+        )),
     }
 }
 

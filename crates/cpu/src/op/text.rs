@@ -1,6 +1,6 @@
 //! Vectors that stand for symbols, and the normalisation of every position.
-use fedeq_kernels::{dense, embedding};
 use fedeq_kernels::transformer::{Norm, Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
+use fedeq_kernels::{dense, embedding};
 use fedeq_models::graph::{Affine, ParameterId, ValueId};
 
 use super::{Op, Run};

@@ -108,13 +108,7 @@ impl Debug for Equilibrium {
 }
 
 impl Equilibrium {
-    pub(super) fn new(
-        plan: &mut Planner<'_>,
-        injection: ValueId,
-        cell: &graph::Cell,
-        settings: &Settings,
-        y: ValueId,
-    ) -> Self {
+    pub(super) fn new(plan: &mut Planner<'_>, injection: ValueId, cell: &graph::Cell, settings: &Settings, y: ValueId) -> Self {
         let len = plan.len(y);
         let back = plan.incoming(y).map(|dy| {
             let du = plan.target(injection);

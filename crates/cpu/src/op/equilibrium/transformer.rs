@@ -1,7 +1,5 @@
 //! The cell of DEQ-Transformer: a stack of layers with a normalisation at the end.
-use fedeq_kernels::transformer::{
-    Blocked, LayerShape, Norm, Stack, StackGradients, StackMasks, StackSaved, StackScratch,
-};
+use fedeq_kernels::transformer::{Blocked, LayerShape, Norm, Stack, StackGradients, StackMasks, StackSaved, StackScratch};
 use fedeq_models::graph::{self, Affine, ParameterId, ValueId};
 
 use super::super::transformer::{layer_shape, parts};
@@ -91,10 +89,10 @@ impl Cell for Sequences {
 
     fn step(&mut self, around: &Around<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
         let all = Self::masks(&self.multipliers, around);
-        let masks = self.kept.as_ref().map_or(all, |kept| StackMasks {
-            blocked: &kept.blocked,
-            dropout: all.dropout.map(|_| &kept.multipliers[..]),
-        });
+        let masks = self
+            .kept
+            .as_ref()
+            .map_or(all, |kept| StackMasks { blocked: &kept.blocked, dropout: all.dropout.map(|_| &kept.multipliers[..]) });
         self.stack.as_ref().expect(PREPARED).step(z, u, masks, out, &mut self.scratch);
     }
 
