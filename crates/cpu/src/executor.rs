@@ -104,7 +104,7 @@ impl Executor {
         self.run(input, context, &mut [], |plan, run| plan.iter_mut().for_each(|op| op.forward(run)));
     }
 
-    /// The gradients of the trained parameters, given those of the [logits](Self::logits_gradient); the input is that of the way forward.
+    /// The gradients of the trained parameters, given those of the [logits](Self::differentiate); the input is that of the way forward.
     ///
     /// # Panics
     ///
@@ -184,11 +184,6 @@ impl Executor {
         let (logits, gradient) = (self.plan.logits, self.plan.logits_gradient?);
         let mut numbers = self.plan.memory.with_input(&[]);
         Some(numbers.write(gradient, |numbers, gradient| loss(numbers.read(logits), gradient)))
-    }
-
-    /// Where the gradient of the logits is to be written before the way back; nothing where there is none.
-    pub fn logits_gradient(&mut self) -> Option<&mut [f32]> {
-        self.plan.logits_gradient.map(|gradient| self.plan.memory.change(gradient))
     }
 }
 

@@ -71,7 +71,8 @@ impl Lifetimes {
             slots[slot].1.push(lifetime);
             places[index] = Place { slot, len: lifetime.len };
         }
-        Memory { places, slots: slots.into_iter().map(|(len, _)| vec![0.0; len]).collect() }
+        let slot = |(len, taken)| Slot { len, taken, numbers: Vec::new() };
+        Memory { places, slots: slots.into_iter().map(slot).collect() }
     }
 }
 
@@ -79,13 +80,22 @@ impl Lifetimes {
 #[derive(Debug)]
 pub(crate) struct Memory {
     places: Vec<Place>,
-    slots: Vec<Vec<f32>>,
+    slots: Vec<Slot>,
+}
+
+/// Memory of buffers whose times do not overlap.
+#[derive(Debug)]
+struct Slot {
+    len: usize,
+    taken: Vec<Lifetime>,
+    /// Nothing until it is first used, or while it is given back.
+    numbers: Vec<f32>,
 }
 
 impl Memory {
     /// How many bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.iter().map(|slot| 4 * slot.len()).sum()
+        self.slots.iter().map(|slot| 4 * slot.len).sum()
     }
 
     /// The same together with an input.
@@ -96,13 +106,7 @@ impl Memory {
     /// What a buffer holds.
     pub(crate) fn read(&self, buffer: Buffer) -> &[f32] {
         let Place { slot, len } = self.places[buffer.0];
-        &self.slots[slot][..len]
-    }
-
-    /// What a buffer holds, to be changed.
-    pub(crate) fn change(&mut self, buffer: Buffer) -> &mut [f32] {
-        let Place { slot, len } = self.places[buffer.0];
-        &mut self.slots[slot][..len]
+        &self.slots[slot].numbers[..len]
     }
 }
 
@@ -122,10 +126,21 @@ impl Numbers<'_> {
     /// Lets `fill` write a buffer while it reads others. What it held before is still there.
     pub(crate) fn write<R>(&mut self, buffer: Buffer, fill: impl FnOnce(&mut Self, &mut [f32]) -> R) -> R {
         let Place { slot, len } = self.memory.places[buffer.0];
-        let mut taken = std::mem::take(&mut self.memory.slots[slot]);
+        let Slot { len: full, numbers, .. } = &mut self.memory.slots[slot];
+        let mut taken = std::mem::take(numbers);
+        taken.resize(*full, 0.0);
         let result = fill(self, &mut taken[..len]);
-        self.memory.slots[slot] = taken;
+        self.memory.slots[slot].numbers = taken;
         result
+    }
+
+    /// Gives back the memory that nobody needs at this moment, for work that needs much of its own; it is asked for again when it is needed.
+    pub(crate) fn give_back_idle(&mut self, at: usize) {
+        for slot in &mut self.memory.slots {
+            if !slot.taken.iter().any(|taken| (taken.first..=taken.last).contains(&at)) {
+                slot.numbers = Vec::new();
+            }
+        }
     }
 
     /// Lets `fill` compute a gradient, and leaves it or its sum with what was there in its place.

@@ -106,6 +106,11 @@ impl<'a> Planner<'a> {
         buffer
     }
 
+    /// When this layer is computed.
+    pub(crate) fn time(&self) -> usize {
+        self.layer
+    }
+
     /// A value that this layer reads or writes on the way forward.
     pub(crate) fn forward(&mut self, value: ValueId) -> Buffer {
         self.value(value, self.layer)

@@ -79,6 +79,8 @@ pub(super) struct Equilibrium {
     cell: Box<dyn Cell>,
     batch: usize,
     width: usize,
+    /// When it is computed.
+    time: usize,
     injection: Buffer,
     y: Buffer,
     back: Option<Back>,
@@ -86,7 +88,6 @@ pub(super) struct Equilibrium {
     z: HostStates,
     image: HostStates,
     report: Report,
-    workspace: Workspace<HostStates>,
     kept: Vec<f32>,
     /// The states at which further steps are differentiated, after the fixed point.
     states: Vec<Vec<f32>>,
@@ -131,13 +132,13 @@ impl Equilibrium {
             cell,
             batch: plan.batch,
             width: len / plan.batch.max(1),
+            time: plan.time(),
             injection: plan.forward(injection),
             y: plan.forward(y),
             back,
             z: HostStates::default(),
             image: HostStates::default(),
             report: Report::default(),
-            workspace: Workspace::default(),
             kept: Vec::new(),
             states: Vec::new(),
             gradient: HostStates::default(),
@@ -156,7 +157,9 @@ impl Equilibrium {
             Start::Recalled(memory, samples) => memory.recall(samples, &mut self.z),
         }
         let mut map = CellMap { cell: self.cell.as_mut(), around, u, kept: &mut self.kept, width: self.width, shrunk: false };
-        self.report = self.settings.solve_into(&mut map, &mut self.z, &mut self.image, &mut self.workspace);
+        // Solvers need the memory of many states. They give it back, since the way back needs as much for other things.
+        self.report = self.settings.solve_into(&mut map, &mut self.z, &mut self.image, &mut Workspace::default());
+        self.kept = Vec::new();
     }
 
     /// The steps after the fixed point that are differentiated, leaving the last state in `y`.
@@ -208,6 +211,7 @@ impl Op for Equilibrium {
     fn forward(&mut self, run: &mut Run<'_>) {
         let (around, start) = (around(run), run.start);
         let (injection, differentiated) = (self.injection, self.back.is_some());
+        run.numbers.give_back_idle(self.time);
         run.numbers.write(self.y, |numbers, y| {
             let u = numbers.read(injection);
             self.solve(&around, u, start);
@@ -223,7 +227,7 @@ impl Op for Equilibrium {
         let Some(Back { dy, du }) = self.back else { return };
         let around = around(run);
         let (steps, damping) = self.settings.adjoint.differentiated_steps();
-        let Self { settings, cell, z, workspace, states, gradient, dz, du: part, .. } = self;
+        let Self { settings, cell, z, states, gradient, dz, du: part, .. } = self;
         let at = |index: usize| if (steps, damping) == (1, 0.0) { z.values() } else { &states[index][..] };
         cell.prepare(&around);
         for index in 0..steps {
@@ -234,7 +238,7 @@ impl Op for Equilibrium {
         gradient.values_mut().copy_from_slice(run.numbers.read(dy));
         if settings.adjoint.solves_a_system() {
             let mut transposed = Transposed { cell: cell.as_mut(), around: &around };
-            settings.adjoint.correct(&mut transposed, gradient, workspace);
+            settings.adjoint.correct(&mut transposed, gradient, &mut Workspace::default());
         }
         let gradients = &mut run.gradients;
         run.numbers.write_gradient(du, |_, du| {
