@@ -1,7 +1,7 @@
 //! Clients side by side: parallelism at one level.
 use std::sync::{Mutex, PoisonError};
 
-use fedeq_kernels::memory::give_back;
+use fedeq_memory::give_back;
 use rayon::ThreadPoolBuilder;
 
 /// Works on all items, as many at a time as the current rayon pool has threads; results come in the order of the items.

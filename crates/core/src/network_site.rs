@@ -8,7 +8,7 @@ use burn::tensor::{Device, Tensor};
 use fedeq_data::Seed;
 use fedeq_data::shard::{Batch, Remainder, Shard};
 use fedeq_equilibrium::{Outcome, Report, WarmMemory};
-use fedeq_kernels::memory::{Meter, keep};
+use fedeq_memory::{Meter, keep};
 use fedeq_models::{Context, Network, Output, Part, Start, Statistics};
 
 use crate::bridge::{self, input_of};

@@ -9,9 +9,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-equilibrium", &["burn"]),
     ("fedeq-kernels", &["burn"]),
     ("fedeq-data", &[]),
+    ("fedeq-memory", &[]),
     ("fedeq-models", &["burn", "fedeq-equilibrium", "fedeq-kernels"]),
     ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
-    ("fedeq-core", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models"]),
+    ("fedeq-core", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models"]),
     ("fedeq-flower", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
     ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
     ("fedeq-report", &["fedeq-data", "fedeq-core", "fedeq-run"]),
@@ -20,8 +21,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "fedeq",
         &[
             "burn",
-            "fedeq-kernels",
             "fedeq-data",
+            "fedeq-memory",
             "fedeq-models",
             "fedeq-core",
             "fedeq-flower",
@@ -30,7 +31,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fedeq-dashboard",
         ],
     ),
-    ("fedeq-benchmarks", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core"]),
+    (
+        "fedeq-benchmarks",
+        &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core"],
+    ),
 ];
 
 /// What a crate must not need, not even through others: who takes it as a library does not compile these.

@@ -17,7 +17,6 @@ pub mod dense;
 pub mod embedding;
 pub mod gemm;
 pub mod loss;
-pub mod memory;
 pub mod neighbours;
 pub mod norm;
 pub mod padding;
