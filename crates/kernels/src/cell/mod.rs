@@ -41,7 +41,7 @@ use crate::conv::{self, Geometry, Weights};
 use crate::norm::{Affine, Moments, Reach, Region, Workspace};
 use forward::{Inner, Outer, Output, Statistics};
 
-pub use linearisation::{CellGradients, Linearisation};
+pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
 pub use scratch::Scratch;
 
 /// What a cell is like.
@@ -157,8 +157,12 @@ impl PreparedCell {
         Self { weights, ..Self::for_steps(set, cell, parameters) }
     }
 
-    /// The same for steps only, without the memory that gradients would need.
-    pub(crate) fn for_steps(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
+    /// The same for steps only, without the memory that gradients would need, until [`turn`](PreparedCell::turn) prepares for these.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](PreparedCell::new).
+    pub fn for_steps(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
         cell.check();
         let CellParameters { conv_a, norm_1, conv_b, norm_2, norm_3 } = parameters;
         let [first, second, third] = cell.norm_channels();
@@ -169,6 +173,43 @@ impl PreparedCell {
             forward: [Weights::forward(set, &cell.conv_a(1), conv_a), Weights::forward(set, &cell.conv_b(1), conv_b)],
             backward: OnceLock::new(),
             norms: [OwnedAffine::new(norm_1, first), OwnedAffine::new(norm_2, second), OwnedAffine::new(norm_3, third)],
+        }
+    }
+
+    /// Other parameters for steps, in the same memory.
+    ///
+    /// # Panics
+    ///
+    /// If the parameters have other shapes.
+    pub fn update(&mut self, parameters: CellParameters) {
+        let weights = [parameters.conv_a, parameters.conv_b];
+        let mut index = 0;
+        match self.backward.take() {
+            Some(turned) => {
+                self.forward = turned.map(|turned| {
+                    index += 1;
+                    turned.turned(self.set, weights[index - 1])
+                })
+            }
+            None => self.forward.iter_mut().zip(weights).for_each(|(forward, weight)| forward.update(self.set, weight)),
+        }
+        for (norm, from) in self.norms.iter_mut().zip([parameters.norm_1, parameters.norm_2, parameters.norm_3]) {
+            norm.scale.copy_from_slice(from.scale);
+            norm.offset.copy_from_slice(from.offset);
+        }
+    }
+
+    /// The same cell prepared for gradients instead of steps, in the same memory. No step can be taken, nor a linearisation, until the next
+    /// [`update`](PreparedCell::update).
+    ///
+    /// # Panics
+    ///
+    /// If the parameters have other shapes.
+    pub fn turn(&mut self, parameters: CellParameters) {
+        if self.backward.get().is_none() {
+            let [conv_a, conv_b] = &mut self.forward;
+            let turned = [conv_a.take().turned(self.set, parameters.conv_a), conv_b.take().turned(self.set, parameters.conv_b)];
+            self.backward = OnceLock::from(turned);
         }
     }
 
