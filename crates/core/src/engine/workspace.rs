@@ -183,3 +183,71 @@ impl<'a> HostWork<'a> {
         job.end(&update, state.into(), done)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fedeq_models::Part;
+
+    use super::*;
+    use crate::params::{Array, Params};
+    use crate::work::{dual, nothing, own, received, second, temporary};
+
+    fn named(values: &[(&str, f32)]) -> Params {
+        values.iter().map(|(name, value)| ((*name).to_owned(), Array::new(vec![1], vec![*value]))).collect()
+    }
+
+    fn state() -> ClientState {
+        let own = Weights { params: named(&[("theta", 5.0), ("player.w", 7.0)]), statistics: named(&[("mean", 0.5)]) };
+        ClientState { own, dual: named(&[("theta", 2.0)]), ..ClientState::default() }
+    }
+
+    fn sent() -> Weights {
+        Weights { params: named(&[("theta", 3.0)]), statistics: named(&[("mean", 0.25)]) }
+    }
+
+    #[test]
+    fn expressions_read_like_mathematics() {
+        let (state, sent) = (state(), sent());
+        let workspace = Workspace::new(&sent, Cow::Borrowed(&state));
+        let value = |expression: Expression| workspace.evaluate(&expression).expect("sound");
+        let theta_i = || own().only(Part::Shared);
+        // Statistics come from the left side; a dual has none.
+        let expected = |theta: f32, mean: &[(&str, f32)]| Weights { params: named(&[("theta", theta)]), statistics: named(mean) };
+        assert_eq!(value(dual() + 0.5 * (theta_i() - received())), expected(2.0 + 0.5 * (5.0 - 3.0), &[]));
+        assert_eq!(value(theta_i() + 4.0 * dual()), expected(5.0 + 4.0 * 2.0, &[("mean", 0.5)]));
+        assert_eq!(value(received() + dual()), expected(3.0 + 2.0, &[("mean", 0.25)]));
+        assert_eq!(value(own().with(received())), state.own.with(&sent));
+        assert_eq!(value(nothing()), Weights::default());
+    }
+
+    #[test]
+    fn an_assignment_changes_its_slot_and_nothing_that_others_hold() {
+        let (state, sent) = (state(), sent());
+        let mut workspace = Workspace::new(&sent, Cow::Borrowed(&state));
+        for slot in [Slot::Temporary("kept"), Slot::Second, Slot::Dual] {
+            workspace.assign(slot, sent.clone());
+        }
+        assert_eq!(workspace.evaluate(&temporary("kept")).expect("kept"), sent);
+        let after = workspace.into_state();
+        assert_eq!((after.second.as_ref(), &after.dual, &after.own), (Some(&sent), &sent.params, &state.own));
+        assert_eq!(state, self::state());
+    }
+
+    #[test]
+    fn a_method_that_reads_or_trains_what_is_not_there_is_refused() {
+        let (state, sent) = (state(), sent());
+        let mut workspace = Workspace::new(&sent, Cow::Borrowed(&state));
+        for (wrong, words) in [
+            (second(), "`second`, which is empty"),
+            (temporary("x"), "`x`, which is empty"),
+            (own() - received(), "without `player.w`"),
+        ] {
+            let error = workspace.evaluate(&wrong).expect_err("not there").to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let wrong = ProximalTerm::augmented(1.0, received(), own());
+        assert!(workspace.proximal(&wrong).is_err(), "the anchor has no head");
+        assert!([Slot::Dual, Slot::Second, Slot::Temporary("x")].into_iter().all(|slot| workspace.trained(slot).is_err()));
+        assert!(workspace.trained(Slot::Own).is_ok());
+    }
+}
