@@ -1,10 +1,11 @@
 // Batch normalisation, every client over its own batch: statistics a channel over all samples and pixels of a client, in 32 bits.
 //
 // Samples are reduced one by one (a block a sample and slice of channels) and then combined in their order, so that no sum depends on how
-// blocks run. `x` is what the activation before the norm gave, as in group_norm.cu; the backward pass includes that activation.
+// blocks run. Networks have it as norm(phi(x)), as phi(norm(x)) and as phi(norm(x) + shortcut): the activation in front comes with the convolution
+// (`x` is its value), the one behind is `after`. What is read may be in 16 bits; sums and gradients are in 32.
 // Blocks of 256 threads, a thread two neighbouring channels; `lanes` = channels / 2 / slices divides 256.
 // Per-sample grids: (slices, most samples of a client, clients).
-#include "common.cuh"
+#include "shortcut.cuh"
 
 constexpr float EPSILON = 1e-5f;
 constexpr double DECAY = 0.9;
@@ -16,16 +17,30 @@ struct BatchNorm {
     Cohort cohort;
     i64 stride;
     int pixels, C, slices;
+    int before, after;     // activations
 };
 
-struct Lane { int channel, lanes, row, rows; };   // this thread's channels, and which of the block's pixels it takes
-
-__device__ __forceinline__ Lane lane_of(const BatchNorm& n) {
-    const int lanes = n.C / 2 / n.slices, tid = threadIdx.x;
-    return {((int)blockIdx.x * lanes + tid % lanes) * 2, lanes, tid / lanes, 256 / lanes};
-}
+// A block's sample, this thread's two channels of it, and which of its pixels the thread takes.
+struct Part {
+    Mine mine;
+    int channel, lanes, row, rows, pixels, pairs;
+    i64 first;             // pair of channels of the sample's first pixel
+    __device__ __forceinline__ Part(const BatchNorm& n) : mine(my_sample(n.cohort)), pixels(n.pixels), pairs(n.C / 2) {
+        lanes = n.C / 2 / n.slices;
+        channel = ((int)blockIdx.x * lanes + (int)threadIdx.x % lanes) * 2;
+        row = threadIdx.x / lanes;
+        rows = 256 / lanes;
+        first = (mine.sample * n.pixels * n.C + channel) / 2;
+    }
+    template <class F> __device__ __forceinline__ void each(F f) const {
+#pragma unroll 4
+        for (int p = row; p < pixels; p += rows) f(first + (i64)p * pairs, p);
+    }
+    __device__ __forceinline__ float2 of(const BatchNorm& n, const float* affine) const { return load2(affine + mine.client * n.stride, channel / 2); }
+    __device__ __forceinline__ float4 moments(const BatchNorm& n) const { return ((const float4*)n.moments)[(mine.client * n.C + channel) / 2]; }
+};
 // The sums of all threads with the same channels, added in order; the result is in those of row 0.
-__device__ __forceinline__ float4 column_sum(float4 v, const Lane& l) {
+__device__ __forceinline__ float4 column_sum(float4 v, const Part& l) {
     __shared__ float4 each[256];
     __syncthreads();
     each[threadIdx.x] = v;
@@ -39,26 +54,23 @@ __device__ __forceinline__ float4 column_sum(float4 v, const Lane& l) {
 }
 
 // partial[sample][C] = {mean, sum of squared differences from it} of one sample's pixels.
-extern "C" __global__ void __launch_bounds__(256) batch_norm_look(BatchNorm n, const float* x, float2* partial) {
-    const int2 span = n.cohort.spans[blockIdx.z];
-    if ((int)blockIdx.y >= span.y) return;
-    const i64 sample = sample_at(n.cohort, span, blockIdx.y);
-    const Lane l = lane_of(n);
-    const float* from = x + sample * n.pixels * n.C + l.channel;
+template <class T> __device__ __forceinline__ void look(const BatchNorm& n, const T* x, float2* partial) {
+    const Part l(n);
+    if (!l.mine.here) return;
     __shared__ float2 means[256];
     float4 s = make_float4(0.f, 0.f, 0.f, 0.f);
-    for (int p = l.row; p < n.pixels; p += l.rows) { const float2 v = load2(from + (i64)p * n.C, 0); s.x += v.x; s.y += v.y; }
+    l.each([&](i64 at, int) { const float2 v = load2(x, at); s.x += v.x; s.y += v.y; });
     s = column_sum(s, l);
     if (l.row == 0) means[threadIdx.x] = make_float2(s.x / n.pixels, s.y / n.pixels);
     __syncthreads();
     const float2 mean = means[threadIdx.x % l.lanes];
     float4 q = make_float4(0.f, 0.f, 0.f, 0.f);
-    for (int p = l.row; p < n.pixels; p += l.rows) {
-        const float2 v = load2(from + (i64)p * n.C, 0);
+    l.each([&](i64 at, int) {
+        const float2 v = load2(x, at);
         q.x += (v.x - mean.x) * (v.x - mean.x); q.y += (v.y - mean.y) * (v.y - mean.y);
-    }
+    });
     q = column_sum(q, l);
-    if (l.row == 0) { partial[sample * n.C + l.channel] = make_float2(mean.x, q.x); partial[sample * n.C + l.channel + 1] = make_float2(mean.y, q.y); }
+    if (l.row == 0) ((float4*)partial)[(l.mine.sample * n.C + l.channel) / 2] = make_float4(mean.x, q.x, mean.y, q.y);
 }
 
 // Combines the samples of a client, and moves its running statistics (may be null) [clients][2][C] {means, variances} by one step of the zero-debiased
@@ -92,64 +104,71 @@ extern "C" __global__ void batch_norm_running(BatchNorm n, const float* running)
     n.moments[client * n.C + c] = make_float2(from[0], 1.f / sqrtf(from[n.C] + EPSILON));
 }
 
-// y = (x - mean) / deviation * scale + offset; y16 is the same in 16 bits; either may be null, and y may be x.
-extern "C" __global__ void __launch_bounds__(256) batch_norm_apply(BatchNorm n, const float* x, float* y, f16* y16) {
-    const int client = blockIdx.z;
-    const int2 span = n.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const Lane l = lane_of(n);
-    const float2 a = n.moments[client * n.C + l.channel], b = n.moments[client * n.C + l.channel + 1];
-    const float2 scale = load2(n.scale + client * n.stride, l.channel / 2), offset = load2(n.offset + client * n.stride, l.channel / 2);
-    const i64 first = ((i64)sample_at(n.cohort, span, blockIdx.y) * n.pixels * n.C + l.channel) / 2;
-    for (int p = l.row; p < n.pixels; p += l.rows) {
-        const i64 at = first + (i64)p * (n.C / 2);
-        const float2 v = load2(x, at), out = make_float2((v.x - a.x) * a.y * scale.x + offset.x, (v.y - b.x) * b.y * scale.y + offset.y);
+// y = after((x - mean) / deviation * scale + offset + shortcut); y16 is the same in 16 bits; either may be null, and y may be x.
+template <class T> __device__ __forceinline__ void apply(const BatchNorm& n, const T* x, const Shortcut& shortcut, float* y, f16* y16) {
+    const Part l(n);
+    if (!l.mine.here) return;
+    const float4 m = l.moments(n);
+    const float2 scale = l.of(n, n.scale), offset = l.of(n, n.offset);
+    l.each([&](i64 at, int pixel) {
+        const float2 v = load2(x, at);
+        float2 out = make_float2((v.x - m.x) * m.y * scale.x + offset.x, (v.y - m.z) * m.w * scale.y + offset.y);
+        if (shortcut.x) {
+            const float2 s = shortcut_at(shortcut, l.mine.sample, pixel, l.channel, n.C);
+            out.x += s.x; out.y += s.y;
+        }
+        out = make_float2(phi_of(n.after, out.x), phi_of(n.after, out.y));
         if (y) store2(y, at, out);
         if (y16) store2(y16, at, out);
-    }
+    });
 }
 
-// One sample's share in the gradients of scale and offset, partial[sample][2][C]; sum_samples then gives `gradients` [clients][2][C].
-extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_look(BatchNorm n, const float* x, const float* dy, float* partial) {
-    const int client = blockIdx.z;
-    const int2 span = n.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const i64 sample = sample_at(n.cohort, span, blockIdx.y);
-    const Lane l = lane_of(n);
-    const float2 a = n.moments[client * n.C + l.channel], b = n.moments[client * n.C + l.channel + 1];
-    const i64 first = (sample * n.pixels * n.C + l.channel) / 2;
+// d = after'(.) dy from y, the value of the activation behind the norm; d, which may be dy, is also the gradient of a shortcut. Where there is no such
+// activation y is not read, and d is only written if it is not null. One sample's share in the gradients of scale and offset goes to
+// partial[sample][2][C]; sum_samples then gives `gradients` [clients][2][C].
+template <class T> __device__ __forceinline__ void backward_look(const BatchNorm& n, const T* x, const T* y, const float* dy, float* d, float* partial) {
+    const Part l(n);
+    if (!l.mine.here) return;
+    const float4 m = l.moments(n);
     float4 s = make_float4(0.f, 0.f, 0.f, 0.f);
-    for (int p = l.row; p < n.pixels; p += l.rows) {
-        const i64 at = first + (i64)p * (n.C / 2);
-        const float2 v = load2(x, at), d = load2(dy, at);
-        s.x += d.x * ((v.x - a.x) * a.y); s.y += d.y * ((v.y - b.x) * b.y); s.z += d.x; s.w += d.y;
-    }
+    l.each([&](i64 at, int) {
+        const float2 v = load2(x, at);
+        float2 g = load2(dy, at);
+        if (n.after != IDENTITY) {
+            const float2 value = load2(y, at);
+            g = make_float2(slope_of(n.after, value.x) * g.x, slope_of(n.after, value.y) * g.y);
+        }
+        if (d) store2(d, at, g);
+        s.x += g.x * ((v.x - m.x) * m.y); s.y += g.y * ((v.y - m.z) * m.w); s.z += g.x; s.w += g.y;
+    });
     s = column_sum(s, l);
     if (l.row) return;
-    store2(partial + sample * 2 * n.C, l.channel / 2, make_float2(s.x, s.y));
-    store2(partial + (sample * 2 + 1) * n.C, l.channel / 2, make_float2(s.z, s.w));
+    store2(partial + l.mine.sample * 2 * n.C, l.channel / 2, make_float2(s.x, s.y));
+    store2(partial + (l.mine.sample * 2 + 1) * n.C, l.channel / 2, make_float2(s.z, s.w));
 }
 
-// dx = phi'(x) times the gradient in front of the normalisation; dx may be dy.
-template <int PHI> __device__ __forceinline__ void backward(const BatchNorm& n, const float* x, const float* dy, const float* gradients, float* dx) {
-    const int client = blockIdx.z;
-    const int2 span = n.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const Lane l = lane_of(n);
-    const float2 a = n.moments[client * n.C + l.channel], b = n.moments[client * n.C + l.channel + 1], scale = load2(n.scale + client * n.stride, l.channel / 2);
-    const float count = (float)span.y * n.pixels;
-    const float2 along = load2(gradients + (i64)client * 2 * n.C, l.channel / 2), plain = load2(gradients + (i64)(client * 2 + 1) * n.C, l.channel / 2);
-    const i64 first = ((i64)sample_at(n.cohort, span, blockIdx.y) * n.pixels * n.C + l.channel) / 2;
-    for (int p = l.row; p < n.pixels; p += l.rows) {
-        const i64 at = first + (i64)p * (n.C / 2);
-        const float2 v = load2(x, at), d = load2(dy, at);
-        const float hx = (v.x - a.x) * a.y, hy = (v.y - b.x) * b.y;
-        store2(dx, at, make_float2(slope<PHI>(v.x) * a.y * scale.x * (d.x - (plain.x + hx * along.x) / count),
-                                   slope<PHI>(v.y) * b.y * scale.y * (d.y - (plain.y + hy * along.y) / count)));
-    }
+// dx = before'(x) times the gradient in front of the normalisation, dx16 the same in 16 bits times `scale16`; either may be null, and dx may be d.
+template <class T> __device__ __forceinline__ void backward(const BatchNorm& n, const T* x, const float* d, const float* gradients, float* dx, f16* dx16, float scale16) {
+    const Part l(n);
+    if (!l.mine.here) return;
+    const float4 m = l.moments(n);
+    const float2 scale = l.of(n, n.scale);
+    const float count = (float)l.mine.count * n.pixels;
+    const float2 along = load2(gradients + (i64)l.mine.client * 2 * n.C, l.channel / 2), plain = load2(gradients + (i64)(l.mine.client * 2 + 1) * n.C, l.channel / 2);
+    l.each([&](i64 at, int) {
+        const float2 v = load2(x, at), g = load2(d, at);
+        const float hx = (v.x - m.x) * m.y, hy = (v.y - m.z) * m.w;
+        const float2 out = make_float2(slope_of(n.before, v.x) * m.y * scale.x * (g.x - (plain.x + hx * along.x) / count),
+                                       slope_of(n.before, v.y) * m.w * scale.y * (g.y - (plain.y + hy * along.y) / count));
+        if (dx) store2(dx, at, out);
+        if (dx16) store2(dx16, at, make_float2(scale16 * out.x, scale16 * out.y));
+    });
 }
-#define BACKWARD(NAME, PHI)                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256) NAME(BatchNorm n, const float* x, const float* dy, const float* gradients, float* dx) { backward<PHI>(n, x, dy, gradients, dx); }
-BACKWARD(batch_norm_backward, IDENTITY)
-BACKWARD(batch_norm_backward_relu, RELU)
-BACKWARD(batch_norm_backward_softplus, SOFTPLUS_EXACT)
+
+#define BATCH_NORM(BITS, T)                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_look_##BITS(BatchNorm n, const T* x, float2* partial) { look(n, x, partial); } \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_apply_##BITS(BatchNorm n, const T* x, Shortcut shortcut, float* y, f16* y16) { apply(n, x, shortcut, y, y16); } \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_look_##BITS(BatchNorm n, const T* x, const T* y, const float* dy, float* d, float* partial) { backward_look(n, x, y, dy, d, partial); } \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_##BITS(BatchNorm n, const T* x, const float* d, const float* gradients, float* dx, f16* dx16, float scale16) { backward(n, x, d, gradients, dx, dx16, scale16); }
+BATCH_NORM(f32, float)
+BATCH_NORM(f16, f16)

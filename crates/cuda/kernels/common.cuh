@@ -20,6 +20,15 @@ struct Cohort {
 
 __device__ __forceinline__ int sample_at(const Cohort& cohort, int2 span, int index) { return cohort.rows[span.x + index]; }
 
+// The sample of a block in grids of (anything, most samples of a client, clients); not `here` beyond the client's last.
+struct Mine { int client, count; i64 sample; bool here; };
+
+__device__ __forceinline__ Mine my_sample(const Cohort& cohort) {
+    const int2 span = cohort.spans[blockIdx.z];
+    const bool here = (int)blockIdx.y < span.y;
+    return {(int)blockIdx.z, span.y, here ? sample_at(cohort, span, blockIdx.y) : 0, here};
+}
+
 // ---- numbers -----------------------------------------------------------------------------------------------------------------
 __device__ __forceinline__ u32 pack2(float low, float high) {
     u32 d;
@@ -54,10 +63,12 @@ __device__ __forceinline__ float softplus_fast(float x) {
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(l) : "f"(1.f + e));
     return (x > 0.f ? x : 0.f * x) + 0.6931471805599453f * l;   // 0 * x keeps what is not a number
 }
+__device__ __forceinline__ float softplus_exact(float x) { return (x > 0.f ? x : 0.f * x) + log1pf(expf(-fabsf(x))); }
+
 template <int PHI> __device__ __forceinline__ float phi(float x) {
     if (PHI == RELU) return x < 0.f ? 0.f : x;   // not a maximum, which would hide what is not a number
     if (PHI == SOFTPLUS) return softplus_fast(x);
-    if (PHI == SOFTPLUS_EXACT) return (x > 0.f ? x : 0.f * x) + log1pf(expf(-fabsf(x)));
+    if (PHI == SOFTPLUS_EXACT) return softplus_exact(x);
     return x;
 }
 // phi'(x) from the value y = phi(x): nobody needs to keep x. For softplus it is 1 - e^-y.
@@ -70,6 +81,14 @@ template <int PHI> __device__ __forceinline__ float slope(float y) {
         return 1.f - e;
     }
     return 1.f;
+}
+
+// The same where the activation is a setting: in kernels bound by memory.
+__device__ __forceinline__ float phi_of(int which, float x) {
+    return which == RELU ? phi<RELU>(x) : which == SOFTPLUS ? phi<SOFTPLUS>(x) : which == SOFTPLUS_EXACT ? phi<SOFTPLUS_EXACT>(x) : x;
+}
+__device__ __forceinline__ float slope_of(int which, float y) {
+    return which == RELU ? slope<RELU>(y) : which == SOFTPLUS ? slope<SOFTPLUS>(y) : which == SOFTPLUS_EXACT ? slope<SOFTPLUS_EXACT>(y) : 1.f;
 }
 
 // ---- sums --------------------------------------------------------------------------------------------------------------------

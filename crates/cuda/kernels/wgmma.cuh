@@ -14,9 +14,9 @@ template <int N> __device__ __forceinline__ void wgmma_wait() { asm volatile("wg
 // What ordinary copies wrote becomes visible to the matrix units.
 __device__ __forceinline__ void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+#define D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 // d[64 x 128] += a[64 x 16] b[16 x 128]; both factors have rows along the inner dimension if TRANSPOSED.
 template <int TRANSPOSED> __device__ __forceinline__ void wgmma(float (&d)[64], u64 a, u64 b) {
-#define D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
@@ -25,5 +25,14 @@ template <int TRANSPOSED> __device__ __forceinline__ void wgmma(float (&d)[64], 
                  "}, %64, %65, 1, 1, 1, %66, %66;"
                  : D8(0), D8(8), D8(16), D8(24), D8(32), D8(40), D8(48), D8(56)
                  : "l"(a), "l"(b), "n"(TRANSPOSED));
-#undef D8
 }
+// d[64 x 64] += a[64 x 16] b[16 x 64], likewise.
+template <int TRANSPOSED> __device__ __forceinline__ void wgmma(float (&d)[32], u64 a, u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+                 "}, %32, %33, 1, 1, 1, %34, %34;"
+                 : D8(0), D8(8), D8(16), D8(24)
+                 : "l"(a), "l"(b), "n"(TRANSPOSED));
+}
+#undef D8
