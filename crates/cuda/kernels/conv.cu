@@ -52,7 +52,9 @@ template <int BM, int BN, int WM, int WN, int STAGES> __device__ __forceinline__
         ring.turn();
     }
     Sums<MT, NT> sums{acc, wm + (lane >> 2), wn + 2 * (lane & 3)};
-    finish<BM, BN, THREADS>(c, place, shared, (int*)(shared + STAGES * ring.STAGE), sums);
+    int* places = (int*)(shared + STAGES * ring.STAGE);
+    tell_places<BM, BN, THREADS>(c, place, places);
+    finish<BM, BN, THREADS>(c, place.client, place.n0, shared, places, sums);
 }
 
 // Four warps. Two blocks of 128 x 128 share a multiprocessor; the others are for 64 output channels or 32.

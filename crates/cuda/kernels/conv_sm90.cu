@@ -45,7 +45,9 @@ template <int N, int STAGES> __device__ __forceinline__ void convolve(const Conv
     }
     wgmma_wait<0>();
     Sums<N> sums{acc, warp * 16 + (lane >> 2), 2 * (lane & 3)};
-    finish<128, N, 128>(c, place, shared + (base - shared_address(shared)), (int*)(shared + STAGES * ring.STAGE + 1024), sums);
+    int* places = (int*)(shared + STAGES * ring.STAGE + 1024);
+    tell_places<128, N, 128>(c, place, places);
+    finish<128, N, 128>(c, place.client, place.n0, shared + (base - shared_address(shared)), places, sums);
 }
 
 // Dynamic shared memory: STAGES * (128 + N) * 128 + 1024 + 512 bytes = 99,840 for both.

@@ -94,16 +94,18 @@ template <int BM, int BN, int THREADS, int STAGES> struct Ring {
     }
 };
 
-// From sums in registers to memory: bias and activation in place, then through shared memory (the tiles', which nobody reads any more), so
-// that every row leaves in 16-byte pieces of one line. `Sums` says which pixel and channel of the block a pair of sums belongs to; `places`
-// is shared memory for BM numbers, since the rows a thread multiplies are not those it copied.
-template <int BM, int BN, int THREADS, class Sums> __device__ __forceinline__ void finish(const Conv& c, const Place<BM, BN>& place, char* shared, int* places, Sums& sums) {
-    const u32 base = shared_address(shared);
-    const int n0 = place.n0;
+// Where the rows of a block belong, told through shared memory: the rows a thread multiplies are not those it copied.
+template <int BM, int BN, int THREADS> __device__ __forceinline__ void tell_places(const Conv& c, const Place<BM, BN>& place, int* places) {
     for (int m = threadIdx.x; m < BM; m += THREADS) places[m] = pixel_of(c.cohort, place.span, place.taps, place.m0 + m, c.H, c.W, c.HO, c.WO).at;
     __syncthreads();
+}
+
+// From sums in registers to memory: bias and activation in place, then through shared memory (the tiles', which nobody reads any more), so
+// that every row leaves in 16-byte pieces of one line. `Sums` says which pixel and channel of the block a pair of sums belongs to.
+template <int BM, int BN, int THREADS, class Sums> __device__ __forceinline__ void finish(const Conv& c, int client, int n0, char* shared, const int* places, Sums& sums) {
+    const u32 base = shared_address(shared);
     sums.each([&](int, int n, float& first, float& second) {
-        const float2 bias = c.bias && n0 + n < c.CO ? load2(c.bias + place.client * c.bias_stride, (n0 + n) / 2) : make_float2(0.f, 0.f);
+        const float2 bias = c.bias && n0 + n < c.CO ? load2(c.bias + client * c.bias_stride, (n0 + n) / 2) : make_float2(0.f, 0.f);
         first = fmaf(c.alpha, first, bias.x);
         second = fmaf(c.alpha, second, bias.y);
     });

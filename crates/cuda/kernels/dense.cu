@@ -18,15 +18,22 @@ __device__ __forceinline__ i64 row_at(const Cohort& cohort, int2 span, int m, in
     return per == 1 ? sample_at(cohort, span, m) : (i64)sample_at(cohort, span, m / per) * per + m % per;
 }
 
+// This block's part of an inner sum of n.
+struct Stretch { int begin, end; };
+__device__ __forceinline__ Stretch stretch_of(int n, int parts) {
+    const int length = (n + parts - 1) / parts, begin = (int)blockIdx.y % parts * length;
+    return {begin, begin + length < n ? begin + length : n};
+}
+
 // partial[part][sample][per][out]. Grid: (ceil(out / 128), ceil(most rows of a client / 32) * parts, clients).
 extern "C" __global__ void __launch_bounds__(256) dense_forward(Dense d, float* partial, int parts, int samples) {
     const int client = blockIdx.z, part = blockIdx.y % parts, m0 = blockIdx.y / parts * 32;
     const int2 span = d.cohort.spans[client];
     if (m0 >= span.y * d.per) return;
-    const int length = (d.in + parts - 1) / parts, begin = part * length, end = begin + length < d.in ? begin + length : d.in;
+    const Stretch k = stretch_of(d.in, parts);
     const float* w = d.w + client * d.w_stride;
     product<32, 128, ALONG_INNER, ALONG_OUTER>(
-        m0, blockIdx.x * 128, span.y * d.per, d.out, begin, end,
+        m0, blockIdx.x * 128, span.y * d.per, d.out, k.begin, k.end,
         [&](int m, int k) { return d.x[row_at(d.cohort, span, m, d.per) * d.in + k]; },
         [&](int k, int n) { return w[(i64)k * d.out + n]; },
         [&](int m, int n, float sum) { partial[((i64)part * samples * d.per + row_at(d.cohort, span, m, d.per)) * d.out + n] = sum; });
@@ -45,17 +52,18 @@ extern "C" __global__ void dense_finish(const float* partial, const float* bias,
     y[at] = phi_of(phi, sum);
 }
 
-// dx = dy W^T. Grid: (ceil(in / 128), ceil(most rows of a client / 32), clients).
-extern "C" __global__ void __launch_bounds__(256) dense_input(Dense d, float* dx) {
-    const int client = blockIdx.z, m0 = blockIdx.y * 32;
+// dx = dy W^T, as partial[part][sample][per][in], which dense_finish adds up; with one part that is dx. Grid: (ceil(in / 128), ceil(most rows of a client / 32) * parts, clients).
+extern "C" __global__ void __launch_bounds__(256) dense_input(Dense d, float* partial, int parts, int samples) {
+    const int client = blockIdx.z, part = blockIdx.y % parts, m0 = blockIdx.y / parts * 32;
     const int2 span = d.cohort.spans[client];
     if (m0 >= span.y * d.per) return;
+    const Stretch k = stretch_of(d.out, parts);
     const float* w = d.w + client * d.w_stride;
     product<32, 128, ALONG_INNER, ALONG_INNER>(
-        m0, blockIdx.x * 128, span.y * d.per, d.in, 0, d.out,
+        m0, blockIdx.x * 128, span.y * d.per, d.in, k.begin, k.end,
         [&](int m, int k) { return d.dy[row_at(d.cohort, span, m, d.per) * d.out + k]; },
         [&](int k, int n) { return w[(i64)n * d.out + k]; },
-        [&](int m, int n, float sum) { dx[row_at(d.cohort, span, m, d.per) * d.in + n] = sum; });
+        [&](int m, int n, float sum) { partial[((i64)part * samples * d.per + row_at(d.cohort, span, m, d.per)) * d.in + n] = sum; });
 }
 
 // dw = x^T dy, clients `w_stride` apart. Grid: (ceil(out / 128), ceil(in / 32), clients).

@@ -1,18 +1,17 @@
 // Residual blocks: the shortcut on its own (batch_norm.cu adds it while it normalises), and the gradient of one that widens.
 #include "shortcut.cuh"
 
-// y = phi(x + shortcut), y16 the same in 16 bits; either may be null, and y may be x. C is even.
-// Grid: (ceil(pixels * C / 512), most samples of a client, clients), 256 threads.
+// y = phi(x + shortcut), y16 the same in 16 bits; either may be null, and y may be x. C is a multiple of 4.
+// Grid: (ceil(pixels * C / 1024), most samples of a client, clients), 256 threads.
 extern "C" __global__ void __launch_bounds__(256) add_shortcut(const float* x, Shortcut shortcut, float* y, f16* y16, Cohort cohort, int pixels, int C, int phi) {
     const Mine mine = my_sample(cohort);
-    const int e = (blockIdx.x * 256 + threadIdx.x) * 2;
+    const int e = (blockIdx.x * 256 + threadIdx.x) * 4;
     if (!mine.here || e >= pixels * C) return;
     const int pixel = e / C;
-    const i64 pair = (mine.sample * pixels * C + e) / 2;
-    const float2 v = load2(x, pair), s = shortcut_at(shortcut, mine.sample, pixel, e - pixel * C, C);
-    const float2 out = make_float2(phi_of(phi, v.x + s.x), phi_of(phi, v.y + s.y));
-    if (y) store2(y, pair, out);
-    if (y16) store2(y16, pair, out);
+    const i64 quad = (mine.sample * pixels * C + e) / 4;
+    const float4 out = phi_of(phi, load4(x, quad) + shortcut_at(shortcut, mine.sample, pixel, e - pixel * C, C));
+    if (y) store4(y, quad, out);
+    if (y16) store4(y16, quad, out);
 }
 
 // dx[HS][WS][CS] of a widening shortcut from the gradient d [H][W][C] of what it was added to, every number of it: zeros where nothing was taken.

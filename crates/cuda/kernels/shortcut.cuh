@@ -10,10 +10,11 @@ struct Shortcut {
     int HS, WS, CS;
 };
 
-// At a pixel and two channels of the block's output of C channels.
-__device__ __forceinline__ float2 shortcut_at(const Shortcut& s, i64 sample, int pixel, int channel, int C) {
-    if (s.CS == C) return load2(s.x + (sample * s.HS * s.WS + pixel) * C, channel / 2);
+// At a pixel and four channels of the block's output of C channels, all multiples of 4.
+__device__ __forceinline__ float4 shortcut_at(const Shortcut& s, i64 sample, int pixel, int channel, int C) {
+    if (s.CS == C) return load4(s.x, ((sample * s.HS * s.WS + pixel) * C + channel) / 4);
     const int y = pixel / s.W, x = pixel - y * s.W, c = channel - (C - s.CS) / 2;
     const float* from = s.x + ((sample * s.HS + 2 * y) * s.WS + 2 * x) * s.CS;
-    return make_float2(c >= 0 && c < s.CS ? from[c] : 0.f, c + 1 >= 0 && c + 1 < s.CS ? from[c + 1] : 0.f);
+    auto at = [&](int k) { return c + k >= 0 && c + k < s.CS ? from[c + k] : 0.f; };
+    return make_float4(at(0), at(1), at(2), at(3));
 }

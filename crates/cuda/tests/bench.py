@@ -114,7 +114,7 @@ def cells(kernels):
     row("the cell and its gradients by parameters and u, tf32", timed(with_gradients, 3, 7), 2.5 * CELL)
 
     hopper = torch.cuda.get_device_capability() == (9, 0)
-    for tile in ["conv"] + ["conv_sm90"] * hopper:
+    for tile in ["conv"] + ["conv_sm90", "conv_planes_sm90"] * hopper:
         print(f"-- ours, {tile}")
         c = Cell(kernels, cl, p, H, H, C, tile=tile)
         z16, image, d = u.half(), torch.empty_like(u), torch.randn_like(u)
@@ -170,19 +170,19 @@ def cells(kernels):
         kernels.dense_forward((up(o, 128), up(B, 32) * parts, K), 256, dense, partial, parts, K * B)
         kernels.dense_finish((up(o, 256), B, K), 256, partial, None, None, y2, cl.cohort, long(o), o, 1, parts, K * B, 0)
     row("dense 8192 -> 256", timed(forward), gbytes=weights)
-    row("dense by input", timed(lambda: kernels.dense_input((up(i, 128), up(B, 32), K), 256, dense, dx)), gbytes=weights)
+    row("dense by input", timed(lambda: kernels.dense_input((up(i, 128), up(B, 32), K), 256, dense, dx, 1, K * B)), gbytes=weights)
     row("dense by weights", timed(lambda: kernels.dense_weights((up(o, 128), up(i, 32), K), 256, dense, dw)), gbytes=weights)
     x3 = x.view(K, B, i)
     tf32(False)
     row("  PyTorch's batched product, forward, float32", timed(lambda: torch.bmm(x3, w)), gbytes=weights)
-    n = BatchNorm(scale=c.p["g2"], offset=c.p["o2"], moments=torch.empty(K, C, 2, device=DEVICE), cohort=cl.cohort, stride=C, pixels=1024, C=C, slices=4, before=0, after=0)
-    stem, rest, dstem = G(K * B, 32, 32, C), torch.empty(K * B, C, 2, device=DEVICE), G(K * B, 32, 32, C)
+    n, grid = batch_norm(cl, 1024, C, scale=c.p["g2"], offset=c.p["o2"], moments=torch.empty(K, C, 2, device=DEVICE))
+    stem, rest, dstem = G(K * B, 32, 32, C), torch.empty(K * B, n.chunks, C, 2, device=DEVICE), G(K * B, 32, 32, C)
 
-    def batch_norm():
-        kernels.batch_norm_look_f32((4, B, K), 256, n, stem, rest)
-        kernels.batch_norm_moments((1, K), 128, n, rest, None, None)
-        kernels.batch_norm_apply_f32((4, B, K), 256, n, stem, Shortcut(x=None, W=32, HS=32, WS=32, CS=C), dstem, None)
-    row("batch_norm 32 x 32 x 128, three kernels", timed(batch_norm), gbytes=12 * state)
+    def norm_of_batch():
+        kernels.batch_norm_look_f32(grid, 256, n, stem, rest)
+        kernels.batch_norm_moments((up(C, 32), K), 256, n, rest, None, None)
+        kernels.batch_norm_apply_f32(grid, 256, n, stem, Shortcut(x=None, W=32, HS=32, WS=32, CS=C), dstem, None)
+    row("batch_norm 32 x 32 x 128, three kernels", timed(norm_of_batch), gbytes=12 * state)
     big, places, small = G(K * B, 32, 32, C), torch.empty(K * B, H, H, C, dtype=torch.uint8, device=DEVICE), G(K * B, H, H, C)
     row("max_pool 32 x 32 x 128", timed(lambda: kernels.max_pool_by_4((up(H * H * C, 1024), B, K), 256, big, small, places, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
     row("max_pool_backward", timed(lambda: kernels.max_pool_backward_by_4((up(1024 * C, 1024), B, K), 256, small, places, big, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
@@ -214,18 +214,19 @@ def residual(kernels):
     """Blocks of CIFAR's ResNets, 10 clients x 20 images, and FEMNIST's projected one, 10 x 10; PyTorch: grouped convolutions, 16 bits, channels last."""
     hopper = torch.cuda.get_device_capability() == (9, 0)
     tf32(True)
-    for label, B, H, CI, CO, projected, parts in (("CIFAR 64 -> 64, 32 x 32", 20, 32, 64, 64, False, 6), ("CIFAR 64 -> 128 / 2, 32 x 32", 20, 32, 64, 128, False, 3), ("CIFAR 128 -> 128, 16 x 16", 20, 16, 128, 128, False, 3),
-                                                  ("CIFAR 256 -> 256, 8 x 8", 20, 8, 256, 256, False, 1), ("FEMNIST 32 -> 64 / 2, 28 x 28, projected", 10, 28, 32, 64, True, 6)):
+    cases = (("CIFAR 64 -> 64, 32 x 32", 20, 32, 64, 64, False), ("CIFAR 64 -> 128 / 2, 32 x 32", 20, 32, 64, 128, False), ("CIFAR 128 -> 128, 16 x 16", 20, 16, 128, 128, False),
+                                                  ("CIFAR 256 -> 256, 8 x 8", 20, 8, 256, 256, False), ("FEMNIST 32 -> 64 / 2, 28 x 28, projected", 10, 28, 32, 64, True))
+    for (label, B, H, CI, CO, projected), planes in [(case, planes) for case in cases for planes in [False] + [True] * hopper]:
         cl = Clients([B] * K, shuffled=False, spare=0)
         p = block_parameters(K, CI, CO, projected)
         x = torch.randn(K * B, H, H, CI, device=DEVICE).relu()
         x16 = x.half()
-        print(f"-- residual block, {label}")
+        print(f"-- residual block, {label}{', planes' if planes else ''}")
         last = torch.channels_last
         side = lambda t: t.view(K, B, *t.shape[1:]).permute(1, 0, 4, 2, 3).flatten(1, 2).contiguous(memory_format=last)   # clients as groups of channels
         xg = side(x16)
         q = {n: (t.permute(0, 1, 4, 2, 3).flatten(0, 1).half().contiguous(memory_format=last) if t.dim() == 5 else t.flatten()) for n, t in p.items()}
-        block = Block(kernels, cl, p, H, H, CI, CO, "_sm90" if hopper else "", parts=parts)
+        block = Block(kernels, cl, p, H, H, CI, CO, "_planes" if planes else "_sm90" if hopper else "")
         g1, g2, gs = block.g["1"], block.g["2"], block.g.get("s")
         dy = torch.randn_like(block.y)
         dyg = side(dy.half())
@@ -255,7 +256,7 @@ def residual(kernels):
             to = torch.empty(K * B, g["H"], g["W"], g["CI"], device=DEVICE)
             grad = lambda which: torch.ops.aten.convolution_backward(dt, given, q[name], None, [g["stride"]] * 2, [zeros] * 2, [1, 1], False, [0, 0], K, which)
             compared("    by input", lambda: block.conv(name, block.dt[name], to, back=True), lambda: grad([True, False, False]), one(name))
-            compared(f"    by weights, {parts} parts", lambda: block.weights(name, source), lambda: grad([False, True, False]), one(name))
+            compared(f"    by weights, {block.parts[name]} parts", lambda: block.weights(name, source), lambda: grad([False, True, False]), one(name))
         bytes = K * B * g1["HO"] * g1["WO"] * CO / 1e9
         nothing, tg = Shortcut(x=x, W=g1["WO"], HS=H, WS=H, CS=CI) if not projected else Shortcut(x=block.s, W=g1["WO"], HS=g1["HO"], WS=g1["WO"], CS=CO), side(block.t["2"])
         scale, offset = q["g2"], q["o2"]
@@ -359,7 +360,10 @@ def others(kernels):
     print(f"relative difference to PyTorch's: {relative(y.view(K, B, n), theirs()):.1e}")
     weights = K * n * n * 4 / 1e9
     compared("the cell", step, theirs, gbytes=weights)
-    compared("by input", lambda: kernels.dense_input((up(n, 128), up(B, 32), K), 256, d, dx), lambda: torch.bmm(dy.view(K, B, n), w.transpose(1, 2)), gbytes=weights)
+    def by_input():
+        kernels.dense_input((up(n, 128), up(B, 32) * parts, K), 256, d, partial, parts, K * B)
+        kernels.dense_finish((up(n, 256), B, K), 256, partial, None, None, dx, cl.cohort, long(n), n, 1, parts, K * B, 0)
+    compared("by input", by_input, lambda: torch.bmm(dy.view(K, B, n), w.transpose(1, 2)), gbytes=weights)
     compared("by weights", lambda: kernels.dense_weights((up(n, 128), up(n, 32), K), 256, d, dw), lambda: torch.bmm(z.view(K, B, n).transpose(1, 2), dy.view(K, B, n)), gbytes=weights)
     steps = torch.arange(1, n + 1, device=DEVICE)
     b = w.clone()

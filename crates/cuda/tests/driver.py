@@ -22,7 +22,7 @@ class Kernels:
 
     def __init__(self):
         torch.zeros(1, device=DEVICE)
-        self.functions, self.modules = {}, {}
+        self.functions, self.modules, self.allowed = {}, {}, {}
         self.files = {name: path for path in sorted(PTX.glob("*.ptx")) for name in re.findall(r"\.entry (\w+)", path.read_text())}
 
     def __getattr__(self, name):
@@ -36,9 +36,10 @@ class Kernels:
                 check(driver.cuModuleLoadData(C.byref(self.modules[path]), path.read_bytes() + b"\0"))
             f = C.c_void_p()
             check(driver.cuModuleGetFunction(C.byref(f), self.modules[path], name.encode()))
-            if shared > 48 * 1024:
-                check(driver.cuFuncSetAttribute(f, 8, shared))   # the most dynamic shared memory
             self.functions[name] = f
+        if shared > self.allowed.get(name, 48 * 1024):
+            check(driver.cuFuncSetAttribute(self.functions[name], 8, shared))   # the most dynamic shared memory
+            self.allowed[name] = shared
         return self.functions[name]
 
     def launch(self, name, grid, block, *arguments, shared=0):
@@ -88,7 +89,7 @@ Dense = struct("Dense", x=pointer, w=pointer, dy=pointer, cohort=Cohort, w_strid
 Affine = struct("Affine", scale=pointer, offset=pointer, stride=long)
 Shape = struct("Shape", pixels=integer, regions=integer, channels=integer, groups=integer, slices=integer)
 GroupNorm = struct("GroupNorm", affine=Affine, moments=pointer, cohort=Cohort, shape=Shape)
-BatchNorm = struct("BatchNorm", scale=pointer, offset=pointer, moments=pointer, cohort=Cohort, stride=long, pixels=integer, C=integer, slices=integer, before=integer, after=integer)
+BatchNorm = struct("BatchNorm", scale=pointer, offset=pointer, moments=pointer, cohort=Cohort, stride=long, pixels=integer, C=integer, slices=integer, chunks=integer, before=integer, after=integer)
 Shortcut = struct("Shortcut", x=pointer, W=integer, HS=integer, WS=integer, CS=integer)
 Outer = struct("Outer", second=Affine, third=Affine, moments=pointer * 2, cohort=Cohort, shape=Shape)
 Solve = struct("Solve", z=pointer, z16=pointer, residuals=pointer, plain=pointer, best_z=pointer, best_image=pointer, partial=pointer, gram=pointer, gamma=pointer, progress=pointer,
@@ -102,6 +103,9 @@ Gmres = struct("Gmres", basis=pointer, newest16=pointer, image=pointer, u=pointe
 GmresRules = struct("GmresRules", relative=double, absolute=double, max_steps=integer)
 
 MOST, SUMS = 8, 18
+# Kernels that read every pixel once, for windows of 3 and strides of 1: output channels of a block, and stages.
+PLANES = {"conv_planes_sm90": (128, 4), "conv_planes_64_sm90": (64, 3)}
+WEIGHT_PLANES = "conv_weights_planes_sm90"
 # Output channels of a block, and its dynamic shared memory.
 TILES = {"conv": (128, 98816), "conv_64": (64, 98816), "conv_32": (32, 82432), "conv_sm90": (128, 99840), "conv_64_sm90": (64, 99840)}
 WEIGHT_TILES = {"conv_weights": (128, 101376), "conv_weights_64": (64, 76800), "conv_weights_sm90": (128, 101376), "conv_weights_64_sm90": (64, 76800)}
@@ -140,6 +144,14 @@ def norm_launch(clients, pixels, regions, channels, groups, most=256):
     raise ValueError("a group does not fit into a block")
 
 
+def batch_norm(clients, pixels, C, before="identity", after="identity", **pointers):
+    """The structure of a batch normalisation and the grid of its passes: chunks of as many pixels as a block holds."""
+    slices = next(n for n in range(1, C + 1) if C % (4 * n) == 0 and C // (4 * n) <= 256)
+    chunks = up(pixels, 8 * (256 // (C // slices // 4)))
+    n = BatchNorm(cohort=clients.cohort, stride=C, pixels=pixels, C=C, slices=slices, chunks=chunks, before=PHI[before], after=PHI[after], **pointers)
+    return n, (slices * chunks, clients.most, clients.count)
+
+
 PHI = {"identity": 0, "relu": 1, "softplus": 2, "softplus_exact": 3}
 
 
@@ -154,6 +166,10 @@ def geometry(H, W, CI, CO, window=3, stride=1):
     return dict(H=H, W=W, CI=CI, HO=HO, WO=WO, CO=CO, window=window, stride=stride, above=above, left=left)
 
 
+def plane_bytes(positions):
+    return (up(positions, 8) * 8 + 1) * 16
+
+
 def convolve(kernels, tile, clients, g, x, w, y, phi="identity", bias=None, alpha=1.0, back=False, add=False):
     """The convolution kernel of that name; `back` is the gradient by input, from x of the convolution's output to y of its input."""
     parts, most = 1, clients.most * g["HO"] * g["WO"]
@@ -161,25 +177,38 @@ def convolve(kernels, tile, clients, g, x, w, y, phi="identity", bias=None, alph
         s = g["stride"]
         parts, most = s * s, clients.most * up(g["H"], s) * up(g["W"], s)
         g = dict(g, H=g["HO"], W=g["WO"], CI=g["CO"], HO=g["H"], WO=g["W"], CO=g["CI"])
-    channels, shared = TILES[tile]
     c = Conv(x=x, w=w, y=y, bias=bias, bias_stride=g["CO"], w_stride=w[0].numel(), cohort=clients.cohort, alpha=alpha, back=int(back), phi=PHI[phi],
              narrow=int(y.dtype == torch.float16), add=int(add), **g)
-    kernels.launch(tile, (up(g["CO"], channels), parts * up(most, 128), clients.count), 128, c, shared=shared)
+    if tile in PLANES:
+        (channels, stages), positions = PLANES[tile], 256 + 2 * (g["W"] + 2)
+        assert (g["window"], g["stride"]) == (3, 1)
+        shared = stages * channels * 128 + 16 * plane_bytes(positions) + 4 * positions + 1024
+        kernels.launch(tile, (up(g["CO"], channels), up(clients.most * (g["H"] + 1) * (g["W"] + 1), 256), clients.count), 256, c, shared=shared)
+    else:
+        channels, shared = TILES[tile]
+        kernels.launch(tile, (up(g["CO"], channels), parts * up(most, 128), clients.count), 128, c, shared=shared)
 
 
 def weight_gradients(kernels, name, clients, problems, alpha=1.0, parts=1, scratch=None):
     """Gradients by weights of one or two (geometry, x, dy, dw); with several parts `scratch` takes them before they are added."""
-    channels, shared = WEIGHT_TILES[name]
+    planes = name == WEIGHT_PLANES
+    channels, shared = (64, 3 * up(16384 + 8 * plane_bytes(128 + 2 * (problems[0][0]["W"] + 2)), 1024) * 1024 + 4096) if planes else WEIGHT_TILES[name]
     made, tiles = [], []
     for i, (g, x, dy, dw) in enumerate(problems):
         to = dw if parts == 1 else scratch[i]
         made.append(WeightGradient(x=x, dy=dy, dw=to, w_stride=dw[0].numel(), part_stride=dw.numel(), alpha=alpha, **g))
-        tiles.append(up(g["CO"], channels) * up(g["window"] ** 2 * g["CI"], 128))
-    kernels.launch(name, (sum(tiles), clients.count, parts), 128, made[0], made[-1], tiles[0], clients.cohort, shared=shared)
+        tiles.append(up(g["CO"], channels) * (up(g["CI"], 64) if planes else up(g["window"] ** 2 * g["CI"], 128)))
+    kernels.launch(name, (sum(tiles), clients.count, parts), 384 if planes else 128, made[0], made[-1], tiles[0], clients.cohort, shared=shared)
     if parts > 1:
         for (_, _, _, dw), to in zip(problems, scratch):
             n = dw[0].numel()
             kernels.sum_parts((up(n, 1024), clients.count), 256, to, dw, long(n), long(n), long(dw.numel()), long(n), parts)
+
+
+def parts_for(blocks, pixels, places=264):
+    """Into how many parts the pixels of gradients by weights are cut, so that the blocks fill a large card."""
+    share = lambda n: blocks * n / places / up(blocks * n, places) - 0.01 * n
+    return max(range(1, max(min(16, pixels // 512), 1) + 1), key=share)
 
 
 def weights_to_f16(kernels, w):

@@ -43,15 +43,15 @@ def torch_block(p, x, g1, g2, gs, groups=1):
 class Block:
     """phi(norm(conv(phi(norm(conv(x))))) + shortcut(x)); a block that widens halves the plane."""
 
-    def __init__(self, kernels, clients, p, H, W, CI, CO, suffix="", scale=1024.0, parts=1):
-        self.k, self.cl, self.p, self.scale, self.parts = kernels, clients, p, scale, parts
+    def __init__(self, kernels, clients, p, H, W, CI, CO, suffix="", scale=1024.0, parts=None):
+        self.k, self.cl, self.p, self.scale, self.planes = kernels, clients, p, scale, suffix == "_planes"
         stride, S, K = 1 if CI == CO else 2, clients.samples, clients.count
         self.g = {"1": geometry(H, W, CI, CO, 3, stride)}
         HO, WO = self.g["1"]["HO"], self.g["1"]["WO"]
         self.g["2"] = geometry(HO, WO, CO, CO)
         if "s" in p:
             self.g["s"] = geometry(H, W, CI, CO, 1, stride)
-        self.names, self.suffix = list(self.g), suffix
+        self.names, self.suffix = list(self.g), "_sm90" if self.planes else suffix
         self.straight, self.turned = {}, {}
         for n in self.names:
             self.straight[n], self.turned[n] = weights_to_f16(kernels, p[n])
@@ -59,32 +59,43 @@ class Block:
         self.t, self.dt = {n: half() for n in self.names}, {n: half() for n in self.names}
         self.a16, self.y16, self.y, self.d, self.da = half(), half(), empty(S, HO, WO, CO), empty(S, HO, WO, CO), empty(S, HO, WO, CO)
         self.s, self.dx = (empty(S, HO, WO, CO) if "s" in p else None), (self.d if CI == CO else empty(S, H, W, CI))
-        self.moments, self.looks, self.shares, self.sums = ({n: empty(rows, 2, CO) for n in self.names} for rows in (K, S, S, K))
-        self.grads, self.scratch = {n: torch.empty_like(p[n]) for n in self.names}, {n: empty(parts, *p[n].shape) if parts > 1 else None for n in self.names}
-        lanes = CO // 2
-        self.slices = max(lanes // 32, 1)
+        def parts_of(n):
+            if self.in_planes(n):
+                return parts_for(up(CO, 64) * up(self.g[n]["CI"], 64) * K, clients.most * HO * WO, 132)
+            return parts_for(up(CO, 64 if CO <= 64 else 128) * up(self.g[n]["window"] ** 2 * self.g[n]["CI"], 128) * K, clients.most * HO * WO)
+        self.parts = {n: parts or parts_of(n) for n in self.names}
+        self.grads, self.scratch = {n: torch.empty_like(p[n]) for n in self.names}, {n: empty(self.parts[n], *p[n].shape) for n in self.names}
+        self.moments, self.sums = ({n: empty(K, 2, CO) for n in self.names} for _ in range(2))
+        self.looks = self.shares = None
         self.shape = H, W, CI, HO, WO, CO
+
+    def in_planes(self, name):
+        return self.planes and (self.g[name]["window"], self.g[name]["stride"]) == (3, 1)
 
     def conv(self, name, x, y, back=False, **more):
         out = self.g[name]["CI" if back else "CO"]
         tile = ("conv" if out > 64 else "conv_64") + self.suffix if out > 32 else "conv_32"
+        if self.in_planes(name):
+            tile = "conv_planes_sm90" if out > 64 else "conv_planes_64_sm90"
         convolve(self.k, tile, self.cl, self.g[name], x, (self.turned if back else self.straight)[name], y, back=back, **more)
 
     def norm(self, name, after):
         _, _, _, HO, WO, CO = self.shape
-        n = BatchNorm(scale=self.p["g" + name], offset=self.p["o" + name], moments=self.moments[name], cohort=self.cl.cohort, stride=CO, pixels=HO * WO, C=CO, slices=self.slices, before=0, after=PHI[after])
-        return n, (self.slices, self.cl.most, self.cl.count)
+        n, grid = batch_norm(self.cl, HO * WO, CO, after=after, scale=self.p["g" + name], offset=self.p["o" + name], moments=self.moments[name])
+        if self.looks is None:
+            self.looks, self.shares = empty(self.cl.samples, n.chunks, CO, 2), empty(self.cl.samples, n.chunks, 2, CO)
+        return n, grid
 
     def normalise(self, name, after, shortcut, y, y16):
         n, grid = self.norm(name, after)
-        self.k.batch_norm_look_f16(grid, 256, n, self.t[name], self.looks[name])
-        self.k.batch_norm_moments((up(n.C, 128), self.cl.count), 128, n, self.looks[name], None, None)
+        self.k.batch_norm_look_f16(grid, 256, n, self.t[name], self.looks)
+        self.k.batch_norm_moments((up(n.C, 32), self.cl.count), 256, n, self.looks, None, None)
         self.k.batch_norm_apply_f16(grid, 256, n, self.t[name], shortcut, y, y16)
 
     def back(self, name, after, y16, dy, d):
         n, grid = self.norm(name, after)
-        self.k.batch_norm_backward_look_f16(grid, 256, n, self.t[name], y16, dy, d, self.shares[name])
-        sum_samples(self.k, self.cl, self.shares[name], self.sums[name])
+        self.k.batch_norm_backward_look_f16(grid, 256, n, self.t[name], y16, dy, d, self.shares)
+        sum_samples(self.k, self.cl, self.shares, self.sums[name], per=n.chunks)
         self.k.batch_norm_backward_f16(grid, 256, n, self.t[name], dy if d is None else d, self.sums[name], None, self.dt[name], self.scale)
 
     def forward(self, x, x16):
@@ -101,8 +112,8 @@ class Block:
         self.normalise("2", "relu", shortcut, self.y, self.y16)
 
     def weights(self, name, x16):
-        tile = "conv_weights" + ("_64" if self.shape[5] <= 64 else "") + self.suffix
-        weight_gradients(self.k, tile, self.cl, [(self.g[name], x16, self.dt[name], self.grads[name])], 1 / self.scale, self.parts, [self.scratch[name]])
+        tile = WEIGHT_PLANES if self.in_planes(name) else "conv_weights" + ("_64" if self.shape[5] <= 64 else "") + self.suffix
+        weight_gradients(self.k, tile, self.cl, [(self.g[name], x16, self.dt[name], self.grads[name])], 1 / self.scale, self.parts[name], [self.scratch[name]])
 
     def backward(self, x16, dy):
         """Gradients by all parameters (grads, sums) and by x (dx)."""

@@ -20,7 +20,7 @@ if not SMALL:
 @check_of
 def convolution():
     k = KERNELS
-    variants = ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90"] * HOPPER
+    variants = ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90", *PLANES] * HOPPER
     for sizes, H, W, CI, CO in CASES:
         cl = Clients(sizes)
         x = torch.randn(cl.samples, H, W, CI, device=DEVICE).half()
@@ -44,7 +44,7 @@ def convolution():
             compare(f"gradient by input, {tile} {describe(cl, H, W, CI, CO)}", cl, dx, expected, SUMS_32)
         expected = torch.stack([2 * torch.nn.grad.conv2d_weight(a, wd[i].shape, b, padding=1) if len(a) else torch.zeros_like(wd[i])
                                 for i, (a, b) in enumerate(zip(by_client(cl, x), by_client(cl, dy)))])
-        for name in ["conv_weights", "conv_weights_64"] + ["conv_weights_sm90", "conv_weights_64_sm90"] * HOPPER:
+        for name in ["conv_weights", "conv_weights_64"] + ["conv_weights_sm90", "conv_weights_64_sm90", WEIGHT_PLANES] * HOPPER:
             both = [poisoned(cl.count, CO, 3, 3, CI) for _ in range(2)]
             weight_gradients(k, name, cl, [(g, x, dy, dw) for dw in both], alpha=2.0)
             report(f"{name} {describe(cl, H, W, CI, CO)}", error(both[0].permute(0, 1, 4, 2, 3), expected), SUMS_32)
@@ -144,7 +144,7 @@ def cell():
                 zi.requires_grad_(), ui.requires_grad_()
                 out = torch_cell(q, zi, ui, phi=phi)
                 expected.append((out.detach(), dict(zip(["z", "u", *q], torch.autograd.grad(out, [zi, ui, *q.values()], di)))))
-            for exact, variants in ((True, ["conv_exact"]), (False, ["conv"] + (["conv_sm90"] if HOPPER else []))):
+            for exact, variants in ((True, ["conv_exact"]), (False, ["conv"] + ["conv_sm90", "conv_planes_sm90"] * HOPPER)):
                 for tile in variants:
                     c = Cell(KERNELS, cl, p, H, W, C, exact=exact, phi=phi_of, tile=tile)
                     image = poisoned(cl.samples, H, W, C)
@@ -172,7 +172,7 @@ def determinism():
     """The same numbers in, the same bits out."""
     cl, H, W, C = Clients([5, 2, 9]), 8, 8, 64
     p, (u, z, d) = parameters(cl.count, C, 0.05), (torch.randn(cl.samples, H, W, C, device=DEVICE) for _ in range(3))
-    for tile in ["conv_exact", "conv"] + ["conv_sm90"] * HOPPER:
+    for tile in ["conv_exact", "conv"] + ["conv_sm90", "conv_planes_sm90"] * HOPPER:
         runs = []
         for _ in range(2):
             c, image = Cell(KERNELS, cl, p, H, W, C, exact=tile == "conv_exact", tile=tile), torch.zeros_like(u)
@@ -270,7 +270,9 @@ def dense():
                     sums = [a + b for a, b in zip(sums, by_client(cl, more))]
                 compare(f"dense {name} {'with more ' if added is not None else ''}{what}", cl, y, [phi(v) for v in sums], 1e-6)
         dx, dw, db = poisoned(cl.samples, per, n_in), poisoned(*w.shape), poisoned(cl.count, n_out)
-        k.dense_input((up(n_in, 128), up(cl.most * per, 32), cl.count), 256, d, dx)
+        back = poisoned(parts, cl.samples, per, n_in)
+        k.dense_input((up(n_in, 128), up(cl.most * per, 32) * parts, cl.count), 256, d, back, parts, cl.samples)
+        k.dense_finish((up(n_in, 256), cl.most * per, cl.count), 256, back, None, None, dx, cl.cohort, long(0), n_in, per, parts, cl.samples, 0)
         compare(f"dense_input {what}", cl, dx, [v @ wd[i].T for i, v in enumerate(by_client(cl, dy))], 1e-6)
         k.dense_weights((up(n_out, 128), up(n_in, 32), cl.count), 256, d, dw)
         flat = lambda v: v.reshape(-1, v.shape[-1])
