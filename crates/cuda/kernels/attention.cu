@@ -1,20 +1,8 @@
-// Attention of texts to their own past, per head softmax(Q K^T / 4) V with 16 numbers a head; padding and the future are blocked. In 32 bits inside.
-//
-// A block is one head of one sample, a warp a query, its lanes keys: everything stays in shared memory. A blocked score is -1e4, as on the CPU, so that
-// a query which may see nothing at all (padding in front) looks at all keys alike, the future too.
-// Grid: (heads, most samples of a client, clients), 256 threads. Length up to 128.
-#include "text.cuh"
+// Attention in 32 bits. A block is one head of one sample, a warp a query, its lanes keys: everything stays in shared memory.
+// Grid: (heads, most samples of a client, clients), 256 threads.
+#include "attention.cuh"
 
-constexpr int EACH = 16, PITCH = 20, CHUNKS = 4, WARPS = 8;   // a row of PITCH floats: lanes that read 16 bytes of neighbouring rows meet in no bank
-constexpr float BLOCKED = -1e4f, SCALE = 0.25f;
-
-template <class T> struct Attention {
-    const T *q, *k, *v;    // a position's numbers of all heads are side by side; positions `row` numbers apart, samples length * row
-    float2* sums;          // [samples][heads][length] {largest score, 1 / sum}
-    Text text;
-    Cohort cohort;
-    int row;
-};
+constexpr int PITCH = 20, CHUNKS = MOST / 32, WARPS = 8;   // a row of PITCH floats: lanes that read 16 bytes of neighbouring rows meet in no bank
 
 template <class T> __device__ __forceinline__ void load(float* to, const T* from, i64 sample, int row, int length) {
     const T* x = from + sample * length * row + blockIdx.x * EACH;
@@ -41,19 +29,6 @@ template <class W> __device__ __forceinline__ float weighted(const float* x, int
     for (int j = lane >> 4; j < n; j += 2) sum = fmaf(weight(j), x[j * PITCH + (lane & 15)], sum);
     return sum + __shfl_xor_sync(~0u, sum, 16);
 }
-// The position of the first symbol that is not padding: queries before it may see nothing. Also copies which symbols are padding.
-__device__ __forceinline__ int first_seen(const int* symbols, int length, u8* padding) {
-    __shared__ int first;
-    if (threadIdx.x == 0) first = length;
-    __syncthreads();
-    for (int t = threadIdx.x; t < length; t += 256) {
-        padding[t] = symbols[t] == 0;
-        if (symbols[t]) atomicMin(&first, t);   // of integers: the order does not matter
-    }
-    __syncthreads();
-    return first;
-}
-
 // The scores of query t, those of keys lane + 32 c, and whether they are blocked.
 struct Scores {
     float of[CHUNKS];
@@ -167,8 +142,5 @@ template <class T> __device__ __forceinline__ void backward(const Attention<T>& 
     }
 }
 
-#define ATTENTION(BITS, T)                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256) attention_##BITS(Attention<T> a, T* out) { forward(a, out); }                     \
-    extern "C" __global__ void __launch_bounds__(256) attention_backward_##BITS(Attention<T> a, const T* dout, T* dq, T* dk, T* dv) { backward(a, dout, dq, dk, dv); }
-ATTENTION(f32, float)
-ATTENTION(f16, f16)
+extern "C" __global__ void __launch_bounds__(256) attention_f32(Attention<float> a, float* out) { forward(a, out); }
+extern "C" __global__ void __launch_bounds__(256) attention_backward_f32(Attention<float> a, const float* dout, float* dq, float* dk, float* dv) { backward(a, dout, dq, dk, dv); }

@@ -1,14 +1,15 @@
-// 3x3 convolutions of stride 1, and their gradients by input, with Hopper's matrix instruction and every pixel read once for its nine taps (planes.cuh).
-// Two warpgroups a block, 256 positions by N channels. Inner numbers are taken 64 channels at a time, nine taps each: pixels of the next 64 channels
+// 3x3 convolutions of stride 1 to few channels, and their gradients by input, with Hopper's matrix instruction and every pixel read once for its nine
+// taps (planes.cuh). At 64 channels it takes three quarters of the time of conv_sm90.cu; at 128, with one block a multiprocessor, it took longer.
+// Two warpgroups a block, 256 positions by 64 channels, two blocks a multiprocessor. Inner numbers are taken 64 channels at a time, nine taps each: pixels of the next 64 channels
 // arrive while these are multiplied; weights go through a ring.
-// Grid: (ceil(CO / N), ceil(most positions of a client / 256), clients), a client having samples * (H + 1) * (W + 1) positions; 256 threads.
+// Grid: (ceil(CO / 64), ceil(most positions of a client / 256), clients), a client having samples * (H + 1) * (W + 1) positions; 256 threads.
 #include "conv_tiles.cuh"
 #include "planes.cuh"
 #include "wgmma.cuh"
 
-constexpr int BM = 256, THREADS = 256, SPREAD = 5;   // pixels of the next channels come with the first taps of these
+constexpr int N = 64, STAGES = 3, STAGE = N * 128, BM = 256, THREADS = 256, SPREAD = 5;   // pixels of the next channels come with the first taps of these
 
-template <int N> struct Sums {
+struct Sums {
     float (&acc)[2][N / 2];
     int m, n;
     template <class F> __device__ __forceinline__ void each(F f) {
@@ -21,8 +22,9 @@ template <int N> struct Sums {
     }
 };
 
-template <int N, int STAGES> __device__ __forceinline__ void convolve(const Conv& c) {
-    constexpr int STAGE = N * 128;
+// Dynamic shared memory: STAGES * STAGE + 16 planes + 4 bytes a position + 1024, with BM + 2 (W + 2) positions, a plane being 16 bytes a position (their
+// number rounded up to a multiple of 8, and one more).
+extern "C" __global__ void __launch_bounds__(256, 2) conv_planes_sm90(Conv c) {
     extern __shared__ char memory[];
     char* shared = memory + ((1024 - (shared_address(memory) & 1023)) & 1023);
     const int tid = threadIdx.x, group = tid >> 7, warp = tid >> 5 & 3, lane = tid & 31, client = blockIdx.z, n0 = blockIdx.x * N, m0 = blockIdx.y * BM;
@@ -91,11 +93,6 @@ template <int N, int STAGES> __device__ __forceinline__ void convolve(const Conv
     } while (chunk < chunks);
     wgmma_wait<0>();
     __syncthreads();
-    Sums<N> sums{acc, group * 128 + warp * 16 + (lane >> 2), 2 * (lane & 3)};
+    Sums sums{acc, group * 128 + warp * 16 + (lane >> 2), 2 * (lane & 3)};
     finish<BM, N, THREADS>(c, client, n0, shared, pixel + margin, sums);
 }
-
-// Dynamic shared memory: STAGES * N * 128 + 16 planes + 4 bytes a position + 1024, with BM + 2 (W + 2) positions, a plane being 16 bytes a
-// position (their number rounded up to a multiple of 8, and one more).
-extern "C" __global__ void __launch_bounds__(256, 1) conv_planes_sm90(Conv c) { convolve<128, 4>(c); }
-extern "C" __global__ void __launch_bounds__(256, 2) conv_planes_64_sm90(Conv c) { convolve<64, 3>(c); }

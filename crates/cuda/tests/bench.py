@@ -114,7 +114,7 @@ def cells(kernels):
     row("the cell and its gradients by parameters and u, tf32", timed(with_gradients, 3, 7), 2.5 * CELL)
 
     hopper = torch.cuda.get_device_capability() == (9, 0)
-    for tile in ["conv"] + ["conv_sm90", "conv_planes_sm90"] * hopper:
+    for tile in ["conv"] + ["conv_sm90"] * hopper:
         print(f"-- ours, {tile}")
         c = Cell(kernels, cl, p, H, H, C, tile=tile)
         z16, image, d = u.half(), torch.empty_like(u), torch.randn_like(u)
@@ -285,28 +285,27 @@ def texts(kernels):
         split = lambda t: t.view(K, B, T, -1).half()
         hh, ii, dd = split(h), split(injection), split(dy)
         masks = (mask.view(K, B, 2, T, WIDTH).permute(2, 0, 1, 3, 4) / 0.9).half().contiguous()
-        attend = lambda a, b, c: F.scaled_dot_product_attention(a, b, c, is_causal=True)
-        theirs = lambda: torch_layer(q, hh, ii, attend, masks)
+        look = lambda a, b, c: F.scaled_dot_product_attention(a, b, c, is_causal=True)
+        theirs = lambda: torch_layer(q, hh, ii, look, masks)
         layer.forward(h, injection)
         print(f"relative difference to PyTorch's, both in 16 bits: {relative(layer.y.view(K, B, T, -1), theirs()):.1e}")
 
         def both():
             leaves = [t.detach().requires_grad_() for t in q.values()]
             a, c = hh.detach().requires_grad_(), ii.detach().requires_grad_()
-            torch.autograd.grad(torch_layer(dict(zip(q, leaves)), a, c, attend, masks), [*leaves, a, c], dd)
+            torch.autograd.grad(torch_layer(dict(zip(q, leaves)), a, c, look, masks), [*leaves, a, c], dd)
         flop = 2 * S * T * (4 * WIDTH * WIDTH + 2 * WIDTH * MLP + 2 * T * WIDTH) / 1e9
         compared("forward", lambda: layer.forward(h, injection), theirs, flop)
         compared("forward and backward", lambda: (layer.forward(h, injection), layer.backward(dy16)), both, 3 * flop, inner=3, repeats=9)
-        a, heads = layer.attention()
+        a = layer.attention()
         qkv = [t.reshape(S, T, 4, 16).transpose(1, 2) for t in layer.qkv.split(WIDTH, 2)]
         tokens = S * T * WIDTH / 1e9
-        compared("  attention", lambda: kernels.attention_f16(heads, 256, a, layer.seen, shared=68 * T * 4), lambda: attend(*qkv), gbytes=8 * tokens)
-        at = layer.dqkv.data_ptr()
+        compared("  attention", lambda: attend(kernels, cl, a, layer.seen), lambda: look(*qkv), gbytes=8 * tokens)
 
         def back():
             leaves = [t.detach().requires_grad_() for t in qkv]
-            torch.autograd.grad(attend(*leaves), leaves, qkv[0])
-        compared("  attention's gradients (PyTorch: with forward)", lambda: kernels.attention_backward_f16(heads, 256, a, layer.dseen, *(pointer(at + 2 * WIDTH * i) for i in range(3)), shared=(80 + 2 * T) * T * 4), back, gbytes=14 * tokens)
+            torch.autograd.grad(look(*leaves), leaves, qkv[0])
+        compared("  attention's gradients (PyTorch: with forward)", lambda: attend_backward(kernels, cl, a, layer.dseen, layer.dqkv), back, gbytes=14 * tokens)
         for name, (i, o) in DENSE.items():
             source = {"qkv": layer.a, "o": layer.seen, "widen": layer.b, "narrow": layer.active}[name]
             to, flat = getattr(layer, {"qkv": "qkv", "o": "o", "widen": "wide", "narrow": "narrow"}[name]), source.view(K, B * T, i)

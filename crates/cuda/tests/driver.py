@@ -103,8 +103,8 @@ Gmres = struct("Gmres", basis=pointer, newest16=pointer, image=pointer, u=pointe
 GmresRules = struct("GmresRules", relative=double, absolute=double, max_steps=integer)
 
 MOST, SUMS = 8, 18
-# Kernels that read every pixel once, for windows of 3 and strides of 1: output channels of a block, and stages.
-PLANES = {"conv_planes_sm90": (128, 4), "conv_planes_64_sm90": (64, 3)}
+# The kernels that read every pixel once, for windows of 3 and strides of 1.
+PLANES = "conv_planes_sm90"
 WEIGHT_PLANES = "conv_weights_planes_sm90"
 # Output channels of a block, and its dynamic shared memory.
 TILES = {"conv": (128, 98816), "conv_64": (64, 98816), "conv_32": (32, 82432), "conv_sm90": (128, 99840), "conv_64_sm90": (64, 99840)}
@@ -179,11 +179,11 @@ def convolve(kernels, tile, clients, g, x, w, y, phi="identity", bias=None, alph
         g = dict(g, H=g["HO"], W=g["WO"], CI=g["CO"], HO=g["H"], WO=g["W"], CO=g["CI"])
     c = Conv(x=x, w=w, y=y, bias=bias, bias_stride=g["CO"], w_stride=w[0].numel(), cohort=clients.cohort, alpha=alpha, back=int(back), phi=PHI[phi],
              narrow=int(y.dtype == torch.float16), add=int(add), **g)
-    if tile in PLANES:
-        (channels, stages), positions = PLANES[tile], 256 + 2 * (g["W"] + 2)
+    if tile == PLANES:
+        positions = 256 + 2 * (g["W"] + 2)
         assert (g["window"], g["stride"]) == (3, 1)
-        shared = stages * channels * 128 + 16 * plane_bytes(positions) + 4 * positions + 1024
-        kernels.launch(tile, (up(g["CO"], channels), up(clients.most * (g["H"] + 1) * (g["W"] + 1), 256), clients.count), 256, c, shared=shared)
+        shared = 3 * 64 * 128 + 16 * plane_bytes(positions) + 4 * positions + 1024
+        kernels.launch(tile, (up(g["CO"], 64), up(clients.most * (g["H"] + 1) * (g["W"] + 1), 256), clients.count), 256, c, shared=shared)
     else:
         channels, shared = TILES[tile]
         kernels.launch(tile, (up(g["CO"], channels), parts * up(most, 128), clients.count), 128, c, shared=shared)
@@ -205,10 +205,12 @@ def weight_gradients(kernels, name, clients, problems, alpha=1.0, parts=1, scrat
             kernels.sum_parts((up(n, 1024), clients.count), 256, to, dw, long(n), long(n), long(dw.numel()), long(n), parts)
 
 
-def parts_for(blocks, pixels, places=264):
-    """Into how many parts the pixels of gradients by weights are cut, so that the blocks fill a large card."""
-    share = lambda n: blocks * n / places / up(blocks * n, places) - 0.01 * n
-    return max(range(1, max(min(16, pixels // 512), 1) + 1), key=share)
+def parts_for(blocks, steps, numbers, places, step_us):
+    """Into how many parts the pixels of gradients by weights are cut: the time of `steps` steps of `step_us` in as many rounds as the blocks take, and
+    of writing, reading and adding up the parts of `numbers` numbers."""
+    def us(n):
+        return up(blocks * n, places) * up(steps, n) * step_us + (3 + numbers * 4 * (2 * n + 1) / 3e6 if n > 1 else 0)
+    return min(range(1, max(min(16, steps), 1) + 1), key=us)
 
 
 def weights_to_f16(kernels, w):
@@ -221,4 +223,27 @@ def weights_to_f16(kernels, w):
 
 def sum_samples(kernels, clients, x, out, alpha=1.0, per=1):
     n = out[0].numel()
-    kernels.launch("sum_samples" + ("_f16" if x.dtype == torch.float16 else ""), (up(n, 32), clients.count), 256, x, out, clients.cohort, long(n), alpha, per, n)
+    kernels.launch("sum_samples" + ("_f16" if x.dtype == torch.float16 else ""), (up(n, 32), clients.count), 1024, x, out, clients.cohort, long(n), alpha, per, n)
+
+
+def attend(kernels, clients, a, out, heads=4):
+    """Attention of the structure a, in the precision of out."""
+    length, grid = a.text.length, (heads, clients.most, clients.count)
+    if out.dtype == torch.float16:
+        kernels.launch(f"attention_f16_{longest(length)}", grid, 32 * up(length, 16), a, out)
+    else:
+        kernels.attention_f32(grid, 256, a, out, shared=68 * length * 4)
+
+
+def attend_backward(kernels, clients, a, dout, d, heads=4):
+    """Gradients of queries, keys and values, side by side in d."""
+    length, grid, width = a.text.length, (heads, clients.most, clients.count), d.shape[2] // 3 * d.element_size()
+    to = [pointer(d.data_ptr() + i * width) for i in range(3)]
+    if dout.dtype == torch.float16:
+        kernels.launch(f"attention_backward_f16_{longest(length)}", grid, 32 * up(length, 16), a, dout, *to)
+    else:
+        kernels.attention_backward_f32(grid, 256, a, dout, *to, shared=(80 + 2 * length) * length * 4)
+
+
+def longest(length):
+    return next(n for n in (16, 80, 128) if length <= n)

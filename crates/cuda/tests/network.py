@@ -60,9 +60,10 @@ class Block:
         self.a16, self.y16, self.y, self.d, self.da = half(), half(), empty(S, HO, WO, CO), empty(S, HO, WO, CO), empty(S, HO, WO, CO)
         self.s, self.dx = (empty(S, HO, WO, CO) if "s" in p else None), (self.d if CI == CO else empty(S, H, W, CI))
         def parts_of(n):
+            CI, taps, numbers = self.g[n]["CI"], self.g[n]["window"] ** 2, p[n].numel()
             if self.in_planes(n):
-                return parts_for(up(CO, 64) * up(self.g[n]["CI"], 64) * K, clients.most * HO * WO, 132)
-            return parts_for(up(CO, 64 if CO <= 64 else 128) * up(self.g[n]["window"] ** 2 * self.g[n]["CI"], 128) * K, clients.most * HO * WO)
+                return parts_for(up(CO, 64) * up(CI, 64) * K, up(clients.most * (HO + 1) * (WO + 1), 128), numbers, 132, 1.7)
+            return parts_for(up(CO, 64 if CO <= 64 else 128) * up(taps * CI, 128) * K, up(clients.most * HO * WO, 64), numbers, 264, 0.8 if CO > 64 else 0.5)
         self.parts = {n: parts or parts_of(n) for n in self.names}
         self.grads, self.scratch = {n: torch.empty_like(p[n]) for n in self.names}, {n: empty(self.parts[n], *p[n].shape) for n in self.names}
         self.moments, self.sums = ({n: empty(K, 2, CO) for n in self.names} for _ in range(2))
@@ -75,8 +76,8 @@ class Block:
     def conv(self, name, x, y, back=False, **more):
         out = self.g[name]["CI" if back else "CO"]
         tile = ("conv" if out > 64 else "conv_64") + self.suffix if out > 32 else "conv_32"
-        if self.in_planes(name):
-            tile = "conv_planes_sm90" if out > 64 else "conv_planes_64_sm90"
+        if self.in_planes(name) and out <= 64:
+            tile = PLANES
         convolve(self.k, tile, self.cl, self.g[name], x, (self.turned if back else self.straight)[name], y, back=back, **more)
 
     def norm(self, name, after):
@@ -147,14 +148,14 @@ def layer_parameters(clients):
     return p
 
 
-def torch_layer(p, h, injection, attend, masks):
-    """h [clients, texts, length, 64], masks two like it, attend(q, k, v) by heads; a layer and the norm behind it. Any precision."""
+def torch_layer(p, h, injection, look, masks):
+    """h [clients, texts, length, 64], masks two like it, look(q, k, v) by heads; a layer and the norm behind it. Any precision."""
     K, B, T, _ = h.shape
     linear = lambda v, name: torch.baddbmm(p["b" + name][:, None], v.reshape(K, B * T, -1), p[name]).view(K, B, T, -1)
     norm = lambda v, n: F.layer_norm(v, (WIDTH,)) * p["g" + n][:, None, None] + p["o" + n][:, None, None]
     h = h + injection
     q, k, v = (t.view(K * B, T, HEADS, -1).transpose(1, 2) for t in linear(norm(h, "1"), "qkv").split(WIDTH, 3))
-    seen = attend(q, k, v).transpose(1, 2).reshape(K, B, T, WIDTH)
+    seen = look(q, k, v).transpose(1, 2).reshape(K, B, T, WIDTH)
     h = h + masks[0] * linear(seen, "o")
     return norm(h + masks[1] * linear(F.gelu(linear(norm(h, "2"), "widen"), approximate="tanh"), "narrow"), "3")
 
@@ -177,7 +178,7 @@ class Layer:
         self.dinjection, self.attention_sums = torch.zeros(S, T, WIDTH, device=DEVICE), empty(S, HEADS, T, 2)
         self.moments, self.shares = {n: empty(S, T, 2) for n in "123"}, {n: empty(S, 2, WIDTH) for n in "123"}
         self.grads = {n: torch.empty_like(t) for n, t in p.items() if n[0] not in "g" and n not in ("o1", "o2", "o3")}
-        self.norm_grads = {n: empty(clients.count, 2, WIDTH) for n in "123"}
+        self.norm_grads, self.scratch = {n: empty(clients.count, 2, WIDTH) for n in "123"}, {}
 
     def linear(self, name, x, y, back=False):
         out = self.g[name]["CI" if back else "CO"]
@@ -194,15 +195,14 @@ class Layer:
     def attention(self):
         a = Attention(q=self.qkv, k=self.qkv, v=self.qkv, sums=self.attention_sums, text=self.text, cohort=self.cl.cohort, row=3 * WIDTH)
         a.k, a.v = a.q + 2 * WIDTH, a.q + 4 * WIDTH
-        return a, (HEADS, self.cl.most, self.cl.count)
+        return a
 
     def forward(self, h, injection):
         k, T = self.k, self.text.length
         n, grid = self.norm("1")
         k.layer_norm_f16(grid, 256, n, h, None, injection, self.h1, None, self.a)
         self.linear("qkv", self.a, self.qkv)
-        a, heads = self.attention()
-        k.attention_f16(heads, 256, a, self.seen, shared=68 * T * 4)
+        attend(k, self.cl, self.attention(), self.seen)
         self.linear("o", self.seen, self.o)
         n, grid = self.norm("2", 0)
         k.layer_norm_f16(grid, 256, n, self.h1, self.o, None, self.h2, None, self.b)
@@ -216,7 +216,11 @@ class Layer:
         """dw [in][out] = x^T dy is the gradient of a convolution from dy's channels to x's."""
         i, o = DENSE[name]
         tile = "conv_weights" + ("_64" if i <= 64 else "") + self.suffix
-        weight_gradients(self.k, tile, self.cl, [(geometry(1, self.text.length, o, i, 1, 1), dy, x, self.grads[name])], 1 / self.scale)
+        blocks, steps = up(i, 64 if i <= 64 else 128) * up(o, 128) * self.cl.count, up(self.cl.most * self.text.length, 64)
+        parts = parts_for(blocks, steps, i * o * self.cl.count, 264, 0.7)
+        if parts > 1 and self.scratch.get(name) is None:
+            self.scratch[name] = empty(parts, *self.p[name].shape)
+        weight_gradients(self.k, tile, self.cl, [(geometry(1, self.text.length, o, i, 1, 1), dy, x, self.grads[name])], 1 / self.scale, parts, [self.scratch.get(name)])
         sum_samples(self.k, self.cl, dy, self.grads["b" + name], 1 / self.scale, self.text.length)
 
     def back_norm(self, name, mask, total, dy, direct, branch, injection=None):
@@ -236,9 +240,7 @@ class Layer:
         self.back_norm("2", 0, self.h2, self.db, self.dh, self.do)
         self.linear("o", self.do, self.dseen, back=True)
         self.weights("o", self.seen, self.do)
-        a, heads = self.attention()
-        at = self.dqkv.data_ptr()
-        k.attention_backward_f16(heads, 256, a, self.dseen, *(pointer(at + 2 * WIDTH * i) for i in range(3)), shared=(80 + 2 * T) * T * 4)
+        attend_backward(k, self.cl, self.attention(), self.dseen, self.dqkv)
         self.linear("qkv", self.dqkv, self.da, back=True)
         self.weights("qkv", self.a, self.dqkv)
         self.back_norm("1", None, self.h1, self.da, self.dh, None, self.dinjection)

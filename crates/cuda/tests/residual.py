@@ -33,7 +33,7 @@ def strided():
             da, dw = gradients(out, (a, wi), b)
             ys.append(out.detach()), dxs.append(da), dws.append(dw)
         planes = HOPPER and (window, stride) == (3, 1)
-        for tile in ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90"] * HOPPER + list(PLANES) * planes:
+        for tile in ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90"] * HOPPER + [PLANES] * planes:
             for dtype, allowed in ((torch.float32, SUMS_32), (torch.float16, 4e-4)):
                 y = poisoned(*dy.shape, dtype=dtype)
                 convolve(k, tile, cl, g, x, straight, y, bias=bias)

@@ -20,7 +20,7 @@ if not SMALL:
 @check_of
 def convolution():
     k = KERNELS
-    variants = ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90", *PLANES] * HOPPER
+    variants = ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90", PLANES] * HOPPER
     for sizes, H, W, CI, CO in CASES:
         cl = Clients(sizes)
         x = torch.randn(cl.samples, H, W, CI, device=DEVICE).half()

@@ -2,6 +2,7 @@
 import torch
 import torch.nn.functional as F
 
+from driver import attend as attend_by_kernel
 from harness import *
 from network import Layer, layer_parameters, torch_layer
 
@@ -49,10 +50,7 @@ def attention():
             a = Attention(q=qkv, k=qkv, v=qkv, sums=sums, text=text, cohort=cl.cohort, row=3 * WIDTH)
             size = qkv.element_size() * WIDTH
             a.k, a.v = a.q + size, a.q + 2 * size
-            grid = (HEADS, cl.most, cl.count)
-            KERNELS.launch("attention_" + bits, grid, 256, a, out, shared=68 * length * 4)
-            at = d.data_ptr()
-            KERNELS.launch("attention_backward_" + bits, grid, 256, a, dout, pointer(at), pointer(at + size), pointer(at + 2 * size), shared=(80 + 2 * length) * length * 4)
+            attend_by_kernel(KERNELS, cl, a, out), attend_backward(KERNELS, cl, a, dout, d)
             outs, ds = [], []
             for of, x, e in zip(cl.of, by_client(cl, qkv), by_client(cl, dout)):
                 x.requires_grad_()
