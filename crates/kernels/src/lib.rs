@@ -22,8 +22,6 @@ pub mod norm;
 pub mod padding;
 pub mod pool;
 pub mod shortcut;
-#[cfg(feature = "burn")]
-pub mod tensor;
 pub mod transformer;
 
 pub use instructions::InstructionSet;
