@@ -10,9 +10,9 @@ use fedeq_data::Seed;
 use fedeq_data::shard::Batch;
 use fedeq_equilibrium::{Outcome, Report, WarmMemory};
 use fedeq_kernels::InstructionSet;
-use fedeq_kernels::descend::Descent;
 use fedeq_kernels::loss::cross_entropy_with_gradient;
-use fedeq_kernels::memory::Meter;
+use fedeq_kernels::sgd::SgdStep;
+use fedeq_memory::Meter;
 use fedeq_models::Part;
 use fedeq_models::graph::ParameterId;
 
@@ -105,7 +105,7 @@ pub(crate) fn train<B: Iterator<Item = Batch>>(
     if !network.graph().parameters.iter().any(|parameter| phase.trains.includes(parameter.part)) {
         return Ok(TrainStats::default()); // Such as the head of a network that has none.
     }
-    fedeq_kernels::memory::keep();
+    fedeq_memory::keep();
     let meter = Meter::start();
     let mut trainer = Trainer::take(network, phase.trains);
     let outcome = Run::begin(local, &mut trainer, weights, (phase, proximal), meter).and_then(|mut run| {
@@ -255,7 +255,7 @@ impl<'a> Run<'a> {
                     rate /= share;
                 }
             }
-            Descent { rate: rate as f32, strength, gradient, offset: *offset }.run(set, p);
+            SgdStep { learning_rate: rate as f32, decay: strength, gradient, offset: *offset }.run(set, p);
         }
         if let Some(projection) = self.local.projection.filter(|_| self.phase.trains.includes(Part::Shared)) {
             project(projection, self.local.network, parameters);

@@ -9,11 +9,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-equilibrium", &["burn"]),
     ("fedeq-kernels", &[]),
     ("fedeq-data", &[]),
+    ("fedeq-memory", &[]),
     ("fedeq-models", &["fedeq-equilibrium", "fedeq-kernels"]),
     ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
     // The engine in core's tests only.
-    ("fedeq-core", &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-cpu"]),
-    ("fedeq-cpu", &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-reference"]),
+    ("fedeq-core", &["fedeq-equilibrium", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-cpu"]),
+    (
+        "fedeq-cpu",
+        &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-reference"],
+    ),
     ("fedeq-flower", &["fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
     // burn in a test only.
     ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-cpu"]),
@@ -22,8 +26,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "fedeq",
         &[
-            "fedeq-kernels",
             "fedeq-data",
+            "fedeq-memory",
             "fedeq-models",
             "fedeq-core",
             "fedeq-flower",
@@ -32,7 +36,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fedeq-dashboard",
         ],
     ),
-    ("fedeq-benchmarks", &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-cpu"]),
+    (
+        "fedeq-benchmarks",
+        &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-cpu"],
+    ),
 ];
 
 /// What a crate must not need, not even through others: who takes it as a library does not compile these.

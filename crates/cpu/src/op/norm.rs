@@ -1,6 +1,6 @@
 //! Batch and group normalisation, with what is fused to it.
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::norm::{self as kernels, Moments, Reach};
+use fedeq_kernels::norm::{self as kernels, Moments};
 use fedeq_models::graph::{Affine, Fusion, NormScope, ValueId};
 
 use super::{Op, Run};
@@ -37,10 +37,10 @@ struct Back {
 impl Norm {
     pub(super) fn new(plan: &mut Planner<'_>, x: ValueId, affine: Affine, over: NormScope, fusion: Fusion, y: ValueId) -> Self {
         let shape = plan.images(x);
-        let (groups, reach) = match over {
-            NormScope::Batch { .. } => (shape.channels, Reach::Batch),
-            NormScope::Groups(groups) => (groups, Reach::Plane),
-            NormScope::RowGroups(groups) => (groups, Reach::Row),
+        let (groups, scope) = match over {
+            NormScope::Batch { .. } => (shape.channels, kernels::NormScope::Batch),
+            NormScope::Groups(groups) => (groups, kernels::NormScope::Plane),
+            NormScope::RowGroups(groups) => (groups, kernels::NormScope::Row),
         };
         let (kernel_fusion, shortcut) = match fusion {
             Fusion::None => (kernels::Fusion::None, None),
@@ -63,7 +63,7 @@ impl Norm {
             }
         }
         Self {
-            norm: kernels::Norm { shape, groups, reach, fusion: kernel_fusion },
+            norm: kernels::Norm { shape, groups, scope, fusion: kernel_fusion },
             affine,
             running,
             given: running.is_some() && plan.mode == Mode::Evaluate,

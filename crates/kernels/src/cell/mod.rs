@@ -12,9 +12,9 @@
 //! use fedeq_kernels::InstructionSet;
 //! use fedeq_kernels::activation::Activation;
 //! use fedeq_kernels::cell::{Cell, CellParameters, PreparedCell, Scratch};
-//! use fedeq_kernels::norm::{Affine, Reach};
+//! use fedeq_kernels::norm::{Affine, NormScope};
 //!
-//! let cell = Cell { height: 4, width: 4, channels: 8, groups: 8, activation: Activation::Softplus, reach: Reach::Plane };
+//! let cell = Cell { height: 4, width: 4, channels: 8, groups: 8, activation: Activation::Softplus, scope: NormScope::Plane };
 //! let (weights, ones, zeros) = (vec![0.01; 16 * 8 * 9], [1.0; 16], [0.0; 16]);
 //! let wide = Affine { scale: &ones, offset: &zeros };
 //! let narrow = Affine { scale: &ones[..8], offset: &zeros[..8] };
@@ -38,7 +38,8 @@ use std::sync::OnceLock;
 use crate::InstructionSet;
 use crate::activation::{Activation, Relu, Softplus};
 use crate::conv::{self, Geometry, Weights};
-use crate::norm::{Affine, Moments, Reach, Region, Workspace};
+use crate::norm::{Affine, Moments, NormScope, Region, Workspace};
+use crate::size::product;
 use forward::{Inner, Outer, Output, Statistics};
 
 pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
@@ -58,13 +59,17 @@ pub struct Cell {
     /// The nonlinearity.
     pub activation: Activation,
     /// What the normalisations take their statistics over: planes or rows.
-    pub reach: Reach,
+    pub scope: NormScope,
 }
 
 impl Cell {
     /// How many numbers the state of one sample has.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than any memory holds.
     pub fn state_len(&self) -> usize {
-        self.height * self.width * self.channels
+        product([self.height, self.width, self.channels])
     }
 
     fn conv_a(&self, batch: usize) -> Geometry {
@@ -79,13 +84,13 @@ impl Cell {
 
     /// What shares its statistics, of a state with this many channels.
     fn region(&self, channels: usize) -> Region {
-        let pixels = if self.reach == Reach::Row { self.width } else { self.height * self.width };
+        let pixels = if self.scope == NormScope::Row { self.width } else { self.height * self.width };
         Region { pixels, channels, groups: self.groups }
     }
 
     /// How many means a normalisation takes of one sample.
     fn statistics(&self) -> usize {
-        if self.reach == Reach::Row { self.height * self.groups } else { self.groups }
+        if self.scope == NormScope::Row { self.height * self.groups } else { self.groups }
     }
 
     fn norm_channels(&self) -> [usize; 3] {
@@ -93,7 +98,9 @@ impl Cell {
     }
 
     fn check(&self) {
-        assert!(self.reach != Reach::Batch, "the samples of a cell do not influence one another");
+        assert!(self.scope != NormScope::Batch, "the samples of a cell do not influence one another");
+        // Inside a cell there are twice as many numbers.
+        product([2, self.height, self.width, self.channels]);
         assert!(self.groups > 0 && self.channels.is_multiple_of(self.groups), "the groups must divide the channels");
         assert!(self.state_len() > 0, "a state has at least one number");
     }

@@ -17,8 +17,8 @@ impl Way {
     pub(super) fn of(geometry: &Geometry) -> Self {
         // Below that the transforms cost more than they save, and so they do in tiles that are mostly outside of the image.
         let enough_channels = geometry.from >= 3;
-        let tiles = geometry.height.div_ceil(4) * geometry.width.div_ceil(4);
-        let enough_pixels = 16 * tiles <= 3 * geometry.height * geometry.width;
+        let tiles = geometry.height.div_ceil(4).saturating_mul(geometry.width.div_ceil(4));
+        let enough_pixels = tiles.saturating_mul(16) <= geometry.height.saturating_mul(geometry.width).saturating_mul(3);
         let possible = geometry.window == 3 && geometry.stride == 1;
         if possible && enough_channels && enough_pixels { Self::Winograd } else { Self::Patches }
     }

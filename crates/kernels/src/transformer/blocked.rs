@@ -1,5 +1,6 @@
 //! Where attention may not go, in the order the kernels read it.
 use super::parameters::LayerShape;
+use crate::size::product;
 
 /// How many queries share a [`Panel`].
 const PANEL: usize = 16;
@@ -41,7 +42,7 @@ impl Blocked {
     ///
     /// If that is not a whole number of sequences.
     pub fn new(length: usize, blocked: &[bool]) -> Self {
-        assert!(length > 0 && blocked.len().is_multiple_of(length * length), "blocked is not [batch, length, length]");
+        assert!(length > 0 && blocked.len().is_multiple_of(product([length, length])), "blocked is not [batch, length, length]");
         let sequences = || blocked.chunks_exact(length * length);
         let flags = sequences().flat_map(|blocked| {
             (0..length * length).map(move |at| f32::from(u8::from(blocked[at % length * length + at / length])))
@@ -71,7 +72,7 @@ impl Blocked {
     }
 
     pub(super) fn fits(&self, shape: &LayerShape) -> bool {
-        self.length == shape.length && self.flags.len() == shape.batch * shape.length * shape.length
+        self.length == shape.length && self.flags.len() == product([shape.batch, shape.length, shape.length])
     }
 }
 

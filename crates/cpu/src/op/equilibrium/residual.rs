@@ -1,6 +1,6 @@
 //! The residual cell of DEQ-ResNet.
 use fedeq_kernels::cell::{self as kernels, CellParameters, CellTargets, Linearisation, ParameterTargets, PreparedCell};
-use fedeq_kernels::norm::{self, Reach};
+use fedeq_kernels::norm;
 use fedeq_models::graph::{self, NormScope, ParameterId, ValueId};
 
 use super::{Around, At, Cell, To};
@@ -23,9 +23,9 @@ impl Residual {
         let graph::Cell::Residual { conv_a, norm_1, conv_b, norm_2, norm_3, over, activation } = *cell else {
             unreachable!("it was one before");
         };
-        let (groups, reach) = match over {
-            NormScope::Groups(groups) => (groups, Reach::Plane),
-            NormScope::RowGroups(groups) => (groups, Reach::Row),
+        let (groups, scope) = match over {
+            NormScope::Groups(groups) => (groups, norm::NormScope::Plane),
+            NormScope::RowGroups(groups) => (groups, norm::NormScope::Row),
             NormScope::Batch { .. } => unreachable!("samples of a cell do not influence one another"),
         };
         let norm::Shape { height, width, channels, .. } = plan.images(y);
@@ -36,7 +36,7 @@ impl Residual {
             _ => norms[index - 2],
         });
         Self {
-            cell: kernels::Cell { height, width, channels, groups, activation: activation.into(), reach },
+            cell: kernels::Cell { height, width, channels, groups, activation: activation.into(), scope },
             targets: if differentiated { parameters.map(|id| plan.parameter(id)) } else { [None; 8] },
             parameters,
             prepared: None,
