@@ -135,9 +135,7 @@ fn every_linear_solver_solves_the_adjoint_system() {
 fn only_the_implicit_gradient_solves_a_system() {
     let mut products = |_: &HostStates, _: &mut HostStates| panic!("nothing to solve");
     let v = HostStates::new(vec![1.0, 2.0], 1, 2);
-    for (adjoint, steps) in
-        [(Adjoint::JacobianFree, (1, 0.0)), (Adjoint::Phantom { steps: 3, damping: 0.25 }, (3, 0.25))]
-    {
+    for (adjoint, steps) in [(Adjoint::JacobianFree, (1, 0.0)), (Adjoint::Phantom { steps: 3, damping: 0.25 }, (3, 0.25))] {
         let mut u = v.clone();
         assert_eq!(adjoint.correct(&mut products, &mut u, &mut Workspace::default()), None);
         assert_eq!((u, adjoint.differentiated_steps(), adjoint.solves_a_system()), (v.clone(), steps, false));
