@@ -9,7 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-equilibrium", &["burn"]),
     ("fedeq-kernels", &["burn"]),
     ("fedeq-data", &[]),
-    ("fedeq-models", &["burn", "fedeq-equilibrium", "fedeq-kernels"]),
+    ("fedeq-models", &["fedeq-equilibrium"]),
     ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
     ("fedeq-core", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models"]),
     ("fedeq-flower", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
