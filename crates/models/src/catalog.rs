@@ -33,6 +33,11 @@ pub trait Architecture {
         None
     }
 
+    /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
+    fn has_projected_matrix(&self) -> bool {
+        false
+    }
+
     /// What the options leave open and the task decides, if somebody should know.
     fn note(&self, _task: &Task, _size: Self::Size) -> Option<String> {
         None
@@ -110,6 +115,13 @@ macro_rules! networks {
                 }
             }
 
+            /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
+            pub fn has_projected_matrix(&self) -> bool {
+                match self {
+                    $(Self::$variant(options) => options.has_projected_matrix(),)+
+                }
+            }
+
             fn graph_for(&self, task: &Task) -> Result<Graph> {
                 match self {
                     $(Self::$variant(options) => options.graph(task, $size),)+
@@ -157,11 +169,6 @@ networks! {
 }
 
 impl ModelConfig {
-    /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
-    pub fn has_projected_matrix(&self) -> bool {
-        matches!(self, Self::DeqMlp(_))
-    }
-
     /// The network for a task, as data. Nothing is drawn or allocated for its parameters yet.
     ///
     /// ```

@@ -3,9 +3,9 @@ use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Architecture, Inputs};
+use crate::choices::{Activation, GROUPS, NormKind};
 use crate::error::{ModelError, Result, ensure_within};
 use crate::graph::{Ends, Fusion, Graph};
-use crate::layers::{Activation, GROUPS, NormKind};
 use crate::task::{InputShape, Task};
 
 /// The choices left open in a DEQ-MLP.
@@ -40,7 +40,7 @@ impl Default for DeqMlpOptions {
 }
 
 impl DeqMlpOptions {
-    pub(crate) fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let hidden = self.hidden.unwrap_or(512);
         ensure_within("hidden width", hidden, 1..=16_384)?;
         ensure_within("dense width", self.dense, 1..=16_384)?;
@@ -53,7 +53,7 @@ impl DeqMlpOptions {
     }
 
     /// The width of the state.
-    pub(crate) fn hidden_for(&self, task: &Task) -> usize {
+    fn hidden_for(&self, task: &Task) -> usize {
         let colour = matches!(task.input, InputShape::Image { channels: 3, .. });
         self.hidden.unwrap_or(if colour { 1024 } else { 512 })
     }
@@ -78,6 +78,10 @@ impl Architecture for DeqMlpOptions {
             let h = net.dense("head", z, self.dense, Some(phi));
             Ends { logits: net.personal_dense(h), embedding: h }
         })
+    }
+
+    fn has_projected_matrix(&self) -> bool {
+        true
     }
 
     fn equilibrium(&self) -> Option<&Equilibrium> {

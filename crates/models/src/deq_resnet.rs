@@ -3,11 +3,10 @@ use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Architecture, Inputs};
+use crate::choices::{Activation, NormKind, Reach, Style, dense_end};
 use crate::error::Result;
 use crate::graph::{Ends, Fusion, Graph};
-use crate::layers::{Activation, NormKind, Reach};
 use crate::task::Task;
-use crate::vision::{Style, dense_end};
 
 /// The choices left open in a DEQ-ResNet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

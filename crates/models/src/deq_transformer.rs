@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Architecture, Inputs};
 use crate::error::Result;
-use crate::graph::{self, Dropout, Graph};
+use crate::graph::{Cell, Dropout, Graph};
 use crate::task::Task;
-use crate::transformer::{TransformerOptions, embeddings, personal_end, stack};
+use crate::transformer::{TransformerOptions, WIDTH, embeddings, personal_end, stack};
 
 /// Layers in the cell, all with weights of their own.
 const LAYERS: usize = 4;
@@ -40,7 +40,7 @@ impl Architecture for DeqTransformerOptions {
             let mut cell = net.at("cell");
             let layers = stack(&mut cell, "layers", LAYERS, LAYERS, Dropout { name: "cell", rate: self.dropout });
             let norm = cell.affine("norm", WIDTH);
-            let z = net.equilibrium(x, graph::Cell::Transformer { layers, norm }, &self.equilibrium);
+            let z = net.equilibrium(x, Cell::Transformer { layers, norm }, &self.equilibrium);
             let symbols = net.embed(tokens, None);
             personal_end(net, z, symbols, 1, self.dropout)
         })

@@ -62,7 +62,7 @@ pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
 }
 
 /// 64-bit FNV-1a.
-pub(crate) fn fingerprint(text: &str) -> u64 {
+fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

@@ -2,10 +2,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Architecture, Inputs};
+use crate::choices::Activation;
 use crate::error::{Result, ensure_within};
 use crate::graph::{Ends, Graph};
-use crate::layers::Activation;
-use crate::parameters::Part;
+use crate::part::Part;
 use crate::task::Task;
 
 /// The choices left open in a linear network: `y = W x + b`.

@@ -5,12 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
 use crate::catalog::{Architecture, Inputs};
+use crate::choices::{Activation, NormKind, Style, dense_end};
 use crate::error::Result;
 use crate::graph::{Ends, Fusion, Graph, Shape, ValueId};
 use crate::init::Initializer;
-use crate::layers::{Activation, NormKind};
 use crate::task::{InputShape, Task};
-use crate::vision::{Style, dense_end};
 
 /// The choices left open in a ResNet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +31,7 @@ impl Default for ResNetOptions {
 
 impl ResNetOptions {
     /// The family of a network for a task.
-    pub(crate) fn family_for(&self, task: &Task) -> Family {
+    fn family_for(&self, task: &Task) -> Family {
         self.family.or(Family::of(task)).unwrap_or(Family::Femnist)
     }
 }

@@ -94,7 +94,7 @@ fn the_extra_small_networks_fit_a_microcontroller_and_differ_by_more_than_two() 
 fn batch_normalisation_statistics_are_counted() {
     let config: ModelConfig = "deq-resnet-s".parse().expect("a known name");
     let graph = config.graph(&femnist()).expect("a fitting task");
-    let layers: Vec<&str> = graph.statistics.iter().map(|layer| layer.path.as_str()).collect();
+    let layers: Vec<&str> = graph.statistics.iter().map(|running| running.path.as_str()).collect();
     assert_eq!(layers, ["stem.norm", "head.norm"]);
     assert_eq!(graph.initial_statistics().values().map(Vec::len).sum::<usize>(), 2 * (64 + 128) + 2);
 }

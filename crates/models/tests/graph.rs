@@ -1,11 +1,9 @@
-//! Networks as data: what is sound, what is refused, and what a seed means.
-use std::collections::{BTreeMap, BTreeSet};
+//! Networks as data: what they say of themselves, and what is refused.
+use std::collections::BTreeSet;
 
 use fedeq_equilibrium::{Equilibrium, Stop};
 use fedeq_models::graph::{Ends, Fusion, Graph, Layer, ValueId};
 use fedeq_models::{Activation, ModelConfig, NormKind, Part, Task};
-
-mod common;
 
 fn tasks(name: &str) -> Vec<Task> {
     match name {
@@ -20,29 +18,44 @@ fn graph(name: &str, task: &Task) -> Graph {
 }
 
 #[test]
-fn every_network_is_sound_and_every_parameter_has_a_path_of_its_own() {
+fn every_network_is_sound_and_names_every_parameter_once() {
     for name in ModelConfig::NAMES {
         for task in tasks(name) {
             let graph = graph(name, &task);
             graph.validate().expect("a sound network");
             let paths: BTreeSet<&str> = graph.parameters.iter().map(|parameter| parameter.path.as_str()).collect();
-            assert_eq!(paths.len(), graph.parameters.len(), "{name}: every path once");
-            for parameter in &graph.parameters {
-                assert_eq!(parameter.part, Part::of(&parameter.path), "{name}: {}", parameter.path);
-            }
+            assert_eq!(paths.len(), graph.parameters.len(), "{name}, {task}");
+            assert!(graph.parameters.iter().all(|parameter| Part::of(&parameter.path) == parameter.part), "{name}, {task}");
         }
     }
 }
 
 #[test]
-fn the_same_seed_gives_the_same_values_and_another_one_others() {
-    for name in ModelConfig::NAMES.iter().filter(|name| !name.ends_with("34") && !name.ends_with("-m")) {
-        let graph = graph(name, &common::task_for(name));
-        assert_eq!(graph.initial_values(7), graph.initial_values(7), "{name}");
-        assert_ne!(graph.initial_values(7), graph.initial_values(8), "{name}");
-        let shapes = graph.parameters.iter().map(|parameter| (parameter.path.clone(), parameter.count()));
-        let lengths = graph.initial_values(7).into_iter().map(|(path, values)| (path, values.len()));
-        assert_eq!(shapes.collect::<BTreeMap<_, _>>(), lengths.collect(), "{name}");
+fn personal_parameters_are_those_under_player() {
+    let personal = |name: &str| -> Vec<String> {
+        graph(name, &tasks(name)[0]).parameters_of(Part::Personal).map(|parameter| parameter.path.clone()).collect()
+    };
+    for name in ["mlp", "deq-mlp", "deq-resnet-xs", "resnet-xs", "resnet-14"] {
+        assert_eq!(personal(name), ["player.weight", "player.bias"], "{name}");
+    }
+    assert_eq!(personal("linear"), [""; 0]);
+    for name in ["transformer-4", "deq-transformer"] {
+        let paths = personal(name);
+        assert_eq!(paths.len(), 2 + 8 + 2 + 4 + 2 + 2, "{name}");
+        assert_eq!(paths[paths.len() - 2..], ["player.output.weight", "player.output.bias"], "{name}");
+    }
+}
+
+#[test]
+fn a_seed_means_the_same_numbers_on_any_number_of_threads() {
+    for name in ["deq-resnet-xs", "resnet-xs", "deq-mlp", "deq-transformer"] {
+        let graph = graph(name, &tasks(name)[0]);
+        let expected = graph.initial_values(7);
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (0..4).map(|_| scope.spawn(|| graph.initial_values(7))).collect();
+            others.into_iter().for_each(|other| assert!(other.join().expect("drawn") == expected, "{name}"));
+        });
+        assert!(graph.initial_values(8) != expected, "{name}");
     }
 }
 

@@ -1,8 +1,10 @@
-//! The choices that layers leave to a configuration.
-use fedeq_kernels::activation as kernels;
+//! What networks of several kinds leave open.
 use serde::{Deserialize, Serialize};
 
-/// How many groups group normalisation makes of the channels.
+use crate::builder::Builder;
+use crate::graph::{Fusion, ValueId};
+
+/// How many groups a group normalisation makes of the channels.
 pub(crate) const GROUPS: usize = 8;
 
 /// The nonlinearity of a network.
@@ -13,15 +15,6 @@ pub enum Activation {
     Relu,
     /// `log(1 + e^x)`, a smooth version of it.
     Softplus,
-}
-
-impl From<Activation> for kernels::Activation {
-    fn from(activation: Activation) -> Self {
-        match activation {
-            Activation::Relu => Self::Relu,
-            Activation::Softplus => Self::Softplus,
-        }
-    }
 }
 
 /// Which normalisation a network uses outside its equilibrium cell.
@@ -44,4 +37,18 @@ pub enum Reach {
     Textbook,
     /// One image row of a group of channels, as in the authors' code.
     RowWise,
+}
+
+/// The choices that run through a whole network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) norm: NormKind,
+    pub(crate) activation: Activation,
+}
+
+/// The shared end of an image network: `before = phi(fc2(phi(fc1(x))))` and `norm(before)`.
+pub(crate) fn dense_end(head: &mut Builder<'_>, x: ValueId, widths: [usize; 2], style: Style) -> [ValueId; 2] {
+    let h = head.dense("fc1", x, widths[0], Some(style.activation));
+    let before = head.dense("fc2", h, widths[1], Some(style.activation));
+    [before, head.norm("norm", before, style.norm, Fusion::None)]
 }

@@ -1,4 +1,4 @@
-//! To whom parameters belong.
+//! To whom a parameter belongs.
 use serde::{Deserialize, Serialize};
 
 /// To whom a parameter belongs.

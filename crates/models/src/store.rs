@@ -1,0 +1,162 @@
+//! Networks as safetensors files, with readable names.
+//!
+//! A file holds every parameter under its path (`stem.conv.weight`), and for every batch normalisation layer `<path>.mean`,
+//! `<path>.variance` and `<path>.steps`, all as 32-bit floats. The same network gives the same bytes.
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+use crate::Values;
+use crate::error::{ModelError, Result};
+use crate::graph::{Graph, Parameter, Running};
+
+/// What a saved network says about itself: free text by key.
+pub type Metadata = BTreeMap<String, String>;
+
+/// safetensors writes its metadata in no fixed order, so all of ours goes under one key, as JSON.
+const METADATA_KEY: &str = "fedeq";
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saved {
+    /// The parameters of the network.
+    pub values: Values,
+    /// Its running statistics.
+    pub statistics: Values,
+    /// What was noted about it.
+    pub metadata: Metadata,
+}
+
+/// Writes a network to a file, all or nothing: a power cut leaves the old file or the new one.
+pub fn save(path: &Path, graph: &Graph, values: &Values, statistics: &Values, metadata: &Metadata) -> Result<()> {
+    let bytes = to_bytes(graph, values, statistics, metadata)?;
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = Path::new(&partial);
+    write_through(partial, &bytes).map_err(ModelError::io(partial, "write it"))?;
+    fs::rename(partial, path).map_err(ModelError::io(path, "replace it"))
+}
+
+/// Reads the numbers of a network from a file that was saved from one of the same configuration and task.
+pub fn load(path: &Path, graph: &Graph) -> Result<Saved> {
+    let bytes = fs::read(path).map_err(ModelError::io(path, "read it"))?;
+    from_bytes(&bytes, graph).map_err(|error| match error {
+        ModelError::Unloadable { problem, remedy } => ModelError::unloadable(format!("`{}`: {problem}", path.display()), remedy),
+        other => other,
+    })
+}
+
+/// The bytes of a safetensors file.
+///
+/// All numbers that a network has must be there, and no others.
+pub fn to_bytes(graph: &Graph, values: &Values, statistics: &Values, metadata: &Metadata) -> Result<Vec<u8>> {
+    let expected = expected_shapes(graph);
+    if let Some(name) = values.keys().chain(statistics.keys()).find(|name| !expected.contains_key(*name)) {
+        return Err(unfitting(format!("it has no `{name}`")));
+    }
+    let raw = expected.into_iter().map(|(name, shape)| {
+        let numbers =
+            values.get(&name).or_else(|| statistics.get(&name)).ok_or_else(|| unfitting(format!("`{name}` is missing")))?;
+        Ok((name, shape, numbers.iter().copied().flat_map(f32::to_le_bytes).collect::<Vec<u8>>()))
+    });
+    let raw = raw.collect::<Result<Vec<_>>>()?;
+    let views = raw.iter().map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)));
+    let views = views.collect::<std::result::Result<Vec<_>, _>>().map_err(unwritable)?;
+    safetensors::serialize(views, header(metadata)).map_err(unwritable)
+}
+
+/// Reads the bytes of a safetensors file that was saved from a network of the same configuration and task.
+///
+/// Whatever the bytes are, the outcome is exactly the expected tensors, all finite, or an error.
+pub fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Saved> {
+    let file = SafeTensors::deserialize(bytes).map_err(|error| damaged(error.to_string()))?;
+    refuse_strangers(&file, &expected_shapes(graph))?;
+    let read = |(name, shape): (String, Vec<usize>)| {
+        let numbers = read_tensor(&file, &name, &shape)?;
+        Ok((name, numbers))
+    };
+    Ok(Saved {
+        values: graph.parameters.iter().map(named_shape).map(read).collect::<Result<_>>()?,
+        statistics: graph.statistics.iter().flat_map(named_shapes).map(read).collect::<Result<_>>()?,
+        metadata: read_metadata(bytes)?,
+    })
+}
+
+fn write_through(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn header(metadata: &Metadata) -> Option<HashMap<String, String>> {
+    let json = serde_json::to_string(metadata).expect("text by text is always JSON");
+    (!metadata.is_empty()).then(|| HashMap::from([(METADATA_KEY.to_owned(), json)]))
+}
+
+fn read_metadata(bytes: &[u8]) -> Result<Metadata> {
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| damaged(error.to_string()))?;
+    let Some(json) = header.metadata().as_ref().and_then(|all| all.get(METADATA_KEY)) else { return Ok(Metadata::new()) };
+    serde_json::from_str(json).map_err(|error| damaged(format!("its `{METADATA_KEY}` metadata: {error}")))
+}
+
+fn named_shape(parameter: &Parameter) -> (String, Vec<usize>) {
+    (parameter.path.clone(), parameter.shape.clone())
+}
+
+fn named_shapes(running: &Running) -> impl Iterator<Item = (String, Vec<usize>)> {
+    running.names().into_iter().zip([running.channels, running.channels, 1].map(|count| vec![count]))
+}
+
+fn expected_shapes(graph: &Graph) -> BTreeMap<String, Vec<usize>> {
+    graph.parameters.iter().map(named_shape).chain(graph.statistics.iter().flat_map(named_shapes)).collect()
+}
+
+fn refuse_strangers(file: &SafeTensors, expected: &BTreeMap<String, Vec<usize>>) -> Result<()> {
+    let mut strangers: Vec<&str> = file.names().into_iter().filter(|&name| !expected.contains_key(name)).collect();
+    strangers.sort_unstable();
+    match strangers.first() {
+        None => Ok(()),
+        Some(name) => Err(foreign(format!("it holds `{name}`, which this network has not"))),
+    }
+}
+
+fn read_tensor(file: &SafeTensors, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    let view = file.tensor(name).map_err(|_| foreign(format!("it has no `{name}`")))?;
+    if view.shape() != shape {
+        return Err(foreign(format!("`{name}` has shape `{:?}` instead of {shape:?}", view.shape())));
+    }
+    if view.dtype() != Dtype::F32 {
+        return Err(foreign(format!("`{name}` is stored as `{}` instead of F32", view.dtype())));
+    }
+    let words = view.data().chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let values: Vec<f32> = words.collect();
+    match values.iter().find(|value| !value.is_finite()) {
+        None => Ok(values),
+        Some(value) => Err(damaged(format!("`{name}` holds the value `{value}`"))),
+    }
+}
+
+fn damaged(problem: String) -> ModelError {
+    ModelError::unloadable(format!("this is not a sound network file: {problem}"), "restore the file from where it came from")
+}
+
+fn foreign(problem: String) -> ModelError {
+    ModelError::unloadable(
+        format!("this file belongs to another network: {problem}"),
+        "load it into a network of the configuration and the task it was saved from",
+    )
+}
+
+fn unfitting(problem: String) -> ModelError {
+    ModelError::unloadable(
+        format!("these numbers belong to another network: {problem}"),
+        "save all numbers of the network, and no others",
+    )
+}
+
+fn unwritable(error: safetensors::SafeTensorError) -> ModelError {
+    ModelError::unloadable(format!("the network cannot be written: {error}"), "save fewer or shorter metadata")
+}
