@@ -42,7 +42,7 @@ use crate::norm::{Affine, Moments, NormScope, Region, Workspace};
 use crate::size::product;
 use forward::{Inner, Outer, Output, Statistics};
 
-pub use linearisation::{CellGradients, Linearisation};
+pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
 pub use scratch::Scratch;
 
 /// What a cell is like.
@@ -164,8 +164,12 @@ impl PreparedCell {
         Self { weights, ..Self::for_steps(set, cell, parameters) }
     }
 
-    /// The same for steps only, without the memory that gradients would need.
-    pub(crate) fn for_steps(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
+    /// The same for steps only, without the memory that gradients would need, until [`turn`](PreparedCell::turn) prepares for these.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](PreparedCell::new).
+    pub fn for_steps(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
         cell.check();
         let CellParameters { conv_a, norm_1, conv_b, norm_2, norm_3 } = parameters;
         let [first, second, third] = cell.norm_channels();
@@ -176,6 +180,43 @@ impl PreparedCell {
             forward: [Weights::forward(set, &cell.conv_a(1), conv_a), Weights::forward(set, &cell.conv_b(1), conv_b)],
             backward: OnceLock::new(),
             norms: [OwnedAffine::new(norm_1, first), OwnedAffine::new(norm_2, second), OwnedAffine::new(norm_3, third)],
+        }
+    }
+
+    /// Other parameters for steps, in the same memory.
+    ///
+    /// # Panics
+    ///
+    /// If the parameters have other shapes.
+    pub fn update(&mut self, parameters: CellParameters) {
+        let weights = [parameters.conv_a, parameters.conv_b];
+        let mut index = 0;
+        match self.backward.take() {
+            Some(turned) => {
+                self.forward = turned.map(|turned| {
+                    index += 1;
+                    turned.turned(self.set, weights[index - 1])
+                })
+            }
+            None => self.forward.iter_mut().zip(weights).for_each(|(forward, weight)| forward.update(self.set, weight)),
+        }
+        for (norm, from) in self.norms.iter_mut().zip([parameters.norm_1, parameters.norm_2, parameters.norm_3]) {
+            norm.scale.copy_from_slice(from.scale);
+            norm.offset.copy_from_slice(from.offset);
+        }
+    }
+
+    /// The same cell prepared for gradients instead of steps, in the same memory. No step can be taken, nor a linearisation, until the next
+    /// [`update`](PreparedCell::update).
+    ///
+    /// # Panics
+    ///
+    /// If the parameters have other shapes.
+    pub fn turn(&mut self, parameters: CellParameters) {
+        if self.backward.get().is_none() {
+            let [conv_a, conv_b] = &mut self.forward;
+            let turned = [conv_a.take().turned(self.set, parameters.conv_a), conv_b.take().turned(self.set, parameters.conv_b)];
+            self.backward = OnceLock::from(turned);
         }
     }
 
@@ -207,24 +248,6 @@ impl PreparedCell {
         }
     }
 
-    /// `g(z; u)` in memory of its own.
-    ///
-    /// # Panics
-    ///
-    /// If the slices are not equally many whole states.
-    pub fn stepped(&self, z: &[f32], u: &[f32], scratch: &mut Scratch) -> Vec<f32> {
-        self.check(&[z.len(), u.len()]);
-        let size = self.chunk() * self.cell.state_len();
-        let mut out = Vec::with_capacity(z.len());
-        for (z, u) in z.chunks(size).zip(u.chunks(size)) {
-            // Chunk by chunk, so that memory filled with zeros is still in the cache when it is overwritten.
-            let from = out.len();
-            out.resize(from + z.len(), 0.0);
-            self.step(z, u, &mut out[from..], scratch);
-        }
-        out
-    }
-
     /// How many samples go through the cell together.
     fn chunk(&self) -> usize {
         (CHUNK / (2 * self.cell.state_len())).max(1)
@@ -247,12 +270,6 @@ impl PreparedCell {
                 self.set.run(Outer { region, phi: Softplus, b, u, z, norms, statistics, activated, to, work })
             }
         }
-    }
-
-    /// The same for gradients only, without the memory that further steps would need.
-    pub(crate) fn for_gradients(mut self) -> Self {
-        self.forward.iter_mut().for_each(Weights::release);
-        self
     }
 
     fn backward_weights(&self) -> &[Weights; 2] {

@@ -94,9 +94,21 @@ impl Weights {
         self.way.prepare(set, &self.geometry, self.direction, weight, &mut self.data);
     }
 
-    /// Gives the memory back; these weights are not to be used again.
-    pub(crate) fn release(&mut self) {
-        self.data = Buffer::default();
+    /// The same memory with weights prepared for the other purpose: [`forward`](super::forward) or
+    /// [`input_gradient`](super::input_gradient).
+    pub(crate) fn turned(mut self, set: InstructionSet, weight: &[f32]) -> Self {
+        self.direction = match self.direction {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        };
+        self.update(set, weight);
+        self
+    }
+
+    /// The same weights, whose memory is gone from here.
+    pub(crate) fn take(&mut self) -> Self {
+        let data = std::mem::take(&mut self.data);
+        Self { data, ..self.clone() }
     }
 
     pub(super) fn data(&self) -> &[f32] {

@@ -6,7 +6,7 @@ use crate::size::product;
 const PANEL: usize = 16;
 
 /// Where attention may not go.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Blocked {
     length: usize,
     /// `[batch, key, query]`, 1 where blocked and 0 elsewhere.
@@ -48,6 +48,22 @@ impl Blocked {
             (0..length * length).map(move |at| f32::from(u8::from(blocked[at % length * length + at / length])))
         });
         Self { length, flags: flags.collect(), panels: sequences().flat_map(|blocked| panels(length, blocked)).collect() }
+    }
+
+    /// Becomes that of some sequences of `from`, in its own memory.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such sequences.
+    pub fn pick(&mut self, from: &Self, sequences: &[usize]) {
+        let (size, count) = (from.length * from.length, from.length.div_ceil(PANEL));
+        self.length = from.length;
+        self.flags.clear();
+        self.panels.clear();
+        for &index in sequences {
+            self.flags.extend_from_slice(&from.flags[index * size..][..size]);
+            self.panels.extend_from_slice(&from.panels[index * count..][..count]);
+        }
     }
 
     pub(super) fn sequence(&self, index: usize) -> BlockedSequence<'_> {
