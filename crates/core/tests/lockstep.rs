@@ -11,8 +11,8 @@ use common::{CLIENTS, Problem};
 use digits::{Digits, brief};
 use fedeq_core::{
     Algorithm, BalanceRho, ClientInfo, ClientState, Ditto, Engine, EngineState, EvaluationJob, FedAvg, FedEq, FineTune,
-    FineTuning, HeadOn, HostWork, InProcess, Job, KeptState, LocalProblems, Method, Params, PersonalStart, Plan,
-    ReadyPhase, Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights, Workspace,
+    FineTuning, HeadOn, HostWork, InProcess, Job, KeptState, LocalProblems, Method, Params, PersonalStart, Plan, ReadyPhase,
+    Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights, Workspace,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::{Precision, WarmStart};
