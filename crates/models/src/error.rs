@@ -1,6 +1,4 @@
-//! What can be wrong with a request for a network, its input or its file.
-use std::path::{Path, PathBuf};
-
+//! What can be wrong with a request for a network.
 use fedeq_equilibrium::InvalidSetting;
 
 /// The result of everything in this crate that can fail.
@@ -22,48 +20,19 @@ pub enum ModelError {
     /// A setting of the equilibrium solver makes no sense.
     #[error("equilibrium: {0}")]
     Equilibrium(#[from] InvalidSetting),
-    /// A saved network is damaged or belongs to another network.
-    #[error("{problem}")]
-    Unloadable {
-        /// What is wrong with it, with the offending path or value in backticks.
-        problem: String,
-        /// What to do about it.
-        remedy: String,
-    },
-    /// The operating system refused.
-    #[error("`{}`: cannot {action}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was attempted, as a verb phrase: "read it".
-        action: &'static str,
-        /// The system's reason.
-        source: std::io::Error,
-    },
 }
 
 impl ModelError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Unfitting { remedy, .. } | Self::Unloadable { remedy, .. } => remedy.clone(),
+            Self::Unfitting { remedy, .. } => remedy.clone(),
             Self::Equilibrium(setting) => format!("set `{}` to {}", setting.name, setting.expected),
-            Self::Io { path, .. } => format!("check that `{}` exists and may be accessed", path.display()),
         }
     }
 
     pub(crate) fn unfitting(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Unfitting { problem: problem.into(), remedy: remedy.into() }
-    }
-
-    pub(crate) fn unloadable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self::Unloadable { problem: problem.into(), remedy: remedy.into() }
-    }
-
-    /// Shaped for `map_err`.
-    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::Io { path, action, source }
     }
 }
 
@@ -84,12 +53,6 @@ const MOST_PARAMETERS: usize = 1 << 28;
 pub(crate) fn ensure_parameters<'a>(shapes: impl Iterator<Item = &'a Vec<usize>>) -> Result<()> {
     let count = |shape: &Vec<usize>| shape.iter().copied().fold(1, usize::saturating_mul);
     ensure_room(shapes.map(count).fold(0, usize::saturating_add))
-}
-
-/// Refuses dense layers between these widths that no machine has room for, before anything is allocated for them.
-pub(crate) fn ensure_room_between(widths: &[usize]) -> Result<()> {
-    let layers = widths.windows(2).map(|pair| pair[0].saturating_mul(pair[1]));
-    ensure_room(layers.fold(0, usize::saturating_add))
 }
 
 fn ensure_room(parameters: usize) -> Result<()> {

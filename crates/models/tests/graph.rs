@@ -1,7 +1,6 @@
-//! Networks as data: the same parameters, in number, shape and first values, as the modules of today.
-use std::collections::BTreeMap;
+//! Networks as data: what is sound, what is refused, and what a seed means.
+use std::collections::{BTreeMap, BTreeSet};
 
-use burn::tensor::Device;
 use fedeq_equilibrium::{Equilibrium, Stop};
 use fedeq_models::graph::{Ends, Fusion, Graph, Layer, ValueId};
 use fedeq_models::{Activation, ModelConfig, NormKind, Part, Task};
@@ -21,39 +20,29 @@ fn graph(name: &str, task: &Task) -> Graph {
 }
 
 #[test]
-fn a_graph_has_the_parameters_of_the_module() {
+fn every_network_is_sound_and_every_parameter_has_a_path_of_its_own() {
     for name in ModelConfig::NAMES {
         for task in tasks(name) {
-            let (graph, network) = (graph(name, &task), common::build(name, &task, &Device::default(), 7));
-            let found: BTreeMap<_, _> = graph
-                .parameters
-                .iter()
-                .map(|parameter| (parameter.path.clone(), (parameter.shape.clone(), parameter.part)))
-                .collect();
-            let expected: BTreeMap<_, _> =
-                network.parameters().into_iter().map(|parameter| (parameter.path, (parameter.shape, parameter.part))).collect();
-            assert_eq!(found, expected, "{name}, {task}");
-            assert_eq!(graph.parameters.len(), expected.len(), "{name}: every path once");
-            for part in [Part::Shared, Part::Personal] {
-                assert_eq!(graph.count(part), network.count(part), "{name}, {task}");
-            }
-            assert_eq!(graph.state_size(), network.state_size(), "{name}, {task}");
-            assert_eq!(graph.equilibrium(), network.equilibrium(), "{name}");
+            let graph = graph(name, &task);
             graph.validate().expect("a sound network");
+            let paths: BTreeSet<&str> = graph.parameters.iter().map(|parameter| parameter.path.as_str()).collect();
+            assert_eq!(paths.len(), graph.parameters.len(), "{name}: every path once");
+            for parameter in &graph.parameters {
+                assert_eq!(parameter.part, Part::of(&parameter.path), "{name}: {}", parameter.path);
+            }
         }
     }
 }
 
 #[test]
-fn a_seed_means_the_same_numbers_in_a_graph_and_in_a_module() {
+fn the_same_seed_gives_the_same_values_and_another_one_others() {
     for name in ModelConfig::NAMES.iter().filter(|name| !name.ends_with("34") && !name.ends_with("-m")) {
-        let task = common::task_for(name);
-        let (graph, network) = (graph(name, &task), common::build(name, &task, &Device::default(), 7));
-        let host = |values: BTreeMap<String, burn::tensor::TensorData>| -> BTreeMap<String, Vec<f32>> {
-            values.into_iter().map(|(path, data)| (path, data.iter::<f32>().collect())).collect()
-        };
-        assert!(graph.initial_values(7) == host(network.values()), "{name}");
-        assert_eq!(graph.initial_statistics(), host(network.fresh_statistics().values()), "{name}");
+        let graph = graph(name, &common::task_for(name));
+        assert_eq!(graph.initial_values(7), graph.initial_values(7), "{name}");
+        assert_ne!(graph.initial_values(7), graph.initial_values(8), "{name}");
+        let shapes = graph.parameters.iter().map(|parameter| (parameter.path.clone(), parameter.count()));
+        let lengths = graph.initial_values(7).into_iter().map(|(path, values)| (path, values.len()));
+        assert_eq!(shapes.collect::<BTreeMap<_, _>>(), lengths.collect(), "{name}");
     }
 }
 
