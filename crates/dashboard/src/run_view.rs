@@ -36,7 +36,7 @@ pub(super) struct RunView {
     pub(super) activity: Option<Activity>,
     tails: [Tail; 3],
     pid: Option<u32>,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 }
 
 /// What the journals say.
@@ -54,7 +54,7 @@ pub(super) struct Story {
 
 /// How one can tell that a process lives.
 #[derive(Default)]
-struct Pulse {
+struct Heartbeat {
     /// Locks work on this disk: one was seen.
     lock_seen: bool,
     beat: Option<u64>,
@@ -79,7 +79,7 @@ impl RunView {
             story: Story::default(),
             activity: None,
             pid: None,
-            pulse: Pulse::default(),
+            heartbeat: Heartbeat::default(),
         }
     }
 
@@ -109,8 +109,8 @@ impl RunView {
         }
         self.story.go_on(&mut self.tails)?;
         self.activity = self.folder.activity();
-        let (folder, activity, pulse) = (&self.folder, self.activity.as_ref(), &mut self.pulse);
-        self.state = folder.state_if(|| pulse.is_felt(folder, activity))?;
+        let (folder, activity, heartbeat) = (&self.folder, self.activity.as_ref(), &mut self.heartbeat);
+        self.state = folder.state_if(|| heartbeat.is_alive(folder, activity))?;
         Ok(())
     }
 
@@ -168,8 +168,8 @@ impl Story {
     }
 }
 
-impl Pulse {
-    fn is_felt(&mut self, folder: &RunFolder, activity: Option<&Activity>) -> bool {
+impl Heartbeat {
+    fn is_alive(&mut self, folder: &RunFolder, activity: Option<&Activity>) -> bool {
         let is_locked = folder.is_locked();
         self.lock_seen |= is_locked;
         let beat = activity.map(|activity| activity.beat);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::browser::Doorway;
+use super::browser::TokenPage;
 use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
 use fedeq_dashboard::{Address, Dashboard, Shutdown, Token, require_folder};
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     tell(&format!("runs below `{}`, until you press Ctrl-C:", folder.display()));
     // Whoever gave a token knows it already, and may not want it in a terminal.
     print(&format!("{}\n", address.url(token.as_ref().filter(|_| arguments.token.is_none()))))?;
-    let _doorway = arguments.open.then(|| Doorway::open(&address.url(token.as_ref())));
+    let _token_page = arguments.open.then(|| TokenPage::open(&address.url(token.as_ref())));
     let program = std::env::current_exe().map_err(Failure::io(Path::new("fedeq"), "find it"))?;
     let dashboard = Dashboard { folder, token, program, patience: Dashboard::PATIENCE };
     dashboard.serve(listener, &ended_by_ctrl_c()).map_err(Failure::during_work)

@@ -7,8 +7,8 @@ use fedeq_core::write_atomically;
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
-use super::view::Viewed;
-use fedeq_report::report::{Report, Wishes};
+use super::view::ViewArgs;
+use fedeq_report::report::{Report, ReportOptions};
 use fedeq_run::number::counted;
 
 /// Shows runs on a page to keep and to pass on.
@@ -35,7 +35,7 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
     #[command(flatten)]
-    viewed: Viewed,
+    view_args: ViewArgs,
     /// A folder to write every figure to, as SVG and as PNG
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
@@ -60,8 +60,9 @@ enum Format {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let wishes = Wishes { client: arguments.client.as_deref(), data: arguments.data.as_deref(), view: arguments.viewed.view() };
-    let report = Report::read(&arguments.runs, &wishes).map_err(Failure::refused)?;
+    let options =
+        ReportOptions { client: arguments.client.as_deref(), data: arguments.data.as_deref(), view: arguments.view_args.view() };
+    let report = Report::read(&arguments.runs, &options).map_err(Failure::refused)?;
     for path in &report.repeated {
         tell(&format!("left out: `{}` repeats an experiment with the same seed", path.display()));
     }

@@ -17,7 +17,7 @@ use fedeq_run::run::{Run, RunFolder, Summary};
 
 /// What is to be carried out.
 #[derive(Args, Debug)]
-pub(super) struct Wish {
+pub(super) struct ExperimentArgs {
     /// What to do, as TOML; what it leaves out the preset fills in
     #[arg(value_name = "EXPERIMENT.toml")]
     file: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub(super) struct Wish {
     preset: Option<String>,
 }
 
-impl Wish {
+impl ExperimentArgs {
     /// The experiment file, if one is given.
     pub(super) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
@@ -67,7 +67,7 @@ pub(super) fn parsed(settings: &[String]) -> Outcome<Vec<Override>> {
 
 /// How a run is computed and shown.
 #[derive(Args, Debug)]
-pub(super) struct Conduct {
+pub(super) struct RunArgs {
     /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
@@ -83,9 +83,9 @@ pub(super) struct Conduct {
     pub(super) json: bool,
 }
 
-impl Conduct {
+impl RunArgs {
     /// Gives an experiment as many workers as were asked for.
-    pub(super) fn staff(&self, experiment: &mut Experiment) {
+    pub(super) fn set_workers(&self, experiment: &mut Experiment) {
         experiment.engine.workers = self.workers.or(experiment.engine.workers);
     }
 

@@ -17,7 +17,7 @@ use fedeq_run::run::{RunFolder, RunState, Summary};
 
 /// What the server does in which round; `plan.json` of an app.
 #[derive(Debug, Serialize)]
-struct Plan {
+struct AppPlan {
     /// What the nodes keep their states under; no two apps have it in common, so that none goes on with the states of another.
     federation: String,
     /// The method's name.
@@ -116,14 +116,14 @@ fn ensure_writable(rounds: u64, cohort: usize) -> Result<()> {
     Err(Error::invalid(problem, "lower `plan.rounds` or `plan.sampling.fraction`"))
 }
 
-fn plan(prepared: &Prepared, weighting: Weighting) -> Result<Plan> {
+fn plan(prepared: &Prepared, weighting: Weighting) -> Result<AppPlan> {
     let Experiment { method, plan, .. } = &prepared.experiment;
     let clients = prepared.federation.clients.len();
     let seed = prepared.federation_seed();
     ensure_writable(plan.rounds, plan.sampling.cohort_size(clients)?)?;
     let cohorts = (0..plan.rounds).map(|round| plan.sampling.draw(clients, seed, round)).collect::<Result<_>>()?;
     let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
-    Ok(Plan {
+    Ok(AppPlan {
         federation: fingerprint(format!("{} {:?}", prepared.experiment.identity()?, SystemTime::now()).as_bytes()),
         method: method.name(),
         weighting,

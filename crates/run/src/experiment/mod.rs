@@ -5,8 +5,8 @@
 //!
 //! ```
 //! use fedeq_run::experiment::{Experiment, Override};
-//! let wishes: Vec<Override> = vec!["method=fedrep".parse()?, "plan.rounds=3".parse()?];
-//! let experiment = Experiment::read(None, &wishes)?;
+//! let settings: Vec<Override> = vec!["method=fedrep".parse()?, "plan.rounds=3".parse()?];
+//! let experiment = Experiment::read(None, &settings)?;
 //! assert_eq!((experiment.method.name(), experiment.plan.rounds), ("fedrep", 3));
 //! assert_eq!(Experiment::from_resolved(&experiment.to_toml()?)?, experiment);
 //! # Ok::<(), fedeq_core::Error>(())

@@ -51,9 +51,9 @@ impl Experiment {
             layers.iter().any(is_told) || all.get(&FOLDER).is_some_and(|folder| folder.as_str() != Some(USUAL_FOLDER));
         let in_file = all.paths();
         layers.iter().try_for_each(|layer| layer.over(&mut all))?;
-        let mut wishes = all.table();
-        name_source(&mut wishes, all.get(&FOLDER))?;
-        let experiment = resolve(&wishes).map_err(|refusal| {
+        let mut settings = all.table();
+        name_source(&mut settings, all.get(&FOLDER))?;
+        let experiment = resolve(&settings).map_err(|refusal| {
             let is_left_over = |unknown: &[String]| {
                 let is_meant = |path: &[String]| path.starts_with(unknown);
                 in_file.iter().any(|path| is_meant(path))
@@ -85,32 +85,32 @@ fn require_fixed_point(experiment: &Experiment) -> Result<()> {
 }
 
 /// Finds out which data set is meant where only its place is given.
-fn name_source(wishes: &mut Table, folder: Option<&Value>) -> Result<()> {
-    let is_named = named(wishes, &["data", "source", "name"]).is_some();
+fn name_source(settings: &mut Table, folder: Option<&Value>) -> Result<()> {
+    let is_named = named(settings, &["data", "source", "name"]).is_some();
     let Some(folder) = folder.and_then(Value::as_str).filter(|_| !is_named) else { return Ok(()) };
     let found = found_at(Path::new(folder))?;
     let path = ["data", "source", "name"].map(str::to_owned);
-    put(wishes, &path, &Value::String(found.name().into()));
+    put(settings, &path, &Value::String(found.name().into()));
     Ok(())
 }
 
 /// Fills in what a table leaves out.
-fn resolve(wishes: &Table) -> std::result::Result<Experiment, Refusal> {
-    let defaults = table_of_defaults(wishes)?;
-    completed(&defaults, wishes).map_err(|error| {
-        let attempt = |wishes: &Table| completed(&defaults, wishes).err();
-        refuse(error.message(), wishes, &defaults, attempt, kinds_with)
+fn resolve(settings: &Table) -> std::result::Result<Experiment, Refusal> {
+    let defaults = table_of_defaults(settings)?;
+    completed(&defaults, settings).map_err(|error| {
+        let attempt = |settings: &Table| completed(&defaults, settings).err();
+        refuse(error.message(), settings, &defaults, attempt, kinds_with)
     })
 }
 
-fn completed(defaults: &Table, wishes: &Table) -> std::result::Result<Experiment, toml::de::Error> {
+fn completed(defaults: &Table, settings: &Table) -> std::result::Result<Experiment, toml::de::Error> {
     let mut complete = defaults.clone();
-    lay(&mut complete, wishes);
+    lay(&mut complete, settings);
     complete.try_into()
 }
 
-fn table_of_defaults(wishes: &Table) -> Result<Table> {
-    Table::try_from(defaults_for(wishes)?)
+fn table_of_defaults(settings: &Table) -> Result<Table> {
+    Table::try_from(defaults_for(settings)?)
         .map_err(|error| Error::invalid(format!("the defaults cannot be written: {error}"), "report this as a bug"))
 }
 
@@ -124,12 +124,12 @@ fn table_of(file: &Path) -> Result<Table> {
 }
 
 /// The defaults that go with the names a table gives.
-fn defaults_for(wishes: &Table) -> Result<Experiment> {
-    let preset = chosen(wishes, &["preset"], &Preset::NAMES)?.and_then(Preset::named).unwrap_or_default();
-    let source = chosen(wishes, &["data", "source", "name"], &sources())?.map(Source::named).transpose()?.unwrap_or_default();
-    let method = chosen(wishes, &["method", "name"], &Method::NAMES)?.unwrap_or("fedeq");
-    let model = chosen(wishes, &["model", "name"], &ModelConfig::NAMES)?;
-    let rule = chosen(wishes, &["data", "partition", "rule"], &RULES)?;
+fn defaults_for(settings: &Table) -> Result<Experiment> {
+    let preset = chosen(settings, &["preset"], &Preset::NAMES)?.and_then(Preset::named).unwrap_or_default();
+    let source = chosen(settings, &["data", "source", "name"], &sources())?.map(Source::named).transpose()?.unwrap_or_default();
+    let method = chosen(settings, &["method", "name"], &Method::NAMES)?.unwrap_or("fedeq");
+    let model = chosen(settings, &["model", "name"], &ModelConfig::NAMES)?;
+    let rule = chosen(settings, &["data", "partition", "rule"], &RULES)?;
     let mut defaults = Experiment::defaults(preset, method, source, model)?;
     if let Some(partition) = rule.and_then(|rule| data::partition_by_rule(rule, &defaults.data.source)) {
         defaults.data.partition = partition;
@@ -166,14 +166,14 @@ fn kinds_with(path: &[String], value: &Value) -> Vec<String> {
 }
 
 /// What stands at a path.
-fn named<'a>(wishes: &'a Table, path: &[&str]) -> Option<&'a Value> {
+fn named<'a>(settings: &'a Table, path: &[&str]) -> Option<&'a Value> {
     let (last, way) = path.split_last()?;
-    way.iter().try_fold(wishes, |table, key| table.get(*key).and_then(Value::as_table))?.get(*last)
+    way.iter().try_fold(settings, |table, key| table.get(*key).and_then(Value::as_table))?.get(*last)
 }
 
 /// The name at a path, one of those known; nothing if none is given there.
-fn chosen<'a>(wishes: &'a Table, path: &[&str], known: &[&str]) -> Result<Option<&'a str>> {
-    match named(wishes, path) {
+fn chosen<'a>(settings: &'a Table, path: &[&str], known: &[&str]) -> Result<Option<&'a str>> {
+    match named(settings, path) {
         Some(Value::String(name)) if known.contains(&name.as_str()) => Ok(Some(name)),
         Some(other) => Err(unknown_name(&path.join("."), other, known)),
         None => Ok(None),

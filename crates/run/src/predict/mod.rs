@@ -96,7 +96,7 @@ impl Questions {
     }
 
     /// What a client is judged by: its test samples.
-    pub fn judged(prepared: &Prepared, client: usize) -> Result<Self> {
+    pub fn test_samples(prepared: &Prepared, client: usize) -> Result<Self> {
         let mut clients = prepared.federation.clients.iter().chain(&prepared.federation.unseen);
         let test = clients.nth(client).map(|client| client.test.clone()).unwrap_or_default();
         Self::among(&prepared.dataset, test)

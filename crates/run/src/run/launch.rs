@@ -16,7 +16,7 @@ use super::metadata::RunState;
 use super::progress::{HeadRecorder, ProgressTracker};
 use super::record::Recorder;
 use super::summary::{Summary, Unseen, solves_of};
-use super::watch::{Disk, Onlooker, RunStart, Watch};
+use super::watch::{Disk, LastEvaluation, RunStart, Watch};
 use crate::experiment::{Experiment, Prepared};
 use crate::number::counted;
 
@@ -35,7 +35,7 @@ pub struct Run {
 type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What surrounds the work on a run: who may hold it up, and who looks on.
-struct Surroundings<'a> {
+struct RunContext<'a> {
     gate: PauseGate,
     progress: ProgressTracker,
     interrupted: Interrupted<'a>,
@@ -111,13 +111,10 @@ impl Run {
     pub fn train(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
         self.folder.remove_command()?;
         watch.begin(&self.start());
-        let around = Surroundings {
-            gate: PauseGate::default(),
-            progress: ProgressTracker::after(self.position.server.round),
-            interrupted,
-        };
-        let control = ControlThread { folder: &self.folder, gate: &around.gate, progress: &around.progress };
-        let outcome = control.beside(|| self.pool.install(|| self.work(watch, &around)));
+        let context =
+            RunContext { gate: PauseGate::default(), progress: ProgressTracker::after(self.position.server.round), interrupted };
+        let control = ControlThread { folder: &self.folder, gate: &context.gate, progress: &context.progress };
+        let outcome = control.beside(|| self.pool.install(|| self.work(watch, &context)));
         watch.end();
         let noted = self.folder.write_status(RunState::after(&outcome));
         // What went wrong first is what there is to tell.
@@ -139,19 +136,19 @@ impl Run {
         }
     }
 
-    fn work(&self, watch: &mut dyn Watch, around: &Surroundings<'_>) -> Result<Summary> {
+    fn work(&self, watch: &mut dyn Watch, context: &RunContext<'_>) -> Result<Summary> {
         let Self { folder, prepared, position, .. } = self;
         let Experiment { method, training, engine, .. } = &prepared.experiment;
         let seed = prepared.clients_seed();
         let mut store = prepared.store(folder.clients());
         store.restore(position.clients.clone());
-        let stops = || around.gate.stops(&around.interrupted);
+        let stops = || context.gate.stops(&context.interrupted);
         let mut transport =
-            InProcess::new(method.algorithm(), training, prepared, &mut store, seed, &stops).watched_by(&around.progress);
+            InProcess::new(method.algorithm(), training, prepared, &mut store, seed, &stops).watched_by(&context.progress);
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
-        let trained = self.federate(&mut server, &mut transport, &mut checkpointer, watch, around);
+        let trained = self.federate(&mut server, &mut transport, &mut checkpointer, watch, context);
         let met = trained.and_then(|evaluation| Ok((evaluation, self.meet_unseen(&server, &mut transport)?)));
         let (evaluation, unseen) = match met {
             Ok(met) => met,
@@ -179,13 +176,13 @@ impl Run {
         transport: &mut InProcess<'_>,
         checkpointer: &mut Checkpointer<'_>,
         watch: &mut dyn Watch,
-        around: &Surroundings<'_>,
+        context: &RunContext<'_>,
     ) -> Result<Evaluation> {
         let Experiment { method, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.federation_seed();
-        let mut recorder = Recorder::open(&self.folder, server.round, &around.gate)?;
-        let mut heads = HeadRecorder::open(&self.folder, &around.progress)?;
-        let mut onlooker = Onlooker { watch, last: None };
+        let mut recorder = Recorder::open(&self.folder, server.round, &context.gate)?;
+        let mut heads = HeadRecorder::open(&self.folder, &context.progress)?;
+        let mut onlooker = LastEvaluation { watch, last: None };
         let clients = self.prepared.federation.clients.len();
         let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
         match federation.run(server, &mut [&mut recorder, &mut heads, &mut onlooker, checkpointer])? {

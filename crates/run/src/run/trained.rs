@@ -29,7 +29,7 @@ pub struct Trained {
 
 /// How a finished run's models do, judged anew.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judgement {
+pub struct Reevaluation {
     /// Those who took part.
     pub evaluation: Evaluation,
     /// Those who were met only after training, if there are any.
@@ -86,27 +86,27 @@ impl Trained {
     }
 
     /// Judges all clients as at the end of the run.
-    pub fn evaluate(&self) -> Result<Judgement> {
-        pool(&self.prepared.experiment)?.install(|| self.judge())
+    pub fn evaluate(&self) -> Result<Reevaluation> {
+        pool(&self.prepared.experiment)?.install(|| self.reevaluate())
     }
 
-    fn judge(&self) -> Result<Judgement> {
+    fn reevaluate(&self) -> Result<Reevaluation> {
         let Experiment { method, training, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.experiment.root_seed().derive("clients", []);
         let mut store = self.store();
         let never = || false;
         let mut transport = InProcess::new(method.algorithm(), training, &self.prepared, &mut store, seed, &never);
         transport.resume_traffic(self.traffic);
-        let unseen = self.judge_unseen(&mut transport)?;
+        let unseen = self.evaluate_unseen(&mut transport)?;
         let clients = self.prepared.federation.clients.len();
         let transport = &mut transport;
         let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
         let evaluation = federation.evaluation(&self.server)?;
         let agrees = same(&evaluation, &self.summary.evaluation) && same(&unseen, &self.summary.unseen);
-        Ok(Judgement { evaluation, unseen, agrees })
+        Ok(Reevaluation { evaluation, unseen, agrees })
     }
 
-    fn judge_unseen(&self, transport: &mut InProcess<'_>) -> Result<Option<Unseen>> {
+    fn evaluate_unseen(&self, transport: &mut InProcess<'_>) -> Result<Option<Unseen>> {
         let unseen = self.prepared.unseen();
         if unseen.is_empty() {
             return Ok(None);

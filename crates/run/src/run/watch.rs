@@ -43,12 +43,12 @@ impl Watch for Silent {
 }
 
 /// Passes events to a watch, and remembers the last evaluation.
-pub(super) struct Onlooker<'a> {
+pub(super) struct LastEvaluation<'a> {
     pub(super) watch: &'a mut dyn Watch,
     pub(super) last: Option<Evaluation>,
 }
 
-impl<T: ?Sized> Observer<T> for Onlooker<'_> {
+impl<T: ?Sized> Observer<T> for LastEvaluation<'_> {
     fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
         if let Event::Evaluation { evaluation, .. } = event {
             self.last = Some((*evaluation).clone());

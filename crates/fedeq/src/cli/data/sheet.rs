@@ -7,7 +7,7 @@ use image::{Rgb, RgbImage};
 
 use super::inspect::Selection;
 use crate::cli::failure::{Failure, Outcome};
-use fedeq_report::draw::{Canvas, ContactSheet, Heading, Passage, Row, TextSheet, contact_sheet, text_sheet};
+use fedeq_report::draw::{Canvas, ContactRow, ContactSheet, Heading, Passage, TextSheet, contact_sheet, text_sheet};
 use fedeq_run::number::{count, counted};
 
 /// Pictures a class.
@@ -55,12 +55,12 @@ fn pictures(images: &Images, labels: &Labels, selection: &Selection, name: &str)
         let class = if let Labels::Classes { values, .. } = labels { usize::from(values[sample]) } else { 0 };
         by_class.entry(class).or_default().push(sample);
     }
-    let row = |(class, samples): (&usize, &Vec<usize>)| Row {
+    let row = |(class, samples): (&usize, &Vec<usize>)| ContactRow {
         label: if let Labels::Classes { names, .. } = labels { names[*class].clone() } else { "all".into() },
         note: count(samples.len()),
         pictures: spread(samples, COLUMNS).map(|sample| picture(images, sample)).collect(),
     };
-    let rows: Vec<Row> = by_class.iter().map(row).collect();
+    let rows: Vec<ContactRow> = by_class.iter().map(row).collect();
     let [height, width, _] = images.shape;
     let subtitle = format!(
         "{} of {height} x {width} pixels in {}; beside each class, how many there are",

@@ -9,7 +9,7 @@ use fedeq_run::number::{count, counted};
 
 /// What there is to say, to people and to programs.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct InspectReport {
     name: String,
     client: Option<String>,
     sample: String,
@@ -37,7 +37,7 @@ struct SequenceReport {
     symbols: usize,
 }
 
-impl Report {
+impl InspectReport {
     pub(super) fn of(dataset: &Dataset, selection: &Selection) -> Self {
         let summary = Summary::of(dataset);
         let test_start = dataset.test_start.unwrap_or(dataset.len());

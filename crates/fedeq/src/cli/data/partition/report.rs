@@ -9,7 +9,7 @@ use fedeq_run::number::{count, counted};
 
 /// A partition and what came of it.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct PartitionReport {
     pub(super) dataset: String,
     pub(super) partition: Partition,
     pub(super) seed: u64,
@@ -23,7 +23,7 @@ pub(super) struct Report {
 /// A client with more labels than this has them counted, not listed.
 const MOST_LISTED: usize = 10;
 
-impl Report {
+impl PartitionReport {
     pub(super) fn of(dataset: &Dataset, partition: Partition, seed: u64, federation: &Federation) -> Self {
         let clients = Tally::of(dataset, &federation.clients);
         let unseen = Tally::of(dataset, &federation.unseen);

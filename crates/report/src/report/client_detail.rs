@@ -6,7 +6,7 @@ use fedeq_data::partition::ClientIndices;
 use fedeq_data::{Dataset, Labels};
 use serde::Serialize;
 
-use super::Wishes;
+use super::ReportOptions;
 use super::record::Record;
 use fedeq_run::experiment::{Experiment, Prepared};
 use fedeq_run::predict::{Questions, name_of, predict};
@@ -14,7 +14,7 @@ use fedeq_run::run::{RunFolder, Trained};
 
 /// A look at single clients of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Closeup {
+pub struct ClientDetail {
     /// The run's folder.
     pub run: String,
     /// By which of their models clients are judged.
@@ -24,25 +24,25 @@ pub struct Closeup {
     /// The client whose confusion is shown.
     pub chosen: Option<WorstClient>,
     /// What its model takes for what.
-    pub confusion: Look<Confusion>,
+    pub confusion: Availability<Confusion>,
 }
 
 /// Something that may not be at hand.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Look<T> {
+pub enum Availability<T> {
     /// It is.
     Seen(T),
     /// It is not, and why.
-    LeftOut(String),
+    Missing(String),
 }
 
-impl<T> Look<T> {
+impl<T> Availability<T> {
     /// What was seen.
-    pub fn seen(&self) -> Option<&T> {
+    pub fn available(&self) -> Option<&T> {
         match self {
             Self::Seen(seen) => Some(seen),
-            Self::LeftOut(_) => None,
+            Self::Missing(_) => None,
         }
     }
 }
@@ -85,30 +85,30 @@ pub struct Confusion {
 /// How many of the worst clients are named.
 const WORST: usize = 5;
 
-impl Closeup {
-    /// Looks at a run. Its data must be where it was, or where the wishes say.
-    pub(super) fn of(run: &Record, wishes: &Wishes<'_>, view: View) -> Result<Self> {
+impl ClientDetail {
+    /// Looks at a run. Its data must be where it was, or where the options say.
+    pub(super) fn of(run: &Record, options: &ReportOptions<'_>, view: View) -> Result<Self> {
         let folder = RunFolder::open(&run.path)?;
         let adapt = |experiment: &mut Experiment| {
-            if let Some(data) = wishes.data {
+            if let Some(data) = options.data {
                 experiment.data.folder = data.to_owned();
             }
         };
         // Models may have been thrown away to save room; what was measured remains.
         if run.is_finished() && folder.checkpoints().is_dir() {
             let trained = Trained::open(&folder, adapt)?;
-            let mut closeup = Self::by_data(run, trained.prepared(), wishes, view);
-            if let Some(client) = closeup.choice(trained.prepared()) {
-                closeup.confusion = Look::Seen(Confusion::of(&trained, client, view)?);
+            let mut client_detail = Self::by_data(run, trained.prepared(), options, view);
+            if let Some(client) = client_detail.choice(trained.prepared()) {
+                client_detail.confusion = Availability::Available(Confusion::of(&trained, client, view)?);
             }
-            return Ok(closeup);
+            return Ok(client_detail);
         }
         let mut experiment = run.experiment.clone();
         adapt(&mut experiment);
-        Ok(Self::by_data(run, &experiment.prepare()?, wishes, view))
+        Ok(Self::by_data(run, &experiment.prepare()?, options, view))
     }
 
-    fn by_data(run: &Record, prepared: &Prepared, wishes: &Wishes<'_>, view: View) -> Self {
+    fn by_data(run: &Record, prepared: &Prepared, options: &ReportOptions<'_>, view: View) -> Self {
         let accuracies = run.last().map(|evaluation| evaluation.quality(view).clients.clone()).unwrap_or_default();
         let clients = &prepared.federation.clients;
         let look =
@@ -117,7 +117,7 @@ impl Closeup {
             (0..clients.len()).filter(|client| accuracies.get(*client).is_some_and(Option::is_some)).collect();
         order.sort_by(|a, b| accuracies[*a].unwrap_or(1.0).total_cmp(&accuracies[*b].unwrap_or(1.0)));
         let worst: Vec<WorstClient> = order.into_iter().take(WORST).map(look).collect();
-        let chosen = match wishes.client {
+        let chosen = match options.client {
             Some(wish) => named(wish, clients).map(look),
             None => worst.first().cloned(),
         };
@@ -126,7 +126,7 @@ impl Closeup {
             (_, true) => "its models have not been kept",
             (_, false) => "the run is not finished",
         };
-        Self { run: run.name(), view, worst, chosen, confusion: Look::LeftOut(reason.into()) }
+        Self { run: run.name(), view, worst, chosen, confusion: Availability::Missing(reason.into()) }
     }
 
     fn choice(&self, prepared: &Prepared) -> Option<usize> {
@@ -167,7 +167,7 @@ impl Confusion {
     /// Asks a client's model about all it is judged by.
     fn of(trained: &Trained, client: usize, view: View) -> Result<Self> {
         let prepared = trained.prepared();
-        let questions = Questions::judged(prepared, client)?;
+        let questions = Questions::test_samples(prepared, client)?;
         let answers = predict(prepared, &trained.model_in(client, view)?, &questions)?;
         let pairs: Vec<(String, String)> =
             answers.into_iter().filter_map(|answer| Some((answer.expected?, answer.class))).collect();
