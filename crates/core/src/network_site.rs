@@ -222,7 +222,7 @@ impl Run<'_> {
             let warm = self.memory.knows(&batch.ids, equilibrium.state.dims()[1]) as u64;
             let solves = SolveTally { warm, ..tally(&equilibrium.report) };
             self.descent.solves = self.descent.solves.plus(&solves);
-            self.memory.remember(&batch.ids, &equilibrium.state);
+            self.memory.remember_tensor(&batch.ids, &equilibrium.state);
             self.first.get_or_insert(solves);
         }
         Ok(output)

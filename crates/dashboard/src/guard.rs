@@ -77,13 +77,13 @@ impl Guard {
 
 /// Examines every request.
 pub(super) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let at_the_door = request.uri().path() == "/";
+    let is_front_page = request.uri().path() == "/";
     let mut response = match guard.examine(&request) {
         Ok(()) => match &guard.token {
-            Some(token) if at_the_door && given(request.uri()).is_some() => guard.keep(token),
+            Some(token) if is_front_page && given(request.uri()).is_some() => guard.keep(token),
             _ => next.run(request).await,
         },
-        Err(Objection::Unknown) if at_the_door => (StatusCode::UNAUTHORIZED, Html(page::TOKEN_PAGE)).into_response(),
+        Err(Objection::Unknown) if is_front_page => (StatusCode::UNAUTHORIZED, Html(page::TOKEN_PAGE)).into_response(),
         Err(objection) => objection.into_response(),
     };
     response.headers_mut().extend(page::safety());

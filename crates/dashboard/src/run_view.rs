@@ -30,7 +30,7 @@ pub(super) struct RunView {
     /// Why it cannot be read.
     pub(super) problem: Option<String>,
     pub(super) info: Option<RunInfo>,
-    /// Grows whenever everything begins anew.
+    /// Grows whenever everything is read from the beginning.
     beginnings: u64,
     pub(super) story: Story,
     pub(super) activity: Option<Activity>,
@@ -89,7 +89,7 @@ impl RunView {
         let mut outcome = self.read();
         if outcome.is_err() && was_sound {
             // A run that was resumed goes on from its last checkpoint: some of what was read is no longer there.
-            self.begin_anew();
+            self.start_over();
             outcome = self.read();
         }
         self.problem = outcome.err().map(|error| error.to_string());
@@ -104,7 +104,7 @@ impl RunView {
         }
         let status = self.folder.status()?;
         if self.pid.replace(status.pid).is_some_and(|before| before != status.pid) {
-            self.begin_anew();
+            self.start_over();
             self.info = Some(RunInfo::of(&self.folder)?);
         }
         self.story.go_on(&mut self.tails)?;
@@ -114,13 +114,13 @@ impl RunView {
         Ok(())
     }
 
-    fn begin_anew(&mut self) {
+    fn start_over(&mut self) {
         self.beginnings = self.edition() + 1;
         self.tails = self.folder.tails();
         self.story = Story::default();
     }
 
-    /// Grows whenever what was told before no longer holds: everything began anew, or a curve was thinned out.
+    /// Grows whenever what was told before no longer holds: everything was read from the beginning, or a curve was thinned out.
     pub(super) fn edition(&self) -> u64 {
         self.beginnings + self.story.thinned
     }

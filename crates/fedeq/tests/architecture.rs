@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-kernels", &["burn"]),
     ("fedeq-data", &[]),
     ("fedeq-models", &["burn", "fedeq-equilibrium", "fedeq-kernels"]),
+    ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
     ("fedeq-core", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models"]),
     ("fedeq-flower", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
     ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),

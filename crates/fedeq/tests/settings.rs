@@ -332,7 +332,7 @@ fn an_app_that_nobody_could_write_down_is_refused() {
         command.args(["--set", setting]);
     });
     let (error, _) = refusal(&mut command, 2);
-    assert!(error.contains("too many to be written down"), "{error}");
+    assert!(error.contains("too many for one plan"), "{error}");
 }
 
 #[test]

@@ -6,16 +6,22 @@ mod buffer;
 mod elementary;
 mod instructions;
 mod sweep;
+mod vectors;
 
 pub mod activation;
 pub mod cell;
 pub mod conv;
+pub mod dense;
 pub mod descend;
+pub mod embedding;
 pub mod gemm;
+pub mod loss;
 pub mod memory;
+pub mod neighbours;
 pub mod norm;
 pub mod padding;
 pub mod pool;
+pub mod shortcut;
 #[cfg(feature = "burn")]
 pub mod tensor;
 pub mod transformer;

@@ -70,7 +70,7 @@ impl Start<'_> {
         let expected = [dims[0], dims[1..].iter().product()];
         match self {
             Self::Model => Ok(own),
-            Self::Recalled(memory, samples) => Ok(memory.recall(samples, own)),
+            Self::Recalled(memory, samples) => Ok(memory.recall_tensor(samples, own)),
             Self::At(state) if state.dims() == expected => Ok((*state).clone().without_autodiff().reshape(dims)),
             Self::At(state) => Err(ModelError::unfitting(
                 format!("the solve is to start from a state of shape `{:?}`", state.dims()),

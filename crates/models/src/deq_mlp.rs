@@ -4,12 +4,15 @@ use burn::tensor::Tensor;
 use fedeq_equilibrium::{Cell, Equilibrium};
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{Architecture, Inputs};
 use crate::context::Context;
 use crate::error::{ModelError, Result, ensure_within};
+use crate::graph::{Ends, Fusion, Graph};
 use crate::init::Blueprint;
 use crate::layers::{Activation, Around, Dense, GROUPS, Norm, NormKind};
 use crate::probe::Probe;
 use crate::representation::{Features, Representation, settle};
+use crate::task::{InputShape, Task};
 
 /// The choices left open in a DEQ-MLP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +56,38 @@ impl DeqMlpOptions {
             return Err(ModelError::unfitting(problem, format!("choose a multiple of {GROUPS} from {} on", 2 * GROUPS)));
         }
         Ok(self.equilibrium.validate()?)
+    }
+
+    /// The width of the state.
+    pub(crate) fn hidden_for(&self, task: &Task) -> usize {
+        let colour = matches!(task.input, InputShape::Image { channels: 3, .. });
+        self.hidden.unwrap_or(if colour { 1024 } else { 512 })
+    }
+}
+
+/// `u = C x + b`, `z = phi(B z + u)`, then a dense layer and the personal layer. States have `hidden` numbers.
+impl Architecture for DeqMlpOptions {
+    type Size = ();
+    const INPUTS: Inputs = Inputs::Numbers;
+
+    fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
+        self.validate()?;
+        let (hidden, phi) = (self.hidden_for(task), self.activation);
+        Graph::build(task, |net| {
+            let x = net.input();
+            let u = if self.bias { net.dense("c", x, hidden, None) } else { net.matrix("c", x, hidden) };
+            let cell = net.at("cell").dense_cell("b", hidden, phi);
+            let mut z = net.equilibrium(u, cell, &self.equilibrium);
+            if let Some(kind) = self.norm {
+                z = net.norm("norm", z, kind, Fusion::None);
+            }
+            let h = net.dense("head", z, self.dense, Some(phi));
+            Ends { logits: net.personal_dense(h), embedding: h }
+        })
+    }
+
+    fn equilibrium(&self) -> Option<&Equilibrium> {
+        Some(&self.equilibrium)
     }
 }
 

@@ -1,18 +1,21 @@
 //! DEQ-ResNet: images, with one residual block applied until nothing changes any more.
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
-use fedeq_equilibrium::{Cell, Equilibrium, Injected, Map, Transposed};
+use fedeq_equilibrium::{Cell, Equilibrium, Injected, TensorMap, Transposed};
 use fedeq_kernels::padding::same_size;
 use fedeq_kernels::tensor::{self as kernels, max_pool};
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{Architecture, Inputs};
 use crate::context::Context;
 use crate::error::Result;
+use crate::graph::{Ends, Fusion, Graph};
 use crate::init::Blueprint;
 use crate::layers::{Activation, Around, Conv, Dense, GroupNorm, NormKind, Reach};
 use crate::probe::Probe;
 use crate::representation::{Representation, settle};
-use crate::vision::{EmbeddingPoint, Head, Stem, Style};
+use crate::task::Task;
+use crate::vision::{EmbeddingPoint, Head, Stem, Style, dense_end};
 
 /// The choices left open in a DEQ-ResNet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +63,33 @@ impl Size {
     pub(crate) fn largest_layer(self, [height, width, _]: [usize; 3]) -> [usize; 2] {
         let pooled = [height, width].map(|side| same_size(same_size(side, 2), 2));
         [pooled[0] * pooled[1] * self.channels, self.dense[0]]
+    }
+}
+
+/// `u = pool(norm(phi(conv(x))))`, `z = g(z; u)` by a [residual cell](crate::graph::Cell::Residual), then `pool`, two dense layers, a
+/// normalisation and the personal layer. States are `[ceil(H / 2), ceil(W / 2), C]`.
+impl Architecture for DeqResNetOptions {
+    type Size = Size;
+    const INPUTS: Inputs = Inputs::Images;
+
+    fn graph(&self, task: &Task, size: Size) -> Result<Graph> {
+        let style = Style { norm: self.norm, activation: self.activation };
+        Graph::build(task, |net| {
+            let mut stem = net.at("stem");
+            let x = stem.input();
+            let x = stem.small_conv("conv", x, size.channels);
+            let x = stem.norm("norm", x, style.norm, Fusion::Before(style.activation));
+            let u = stem.max_pool(x);
+            let cell = net.at("cell").residual_cell(size.channels, self.cell_norm, style.activation);
+            let z = net.equilibrium(u, cell, &self.equilibrium);
+            let z = net.max_pool(z);
+            let [embedding, features] = dense_end(&mut net.at("head"), z, size.dense, style);
+            Ends { logits: net.personal_dense(features), embedding }
+        })
+    }
+
+    fn equilibrium(&self) -> Option<&Equilibrium> {
+        Some(&self.equilibrium)
     }
 }
 
@@ -178,14 +208,14 @@ impl Cell<4> for ImageCell {
         self.whole().step(&z, u).unwrap_or_else(|| self.composed(z, u))
     }
 
-    fn held<'a>(&'a self, u: &Tensor<4>) -> Box<dyn Map<4> + 'a> {
+    fn held<'a>(&'a self, u: &Tensor<4>) -> Box<dyn TensorMap<4> + 'a> {
         match self.whole().hold(u) {
             Some(held) => Box::new(Held(held)),
             None => Box::new(Injected::new(self, u.clone())),
         }
     }
 
-    fn transposed<'a>(&'a self, z: Tensor<4>, u: &Tensor<4>) -> Box<dyn Map<4> + 'a> {
+    fn transposed<'a>(&'a self, z: Tensor<4>, u: &Tensor<4>) -> Box<dyn TensorMap<4> + 'a> {
         match self.whole().linearise(&z, u) {
             Some(linear) => Box::new(move |v| linear.pull_back(v)),
             None => Box::new(Transposed::new(self, z, u.clone())),
@@ -195,7 +225,7 @@ impl Cell<4> for ImageCell {
 
 struct Held(kernels::HeldImageCell);
 
-impl Map<4> for Held {
+impl TensorMap<4> for Held {
     fn apply(&mut self, z: Tensor<4>) -> Tensor<4> {
         self.0.step(z)
     }

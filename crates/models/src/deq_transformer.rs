@@ -1,18 +1,24 @@
 //! DEQ-Transformer: text, with a stack of layers applied until nothing changes any more.
 use burn::module::Module;
 use burn::tensor::{Bool, Int, Tensor};
-use fedeq_equilibrium::{Cell, Equilibrium, Injected, Map, Rows, Transposed};
+use fedeq_equilibrium::{Cell, Equilibrium, Injected, Rows, TensorMap, Transposed};
 use fedeq_kernels::tensor::HeldStack;
 use fedeq_kernels::transformer::Norm;
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{Architecture, Inputs};
 use crate::context::Context;
 use crate::error::Result;
+use crate::graph::{self, Dropout, Graph};
 use crate::init::Blueprint;
 use crate::layers::{LayerNorm, blocked_positions};
 use crate::probe::Probe;
 use crate::representation::{Features, Representation, settle};
-use crate::transformer::{Layer, Masks, Player, Text, TextEmbedding, TransformerOptions, WIDTH, draw_masks, run, surroundings};
+use crate::task::Task;
+use crate::transformer::{
+    Layer, Masks, Player, Text, TextEmbedding, TransformerOptions, WIDTH, draw_masks, embeddings, personal_end, run, stack,
+    surroundings,
+};
 
 /// Layers in the cell, all with weights of their own.
 const LAYERS: usize = 4;
@@ -30,6 +36,30 @@ pub struct DeqTransformerOptions {
 impl Default for DeqTransformerOptions {
     fn default() -> Self {
         Self { dropout: TransformerOptions::default().dropout, equilibrium: Equilibrium::default() }
+    }
+}
+
+/// `z = norm(layer_4(layer_3(layer_2(layer_1(z; x); x); x); x))` with `x` the embedded symbols, then the personal layer, into which the symbols
+/// are injected once more, without their positions. States are `[length, 64]`.
+impl Architecture for DeqTransformerOptions {
+    type Size = ();
+    const INPUTS: Inputs = Inputs::Symbols;
+
+    fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
+        Graph::build(task, |net| {
+            let [tokens, positions] = embeddings(net);
+            let x = net.embed(tokens, Some(positions));
+            let mut cell = net.at("cell");
+            let layers = stack(&mut cell, "layers", LAYERS, LAYERS, Dropout { name: "cell", rate: self.dropout });
+            let norm = cell.affine("norm", WIDTH);
+            let z = net.equilibrium(x, graph::Cell::Transformer { layers, norm }, &self.equilibrium);
+            let symbols = net.embed(tokens, None);
+            personal_end(net, z, symbols, 1, self.dropout)
+        })
+    }
+
+    fn equilibrium(&self) -> Option<&Equilibrium> {
+        Some(&self.equilibrium)
     }
 }
 
@@ -120,14 +150,14 @@ impl Cell<3> for SequenceCell {
         self.norm.forward(run(&self.layers, z, injection, blocked, masks))
     }
 
-    fn held<'a>(&'a self, x: &Injection) -> Box<dyn Map<3> + 'a> {
+    fn held<'a>(&'a self, x: &Injection) -> Box<dyn TensorMap<3> + 'a> {
         match self.hold(x) {
             Some(held) => Box::new(Held { cell: self, x: x.clone(), held }),
             None => Box::new(Injected::new(self, x.clone())),
         }
     }
 
-    fn transposed<'a>(&'a self, z: Tensor<3>, x: &Injection) -> Box<dyn Map<3> + 'a> {
+    fn transposed<'a>(&'a self, z: Tensor<3>, x: &Injection) -> Box<dyn TensorMap<3> + 'a> {
         match self.hold(x) {
             Some(held) => {
                 let linear = held.linearise(z);
@@ -144,7 +174,7 @@ struct Held<'a> {
     held: HeldStack,
 }
 
-impl Map<3> for Held<'_> {
+impl TensorMap<3> for Held<'_> {
     fn apply(&mut self, z: Tensor<3>) -> Tensor<3> {
         self.held.step(z)
     }

@@ -4,12 +4,15 @@
 //! memory planned ahead, a GPU engine for many clients at once, the reference engine of the tests by automatic differentiation.
 //!
 //! Everything here leaves out the batch axis: a layer acts on every sample of a batch. Pictures are `[height, width, channels]`.
+use std::collections::BTreeMap;
+
 use fedeq_equilibrium::Equilibrium;
 
-use crate::init::Initializer;
+pub use crate::builder::{Builder, Ends};
+use crate::init::{Initializer, stream, uniform};
 use crate::layers::Activation;
 use crate::parameters::Part;
-use crate::task::Task;
+use crate::task::{InputShape, Task};
 
 /// A network for one task.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +33,103 @@ pub struct Graph {
     pub embedding: ValueId,
 }
 
+impl Graph {
+    /// Whether the network solves for a fixed point.
+    pub fn is_equilibrium(&self) -> bool {
+        self.equilibrium().is_some()
+    }
+
+    /// How the network finds and differentiates its fixed point, if it solves for one.
+    pub fn equilibrium(&self) -> Option<&Equilibrium> {
+        self.layers.iter().find_map(|layer| match layer {
+            Layer::Equilibrium { settings, .. } => Some(settings),
+            _ => None,
+        })
+    }
+
+    /// The same network, finding and differentiating its fixed point in another way; one that solves for none stays as it is.
+    pub fn with_equilibrium(mut self, equilibrium: &Equilibrium) -> Self {
+        for layer in &mut self.layers {
+            if let Layer::Equilibrium { settings, .. } = layer {
+                *settings = equilibrium.clone();
+            }
+        }
+        self
+    }
+
+    /// How many numbers the fixed point of one sample has at most, if the network solves for one.
+    ///
+    /// ```
+    /// use fedeq_models::{ModelConfig, Task};
+    ///
+    /// let config: ModelConfig = "deq-resnet-m".parse()?;
+    /// let graph = config.graph(&Task::image(32, 32, 3, 10))?;
+    /// assert_eq!(graph.state_size(), Some(16 * 16 * 128));
+    /// # Ok::<(), fedeq_models::ModelError>(())
+    /// ```
+    pub fn state_size(&self) -> Option<usize> {
+        self.layers.iter().find_map(|layer| match layer {
+            Layer::Equilibrium { y, .. } => Some(self.shape(*y).count(self.longest())),
+            _ => None,
+        })
+    }
+
+    /// The longest sequence of symbols, or 1 where the input is none.
+    pub fn longest(&self) -> usize {
+        match self.task.input {
+            InputShape::Symbols { length, .. } => length,
+            _ => 1,
+        }
+    }
+
+    /// The input.
+    pub fn input(&self) -> ValueId {
+        ValueId(0)
+    }
+
+    /// The shape of a value.
+    pub fn shape(&self, value: ValueId) -> Shape {
+        self.values[value.0]
+    }
+
+    /// A parameter.
+    pub fn parameter(&self, id: ParameterId) -> &Parameter {
+        &self.parameters[id.0]
+    }
+
+    /// The parameters of one part, in their order.
+    pub fn parameters_of(&self, part: Part) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(move |parameter| parameter.part == part)
+    }
+
+    /// How many numbers the parameters of one part hold.
+    pub fn count(&self, part: Part) -> usize {
+        self.parameters_of(part).map(Parameter::count).sum()
+    }
+
+    /// The matrix `B` of a cell `phi(z B + u)`, stored as `[input, output]`: what a projection keeps small, so that the cell is a contraction.
+    pub fn projected_matrix(&self) -> Option<&Parameter> {
+        self.layers.iter().find_map(|layer| match layer {
+            Layer::Equilibrium { cell: Cell::Dense { weight, .. }, .. } => Some(self.parameter(*weight)),
+            _ => None,
+        })
+    }
+
+    /// The values of a fresh network by path. The same seed gives the same values, bit for bit.
+    pub fn initial_values(&self, seed: u64) -> BTreeMap<String, Vec<f32>> {
+        self.parameters.iter().map(|parameter| (parameter.path.clone(), parameter.initial_values(seed))).collect()
+    }
+
+    /// The statistics of a fresh network by name: for every batch normalisation `<path>.mean` (zeros), `<path>.variance` (ones) and
+    /// `<path>.steps` (none).
+    pub fn initial_statistics(&self) -> BTreeMap<String, Vec<f32>> {
+        let named = |running: &Running| {
+            running.names().into_iter().zip([vec![0.0; running.channels], vec![1.0; running.channels], vec![0.0]])
+        };
+        self.statistics.iter().flat_map(named).collect()
+    }
+}
+
 /// A parameter of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
@@ -43,6 +143,18 @@ pub struct Parameter {
     pub init: Initializer,
 }
 
+impl Parameter {
+    /// How many numbers it holds.
+    pub fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Its values in a fresh network, which depend on nothing but the seed and its path.
+    pub fn initial_values(&self, seed: u64) -> Vec<f32> {
+        self.init.draw(self.count(), stream(seed, &self.path))
+    }
+}
+
 /// The running statistics of a batch normalisation: a mean and a variance for each channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
@@ -50,6 +162,13 @@ pub struct Running {
     pub path: String,
     /// How many channels.
     pub channels: usize,
+}
+
+impl Running {
+    /// The names of the mean, of the variance and of the number of batches seen, in files and messages.
+    pub fn names(&self) -> [String; 3] {
+        ["mean", "variance", "steps"].map(|name| format!("{}.{name}", self.path))
+    }
 }
 
 /// Which parameter.
@@ -71,6 +190,18 @@ pub enum Shape {
     Sequence(usize),
     /// `[length]` symbols, as integers.
     Symbols,
+}
+
+impl Shape {
+    /// How many numbers it has, where sequences are so long.
+    pub fn count(self, length: usize) -> usize {
+        match self {
+            Self::Vector(width) => width,
+            Self::Image([height, width, channels]) => height * width * channels,
+            Self::Sequence(width) => length * width,
+            Self::Symbols => length,
+        }
+    }
 }
 
 /// One layer: what it reads, its parameters, and the value it gives.
@@ -100,7 +231,7 @@ pub enum Layer {
         /// The output.
         y: ValueId,
     },
-    /// The largest number of every 2 x 2 pixels; a picture of odd size is padded.
+    /// The largest number of the 3 x 3 pixels around every second one: windows of 3, moved by 2, with SAME padding.
     MaxPool {
         /// The input.
         x: ValueId,
@@ -237,6 +368,15 @@ pub struct Dropout {
     pub name: &'static str,
     /// The share of numbers that become zero.
     pub rate: f64,
+}
+
+impl Dropout {
+    /// Multipliers for one pass: 0 with probability `rate` and `1 / (1 - rate)` otherwise. They depend on nothing but the seed and the name.
+    pub fn multipliers(&self, seed: u64, count: usize) -> Vec<f32> {
+        let mut rng = stream(seed, self.name);
+        let kept = (1.0 / (1.0 - self.rate)) as f32;
+        (0..count).map(|_| if uniform(&mut rng) < self.rate { 0.0 } else { kept }).collect()
+    }
 }
 
 /// The map `g(z; u)` of an equilibrium layer. Samples do not influence one another.

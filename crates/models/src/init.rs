@@ -86,6 +86,11 @@ impl<'a> Blueprint<'a> {
     }
 }
 
+/// Standard normal numbers that depend on nothing but the seed and the name.
+pub fn normal_numbers(seed: u64, name: &str, count: usize) -> Vec<f32> {
+    Initializer::Normal { deviation: 1.0 }.draw(count, stream(seed, name))
+}
+
 /// The random numbers that belong to `name` under `seed`.
 pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);

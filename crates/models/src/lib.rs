@@ -29,6 +29,7 @@
 //! | `mlp`, `resnet`, `transformer` | explicit networks |
 //! | `deq_mlp`, `deq_resnet`, `deq_transformer` | equilibrium networks |
 //! | `vision`, `layers`, `init` | what they are made of |
+mod builder;
 mod catalog;
 mod context;
 mod deq_mlp;
@@ -44,6 +45,7 @@ mod parameters;
 mod probe;
 mod representation;
 mod resnet;
+mod shapes;
 mod statistics;
 pub mod store;
 mod task;
@@ -57,7 +59,7 @@ pub use deq_resnet::DeqResNetOptions;
 pub use deq_transformer::DeqTransformerOptions;
 pub use error::{ModelError, Result};
 pub use graph::Graph;
-pub use init::Initializer;
+pub use init::{Initializer, normal_numbers};
 pub use layers::{Activation, NormKind, Reach};
 pub use mlp::{LinearOptions, MlpOptions};
 pub use network::{Input, Network, Output};

@@ -3,11 +3,14 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::{Architecture, Inputs};
 use crate::error::{Result, ensure_within};
+use crate::graph::{Ends, Graph};
 use crate::init::Blueprint;
 use crate::layers::{Activation, Dense};
 use crate::parameters::Part;
 use crate::representation::{Features, Representation};
+use crate::task::Task;
 
 /// The choices left open in a linear network: `y = W x + b`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +52,39 @@ impl MlpOptions {
     pub(crate) fn validate(&self) -> Result<()> {
         ensure_within("number of hidden layers", self.hidden.len(), 0..=64)?;
         self.hidden.iter().try_for_each(|&width| ensure_within("hidden width", width, 1..=16_384))
+    }
+}
+
+/// A single layer: an MLP with nothing between input and output.
+impl Architecture for LinearOptions {
+    type Size = ();
+    const INPUTS: Inputs = Inputs::Numbers;
+
+    fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
+        MlpOptions::linear(self).graph(task, ())
+    }
+}
+
+/// `h_0 = x`, `h_i = phi(W_i h_(i-1) + b_i)`, `logits = W h_n + b`
+///
+/// The last layer is `player` where it is personal and `output` where it is shared; the embedding is what it reads.
+impl Architecture for MlpOptions {
+    type Size = ();
+    const INPUTS: Inputs = Inputs::Numbers;
+
+    fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
+        self.validate()?;
+        Graph::build(task, |net| {
+            let mut h = net.input();
+            for (index, &width) in self.hidden.iter().enumerate() {
+                h = net.at("layers").dense(&index.to_string(), h, width, Some(self.activation));
+            }
+            let logits = match self.last_layer {
+                Part::Shared => net.dense("output", h, task.classes, None),
+                Part::Personal => net.personal_dense(h),
+            };
+            Ends { logits, embedding: h }
+        })
     }
 }
 

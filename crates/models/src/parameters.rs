@@ -18,6 +18,9 @@ pub enum Part {
     Personal,
 }
 
+/// The first name in the path of every personal parameter.
+pub(crate) const PERSONAL: &str = "player";
+
 impl Part {
     /// Everything under `player` is personal, the rest is shared.
     ///
@@ -27,7 +30,7 @@ impl Part {
     /// assert_eq!(Part::of("player.weight"), Part::Personal);
     /// ```
     pub fn of(path: &str) -> Self {
-        if path.split('.').next() == Some("player") { Self::Personal } else { Self::Shared }
+        if path.split('.').next() == Some(PERSONAL) { Self::Personal } else { Self::Shared }
     }
 }
 

@@ -4,7 +4,7 @@ use fedeq_equilibrium::{Cell, diagnose};
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::init::{Initializer, stream};
+use crate::init::normal_numbers;
 use crate::network::{Input, Model, Network};
 
 /// Vector-Jacobian products of the power method.
@@ -58,6 +58,6 @@ pub fn random_start(states: &Tensor<2>, seed: u64, number: usize) -> Tensor<2> {
 /// Normal numbers that depend on nothing but the seed and the name.
 fn normal_like(states: &Tensor<2>, seed: u64, name: &str) -> Tensor<2> {
     let shape = states.dims();
-    let values = Initializer::Normal { deviation: 1.0 }.draw(shape[0] * shape[1], stream(seed, name));
+    let values = normal_numbers(seed, name, shape[0] * shape[1]);
     Tensor::from_data(TensorData::new(values, shape), &states.device())
 }

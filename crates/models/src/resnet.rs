@@ -1,16 +1,22 @@
 //! Explicit residual networks, the baselines for images.
+use std::fmt;
+
 use burn::module::Module;
 use burn::tensor::ops::PadMode;
 use burn::tensor::{Tensor, s};
 use fedeq_kernels::tensor::global_average_pool;
 use serde::{Deserialize, Serialize};
 
+use crate::builder::Builder;
+use crate::catalog::{Architecture, Inputs};
 use crate::context::Context;
+use crate::error::Result;
+use crate::graph::{Ends, Fusion, Graph, Shape, ValueId};
 use crate::init::{Blueprint, Initializer};
 use crate::layers::{Activation, Around, Conv, Dense, Norm, NormKind};
 use crate::representation::Representation;
 use crate::task::{InputShape, Task};
-use crate::vision::{EmbeddingPoint, Head, Stem, Style};
+use crate::vision::{EmbeddingPoint, Head, Stem, Style, dense_end};
 
 /// The choices left open in a ResNet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +33,13 @@ pub struct ResNetOptions {
 impl Default for ResNetOptions {
     fn default() -> Self {
         Self { norm: NormKind::Batch, activation: Activation::Relu, family: None }
+    }
+}
+
+impl ResNetOptions {
+    /// The family of a network for a task.
+    pub(crate) fn family_for(&self, task: &Task) -> Family {
+        self.family.or(Family::of(task)).unwrap_or(Family::Femnist)
     }
 }
 
@@ -68,6 +81,16 @@ impl Family {
                 Self::Cifar10 => Task::image(32, 32, 3, 10),
                 Self::Cifar100 => Task::image(32, 32, 3, 100),
             }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Femnist => "FEMNIST",
+            Self::Cifar10 => "CIFAR-10",
+            Self::Cifar100 => "CIFAR-100",
+        })
     }
 }
 
@@ -120,6 +143,60 @@ impl Plan {
     fn logits(&self) -> Initializer {
         if self.cifar_manner { Initializer::Zeros } else { Initializer::fan_in(self.dense[1]) }
     }
+}
+
+/// A stem, stages of [blocks](residual_block), the mean over the plane, two dense layers, a normalisation and the personal layer.
+impl Architecture for ResNetOptions {
+    type Size = Depth;
+    const INPUTS: Inputs = Inputs::Images;
+
+    fn graph(&self, task: &Task, depth: Depth) -> Result<Graph> {
+        let plan = Plan::of(depth, self.family_for(task));
+        let style = Style { norm: self.norm, activation: self.activation };
+        let fusion = if plan.cifar_manner { Fusion::Before(style.activation) } else { Fusion::After(style.activation) };
+        Graph::build(task, |net| {
+            let mut stem = net.at("stem");
+            let x = stem.input();
+            let x = stem.conv("conv", x, plan.channels[0], 3, 1);
+            let mut x = stem.norm("norm", x, style.norm, fusion);
+            for (stage, (&channels, &blocks)) in plan.channels.iter().zip(plan.blocks).enumerate() {
+                for block in 0..blocks {
+                    x = residual_block(&mut net.at("stages").at(stage).at(block), x, channels, !plan.cifar_manner, style);
+                }
+            }
+            let x = net.mean_pool(x);
+            let [before, features] = dense_end(&mut net.at("head"), x, plan.dense, style);
+            let embedding = if plan.cifar_manner { before } else { features };
+            Ends { logits: net.drawn_personal_dense(features, plan.logits()), embedding }
+        })
+    }
+
+    fn note(&self, task: &Task, depth: Depth) -> Option<String> {
+        let family = self.family_for(task);
+        (depth != Depth::Xs && !family.is_made_for(task)).then(|| format!("using its {family} family"))
+    }
+}
+
+/// `phi(norm(conv(phi(norm(conv(x))))) + shortcut(x))`, with 3x3 convolutions.
+///
+/// A block that changes the number of channels also halves the plane, and its shortcut too: by `norm(conv(x))`, 1x1, every second pixel, where it
+/// has parameters (`project`), and by [`Builder::widen`] where it has none.
+fn residual_block(block: &mut Builder<'_>, x: ValueId, to: usize, project: bool, style: Style) -> ValueId {
+    let phi = style.activation;
+    let grows = !matches!(block.shape(x), Shape::Image([_, _, from]) if from == to);
+    let h = block.conv("conv_1", x, to, 3, if grows { 2 } else { 1 });
+    let h = block.norm("norm_1", h, style.norm, Fusion::After(phi));
+    let h = block.conv("conv_2", h, to, 3, 1);
+    let shortcut = match (grows, project) {
+        (false, _) => x,
+        (true, false) => block.widen(x, to),
+        (true, true) => {
+            let mut shortcut = block.at("shortcut");
+            let s = shortcut.conv("conv", x, to, 1, 2);
+            shortcut.norm("norm", s, style.norm, Fusion::None)
+        }
+    };
+    block.norm("norm_2", h, style.norm, Fusion::AddThen(shortcut, phi))
 }
 
 /// ResNet: a stem, stages of [`Block`]s, the mean over the plane, two dense layers, a normalisation and the personal layer.

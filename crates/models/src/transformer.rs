@@ -5,11 +5,16 @@ use fedeq_kernels::tensor as kernels;
 use fedeq_kernels::transformer::{LayerParts, Norm};
 use serde::{Deserialize, Serialize};
 
+use crate::builder::Builder;
+use crate::catalog::{Architecture, Inputs};
 use crate::context::Context;
 use crate::error::{ModelError, Result};
+use crate::graph::{Dropout, Ends, Graph, ParameterId, Transformer as Stack, ValueId};
 use crate::init::{Blueprint, Initializer};
 use crate::layers::{Attention, Dense, Embedding, LayerNorm, blocked_positions, dropout_mask, gelu};
+use crate::parameters::PERSONAL;
 use crate::representation::{Features, Representation};
+use crate::task::{InputShape, Task};
 
 /// Numbers a position.
 pub(crate) const WIDTH: usize = 64;
@@ -36,6 +41,56 @@ pub(crate) fn validate_dropout(rate: f64) -> Result<()> {
         return Ok(());
     }
     Err(ModelError::unfitting(format!("dropout `{rate}` is out of range"), "choose a dropout of at least 0 and below 1"))
+}
+
+/// `h_0 = 0`, `h_i = layer_i(h_(i-1); x)` with `x` the embedded symbols; the last layer, a normalisation and the logits are personal.
+impl Architecture for TransformerOptions {
+    type Size = usize;
+    const INPUTS: Inputs = Inputs::Symbols;
+
+    fn graph(&self, task: &Task, depth: usize) -> Result<Graph> {
+        Graph::build(task, |net| {
+            let [tokens, positions] = embeddings(net);
+            let x = net.embed(tokens, Some(positions));
+            let shared = stack(net, "layers", depth - 1, depth, Dropout { name: "layers", rate: self.dropout });
+            let h = net.transformer(None, x, shared);
+            personal_end(net, h, x, depth, self.dropout)
+        })
+    }
+}
+
+/// The vectors of symbols and of positions.
+pub(crate) fn embeddings(net: &mut Builder<'_>) -> [ParameterId; 2] {
+    let (length, vocabulary) = match net.task().input {
+        InputShape::Symbols { length, vocabulary } => (length, vocabulary),
+        _ => (0, 0), // Refused by the layer that embeds them.
+    };
+    let init = Initializer::TruncatedNormal { deviation: 0.02 };
+    let mut embedding = net.at("embedding");
+    let mut vectors = |name, count| embedding.at(name).parameter("weight", &[count, WIDTH], init);
+    [vectors("tokens", vocabulary), vectors("positions", length)]
+}
+
+/// So many layers, drawn as in a stack of `depth`.
+pub(crate) fn stack(net: &mut Builder<'_>, name: &str, layers: usize, depth: usize, dropout: Dropout) -> Stack {
+    let mut at = net.at(name);
+    let layers = (0..layers).map(|index| layer(&mut at.at(index), depth)).collect();
+    Stack { layers, heads: HEADS, hidden: MLP_WIDTH, dropout }
+}
+
+fn layer(at: &mut Builder<'_>, depth: usize) -> [ParameterId; 16] {
+    at.transformer_layer(WIDTH, MLP_WIDTH, |inputs| Initializer::variance_scaling(2.0 / (depth as f64).sqrt(), inputs))
+}
+
+/// One layer, a normalisation and the logits. The embedding is what the logits are read from.
+pub(crate) fn personal_end(net: &mut Builder<'_>, h: ValueId, injection: ValueId, depth: usize, dropout: f64) -> Ends {
+    let mut player = net.personal();
+    let layers = vec![layer(&mut player.at("layer"), depth)];
+    let layers = Stack { layers, heads: HEADS, hidden: MLP_WIDTH, dropout: Dropout { name: PERSONAL, rate: dropout } };
+    let h = player.transformer(Some(h), injection, layers);
+    let embedding = player.layer_norm("norm", h);
+    let classes = player.task().classes;
+    Ends { logits: player.dense("output", embedding, classes, None), embedding }
 }
 
 /// A stack of [`Layer`]s; the last one is the player's. `[B, T] -> [B * T, classes]`
@@ -155,7 +210,7 @@ impl Layer {
 pub(crate) type Masks = Option<Tensor<4>>;
 
 /// Draws the masks of a stack, if the context has dropout on; the same context gives the same masks.
-pub(crate) fn draw_masks(context: &Context, path: &str, layers: usize, rate: f64, like: &Tensor<3>) -> Masks {
+pub(crate) fn draw_masks(context: &Context, path: &'static str, layers: usize, rate: f64, like: &Tensor<3>) -> Masks {
     let seed = context.dropout.filter(|_| rate > 0.0 && layers > 0)?;
     let [batch, length, width] = like.dims();
     let device = like.device().without_autodiff();

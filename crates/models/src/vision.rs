@@ -2,10 +2,19 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
+use crate::builder::Builder;
 use crate::context::Context;
+use crate::graph::{Fusion, ValueId};
 use crate::init::Blueprint;
 use crate::layers::{Activation, Around, Conv, Dense, Norm, NormKind};
 use crate::representation::Features;
+
+/// The shared end of an image network: `before = phi(fc2(phi(fc1(x))))` and `norm(before)`.
+pub(crate) fn dense_end(head: &mut Builder<'_>, x: ValueId, widths: [usize; 2], style: Style) -> [ValueId; 2] {
+    let h = head.dense("fc1", x, widths[0], Some(style.activation));
+    let before = head.dense("fc2", h, widths[1], Some(style.activation));
+    [before, head.norm("norm", before, style.norm, Fusion::None)]
+}
 
 /// The first layer: a 3x3 convolution, an activation and a normalisation. `[B, H, W, in] -> [B, H, W, C]`
 #[derive(Module, Debug)]

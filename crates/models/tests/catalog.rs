@@ -44,15 +44,16 @@ fn networks_refuse_data_of_another_kind() {
     assert_eq!(
         refusal(r#"{ "name": "deq-resnet-s" }"#, text),
         "`deq-resnet-s` takes images, not sequences of up to 16 out of 90 symbols; \
-         choose `deq-transformer` or `transformer-8` for this data"
+         choose one of `deq-transformer`, `transformer-4`, `transformer-8`, `transformer-12` for this data"
     );
     assert_eq!(
         refusal(r#"{ "name": "transformer-8" }"#, image),
-        "`transformer-8` takes sequences of symbols, not 8x8x1 images; choose `deq-resnet-s`, `resnet-20` or `deq-mlp` for this data"
+        "`transformer-8` takes sequences of symbols, not 8x8x1 images; choose one of `linear`, `mlp`, `deq-mlp`, \
+         `deq-resnet-xs`, `deq-resnet-s`, `deq-resnet-m`, `resnet-xs`, `resnet-14`, `resnet-20`, `resnet-34` for this data"
     );
     assert_eq!(
         refusal(r#"{ "name": "resnet-20" }"#, vector),
-        "`resnet-20` takes images, not vectors of 20; choose `deq-mlp`, `mlp` or `linear` for this data"
+        "`resnet-20` takes images, not vectors of 20; choose one of `linear`, `mlp`, `deq-mlp` for this data"
     );
     refusal(r#"{ "name": "deq-mlp" }"#, text);
     refusal(r#"{ "name": "linear" }"#, text);
@@ -90,9 +91,9 @@ fn numbers_beyond_reason_are_refused() {
 #[test]
 fn the_task_chooses_the_family_unless_the_configuration_does() {
     let config: ModelConfig = "resnet-14".parse().expect("a known name");
-    assert_eq!(config.family(&Task::image(28, 28, 1, 62)), Some(Family::Femnist));
-    assert_eq!(config.family(&Task::image(32, 32, 3, 10)), Some(Family::Cifar10));
-    assert_eq!(config.family(&Task::image(32, 32, 3, 100)), Some(Family::Cifar100));
+    assert_eq!(Family::of(&Task::image(28, 28, 1, 62)), Some(Family::Femnist));
+    assert_eq!(Family::of(&Task::image(32, 32, 3, 10)), Some(Family::Cifar10));
+    assert_eq!(Family::of(&Task::image(32, 32, 3, 100)), Some(Family::Cifar100));
     assert_eq!(config.note(&Task::image(32, 32, 3, 100)), None);
     assert_eq!(
         config.note(&Task::image(64, 64, 3, 100)).as_deref(),

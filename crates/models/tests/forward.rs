@@ -141,7 +141,7 @@ fn a_solve_started_at_the_fixed_point_is_over_at_once() {
 
         let mut memory =
             WarmMemory::new(WarmStart::BySample { capacity: Some(1 << 20), precision: Precision::Single, lasting: true });
-        memory.remember(&[11, 12], &first.state.clone().narrow(0, 0, 2));
+        memory.remember_tensor(&[11, 12], &first.state.clone().narrow(0, 0, 2));
         let mut recalled = context.clone().starting(Start::Recalled(&memory, &[11, 12, 13]));
         let again = run(&network, &input, &mut recalled).equilibrium.expect("an equilibrium network");
         assert_eq!(again.report.steps[..2], [1, 1], "{name}");

@@ -83,7 +83,7 @@ impl Preset {
         Training {
             learning_rate: if is_fedeq(method) { runner.fedeq_rate } else { runner.rate },
             batch_size: runner.batch,
-            warm_start: if has_equilibrium(model) { self.warm_start() } else { WarmStart::Off },
+            warm_start: if model.is_equilibrium() { self.warm_start() } else { WarmStart::Off },
             ..Training::default()
         }
     }
@@ -171,11 +171,6 @@ fn tuned_model(model: ModelConfig, preset: Preset) -> ModelConfig {
         }
         unchanged => unchanged,
     }
-}
-
-/// Whether it solves for a fixed point, and so can be started warm.
-pub(crate) fn has_equilibrium(model: &ModelConfig) -> bool {
-    model.name().starts_with("deq-")
 }
 
 fn reference_resnet(options: DeqResNetOptions) -> DeqResNetOptions {

@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use fedeq_core::{FineTuning, HeadOn, Method, PersonalStart, ThetaStart, Weighting};
 use fedeq_data::partition::Partition;
 use fedeq_data::source::Source;
-use fedeq_equilibrium::{Adjoint, SolveOptions, WarmStart, solve};
+use fedeq_equilibrium::{Adjoint, SolveOptions, WarmStart, solve_tensors};
 use fedeq_models::{ModelConfig, Reach};
 use fedeq_run::experiment::{Experiment, Override};
 use fedeq_run::preset::Preset;
@@ -114,7 +114,7 @@ fn the_reference_preset_accelerates_as_jaxopt_does() {
         let input = Tensor::<2>::from_data(TensorData::new(numbers(&sample["input"]), [1, 12]), on);
         let cell = |z: Tensor<2>| (z.matmul(matrix.clone()) + input.clone()).tanh();
         let options = SolveOptions { trace: true, ..SolveOptions::default() };
-        let found = solve(cell, input.clone(), &model.equilibrium.solver, &model.equilibrium.stop, &options);
+        let found = solve_tensors(cell, input.clone(), &model.equilibrium.solver, &model.equilibrium.stop, &options);
         let (residuals, trace) = (numbers(&sample["residuals"]), &found.report.trace.expect("asked for")[0]);
         assert_eq!(trace.len(), residuals.len());
         assert!(trace.iter().zip(&residuals).all(|(ours, theirs)| (ours - theirs).abs() < 1e-6 * theirs), "{trace:?}");

@@ -52,7 +52,7 @@ fn write(url: &str) -> io::Result<PathBuf> {
     Ok(page)
 }
 
-/// Makes a file for its owner alone; one that is there already is not touched.
+/// Makes a file for its owner alone; one that already exists is not touched.
 fn create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);

@@ -41,7 +41,7 @@ pub(super) fn conclude(failed: usize, what: &str) -> Outcome<()> {
 fn summary(cell: &SweepCell, run_args: &RunArgs) -> Outcome<Summary> {
     if let Some(summary) = finished(cell).map_err(Failure::refused)? {
         if !run_args.quiet {
-            tell("finished already");
+            tell("already finished");
         }
         return Ok(summary);
     }

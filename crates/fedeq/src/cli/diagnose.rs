@@ -7,6 +7,7 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json};
 use super::table::{Align, Table};
 use super::trained::FinishedRunArgs;
+use fedeq_run::experiment::equilibrium_models;
 use fedeq_run::number::{count, counted};
 use fedeq_run::run::{Diagnosis, Trained};
 
@@ -65,7 +66,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 
 fn explicit(trained: &Trained) -> Failure {
     let model = &trained.summary().model;
-    Failure::request(format!("`{model}` solves for no fixed point"), "diagnose a run of a model whose name begins with `deq-`")
+    Failure::request(format!("`{model}` solves for no fixed point"), format!("diagnose a run of {}", equilibrium_models()))
 }
 
 fn text_of(finding: &Finding) -> String {

@@ -8,7 +8,7 @@ use super::trained::FinishedRunArgs;
 use fedeq_run::number::{counted, percent};
 use fedeq_run::run::{Reevaluation, Trained, headline};
 
-/// Judges the models of a finished run anew.
+/// Re-evaluates the models of a finished run.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let trained = arguments.run.open()?;
     let found = trained.evaluate().map_err(Failure::during_work)?;
     if !found.agrees {
-        tell("these are not the numbers that the run itself found: its data or the program has changed since");
+        tell("these numbers differ from those of the run itself: its data or the program has changed since");
     }
     if arguments.json { print_json(&found) } else { print(&text_of(&trained, &found)) }
 }

@@ -44,7 +44,7 @@ impl Arguments {
     fn show_finished(&self, folder: &RunFolder) -> Outcome<()> {
         folder.check_finished().map_err(Failure::refused)?;
         let path = folder.path().display().to_string();
-        tell(&format!("`{path}` is finished already"));
+        tell(&format!("`{path}` is already finished"));
         if self.run_args.json {
             // As it was written: numbers change their last digit on the way through a reader.
             return print(&folder.summary_text().map_err(Failure::refused)?);

@@ -16,7 +16,7 @@ Examples:
   fedeq run experiment.toml --preset paper --out runs/first
   fedeq run --data my/pictures                     your own: a folder of pictures, a CSV file or JSON lines
   fedeq run --set data=cifar10 --set data.partition.shards=2 --set seed=7
-  fedeq run --set method.server_step=consensus --set plan.asynchronous.slowest=10      nobody waits for the slow
+  fedeq run --set method.server_step=consensus --set plan.asynchronous.slowest=10      asynchronous clients
 
 Ctrl-C stops after the clients at work, with exit code 130; all rounds that were over are kept, and `fedeq resume` goes on.";
 
@@ -25,7 +25,7 @@ Ctrl-C stops after the clients at work, with exit code 130; all rounds that were
 pub(super) struct Arguments {
     #[command(flatten)]
     experiment: ExperimentArgs,
-    /// The folder of the run, which must not be there yet [default: runs/<method>-<data>-<seed>]
+    /// The folder of the run, which must not exist yet [default: runs/<method>-<data>-<seed>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]

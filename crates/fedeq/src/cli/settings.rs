@@ -15,17 +15,17 @@ use fedeq_run::experiment::{Experiment, Override};
 use fedeq_run::number::{bytes, count, counted, percent};
 use fedeq_run::run::{Run, RunFolder, Summary};
 
-/// What is to be carried out.
+/// The experiment of a command: a file, settings that go over it, and a preset.
 #[derive(Args, Debug)]
 pub(super) struct ExperimentArgs {
-    /// What to do, as TOML; what it leaves out the preset fills in
+    /// The experiment, as TOML; the preset fills in what it leaves out
     #[arg(value_name = "EXPERIMENT.toml")]
     file: Option<PathBuf>,
     /// A setting that goes over the file's, by its dotted path; in any order, and of a key given twice the last value counts. What
     /// does not apply is refused. `KEY={ .. }` replaces what the file says of a whole section
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// What fills in the rest: `recommended`, `paper` or `reference`
+    /// The preset that fills in the rest: `recommended`, `paper` or `reference`
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 }
@@ -71,7 +71,7 @@ pub(super) struct RunArgs {
     /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
-    /// The path of your own data, whose kind is told from its looks, or the folder that data sets are kept in [default: $FEDEQ_DATA,
+    /// The path of your own data, whose kind is recognised, or the folder that data sets are kept in [default: $FEDEQ_DATA,
     /// or data]
     #[arg(long, value_name = "PATH")]
     pub(super) data: Option<PathBuf>,

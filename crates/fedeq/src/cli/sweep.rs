@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     /// The seeds of every cell: `0,1,2`, or `0..3` for the same (without the end), or `0..=2` [default: the seed of the experiment]
     #[arg(long, value_name = "N,N")]
     seeds: Option<String>,
-    /// The folder of the sweep, which may be there already
+    /// The folder of the sweep, which may already exist
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]

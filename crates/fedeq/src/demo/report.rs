@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use fedeq_core::{Result, View, write_atomically};
 
-use super::entry::MethodResult;
+use super::method_result::MethodResult;
 use super::verdict::verdict;
 use fedeq_report::report::{Report, ReportOptions};
 

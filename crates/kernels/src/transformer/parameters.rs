@@ -1,5 +1,7 @@
 //! What a layer is made of: its sizes, its parameters, and the masks it is run under.
 use super::blocked::Blocked;
+use crate::InstructionSet;
+use crate::dense::{add_column_sums, add_transposed_product};
 
 /// The sizes of a layer and of what it is applied to, `[batch, length, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,15 @@ pub struct Linear<T> {
 impl Linear<&[f32]> {
     pub(super) fn owned(self) -> Linear<Vec<f32>> {
         Linear { weight: self.weight.to_vec(), bias: self.bias.to_vec() }
+    }
+}
+
+impl Linear<Vec<f32>> {
+    /// Adds the gradients of weight and bias, given the input and the gradient of the output.
+    pub(super) fn add_gradient(&mut self, set: InstructionSet, x: &[f32], gradient: &[f32]) {
+        let to = self.bias.len();
+        add_transposed_product(set, x, gradient, to, &mut self.weight, to);
+        add_column_sums(set, gradient, &mut self.bias);
     }
 }
 

@@ -3,8 +3,8 @@ use super::blocked::Blocked;
 use super::layer::{Prepared, Saved, Scratch, add};
 use super::layer_norm::{Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
 use super::parameters::{Dropout, LayerGradients, LayerParameters, LayerShape, Masks, Norm};
-use super::vectors::fit;
 use crate::InstructionSet;
+use crate::vectors::fit;
 
 /// `g(z; x) = norm(layer_n(... layer_1(z; x) ...; x))` on `[batch, length, width]`, ready to run.
 #[derive(Clone, Debug)]

@@ -1,20 +1,17 @@
 //! Dropout whose mask is a value: drawn once, used as often as needed.
 use burn::tensor::{Tensor, TensorCreationOptions, TensorData};
 
-use crate::init::{stream, uniform};
+use crate::graph::Dropout;
 
 /// Entries of 0 with probability `rate` and `1 / (1 - rate)` otherwise, determined by `seed` and `path` alone.
 pub(crate) fn dropout_mask<const D: usize>(
     seed: u64,
-    path: &str,
+    path: &'static str,
     shape: [usize; D],
     rate: f64,
     options: impl Into<TensorCreationOptions>,
 ) -> Tensor<D> {
-    let mut rng = stream(seed, path);
-    let kept = (1.0 / (1.0 - rate)) as f32;
-    let mut entry = |_| if uniform(&mut rng) < rate { 0.0 } else { kept };
-    let values: Vec<f32> = (0..shape.iter().product()).map(&mut entry).collect();
+    let values = Dropout { name: path, rate }.multipliers(seed, shape.iter().product());
     Tensor::from_data(TensorData::new(values, shape), options)
 }
 

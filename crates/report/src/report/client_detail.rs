@@ -1,4 +1,4 @@
-//! Single clients: who fares worst, what they hold, and what one of them takes for what.
+//! Single clients: the least accurate, what they hold, and the confusion matrix of one of them.
 use std::collections::BTreeMap;
 
 use fedeq_core::{Result, View};
@@ -12,36 +12,36 @@ use fedeq_run::experiment::{Experiment, Prepared};
 use fedeq_run::predict::{Questions, name_of, predict};
 use fedeq_run::run::{RunFolder, Trained};
 
-/// A look at single clients of a run.
+/// Single clients of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClientDetail {
     /// The run's folder.
     pub run: String,
     /// By which of their models clients are judged.
     pub view: View,
-    /// Those who fare worst, the worst first.
+    /// The least accurate, the worst first.
     pub worst: Vec<WorstClient>,
-    /// The client whose confusion is shown.
+    /// The client whose confusion matrix is shown.
     pub chosen: Option<WorstClient>,
-    /// What its model takes for what.
+    /// How its model confuses classes.
     pub confusion: Availability<Confusion>,
 }
 
-/// Something that may not be at hand.
+/// Something that may not be available.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Availability<T> {
     /// It is.
-    Seen(T),
+    Available(T),
     /// It is not, and why.
     Missing(String),
 }
 
 impl<T> Availability<T> {
-    /// What was seen.
+    /// What is available.
     pub fn available(&self) -> Option<&T> {
         match self {
-            Self::Seen(seen) => Some(seen),
+            Self::Available(value) => Some(value),
             Self::Missing(_) => None,
         }
     }
@@ -71,14 +71,14 @@ pub struct Label {
     pub samples: usize,
 }
 
-/// How often a model takes what for what, on what a client is judged by.
+/// A confusion matrix: how often a model predicts what, on a client's test samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confusion {
-    /// The classes that there are to be found, in their order.
+    /// The true classes among the samples, in their order: the rows.
     pub classes: Vec<String>,
-    /// These and the ones they are taken for, in their order.
+    /// These and the predicted ones, in their order: the columns.
     pub answers: Vec<String>,
-    /// For each of the classes how often it is taken for each of the answers.
+    /// For each true class how often each answer was predicted.
     pub counts: Vec<Vec<usize>>,
 }
 
@@ -122,8 +122,8 @@ impl ClientDetail {
             None => worst.first().cloned(),
         };
         let reason = match (&chosen, run.is_finished()) {
-            (None, _) => "nobody of that name is there",
-            (_, true) => "its models have not been kept",
+            (None, _) => "there is no client of that name",
+            (_, true) => "its models were not kept",
             (_, false) => "the run is not finished",
         };
         Self { run: run.name(), view, worst, chosen, confusion: Availability::Missing(reason.into()) }

@@ -14,11 +14,11 @@ pub(super) fn text(report: &Report, pictures: Option<&Path>) -> Result<String> {
     parts.push(summary::overview(report)?.markdown());
     parts.push(summary::legend(report));
     parts.extend(bullets(&summary::contrasts(report)));
-    parts.extend(summary::unseen(report).map(|table| format!("## Clients met only after training\n\n{}", table.markdown())));
+    parts.extend(summary::unseen(report).map(|table| format!("## Unseen clients: not part of training\n\n{}", table.markdown())));
     if let Some(folder) = pictures {
         parts.extend(figures::all(report).iter().map(|figure| picture(figure, folder)));
     }
-    parts.push("## Worst clients".into());
+    parts.push("## Least accurate clients".into());
     parts.extend(worst(report));
     parts.extend(
         configuration::differences(report)?.map(|table| format!("## Where the experiments differ\n\n{}", table.markdown())),
@@ -45,13 +45,13 @@ fn worst(report: &Report) -> Vec<String> {
         Availability::Available(client_detail) => {
             let view = client_detail.view.name();
             format!(
-                "{} (run `{}`, judged by its {view} models)\n\n{}",
+                "{} (run `{}`, evaluated by its {view} models)\n\n{}",
                 line.name,
                 client_detail.run,
                 summary::worst(client_detail).markdown()
             )
         }
-        Availability::Missing(problem) => format!("{}: left out, because the data is not at hand: {problem}", line.name),
+        Availability::Missing(problem) => format!("{}: left out, because the data is not available: {problem}", line.name),
     };
     report.lines.iter().zip(&report.client_details).map(part).collect()
 }

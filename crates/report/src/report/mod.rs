@@ -3,7 +3,7 @@
 //! # Layout
 //! - `record`: what a run folder says
 //! - `line`: runs that differ only in their seed
-//! - `client_detail`: the worst clients of a run, the labels they hold, and what one of them takes for what
+//! - `client_detail`: the least accurate clients of a run, the labels they hold, and the confusion matrix of one of them
 //! - `figures`: every picture
 //! - `summary`, `configuration`: every table; `table`: how tables are written
 //! - `page`, `markdown`, `spreadsheet`: the whole as HTML, Markdown and CSV
@@ -49,7 +49,7 @@ pub struct Report {
     pub client_details: Vec<Availability<ClientDetail>>,
     /// On every data set, the most accurate line against every other, where both have at least two finished seeds.
     pub contrasts: Vec<Contrast>,
-    /// Runs left out because their experiment and seed are there already.
+    /// Runs left out because they repeat an experiment with the same seed.
     #[serde(skip)]
     pub repeated: Vec<PathBuf>,
 }
@@ -57,7 +57,7 @@ pub struct Report {
 /// What somebody asks for beside the runs.
 #[derive(Clone, Debug, Default)]
 pub struct ReportOptions<'a> {
-    /// Whose confusion is shown; of each line the worst client's if nobody is named.
+    /// Whose confusion matrix is shown; of each line the least accurate client's if nobody is named.
     pub client: Option<&'a str>,
     /// Where the data is now, if not where the runs found it.
     pub data: Option<&'a Path>,
@@ -111,7 +111,7 @@ impl Report {
     }
 }
 
-/// A look at single clients, by the first run of a line; a problem with the run's data is told in the report, for it may lie elsewhere.
+/// The clients of the first run of a line, one by one; a problem with the run's data is told in the report, for it may lie elsewhere.
 fn client_detail(
     line: &MethodLine,
     runs: &[Record],

@@ -36,7 +36,7 @@ fn section(title: &str, content: &str) -> String {
 fn overview(report: &Report) -> Result<String> {
     let words: String = report.words.iter().map(|words| format!("<p>{}</p>\n", prose(words))).collect();
     let unseen = summary::unseen(report)
-        .map_or(String::new(), |table| format!("<h3>Clients met only after training</h3>\n{}", table.html()));
+        .map_or(String::new(), |table| format!("<h3>Unseen clients: not part of training</h3>\n{}", table.html()));
     Ok([
         notice(&summary::unfinished(report)),
         words,
@@ -67,14 +67,14 @@ fn clients(report: &Report) -> Result<String> {
     let worst: String =
         report.lines.iter().zip(&report.client_details).map(|(line, client_detail)| worst(line, client_detail)).collect();
     let spread = pictures(&part(report, PagePart::Clients))?;
-    Ok(format!("{spread}<h3>Those who fare worst</h3>\n<div class=\"figures clients\">\n{worst}</div>\n"))
+    Ok(format!("{spread}<h3>Least accurate clients</h3>\n<div class=\"figures clients\">\n{worst}</div>\n"))
 }
 
 fn worst(line: &MethodLine, client_detail: &Availability<ClientDetail>) -> String {
     let name = escaped(&line.name);
     match client_detail {
         Availability::Available(client_detail) if client_detail.worst.is_empty() => {
-            format!("<p>{name}: no client has been judged yet.</p>\n")
+            format!("<p>{name}: no client has been evaluated yet.</p>\n")
         }
         Availability::Available(client_detail) => {
             let (run, view, table) =
@@ -82,7 +82,7 @@ fn worst(line: &MethodLine, client_detail: &Availability<ClientDetail>) -> Strin
             format!("<div>\n<h4>{name}, run {run}, {view} models</h4>\n{table}{}</div>\n", without_confusion(client_detail))
         }
         Availability::Missing(problem) => format!(
-            "<p>{name}: clients' names, labels and confusion are left out: {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",
+            "<p>{name}: clients' names, labels and confusion matrix are left out: {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",
             prose(problem)
         ),
     }
@@ -92,7 +92,7 @@ fn without_confusion(client_detail: &ClientDetail) -> String {
     match &client_detail.confusion {
         Availability::Available(_) => String::new(),
         Availability::Missing(problem) => {
-            format!("<p class=\"aside\">What a client takes for what is not shown: {}.</p>\n", escaped(problem))
+            format!("<p class=\"aside\">The confusion matrix is not shown: {}.</p>\n", escaped(problem))
         }
     }
 }

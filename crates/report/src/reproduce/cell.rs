@@ -101,7 +101,7 @@ fn cell(
     let adjustments =
         scale.adjust.iter().filter(|adjustment| adjustment.condition.holds(&named)).map(|adjustment| &adjustment.set);
     let layers = [&scale.set, &part.set].into_iter().chain(choices.iter().map(|choice| &choice.set)).chain(adjustments);
-    let origins: Vec<Vec<Override>> = layers.map(overrides).chain([overrides.to_vec()]).collect();
+    let origins: Vec<Vec<Override>> = layers.map(overrides_of).chain([overrides.to_vec()]).collect();
     let experiment = Experiment::layered(origins.iter().map(Vec::as_slice)).map_err(|error| in_cell(spec, &name, &error))?;
     let values = part.axis.iter().zip(choices).filter_map(|(axis, choice)| Some((axis.name.clone(), choice.value?)));
     Ok(ExperimentCell {
@@ -114,7 +114,7 @@ fn cell(
     })
 }
 
-fn overrides(settings: &Settings) -> Vec<Override> {
+fn overrides_of(settings: &Settings) -> Vec<Override> {
     settings.iter().map(|(key, value)| Override::new(key, value.clone())).collect()
 }
 

@@ -184,5 +184,15 @@ impl Experiment {
     }
 }
 
+/// The models that solve for a fixed point, by name: `` `deq-mlp`, `deq-resnet-xs` or .. ``.
+pub fn equilibrium_models() -> String {
+    let solves = |name: &&str| name.parse().is_ok_and(|model: ModelConfig| model.is_equilibrium());
+    let names: Vec<String> = ModelConfig::NAMES.iter().copied().filter(solves).map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 const TOO_LARGE: &str = "choose numbers below 2^63";
 const REREAD: &str = "read it as an experiment with `fedeq run` instead";

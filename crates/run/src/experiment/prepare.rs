@@ -15,9 +15,8 @@ use fedeq_equilibrium::WarmStart;
 use fedeq_models::{Network, Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
-use super::{Experiment, device};
+use super::{Experiment, device, equilibrium_models};
 use crate::present::require_present;
-use crate::preset::has_equilibrium;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
 pub struct Prepared {
@@ -159,6 +158,7 @@ impl Experiment {
         self.training.validate()?;
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;
+        self.check_equilibrium()?;
         self.check_projection()?;
         self.check_watch()?;
         self.check_heads()?;
@@ -168,6 +168,15 @@ impl Experiment {
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
         at_most("engine.client_memory_mb", self.engine.client_memory_mb, MOST_MEGABYTES)?;
         at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
+    }
+
+    /// Refuses settings of the equilibrium that mean nothing, by their whole paths.
+    fn check_equilibrium(&self) -> Result<()> {
+        let Some(equilibrium) = self.model.equilibrium() else { return Ok(()) };
+        equilibrium.validate().map_err(|setting| {
+            let setting = setting.under("model.equilibrium");
+            Error::invalid(format!("`{}` is `{}`", setting.name, setting.value), format!("give {}", setting.expected))
+        })
     }
 
     fn check_projection(&self) -> Result<()> {
@@ -201,12 +210,12 @@ impl Experiment {
     }
 
     fn check_watch(&self) -> Result<()> {
-        if self.training.watch_fixed_points.is_none() || has_equilibrium(&self.model) {
+        if self.training.watch_fixed_points.is_none() || self.model.is_equilibrium() {
             return Ok(());
         }
         let model = self.model.name();
         let problem = format!("`training.watch_fixed_points` does not go with `{model}`, which solves for no fixed point");
-        Err(Error::invalid(problem, "leave it out, or choose a model whose name begins with `deq-`"))
+        Err(Error::invalid(problem, format!("leave it out, or choose {}", equilibrium_models())))
     }
 
     /// All randomness comes from here.

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::layers::{Layer, lay, leaves, put};
 use super::refusal::{Refusal, refuse, unknown_name};
 use super::setting::Override;
-use super::{Experiment, data};
+use super::{Experiment, data, equilibrium_models};
 use crate::present::{found_at, require_files};
 use crate::preset::Preset;
 
@@ -77,11 +77,11 @@ const WARM_START: [&str; 2] = ["training", "warm_start"];
 /// Refuses to begin where an earlier solve ended if nothing is solved.
 fn require_fixed_point(experiment: &Experiment) -> Result<()> {
     let model = experiment.model.name();
-    if experiment.training.warm_start == WarmStart::Off || model.starts_with("deq-") {
+    if experiment.training.warm_start == WarmStart::Off || experiment.model.is_equilibrium() {
         return Ok(());
     }
     let problem = format!("`training.warm_start` does not go with `{model}`, which solves for no fixed point");
-    Err(Error::invalid(problem, "leave it out, or choose a model whose name begins with `deq-`"))
+    Err(Error::invalid(problem, format!("leave it out, or choose {}", equilibrium_models())))
 }
 
 /// Finds out which data set is meant where only its place is given.

@@ -177,7 +177,7 @@ impl Tail {
     }
 
     /// Takes the whole lines written since this was last asked, one after the other: they need not fit into memory. An error may also mean that the journal has
-    /// been cut back: begin anew then.
+    /// been cut back: start from its beginning then.
     pub fn added<V: DeserializeOwned>(&mut self, mut take: impl FnMut(V)) -> Result<()> {
         let Some(file) = self.open()? else { return Ok(()) };
         let mut lines = JournalLines::new(&self.path, file, self.lines);

@@ -27,7 +27,7 @@ pub struct Trained {
     traffic: Traffic,
 }
 
-/// How a finished run's models do, judged anew.
+/// How a finished run's models do, evaluated once more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reevaluation {
     /// Those who took part.
@@ -85,7 +85,7 @@ impl Trained {
         &self.summary
     }
 
-    /// Judges all clients as at the end of the run.
+    /// Evaluates all clients as at the end of the run.
     pub fn evaluate(&self) -> Result<Reevaluation> {
         pool(&self.prepared.experiment)?.install(|| self.reevaluate())
     }
@@ -189,7 +189,7 @@ impl ClientModel {
 fn unfinished(folder: &RunFolder) -> Error {
     let path = folder.path().display();
     if folder.status().is_ok_and(|status| status.state == RunState::Finished) {
-        let hint = format!("let `fedeq resume {path}` write it anew");
+        let hint = format!("let `fedeq resume {path}` write it again");
         return Error::invalid(format!("`{path}` is finished, but its `summary.json` is gone"), hint);
     }
     Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))

@@ -15,7 +15,7 @@ pub(super) fn watch() -> Box<dyn Watch> {
 /// What is said the same way everywhere.
 fn sentence(event: &Event<'_>) -> Option<String> {
     match event {
-        Event::AlreadyThere => Some("everything is there already".into()),
+        Event::AlreadyThere => Some("everything is already there".into()),
         Event::Retrying { problem, pause } => Some(format!("{problem}; trying again in {:.0} s", pause.as_secs_f64())),
         Event::Checking { file } => Some(format!("checking `{}`", file.display())),
         Event::Placed { file } => Some(format!("wrote `{}`", file.display())),

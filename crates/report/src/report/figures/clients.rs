@@ -1,4 +1,4 @@
-//! How accuracy is spread over clients, and what one of them takes for what.
+//! How accuracy is spread over clients, and the confusion matrix of one of them.
 use fedeq_core::View;
 
 use crate::figure::{Axis, Figure, Heat, HeatCell, Plot, Series};
@@ -16,7 +16,7 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
         .iter()
         .zip(&report.client_details)
         .enumerate()
-        .filter_map(|(place, (line, client_detail))| confusion(place, line, client_detail.seen()?));
+        .filter_map(|(place, (line, client_detail))| confusion(place, line, client_detail.available()?));
     std::iter::once(spread(report)).chain(confusions.take(MOST_CONFUSIONS)).collect()
 }
 
@@ -63,11 +63,11 @@ fn sorted(lines: &[MethodLine], runs: &[Record], view: View) -> Figure {
 }
 
 fn confusion(place: usize, line: &MethodLine, client_detail: &ClientDetail) -> Option<Figure> {
-    let (chosen, Confusion { classes, answers, counts }) = (client_detail.chosen.as_ref()?, client_detail.confusion.seen()?);
+    let (chosen, Confusion { classes, answers, counts }) = (client_detail.chosen.as_ref()?, client_detail.confusion.available()?);
     let cells = counts.iter().map(|row| shaded(row)).collect();
-    let (x, y) = ("taken for".into(), "is".into());
+    let (x, y) = ("predicted".into(), "true".into());
     let heat = Heat { title: String::new(), x, y, columns: answers.clone(), rows: classes.clone(), cells };
-    let title = format!("{}: what {} takes for what", line.name, chosen.name);
+    let title = format!("{}: confusion matrix of {}", line.name, chosen.name);
     let note = format!("On {} of run {}; shades are shares of a row.", counted(chosen.test, "test sample"), client_detail.run);
     Some(Figure::new(format!("confusion-{}", place + 1), title, vec![heat.into()]).with_note(note))
 }

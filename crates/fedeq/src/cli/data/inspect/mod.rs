@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let selection = arguments.selection(&dataset)?;
     let report = InspectReport::of(&dataset, &selection);
     if let Some(path) = arguments.picture.path(arguments.set.name(), &arguments.kind(), arguments.json)
-        && (arguments.picture.is_asked_for() || sheet::has_looks(&dataset))
+        && (arguments.picture.is_asked_for() || sheet::is_drawable(&dataset))
     {
         let name = arguments.set.name();
         let picture = if arguments.sample.is_some() {
