@@ -1,7 +1,7 @@
 //! Who holds how much of what, for tables and drawings.
 use serde::{Deserialize, Serialize};
 
-use super::federation::ClientIndices;
+use super::client_splits::ClientIndices;
 use crate::{Dataset, Labels, Spread};
 
 /// Samples per client and class.

@@ -5,22 +5,12 @@ use super::classes::ClassNames;
 use super::flaw::Flaw;
 use super::roster::Roster;
 use super::scale::Scale;
-use super::{Entry, locate};
+use super::{DataSet, Entry, Kind, UsualPartition, locate};
 use crate::{Dataset, Error, Labels, Owners, Place, Result, Samples, Vectors};
 use csv::{ErrorKind, StringRecord, Trim};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
-
-/// What the catalog says.
-pub(super) const ENTRY: Entry = Entry {
-    name: "csv",
-    about: "your own numbers: a table with columns for client, label and features",
-    places: &[""],
-    layout: "one *.csv with a header; columns `client` and `label` unless named otherwise, the rest numbers",
-    licence: "your own",
-    citation: "your own",
-};
 
 const DEFAULT_CLIENT: &str = "client";
 const NAME_COLUMNS: &str = "say which columns are meant: `client = \"..\"`, `label = \"..\"`";
@@ -61,10 +51,21 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl DataSet for Table {
+    const ENTRY: Entry = Entry {
+        name: "csv",
+        about: "your own numbers: a table with columns for client, label and features",
+        kind: Kind::Numbers,
+        partition: UsualPartition::NATURAL,
+        places: &[""],
+        layout: "one *.csv with a header; columns `client` and `label` unless named otherwise, the rest numbers",
+        licence: "your own",
+        citation: "your own",
+    };
+
     /// Reads a CSV file, or the only one of a folder.
-    pub fn load(&self, path: &Path) -> Result<Dataset> {
-        let files = locate::files(path, ENTRY.places, &["*.csv"])?;
+    fn load(&self, path: &Path) -> Result<Dataset> {
+        let files = locate::files(path, Table::ENTRY.places, &["*.csv"])?;
         match files.as_slice() {
             [file] => self.read(locate::open(file)?, file),
             several => {
@@ -73,7 +74,9 @@ impl Table {
             }
         }
     }
+}
 
+impl Table {
     /// Reads a table; rows stream by.
     pub fn read(&self, input: impl Read, file: &Path) -> Result<Dataset> {
         let mut reader = csv::ReaderBuilder::new().trim(Trim::All).from_reader(input);
@@ -161,7 +164,7 @@ impl Rows {
             Task::Numbers => Labels::Numbers(self.numbers),
         };
         Ok(Dataset {
-            name: ENTRY.name.into(),
+            name: Table::ENTRY.name.into(),
             samples: Samples::Vectors(Vectors { width: columns.features.len(), values: self.values }),
             labels,
             owners: columns.client.map(|_| Owners { names: self.clients.into_names(), of: self.owners }),

@@ -2,6 +2,7 @@ use crate::assert_refused;
 use fedeq_data::Scaling;
 use fedeq_data::source::image_folder::{Channels, ImageFolder};
 use fedeq_data::source::scale::Scale;
+use fedeq_data::source::shakespeare::Shakespeare;
 use fedeq_data::source::table::{Table, Task};
 use fedeq_data::source::text::Text;
 use fedeq_data::source::{Source, catalog};
@@ -45,7 +46,7 @@ fn the_default_needs_no_files() {
 fn options_are_read() {
     let read = |text| serde_json::from_str::<Source>(text).unwrap();
     let side = |side| NonZeroU16::new(side).unwrap();
-    assert_eq!(read(r#"{"name": "shakespeare", "length": 80}"#), Source::Shakespeare(Text { length: side(80) }));
+    assert_eq!(read(r#"{"name": "shakespeare", "length": 80}"#), Source::Shakespeare(Shakespeare(Text { length: side(80) })));
     assert_eq!(
         read(r#"{"name": "images", "resize": [4, 6], "channels": "grey"}"#),
         Source::Images(ImageFolder { resize: Some([side(4), side(6)]), channels: Some(Channels::Grey), classes: None })

@@ -118,7 +118,7 @@ fn ensure_writable(rounds: u64, cohort: usize) -> Result<()> {
 
 fn plan(prepared: &Prepared, weighting: Weighting) -> Result<AppPlan> {
     let Experiment { method, plan, .. } = &prepared.experiment;
-    let clients = prepared.federation.clients.len();
+    let clients = prepared.splits.clients.len();
     let seed = prepared.federation_seed();
     ensure_writable(plan.rounds, plan.sampling.cohort_size(clients)?)?;
     let cohorts = (0..plan.rounds).map(|round| plan.sampling.draw(clients, seed, round)).collect::<Result<_>>()?;

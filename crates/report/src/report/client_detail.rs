@@ -110,7 +110,7 @@ impl ClientDetail {
 
     fn by_data(run: &Record, prepared: &Prepared, options: &ReportOptions<'_>, view: View) -> Self {
         let accuracies = run.last().map(|evaluation| evaluation.quality(view).clients.clone()).unwrap_or_default();
-        let clients = &prepared.federation.clients;
+        let clients = &prepared.splits.clients;
         let look =
             |client: usize| WorstClient::of(&clients[client], accuracies.get(client).copied().flatten(), &prepared.dataset);
         let mut order: Vec<usize> =

@@ -7,9 +7,9 @@ use fedeq_core::{
     ClientState, ClientStore, Error, InitialHeads, Method, NetworkSite, Params, Projection, Result, ServerState, Site, Sites,
     Training, Weights, head_of, named_statistics, params_of, travelling,
 };
-use fedeq_data::partition::{ClientIndices, Federation, Partition};
+use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
 use fedeq_data::shard::Shard;
-use fedeq_data::source::Source;
+use fedeq_data::source::Kind;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::{Network, Part, Task};
@@ -29,7 +29,7 @@ pub struct Prepared {
     /// What the features of a table were before.
     features: Option<Features>,
     /// Who holds what, and who is met only after training.
-    pub federation: Federation,
+    pub splits: ClientSplits,
     /// The network, with its first weights.
     pub network: Network,
     /// At least one.
@@ -65,7 +65,7 @@ impl Experiment {
 
     /// As [`prepare`](Self::prepare), with data that somebody else loads.
     pub(crate) fn prepare_from(&self, load: impl FnOnce() -> Result<Arc<Dataset>>) -> Result<Prepared> {
-        self.prepare_with(load, |dataset, federation| scaling_for(&self.data.source, dataset, federation))
+        self.prepare_with(load, |dataset, splits| scaling_for(&self.data.source, dataset, splits))
     }
 
     /// The data, which must be there.
@@ -77,26 +77,26 @@ impl Experiment {
     fn prepare_with(
         &self,
         load: impl FnOnce() -> Result<Arc<Dataset>>,
-        scaling: impl FnOnce(&Dataset, &Federation) -> Result<Option<Scaling>>,
+        scaling: impl FnOnce(&Dataset, &ClientSplits) -> Result<Option<Scaling>>,
     ) -> Result<Prepared> {
         self.check_settings()?;
         let devices = device::named(&self.engine.device)?;
         let mut dataset = load()?;
-        let federation = self.assign(&dataset)?;
+        let splits = self.assign(&dataset)?;
         let features = Features::of(&self.data.source, &dataset);
-        let scaling = scaling(&dataset, &federation)?;
+        let scaling = scaling(&dataset, &splits)?;
         if let Some(scaling) = &scaling {
             scale(Arc::make_mut(&mut dataset), scaling)?;
         }
-        self.plan.sampling.cohort_size(federation.clients.len())?;
-        let shards = federation.clients.iter().chain(&federation.unseen).map(|client| shards_of(&dataset, client));
+        self.plan.sampling.cohort_size(splits.clients.len())?;
+        let shards = splits.clients.iter().chain(&splits.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
         let seed = self.root_seed().derive("model", []).to_u64();
         let task = task_of(&dataset)?;
         let station = |device: Device| Ok(Station { network: self.build(&task, &device, seed)?, device });
         let stations = devices.into_iter().map(station).collect::<Result<Vec<_>>>()?;
         let network = stations[0].network.clone();
-        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, federation, network, stations, shards };
+        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, stations, shards };
         prepared.check_heads()?;
         Ok(prepared)
     }
@@ -128,13 +128,13 @@ impl Experiment {
         }
     }
 
-    fn assign(&self, dataset: &Dataset) -> Result<Federation> {
+    fn assign(&self, dataset: &Dataset) -> Result<ClientSplits> {
         self.require_owners(dataset)?;
-        let federation = self.data.partition.assign(dataset, &self.data.split, self.root_seed())?;
-        let federation = federation.limited(self.data.limit.unwrap_or_default(), self.root_seed());
+        let splits = self.data.partition.assign(dataset, &self.data.split, self.root_seed())?;
+        let splits = splits.limited(self.data.limit.unwrap_or_default(), self.root_seed());
         match self.data.unseen {
-            Some(amount) => Ok(federation.hold_out(amount, self.root_seed())?),
-            None => Ok(federation),
+            Some(amount) => Ok(splits.hold_out(amount, self.root_seed())?),
+            None => Ok(splits),
         }
     }
 
@@ -199,7 +199,7 @@ impl Experiment {
     }
 
     fn check_symbols(&self) -> Result<()> {
-        let is_text = matches!(self.data.source, Source::Shakespeare(_) | Source::Text(_));
+        let is_text = self.data.source.entry().kind == Kind::Text;
         match &self.method {
             Method::Fedeq(fedeq) if fedeq.per_symbol && !is_text => {
                 let problem = format!("`method.per_symbol` does not go with `{}`, which is not text", self.data.source.name());
@@ -279,7 +279,7 @@ fn shards_of(dataset: &Arc<Dataset>, client: &ClientIndices) -> Result<[Shard; 3
 impl Prepared {
     /// What is to be known about the data before training begins, if there is anything.
     pub fn remark(&self) -> Option<String> {
-        let trained: usize = self.federation.clients.iter().map(|client| client.train.len()).sum();
+        let trained: usize = self.splits.clients.iter().map(|client| client.train.len()).sum();
         self.features.as_ref().map(|features| features.remark(&self.experiment.data.source, self.scaling.is_some(), trained))
     }
 
@@ -293,7 +293,7 @@ impl Prepared {
         let method = &self.experiment.method;
         let weights = travelling(method.algorithm(), &self.initial());
         let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
-        ServerState::new(weights, self.federation.clients.len(), rho)
+        ServerState::new(weights, self.splits.clients.len(), rho)
     }
 
     /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
@@ -362,7 +362,7 @@ impl Prepared {
     /// How many clients take part in a round.
     pub(crate) fn cohort(&self) -> Result<usize> {
         let Experiment { method, plan, .. } = &self.experiment;
-        let clients = self.federation.clients.len();
+        let clients = self.splits.clients.len();
         if method.algorithm().takes_everybody() { Ok(clients) } else { plan.sampling.cohort_size(clients) }
     }
 
@@ -422,12 +422,12 @@ impl Prepared {
 
     /// The clients' names in order of their numbers; those met only after training come last.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.federation.clients.iter().chain(&self.federation.unseen).map(|client| client.name.as_str())
+        self.splits.clients.iter().chain(&self.splits.unseen).map(|client| client.name.as_str())
     }
 
     /// The numbers of those who are met only after training.
     pub fn unseen(&self) -> Vec<usize> {
-        (self.federation.clients.len()..self.shards.len()).collect()
+        (self.splits.clients.len()..self.shards.len()).collect()
     }
 
     /// Parameters that travel, and parameters that stay.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fedeq_core::{Error, Method, Result};
+use fedeq_data::partition::Partition;
 use fedeq_data::source::{Source, catalog};
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::ModelConfig;
@@ -12,11 +13,9 @@ use toml::{Table, Value};
 use super::layers::{Layer, lay, leaves, put};
 use super::refusal::{Refusal, refuse, unknown_name};
 use super::setting::Override;
-use super::{Experiment, data, equilibrium_models};
+use super::{Experiment, equilibrium_models};
 use crate::present::{found_at, require_files};
 use crate::preset::Preset;
-
-const RULES: [&str; 6] = ["natural", "label-shards", "distinct-labels", "dirichlet", "iid", "own"];
 
 /// Where data sets are kept where nobody says otherwise.
 pub const USUAL_FOLDER: &str = "data";
@@ -129,9 +128,9 @@ fn defaults_for(settings: &Table) -> Result<Experiment> {
     let source = chosen(settings, &["data", "source", "name"], &sources())?.map(Source::named).transpose()?.unwrap_or_default();
     let method = chosen(settings, &["method", "name"], &Method::NAMES)?.unwrap_or("fedeq");
     let model = chosen(settings, &["model", "name"], &ModelConfig::NAMES)?;
-    let rule = chosen(settings, &["data", "partition", "rule"], &RULES)?;
+    let rule = chosen(settings, &["data", "partition", "rule"], &Partition::rules())?;
     let mut defaults = Experiment::defaults(preset, method, source, model)?;
-    if let Some(partition) = rule.and_then(|rule| data::partition_by_rule(rule, &defaults.data.source)) {
+    if let Some(partition) = rule.and_then(|rule| Partition::named(rule, &defaults.data.source.entry().partition)) {
         defaults.data.partition = partition;
     }
     Ok(defaults)
@@ -146,7 +145,7 @@ fn kinds_with(path: &[String], value: &Value) -> Vec<String> {
     let sections: [(&[&str], &str, Vec<&str>); 4] = [
         (&["method"], "name", Method::NAMES.to_vec()),
         (&["model"], "name", ModelConfig::NAMES.to_vec()),
-        (&["data", "partition"], "rule", RULES.to_vec()),
+        (&["data", "partition"], "rule", Partition::rules()),
         (&["data", "source"], "name", sources()),
     ];
     let is_part = |section: &[&str]| path.len() > section.len() && path.iter().zip(section).all(|(key, known)| key == known);

@@ -97,7 +97,7 @@ impl Questions {
 
     /// What a client is judged by: its test samples.
     pub fn test_samples(prepared: &Prepared, client: usize) -> Result<Self> {
-        let mut clients = prepared.federation.clients.iter().chain(&prepared.federation.unseen);
+        let mut clients = prepared.splits.clients.iter().chain(&prepared.splits.unseen);
         let test = clients.nth(client).map(|client| client.test.clone()).unwrap_or_default();
         Self::among(&prepared.dataset, test)
     }

@@ -124,7 +124,7 @@ impl Run {
     fn start(&self) -> RunStart {
         let experiment = &self.prepared.experiment;
         let Experiment { method, plan, .. } = experiment;
-        let clients = counted(self.prepared.federation.clients.len(), "client");
+        let clients = counted(self.prepared.splits.clients.len(), "client");
         let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
         RunStart {
             title: format!("{}, {clients}{pace}", experiment.title()),
@@ -183,7 +183,7 @@ impl Run {
         let mut recorder = Recorder::open(&self.folder, server.round, &context.gate)?;
         let mut heads = HeadRecorder::open(&self.folder, &context.progress)?;
         let mut onlooker = LastEvaluation { watch, last: None };
-        let clients = self.prepared.federation.clients.len();
+        let clients = self.prepared.splits.clients.len();
         let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
         match federation.run(server, &mut [&mut recorder, &mut heads, &mut onlooker, checkpointer])? {
             ControlFlow::Break(()) => Err(Error::Interrupted),

@@ -130,7 +130,7 @@ pub struct Roster {
 impl Roster {
     /// The clients of an experiment.
     pub(super) fn of(prepared: &Prepared) -> Self {
-        let federation = &prepared.federation;
+        let federation = &prepared.splits;
         let everybody: Vec<ClientIndices> = federation.clients.iter().chain(&federation.unseen).cloned().collect();
         Self { training: federation.clients.len(), tally: Tally::of(&prepared.dataset, &everybody) }
     }

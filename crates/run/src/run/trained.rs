@@ -98,7 +98,7 @@ impl Trained {
         let mut transport = InProcess::new(method.algorithm(), training, &self.prepared, &mut store, seed, &never);
         transport.resume_traffic(self.traffic);
         let unseen = self.evaluate_unseen(&mut transport)?;
-        let clients = self.prepared.federation.clients.len();
+        let clients = self.prepared.splits.clients.len();
         let transport = &mut transport;
         let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
         let evaluation = federation.evaluation(&self.server)?;
@@ -164,7 +164,7 @@ impl ClientModel {
     /// The model of a client in some state, with the shared part as it was last received.
     pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Self {
         // Whoever was met only after training is judged by what it has made of the shared part, see `Unseen`.
-        let is_unseen = client >= prepared.federation.clients.len();
+        let is_unseen = client >= prepared.splits.clients.len();
         let view = if is_unseen { View::Local } else { prepared.experiment.method.algorithm().headline() };
         Self::viewed(prepared, client, received, state, view)
     }

@@ -77,7 +77,7 @@ impl Disk {
     /// What a run will take: nearly all of it are the states of the clients that take part.
     pub(crate) fn of(prepared: &Prepared) -> Self {
         let plan = &prepared.experiment.plan;
-        let clients = prepared.federation.clients.len() as u64;
+        let clients = prepared.splits.clients.len() as u64;
         let cohort = prepared.cohort().map_or(clients, |cohort| cohort as u64);
         let taking_part = clients.min(cohort.saturating_mul(plan.rounds));
         let all = states(prepared);

@@ -6,23 +6,14 @@ mod classification;
 mod least_squares;
 mod regression;
 
-use super::Entry;
+use super::{DataSet, Entry, Kind, UsualPartition};
 use crate::{Dataset, Error, Result, Seed};
 pub use classification::Classification;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 pub use regression::{Optimum, Regression};
 use serde::{Deserialize, Serialize};
-
-/// What the catalog says.
-pub(super) const ENTRY: Entry = Entry {
-    name: "synthetic",
-    about: "generated regression or classification with a known optimum; nothing to download",
-    places: &[],
-    layout: "part of the program",
-    licence: "none needed",
-    citation: "none needed",
-};
+use std::path::Path;
 
 /// No more numbers than this are generated.
 const MOST_VALUES: usize = 1 << 28;
@@ -53,9 +44,26 @@ impl Default for Problem {
     }
 }
 
+impl DataSet for Synthetic {
+    const ENTRY: Entry = Entry {
+        name: "synthetic",
+        about: "generated regression or classification with a known optimum; nothing to download",
+        kind: Kind::Numbers,
+        partition: UsualPartition::NATURAL,
+        places: &[],
+        layout: "part of the program",
+        licence: "none needed",
+        citation: "none needed",
+    };
+
+    fn load(&self, _: &Path) -> Result<Dataset> {
+        self.generate()
+    }
+}
+
 impl Synthetic {
     /// Generates the data, without the optimum that belongs to it.
-    pub fn load(&self) -> Result<Dataset> {
+    pub fn generate(&self) -> Result<Dataset> {
         let seed = Seed::new(self.seed);
         match &self.problem {
             Problem::Regression(problem) => Ok(problem.generate(seed)?.0),

@@ -67,7 +67,7 @@ impl Regression {
         }
         let optimum = self.solve(&values, &targets)?;
         let dataset = Dataset {
-            name: super::ENTRY.name.into(),
+            name: <super::Synthetic as super::DataSet>::ENTRY.name.into(),
             samples: Samples::Vectors(Vectors { width: self.width(), values }),
             labels: Labels::Numbers(targets),
             owners: Some(owners(self.clients, self.samples)),

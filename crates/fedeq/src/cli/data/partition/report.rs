@@ -1,7 +1,7 @@
 //! Who holds what, as a table and as JSON.
 use fedeq_data::Dataset;
 use fedeq_data::Spread;
-use fedeq_data::partition::{ClientTally, Counts, Federation, Partition, Summary, Tally};
+use fedeq_data::partition::{ClientSplits, ClientTally, Counts, Partition, Summary, Tally};
 use serde::Serialize;
 
 use crate::cli::table::{Align, Table, facts};
@@ -24,7 +24,7 @@ pub(super) struct PartitionReport {
 const MOST_LISTED: usize = 10;
 
 impl PartitionReport {
-    pub(super) fn of(dataset: &Dataset, partition: Partition, seed: u64, federation: &Federation) -> Self {
+    pub(super) fn of(dataset: &Dataset, partition: Partition, seed: u64, federation: &ClientSplits) -> Self {
         let clients = Tally::of(dataset, &federation.clients);
         let unseen = Tally::of(dataset, &federation.unseen);
         let summary = clients.summary();
