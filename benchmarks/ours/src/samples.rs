@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use fedeq_core::{NetworkSite, Site, Training};
+use fedeq_core::{LocalProblem, NetworkProblem, Training};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::femnist::Writers;
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences};
@@ -42,9 +42,9 @@ impl Prepare {
         let orders = self.orders(&held, &dataset)?;
         file::write(&self.folder, &held, &orders)?;
         let mut weights = weights_of(&network);
-        let site = site(&network, &device(), &dataset, &held.clients[0], &self.training)?;
+        let problem = problem(&network, &device(), &dataset, &held.clients[0], &self.training)?;
         let phase = everything(self.training.learning_rate);
-        site.descend(&mut weights, &mut WarmMemory::new(WarmStart::Off), &phase, Seed::new(5))?;
+        problem.train(&mut weights, &mut WarmMemory::new(WarmStart::Off), &phase, None, Seed::new(5))?;
         write_weights(&self.folder, &weights)?;
         Ok(json!({ "samples": dataset.len() }))
     }
@@ -69,16 +69,16 @@ impl Prepare {
 }
 
 /// A client's data and a network to train on it.
-pub(crate) fn site(
+pub(crate) fn problem(
     network: &Network,
     device: &Device,
     dataset: &Arc<Dataset>,
     client: &fedeq_data::partition::ClientIndices,
     training: &Training,
-) -> Result<NetworkSite> {
+) -> Result<NetworkProblem> {
     let shard = |indices: &Vec<u32>| Shard::new(Arc::clone(dataset), indices.clone());
     let shards = [shard(&client.train)?, shard(&client.validation)?, shard(&client.test)?];
-    Ok(NetworkSite::new(network.clone(), device.clone(), shards, training))
+    Ok(NetworkProblem::new(network.clone(), device.clone(), shards, training))
 }
 
 /// Random numbers that need no more than be the same everywhere (splitmix64).

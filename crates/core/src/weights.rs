@@ -4,7 +4,7 @@ use fedeq_models::Part;
 use crate::error::Result;
 use crate::params::Params;
 
-/// Parameters by path, and normalisation statistics by name. A whole model, or the part of one that travels.
+/// Parameters by path, and normalisation statistics by name. A whole model, or the part of one that is shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weights {
     /// `theta`, `w`, or both; [`Part::of`] tells a path's side.
@@ -37,10 +37,9 @@ impl Weights {
         changed
     }
 
-    /// Shares memory with `other` wherever the arrays are equal.
-    pub(crate) fn share(&mut self, other: &Self) {
-        self.params.share(&other.params);
-        self.statistics.share(&other.statistics);
+    /// Whether every number is finite.
+    pub fn is_finite(&self) -> bool {
+        self.params.is_finite() && self.statistics.is_finite()
     }
 
     /// The weighted mean, in the order given.

@@ -2,7 +2,9 @@
 mod common;
 
 use common::{LeastSquares, Problem, thorough};
-use fedeq_core::{BalanceRho, ClientState, Ditto, DualStart, FedAvg, FedEq, Params, ServerStep, Site, ThetaStart, Training};
+use fedeq_core::{
+    BalanceRho, ClientState, Ditto, DualStart, FedAvg, FedEq, LocalProblem, Params, ServerStep, ThetaStart, Training,
+};
 
 fn fedeq(rho: f64, server_step: ServerStep) -> FedEq {
     FedEq { rho, server_step, ..FedEq::default() }
@@ -37,7 +39,8 @@ fn the_plain_mean_reaches_consensus_but_holds_it_to_the_start_by_rho() {
         let watch = |_: &_, evaluation: &fedeq_core::Evaluation| gap = evaluation.gap;
         let (server, clients) = problem.run_to_states(&fedeq(rho, ServerStep::Mean), &thorough(0.2), (rho, 1.0, 200), watch);
         states.extend(clients);
-        let gradients: Vec<_> = problem.clients.iter().zip(&states).map(|(site, state)| gradient_of_theta(site, state)).collect();
+        let gradients: Vec<_> =
+            problem.clients.iter().zip(&states).map(|(problem, state)| gradient_of_theta(problem, state)).collect();
         let mean = Params::mean(gradients.iter().map(|gradient| (gradient, 1.0)).collect::<Vec<_>>());
         let expected = server.weights.params.map(|theta| -rho as f32 * theta);
         assert!(gap < 1e-4, "rho {rho}: {gap}");
@@ -46,8 +49,8 @@ fn the_plain_mean_reaches_consensus_but_holds_it_to_the_start_by_rho() {
     }
 }
 
-fn gradient_of_theta(site: &LeastSquares, state: &ClientState) -> Params {
-    let (_, gradient) = site.gradient(&state.own).expect("sound");
+fn gradient_of_theta(problem: &LeastSquares, state: &ClientState) -> Params {
+    let (_, gradient) = problem.gradient(&state.own).expect("sound");
     gradient.filter(|path| path == "theta")
 }
 
@@ -90,16 +93,30 @@ fn the_exact_step_finds_the_optimum_from_any_duals() {
 }
 
 #[test]
-fn balancing_moves_rho_until_the_residuals_agree_and_keeps_the_optimum() {
+fn balancing_moves_a_bad_rho_until_the_residuals_agree_and_repairs_what_it_spoils() {
+    // With the plain mean, a rho that is too small leaves clients apart, and one that is too large holds theta to its start.
     let problem = Problem::new(3);
     for rho in [1e-3, 300.0] {
-        let balance = Some(BalanceRho { ratio: 3.0, factor: 1.5 });
-        let method = FedEq { balance, ..fedeq(rho, ServerStep::Mean) };
         let training = Training { epochs: 2000, ..thorough(0.003) };
-        let server = problem.run(&method, &training, (rho, 1.0, 60), |_, _| ());
-        let balanced = server.rho.expect("a method with a penalty");
+        let run = |balance: Option<BalanceRho>| {
+            let method = FedEq { balance, ..fedeq(rho, ServerStep::Mean) };
+            let (mut rhos, mut gap) = (Vec::new(), 0.0);
+            let server = problem.run(&method, &training, (rho, 1.0, 60), |server, evaluation| {
+                rhos.push(server.rho.expect("a method with a penalty"));
+                gap = evaluation.gap;
+            });
+            (rhos, gap, problem.error(&server.weights))
+        };
+        let (rhos, gap, error) = run(Some(BalanceRho { ratio: 3.0, factor: 1.5 }));
+        let (fixed, fixed_gap, fixed_error) = run(None);
+        assert!(fixed.iter().all(|fixed| *fixed == rho));
+        let (balanced, earlier) = (rhos[59], rhos[49]);
         assert!(balanced > 2.0 * rho || balanced < rho / 2.0, "{rho} -> {balanced}");
         assert!((0.01..30.0).contains(&balanced), "{rho} -> {balanced}");
+        eprintln!("{rho}: {rhos:?} gap {gap} {fixed_gap} error {error} {fixed_error}");
+        assert!((balanced / earlier).ln().abs() <= 1.5f64.ln() * 10.0, "it settles: {rhos:?}");
+        let (spoiled, repaired) = if rho < 1.0 { (fixed_gap, gap) } else { (fixed_error, error) };
+        assert!(repaired < 0.5 * spoiled, "{rho}: {spoiled} -> {repaired}");
     }
 }
 

@@ -7,19 +7,21 @@ use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
 use crate::deq_mlp::{DeqMlp, DeqMlpOptions};
-use crate::deq_resnet::{self, DeqResNet, DeqResNetOptions};
+use crate::deq_resnet::{DeqResNet, DeqResNetOptions, DeqResNetSize};
 use crate::deq_transformer::{DeqTransformer, DeqTransformerOptions};
 use crate::error::{ModelError, Result, ensure_room_between, ensure_within};
 use crate::graph::Graph;
 use crate::init::Blueprint;
 use crate::mlp::{LinearOptions, Mlp, MlpOptions};
 use crate::network::{Model, Network};
-use crate::resnet::{Depth, ResNet, ResNetOptions};
+use crate::resnet::{ResNet, ResNetDepth, ResNetOptions};
 use crate::task::{InputShape, Task};
 use crate::transformer::{Text, Transformer, TransformerOptions, validate_dropout};
 
 /// A kind of network: what its options make of a task. Networks of one kind that differ in size share their options.
-pub(crate) trait Architecture {
+///
+/// Implemented by the options of every network, in the network's own file; the equation stands in its doc comment.
+pub trait Architecture {
     /// What tells the members of the family apart.
     type Size;
 
@@ -42,7 +44,7 @@ pub(crate) trait Architecture {
 
 /// What a kind of network takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inputs {
+pub enum Inputs {
     /// Pictures.
     Images,
     /// Vectors, and pictures as vectors.
@@ -134,19 +136,19 @@ networks! {
     /// A dense equilibrium.
     DeqMlp(DeqMlpOptions, ()) = "deq-mlp",
     /// The convolutional equilibrium for small images and small devices.
-    DeqResNetXs(DeqResNetOptions, deq_resnet::Size::XS) = "deq-resnet-xs",
+    DeqResNetXs(DeqResNetOptions, DeqResNetSize::XS) = "deq-resnet-xs",
     /// The paper's equilibrium network for FEMNIST.
-    DeqResNetS(DeqResNetOptions, deq_resnet::Size::S) = "deq-resnet-s",
+    DeqResNetS(DeqResNetOptions, DeqResNetSize::S) = "deq-resnet-s",
     /// The paper's equilibrium network for CIFAR.
-    DeqResNetM(DeqResNetOptions, deq_resnet::Size::M) = "deq-resnet-m",
+    DeqResNetM(DeqResNetOptions, DeqResNetSize::M) = "deq-resnet-m",
     /// An explicit network for small images, 2.7 times as large as `deq-resnet-xs` on digits.
-    ResNetXs(ResNetOptions, Depth::Xs) = "resnet-xs",
+    ResNetXs(ResNetOptions, ResNetDepth::Xs) = "resnet-xs",
     /// Explicit, 14 layers.
-    ResNet14(ResNetOptions, Depth::D14) = "resnet-14",
+    ResNet14(ResNetOptions, ResNetDepth::D14) = "resnet-14",
     /// Explicit, 20 layers.
-    ResNet20(ResNetOptions, Depth::D20) = "resnet-20",
+    ResNet20(ResNetOptions, ResNetDepth::D20) = "resnet-20",
     /// Explicit, 34 layers.
-    ResNet34(ResNetOptions, Depth::D34) = "resnet-34",
+    ResNet34(ResNetOptions, ResNetDepth::D34) = "resnet-34",
     /// The paper's equilibrium network for Shakespeare.
     DeqTransformer(DeqTransformerOptions, ()) = "deq-transformer",
     /// Explicit, 4 layers.
@@ -158,6 +160,11 @@ networks! {
 }
 
 impl ModelConfig {
+    /// As [`Network::recurrent_matrix`], before it is built.
+    pub fn recurrent_matrix(&self) -> Option<&'static str> {
+        matches!(self, Self::DeqMlp(_)).then_some(DeqMlp::RECURRENT_MATRIX)
+    }
+
     /// The network for a task, as data. Nothing is drawn or allocated for its parameters yet.
     ///
     /// ```
@@ -219,13 +226,13 @@ impl ModelConfig {
             Self::Linear(options) => self.build_mlp(&at, task, &MlpOptions::linear(options))?,
             Self::Mlp(options) => self.build_mlp(&at, task, options)?,
             Self::DeqMlp(options) => self.build_deq_mlp(&at, task, options)?,
-            Self::DeqResNetXs(options) => self.build_deq_resnet(&at, task, deq_resnet::Size::XS, options)?,
-            Self::DeqResNetS(options) => self.build_deq_resnet(&at, task, deq_resnet::Size::S, options)?,
-            Self::DeqResNetM(options) => self.build_deq_resnet(&at, task, deq_resnet::Size::M, options)?,
-            Self::ResNetXs(options) => self.build_resnet(&at, task, Depth::Xs, options)?,
-            Self::ResNet14(options) => self.build_resnet(&at, task, Depth::D14, options)?,
-            Self::ResNet20(options) => self.build_resnet(&at, task, Depth::D20, options)?,
-            Self::ResNet34(options) => self.build_resnet(&at, task, Depth::D34, options)?,
+            Self::DeqResNetXs(options) => self.build_deq_resnet(&at, task, DeqResNetSize::XS, options)?,
+            Self::DeqResNetS(options) => self.build_deq_resnet(&at, task, DeqResNetSize::S, options)?,
+            Self::DeqResNetM(options) => self.build_deq_resnet(&at, task, DeqResNetSize::M, options)?,
+            Self::ResNetXs(options) => self.build_resnet(&at, task, ResNetDepth::Xs, options)?,
+            Self::ResNet14(options) => self.build_resnet(&at, task, ResNetDepth::D14, options)?,
+            Self::ResNet20(options) => self.build_resnet(&at, task, ResNetDepth::D20, options)?,
+            Self::ResNet34(options) => self.build_resnet(&at, task, ResNetDepth::D34, options)?,
             Self::DeqTransformer(options) => self.build_deq_transformer(&at, task, options)?,
             Self::Transformer4(options) => self.build_transformer(&at, task, 4, options)?,
             Self::Transformer8(options) => self.build_transformer(&at, task, 8, options)?,
@@ -248,14 +255,14 @@ impl ModelConfig {
         Ok(Model::DeqMlp(DeqMlp::new(at, self.flat_width(task)?, hidden, task.classes, options)))
     }
 
-    fn build_deq_resnet(&self, at: &Blueprint, task: &Task, size: deq_resnet::Size, options: &DeqResNetOptions) -> Result<Model> {
+    fn build_deq_resnet(&self, at: &Blueprint, task: &Task, size: DeqResNetSize, options: &DeqResNetOptions) -> Result<Model> {
         options.equilibrium.validate()?;
         let [flat, dense] = size.largest_layer(self.image(task)?);
         ensure_room_between(&[flat, dense])?;
         Ok(Model::DeqResNet(DeqResNet::new(at, size, self.image(task)?, task.classes, options)))
     }
 
-    fn build_resnet(&self, at: &Blueprint, task: &Task, depth: Depth, options: &ResNetOptions) -> Result<Model> {
+    fn build_resnet(&self, at: &Blueprint, task: &Task, depth: ResNetDepth, options: &ResNetOptions) -> Result<Model> {
         let [_, _, channels] = self.image(task)?;
         let family = options.family_for(task);
         Ok(Model::ResNet(ResNet::new(at, depth, family, channels, task.classes, options)))

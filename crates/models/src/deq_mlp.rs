@@ -109,6 +109,9 @@ pub(crate) struct DeqMlp {
 }
 
 impl DeqMlp {
+    /// The path of `B`.
+    pub(crate) const RECURRENT_MATRIX: &'static str = "cell.b.weight";
+
     pub(crate) fn new(at: &Blueprint, inputs: usize, hidden: usize, classes: usize, options: &DeqMlpOptions) -> Self {
         let inject = if options.bias { Dense::new } else { Dense::without_bias };
         Self {

@@ -42,22 +42,24 @@ impl Default for DeqResNetOptions {
     }
 }
 
-/// The widths of a member of the family.
+/// The widths of a DEQ-ResNet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
-    channels: usize,
-    dense: [usize; 2],
+pub struct DeqResNetSize {
+    /// Channels of a state.
+    pub channels: usize,
+    /// Widths of the two dense layers.
+    pub dense: [usize; 2],
 }
 
-impl Size {
+impl DeqResNetSize {
     /// Small enough for a microcontroller. On 8x8x1 digits with 10 classes: 15,824 shared and 330 personal parameters, that
     /// is 64.6 kB in fp32; at one image, the largest tensor holds 1,024 numbers (4 kB) and the default solver's history of six
     /// states and six residuals 3,072 (12 kB).
-    pub(crate) const XS: Self = Self { channels: 16, dense: [64, 32] };
+    pub const XS: Self = Self { channels: 16, dense: [64, 32] };
     /// The paper's network for FEMNIST.
-    pub(crate) const S: Self = Self { channels: 64, dense: [256, 128] };
+    pub const S: Self = Self { channels: 64, dense: [256, 128] };
     /// The paper's network for CIFAR.
-    pub(crate) const M: Self = Self { channels: 128, dense: [256, 128] };
+    pub const M: Self = Self { channels: 128, dense: [256, 128] };
 
     /// Inputs and outputs of the layer that grows with the pictures.
     pub(crate) fn largest_layer(self, [height, width, _]: [usize; 3]) -> [usize; 2] {
@@ -69,10 +71,10 @@ impl Size {
 /// `u = pool(norm(phi(conv(x))))`, `z = g(z; u)` by a [residual cell](crate::graph::Cell::Residual), then `pool`, two dense layers, a
 /// normalisation and the personal layer. States are `[ceil(H / 2), ceil(W / 2), C]`.
 impl Architecture for DeqResNetOptions {
-    type Size = Size;
+    type Size = DeqResNetSize;
     const INPUTS: Inputs = Inputs::Images;
 
-    fn graph(&self, task: &Task, size: Size) -> Result<Graph> {
+    fn graph(&self, task: &Task, size: DeqResNetSize) -> Result<Graph> {
         let style = Style { norm: self.norm, activation: self.activation };
         Graph::build(task, |net| {
             let mut stem = net.at("stem");
@@ -112,7 +114,7 @@ pub(crate) struct DeqResNet {
 impl DeqResNet {
     pub(crate) fn new(
         at: &Blueprint,
-        size: Size,
+        size: DeqResNetSize,
         [height, width, channels]: [usize; 3],
         classes: usize,
         options: &DeqResNetOptions,

@@ -52,10 +52,10 @@ mod task;
 mod transformer;
 mod vision;
 
-pub use catalog::ModelConfig;
+pub use catalog::{Architecture, Inputs, ModelConfig};
 pub use context::{Context, Mode, Start};
 pub use deq_mlp::DeqMlpOptions;
-pub use deq_resnet::DeqResNetOptions;
+pub use deq_resnet::{DeqResNetOptions, DeqResNetSize};
 pub use deq_transformer::DeqTransformerOptions;
 pub use error::{ModelError, Result};
 pub use graph::Graph;
@@ -66,7 +66,12 @@ pub use network::{Input, Network, Output};
 pub use parameters::{ParameterInfo, Part, PathTracker};
 pub use probe::random_start;
 pub use representation::{Equilibrated, Features, Representation};
-pub use resnet::{Family, ResNetOptions};
+pub use resnet::{Family, ResNetDepth, ResNetOptions};
 pub use statistics::{Moments, Statistics};
 pub use task::{InputShape, Task};
 pub use transformer::TransformerOptions;
+
+/// The page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/add-a-network.md")]
+struct AddANetwork;

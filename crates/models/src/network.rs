@@ -86,6 +86,11 @@ impl Network {
         matches!(self.model, Model::DeqMlp(_) | Model::DeqResNet(_) | Model::DeqTransformer(_))
     }
 
+    /// The path of the matrix `B` of a cell `z = phi(B z + C x + b)`, stored as `[input, output]`, if the network has one: keeping it small keeps the cell contractive.
+    pub fn recurrent_matrix(&self) -> Option<&'static str> {
+        matches!(self.model, Model::DeqMlp(_)).then_some(DeqMlp::RECURRENT_MATRIX)
+    }
+
     /// How the network finds and differentiates its fixed point, if it solves for one.
     pub fn equilibrium(&self) -> Option<&Equilibrium> {
         match &self.model {

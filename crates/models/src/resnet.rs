@@ -96,10 +96,14 @@ impl fmt::Display for Family {
 
 /// How deep a ResNet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub enum ResNetDepth {
+    /// 8 layers, narrow ones.
     Xs,
+    /// 14 layers.
     D14,
+    /// 20 layers.
     D20,
+    /// 34 layers.
     D34,
 }
 
@@ -118,18 +122,18 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(depth: Depth, family: Family) -> Self {
+    fn of(depth: ResNetDepth, family: Family) -> Self {
         let blocks: &'static [usize] = match (depth, family) {
-            (Depth::Xs, _) => return Self { channels: &[16, 32], blocks: &[1, 2], dense: [64, 32], cifar_manner: false },
-            (Depth::D14, Family::Femnist) => &[1, 2, 2, 1],
-            (Depth::D20, Family::Femnist) => &[2, 3, 2, 2],
-            (Depth::D34, Family::Femnist) => &[3, 4, 5, 3],
-            (Depth::D14, Family::Cifar10) => &[2, 2, 2],
-            (Depth::D20, Family::Cifar10) => &[3, 3, 3],
-            (Depth::D34, Family::Cifar10) => &[5, 6, 5],
-            (Depth::D14, Family::Cifar100) => &[1, 2, 3],
-            (Depth::D20, Family::Cifar100) => &[2, 3, 4],
-            (Depth::D34, Family::Cifar100) => &[3, 5, 8],
+            (ResNetDepth::Xs, _) => return Self { channels: &[16, 32], blocks: &[1, 2], dense: [64, 32], cifar_manner: false },
+            (ResNetDepth::D14, Family::Femnist) => &[1, 2, 2, 1],
+            (ResNetDepth::D20, Family::Femnist) => &[2, 3, 2, 2],
+            (ResNetDepth::D34, Family::Femnist) => &[3, 4, 5, 3],
+            (ResNetDepth::D14, Family::Cifar10) => &[2, 2, 2],
+            (ResNetDepth::D20, Family::Cifar10) => &[3, 3, 3],
+            (ResNetDepth::D34, Family::Cifar10) => &[5, 6, 5],
+            (ResNetDepth::D14, Family::Cifar100) => &[1, 2, 3],
+            (ResNetDepth::D20, Family::Cifar100) => &[2, 3, 4],
+            (ResNetDepth::D34, Family::Cifar100) => &[3, 5, 8],
         };
         let cifar_manner = family != Family::Femnist;
         let channels: &'static [usize] = if cifar_manner { &[64, 128, 256] } else { &[32, 64, 128, 256] };
@@ -147,10 +151,10 @@ impl Plan {
 
 /// A stem, stages of [blocks](residual_block), the mean over the plane, two dense layers, a normalisation and the personal layer.
 impl Architecture for ResNetOptions {
-    type Size = Depth;
+    type Size = ResNetDepth;
     const INPUTS: Inputs = Inputs::Images;
 
-    fn graph(&self, task: &Task, depth: Depth) -> Result<Graph> {
+    fn graph(&self, task: &Task, depth: ResNetDepth) -> Result<Graph> {
         let plan = Plan::of(depth, self.family_for(task));
         let style = Style { norm: self.norm, activation: self.activation };
         let fusion = if plan.cifar_manner { Fusion::Before(style.activation) } else { Fusion::After(style.activation) };
@@ -171,9 +175,9 @@ impl Architecture for ResNetOptions {
         })
     }
 
-    fn note(&self, task: &Task, depth: Depth) -> Option<String> {
+    fn note(&self, task: &Task, depth: ResNetDepth) -> Option<String> {
         let family = self.family_for(task);
-        (depth != Depth::Xs && !family.is_made_for(task)).then(|| format!("using its {family} family"))
+        (depth != ResNetDepth::Xs && !family.is_made_for(task)).then(|| format!("using its {family} family"))
     }
 }
 
@@ -213,7 +217,7 @@ pub(crate) struct ResNet {
 impl ResNet {
     pub(crate) fn new(
         at: &Blueprint,
-        depth: Depth,
+        depth: ResNetDepth,
         family: Family,
         channels: usize,
         classes: usize,

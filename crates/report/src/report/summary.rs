@@ -177,7 +177,7 @@ pub(super) fn worst(client_detail: &ClientDetail) -> ReportTable {
 
 /// Those met only after training, where a run had any.
 pub(super) fn unseen(report: &Report) -> Option<ReportTable> {
-    let of = |line: &MethodLine, measure: fn(&fedeq_run::run::Unseen) -> Option<f64>| {
+    let of = |line: &MethodLine, measure: fn(&fedeq_core::Unseen) -> Option<f64>| {
         share(&line.over_runs(&report.runs, |member| measure(member.run.summary.as_ref()?.unseen.as_ref()?)))
     };
     let has = |line: &&MethodLine| {

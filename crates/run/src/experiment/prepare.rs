@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use fedeq_core::{
-    ClientState, ClientStore, Error, InitialHeads, Method, NetworkSite, Params, Projection, Result, ServerState, Site, Sites,
-    Training, Weights, head_of, named_statistics, params_of, travelling,
+    ClientState, ClientStore, Error, InitialHeads, LocalProblem, LocalProblems, NetworkProblem, Params, Result, ServerState,
+    Training, Weights, head_of, named_statistics, params_of, shared_part,
 };
 use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
 use fedeq_data::shard::Shard;
@@ -180,16 +180,16 @@ impl Experiment {
     }
 
     fn check_projection(&self) -> Result<()> {
-        if self.training.projection.is_none() || self.model.name() == Projection::MODEL {
+        if self.training.projection.is_none() || self.model.recurrent_matrix().is_some() {
             return Ok(());
         }
         let problem = format!("`training.projection` does not go with `{}`, which has no matrix to put back", self.model.name());
-        Err(Error::invalid(problem, format!("leave it out, or choose the model `{}`", Projection::MODEL)))
+        Err(Error::invalid(problem, "leave it out, or choose the model `deq-mlp`"))
     }
 
     /// Heads of their own mean something only to methods that keep them with the clients.
     fn check_heads(&self) -> Result<()> {
-        if self.training.initial_heads == InitialHeads::Same || !self.method.algorithm().travels(Part::Personal) {
+        if self.training.initial_heads == InitialHeads::Same || !self.method.algorithm().shares(Part::Personal) {
             return Ok(());
         }
         let method = self.method.name();
@@ -200,9 +200,9 @@ impl Experiment {
 
     fn check_symbols(&self) -> Result<()> {
         let is_text = self.data.source.entry().kind == Kind::Text;
-        match &self.method {
-            Method::Fedeq(fedeq) if fedeq.per_symbol && !is_text => {
-                let problem = format!("`method.per_symbol` does not go with `{}`, which is not text", self.data.source.name());
+        match self.method.algorithm().needs_text() {
+            Some(setting) if !is_text => {
+                let problem = format!("`{setting}` does not go with `{}`, which is not text", self.data.source.name());
                 Err(Error::invalid(problem, "leave it out"))
             }
             _ => Ok(()),
@@ -290,10 +290,9 @@ impl Prepared {
 
     /// The server before the first round.
     pub fn server(&self) -> ServerState {
-        let method = &self.experiment.method;
-        let weights = travelling(method.algorithm(), &self.initial());
-        let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
-        ServerState::new(weights, self.splits.clients.len(), rho)
+        let algorithm = self.experiment.method.algorithm();
+        let weights = shared_part(algorithm, &self.initial());
+        ServerState::new(weights, self.splits.clients.len(), algorithm.initial_rho())
     }
 
     /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
@@ -362,15 +361,14 @@ impl Prepared {
     /// How many clients take part in a round.
     pub(crate) fn cohort(&self) -> Result<usize> {
         let Experiment { method, plan, .. } = &self.experiment;
-        let clients = self.splits.clients.len();
-        if method.algorithm().takes_everybody() { Ok(clients) } else { plan.sampling.cohort_size(clients) }
+        plan.cohort_size(method.algorithm(), self.splits.clients.len())
     }
 
     /// The bytes of remembered fixed points that are part of a client's state between rounds.
     pub(crate) fn lasting_warm_bytes(&self, client: usize) -> u64 {
         let (warm_start, numbers) = (self.experiment.training.warm_start, self.network.state_size().unwrap_or_default());
         match warm_start {
-            WarmStart::BySample { lasting: true, .. } => warm_start.bytes(Sites::samples(self, client), numbers) as u64,
+            WarmStart::BySample { lasting: true, .. } => warm_start.bytes(LocalProblems::samples(self, client), numbers) as u64,
             WarmStart::Off | WarmStart::PreviousBatch | WarmStart::BySample { .. } => 0,
         }
     }
@@ -393,15 +391,15 @@ impl Prepared {
     }
 
     /// A client's data and a network to use on it.
-    pub fn network_site(&self, client: usize) -> NetworkSite {
+    pub fn network_problem(&self, client: usize) -> NetworkProblem {
         let Station { device, network } = &self.stations[client % self.stations.len()];
-        NetworkSite::new(network.clone(), device.clone(), self.shards[client].clone(), &self.experiment.training)
+        NetworkProblem::new(network.clone(), device.clone(), self.shards[client].clone(), &self.experiment.training)
     }
 
     /// Any samples and a network to use on them.
-    pub(crate) fn site_with(&self, shards: [Shard; 3]) -> NetworkSite {
+    pub(crate) fn problem_with(&self, shards: [Shard; 3]) -> NetworkProblem {
         let Station { device, network } = &self.stations[0];
-        NetworkSite::new(network.clone(), device.clone(), shards, &self.experiment.training)
+        NetworkProblem::new(network.clone(), device.clone(), shards, &self.experiment.training)
     }
 
     /// So many of the first client's training samples, over and over if there are fewer.
@@ -430,18 +428,18 @@ impl Prepared {
         (self.splits.clients.len()..self.shards.len()).collect()
     }
 
-    /// Parameters that travel, and parameters that stay.
+    /// Parameters that are shared, and parameters that stay with their clients.
     pub fn parameters(&self) -> [usize; 2] {
         let algorithm = self.experiment.method.algorithm();
-        let total = |travels: bool| {
-            let parts = [Part::Shared, Part::Personal].into_iter().filter(|part| algorithm.travels(*part) == travels);
+        let total = |shared: bool| {
+            let parts = [Part::Shared, Part::Personal].into_iter().filter(|part| algorithm.shares(*part) == shared);
             parts.map(|part| self.network.count(part)).sum()
         };
         [total(true), total(false)]
     }
 }
 
-impl Sites for Prepared {
+impl LocalProblems for Prepared {
     fn clients(&self) -> usize {
         self.shards.len()
     }
@@ -455,7 +453,7 @@ impl Sites for Prepared {
         train.len()
     }
 
-    fn site(&self, client: usize) -> Result<Box<dyn Site>> {
-        Ok(Box::new(self.network_site(client)))
+    fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
+        Ok(Box::new(self.network_problem(client)))
     }
 }

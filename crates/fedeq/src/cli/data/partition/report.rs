@@ -24,9 +24,9 @@ pub(super) struct PartitionReport {
 const MOST_LISTED: usize = 10;
 
 impl PartitionReport {
-    pub(super) fn of(dataset: &Dataset, partition: Partition, seed: u64, federation: &ClientSplits) -> Self {
-        let clients = Tally::of(dataset, &federation.clients);
-        let unseen = Tally::of(dataset, &federation.unseen);
+    pub(super) fn of(dataset: &Dataset, partition: Partition, seed: u64, splits: &ClientSplits) -> Self {
+        let clients = Tally::of(dataset, &splits.clients);
+        let unseen = Tally::of(dataset, &splits.unseen);
         let summary = clients.summary();
         Self { dataset: dataset.name.clone(), partition, seed, clients, unseen, summary }
     }

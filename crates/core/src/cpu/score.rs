@@ -1,15 +1,15 @@
-//! Judging a model on data, alone or together with nearest neighbours.
+//! Scoring a model on data, alone or together with nearest neighbours.
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Int, Tensor};
 use fedeq_data::shard::{Batch, Targets};
 use fedeq_models::Output;
 
-use crate::bridge::ints;
+use super::bridge::ints;
+use super::loss::{Goal, loss_of, padding_of};
 use crate::error::Result;
-use crate::loss::{Goal, loss_of, padding_of};
-use crate::site::{Neighbours, Score};
+use crate::stats::{Neighbours, Score};
 
-/// Judges a model, given by its forward pass, on batches.
+/// Scores a model, given by its forward pass, on batches.
 pub(crate) fn score(
     batches: impl Iterator<Item = Batch>,
     forward: impl Fn(&Batch) -> Result<Output>,

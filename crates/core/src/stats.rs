@@ -1,96 +1,5 @@
-//! Where local work happens: a client's data, seen only through what can be done with it.
-use fedeq_data::Seed;
-use fedeq_equilibrium::WarmMemory;
-use fedeq_models::Part;
+//! What local work is measured by: scores, training statistics, what it took.
 use serde::{Deserialize, Deserializer, Serialize};
-
-use crate::error::Result;
-use crate::fixed_points::{Examined, Search};
-use crate::params::Params;
-use crate::weights::Weights;
-
-/// A client's data and its means to learn from it. Methods act on weights through this alone.
-pub trait Site {
-    /// How many training samples there are.
-    fn samples(&self) -> usize;
-
-    /// Stochastic gradient descent on the local loss. Moves `weights` and says how it went.
-    fn descend(&self, weights: &mut Weights, memory: &mut WarmMemory, phase: &Phase<'_>, seed: Seed) -> Result<Descent>;
-
-    /// How well the weights do on a part of the local data.
-    fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score>;
-
-    /// The mean local training loss and its gradient with respect to all parameters, over all training samples. This is the true gradient,
-    /// through a fixed point by the implicit function theorem, whatever stands in for it in training.
-    fn gradient(&self, weights: &Weights) -> Result<(f64, Params)>;
-
-    /// What the equilibrium solves of some samples end in when they are started elsewhere; nothing where the model solves for no fixed point.
-    fn fixed_points(&self, _weights: &Weights, _on: Portion, _search: &Search, _seed: Seed) -> Result<Option<Vec<Examined>>> {
-        Ok(None)
-    }
-}
-
-/// A stretch of local training.
-#[derive(Clone, Debug)]
-pub struct Phase<'a> {
-    /// Tells the phases of a round apart in seeds and reports.
-    pub name: &'static str,
-    /// What is trained.
-    pub trains: Trains,
-    /// Passes over the local data.
-    pub epochs: usize,
-    /// The step size.
-    pub learning_rate: f64,
-    /// A force beside the loss.
-    pub pull: Option<&'a Pull>,
-}
-
-/// What a phase trains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trains {
-    /// The shared parameters.
-    Shared,
-    /// The personal parameters; the representation stays fixed.
-    Personal,
-    /// Both.
-    Everything,
-}
-
-impl Trains {
-    /// Whether a part is trained.
-    pub fn includes(self, part: Part) -> bool {
-        match self {
-            Self::Shared => part == Part::Shared,
-            Self::Personal => part == Part::Personal,
-            Self::Everything => true,
-        }
-    }
-}
-
-/// Adds `strength * p + offset` to the gradient of every parameter `p` that `offset` names.
-///
-/// This is the gradient of `<lambda, p - anchor> + strength / 2 ||p - anchor||^2`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pull {
-    /// `rho` of an augmented Lagrangian, or the weight of a proximal term.
-    pub strength: f64,
-    /// `lambda - strength * anchor`.
-    pub offset: Params,
-    /// Whether the force is divided by the number of predictions in a batch (for text, symbols that are not padding).
-    pub per_prediction: bool,
-}
-
-impl Pull {
-    /// Towards `anchor`, with a dual.
-    pub fn augmented(strength: f64, anchor: &Params, dual: &Params) -> Self {
-        Self { strength, offset: dual.plus(-strength as f32, anchor), per_prediction: false }
-    }
-
-    /// Towards `anchor`.
-    pub fn proximal(strength: f64, anchor: &Params) -> Self {
-        Self { strength, offset: anchor.map(|value| -strength as f32 * value), per_prediction: false }
-    }
-}
 
 /// Which of a client's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +9,7 @@ pub enum Portion {
     Train,
     /// What it sets aside for tuning.
     Validation,
-    /// What it is judged by.
+    /// What it is evaluated by.
     Test,
 }
 
@@ -120,10 +29,10 @@ impl Default for Neighbours {
     }
 }
 
-/// How a descent went. It travels in messages, whose size must not depend on the clock or on a measurement: there, seconds and bytes
+/// How local training went. It travels in messages, whose size must not depend on the clock or on a measurement: there, seconds and bytes
 /// are written as texts of a fixed width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Descent {
+pub struct TrainStats {
     /// Gradient steps taken.
     pub steps: u64,
     /// The mean loss over the last epoch.
@@ -138,8 +47,8 @@ pub struct Descent {
     pub memory: PhaseBytes,
 }
 
-impl Descent {
-    /// What two descents took together; the loss is that of the later one.
+impl TrainStats {
+    /// What two phases took together; the loss is that of the later one.
     pub fn then(self, later: Self) -> Self {
         Self {
             steps: self.steps + later.steps,
@@ -162,7 +71,7 @@ pub struct SolveTally {
     pub residual: f64,
     /// Samples that did not meet their tolerance.
     pub unconverged: u64,
-    /// Samples that left the numbers.
+    /// Samples whose solve became NaN or infinite.
     pub not_finite: u64,
     /// Samples whose solve started where an earlier one of the same sample ended.
     #[serde(default)]

@@ -3,7 +3,7 @@ use burn::tensor::activation::log_softmax;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use fedeq_data::shard::{Batch, Inputs, Targets};
 
-use crate::bridge::ints;
+use super::bridge::ints;
 
 /// What a batch should have given, one goal a row of logits.
 #[allow(clippy::large_enum_variant, reason = "there is one of these to a batch")]

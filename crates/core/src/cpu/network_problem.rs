@@ -1,4 +1,4 @@
-//! A site whose model is a network: the one local training loop.
+//! A client's problem whose model is a network: the one local training loop.
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
@@ -11,18 +11,21 @@ use fedeq_equilibrium::{Outcome, Report, WarmMemory};
 use fedeq_kernels::memory::{Meter, keep};
 use fedeq_models::{Context, Network, Output, Part, Start, Statistics};
 
-use crate::bridge::{self, input_of};
+use super::bridge::{self, input_of};
+use super::fixed_points::{examine, precise};
+use super::loss::{Goal, Loss, loss_of};
+use super::score::{Store, score};
+use super::sgd;
 use crate::divergence;
+use crate::engine::LocalProblem;
 use crate::error::{Error, Result};
-use crate::fixed_points::{Examined, Search, examine, precise};
-use crate::loss::{Goal, Loss, loss_of};
+use crate::fixed_points::{Examined, Search};
 use crate::params::Params;
 use crate::projection::Projection;
-use crate::score::{Store, score};
-use crate::sgd;
-use crate::site::{Descent, Neighbours, Phase, PhaseBytes, Portion, Score, Site, SolveTally, Trains};
+use crate::stats::{Neighbours, PhaseBytes, Portion, Score, SolveTally, TrainStats};
 use crate::training::Training;
 use crate::weights::Weights;
+use crate::work::{Phase, ProximalGradient, Trains};
 
 /// Samples a forward pass when nothing is trained: enough to keep the device busy, few enough to bound the memory.
 const EVALUATION_BATCH: NonZeroUsize = const { NonZeroUsize::new(100).unwrap() };
@@ -31,7 +34,7 @@ const EVALUATION_BATCH: NonZeroUsize = const { NonZeroUsize::new(100).unwrap() }
 const GRADIENT_TOLERANCE: f64 = 1e-6;
 
 /// A client's shards and a network to train on them.
-pub struct NetworkSite {
+pub struct NetworkProblem {
     template: Network,
     device: Device,
     train: Shard,
@@ -42,8 +45,8 @@ pub struct NetworkSite {
     projection: Option<Projection>,
 }
 
-impl NetworkSite {
-    /// A site on a device. `template` gives the architecture, not the numbers; it is one built with autodiff.
+impl NetworkProblem {
+    /// A client on a device. `template` gives the architecture, not the numbers; it is one built with autodiff.
     pub fn new(template: Network, device: Device, [train, validation, test]: [Shard; 3], training: &Training) -> Self {
         let Training { batch_size, remainder, projection, .. } = *training;
         Self { template, device, train, validation, test, batch_size, remainder, projection }
@@ -95,14 +98,21 @@ impl NetworkSite {
     }
 }
 
-impl Site for NetworkSite {
+impl LocalProblem for NetworkProblem {
     fn samples(&self) -> usize {
         self.train.len()
     }
 
-    fn descend(&self, weights: &mut Weights, memory: &mut WarmMemory, phase: &Phase<'_>, seed: Seed) -> Result<Descent> {
+    fn train(
+        &self,
+        weights: &mut Weights,
+        memory: &mut WarmMemory,
+        phase: &Phase,
+        proximal: Option<&ProximalGradient>,
+        seed: Seed,
+    ) -> Result<TrainStats> {
         if !weights.params.iter().any(|(path, _)| phase.trains.includes(Part::of(path))) {
-            return Ok(Descent::default()); // Such as the head of a network that has none.
+            return Ok(TrainStats::default()); // Such as the head of a network that has none.
         }
         keep();
         let meter = Meter::start();
@@ -111,8 +121,8 @@ impl Site for NetworkSite {
             device: &self.device,
             statistics: self.statistics(weights),
             memory,
-            step: sgd::Step::new(phase, self.projection, &self.device),
-            descent: Descent::default(),
+            step: sgd::Step::new(phase, proximal, self.projection, &self.device),
+            stats: TrainStats::default(),
             first: None,
             meter,
         };
@@ -125,14 +135,14 @@ impl Site for NetworkSite {
                 loss += before * batch.len() as f64;
                 samples += batch.len();
             }
-            run.descent.loss = loss / samples.max(1) as f64;
+            run.stats.loss = loss / samples.max(1) as f64;
         }
         weights.params = bridge::params_of(&network);
         weights.statistics = bridge::named_statistics(&run.statistics);
         if !weights.params.is_finite() {
             return Err(run.diverged("the parameters are no longer finite after local training".into(), phase));
         }
-        Ok(run.descent)
+        Ok(run.stats)
     }
 
     fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score> {
@@ -186,7 +196,7 @@ struct Run<'a> {
     statistics: Statistics,
     memory: &'a mut WarmMemory,
     step: sgd::Step,
-    descent: Descent,
+    stats: TrainStats,
     /// The solves of the first batch.
     first: Option<SolveTally>,
     meter: Meter,
@@ -194,7 +204,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// One gradient step; returns the loss before it. The network comes and goes by value, so that its numbers can change in place.
-    fn step(&mut self, network: Network, batch: &Batch, phase: &Phase<'_>, dropout: u64) -> Result<(Network, f64)> {
+    fn step(&mut self, network: Network, batch: &Batch, phase: &Phase, dropout: u64) -> Result<(Network, f64)> {
         let begun = Instant::now();
         let logits = self.forward(&network, batch, dropout)?.logits;
         let Loss { mean: loss, count: predictions } = loss_of(&logits, &Goal::of(batch, self.device));
@@ -209,7 +219,7 @@ impl Run<'_> {
         let network = self.step.apply(network, gradients, phase.trains, predictions);
         self.note(begun, forwarded, backed);
         let taken = PhaseBytes { solve, backward, update: self.lap() };
-        self.descent.memory = self.descent.memory.or_more(&taken);
+        self.stats.memory = self.stats.memory.or_more(&taken);
         Ok((network, value))
     }
 
@@ -221,15 +231,15 @@ impl Run<'_> {
         if let Some(equilibrium) = &output.equilibrium {
             let warm = self.memory.knows(&batch.ids, equilibrium.state.dims()[1]) as u64;
             let solves = SolveTally { warm, ..tally(&equilibrium.report) };
-            self.descent.solves = self.descent.solves.plus(&solves);
+            self.stats.solves = self.stats.solves.plus(&solves);
             self.memory.remember_tensor(&batch.ids, &equilibrium.state);
             self.first.get_or_insert(solves);
         }
         Ok(output)
     }
 
-    fn diverged(&self, what: String, phase: &Phase<'_>) -> Error {
-        divergence::in_phase(what, phase, &self.first.clone().unwrap_or_default())
+    fn diverged(&self, what: String, phase: &Phase) -> Error {
+        divergence::diverged_in_phase(what, phase, &self.first.clone().unwrap_or_default())
     }
 
     /// The most memory held since this was last asked.
@@ -238,11 +248,11 @@ impl Run<'_> {
     }
 
     fn note(&mut self, begun: Instant, forwarded: Instant, backed: Instant) {
-        let seconds = &mut self.descent.seconds;
+        let seconds = &mut self.stats.seconds;
         seconds.solve += (forwarded - begun).as_secs_f64();
         seconds.backward += (backed - forwarded).as_secs_f64();
         seconds.update += backed.elapsed().as_secs_f64();
-        self.descent.steps += 1;
+        self.stats.steps += 1;
     }
 }
 

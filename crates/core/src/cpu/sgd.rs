@@ -8,7 +8,7 @@ use fedeq_models::{Network, Part, PathTracker};
 
 use crate::params::{Array, Params};
 use crate::projection::Projection;
-use crate::site::{Phase, Trains};
+use crate::work::{Phase, ProximalGradient, Trains};
 
 /// The same network with gradients wanted only for what is trained.
 pub(crate) fn train_only(network: Network, trains: Trains) -> Network {
@@ -28,7 +28,7 @@ pub(crate) fn train_only(network: Network, trains: Trains) -> Network {
     network.map(&mut Choose(PathTracker::default(), trains))
 }
 
-/// A step size and a pull, ready on the device.
+/// A step size and a proximal term, ready on the device.
 pub(crate) struct Step {
     learning_rate: f64,
     /// By path.
@@ -39,17 +39,22 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    pub(crate) fn new(phase: &Phase<'_>, projection: Option<Projection>, device: &Device) -> Self {
+    pub(crate) fn new(
+        phase: &Phase,
+        proximal: Option<&ProximalGradient>,
+        projection: Option<Projection>,
+        device: &Device,
+    ) -> Self {
         let device = device.clone().without_autodiff();
         let flat = |array: &Array| Tensor::from_data(TensorData::new(array.values.to_vec(), [array.values.len()]), &device);
-        let pulls = phase.pull.into_iter().flat_map(|pull| {
-            let on = |(path, array): (&str, &Array)| (path.to_owned(), Pull { strength: pull.strength, offset: flat(array) });
-            pull.offset.iter().map(on)
+        let pulls = proximal.into_iter().flat_map(|proximal| {
+            let on = |(path, array): (&str, &Array)| (path.to_owned(), Pull { strength: proximal.strength, offset: flat(array) });
+            proximal.offset.iter().map(on)
         });
         Self {
             learning_rate: phase.learning_rate,
             pulls: pulls.collect(),
-            pull_per_prediction: phase.pull.is_some_and(|pull| pull.per_prediction),
+            pull_per_prediction: proximal.is_some_and(|proximal| proximal.per_prediction),
             projection,
         }
     }

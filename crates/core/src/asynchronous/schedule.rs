@@ -11,7 +11,7 @@ use crate::weights::Weights;
 /// since a client does one thing at a time, that gives the same bytes as carrying it out when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Agenda {
+pub struct AsyncSchedule {
     /// Simulated time, in ticks.
     now: u64,
     /// Updates applied so far.
@@ -47,7 +47,7 @@ pub struct Arrival {
     pub staleness: u64,
 }
 
-impl Agenda {
+impl AsyncSchedule {
     /// Everybody waits to begin.
     pub(crate) fn new(clients: usize) -> Self {
         Self { waiting: (0..clients).collect(), ..Self::default() }
@@ -113,40 +113,40 @@ impl Agenda {
 mod tests {
     use super::*;
 
-    fn agenda(durations: &[u64], max_staleness: u64) -> Agenda {
-        let mut agenda = Agenda::new(durations.len());
-        agenda.begin(&Weights::default(), durations, max_staleness);
-        agenda
+    fn schedule(durations: &[u64], max_staleness: u64) -> AsyncSchedule {
+        let mut schedule = AsyncSchedule::new(durations.len());
+        schedule.begin(&Weights::default(), durations, max_staleness);
+        schedule
     }
 
     #[test]
     fn what_is_certain_arrives_before_anybody_who_begins_later() {
         let durations = [1000, 1500, 1999, 2000, 9000];
-        let mut agenda = agenda(&durations, 100);
-        let certain = agenda.certain(1000, 10);
+        let mut schedule = schedule(&durations, 100);
+        let certain = schedule.certain(1000, 10);
         assert_eq!(certain.iter().map(|work| work.client).collect::<Vec<_>>(), [0, 1, 2]);
         for work in certain {
-            agenda.arrive(work);
-            agenda.begin(&Weights::default(), &durations, 100);
+            schedule.arrive(work);
+            schedule.begin(&Weights::default(), &durations, 100);
         }
-        assert!(agenda.is_sound(5));
-        assert_eq!(agenda.certain(1000, 10)[0].client, 0, "due at 2000 like client 3, and before it by its number");
+        assert!(schedule.is_sound(5));
+        assert_eq!(schedule.certain(1000, 10)[0].client, 0, "due at 2000 like client 3, and before it by its number");
     }
 
     #[test]
     fn nobody_begins_who_could_make_another_too_stale() {
         let durations = [1000; 8];
-        let mut agenda = agenda(&durations, 3);
-        assert_eq!((agenda.under_way.len(), agenda.waiting.len()), (4, 4));
-        let first = agenda.certain(1000, 1)[0];
-        agenda.arrive(first);
-        agenda.begin(&Weights::default(), &durations, 3);
-        assert_eq!(agenda.under_way.len(), 3, "one update was applied, so there is room for one piece of work less");
+        let mut schedule = schedule(&durations, 3);
+        assert_eq!((schedule.under_way.len(), schedule.waiting.len()), (4, 4));
+        let first = schedule.certain(1000, 1)[0];
+        schedule.arrive(first);
+        schedule.begin(&Weights::default(), &durations, 3);
+        assert_eq!(schedule.under_way.len(), 3, "one update was applied, so there is room for one piece of work less");
     }
 
     #[test]
-    fn an_agenda_that_lost_something_is_not_sound() {
-        let whole = agenda(&[1000, 2000], 5);
+    fn a_schedule_that_lost_something_is_not_sound() {
+        let whole = schedule(&[1000, 2000], 5);
         let mut lost = whole.clone();
         lost.handed_out.clear();
         assert!(whole.is_sound(2) && !whole.is_sound(3) && !lost.is_sound(2));
