@@ -71,7 +71,8 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["data.copies=0"], "`data.copies`", ""),
     (&["engine.device=cpu,cpu"], "`engine.device` names `cpu` twice", "once"),
     (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "features"),
-    (&["data=synthetic", "data.source.problem={ kind = 'regression' }"], "asks for numbers", "classes"),
+    (&["data=synthetic", "data.source.problem={ kind = 'regression' }"], "cannot be `regression`", "classification"),
+    (&["data=csv", "data.source.task=numbers"], "`data.source.task` cannot be `numbers`", "classes"),
     (&["rounds"], "`rounds` is not a setting", "key=value"),
 ];
 

@@ -6,7 +6,7 @@ use super::flaw::Flaw;
 use super::roster::Roster;
 use super::scale::Scale;
 use super::{DataSet, Entry, Kind, UsualPartition, locate};
-use crate::{Dataset, Error, Labels, Owners, Place, Result, Samples, Vectors};
+use crate::{Dataset, Error, Owners, Place, Result, Samples, Vectors};
 use csv::{ErrorKind, StringRecord, Trim};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
@@ -41,8 +41,6 @@ pub enum Task {
     /// One of some classes, named by any text.
     #[default]
     Classes,
-    /// A finite number.
-    Numbers,
 }
 
 impl Default for Table {
@@ -86,9 +84,9 @@ impl Table {
         let mut record = StringRecord::new();
         while reader.read_record(&mut record).map_err(|error| in_words(error, file))? {
             let line = record.position().map_or(0, csv::Position::line);
-            rows.push(&record, &columns, &header, self.task).map_err(|flaw| flaw.at(Place::Line(line), file))?;
+            rows.push(&record, &columns, &header).map_err(|flaw| flaw.at(Place::Line(line), file))?;
         }
-        match rows.labels.is_empty() && rows.numbers.is_empty() {
+        match rows.labels.is_empty() {
             true => Err(Error::malformed(file, Place::Whole, "there are no rows below the header", "add some")),
             false => rows.into_dataset(&columns, self),
         }
@@ -140,29 +138,22 @@ struct Rows {
     owners: Vec<u32>,
     classes: Roster,
     labels: Vec<u32>,
-    numbers: Vec<f32>,
 }
 
 impl Rows {
-    fn push(&mut self, row: &StringRecord, columns: &Columns, header: &StringRecord, task: Task) -> Result<(), Flaw> {
+    fn push(&mut self, row: &StringRecord, columns: &Columns, header: &StringRecord) -> Result<(), Flaw> {
         for &column in &columns.features {
             self.values.push(number(row, column, header)?);
         }
         if let Some(column) = columns.client {
             self.owners.push(self.clients.number(name(row, column, header)?));
         }
-        match task {
-            Task::Classes => self.labels.push(self.classes.number(name(row, columns.label, header)?)),
-            Task::Numbers => self.numbers.push(number(row, columns.label, header)?),
-        }
+        self.labels.push(self.classes.number(name(row, columns.label, header)?));
         Ok(())
     }
 
     fn into_dataset(self, columns: &Columns, table: &Table) -> Result<Dataset> {
-        let labels = match table.task {
-            Task::Classes => self.classes.into_classes(&self.labels, table.classes.as_ref())?,
-            Task::Numbers => Labels::Numbers(self.numbers),
-        };
+        let labels = self.classes.into_classes(&self.labels, table.classes.as_ref())?;
         Ok(Dataset {
             name: Table::ENTRY.name.into(),
             samples: Samples::Vectors(Vectors { width: columns.features.len(), values: self.values }),

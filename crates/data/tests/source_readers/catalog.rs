@@ -52,8 +52,8 @@ fn options_are_read() {
         Source::Images(ImageFolder { resize: Some([side(4), side(6)]), channels: Some(Channels::Grey), classes: None })
     );
     assert_eq!(
-        read(r#"{"name": "csv", "client": "site", "label": "price", "task": "numbers", "scale": "standardise"}"#),
-        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Numbers, ..Table::default() })
+        read(r#"{"name": "csv", "client": "site", "label": "price", "task": "classes", "scale": "standardise"}"#),
+        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Classes, ..Table::default() })
     );
     let by = r#"{"name": "csv", "scale": {"by": {"mean": [1.5], "deviation": [2.0]}}}"#;
     assert_eq!(read(by).given_scaling(), Some(Scaling { mean: vec![1.5], deviation: vec![2.0] }));
@@ -69,6 +69,7 @@ fn unknown_keys_and_impossible_options_are_refused() {
         assert!(serde_json::from_value::<Source>(written).is_err(), "{} takes unknown keys", source.name());
     }
     assert!(serde_json::from_str::<Source>(r#"{"name": "text", "length": 0}"#).is_err());
+    assert!(serde_json::from_str::<Source>(r#"{"name": "csv", "task": "numbers"}"#).is_err(), "no network predicts numbers");
     assert!(serde_json::from_str::<Source>(r#"{"name": "images", "resize": [0, 8]}"#).is_err());
 }
 

@@ -197,7 +197,6 @@ fn order(dataset: &Dataset) -> Vec<String> {
     let classes = match &dataset.labels {
         Labels::Classes { names, .. } => names.len(),
         Labels::NextSymbols(_) => usize::from(u8::MAX) + 1,
-        Labels::Numbers(_) => 0,
     };
     let mut names: Vec<String> = (0..classes).map(|class| name_of(dataset, class)).collect();
     let mut seen = std::collections::BTreeSet::new();

@@ -124,7 +124,6 @@ pub(super) fn repeated(dataset: Dataset, times: usize) -> Result<Dataset> {
         },
         labels: match dataset.labels {
             Labels::Classes { names, values } => Labels::Classes { names, values: repeat.of(&values) },
-            Labels::Numbers(numbers) => Labels::Numbers(repeat.of(&numbers)),
             Labels::NextSymbols(symbols) => Labels::NextSymbols(repeat.of(&symbols)),
         },
         owners: dataset.owners.map(|owners| Owners { of: repeat.of(&owners.of), ..owners }),
@@ -155,17 +154,18 @@ mod tests {
 
     #[test]
     fn samples_keep_their_labels_and_the_test_set_its_place() {
+        let names = ["a", "b", "c"].map(str::to_owned).to_vec();
         let once = Dataset {
             name: "pairs".into(),
             samples: Samples::Vectors(Vectors { width: 2, values: vec![1.0, 1.5, 2.0, 2.5, 3.0, 3.5] }),
-            labels: Labels::Numbers(vec![1.0, 2.0, 3.0]),
+            labels: Labels::Classes { names: names.clone(), values: vec![0, 1, 2] },
             owners: None,
             test_start: Some(2),
         };
         let twice = repeated(once, 2).expect("room");
         let Samples::Vectors(vectors) = &twice.samples else { panic!("vectors") };
         assert_eq!(vectors.values, [1.0, 1.5, 2.0, 2.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 3.0, 3.5]);
-        assert_eq!(twice.labels, Labels::Numbers(vec![1.0, 2.0, 1.0, 2.0, 3.0, 3.0]));
+        assert_eq!(twice.labels, Labels::Classes { names, values: vec![0, 1, 0, 1, 2, 2] });
         assert_eq!((twice.len(), twice.test_start), (6, Some(4)));
     }
 }

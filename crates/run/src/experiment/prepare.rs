@@ -247,7 +247,7 @@ fn task_of(dataset: &Dataset) -> Result<Task> {
         (Samples::Vectors(vectors), Labels::Classes { names, .. }) => Ok(Task::vector(vectors.width, names.len())),
         (Samples::Sequences(sequences), Labels::NextSymbols(_)) => Ok(Task::next_symbol(sequences.length, sequences.vocabulary)),
         _ => Err(Error::invalid(
-            format!("`{}` asks for numbers, and the networks answer with classes", dataset.name),
+            format!("the samples of `{}` are not of the kind that its labels belong to", dataset.name),
             "choose data with classes or text",
         )),
     }

@@ -154,7 +154,6 @@ impl Questions {
                 let length = symbols.len() / self.shard.dataset().len();
                 symbols.get(index * length + row % length).map(|&symbol| usize::from(symbol))
             }
-            Labels::Numbers(_) => None,
         }
     }
 }
@@ -162,8 +161,8 @@ impl Questions {
 /// Labels of the right kind that say nothing.
 fn unknown_labels(like: &Labels, samples: &Samples, count: usize) -> Labels {
     match (like, samples) {
+        (Labels::NextSymbols(_), Samples::Sequences(sequences)) => Labels::NextSymbols(vec![0; sequences.symbols.len()]),
+        (Labels::NextSymbols(_), _) => Labels::NextSymbols(vec![0; count]),
         (Labels::Classes { names, .. }, _) => Labels::Classes { names: names.clone(), values: vec![0; count] },
-        (_, Samples::Sequences(sequences)) => Labels::NextSymbols(vec![0; sequences.symbols.len()]),
-        _ => Labels::Numbers(vec![0.0; count]),
     }
 }

@@ -79,7 +79,7 @@ impl InspectReport {
     }
 
     fn classes_in_words(&self) -> String {
-        let Some(classes) = self.classes else { return "none: a number is predicted".into() };
+        let Some(classes) = self.classes else { return "none".into() };
         let held = self.samples_of_class.iter().filter(|class| class.samples > 0).count();
         let counts: Vec<usize> = self.samples_of_class.iter().map(|class| class.samples).filter(|&samples| samples > 0).collect();
         let each = Spread::of(counts).map_or(String::new(), |spread| format!(", {} each", samples_each(&spread)));
