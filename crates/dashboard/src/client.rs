@@ -3,7 +3,7 @@ use fedeq_core::{Evaluation, Result};
 use fedeq_data::partition::ClientTally;
 use serde::Serialize;
 
-use super::refusal::Refusal;
+use super::refusal::RequestRefusal;
 use super::thinned::Thinned;
 use fedeq_run::run::{Head, Roster, RunFolder, headline};
 
@@ -26,7 +26,7 @@ pub(super) struct ClientRow {
 
 /// All that is known of one client.
 #[derive(Serialize)]
-pub(super) struct Portrait {
+pub(super) struct ClientView {
     client: usize,
     name: String,
     unseen: bool,
@@ -96,11 +96,11 @@ fn participations(folder: &RunFolder, clients: usize) -> Result<Vec<usize>> {
 }
 
 /// One client of a run.
-pub(super) fn portrait(folder: &RunFolder, client: usize) -> std::result::Result<Portrait, Refusal> {
+pub(super) fn client_view(folder: &RunFolder, client: usize) -> std::result::Result<ClientView, RequestRefusal> {
     let Roster { training, tally } = folder.roster()?;
     let everybody = tally.clients.len();
-    let holds = tally.clients.into_iter().nth(client).ok_or_else(|| Refusal::unknown_client(client))?;
-    Ok(Portrait {
+    let holds = tally.clients.into_iter().nth(client).ok_or_else(|| RequestRefusal::unknown_client(client))?;
+    Ok(ClientView {
         client,
         unseen: client >= training,
         classes: tally.classes,

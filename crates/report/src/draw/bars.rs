@@ -9,7 +9,7 @@ use super::style::{LEADING, LINE, MARGIN};
 use fedeq_run::number;
 
 /// What a bar chart shows.
-pub struct Bars {
+pub struct BarChart {
     /// What stands above.
     pub heading: Heading,
     /// What is counted, above the axis.
@@ -26,7 +26,7 @@ const HEIGHT: u32 = 640;
 const WIDTH: u32 = 1300;
 
 /// Draws the chart.
-pub fn bars(chart: &Bars) -> io::Result<Canvas> {
+pub fn bars(chart: &BarChart) -> io::Result<Canvas> {
     let most = chart.counts.iter().copied().max().unwrap_or(0).max(1);
     let left = MARGIN + PLAIN.length(&number::count(most)) + 20;
     let mut canvas = Canvas::new(chart.heading.width().max(left + WIDTH + MARGIN), HEAD + HEIGHT + 2 * LEADING + MARGIN);

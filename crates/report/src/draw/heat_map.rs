@@ -18,13 +18,13 @@ pub struct HeatMap {
     /// The names of the columns.
     pub columns: Vec<String>,
     /// The rows, from top to bottom.
-    pub lines: Vec<Line>,
+    pub lines: Vec<HeatMapRow>,
     /// Lines from here on stand apart, under this name.
     pub apart: Option<(usize, String)>,
 }
 
 /// One client.
-pub struct Line {
+pub struct HeatMapRow {
     /// What stands to the left of it.
     pub name: String,
     /// One count a column.

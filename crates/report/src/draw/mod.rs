@@ -15,12 +15,12 @@ mod style;
 mod text_sheet;
 mod wrap;
 
-pub use bars::{Bars, bars};
+pub use bars::{BarChart, bars};
 pub use canvas::{Canvas, PLAIN, Pen};
 pub use colour::of_share;
-pub use contact_sheet::{ContactSheet, Row, contact_sheet};
+pub use contact_sheet::{ContactRow, ContactSheet, contact_sheet};
 pub use font::{BOLD, REGULAR};
 pub use heading::Heading;
-pub use heat_map::{HeatMap, Line, heat_map};
+pub use heat_map::{HeatMap, HeatMapRow, heat_map};
 pub use text_sheet::{Passage, TextSheet, text_sheet};
 pub use wrap::{shorten, wrap};

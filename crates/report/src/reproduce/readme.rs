@@ -20,14 +20,14 @@ const END: &str = "<!-- end -->";
 type Shown<'a> = (&'a Results, &'a [String]);
 
 /// Writes the tables of a scale to `table-SCALE.md`, and everything that is known of all `scales` to `README.md`.
-pub(super) fn write_readme(spec: &Spec, wishes: &[Override], scales: &[Shown<'_>], folder: &Path) -> Result<()> {
+pub(super) fn write_readme(spec: &Spec, overrides: &[Override], scales: &[Shown<'_>], folder: &Path) -> Result<()> {
     for (results, _) in scales {
         let tables = markdown_tables(spec, results)?;
         write_atomically(&folder.join(format!("table-{}.md", results.scale)), tables.as_bytes())?;
     }
     let path = folder.join("README.md");
     let before = if path.is_file() { fs::read_to_string(&path).map_err(Error::io(&path, "read it"))? } else { String::new() };
-    write_atomically(&path, replaced(&before, spec, &generated(spec, wishes, scales)?).as_bytes())
+    write_atomically(&path, replaced(&before, spec, &generated(spec, overrides, scales)?).as_bytes())
 }
 
 /// The old text with what is between the lines exchanged.
@@ -40,12 +40,12 @@ fn replaced(before: &str, spec: &Spec, generated: &str) -> String {
     }
 }
 
-fn generated(spec: &Spec, wishes: &[Override], scales: &[Shown<'_>]) -> Result<String> {
+fn generated(spec: &Spec, overrides: &[Override], scales: &[Shown<'_>]) -> Result<String> {
     let notes: String = spec.notes.iter().map(|note| format!("\n\n{note}")).collect();
     let mut text = format!("{}.\n\n**Expected.** {}{notes}\n", spec.source, spec.expected.trim());
     for name in ScaleName::ALL {
-        text += &format!("\n## Scale `{name}`\n\n{}\n\n", spec.scale(name)?.about.trim());
-        text += &format!("```sh\n{}\n```\n\n", command(spec, wishes, name)?);
+        text += &format!("\n## SpecScale `{name}`\n\n{}\n\n", spec.scale(name)?.about.trim());
+        text += &format!("```sh\n{}\n```\n\n", command(spec, overrides, name)?);
         match scales.iter().find(|(results, _)| results.scale == name && !results.cells.is_empty()) {
             Some(shown) => text += &obtained(spec, *shown)?,
             None => text += "Not run.\n",
@@ -54,10 +54,10 @@ fn generated(spec: &Spec, wishes: &[Override], scales: &[Shown<'_>]) -> Result<S
     Ok(text)
 }
 
-fn command(spec: &Spec, wishes: &[Override], scale: ScaleName) -> Result<String> {
-    let data = if cells(spec, scale, wishes)?.iter().any(ExperimentCell::needs_data) { " --data DIR" } else { "" };
-    let set: String = wishes.iter().map(|wish| format!(" --set '{wish}'")).collect();
-    let out = if wishes.is_empty() { "" } else { " --out DIR" };
+fn command(spec: &Spec, overrides: &[Override], scale: ScaleName) -> Result<String> {
+    let data = if cells(spec, scale, overrides)?.iter().any(ExperimentCell::needs_data) { " --data DIR" } else { "" };
+    let set: String = overrides.iter().map(|wish| format!(" --set '{wish}'")).collect();
+    let out = if overrides.is_empty() { "" } else { " --out DIR" };
     Ok(format!("fedeq reproduce {} --scale {scale}{data}{set}{out}", spec.name))
 }
 

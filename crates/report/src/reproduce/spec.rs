@@ -30,9 +30,9 @@ pub struct Spec {
     #[serde(default)]
     pub notes: Vec<String>,
     /// What each scale has of its own.
-    pub(super) scale: BTreeMap<ScaleName, Scale>,
+    pub(super) scale: BTreeMap<ScaleName, SpecScale>,
     /// The grids, in the order in which they are shown.
-    pub(super) part: Vec<Part>,
+    pub(super) part: Vec<SpecPart>,
 }
 
 /// How much of the paper's effort is made.
@@ -62,7 +62,7 @@ impl fmt::Display for ScaleName {
 /// What a scale has of its own.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Scale {
+pub(super) struct SpecScale {
     /// How it compares with the paper's runs.
     pub(super) about: String,
     /// Seeds of every cell: 0 and so on.
@@ -90,7 +90,7 @@ pub(super) struct Adjustment {
 /// A grid of cells and what is shown of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Part {
+pub(super) struct SpecPart {
     /// Short, for files.
     pub(super) name: String,
     /// What its tables and figures are called.
@@ -99,7 +99,7 @@ pub(super) struct Part {
     #[serde(default)]
     pub(super) set: Settings,
     /// What varies.
-    pub(super) axis: Vec<Axis>,
+    pub(super) axis: Vec<SpecAxis>,
     /// What is tabulated.
     pub(super) table: TableSpec,
     /// What is drawn.
@@ -113,7 +113,7 @@ pub(super) struct Part {
 /// What varies: choices with names, or a key with values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Axis {
+pub(super) struct SpecAxis {
     pub(super) name: String,
     #[serde(default)]
     choice: Vec<Choice>,
@@ -133,7 +133,7 @@ pub(super) struct Choice {
     pub(super) set: Settings,
 }
 
-impl Axis {
+impl SpecAxis {
     /// Its choices, in order.
     pub(super) fn choices(&self) -> Vec<Choice> {
         let Some(key) = &self.key else { return self.choice.clone() };
@@ -213,14 +213,14 @@ impl Spec {
     }
 
     /// What a scale has of its own.
-    pub(super) fn scale(&self, name: ScaleName) -> Result<&Scale> {
+    pub(super) fn scale(&self, name: ScaleName) -> Result<&SpecScale> {
         let missing = || Error::invalid(format!("`{}` has no scale `{name}`", self.name), "choose the other one");
         self.scale.get(&name).ok_or_else(missing)
     }
 
     /// Refuses names of axes, choices and metrics that mean nothing, and numbers of the paper that have no place in their table.
     pub fn check(&self, scale: ScaleName) -> Result<()> {
-        let faults = self.part.iter().flat_map(Part::faults).chain(self.scale(scale)?.faults(&self.part));
+        let faults = self.part.iter().flat_map(SpecPart::faults).chain(self.scale(scale)?.faults(&self.part));
         match faults.into_iter().next() {
             None => Ok(()),
             Some(fault) => Err(Error::invalid(format!("the experiment `{}`: {fault}", self.name), "correct its `spec.toml`")),
@@ -242,9 +242,9 @@ impl Spec {
     }
 }
 
-impl Scale {
+impl SpecScale {
     /// Conditions that hold nowhere.
-    fn faults(&self, parts: &[Part]) -> Vec<String> {
+    fn faults(&self, parts: &[SpecPart]) -> Vec<String> {
         let conditions = self.adjust.iter().map(|adjustment| &adjustment.condition).chain(&self.leave_out);
         let cells: Vec<_> =
             parts.iter().flat_map(|part| combinations(part).into_iter().map(|cell| named_choices(part, &cell))).collect();
@@ -253,7 +253,7 @@ impl Scale {
     }
 }
 
-impl Part {
+impl SpecPart {
     fn faults(&self) -> Vec<String> {
         let is_axis = |name: &String| self.axis.iter().any(|axis| axis.name == *name);
         let mut names: Vec<&String> = self.table.rows.iter().chain(&self.table.columns).collect();
@@ -267,7 +267,8 @@ impl Part {
 
     /// Numbers of the paper in rows that are not there, or too few or too many of them.
     fn misplaced(&self) -> Vec<String> {
-        let choices = |name: &Option<String>| self.axis.iter().find(|axis| Some(&axis.name) == name.as_ref()).map(Axis::choices);
+        let choices =
+            |name: &Option<String>| self.axis.iter().find(|axis| Some(&axis.name) == name.as_ref()).map(SpecAxis::choices);
         let rows = choices(&self.table.rows).unwrap_or_default();
         let columns = choices(&self.table.columns).unwrap_or_default().len();
         let fits =

@@ -130,8 +130,8 @@ pub struct Roster {
 impl Roster {
     /// The clients of an experiment.
     pub(super) fn of(prepared: &Prepared) -> Self {
-        let federation = &prepared.federation;
-        let everybody: Vec<ClientIndices> = federation.clients.iter().chain(&federation.unseen).cloned().collect();
-        Self { training: federation.clients.len(), tally: Tally::of(&prepared.dataset, &everybody) }
+        let splits = &prepared.splits;
+        let everybody: Vec<ClientIndices> = splits.clients.iter().chain(&splits.unseen).cloned().collect();
+        Self { training: splits.clients.len(), tally: Tally::of(&prepared.dataset, &everybody) }
     }
 }

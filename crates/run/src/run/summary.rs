@@ -83,7 +83,7 @@ impl Summary {
             preset: experiment.preset,
             seed: experiment.seed,
             rounds: experiment.plan.rounds,
-            clients: prepared.federation.clients.len(),
+            clients: prepared.splits.clients.len(),
             shared_parameters,
             personal_parameters,
             headline: experiment.method.algorithm().default_view(),

@@ -25,9 +25,9 @@ pub struct Trained {
     traffic: Traffic,
 }
 
-/// How a finished run's models do, judged anew.
+/// How a finished run's models do, evaluated once more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judgement {
+pub struct Reevaluation {
     /// Those who took part.
     pub evaluation: Evaluation,
     /// Those who were met only after training, if there are any.
@@ -83,8 +83,8 @@ impl Trained {
         &self.summary
     }
 
-    /// Judges all clients as at the end of the run.
-    pub fn evaluate(&self) -> Result<Judgement> {
+    /// Evaluates all clients as at the end of the run.
+    pub fn evaluate(&self) -> Result<Reevaluation> {
         let Experiment { method, training, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.experiment.root_seed().derive("clients", []);
         let mut store = self.store();
@@ -92,13 +92,13 @@ impl Trained {
         let engine = ClientByClient::new(&self.prepared, workers(&self.prepared.experiment)?);
         let mut transport = InProcess::new(method.algorithm(), training, &engine, &mut store, seed, &never);
         transport.resume_traffic(self.traffic);
-        let clients = self.prepared.federation.clients.len();
+        let clients = self.prepared.splits.clients.len();
         let transport = &mut transport;
         let mut federation = Server { algorithm: method.algorithm(), plan, clients, transport, seed };
         let unseen = federation.evaluate_unseen(&self.server, &self.prepared.unseen())?;
         let evaluation = federation.evaluation(&self.server)?;
         let agrees = same(&evaluation, &self.summary.evaluation) && same(&unseen, &self.summary.unseen);
-        Ok(Judgement { evaluation, unseen, agrees })
+        Ok(Reevaluation { evaluation, unseen, agrees })
     }
 
     /// What the solves of some clients' test samples end in when they are started elsewhere, by the model each is judged by; nothing where the model
@@ -148,7 +148,7 @@ impl ClientModel {
     /// The model of a client in some state, with the shared part as it was last received.
     pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Result<Self> {
         // Whoever was met only after training is evaluated by what it has made of the shared part, see `Unseen`.
-        let is_unseen = client >= prepared.federation.clients.len();
+        let is_unseen = client >= prepared.splits.clients.len();
         let view = if is_unseen { View::Local } else { prepared.experiment.method.algorithm().default_view() };
         Self::viewed(prepared, client, received, state, view)
     }
@@ -167,7 +167,7 @@ impl ClientModel {
 fn unfinished(folder: &RunFolder) -> Error {
     let path = folder.path().display();
     if folder.status().is_ok_and(|status| status.state == RunState::Finished) {
-        let hint = format!("let `fedeq resume {path}` write it anew");
+        let hint = format!("let `fedeq resume {path}` write it again");
         return Error::invalid(format!("`{path}` is finished, but its `summary.json` is gone"), hint);
     }
     Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))

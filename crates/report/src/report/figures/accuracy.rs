@@ -4,7 +4,7 @@ use fedeq_core::View;
 use super::{about_bands, curve};
 use crate::figure::{Axis, Figure, Panel, Plot, Series};
 use crate::report::Report;
-use crate::report::line::{Line, megabytes};
+use crate::report::line::{MethodLine, megabytes};
 
 pub(super) fn figures(report: &Report) -> Vec<Figure> {
     let mut figures = vec![figure("accuracy-over-rounds", "Accuracy over rounds", over_rounds(report))];
@@ -33,7 +33,7 @@ fn plot(title: &str, x: Axis, series: Vec<Series>) -> Plot {
 
 /// A panel a view with a curve a line; a single line has a curve a view.
 fn over_rounds(report: &Report) -> Vec<Plot> {
-    let curve_of = |name: &str, line: &Line, view: View| {
+    let curve_of = |name: &str, line: &MethodLine, view: View| {
         let points = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(view).mean));
         curve(name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
     };
@@ -51,7 +51,7 @@ fn over_rounds(report: &Report) -> Vec<Plot> {
 
 /// By the view in which lines are compared.
 fn over_megabytes(report: &Report) -> Vec<Plot> {
-    let sent_and_reached = |line: &Line| {
+    let sent_and_reached = |line: &MethodLine| {
         let sent = line.over_evaluations(&report.runs, |evaluation| Some(megabytes(evaluation)));
         let reached = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(report.view).mean));
         curve(&line.name, sent.into_values().map(|sample| sample.mean).zip(reached.into_values()))

@@ -1,9 +1,9 @@
-//! How accuracy is spread over clients, and what one of them takes for what.
+//! How accuracy is spread over clients, and the confusion matrix of one of them.
 use fedeq_core::View;
 
 use crate::figure::{Axis, Figure, Heat, HeatCell, Plot, Series};
-use crate::report::closeup::{Closeup, Confusion};
-use crate::report::line::Line;
+use crate::report::client_detail::{ClientDetail, Confusion};
+use crate::report::line::MethodLine;
 use crate::report::{Record, Report};
 use fedeq_run::number::counted;
 
@@ -14,14 +14,14 @@ pub(super) fn figures(report: &Report) -> Vec<Figure> {
     let confusions = report
         .lines
         .iter()
-        .zip(&report.closeups)
+        .zip(&report.client_details)
         .enumerate()
-        .filter_map(|(place, (line, closeup))| confusion(place, line, closeup.seen()?));
+        .filter_map(|(place, (line, client_detail))| confusion(place, line, client_detail.available()?));
     std::iter::once(spread(report)).chain(confusions.take(MOST_CONFUSIONS)).collect()
 }
 
 /// The accuracies of all clients of a line's runs.
-fn accuracies(line: &Line, runs: &[Record], view: View) -> Vec<f64> {
+fn accuracies(line: &MethodLine, runs: &[Record], view: View) -> Vec<f64> {
     let members = line.pool(runs).map(|pool| pool.members).unwrap_or_default();
     members.iter().flat_map(|member| member.evaluation.quality(view).clients.clone()).flatten().collect()
 }
@@ -49,8 +49,8 @@ fn label(view: View) -> String {
     format!("accuracy, {}", view.name())
 }
 
-fn sorted(lines: &[Line], runs: &[Record], view: View) -> Figure {
-    let curve = |line: &Line| {
+fn sorted(lines: &[MethodLine], runs: &[Record], view: View) -> Figure {
+    let curve = |line: &MethodLine| {
         let mut accuracies = accuracies(line, runs, view);
         accuracies.sort_by(f64::total_cmp);
         let share = |place: usize| (place as f64 + 0.5) / accuracies.len() as f64;
@@ -62,13 +62,13 @@ fn sorted(lines: &[Line], runs: &[Record], view: View) -> Figure {
     Figure::new("clients", "Accuracy of clients, sorted", vec![plot.into()])
 }
 
-fn confusion(place: usize, line: &Line, closeup: &Closeup) -> Option<Figure> {
-    let (chosen, Confusion { classes, answers, counts }) = (closeup.chosen.as_ref()?, closeup.confusion.seen()?);
+fn confusion(place: usize, line: &MethodLine, client_detail: &ClientDetail) -> Option<Figure> {
+    let (chosen, Confusion { classes, answers, counts }) = (client_detail.chosen.as_ref()?, client_detail.confusion.available()?);
     let cells = counts.iter().map(|row| shaded(row)).collect();
-    let (x, y) = ("taken for".into(), "is".into());
+    let (x, y) = ("predicted".into(), "true".into());
     let heat = Heat { title: String::new(), x, y, columns: answers.clone(), rows: classes.clone(), cells };
-    let title = format!("{}: what {} takes for what", line.name, chosen.name);
-    let note = format!("On {} of run {}; shades are shares of a row.", counted(chosen.test, "test sample"), closeup.run);
+    let title = format!("{}: confusion matrix of {}", line.name, chosen.name);
+    let note = format!("On {} of run {}; shades are shares of a row.", counted(chosen.test, "test sample"), client_detail.run);
     Some(Figure::new(format!("confusion-{}", place + 1), title, vec![heat.into()]).with_note(note))
 }
 

@@ -1,7 +1,7 @@
 //! Time and memory by phase.
 use crate::figure::{Axis, BarSeries, Bars, Figure};
 use crate::report::Report;
-use crate::report::line::Line;
+use crate::report::line::MethodLine;
 use fedeq_run::run::Timing;
 
 /// What a phase is called, and its share of a timing.
@@ -48,7 +48,7 @@ fn figure(
     measure: impl Fn(&[Timing], fn(&Timing) -> f64) -> f64,
     stacked: bool,
 ) -> Option<Figure> {
-    let value = |line: &Line, part| {
+    let value = |line: &MethodLine, part| {
         line.over_runs(&report.runs, |member| Some(measure(member.timings, part))).map_or(f64::NAN, |sample| sample.mean)
     };
     let bar = |(place, (name, part)): (usize, &Phase)| {

@@ -22,19 +22,19 @@ pub(super) fn all(report: &Report) -> Vec<Figure> {
 }
 
 /// The pictures of one part of the page.
-pub(super) fn part(report: &Report, part: Part) -> Vec<Figure> {
+pub(super) fn part(report: &Report, part: PagePart) -> Vec<Figure> {
     match part {
-        Part::Accuracy => accuracy::figures(report),
-        Part::Clients => clients::figures(report),
-        Part::Consensus => consensus::figures(report),
-        Part::Solver => solver::figures(report),
-        Part::Cost => cost::figures(report),
+        PagePart::Accuracy => accuracy::figures(report),
+        PagePart::Clients => clients::figures(report),
+        PagePart::Consensus => consensus::figures(report),
+        PagePart::Solver => solver::figures(report),
+        PagePart::Cost => cost::figures(report),
     }
 }
 
 /// A part of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum PagePart {
     Accuracy,
     Clients,
     Consensus,

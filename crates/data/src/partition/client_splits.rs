@@ -3,10 +3,10 @@ use serde::{Deserialize, Serialize};
 
 /// The clients that take part, and those kept back to be met only after training.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Federation {
+pub struct ClientSplits {
     /// Who takes part in training.
     pub clients: Vec<ClientIndices>,
-    /// Who does not: empty until [`Federation::hold_out`] moves clients here.
+    /// Who does not: empty until [`ClientSplits::hold_out`] moves clients here.
     pub unseen: Vec<ClientIndices>,
 }
 
