@@ -1,5 +1,6 @@
 """The rows of the table."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -209,6 +210,22 @@ def scaling(bench: Bench) -> list[Outcome | Share]:
     return [Outcome("scaling", "two workers against one, FeDEQ round on FEMNIST", "s", *sides, 1.85)]
 
 
+def cores(bench: Bench) -> list[Outcome | Share]:
+    """Every core of the machine at work: two clients of one size for each."""
+    count = os.cpu_count() or 1
+    work = replace(fedeq_round(samples=20 if bench.quick else 60, clients=2 * count), epochs=1, personal_epochs=1, rounds=3)
+    equal = replace(bench, femnist=None)  # Writers have different numbers of samples, and the last one to finish would be timed.
+    folder = work.prepare(equal, "cores")
+    sides = Side(f"{count} workers"), Side("ours: 1 worker")
+    turns = [
+        (sides[0], lambda: settled(work.ours(equal, folder, count))),
+        (sides[1], lambda: settled(work.ours(equal, folder, 1))),
+    ]
+    in_turn(min(bench.repeats, 3), turns)
+    title = f"all {count} cores against one, FeDEQ round, DEQ-ResNet-S, {2 * count} equal clients"
+    return [Outcome("cores", title, "s", *sides, round(count * 13 / 16, 2), remark="rounds after the first")]
+
+
 @dataclass(frozen=True)
 class Limit:
     """How near the machine's limit a cell's forward pass comes."""
@@ -266,7 +283,7 @@ ROWS: dict[str, Row] = {
         ),
     )
 }
-ROWS |= {"round": whole_round, "fedavg": fedavg, "explicit": explicit, "scaling": scaling}
+ROWS |= {"round": whole_round, "fedavg": fedavg, "explicit": explicit, "scaling": scaling, "cores": cores}
 ROWS |= {
     "limit-s": Limit("limit-s", "DEQ-ResNet-S cell forward, share of a core's peak", "deq-resnet-s", "femnist", 10),
     "limit-m": Limit("limit-m", "DEQ-ResNet-M cell forward, share of a core's peak", "deq-resnet-m", "cifar10", 20),

@@ -1,5 +1,5 @@
 #![no_main]
-use fedeq_flower::letter::{self, Assignment};
+use fedeq_flower::envelope::{self, Envelope};
 use fedeq_flower::message::Message;
 use fedeq_flower::object::{Bundle, Id, Kind, Object};
 use libfuzzer_sys::fuzz_target;
@@ -54,7 +54,7 @@ fuzz_target!(|bytes: &[u8]| {
     let again = Message::inflate(&written, &once).expect("what we write we can read");
     assert_eq!(again.deflate(&mut twice), written);
     if let Ok(content) = &message.content {
-        let _ = Assignment::read(content);
-        let _ = letter::read(content);
+        let _ = Envelope::read(content);
+        let _ = envelope::read_reply(content);
     }
 });

@@ -1,4 +1,4 @@
-"""What a federation takes on one machine: `python -m tests.measure_load many` and `python -m tests.measure_load few`.
+"""Time and memory of a federation on one machine: `python -m tests.measure_load many`, `many-durable` or `few`.
 
 - `many`: fifty nodes of ours; seconds a round, against `fedeq run` on the same experiment, and the nodes' memory
 - `many-durable`: the same with a SuperLink that keeps its state in a file
@@ -14,32 +14,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.harness import Crew, Federation
+from tests.harness import Federation, Processes
+from tests.harness.compare import assert_finished, lines
 
 SMALL = ("method=fedeq", "method.rho=0.3", "training.epochs=1", "training.personal_epochs=1", "plan.evaluate_every=0")
 
 
 def main(what: str) -> None:
-    """Measure, and write what came out as JSON."""
+    """Measure, and print the results as JSON."""
     folder = Path(tempfile.mkdtemp(prefix="fedeq-load-"))
-    crew = Crew(folder)
+    processes = Processes(folder)
     try:
-        sys.stdout.write(json.dumps(MEASURES[what](crew), indent=2) + "\n")
+        sys.stdout.write(json.dumps(MEASURES[what](processes), indent=2) + "\n")
     finally:
-        crew.end()
+        processes.end()
         shutil.rmtree(folder)
 
 
-def many(crew: Crew, clients: int = 50, rounds: int = 12, *, is_durable: bool = False) -> dict[str, Any]:
-    """Run fifty nodes, ten a round."""
+def many(processes: Processes, clients: int = 50, rounds: int = 12, *, is_durable: bool = False) -> dict[str, Any]:
+    """Run fifty nodes, ten in each round."""
     plan = (f"data.partition.clients={clients}", f"plan.rounds={rounds}", "plan.sampling.fraction=0.2")
-    federation = Federation(crew, (*SMALL, *plan), is_durable=is_durable)
+    federation = Federation(processes, (*SMALL, *plan), is_durable=is_durable)
     simulation = federation.simulate()
     federation.start()
     federation.run(600.0, repeat=60.0)
-    assert federation.state == "finished", federation.words()
+    assert_finished(federation)
     resources = json.loads((simulation / "summary.json").read_text())["resources"]
-    memory = [held(node.process.pid) for node in federation.nodes.values()]
+    memory = [memory_of(node.process.pid) for node in federation.nodes.values()]
     return {
         "nodes": clients,
         "clients a round": len(federation.plan["cohorts"][0]),
@@ -51,28 +52,28 @@ def many(crew: Crew, clients: int = 50, rounds: int = 12, *, is_durable: bool = 
     }
 
 
-def few(crew: Crew, rounds: int = 16) -> dict[str, Any]:
-    """Run two clients, with our nodes and with Flower's; one a round, so that a round is a message and its answer."""
+def few(processes: Processes, rounds: int = 16) -> dict[str, Any]:
+    """Run two clients, with our nodes and with Flower's; one in each round, so that it is one request and reply."""
     data = ("data.partition.clients=2", "data.partition.shards=5", "data.limit.train=10")
     plan = (f"plan.rounds={rounds}", "plan.sampling.fraction=0.5")
-    federation = Federation(crew, (*SMALL, *data, *plan), is_durable=False)
+    federation = Federation(processes, (*SMALL, *data, *plan), is_durable=False)
     federation.start()
     federation.run(600.0, repeat=60.0)
-    assert federation.state == "finished", federation.words()
+    assert_finished(federation)
     ours = measured(federation, [[node.process.pid] for node in federation.nodes.values()])
     for node in federation.nodes.values():
         node.kill()
     federation.write_app("echo", federation.settings)
-    federation.use_client("tests.harness.echo:client")
+    federation.use_client("echo")
     names = [federation.start_supernode(client) for client in federation.clients]
     federation.run(600.0, repeat=60.0)
-    assert federation.state == "finished", federation.words()
-    return {"ours": ours, "Flower's": measured(federation, [crew.pids(name) for name in names])}
+    assert_finished(federation)
+    return {"ours": ours, "Flower's": measured(federation, [processes.pids(name) for name in names])}
 
 
 def measured(federation: Federation, nodes: list[list[int]]) -> dict[str, Any]:
     """Collect time a round and memory a node, whose processes are given."""
-    memory = [[held(pid) for pid in pids] for pids in nodes]
+    memory = [[memory_of(pid) for pid in pids] for pids in nodes]
     return {
         "seconds a message": seconds_a_round(federation),
         "processes a node": len(nodes[0]),
@@ -82,23 +83,23 @@ def measured(federation: Federation, nodes: list[list[int]]) -> dict[str, Any]:
 
 
 def seconds_a_round(federation: Federation) -> float:
-    """Give the median; the first round, in which nodes load their data, is left out."""
+    """Give the median, without the first round, in which nodes load their data."""
     return statistics.median(float(timing["train"]) for timing in timings(federation)[1:])
 
 
 def local_work(federation: Federation) -> float:
-    """Give the median of the seconds that clients said they worked, summed over the round."""
+    """Give the median over rounds of the seconds of local work, summed over clients."""
     parts = ("solve", "backward", "update")
     return statistics.median(float(sum(timing[part] for part in parts)) for timing in timings(federation)[1:])
 
 
 def timings(federation: Federation) -> list[dict[str, Any]]:
-    """Read where the time went."""
-    return [json.loads(line) for line in (federation.app / "timings.jsonl").read_text().splitlines()]
+    """Read the times of all rounds."""
+    return lines(federation.app, "timings.jsonl")
 
 
-def held(pid: int) -> tuple[float, float]:
-    """Give the most megabytes that a process held, and those it holds now, its share of common pages included."""
+def memory_of(pid: int) -> tuple[float, float]:
+    """Give the peak memory of a process in megabytes, and its current memory with its share of common pages."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     shares = dict(line.split(":", 1) for line in rollup)
@@ -109,9 +110,9 @@ def _megabytes(text: str) -> float:
     return int(text.split(maxsplit=1)[0]) * 1024 / 1e6
 
 
-MEASURES: dict[str, Callable[[Crew], dict[str, Any]]] = {
+MEASURES: dict[str, Callable[[Processes], dict[str, Any]]] = {
     "many": many,
-    "many-durable": lambda crew: many(crew, is_durable=True),
+    "many-durable": lambda processes: many(processes, is_durable=True),
     "few": few,
 }
 

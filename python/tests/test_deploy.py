@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import Crew
-from tests.harness.federation import COMMANDS, PATIENCE, PROGRAM, REPOSITORY
+from tests.harness import Processes
+from tests.harness.federation import COMMANDS, PROGRAM, REPOSITORY, TIMEOUT
 from tests.harness.processes import Service, free_port, until
 
 pytestmark = pytest.mark.federation
 
 SERVER = "fl.example.org"
 OWNER_ALONE = 0o600
-# Blocks that are run in the checkout by CI, or by nobody since they take too long.
+# Blocks that CI runs in the checkout, or that are not run since they take too long.
 ELSEWHERE = ("checkout", "long")
 BLOCK = re.compile(r"^```sh (\S+)( stays)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Machines are folders here.
@@ -49,14 +49,14 @@ def blocks() -> Iterator[Block]:
 
 @dataclass
 class Machines:
-    """Folders that stand for machines, each the home of who works there."""
+    """Folders that stand for machines."""
 
-    crew: Crew
+    processes: Processes
     port: int
 
     def __post_init__(self) -> None:
-        """Put our program, Flower's and a copy between folders on everybody's path."""
-        programs = self.crew.folder / "bin"
+        """Put our program and a replacement of `scp` into a folder for PATH."""
+        programs = self.processes.folder / "bin"
         programs.mkdir()
         (programs / "fedeq").symlink_to(PROGRAM)
         (programs / "scp").write_text(SCP)
@@ -64,25 +64,25 @@ class Machines:
 
     def home(self, machine: str) -> Path:
         """Give the home of a machine."""
-        home = self.crew.folder / machine
+        home = self.processes.folder / machine
         home.mkdir(exist_ok=True)
         return home
 
     def environment(self, machine: str) -> dict[str, str]:
-        """Give what is known on a machine."""
+        """Give the environment of a machine."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FLWR_", "FEDEQ_"))}
         return {
             **inherited,
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "HOME": str(self.home(machine)),
-            "MACHINES": str(self.crew.folder),
-            "PATH": f"{self.crew.folder / 'bin'}:{COMMANDS}:{os.environ['PATH']}",
+            "MACHINES": str(self.processes.folder),
+            "PATH": f"{self.processes.folder / 'bin'}:{COMMANDS}:{os.environ['PATH']}",
             "PYTHONPATH": str(REPOSITORY / "python/src"),
         }
 
     def script(self, block: Block) -> str:
-        """Give the commands with what is different on one machine: names and ports. Copies still go by name."""
+        """Give the commands with the host name and the port replaced, but for `scp`."""
         here = block.commands
         for there, replacement in {
             f"{SERVER}:8000": f"localhost:{self.port}",
@@ -93,25 +93,27 @@ class Machines:
         return f"set -euo pipefail\ncd {shlex.quote(str(self.home(block.machine)))}\n{here}"
 
     def carry_out(self, block: Block) -> str:
-        """Run commands to their end and give what they write."""
+        """Run commands to their end and give their output."""
         done = subprocess.run(  # noqa: S603 (tests say what they start)
             ["/bin/bash", "-c", self.script(block)],
             env=self.environment(block.machine),
             capture_output=True,
             check=False,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         assert done.returncode == 0, f"{block.commands}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
     def leave(self, block: Block) -> Service:
-        """Start commands that stay."""
+        """Start commands that keep running."""
         name = f"{block.machine}-{block.commands.split()[0]}"
-        return self.crew.start(name, Path("/bin/bash"), ["-c", self.script(block)], self.environment(block.machine))
+        return self.processes.start(
+            name, Path("/bin/bash"), ["-c", self.script(block)], self.environment(block.machine)
+        )
 
     def is_listening(self) -> bool:
-        """Whether the SuperLink has come up."""
+        """Whether the SuperLink listens."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
             return True
         return False
@@ -120,40 +122,40 @@ class Machines:
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[Machines]:
     """Three machines, all of whose processes end with the test."""
-    crew = Crew(tmp_path)
+    processes = Processes(tmp_path)
     try:
-        yield Machines(crew, free_port())
+        yield Machines(processes, free_port())
     finally:
-        crew.end()
+        processes.end()
 
 
 def follow(machines: Machines, document: Iterable[Block]) -> tuple[str, list[Service]]:
-    """Carry out blocks in their order; give what was said, and what stays."""
-    said = []
+    """Carry out blocks in their order; give their output, and the processes that keep running."""
+    outputs = []
     services = []
     for block in document:
         if not block.stays:
-            said.append(machines.carry_out(block))
+            outputs.append(machines.carry_out(block))
             continue
         services.append(machines.leave(block))
         if block.machine == SERVER:
-            until("the SuperLink listens", machines.is_listening, PATIENCE)
-    return "\n".join([*said, *(service.text() for service in services)]), services
+            until("the SuperLink listens", machines.is_listening, TIMEOUT)
+    return "\n".join([*outputs, *(service.text() for service in services)]), services
 
 
 def test_the_document_leads_to_a_federation(machines: Machines) -> None:
-    """Follow it from its first command to its last."""
-    words, services = follow(machines, blocks())
-    assert words.count("after round 3: accuracy") == 2, words  # noqa: PLR2004 (digits, then leaves)
+    """Carry out all its commands in order."""
+    output, services = follow(machines, blocks())
+    assert output.count("after round 3: accuracy") == 2, output  # noqa: PLR2004 (digits, then leaves)
     answers = (machines.home("device-1") / "answers.csv").read_text().splitlines()
     assert answers[0] == "input,class,probability,expected"
     assert len(answers) > 1
-    assert all(service.is_alive for service in services), words
-    require_no_secrets(machines, words)
+    assert all(service.is_alive for service in services), output
+    assert_no_secrets(machines, output)
 
 
 def test_the_readme_of_an_app_leads_to_a_run(machines: Machines) -> None:
-    """Paste its commands as they stand there, but for what installs and for the port."""
+    """Run its commands, but for the installation and with another port."""
     small = ("plan.rounds=1", "plan.sampling.fraction=1", "data.partition.clients=3", "data.partition.shards=4")
     settings = " ".join(f"--set {setting}" for setting in (*small, "data.limit.train=10"))
     machines.carry_out(Block(SERVER, stays=False, commands=f"fedeq init-federation {settings} --out app"))
@@ -161,12 +163,12 @@ def test_the_readme_of_an_app_leads_to_a_run(machines: Machines) -> None:
     (commands,) = re.findall(r"^```sh\n(.*?)^```$", (app / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     commands = re.sub(r"^pip .*$", "cd app", commands, flags=re.MULTILINE).replace("8000", str(machines.port))
     paste = machines.leave(Block(SERVER, stays=True, commands=commands))
-    until("the run is over", lambda: not paste.is_alive, PATIENCE)
+    until("the run is over", lambda: not paste.is_alive, TIMEOUT)
     assert "after round 1: accuracy" in paste.text(), paste.text()
 
 
-def test_who_cannot_join_is_told_why(machines: Machines) -> None:
-    """Another authority, none, a key that nobody registered, and no TLS."""
+def test_a_node_that_cannot_join_says_why(machines: Machines) -> None:
+    """Another authority, none, a key that is not registered, and no TLS."""
     follow(machines, [block for block in blocks() if block.machine == SERVER][:2])
     stranger = machines.home("stranger")
     (stranger / "ca.pem").write_bytes((machines.home(SERVER) / "ca.pem").read_bytes())
@@ -178,22 +180,22 @@ def test_who_cannot_join_is_told_why(machines: Machines) -> None:
         "--roots other.pem": "its certificate is not accepted",
         "": "its certificate is not accepted",
         "--roots ca.pem": "the SuperLink refused `activate-node`",
-        "--insecure": "as a SuperLink with TLS does when it is spoken to without",
+        "--insecure": "perhaps the SuperLink uses TLS",
     }.items():
         node = f"fedeq node --superlink {SERVER}:8000 --client 0 --state node {options}"
-        # Who may only have come at a bad moment tries again for ever.
+        # After an error that may be transient, a node tries again for ever.
         commands = f"(timeout 3 {node} 2>&1 || echo exit code $?)"
-        said = machines.carry_out(Block("stranger", stays=False, commands=commands))
-        assert problem in said, said
-        assert ("exit code 2" in said) == (options != "--insecure"), said
+        output = machines.carry_out(Block("stranger", stays=False, commands=commands))
+        assert problem in output, output
+        assert ("exit code 2" in output) == (options != "--insecure"), output
 
 
-def require_no_secrets(machines: Machines, words: str) -> None:
-    """Private keys are their owners' alone, and nobody talks about them."""
+def assert_no_secrets(machines: Machines, output: str) -> None:
+    """Only their owners can read private keys, and they are not in any output."""
     keys = [machines.home(SERVER) / "ca.key", machines.home(SERVER) / "server.key"]
     keys += [machines.home(device) / "node/key.pem" for device in ("device-1", "device-2")]
     for key in keys:
         assert key.stat().st_mode & 0o777 == OWNER_ALONE, key
         secret = "".join(key.read_text().splitlines()[1:-1])
-        assert secret[-40:] not in words
-    assert "PRIVATE KEY" not in words
+        assert secret[-40:] not in output
+    assert "PRIVATE KEY" not in output

@@ -1,4 +1,4 @@
-"""Whatever a node answers, the server reads it or refuses it, and the run goes on."""
+"""Malformed replies are read or rejected, and the run continues."""
 
 import json
 import math
@@ -14,16 +14,16 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-from fedeq.flower import letters, narrow
-from fedeq.flower.ear import BackgroundEar
-from fedeq.flower.fields import brief
-from fedeq.flower.letters import Update, client_of, who_are_you
-from fedeq.flower.post import Post
+from fedeq.flower import array_limit, messages
+from fedeq.flower.fields import shorten
+from fedeq.flower.listener import BackgroundListener
+from fedeq.flower.messages import Update, client_of, identify
 from fedeq.flower.strategy import Consensus, Rules
+from fedeq.flower.transport import Transport
 from fedeq.flower.weights import Rejected
-from tests.harness.fake import THETA, FakeGrid, client, honest, scores, shifted, update, write_app
+from tests.harness.fake import THETA, FakeGrid, client, consensus, honest, scores, shifted, update, write_app
 
-# Values that are none, or not where they stand.
+# JSON values that are invalid at some place of a header, as text.
 NASTY: list[str] = [
     str(10**400),
     "-" + str(10**400),
@@ -50,13 +50,13 @@ NASTY: list[str] = [
     "[1,2,3]",
     '{"solve":1}',
 ]
-# Texts that are no header at all.
+# Texts that are not a header at all.
 BROKEN = ["", "{", "[]", "3", "null", '"update"', "x" * 2_000_000, "[" * 200_000, '{"reply":["update"]}', "\x00"]
 PLACEHOLDER = "@"
 
 
 def header_of(content: RecordDict) -> dict[str, Any]:
-    """Read the header of a good answer."""
+    """Read the header of a valid reply."""
     header: dict[str, Any] = json.loads(str(content.config_records["fedeq"]["header"]))
     return header
 
@@ -70,7 +70,7 @@ def paths(value: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 
 
 def changed(content: RecordDict, path: tuple[str, ...], raw: str | None) -> RecordDict:
-    """Put raw JSON, or nothing at all, in the place of a value of the header."""
+    """Replace a value of the header by raw JSON, or remove it."""
     header = header_of(content)
     *way, last = path
     part = header
@@ -84,13 +84,13 @@ def changed(content: RecordDict, path: tuple[str, ...], raw: str | None) -> Reco
 
 
 def with_header(content: RecordDict, header: str) -> RecordDict:
-    """Give another header to an answer."""
+    """Replace the header of a reply."""
     settings = ConfigRecord({**content.config_records["fedeq"], "header": header})
     return RecordDict({**content.array_records, "fedeq": settings})
 
 
 def with_layout(layout: str) -> RecordDict:
-    """Give another layout to an update."""
+    """Replace the layout of an update."""
     content = update(THETA)
     return RecordDict(
         {**content.array_records, "fedeq": ConfigRecord({**content.config_records["fedeq"], "layout": layout})}
@@ -98,17 +98,17 @@ def with_layout(layout: str) -> RecordDict:
 
 
 def with_array(array: Array) -> RecordDict:
-    """Give another array to an update."""
+    """Replace the array of an update."""
     return RecordDict({"weights": ArrayRecord({"packed": array}), "fedeq": update(THETA).config_records["fedeq"]})
 
 
 def raw_array(data: bytes, stype: str = "numpy.ndarray") -> Array:
-    """Say that bytes are an array."""
+    """Make an array of raw bytes."""
     return Array(dtype="float32", shape=(10,), stype=stype, data=data)
 
 
 def npy(header: str, data: bytes = b"") -> bytes:
-    """Write an array with a head of one's own."""
+    """Write an array with any header."""
     head = header.encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
 
@@ -121,7 +121,7 @@ def saved(array: np.ndarray[Any, Any]) -> bytes:
 
 
 def archive() -> bytes:
-    """Write something that `numpy.load` reads as well."""
+    """Write an archive, which `numpy.load` would read."""
     file = BytesIO()
     np.savez_compressed(file, packed=np.zeros(10, np.float32))
     return file.getvalue()
@@ -177,7 +177,7 @@ MISSING: list[RecordDict] = [
 
 
 def malformed_updates() -> list[RecordDict]:
-    """Give everything that is wrong with an update in one place."""
+    """Give updates that are each invalid in one place."""
     good = update(THETA)
     values = [changed(good, path, raw) for path in paths(header_of(good)) for raw in (*NASTY, None)]
     headers = [with_header(good, header) for header in BROKEN]
@@ -186,7 +186,7 @@ def malformed_updates() -> list[RecordDict]:
 
 
 def malformed_scores() -> list[RecordDict]:
-    """Give everything that is wrong with scores in one place."""
+    """Give scores that are each invalid in one place."""
     good = scores(5)
     header = header_of(good)
     header["scores"]["theory"] = {"lagrangian": 1.0, "stationarity": 1.0, "head_gradient": 1.0}
@@ -196,22 +196,22 @@ def malformed_scores() -> list[RecordDict]:
 
 
 def reply(content: RecordDict) -> Message:
-    """Let a node answer."""
+    """Make the reply of a node."""
     FakeGrid({})
-    question = who_are_you(100, 60.0)
-    question.metadata.__dict__["_message_id"] = "question"
-    return Message(content, reply_to=question)
+    request = identify(100, 60.0)
+    request.metadata.__dict__["_message_id"] = "request"
+    return Message(content, reply_to=request)
 
 
-def require_sound(value: object) -> None:
-    """Demand that everything in a value can be written to a journal and read again."""
+def assert_serialisable(value: object) -> None:
+    """Check that a value can be written to a journal and read again."""
     text = json.dumps(value, allow_nan=False)
     assert json.loads(text) == value
     assert len(text) < 10_000  # noqa: PLR2004
 
 
 def read_update(content: RecordDict) -> Update | None:
-    """Read an update, or see it refused in a short sentence."""
+    """Read an update, or check that it is rejected with a short reason."""
     try:
         read = Update.read(reply(content), THETA)
     except Rejected as problem:
@@ -219,12 +219,12 @@ def read_update(content: RecordDict) -> Update | None:
         assert str(problem).isprintable()  # noqa: PT017
         return None
     assert math.isfinite(float(read.samples) * 2.0**16)
-    require_sound([read.samples, read.gap, read.descent])
+    assert_serialisable([read.samples, read.gap, read.stats])
     return read
 
 
-def test_every_malformed_update_is_refused_or_harmless() -> None:
-    """Some values are unusual but fine: a gap of -0.5 is read."""
+def test_every_malformed_update_is_rejected_or_harmless() -> None:
+    """Some values are unusual but valid: a gap of -0.5 is read."""
     cases = malformed_updates()
     read = [read_update(content) for content in cases]
     assert len(cases) > 500  # noqa: PLR2004
@@ -232,27 +232,27 @@ def test_every_malformed_update_is_refused_or_harmless() -> None:
     assert read_update(update(THETA)) is not None
 
 
-def test_every_malformed_score_is_refused_or_harmless() -> None:
-    """The same for what is said of models."""
+def test_every_malformed_score_is_rejected_or_harmless() -> None:
+    """The same for scores."""
     for content in malformed_scores():
         try:
-            require_sound(letters.scores_of(reply(content)))
+            assert_serialisable(messages.scores_of(reply(content)))
         except Rejected as problem:
             assert len(str(problem)) < 500, problem  # noqa: PLR2004, PT017
-    require_sound(letters.scores_of(reply(scores(5))))
+    assert_serialisable(messages.scores_of(reply(scores(5))))
 
 
 @pytest.mark.parametrize(
     "value", [10**18, -1, 1.0, 1e300, math.inf, math.nan, "7", "", b"7", True, [7], [1.5], ["7"]], ids=repr
 )
-def test_a_node_that_does_not_say_which_client_it_is_is_nobody(value: Any) -> None:  # noqa: ANN401
-    """Only whole numbers are clients."""
+def test_a_node_must_say_which_client_it_is_by_a_whole_number(value: Any) -> None:  # noqa: ANN401
+    """Anything else is rejected."""
     with pytest.raises(Rejected):
         client_of(reply(RecordDict({"fedeq": ConfigRecord({"client": value})})))
 
 
 def nonsense(chance: random.Random, depth: int = 0) -> str:
-    """Make up JSON, or something like it."""
+    """Make random JSON, or something like it."""
     kind = chance.randrange(8)
     if kind == 0 and depth < 4:  # noqa: PLR2004
         return "[" + ",".join(nonsense(chance, depth + 1) for _ in range(chance.randrange(4))) + "]"
@@ -267,17 +267,17 @@ def nonsense(chance: random.Random, depth: int = 0) -> str:
 
 
 def mutated(chance: random.Random, text: str) -> str:
-    """Change a text a little."""
+    """Change some characters of a text."""
     place, length = chance.randrange(len(text)), chance.randrange(12)
     inserted = "".join(chance.choice('0123456789eE-+.{}[]",: \x00naN') for _ in range(chance.randrange(12)))
     return text[:place] + inserted + text[place + length :]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_answer_brings_the_reader_down(seed: int) -> None:
-    """A thousand made-up answers: several values at once, text cut and mixed, bytes changed."""
+def test_no_reply_crashes_the_reader(seed: int) -> None:
+    """A thousand random replies: several invalid values at once, changed texts, changed bytes."""
     chance = random.Random(seed)  # noqa: S311 (no secret)
-    good, judged = update(THETA), scores(5)
+    good, evaluated = update(THETA), scores(5)
     ways = paths(header_of(good))
     data = good.array_records["weights"]["packed"].data
     for _ in range(50):
@@ -297,7 +297,9 @@ def test_no_answer_brings_the_reader_down(seed: int) -> None:
         for content in [*contents, with_array(raw_array(bytes(bytes_changed))), with_header(good, nonsense(chance))]:
             read_update(content)
         try:
-            require_sound(letters.scores_of(reply(with_header(judged, mutated(chance, json.dumps(header_of(judged)))))))
+            assert_serialisable(
+                messages.scores_of(reply(with_header(evaluated, mutated(chance, json.dumps(header_of(evaluated))))))
+            )
         except Rejected:
             continue
 
@@ -312,39 +314,32 @@ def is_json(content: RecordDict) -> bool:
 
 
 def some(cases: list[RecordDict], amount: int) -> list[RecordDict]:
-    """Choose cases evenly."""
+    """Select cases evenly."""
     return cases[:: max(1, len(cases) // amount)]
 
 
-def consensus(folder: Path, grid: FakeGrid, minimum: float) -> Consensus:
-    """Make a strategy whose clock is the grid's."""
-    strategy = Consensus(folder, Rules(minimum=minimum, deadline=40.0))
-    strategy._post = Post(grid, grid, 40.0, 60.0, grid.clock)  # noqa: SLF001
-    return strategy
-
-
-def test_a_run_goes_on_whatever_one_client_answers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A round for every case; the offender is named, in the log and in a journal, and nothing else changes."""
-    updates, judgements = some(malformed_updates(), 60), some(malformed_scores(), 60)
-    refused = [content for content in updates if read_update(content) is None]
-    folder = write_app(tmp_path / "app", [[0, 1, 2]] * len(refused), 3)
+def test_a_run_continues_whatever_one_client_replies(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A round for every case; the client is named, in the log and in a journal, and nothing else changes."""
+    updates, evaluations = some(malformed_updates(), 60), some(malformed_scores(), 60)
+    rejected = [content for content in updates if read_update(content) is None]
+    folder = write_app(tmp_path / "app", [[0, 1, 2]] * len(rejected), 3)
     plan = json.loads((folder / "plan.json").read_text())
     (folder / "plan.json").write_text(json.dumps({**plan, "evaluate_every": 1, "weighting": "samples"}))
-    answers = {"train": iter(refused), "evaluate": iter(judgements * 2)}
+    replies = {"train": iter(rejected), "evaluate": iter(evaluations * 2)}
 
-    def mean(message: Message) -> RecordDict | Error | None:
-        return next(answers[message.metadata.message_type])
+    def malicious(message: Message) -> RecordDict | Error | None:
+        return next(replies[message.metadata.message_type])
 
-    grid = FakeGrid({100: client(0, honest(1.0)), 101: client(1, mean), 102: client(2, honest(3.0))})
+    grid = FakeGrid({100: client(0, honest(1.0)), 101: client(1, malicious), 102: client(2, honest(3.0))})
     with caplog.at_level("INFO", "flwr"):
-        theta = consensus(folder, grid, 0.5).run(grid)
+        theta = consensus(folder, grid, minimum=0.5, deadline=40.0).run(grid)
     assert np.array_equal(theta["params/a"], shifted(2.0)["params/a"])
     lines = [
         json.loads(line, parse_constant=pytest.fail) for line in (folder / "rounds.jsonl").read_text().splitlines()
     ]
-    assert [line["cohort"] for line in lines] == [[0, 2]] * len(refused)
+    assert [line["cohort"] for line in lines] == [[0, 2]] * len(rejected)
     failures = [json.loads(line) for line in (folder / "failures.jsonl").read_text().splitlines()]
-    assert [line["round"] for line in failures if line["task"] == "train"] == list(range(len(refused)))
+    assert [line["round"] for line in failures if line["task"] == "train"] == list(range(len(rejected)))
     assert {line["client"] for line in failures} == {1}
     assert all(f"client 1: {line['reason']}" in caplog.text for line in failures)
     for journal in ("evaluations.jsonl", "timings.jsonl", "summary.json"):
@@ -354,36 +349,36 @@ def test_a_run_goes_on_whatever_one_client_answers(tmp_path: Path, caplog: pytes
             json.loads(line, parse_constant=pytest.fail)
 
 
-def test_somebody_elses_words_are_short_and_on_one_line() -> None:
-    """Logs are for people."""
-    assert brief("a\nb\x1b[2J") == "a b [2J"
-    assert len(brief("x" * 10**6)) < 250  # noqa: PLR2004
-    assert brief(10**5000) == "int that cannot be written"
+def test_texts_from_outside_are_shown_in_one_short_line() -> None:
+    """Logs stay readable."""
+    assert shorten("a\nb\x1b[2J") == "a b [2J"
+    assert len(shorten("x" * 10**6)) < 250  # noqa: PLR2004
+    assert shorten(10**5000) == "int that cannot be shown"
 
 
-class SpoiledGrid(FakeGrid):
-    """A grid that fails as Flower's does over the answers of some nodes, and loses what it had fetched with them."""
+class FailingGrid(FakeGrid):
+    """A grid that fails like Flower's on the replies of some nodes, and loses the others that it had fetched."""
 
-    spoiled: frozenset[int] = frozenset()
+    unreadable: frozenset[int] = frozenset()
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Fail, if such an answer is among those asked for."""
-        answers = list(super().pull_messages(message_ids))
-        if any(answer.metadata.src_node_id in self.spoiled for answer in answers):
+        """Fail, if such a reply is among those asked for."""
+        replies = list(super().pull_messages(message_ids))
+        if any(reply.metadata.src_node_id in self.unreadable for reply in replies):
             message = "Unexpected set of `children`."
             raise ValueError(message)
-        return answers
+        return replies
 
 
-def test_an_answer_that_flower_cannot_read_is_its_nodes_failure(tmp_path: Path) -> None:
-    """The others are heard all the same, and the run goes on with them."""
+def test_a_reply_that_flower_cannot_read_is_a_failure_of_its_node(tmp_path: Path) -> None:
+    """The other replies are received, and the run continues with them."""
     folder = write_app(tmp_path / "app", [[0, 1, 2]] * 2, 3)
     nodes = {100 + number: client(number, honest(float(number))) for number in range(3)}
-    grid = SpoiledGrid(nodes)
+    grid = FailingGrid(nodes)
     strategy = Consensus(folder, Rules(minimum=0.5, deadline=20.0, repeat=1.0, patience=20.0))
-    strategy._post = Post(grid, BackgroundEar(grid), 20.0, 1.0)  # noqa: SLF001
-    strategy.meet(grid)
-    grid.spoiled = frozenset({101})
+    strategy._transport = Transport(grid, BackgroundListener(grid), 20.0, 1.0)  # noqa: SLF001
+    strategy.wait_for_nodes(grid)
+    grid.unreadable = frozenset({101})
     theta = strategy.run(grid)
     assert np.array_equal(theta["params/a"], shifted(1.0)["params/a"])
     failures = [json.loads(line) for line in (folder / "failures.jsonl").read_text().splitlines()]
@@ -392,21 +387,21 @@ def test_an_answer_that_flower_cannot_read_is_its_nodes_failure(tmp_path: Path) 
 
 
 @pytest.fixture
-def unbounded() -> Iterable[None]:
-    """Leave Flower as it was."""
+def unlimited() -> Iterable[None]:
+    """Restore Flower's own function after the test."""
     before: Callable[..., Array] = Array.__dict__["inflate"]
     yield
     Array.inflate = before  # type: ignore[method-assign]
 
 
-@pytest.mark.usefixtures("unbounded")
-def test_an_array_that_names_a_piece_again_and_again_is_not_put_together() -> None:
-    """Zeros are one piece, named as often as there are zeros."""
+@pytest.mark.usefixtures("unlimited")
+def test_an_array_that_repeats_a_chunk_beyond_the_limit_is_not_unpacked() -> None:
+    """All chunks of zeros are one object, repeated."""
     zeros = Array(np.zeros(16 << 20, np.float32))
     contents = {name: part.deflate() for name, part in get_all_nested_objects(zeros).items()}
     assert sum(map(len, contents.values())) < 32 << 20
-    narrow.bound_arrays(32 << 20)
+    array_limit.limit_arrays(32 << 20)
     with pytest.raises(Rejected, match="unpacks to more than"):
         inflate_object_from_contents(zeros.object_id, dict(contents))
-    narrow.bound_arrays(65 << 20)
+    array_limit.limit_arrays(65 << 20)
     assert inflate_object_from_contents(zeros.object_id, dict(contents)) is not None

@@ -1,4 +1,4 @@
-"""Devices that hold nobody's samples but their own."""
+"""Devices that have only their own samples."""
 
 import json
 import shutil
@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import Founder
-from tests.harness.federation import fedeq, is_same, theta_of_simulation
-from tests.test_contract import same_journals
+from tests.conftest import FederationFactory
+from tests.harness.compare import assert_equals_simulation
+from tests.harness.federation import fedeq
 
 pytestmark = pytest.mark.federation
 
@@ -29,7 +29,9 @@ def draw(folder: Path, label: str, count: int, rng: np.random.Generator) -> None
         (folder / label / f"{number:02}.pgm").write_bytes(b"P5 %d %d 255\n" % (SIDE, SIDE) + pixels.tobytes())
 
 
-def test_devices_with_their_own_pictures_agree_with_a_simulation_over_all(found: Founder, tmp_path: Path) -> None:
+def test_devices_with_their_own_pictures_agree_with_a_simulation_over_all(
+    make_federation: FederationFactory, tmp_path: Path
+) -> None:
     """Three devices, none with all classes; the server has one picture of each."""
     rng = np.random.default_rng(0)
     everybody, example = tmp_path / "everybody", tmp_path / "example"
@@ -43,14 +45,12 @@ def test_devices_with_their_own_pictures_agree_with_a_simulation_over_all(found:
     words = [word for setting in (*SMALL, "data.partition=natural") for word in ("--set", setting)]
     fedeq("run", *words, "--data", everybody, "--out", tmp_path / "simulation", "--quiet")
     own = ("data.partition.rule=own", "data.partition.clients=3", f"data.folder={example}")
-    federation = found(*SMALL, *own)
+    federation = make_federation(*SMALL, *own)
     federation.start_link()
     for client in federation.clients:
         federation.start_node(client, data=tmp_path / f"alone-{client}")
     federation.run()
-    assert federation.state == "finished", federation.words()
-    assert is_same(federation.theta(), theta_of_simulation(tmp_path / "simulation")), federation.words()
-    same_journals(federation.app, tmp_path / "simulation")
-    # What devices hold is nowhere on the server.
+    assert_equals_simulation(federation, tmp_path / "simulation")
+    # The server has no samples of the devices.
     roster = json.loads((federation.app / "clients.json").read_text())
     assert all(client["train"]["samples"] == 0 for client in roster["clients"])

@@ -1,7 +1,6 @@
-"""The strategy against nodes that are late, away, mistaken or mean."""
+"""The strategy with nodes that are late, offline, mistaken or malicious."""
 
 import json
-from collections.abc import Callable
 from math import nan
 from pathlib import Path
 
@@ -11,27 +10,17 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from flwr.common.constant import ErrorCode
 
 from fedeq.flower.folder import Damaged, Stopped
-from fedeq.flower.post import Post
-from fedeq.flower.strategy import Consensus, QuorumMissed, Rules
-from tests.harness.fake import THETA, FakeGrid, Node, client, honest, scores, shifted, update, write_app
-
-Answer = Callable[[Message], RecordDict | Error | None]
+from fedeq.flower.strategy import Consensus, QuorumMissed
+from tests.harness.fake import THETA, FakeGrid, Node, client, consensus, honest, scores, shifted, update, write_app
 
 
-def consensus(folder: Path, grid: FakeGrid, **rules: float) -> Consensus:
-    """Make a strategy whose clock is the grid's."""
-    strategy = Consensus(folder, Rules(**rules))
-    strategy._post = Post(grid, grid, strategy.rules.deadline, strategy.rules.repeat, grid.clock)  # noqa: SLF001
-    return strategy
-
-
-def grid_of(*answers: Answer) -> FakeGrid:
-    """Let client i be node 100 + i."""
-    return FakeGrid({100 + number: client(number, answer) for number, answer in enumerate(answers)})
+def grid_of(*replies: Node) -> FakeGrid:
+    """Make a grid in which client i is node 100 + i."""
+    return FakeGrid({100 + number: client(number, reply) for number, reply in enumerate(replies)})
 
 
 def test_theta_is_the_mean_of_the_cohort_whatever_the_order_of_arrival(tmp_path: Path) -> None:
-    """Clients 0 and 2 take part; sums in another order would round otherwise."""
+    """Sums in another order would be rounded differently."""
     thetas = []
     for name, is_reversed in (("a", False), ("b", True)):
         folder = write_app(tmp_path / name, [[0, 2, 1]], 3)
@@ -44,7 +33,7 @@ def test_theta_is_the_mean_of_the_cohort_whatever_the_order_of_arrival(tmp_path:
 
 
 def test_only_the_cohort_is_asked_to_train(tmp_path: Path) -> None:
-    """Everybody is judged."""
+    """All clients are evaluated."""
     folder = write_app(tmp_path / "app", [[2], [0]], 3)
     grid = grid_of(*[honest(1.0)] * 3)
     consensus(folder, grid).run(grid)
@@ -53,53 +42,53 @@ def test_only_the_cohort_is_asked_to_train(tmp_path: Path) -> None:
 
 
 BAD: list[tuple[RecordDict, str]] = [
-    (update({"params/a": THETA["params/a"]}), "`params/b` is missing or not expected"),
-    (update({**THETA, "head/w": np.zeros(2, np.float32)}), "`head/w` is missing or not expected"),
+    (update({"params/a": THETA["params/a"]}), "`params/b` is missing"),
+    (update({**THETA, "head/w": np.zeros(2, np.float32)}), "`head/w` is not expected"),
     (update({**THETA, "params/b": np.ones((2, 2), np.float32)}), "`params/b` has shape"),
-    (update({**THETA, "params/b": np.full(4, np.inf, np.float32)}), "`params/b` holds a value that is not finite"),
-    (update(shifted(50.0)), "away from what was sent out"),
+    (update({**THETA, "params/b": np.full(4, np.inf, np.float32)}), "`params/b` contains NaN or infinity"),
+    (update(shifted(50.0)), "distance from the weights that were sent out"),
     (update(THETA, samples=-3), "`samples` is `-3`"),
     (update(THETA, samples="many"), "`samples` is `many`"),
     (update(THETA, gap=nan), "`gap` is `nan`"),
     (update(THETA, gap=None), "`gap` is `None`"),
-    (update(THETA, descent={}), "it has no 'loss'"),
-    (update(THETA, reply="scores"), "its header says `scores`"),
-    (scores(5), "its header says `scores`"),
-    (RecordDict(), "it has no 'fedeq'"),
+    (update(THETA, descent={}), "it lacks 'loss'"),
+    (update(THETA, reply="scores"), "it is a reply of kind `scores`"),
+    (scores(5), "it is a reply of kind `scores`"),
+    (RecordDict(), "it lacks 'fedeq'"),
 ]
 
 
-@pytest.mark.parametrize(("answer", "words"), BAD, ids=[words for _, words in BAD])
-def test_what_a_client_should_not_send_does_not_count_and_names_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: RecordDict, words: str
+@pytest.mark.parametrize(("reply", "reason"), BAD, ids=[reason for _, reason in BAD])
+def test_a_bad_update_is_left_out_and_its_client_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, reply: RecordDict, reason: str
 ) -> None:
-    """The others make up the round; the offender and what it did are said."""
+    """The round continues with the others; the client and the reason are logged."""
     folder = write_app(tmp_path / "app", [[0, 1, 2]], 3)
     grid = grid_of(
-        honest(1.0), lambda message: answer if message.metadata.message_type == "train" else scores(5), honest(3.0)
+        honest(1.0), lambda message: reply if message.metadata.message_type == "train" else scores(5), honest(3.0)
     )
     with caplog.at_level("INFO", "flwr"):
         theta = consensus(folder, grid, minimum=0.5, bound=10.0).run(grid)
     assert np.array_equal(theta["params/a"], shifted(2.0)["params/a"])
     assert "client 1: " in caplog.text
-    assert words in caplog.text
+    assert reason in caplog.text
     assert json.loads((folder / "rounds.jsonl").read_text())["cohort"] == [0, 2]
 
 
 def test_a_round_without_quorum_names_who_failed_and_changes_nothing(tmp_path: Path) -> None:
-    """Two of three must answer; one does, one refuses, one is silent."""
+    """Two of three must reply; one does, one refuses, one does not reply."""
     folder = write_app(tmp_path / "app", [[0, 1, 2]], 3)
     refusal = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "no state")
     grid = grid_of(honest(1.0), lambda _: refusal, lambda _: None)
-    words = r"1 of 3 clients .* round 1 \(client 1: no state; client 2: no answer in 40 s\)"
-    with pytest.raises(QuorumMissed, match=words):
+    problem = r"1 of 3 clients .* round 1 \(client 1: no state; client 2: no reply in 40 s\)"
+    with pytest.raises(QuorumMissed, match=problem):
         consensus(folder, grid, minimum=0.6, deadline=40.0).run(grid)
     assert json.loads((folder / "status.json").read_text())["state"] == "failed"
     assert not (folder / "checkpoint.json").exists()
 
 
-def test_whoever_is_too_late_is_left_out_if_enough_are_there(tmp_path: Path) -> None:
-    """The deadline passes once for training and once for judging."""
+def test_a_client_that_is_too_late_is_left_out_if_enough_others_reply(tmp_path: Path) -> None:
+    """The deadline passes once for training and once for the evaluation."""
     folder = write_app(tmp_path / "app", [[0, 1]], 2)
     grid = grid_of(honest(1.0), lambda _: None)
     consensus(folder, grid, minimum=0.5, deadline=40.0).run(grid)
@@ -110,38 +99,38 @@ def test_whoever_is_too_late_is_left_out_if_enough_are_there(tmp_path: Path) -> 
 
 
 def test_a_message_that_is_lost_is_sent_again(tmp_path: Path) -> None:
-    """A node hears every third question only."""
+    """A node receives only every third request."""
     folder = write_app(tmp_path / "app", [[0]], 1)
-    heard = []
+    received = []
 
-    def deaf(message: Message) -> RecordDict | Error | None:
-        heard.append(message)
-        return honest(1.0)(message) if len(heard) % 3 == 0 else None
+    def unreliable(message: Message) -> RecordDict | Error | None:
+        received.append(message)
+        return honest(1.0)(message) if len(received) % 3 == 0 else None
 
-    grid = grid_of(deaf)
+    grid = grid_of(unreliable)
     theta = consensus(folder, grid, repeat=5.0).run(grid)
     assert np.array_equal(theta["params/a"], shifted(1.0)["params/a"])
-    questions = [message.content.config_records["fedeq"]["header"] for message in heard]
-    assert questions[0] == questions[1] == questions[2] != questions[3]
+    headers = [message.content.config_records["fedeq"]["header"] for message in received]
+    assert headers[0] == headers[1] == headers[2] != headers[3]
 
 
-def test_a_node_that_was_away_is_asked_again_even_if_it_comes_back_as_another(tmp_path: Path) -> None:
-    """A device that lost its key registers anew."""
+def test_a_client_is_asked_again_when_it_comes_back_as_another_node(tmp_path: Path) -> None:
+    """A device that lost its key registers as a new node."""
     folder = write_app(tmp_path / "app", [[0]], 1)
     grid = FakeGrid({})
 
     def leaving(message: Message) -> RecordDict | Error | None:
         del message
         grid.nodes = {200: client(0, honest(1.0))}
-        return Error(ErrorCode.NODE_UNAVAILABLE, "away")
+        return Error(ErrorCode.NODE_UNAVAILABLE, "offline")
 
     grid.nodes = {100: client(0, leaving)}
     theta = consensus(folder, grid).run(grid)
     assert np.array_equal(theta["params/a"], shifted(1.0)["params/a"])
 
 
-def test_a_run_begins_without_those_who_do_not_come_if_enough_are_there(tmp_path: Path) -> None:
-    """Client 2 never comes, and client 7 is nobody's."""
+def test_a_run_begins_without_missing_nodes_if_enough_are_online(tmp_path: Path) -> None:
+    """Client 2 has no node, and client 7 is not in the plan."""
     grid = grid_of(honest(1.0), honest(1.0))
     grid.nodes[300] = client(7, honest(1.0))
     folder = write_app(tmp_path / "app", [[0, 1]], 3)
@@ -150,8 +139,8 @@ def test_a_run_begins_without_those_who_do_not_come_if_enough_are_there(tmp_path
         consensus(write_app(tmp_path / "other", [[0, 1]], 3), grid, patience=30.0).run(grid)
 
 
-def test_a_run_goes_on_where_it_was_kept(tmp_path: Path) -> None:
-    """The third round fails twice; what was kept before is what the next run begins with."""
+def test_a_run_continues_from_its_checkpoint(tmp_path: Path) -> None:
+    """The third round fails twice; the next run begins with the checkpoint of the second."""
     folder = write_app(tmp_path / "app", [[0], [0], [0]], 1)
     trained = []
 
@@ -175,8 +164,8 @@ def test_a_run_goes_on_where_it_was_kept(tmp_path: Path) -> None:
     assert json.loads((folder / "status.json").read_text())["state"] == "finished"
 
 
-def test_a_checkpoint_that_is_not_what_was_written_is_refused(tmp_path: Path) -> None:
-    """Nothing is begun anew in silence."""
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    """The run does not start over silently."""
     folder = write_app(tmp_path / "app", [[0]], 1)
     grid = grid_of(honest(1.0))
     consensus(folder, grid).run(grid)
@@ -189,16 +178,16 @@ def test_a_checkpoint_that_is_not_what_was_written_is_refused(tmp_path: Path) ->
         Consensus(folder)
 
 
-def test_two_processes_cannot_have_one_folder(tmp_path: Path) -> None:
-    """The second one is told."""
+def test_two_processes_cannot_use_one_folder(tmp_path: Path) -> None:
+    """The second one fails."""
     folder = write_app(tmp_path / "app", [[0]], 1)
     grid = grid_of(honest(1.0))
-    with consensus(folder, grid).folder.held(), pytest.raises(RuntimeError, match="another process"):
+    with consensus(folder, grid).folder.locked(), pytest.raises(RuntimeError, match="another process"):
         consensus(folder, grid).run(grid)
 
 
-def test_a_run_stops_between_rounds_when_somebody_wants_it_to(tmp_path: Path) -> None:
-    """The dashboard leaves a note."""
+def test_a_run_stops_between_rounds_on_a_command(tmp_path: Path) -> None:
+    """The dashboard writes it to a file."""
     folder = write_app(tmp_path / "app", [[0], [0]], 1)
 
     def stopping(message: Message) -> RecordDict | Error | None:
@@ -213,7 +202,7 @@ def test_a_run_stops_between_rounds_when_somebody_wants_it_to(tmp_path: Path) ->
 
 
 def test_flowers_own_loop_can_use_the_strategy(tmp_path: Path) -> None:
-    """Configure and aggregate do what a round does."""
+    """Configure and aggregate are the two halves of a round."""
     folder = write_app(tmp_path / "app", [[0, 1]], 2)
     grid = grid_of(honest(1.0), honest(3.0))
     strategy = consensus(folder, grid)
@@ -229,19 +218,17 @@ def _replies(grid: FakeGrid, strategy: Consensus) -> list[Message]:
 
 
 def test_a_folder_without_a_plan_is_refused(tmp_path: Path) -> None:
-    """It says what to do."""
+    """The error says what to do."""
     with pytest.raises(ValueError, match="init-federation"):
         Consensus(tmp_path)
 
 
-def test_two_nodes_that_say_they_are_the_same_client_are_told_apart(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The first one counts."""
+def test_of_two_nodes_of_one_client_the_first_one_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The other one is logged."""
     folder = write_app(tmp_path / "app", [[0]], 2)
     nodes: dict[int, Node] = {100: client(0, honest(1.0)), 101: client(0, honest(9.0)), 102: client(1, honest(1.0))}
     grid = FakeGrid(nodes)
     with caplog.at_level("INFO", "flwr"):
         theta = consensus(folder, grid).run(grid)
     assert np.array_equal(theta["params/a"], shifted(1.0)["params/a"])
-    assert "node 101 says it is client 0" in caplog.text
+    assert "node 101 says that it is client 0" in caplog.text

@@ -1,4 +1,4 @@
-"""Weights are stored, checked and averaged as the Rust side does it."""
+"""Weights are stored, checked and averaged as in the Rust program."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ def one(value: float) -> weights.Weights:
     return {"params/a": np.full((2, 3), value, np.float32)}
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """A file holds the same arrays."""
+def test_weights_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """The arrays are the same, in the order of their names."""
     path = tmp_path / "theta.safetensors"
-    held = {"b": np.arange(4, dtype=np.float32), "a": np.float32(2.5) * np.ones((), np.float32)}
-    weights.write(path, held)
+    written = {"b": np.arange(4, dtype=np.float32), "a": np.float32(2.5) * np.ones((), np.float32)}
+    weights.write(path, written)
     again = weights.read(path)
     assert list(again) == ["a", "b"]
-    assert all(np.array_equal(again[name], held[name]) for name in held)
+    assert all(np.array_equal(again[name], written[name]) for name in written)
 
 
 def test_the_mean_is_weighted_and_in_double_precision() -> None:
@@ -32,20 +32,20 @@ def test_the_mean_is_weighted_and_in_double_precision() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "words"),
+    ("sent", "reason"),
     [
         ({}, "missing"),
         ({"params/a": np.zeros((3, 2), np.float32)}, "shape"),
-        ({"params/a": np.full((2, 3), np.nan, np.float32)}, "not finite"),
-        (one(100.0), "away"),
+        ({"params/a": np.full((2, 3), np.nan, np.float32)}, "NaN or infinity"),
+        (one(100.0), "distance"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(sent: weights.Weights, words: str) -> None:
-    """Another layout, other numbers than finite ones, and large steps."""
-    with pytest.raises(Rejected, match=words):
+def test_weights_that_do_not_fit_are_rejected(sent: weights.Weights, reason: str) -> None:
+    """Other names or shapes, NaN, and too large a distance."""
+    with pytest.raises(Rejected, match=reason):
         weights.check(sent, one(0.0), bound=10.0)
 
 
-def test_what_fits_is_taken() -> None:
-    """A small step is fine."""
+def test_weights_that_fit_are_accepted() -> None:
+    """A small distance is allowed."""
     weights.check(one(1.0), one(0.0), bound=10.0)

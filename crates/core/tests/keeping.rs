@@ -143,15 +143,16 @@ fn a_damaged_state_file_is_named() {
 }
 
 #[test]
-fn messages_survive_the_wire() {
-    let request =
-        Request { task: Task::Train, round: 3, rounds: 9, rho: Some(0.1), weights: weights(&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0]) };
+fn messages_and_all_their_weights_survive_the_wire() {
+    let params = weights(&[1.0, -2.5, 3e-20, 4e30], &[f64::from(f32::MIN_POSITIVE), -0.0]).params;
+    let with_statistics = Weights { statistics: params.under("running"), params };
+    let request = Request { task: Task::Train, round: 3, rounds: 9, rho: Some(0.1), weights: with_statistics.clone() };
     assert_eq!(Request::decode(&request.encode().expect("writable")).expect("readable"), request);
     let reply = Reply::Update(fedeq_core::Update {
-        weights: Weights { params: Params::default(), statistics: Params::default() },
+        weights: with_statistics,
         samples: 7,
         gap: 0.25,
-        descent: fedeq_core::Descent { steps: 3, loss: 0.5, ..Default::default() },
+        stats: fedeq_core::TrainStats { steps: 3, loss: 0.5, ..Default::default() },
     });
     assert_eq!(Reply::decode(&reply.encode().expect("writable")).expect("readable"), reply);
 }

@@ -1,15 +1,12 @@
 //! How gradients pass through an equilibrium.
-use std::sync::{Arc, Mutex, PoisonError};
-
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::Cell;
 use crate::error::{InvalidSetting, PHANTOM_STEPS, below_one, within};
-use crate::linear::{LinearSolver, solve_adjoint};
-use crate::pullback::{Rule, pullback};
-use crate::rows::Rows;
+use crate::linear::LinearSolver;
+use crate::map::Map;
 use crate::solution::Report;
+use crate::solve::Workspace;
+use crate::states::States;
 use crate::stop::Stop;
 
 /// How gradients pass through `z* = g(z*; x)`, whatever solver found `z*`.
@@ -68,52 +65,40 @@ impl Adjoint {
             }
             Self::Implicit { solver, stop } => {
                 solver.validate()?;
-                stop.validate()
+                stop.validate().map_err(|invalid| invalid.under("adjoint"))
             }
         }
     }
 
-    /// `g(z*; x)` with a graph that passes gradients to the cell and to `x` in this way. `z` is cut off from any graph.
-    pub(crate) fn attach<const D: usize, C: Cell<D>>(
-        &self,
-        cell: &C,
-        x: &C::Input,
-        z: Tensor<D>,
-        record: &AdjointRecord,
-    ) -> Tensor<D> {
+    /// How many applications of the cell after the solve are differentiated, and with which damping: `z <- damping z + (1 - damping) g(z; x)`. Whoever
+    /// back-propagates by hand runs these forward from `z*`, and backward after [`correct`](Adjoint::correct).
+    pub fn differentiated_steps(&self) -> (usize, f64) {
         match self {
-            Self::JacobianFree => cell.step(z, x),
-            Self::Phantom { steps, damping } => phantom(cell, x, z, *steps, *damping),
-            Self::Implicit { solver, stop } => {
-                let attached = cell.step(z.clone(), x);
-                let (cell, x, solver, stop, record) = (cell.valid(), x.frozen(), solver.clone(), *stop, record.clone());
-                let rule = move |v| {
-                    let (u, report) = solve_adjoint(&cell, &x, z.clone(), v, &solver, &stop);
-                    record.set(report);
-                    u
-                };
-                pullback(attached, Rule::new(rule))
-            }
+            Self::JacobianFree | Self::Implicit { .. } => (1, 0.0),
+            Self::Phantom { steps, damping } => (*steps, *damping),
         }
     }
-}
 
-fn phantom<const D: usize, C: Cell<D>>(cell: &C, x: &C::Input, z: Tensor<D>, steps: usize, damping: f64) -> Tensor<D> {
-    let advance = |z: Tensor<D>, _| cell.step(z.clone(), x).mul_scalar(1.0 - damping) + z.mul_scalar(damping);
-    (0..steps).fold(z, advance)
-}
-
-/// Where a backward pass leaves word of how its linear solve went.
-#[derive(Clone, Debug, Default)]
-pub struct AdjointRecord(Arc<Mutex<Option<Report>>>);
-
-impl AdjointRecord {
-    /// The report of the last backward pass; nothing before it, or when the adjoint solves no system.
-    pub fn report(&self) -> Option<Report> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Whether [`correct`](Adjoint::correct) needs vector-Jacobian products.
+    pub fn solves_a_system(&self) -> bool {
+        matches!(self, Self::Implicit { .. })
     }
 
-    fn set(&self, report: Report) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    /// Turns the gradient `v` that arrives at the equilibrium into the `u` that goes on through the
+    /// [differentiated steps](Adjoint::differentiated_steps), in place. `transposed` is the map `u -> J^T u` at `z*`.
+    ///
+    /// Only the implicit gradient does anything, and then says how its solve went.
+    pub fn correct<S: States>(
+        &self,
+        transposed: &mut (impl Map<S> + ?Sized),
+        v: &mut S,
+        workspace: &mut Workspace<S>,
+    ) -> Option<Report> {
+        let Self::Implicit { solver, stop } = self else { return None };
+        let mut u = std::mem::take(&mut workspace.adjoint);
+        let report = solver.solve(transposed, v, &mut u, stop, workspace);
+        std::mem::swap(v, &mut u);
+        workspace.adjoint = u;
+        Some(report)
     }
 }

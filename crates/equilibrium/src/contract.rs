@@ -2,71 +2,94 @@
 //!
 //! `B` is a matrix whose rows, here, are the rows of the mathematical `B`: row `i` produces output unit `i`. A weight stored the
 //! other way round (burn's `Linear` stores `[input, output]`) is transposed first.
-use burn::tensor::{Int, Tensor};
+#[cfg(feature = "burn")]
+pub use crate::tensor::contract::{project_onto_linf_ball, project_rows_onto_l1_sphere, spectral_normalise, weight_normalise};
 
-/// The Euclidean projection of `B` onto `{B : ||B||_inf <= radius}`: every row onto the l1 ball of that radius.
+/// The Euclidean projection of one row of `B` onto the l1 ball of that radius, in place; of every row, that of `B` onto
+/// `{B : ||B||_inf <= radius}`.
 ///
-/// Rows inside the ball are left alone. After Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient projections onto the l1-ball", 2008.
-pub fn project_onto_linf_ball(b: Tensor<2>, radius: f64) -> Tensor<2> {
-    let inside = absolute_row_sums(&b).lower_equal_elem(radius).expand(b.dims());
-    project_rows_onto_l1_sphere(b.clone(), radius).mask_where(inside, b)
-}
-
-/// Every row onto the l1 *sphere*: rows shorter than `radius` are lengthened. What the paper's own code does.
-pub fn project_rows_onto_l1_sphere(b: Tensor<2>, radius: f64) -> Tensor<2> {
-    let sizes = b.clone().abs();
-    let threshold = simplex_threshold(&sizes, radius);
-    let shrunk = (sizes - threshold).clamp_min(0.0);
-    let sign = b.clone().sign().mask_fill(b.equal_elem(0.0), 1.0); // A zero that is lengthened goes up.
-    shrunk * sign
-}
-
-/// The `t` of every row, as a column, for which `sum_j max(size_j - t, 0) = radius`.
-fn simplex_threshold(sizes: &Tensor<2>, radius: f64) -> Tensor<2> {
-    let [_, columns] = sizes.dims();
-    let sorted = sizes.clone().sort_descending(1);
-    let counts = Tensor::<1, Int>::arange(1..columns as i64 + 1, &sizes.device()).float().cast(sizes.dtype()).unsqueeze::<2>();
-    let candidates = (sorted.clone().cumsum(1) - radius) / counts;
-    // The last candidate below its own entry is the right one, and they form a prefix.
-    let valid = sorted.greater(candidates.clone()).int().sum_dim(1);
-    candidates.gather(1, valid.sub_scalar(1).clamp_min(0))
-}
-
-/// `B` with every row scaled down, if need be, to an l1 norm of `bound`: `||B||_inf <= bound`, differentiable.
-pub fn weight_normalise(b: Tensor<2>, bound: f64) -> Tensor<2> {
-    let excess = absolute_row_sums(&b).div_scalar(bound).clamp_min(1.0);
-    b / excess
-}
-
-/// `B` scaled down, if need be, to a largest singular value of `bound`; differentiable.
+/// A row inside the ball is left alone. After Duchi, Shalev-Shwartz, Singer, Chandra, "Efficient projections onto the l1-ball", 2008.
 ///
-/// The singular value is found by `steps` rounds of the power method and its vectors count as constants, which gives the exact gradient
-/// once they have converged.
-pub fn spectral_normalise(b: Tensor<2>, bound: f64, steps: usize) -> Tensor<2> {
-    let (left, right) = leading_singular_vectors(&b.clone().without_autodiff(), steps);
-    let sigma = left.transpose().matmul(b.clone()).matmul(right);
-    b / sigma.div_scalar(bound).clamp_min(1.0)
-}
-
-/// The leading left and right singular vectors as columns.
-fn leading_singular_vectors(b: &Tensor<2>, steps: usize) -> (Tensor<2>, Tensor<2>) {
-    let normed = |v: Tensor<2>| {
-        let norm = v.clone().square().sum().sqrt().add_scalar(f64::from(f32::MIN_POSITIVE)).unsqueeze::<2>();
-        v / norm
-    };
-    // The image of a vector that favours no direction, but is not symmetric either.
-    let [_, columns] = b.dims();
-    let start = Tensor::<1, Int>::arange(0..columns as i64, &b.device()).float().cast(b.dtype()).add_scalar(0.5).cos();
-    let mut right = normed(start.unsqueeze_dim(1));
-    let mut left = normed(b.clone().matmul(right.clone()));
-    for _ in 0..steps {
-        right = normed(b.clone().transpose().matmul(left));
-        left = normed(b.clone().matmul(right.clone()));
+/// ```
+/// use fedeq_equilibrium::contract;
+///
+/// let mut b = [0.5, -0.25, 0.75, -1.25]; // Two rows of two.
+/// b.chunks_mut(2).for_each(|row| contract::project_row_onto_l1_ball(row, 1.0));
+/// assert_eq!(b, [0.5, -0.25, 0.25, -0.75]);
+/// ```
+pub fn project_row_onto_l1_ball(row: &mut [f32], radius: f32) {
+    let size: f32 = row.iter().map(|value| value.abs()).sum();
+    if size > radius {
+        project_row_onto_l1_sphere(row, radius);
     }
-    (left, right)
 }
 
-/// The l1 norm of every row as a column; the largest is `||B||_inf`.
-fn absolute_row_sums(b: &Tensor<2>) -> Tensor<2> {
-    b.clone().abs().sum_dim(1)
+/// One row of `B` onto the l1 *sphere*, in place: a row shorter than `radius` is lengthened. What the paper's own code does.
+pub fn project_row_onto_l1_sphere(row: &mut [f32], radius: f32) {
+    let threshold = simplex_threshold(row, radius);
+    for value in row {
+        // A zero that is lengthened goes up.
+        *value = (value.abs() - threshold).max(0.0) * if *value < 0.0 { -1.0 } else { 1.0 };
+    }
+}
+
+/// The `t` for which `sum_j max(|row_j| - t, 0) = radius`.
+fn simplex_threshold(row: &[f32], radius: f32) -> f32 {
+    let mut sizes: Vec<f32> = row.iter().map(|value| value.abs()).collect();
+    sizes.sort_unstable_by(|a, b| b.total_cmp(a));
+    let mut sum = 0.0;
+    let mut threshold = 0.0;
+    for (index, &size) in sizes.iter().enumerate() {
+        sum += size;
+        let candidate = (sum - radius) / (index + 1) as f32;
+        // The last candidate below its own entry is the right one, and they form a prefix.
+        if index > 0 && candidate >= size {
+            break;
+        }
+        threshold = candidate;
+    }
+    threshold
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn size(row: &[f32]) -> f32 {
+        row.iter().map(|value| value.abs()).sum()
+    }
+
+    proptest! {
+        #[test]
+        fn the_projection_is_the_nearest_point_of_the_ball(before in prop::collection::vec(-3.0..3.0f32, 1..9), radius in 0.1..2.0f32) {
+            let mut after = before.clone();
+            project_row_onto_l1_ball(&mut after, radius);
+            if size(&before) <= radius {
+                prop_assert_eq!(before, after);
+            } else {
+                prop_assert!((size(&after) - radius).abs() < 1e-5);
+                // Nearest point: no vertex of the ball makes an acute angle with what was removed.
+                let removed: Vec<f32> = before.iter().zip(&after).map(|(b, a)| b - a).collect();
+                let along: f32 = removed.iter().zip(&after).map(|(r, a)| r * a).sum();
+                let steepest = removed.iter().fold(0f32, |most, r| most.max(r.abs())) * radius;
+                prop_assert!(steepest <= along + 1e-4);
+            }
+        }
+
+        #[test]
+        fn the_sphere_projection_gives_every_row_the_same_norm(mut row in prop::collection::vec(-3.0..3.0f32, 1..9)) {
+            project_row_onto_l1_sphere(&mut row, 1.0);
+            prop_assert!((size(&row) - 1.0).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn a_row_of_zeros_is_projected_without_harm() {
+        let mut row = [0.0; 4];
+        project_row_onto_l1_ball(&mut row, 0.9);
+        assert_eq!(row, [0.0; 4]);
+        project_row_onto_l1_sphere(&mut row, 1.0);
+        assert_eq!(row, [0.25; 4]);
+    }
 }

@@ -1,81 +1,48 @@
-//! How contractive a cell is at its fixed point.
-use burn::tensor::{Distribution, Tensor};
+//! How contractive a map is.
+#[cfg(feature = "burn")]
+pub use crate::tensor::diagnose::{jacobian_frobenius_squared, jacobian_penalty, normal_probe, spectral_radius};
 
-use crate::cell::Cell;
-use crate::host::{column, norm_column, to_host};
-use crate::rows::Rows;
+use crate::map::Map;
+use crate::states::States;
 
-/// The spectral radius of `J = dg/dz` at `(z, x)`, an estimate for every sample.
+/// The spectral radius of a linear map, an estimate for every sample: of `u -> J^T u` for a cell's `J = dg/dz`, which has the spectrum of `J`.
 ///
-/// The power method on `J^T`, which has the same spectrum, with `steps` vector-Jacobian products: the mean growth of a vector over
-/// the second half of them (a mean, since complex leading pairs make the growth of single steps swing). Below 1 the plain iteration converges
-/// locally; a gradient by [`Adjoint::JacobianFree`](crate::Adjoint::JacobianFree) or a Neumann series is only trustworthy there.
+/// The power method with `steps` applications: the mean growth of a vector over the second half of them (a mean, since complex leading pairs make
+/// the growth of single steps swing). Below 1 the plain iteration converges locally; a gradient by
+/// [`Adjoint::JacobianFree`](crate::Adjoint::JacobianFree) or a Neumann series is only trustworthy there.
 ///
-/// `probe` is the starting vector, of the shape of `z`; draw it at random, so that it is not orthogonal to what is sought.
-pub fn spectral_radius<const D: usize, C: Cell<D>>(
-    cell: &C,
-    x: &C::Input,
-    z: Tensor<D>,
-    probe: Tensor<D>,
-    steps: usize,
-) -> Vec<f64> {
-    let (cell, x, z) = (cell.valid(), x.frozen(), z.without_autodiff());
-    let mut log_growth = vec![0.0; z.dims()[0]];
-    let mut transposed = cell.transposed(z, &x);
-    let (mut v, _) = unit_samples(probe.without_autodiff());
+/// `probe` is the starting vector; draw it at random, so that it is not orthogonal to what is sought.
+///
+/// ```
+/// use fedeq_equilibrium::{HostStates, diagnose};
+///
+/// let mut halved = |z: &HostStates, out: &mut HostStates| {
+///     out.values_mut().iter_mut().zip(z.values()).for_each(|(out, z)| *out = z / 2.0);
+/// };
+/// let radii = diagnose::spectral_radius_of(&mut halved, HostStates::new(vec![0.3, -0.7], 1, 2), 10);
+/// assert!((radii[0] - 0.5).abs() < 1e-6);
+/// ```
+pub fn spectral_radius_of<S: States>(map: &mut (impl Map<S> + ?Sized), probe: S, steps: usize) -> Vec<f64> {
+    let (mut v, mut image, mut norms) = (probe, S::default(), Vec::new());
+    scale_to_unit_length(&mut v, &mut norms);
+    let mut log_growth = vec![0.0; v.rows()];
     let ignored = steps / 2;
     for step in 0..steps {
-        let norms;
-        (v, norms) = unit_samples(transposed.apply(v));
+        image.reserve_like(&v);
+        map.apply(&v, &mut image);
+        std::mem::swap(&mut v, &mut image);
+        scale_to_unit_length(&mut v, &mut norms);
         if step >= ignored {
-            log_growth.iter_mut().zip(norms).for_each(|(sum, norm)| *sum += norm.ln());
+            log_growth.iter_mut().zip(&norms).for_each(|(sum, norm)| *sum += norm.ln());
         }
     }
     log_growth.into_iter().map(|sum| (sum / (steps - ignored).max(1) as f64).exp()).collect()
 }
 
-/// Every sample scaled to unit length (zero stays zero), and the lengths they had.
-fn unit_samples<const D: usize>(v: Tensor<D>) -> (Tensor<D>, Vec<f64>) {
-    let shape = v.dims();
-    let rows = v.reshape([shape[0], shape[1..].iter().product()]);
-    let norms = to_host(norm_column(&rows));
-    let inverse = norms.iter().map(|&norm| if norm > 0.0 { norm.recip() } else { 0.0 }).collect();
-    let scale = column(inverse, &rows);
-    ((rows * scale).reshape(shape), norms)
-}
-
-/// Hutchinson's estimate of `||J||_F^2` for every sample: `||J^T e||^2` averaged over probes `e` with independent entries of
-/// mean 0 and variance 1.
-pub fn jacobian_frobenius_squared<const D: usize, C: Cell<D>>(
-    cell: &C,
-    x: &C::Input,
-    z: Tensor<D>,
-    probes: &[Tensor<D>],
-) -> Vec<f64> {
-    let (cell, x, z) = (cell.valid(), x.frozen(), z.without_autodiff());
-    let mut sums = vec![0.0; z.dims()[0]];
-    let mut transposed = cell.transposed(z, &x);
-    for probe in probes {
-        let (_, norms) = unit_samples(transposed.apply(probe.clone().without_autodiff()));
-        sums.iter_mut().zip(norms).for_each(|(sum, norm)| *sum += norm * norm);
-    }
-    sums.into_iter().map(|sum| sum / probes.len().max(1) as f64).collect()
-}
-
-/// The same quantity as a differentiable penalty, averaged over samples and divided by the size of a state.
-///
-/// burn differentiates once, so `J e` is taken as the central difference `(g(z + h e) - g(z - h e)) / 2h`, which an ordinary backward
-/// pass trains through; `E ||J e||^2 = ||J||_F^2` as well. `z` counts as a constant. Costs two applications of the cell.
-pub fn jacobian_penalty<const D: usize, C: Cell<D>>(cell: &C, x: &C::Input, z: Tensor<D>, probe: Tensor<D>) -> Tensor<1> {
-    const STEP: f64 = 1e-2;
-    let z = z.without_autodiff();
-    let shift = probe.without_autodiff().mul_scalar(STEP);
-    let ahead = cell.step(z.clone() + shift.clone(), x);
-    let behind = cell.step(z - shift, x);
-    ((ahead - behind).div_scalar(2.0 * STEP)).square().mean()
-}
-
-/// A probe with independent normal entries, of the shape of `z`, from the device's generator.
-pub fn normal_probe<const D: usize>(z: &Tensor<D>) -> Tensor<D> {
-    z.clone().without_autodiff().random_like(Distribution::Normal(0.0, 1.0))
+/// Every sample scaled to unit length (zero stays zero); `norms` become the lengths they had.
+fn scale_to_unit_length<S: States>(v: &mut S, norms: &mut Vec<f64>) {
+    v.dots(v, norms);
+    norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
+    let inverse: Vec<f64> = norms.iter().map(|&norm| if norm > 0.0 { norm.recip() } else { 0.0 }).collect();
+    v.scale_rows(&inverse);
 }

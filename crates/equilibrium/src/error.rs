@@ -13,40 +13,47 @@ pub(crate) const STEPS: RangeInclusive<usize> = 1..=1_000_000;
 #[error("`{name}` is `{value}`, but must be {expected}")]
 pub struct InvalidSetting {
     /// The setting, as it is written in a configuration.
-    pub name: &'static str,
+    pub name: String,
     /// The offending value.
     pub value: String,
     /// The range in which it means something.
     pub expected: String,
 }
 
-pub(crate) fn at_least(name: &'static str, value: usize, minimum: usize) -> Result<(), InvalidSetting> {
+impl InvalidSetting {
+    /// The same setting as part of something larger: `solver.memory` under `model.equilibrium` is `model.equilibrium.solver.memory`.
+    pub fn under(mut self, prefix: &str) -> Self {
+        self.name = format!("{prefix}.{}", self.name);
+        self
+    }
+}
+
+pub(crate) fn at_least(name: &str, value: usize, minimum: usize) -> Result<(), InvalidSetting> {
     ensure(value >= minimum, name, value, format!("at least {minimum}"))
 }
 
-pub(crate) fn within(name: &'static str, value: usize, range: RangeInclusive<usize>) -> Result<(), InvalidSetting> {
+pub(crate) fn within(name: &str, value: usize, range: RangeInclusive<usize>) -> Result<(), InvalidSetting> {
     let expected = || format!("a whole number from {} to {}", range.start(), range.end());
-    if range.contains(&value) { Ok(()) } else { Err(InvalidSetting { name, value: value.to_string(), expected: expected() }) }
+    if range.contains(&value) { Ok(()) } else { Err(invalid(name, value, expected())) }
 }
 
-pub(crate) fn non_negative(name: &'static str, value: f64) -> Result<(), InvalidSetting> {
+pub(crate) fn non_negative(name: &str, value: f64) -> Result<(), InvalidSetting> {
     ensure(value.is_finite() && value >= 0.0, name, value, "a number of at least 0")
 }
 
-pub(crate) fn positive(name: &'static str, value: f64) -> Result<(), InvalidSetting> {
+pub(crate) fn positive(name: &str, value: f64) -> Result<(), InvalidSetting> {
     ensure(value.is_finite() && value > 0.0, name, value, "a number above 0")
 }
 
 /// For shares of something that must not be all of it: 0 <= value < 1.
-pub(crate) fn below_one(name: &'static str, value: f64) -> Result<(), InvalidSetting> {
+pub(crate) fn below_one(name: &str, value: f64) -> Result<(), InvalidSetting> {
     ensure((0.0..1.0).contains(&value), name, value, "at least 0 and below 1")
 }
 
-fn ensure(
-    holds: bool,
-    name: &'static str,
-    value: impl std::fmt::Display,
-    expected: impl Into<String>,
-) -> Result<(), InvalidSetting> {
-    if holds { Ok(()) } else { Err(InvalidSetting { name, value: value.to_string(), expected: expected.into() }) }
+fn ensure(holds: bool, name: &str, value: impl std::fmt::Display, expected: impl Into<String>) -> Result<(), InvalidSetting> {
+    if holds { Ok(()) } else { Err(invalid(name, value, expected.into())) }
+}
+
+fn invalid(name: &str, value: impl std::fmt::Display, expected: String) -> InvalidSetting {
+    InvalidSetting { name: name.to_owned(), value: value.to_string(), expected }
 }

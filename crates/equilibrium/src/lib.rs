@@ -1,40 +1,31 @@
-//! An equilibrium layer for burn: a layer whose output is the fixed point `z* = g(z*; x)` of a cell `g`, as if the cell had been
+//! An equilibrium layer: a layer whose output is the fixed point `z* = g(z*; x)` of a cell `g`, as if the cell had been
 //! applied infinitely often, at the training memory of applying it once.
 //!
-//! ```
-//! use burn::module::Module;
-//! use burn::nn::{Linear, LinearConfig};
-//! use burn::optim::{AdamConfig, GradientsParams};
-//! use burn::tensor::{Device, Tensor};
-//! use fedeq_equilibrium::{Cell, Equilibrium};
+//! On plain memory, for whoever writes cell and gradient by hand:
 //!
-//! #[derive(Module, Debug)]
-//! struct Recurrent { b: Linear }
-//! impl Cell<2> for Recurrent {
-//!     type Input = Tensor<2>;
-//!     fn step(&self, z: Tensor<2>, x: &Tensor<2>) -> Tensor<2> { (self.b.forward(z) + x.clone()).tanh() }
-//! }
-//! #[derive(Module, Debug)]
-//! struct Model { before: Linear, cell: Recurrent, after: Linear }
-//!
-//! let device = Device::default().autodiff();
-//! device.seed(7);
-//! let linear = |inputs, outputs| LinearConfig::new(inputs, outputs).init(&device);
-//! let mut model = Model { before: linear(2, 16), cell: Recurrent { b: linear(16, 16) }, after: linear(16, 1) };
-//! let x = Tensor::<2>::from_floats([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], &device); // exclusive or
-//! let y = Tensor::<2>::from_floats([[0.0], [1.0], [1.0], [0.0]], &device);
-//! let mut optimizer = AdamConfig::new().init();
-//! for _ in 0..300 {
-//!     let u = model.before.forward(x.clone());
-//!     let settled = Equilibrium::default().forward(&model.cell, &u, u.zeros_like());
-//!     let loss = (model.after.forward(settled.z) - y.clone()).square().mean();
-//!     let gradients = GradientsParams::from_grads(loss.backward(), &model);
-//!     model = optimizer.step(0.02, model, gradients);
-//! }
-//! # let u = model.before.forward(x.clone());
-//! # let z = Equilibrium::default().forward(&model.cell, &u, u.zeros_like()).z;
-//! # assert!((model.after.forward(z) - y).square().mean().into_scalar::<f32>() < 0.01);
 //! ```
+//! use fedeq_equilibrium::{Adjoint, Equilibrium, HostStates, Workspace};
+//!
+//! let layer = Equilibrium { adjoint: Adjoint::implicit(), ..Equilibrium::default() };
+//! let mut workspace = Workspace::default(); // Kept between solves: nothing is allocated in a step.
+//! let (mut z, mut image) = (HostStates::zeros(2, 3), HostStates::default());
+//! let mut cell = |z: &HostStates, out: &mut HostStates| { // sin(z) / 2 + 1
+//!     out.values_mut().iter_mut().zip(z.values()).for_each(|(out, z)| *out = z.sin() / 2.0 + 1.0);
+//! };
+//! let report = layer.solve_into(&mut cell, &mut z, &mut image, &mut workspace);
+//! assert!(report.all_converged());
+//!
+//! // A gradient that arrives at z, on its way back: (I - J^T) u = v with J = diag(cos(z) / 2).
+//! let mut gradient = HostStates::new(vec![1.0; 6], 2, 3);
+//! let mut transposed = |u: &HostStates, out: &mut HostStates| {
+//!     let products = z.values().iter().zip(u.values()).map(|(z, u)| z.cos() / 2.0 * u);
+//!     out.values_mut().iter_mut().zip(products).for_each(|(out, product)| *out = product);
+//! };
+//! layer.adjoint.correct(&mut transposed, &mut gradient, &mut workspace);
+//! let expected = 1.0 / (1.0 - z.row(0)[0].cos() / 2.0);
+//! assert!((gradient.row(0)[0] - expected).abs() < 1e-2);
+//! ```
+#![cfg_attr(feature = "burn", doc = include_str!("tensor/example.md"))]
 //!
 //! # Three independent choices
 //! - A [`Solver`] finds the state: damped iteration, [Anderson acceleration](Anderson) or Broyden. There is [one loop](solve()) around
@@ -46,37 +37,37 @@
 //! A solve that does not converge is a value, not an error: [`Report`] says for every sample how it went.
 //!
 //! # Layout
-//! - `cell`, `rows`, `map`: what is solved for. `solve`, `stop`, `solution`, `solver/`: how.
-//! - `layer`, `adjoint`, `pullback`, `linear/`: the layer and its gradient.
+//! - `states/`, `map`: what is solved for, wherever it lives. `solve`, `stop`, `solution`, `solver/`: how.
+//! - `layer`, `adjoint`, `linear/`: the layer and its gradient.
 //! - `warm`: memory between solves. [`diagnose`] and [`contract`]: how contractive a cell is, and how to keep it so.
+//! - `tensor/`, with the feature `burn` (on by default): states on burn's devices, cells that are burn modules, gradients in burn's autodiff.
 mod adjoint;
-mod cell;
 pub mod contract;
 mod dense;
 pub mod diagnose;
 mod error;
-mod host;
 mod layer;
 mod linear;
 mod map;
-mod pullback;
-mod rows;
 mod solution;
 mod solve;
 mod solver;
+mod states;
 mod stop;
-mod vectors;
+#[cfg(feature = "burn")]
+mod tensor;
 mod warm;
 
-pub use adjoint::{Adjoint, AdjointRecord};
-pub use cell::Cell;
+pub use adjoint::Adjoint;
 pub use error::InvalidSetting;
-pub use layer::{Equilibrium, Settled};
+pub use layer::Equilibrium;
 pub use linear::LinearSolver;
-pub use map::{Injected, Map, Transposed};
-pub use rows::Rows;
+pub use map::Map;
 pub use solution::{Outcome, Report, Solution};
-pub use solve::{SolveOptions, solve};
+pub use solve::{SolveOptions, Workspace, solve, solve_into};
 pub use solver::{Anderson, Ridge, Solver};
+pub use states::{Changes, HostStates, PerSlot, States, Window};
 pub use stop::Stop;
+#[cfg(feature = "burn")]
+pub use tensor::{AdjointRecord, Cell, Injected, Rows, Settled, TensorMap, Transposed, solve_tensors};
 pub use warm::{Precision, WarmMemory, WarmStart};

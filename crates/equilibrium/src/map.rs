@@ -1,104 +1,51 @@
 //! The map whose fixed point is sought, seen as something that acts on a batch of states.
-use burn::tensor::{Int, Tensor};
+use crate::states::States;
 
-use crate::cell::Cell;
-use crate::rows::Rows;
-
-/// A map on a batch of states; the leading axis counts samples, which do not influence each other.
+/// A map on a batch of states; samples do not influence each other.
 ///
-/// Any closure `Fn(Tensor<D>) -> Tensor<D>` is one. A map that [can leave samples out](Map::keep) costs less once most of them
-/// are finished.
-pub trait Map<const D: usize> {
-    /// `f(z)`, of the same shape as `z`.
-    fn apply(&mut self, z: Tensor<D>) -> Tensor<D>;
+/// Any closure `FnMut(&S, &mut S)` is one. A map that [can leave samples out](Map::keep) costs less once most of them are finished.
+pub trait Map<S> {
+    /// `out <- f(z)`. What is in `out` before means nothing, but it has the shape of `z` already.
+    fn apply(&mut self, z: &S, out: &mut S);
 
-    /// From now on only these samples (indices into the present ones) will be asked for. Says whether it can do that.
-    fn keep(&mut self, _rows: &Tensor<1, Int>) -> bool {
+    /// From now on only these samples (indices into the present ones, ascending) will be asked for. Says whether it can do that.
+    fn keep(&mut self, _rows: &[usize]) -> bool {
         false
     }
 }
 
-impl<const D: usize, F: FnMut(Tensor<D>) -> Tensor<D>> Map<D> for F {
-    fn apply(&mut self, z: Tensor<D>) -> Tensor<D> {
-        self(z)
+impl<S, F: FnMut(&S, &mut S)> Map<S> for F {
+    fn apply(&mut self, z: &S, out: &mut S) {
+        self(z, out);
     }
 }
 
-impl<const D: usize> Map<D> for Box<dyn Map<D> + '_> {
-    fn apply(&mut self, z: Tensor<D>) -> Tensor<D> {
-        self.as_mut().apply(z)
+impl<S> Map<S> for Box<dyn Map<S> + '_> {
+    fn apply(&mut self, z: &S, out: &mut S) {
+        self.as_mut().apply(z, out);
     }
 
-    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
+    fn keep(&mut self, rows: &[usize]) -> bool {
         self.as_mut().keep(rows)
     }
 }
 
-/// `z -> g(z; x)` for a cell `g` and an injected `x`.
-pub struct Injected<'a, const D: usize, C: Cell<D>> {
-    cell: &'a C,
-    x: C::Input,
-}
-
-impl<'a, const D: usize, C: Cell<D>> Injected<'a, D, C> {
-    /// The map of a cell with its input held fixed.
-    pub fn new(cell: &'a C, x: C::Input) -> Self {
-        Self { cell, x }
-    }
-}
-
-impl<const D: usize, C: Cell<D>> Map<D> for Injected<'_, D, C> {
-    fn apply(&mut self, z: Tensor<D>) -> Tensor<D> {
-        self.cell.step(z, &self.x)
-    }
-
-    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
-        self.x = self.x.pick(rows);
-        true
-    }
-}
-
-/// `u -> (dg/dz)^T u` for a cell `g` at one state and input.
-pub struct Transposed<'a, const D: usize, C: Cell<D>> {
-    cell: &'a C,
-    z: Tensor<D>,
-    x: C::Input,
-}
-
-impl<'a, const D: usize, C: Cell<D>> Transposed<'a, D, C> {
-    /// The map of a cell's derivative at a state.
-    pub fn new(cell: &'a C, z: Tensor<D>, x: C::Input) -> Self {
-        Self { cell, z, x }
-    }
-}
-
-impl<const D: usize, C: Cell<D>> Map<D> for Transposed<'_, D, C> {
-    fn apply(&mut self, u: Tensor<D>) -> Tensor<D> {
-        self.cell.pull_back(self.z.clone(), &self.x, u)
-    }
-
-    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
-        self.z = self.z.pick(rows);
-        self.x = self.x.pick(rows);
-        true
-    }
-}
-
 /// `u -> v + J^T u`, whose fixed point is the gradient that passes through an equilibrium.
-pub(crate) struct Adjoining<'a, const D: usize> {
-    pub(crate) transposed: Box<dyn Map<D> + 'a>,
-    pub(crate) v: Tensor<D>,
+pub(crate) struct Adjoining<'a, S, M: ?Sized> {
+    pub(crate) transposed: &'a mut M,
+    pub(crate) v: &'a mut S,
 }
 
-impl<const D: usize> Map<D> for Adjoining<'_, D> {
-    fn apply(&mut self, u: Tensor<D>) -> Tensor<D> {
-        self.transposed.apply(u) + self.v.clone()
+impl<S: States, M: Map<S> + ?Sized> Map<S> for Adjoining<'_, S, M> {
+    fn apply(&mut self, u: &S, out: &mut S) {
+        self.transposed.apply(u, out);
+        out.add(self.v);
     }
 
-    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
+    fn keep(&mut self, rows: &[usize]) -> bool {
         let kept = self.transposed.keep(rows);
         if kept {
-            self.v = self.v.pick(rows);
+            self.v.keep_rows(rows);
         }
         kept
     }

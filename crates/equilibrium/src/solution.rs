@@ -1,15 +1,14 @@
 //! What a solve gives back: the state, and for every sample how it went.
-use burn::tensor::Tensor;
 
 /// A fixed point as far as it was found.
 ///
 /// A solve that does not converge is a value, not an error: look at the [`Report`].
 #[derive(Clone, Debug)]
-pub struct Solution<const D: usize> {
+pub struct Solution<S> {
     /// The iterate with the smallest residual of those seen, sample by sample.
-    pub z: Tensor<D>,
+    pub z: S,
     /// `f(z)`: one step further than `z` and already paid for.
-    pub image: Tensor<D>,
+    pub image: S,
     /// How it went.
     pub report: Report,
 }

@@ -1,14 +1,12 @@
-//! The one loop: every solver, every map.
-use burn::tensor::{Int, Tensor, TensorData};
+//! The one loop: every solver, every map, every kind of states.
 use serde::{Deserialize, Serialize};
 
-use crate::host::{norm_column, row_indices, row_mask, to_host};
+use crate::linear::Gmres;
 use crate::map::Map;
-use crate::rows::Rows;
 use crate::solution::{Outcome, Report, Solution};
-use crate::solver::{Evaluation, Iteration, Solver};
+use crate::solver::{Iteration, Iterations, Solver};
+use crate::states::States;
 use crate::stop::Stop;
-use crate::vectors::{HostRows, difference_with_norms};
 
 /// What a solve does besides solving.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,99 +26,133 @@ impl Default for SolveOptions {
     }
 }
 
-/// Finds `z = f(z)` for every sample of a batch of states of any shape, from `z0`.
+/// Finds `z = f(z)` for every sample of a batch of states, from `z0`.
 ///
 /// Each sample stops on its own; finished samples are frozen. The result holds, sample by sample, the best iterate seen.
-/// Run it on tensors without autodiff: a graph recorded here would grow with every step.
 ///
 /// ```
-/// use burn::tensor::{Device, Tensor};
-/// use fedeq_equilibrium::{SolveOptions, Solver, Stop, solve};
+/// use fedeq_equilibrium::{HostStates, SolveOptions, Solver, Stop, solve};
 ///
-/// let z0 = Tensor::<2>::zeros([3, 4], &Device::default());
-/// let cosine = |z: Tensor<2>| z.cos();
-/// let solution = solve(cosine, z0, &Solver::anderson(3), &Stop::relative(1e-6, 50), &SolveOptions::default());
+/// let mut cosine = |z: &HostStates, out: &mut HostStates| {
+///     out.values_mut().iter_mut().zip(z.values()).for_each(|(out, z)| *out = z.cos());
+/// };
+/// let z0 = HostStates::zeros(3, 4);
+/// let solution = solve(&mut cosine, z0, &Solver::anderson(3), &Stop::relative(1e-6, 50), &SolveOptions::default());
 /// assert!(solution.report.all_converged());
-/// assert!((solution.z.mean().into_scalar::<f32>() - 0.739_085).abs() < 1e-5);
+/// assert!(solution.z.values().iter().all(|z| (z - 0.739_085).abs() < 1e-5));
 /// ```
 ///
 /// # Panics
 ///
 /// If the map changes the shape of the state.
-pub fn solve<const D: usize>(
-    mut map: impl Map<D>,
-    z0: Tensor<D>,
+pub fn solve<S: States>(
+    map: &mut (impl Map<S> + ?Sized),
+    z0: S,
     solver: &Solver,
     stop: &Stop,
     options: &SolveOptions,
-) -> Solution<D> {
-    let shape = z0.dims();
-    if shape.contains(&0) {
-        return Solution {
-            image: z0.clone(),
-            z: z0,
-            report: Report { trace: options.trace.then(Vec::new), ..Report::default() },
-        };
+) -> Solution<S> {
+    let (mut z, mut image) = (z0, S::default());
+    let report = solve_into(map, &mut z, &mut image, solver, stop, options, &mut Workspace::default());
+    Solution { z, image, report }
+}
+
+/// The same in memory that is kept between solves: `z` is the start and becomes the solution, `image` becomes `f(z)`.
+///
+/// With a workspace and an `image` that have served a solve of this size before, nothing is allocated but the report.
+///
+/// # Panics
+///
+/// If the map changes the shape of the state.
+pub fn solve_into<S: States>(
+    map: &mut (impl Map<S> + ?Sized),
+    z: &mut S,
+    image: &mut S,
+    solver: &Solver,
+    stop: &Stop,
+    options: &SolveOptions,
+    workspace: &mut Workspace<S>,
+) -> Report {
+    if z.rows() == 0 || z.width() == 0 {
+        image.copy_from(z);
+        return Report { trace: options.trace.then(Vec::new), ..Report::default() };
     }
-    let mut flat = Flat { map: &mut map, shape };
-    let z0 = z0.reshape([shape[0], shape[1..].iter().product()]);
-    let mut run = Run::new(z0.clone(), stop, options);
-    let mut iteration = solver.start(&z0);
-    let mut z = z0;
+    let Workspace { iterations, residual, run, .. } = workspace;
+    run.begin(z.rows(), options);
+    let iteration = iterations.start(solver, z);
     loop {
-        let image = flat.apply(z.clone());
-        let (residual, norms) = residual_with_norms(&image, &z);
-        if run.judge(&z, &image, norms) {
-            break;
+        image.reserve_like(z);
+        residual.reserve_like(z);
+        map.apply(z, image);
+        assert_eq!((image.rows(), image.width()), (z.rows(), z.width()), "the map must keep the shape of the state");
+        residual.set_residual(image, z, &mut run.norms);
+        if run.judge(stop, options) {
+            run.update_best(z, image);
+            return run.finish(z, image, options);
         }
-        z = iteration.next(&Evaluation { z: &z, image: &image, residual: &residual });
-        z = run.freeze(z, &mut flat, iteration.as_mut());
+        iteration.next(z, image, residual);
+        run.update_best(z, image);
+        run.freeze(residual, map, iteration, options);
+        std::mem::swap(z, residual); // Which is the next iterate by now.
     }
-    let (z, image, report) = run.finish();
-    Solution { z: z.reshape(shape), image: image.reshape(shape), report }
 }
 
-/// A map on states of any shape, acting on flat rows.
-struct Flat<'a, const D: usize, M: Map<D>> {
-    map: &'a mut M,
-    shape: [usize; D],
+/// Memory for solves. One that has served a solve serves the next one of the same size, or of a smaller one, without allocating.
+///
+/// It holds nothing that a later solve depends on.
+pub struct Workspace<S: States> {
+    iterations: Iterations<S>,
+    residual: S,
+    run: Run<S>,
+    pub(crate) gmres: Gmres<S>,
+    pub(crate) right_hand_side: S,
+    pub(crate) adjoint_start: S,
+    pub(crate) adjoint: S,
 }
 
-impl<const D: usize, M: Map<D>> Map<2> for Flat<'_, D, M> {
-    fn apply(&mut self, z: Tensor<2>) -> Tensor<2> {
-        let flat = z.dims();
-        self.shape[0] = flat[0];
-        let image = self.map.apply(z.reshape(self.shape));
-        assert_eq!(image.dims(), self.shape, "the map must keep the shape of the state");
-        image.reshape(flat)
-    }
-
-    fn keep(&mut self, rows: &Tensor<1, Int>) -> bool {
-        self.map.keep(rows)
+impl<S: States> Default for Workspace<S> {
+    fn default() -> Self {
+        Self {
+            iterations: Iterations::default(),
+            residual: S::default(),
+            run: Run::default(),
+            gmres: Gmres::default(),
+            right_hand_side: S::default(),
+            adjoint_start: S::default(),
+            adjoint: S::default(),
+        }
     }
 }
 
 /// The state of a solve: who is still at work, and the best of everybody so far.
-struct Run<'a> {
-    stop: &'a Stop,
-    options: &'a SolveOptions,
+#[derive(Default)]
+struct Run<S> {
     /// Original index of each present row.
     rows: Vec<usize>,
-    /// Of the present rows.
-    best: Best,
-    /// Those that left: original indices and their best.
-    gone: Vec<(Vec<usize>, Best)>,
     /// Of all samples, by original index.
     samples: Vec<Sample>,
-    evaluated_rows: usize,
+    /// Of the present rows, at the newest evaluation.
+    norms: Vec<(f64, f64)>,
+    /// Which of the present rows are better than ever.
+    improved: Vec<bool>,
+    /// Which of the present rows are finished, and the numbers of those that are not.
+    done: Vec<bool>,
+    alive: Vec<usize>,
+    /// Of the present rows; nothing before the first evaluation.
+    best: Best<S>,
+    has_best: bool,
+    /// Of all samples, once some have left; up to date for those.
+    gone: Best<S>,
+    has_shrunk: bool,
     can_shrink: bool,
+    evaluated_rows: usize,
 }
 
-/// The best iterates seen and their images, `[rows, n]` each.
-#[derive(Clone)]
-struct Best {
-    z: Tensor<2>,
-    image: Tensor<2>,
+/// The best iterates seen and their images.
+#[derive(Default)]
+struct Best<S> {
+    z: S,
+    image: S,
 }
 
 #[derive(Clone)]
@@ -134,79 +166,112 @@ struct Sample {
     trace: Vec<f64>,
 }
 
-impl<'a> Run<'a> {
-    fn new(z0: Tensor<2>, stop: &'a Stop, options: &'a SolveOptions) -> Self {
-        let count = z0.dims()[0];
+impl<S: States> Run<S> {
+    fn begin(&mut self, count: usize, options: &SolveOptions) {
         let fresh = Sample { steps: 0, smallest: f64::INFINITY, relative: f64::INFINITY, outcome: None, trace: Vec::new() };
-        Self {
-            stop,
-            options,
-            rows: (0..count).collect(),
-            best: Best { z: z0.clone(), image: z0 },
-            gone: Vec::new(),
-            samples: vec![fresh; count],
-            evaluated_rows: 0,
-            can_shrink: options.shrink_below > 0.0,
-        }
+        self.rows.clear();
+        self.rows.extend(0..count);
+        self.samples.clear();
+        self.samples.resize(count, fresh);
+        (self.has_best, self.has_shrunk, self.can_shrink) = (false, false, options.shrink_below > 0.0);
+        self.evaluated_rows = 0;
     }
 
     /// Takes note of one evaluation; says whether everybody is finished.
-    fn judge(&mut self, z: &Tensor<2>, image: &Tensor<2>, norms: Vec<(f64, f64)>) -> bool {
+    fn judge(&mut self, stop: &Stop, options: &SolveOptions) -> bool {
         self.evaluated_rows += self.rows.len();
-        let mut improved = Vec::with_capacity(self.rows.len());
-        for (&row, (residual, scale)) in self.rows.iter().zip(norms) {
-            improved.push(self.samples[row].judge(residual, scale, self.stop, self.options.trace));
+        self.improved.clear();
+        for (&row, &(residual, scale)) in self.rows.iter().zip(&self.norms) {
+            self.improved.push(self.samples[row].judge(residual, scale, stop, options.trace));
         }
-        self.best.update(&improved, z, image);
         self.samples.iter().all(|sample| sample.outcome.is_some())
     }
 
-    /// Holds finished samples at their best, or leaves them out of the work if that pays.
-    fn freeze(&mut self, z: Tensor<2>, map: &mut impl Map<2>, iteration: &mut dyn Iteration) -> Tensor<2> {
-        let done: Vec<bool> = self.rows.iter().map(|&row| self.samples[row].outcome.is_some()).collect();
-        let alive: Vec<usize> = (0..done.len()).filter(|&row| !done[row]).collect();
-        if alive.len() == done.len() {
-            return z;
-        }
-        let few = alive.len() as f64 <= self.options.shrink_below * done.len() as f64;
-        if few && self.can_shrink {
-            let indices = row_indices(&alive, &z);
-            self.can_shrink = map.keep(&indices);
-            if self.can_shrink {
-                iteration.keep(&indices, &alive);
-                return self.shrink(z, &done, &alive, &indices);
+    /// Keeps the newest iterate and its image where they are the best. They may be exchanged for other memory: whoever comes next has no use
+    /// for them.
+    fn update_best(&mut self, z: &mut S, image: &mut S) {
+        let best = &mut self.best;
+        if self.improved.iter().all(|&each| each) {
+            std::mem::swap(&mut best.z, z); // The usual case costs no copy.
+            std::mem::swap(&mut best.image, image);
+        } else {
+            if !self.has_best {
+                best.z.copy_from(z);
+                best.image.copy_from(z);
+            }
+            if self.improved.contains(&true) {
+                best.z.overwrite_rows(&self.improved, z);
+                best.image.overwrite_rows(&self.improved, image);
             }
         }
-        let mask = row_mask(&done, &z);
-        z.mask_where(mask, self.best.z.clone())
+        self.has_best = true;
     }
 
-    fn shrink(&mut self, z: Tensor<2>, done: &[bool], alive: &[usize], indices: &Tensor<1, Int>) -> Tensor<2> {
-        let leaving: Vec<usize> = (0..done.len()).filter(|&row| done[row]).collect();
-        let left = self.best.pick(&row_indices(&leaving, &z));
-        self.gone.push((leaving.iter().map(|&row| self.rows[row]).collect(), left));
-        self.best = self.best.pick(indices);
-        self.rows = alive.iter().map(|&row| self.rows[row]).collect();
-        z.select(0, indices.clone())
+    /// Holds finished samples at their best, or leaves them out of the work if that pays.
+    fn freeze(
+        &mut self,
+        next: &mut S,
+        map: &mut (impl Map<S> + ?Sized),
+        iteration: &mut dyn Iteration<S>,
+        options: &SolveOptions,
+    ) {
+        self.done.clear();
+        self.done.extend(self.rows.iter().map(|&row| self.samples[row].outcome.is_some()));
+        self.alive.clear();
+        self.alive.extend((0..self.done.len()).filter(|&row| !self.done[row]));
+        if self.alive.len() == self.done.len() {
+            return;
+        }
+        let few = self.alive.len() as f64 <= options.shrink_below * self.done.len() as f64;
+        if few && self.can_shrink {
+            self.can_shrink = map.keep(&self.alive);
+            if self.can_shrink {
+                iteration.keep_rows(&self.alive);
+                next.keep_rows(&self.alive);
+                return self.shrink();
+            }
+        }
+        next.overwrite_rows(&self.done, &self.best.z);
     }
 
-    /// Puts everybody back in the original order.
-    fn finish(mut self) -> (Tensor<2>, Tensor<2>, Report) {
-        let best = if self.gone.is_empty() {
-            self.best
+    fn shrink(&mut self) {
+        self.save_best();
+        self.best.z.keep_rows(&self.alive);
+        self.best.image.keep_rows(&self.alive);
+        for (to, &from) in self.alive.iter().enumerate() {
+            self.rows[to] = self.rows[from];
+        }
+        self.rows.truncate(self.alive.len());
+    }
+
+    /// Writes down the best of the present rows among those of all samples.
+    fn save_best(&mut self) {
+        if self.has_shrunk {
+            self.gone.z.put_rows(&self.rows, &self.best.z);
+            self.gone.image.put_rows(&self.rows, &self.best.image);
         } else {
-            self.gone.push((self.rows, self.best));
-            in_original_order(self.gone)
-        };
-        let outcome = self.samples.iter().map(|sample| sample.outcome.expect("everybody is finished")).collect();
-        let report = Report {
-            steps: self.samples.iter().map(|sample| sample.steps).collect(),
-            residual: self.samples.iter().map(|sample| sample.relative).collect(),
-            outcome,
+            self.gone.z.copy_from(&self.best.z);
+            self.gone.image.copy_from(&self.best.image);
+            self.has_shrunk = true;
+        }
+    }
+
+    /// Everybody's best, in the original order.
+    fn finish(&mut self, z: &mut S, image: &mut S, options: &SolveOptions) -> Report {
+        if self.has_shrunk {
+            self.save_best();
+        }
+        let best = if self.has_shrunk { &mut self.gone } else { &mut self.best };
+        std::mem::swap(&mut best.z, z);
+        std::mem::swap(&mut best.image, image);
+        let samples = &mut self.samples;
+        Report {
+            steps: samples.iter().map(|sample| sample.steps).collect(),
+            residual: samples.iter().map(|sample| sample.relative).collect(),
+            outcome: samples.iter().map(|sample| sample.outcome.expect("everybody is finished")).collect(),
             evaluated_rows: self.evaluated_rows,
-            trace: self.options.trace.then(|| self.samples.into_iter().map(|sample| sample.trace).collect()),
-        };
-        (best.z, best.image, report)
+            trace: options.trace.then(|| samples.iter_mut().map(|sample| std::mem::take(&mut sample.trace)).collect()),
+        }
     }
 }
 
@@ -236,41 +301,4 @@ impl Sample {
         }
         improved
     }
-}
-
-impl Best {
-    fn update(&mut self, improved: &[bool], z: &Tensor<2>, image: &Tensor<2>) {
-        if improved.iter().all(|&each| each) {
-            *self = Self { z: z.clone(), image: image.clone() }; // The usual case costs no copy.
-        } else if improved.contains(&true) {
-            let mask = row_mask(improved, z);
-            self.z.inplace(|best| best.mask_where(mask.clone(), z.clone()));
-            self.image.inplace(|best| best.mask_where(mask, image.clone()));
-        }
-    }
-
-    fn pick(&self, rows: &Tensor<1, Int>) -> Self {
-        Self { z: self.z.pick(rows), image: self.image.pick(rows) }
-    }
-}
-
-fn in_original_order(parts: Vec<(Vec<usize>, Best)>) -> Best {
-    let order: Vec<usize> = parts.iter().flat_map(|(rows, _)| rows.iter().copied()).collect();
-    let mut position = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(at, &row)| position[row] = at);
-    let (z, image) = parts.into_iter().map(|(_, best)| (best.z, best.image)).unzip();
-    let all = Best { z: Tensor::cat(z, 0), image: Tensor::cat(image, 0) };
-    let position = row_indices(&position, &all.z);
-    all.pick(&position)
-}
-
-/// `image - z`, and `(||image - z||, ||image||)` of every row on the host.
-fn residual_with_norms(image: &Tensor<2>, z: &Tensor<2>) -> (Tensor<2>, Vec<(f64, f64)>) {
-    if let (Some(image_rows), Some(z_rows)) = (HostRows::of(image), HostRows::of(z)) {
-        let (difference, norms) = difference_with_norms(&image_rows, &z_rows);
-        return (Tensor::from_data(TensorData::new(difference, z.dims()), &z.device()), norms);
-    }
-    let residual = image.clone() - z.clone();
-    let norms = to_host(Tensor::cat(vec![norm_column(&residual), norm_column(image)], 1));
-    (residual, norms.chunks(2).map(|pair| (pair[0], pair[1])).collect())
 }

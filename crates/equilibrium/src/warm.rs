@@ -1,11 +1,11 @@
 //! Warm starts: a solve begins where an earlier one ended.
 use std::collections::BTreeMap;
 
-use burn::tensor::{Tensor, TensorData};
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::host::to_host;
+use crate::states::HostStates;
 
 /// Where a solve starts. Plain data; [`WarmMemory`] makes it live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,8 +67,8 @@ impl Precision {
     /// The bytes of a state of so many numbers.
     fn bytes(self, numbers: usize) -> usize {
         match self {
-            Self::Single => 4 * numbers,
-            Self::Half => 2 * numbers,
+            Self::Single => numbers.saturating_mul(4),
+            Self::Half => numbers.saturating_mul(2),
         }
     }
 }
@@ -76,14 +76,13 @@ impl Precision {
 /// Remembers fixed points between solves. Belongs to whoever owns the samples: in federated learning, to the client.
 ///
 /// ```
-/// use burn::tensor::{Device, Tensor};
-/// use fedeq_equilibrium::{WarmMemory, WarmStart};
+/// use fedeq_equilibrium::{HostStates, WarmMemory, WarmStart};
 ///
-/// let device = Device::default();
 /// let mut memory = WarmMemory::new(WarmStart::by_sample());
-/// memory.remember(&[7, 9], &Tensor::<2>::ones([2, 3], &device));
-/// let start = memory.recall(&[9, 4], Tensor::<2>::zeros([2, 3], &device));
-/// assert_eq!(start.into_data().try_to_vec::<f32>().unwrap(), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+/// memory.remember(&[7, 9], &HostStates::new(vec![1.0; 6], 2, 3));
+/// let mut start = HostStates::zeros(2, 3);
+/// memory.recall(&[9, 4], &mut start);
+/// assert_eq!(start.values(), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WarmMemory {
@@ -107,6 +106,11 @@ impl WarmMemory {
         Self { policy, ..Self::default() }
     }
 
+    /// Where solves start.
+    pub fn policy(&self) -> WarmStart {
+        self.policy
+    }
+
     /// Bytes of states held by id; never above the capacity.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -124,43 +128,42 @@ impl WarmMemory {
 
     /// How many of these samples would start from a remembered state of so many numbers.
     pub fn knows(&self, ids: &[u64], numbers: usize) -> usize {
-        self.find(ids, numbers).into_iter().flatten().count()
+        self.known(ids, numbers).into_iter().filter(|&known| known).count()
     }
 
-    /// Where to start for these samples: their remembered states, and the rows of `otherwise` for the rest.
-    pub fn recall<const D: usize>(&self, ids: &[u64], otherwise: Tensor<D>) -> Tensor<D> {
-        let shape = otherwise.dims();
-        let width = shape[1..].iter().product();
-        let found = self.find(ids, width);
-        if found.len() != shape[0] || found.iter().all(Option::is_none) {
-            return otherwise;
-        }
-        let options = (&otherwise.device(), otherwise.dtype());
-        let mut values = if found.iter().all(Option::is_some) { vec![0.0; shape[0] * width] } else { to_host(otherwise) };
-        for (row, state) in values.chunks_mut(width).zip(found) {
-            if let Some(state) = state {
-                state.copy_to(row);
-            }
-        }
-        Tensor::from_data(TensorData::new(values, shape), options)
+    /// Which of these samples would.
+    pub(crate) fn known(&self, ids: &[u64], numbers: usize) -> Vec<bool> {
+        let known = |(row, &id): (usize, &u64)| self.state_of(row, id, ids.len(), numbers).is_some();
+        ids.iter().enumerate().map(known).collect()
     }
 
-    /// Stores the fixed points of these samples, as far as there is room; rows that are not finite are passed over.
-    pub fn remember<const D: usize>(&mut self, ids: &[u64], z: &Tensor<D>) {
-        let shape = z.dims();
-        if self.policy == WarmStart::Off || shape.contains(&0) || ids.len() != shape[0] {
+    /// Where to start for these samples: `own` is what a model starts from by itself, and its rows are overwritten for samples whose state
+    /// is remembered. Nothing is, if there are not as many rows as samples.
+    pub fn recall(&self, samples: &[u64], own: &mut HostStates) {
+        if samples.len() != own.rows() {
             return;
         }
-        let values = to_host(z.clone().without_autodiff());
-        let rows = values.chunks(shape[1..].iter().product());
+        for (row, &sample) in samples.iter().enumerate() {
+            if let Some(state) = self.state_of(row, sample, samples.len(), own.width()) {
+                state.copy_to(own.row_mut(row));
+            }
+        }
+    }
+
+    /// Stores the fixed points of these samples, as far as there is room; rows that are not finite are passed over. Nothing is stored, if
+    /// there are not as many rows as samples.
+    pub fn remember(&mut self, samples: &[u64], z: &HostStates) {
+        if z.rows() == 0 || z.width() == 0 || samples.len() != z.rows() {
+            return;
+        }
         match self.policy {
             WarmStart::Off => {}
             WarmStart::PreviousBatch => {
-                self.previous = rows.map(|row| Stored::new(row, Precision::Single)).collect();
+                self.previous = (0..z.rows()).map(|row| Stored::new(z.row(row), Precision::Single)).collect();
             }
             WarmStart::BySample { capacity, precision, .. } => {
-                for (&id, row) in ids.iter().zip(rows) {
-                    if let Some(state) = Stored::new(row, precision) {
+                for (row, &id) in samples.iter().enumerate() {
+                    if let Some(state) = Stored::new(z.row(row), precision) {
                         self.store(id, state, capacity);
                     }
                 }
@@ -175,11 +178,10 @@ impl WarmMemory {
 
     /// Puts back an entry that [`entries`](Self::entries) gave.
     pub fn restore(&mut self, id: u64, state: &[f32]) {
-        if let WarmStart::BySample { capacity, precision, .. } = self.policy {
-            let row: Vec<f64> = state.iter().map(|&value| value.into()).collect();
-            if let Some(state) = Stored::new(&row, precision) {
-                self.store(id, state, capacity);
-            }
+        if let WarmStart::BySample { capacity, precision, .. } = self.policy
+            && let Some(state) = Stored::new(state, precision)
+        {
+            self.store(id, state, capacity);
         }
     }
 
@@ -193,14 +195,14 @@ impl WarmMemory {
         }
     }
 
-    /// The remembered states of these samples, as far as they have so many numbers.
-    fn find(&self, ids: &[u64], numbers: usize) -> Vec<Option<&Stored>> {
-        let found = |(at, id): (usize, &u64)| match &self.previous {
-            Some(previous) if previous.len() == ids.len() => previous.get(at),
+    /// The remembered state of the sample at some position of a batch, if it has so many numbers.
+    fn state_of(&self, position: usize, id: u64, batch: usize, numbers: usize) -> Option<&Stored> {
+        let found = match &self.previous {
+            Some(previous) if previous.len() == batch => previous.get(position),
             Some(_) => None,
-            None => self.states.get(id),
+            None => self.states.get(&id),
         };
-        ids.iter().enumerate().map(|sample| found(sample).filter(|state| state.len() == numbers)).collect()
+        found.filter(|state| state.len() == numbers)
     }
 
     fn store(&mut self, id: u64, state: Stored, capacity: Option<usize>) {
@@ -221,15 +223,13 @@ impl WarmMemory {
 
 impl Stored {
     /// Nothing if a value cannot be stored as a finite number.
-    fn new(row: &[f64], precision: Precision) -> Option<Self> {
+    fn new(row: &[f32], precision: Precision) -> Option<Self> {
         match precision {
-            Precision::Single => {
-                let row: Vec<f32> = row.iter().map(|&value| value as f32).collect();
-                row.iter().all(|value| value.is_finite()).then_some(Self::Single(row))
-            }
+            Precision::Single => row.iter().all(|value| value.is_finite()).then(|| Self::Single(row.to_vec())),
             Precision::Half => {
-                let row: Vec<f16> = row.iter().map(|&value| f16::from_f64(value)).collect();
-                row.iter().all(|value| value.is_finite()).then_some(Self::Half(row))
+                let mut halves = vec![f16::ZERO; row.len()];
+                halves.convert_from_f32_slice(row);
+                halves.iter().all(|value| value.is_finite()).then_some(Self::Half(halves))
             }
         }
     }
@@ -248,17 +248,17 @@ impl Stored {
         }
     }
 
-    fn copy_to(&self, row: &mut [f64]) {
+    fn copy_to(&self, row: &mut [f32]) {
         match self {
-            Self::Single(values) => row.iter_mut().zip(values).for_each(|(to, &from)| *to = from.into()),
-            Self::Half(values) => row.iter_mut().zip(values).for_each(|(to, &from)| *to = from.into()),
+            Self::Single(values) => row.copy_from_slice(values),
+            Self::Half(values) => values.convert_to_f32_slice(row),
         }
     }
 
     fn to_single(&self) -> Vec<f32> {
         match self {
             Self::Single(values) => values.clone(),
-            Self::Half(values) => values.iter().map(|value| value.to_f32()).collect(),
+            Self::Half(values) => values.to_f32_vec(),
         }
     }
 }

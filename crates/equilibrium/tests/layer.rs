@@ -45,8 +45,8 @@ fn a_warm_start_shortens_the_solve() {
     let ids: Vec<u64> = (0..ROWS as u64).collect();
     for precision in [Precision::Single, Precision::Half] {
         let mut memory = WarmMemory::new(WarmStart::BySample { capacity: None, precision, lasting: false });
-        memory.remember(&ids, &cold.fixed_point);
-        let warm = layer.forward(&cell, &x, memory.recall(&ids, x.zeros_like()));
+        memory.remember_tensor(&ids, &cold.fixed_point);
+        let warm = layer.forward(&cell, &x, memory.recall_tensor(&ids, x.zeros_like()));
         assert!(warm.report.mean_steps() < 0.8 * cold.report.mean_steps(), "{precision:?}");
     }
 }
@@ -63,7 +63,7 @@ fn bounded(capacity: usize, precision: Precision) -> WarmMemory {
 fn a_memory_without_a_bound_holds_every_sample() {
     let mut memory = WarmMemory::new(WarmStart::by_sample());
     let ids: Vec<u64> = (0..500).collect();
-    memory.remember(&ids, &Tensor::<2>::ones([500, 32_768], &Device::default())); // A client of CIFAR-10 with the paper's network.
+    memory.remember_tensor(&ids, &Tensor::<2>::ones([500, 32_768], &Device::default())); // A client of CIFAR-10 with the paper's network.
     assert_eq!((memory.len(), memory.knows(&ids, 32_768), memory.knows(&ids, 7)), (500, 500, 0));
     assert_eq!(memory.bytes(), WarmStart::by_sample().bytes(500, 32_768));
     assert_eq!(memory.bytes(), 500 * 32_768 * 2);
@@ -72,17 +72,17 @@ fn a_memory_without_a_bound_holds_every_sample() {
 #[test]
 fn a_full_memory_keeps_whom_it_has_so_that_as_many_start_warm_as_fit() {
     let mut memory = bounded(3 * 16, Precision::Single);
-    memory.remember(&[1, 2], &ones(2));
-    memory.remember(&[3, 1], &ones(2));
-    memory.remember(&[4], &ones(1));
+    memory.remember_tensor(&[1, 2], &ones(2));
+    memory.remember_tensor(&[3, 1], &ones(2));
+    memory.remember_tensor(&[4], &ones(1));
     assert_eq!(memory.bytes(), 48);
     let ids: Vec<u64> = memory.entries().map(|(id, _)| id).collect();
     assert_eq!(ids, [1, 2, 3]);
     assert_eq!(memory.knows(&[5, 4, 3, 2, 1, 0], 4), 3);
     let mut memory = bounded(3 * 16, Precision::Half);
-    memory.remember(&[1, 2, 3, 4, 5, 6], &ones(6));
+    memory.remember_tensor(&[1, 2, 3, 4, 5, 6], &ones(6));
     assert_eq!((memory.len(), memory.bytes()), (6, 48));
-    memory.remember(&[6], &Tensor::<2>::zeros([1, 4], &Device::default())); // Whoever is in is brought up to date.
+    memory.remember_tensor(&[6], &Tensor::<2>::zeros([1, 4], &Device::default())); // Whoever is in is brought up to date.
     assert_eq!(memory.entries().last(), Some((6, vec![0.0; 4])));
 }
 
@@ -90,12 +90,12 @@ fn a_full_memory_keeps_whom_it_has_so_that_as_many_start_warm_as_fit() {
 fn states_outlast_a_stretch_of_training_only_if_they_are_meant_to() {
     for (lasting, left) in [(false, 0), (true, 2)] {
         let mut memory = WarmMemory::new(WarmStart::BySample { capacity: None, precision: Precision::Half, lasting });
-        memory.remember(&[1, 2], &ones(2));
+        memory.remember_tensor(&[1, 2], &ones(2));
         memory.end_stretch();
         assert_eq!((memory.len(), memory.bytes()), (left, 8 * left));
     }
     let mut memory = WarmMemory::new(WarmStart::PreviousBatch);
-    memory.remember(&[1, 2], &ones(2));
+    memory.remember_tensor(&[1, 2], &ones(2));
     memory.end_stretch();
     assert_eq!(memory.knows(&[1, 2], 4), 0);
 }
@@ -103,10 +103,10 @@ fn states_outlast_a_stretch_of_training_only_if_they_are_meant_to() {
 #[test]
 fn states_too_large_for_the_memory_or_not_finite_are_not_stored() {
     let mut memory = bounded(8, Precision::Single);
-    memory.remember(&[1], &ones(1));
+    memory.remember_tensor(&[1], &ones(1));
     assert!(memory.is_empty());
     let mut memory = bounded(1 << 10, Precision::Half);
-    memory.remember(&[1, 2, 3], &Tensor::<2>::from_floats([[f32::NAN], [1e6], [1.0]], &Device::default()));
+    memory.remember_tensor(&[1, 2, 3], &Tensor::<2>::from_floats([[f32::NAN], [1e6], [1.0]], &Device::default()));
     assert_eq!(memory.entries().collect::<Vec<_>>(), [(3, vec![1.0])]);
 }
 
@@ -114,18 +114,18 @@ fn states_too_large_for_the_memory_or_not_finite_are_not_stored() {
 fn the_previous_batch_is_recalled_by_position_and_only_if_it_fits() {
     let mut memory = WarmMemory::new(WarmStart::PreviousBatch);
     let zeros = |rows| ones(rows).zeros_like();
-    assert_eq!(host(memory.recall(&[7, 8], zeros(2))), host(zeros(2)));
-    memory.remember(&[1, 2], &ones(2));
-    assert_eq!(host(memory.recall(&[7, 8], zeros(2))), host(ones(2)));
-    assert_eq!(host(memory.recall(&[7, 8, 9], zeros(3))), host(zeros(3)));
+    assert_eq!(host(memory.recall_tensor(&[7, 8], zeros(2))), host(zeros(2)));
+    memory.remember_tensor(&[1, 2], &ones(2));
+    assert_eq!(host(memory.recall_tensor(&[7, 8], zeros(2))), host(ones(2)));
+    assert_eq!(host(memory.recall_tensor(&[7, 8, 9], zeros(3))), host(zeros(3)));
     let wider = Tensor::<2>::zeros([2, 5], &Device::default());
-    assert_eq!(host(memory.recall(&[1, 2], wider.clone())), host(wider));
+    assert_eq!(host(memory.recall_tensor(&[1, 2], wider.clone())), host(wider));
 }
 
 #[test]
 fn a_memory_that_is_off_remembers_nothing() {
     let mut memory = WarmMemory::new(WarmStart::Off);
-    memory.remember(&[1], &ones(1));
+    memory.remember_tensor(&[1], &ones(1));
     assert!(memory.is_empty() && memory.bytes() == 0);
 }
 

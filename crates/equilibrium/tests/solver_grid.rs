@@ -3,7 +3,7 @@ mod common;
 
 use burn::tensor::{DType, Tensor};
 use common::{distance, host, tensor, uniform};
-use fedeq_equilibrium::{Anderson, Outcome, Ridge, Solution, SolveOptions, Solver, Stop, solve};
+use fedeq_equilibrium::{Anderson, Outcome, Ridge, Solution, SolveOptions, Solver, Stop, solve_tensors};
 
 const ROWS: usize = 3;
 const SIZE: usize = 6;
@@ -26,10 +26,10 @@ fn authors_anderson() -> Solver {
     Solver::Anderson(Anderson { memory: 4, ridge: Ridge::Absolute(1e-4), delay: 5, ..Anderson::default() })
 }
 
-fn run(map: impl FnMut(Tensor<2>) -> Tensor<2>, solver: &Solver, steps: usize, dtype: DType) -> Solution<2> {
+fn run(map: impl FnMut(Tensor<2>) -> Tensor<2>, solver: &Solver, steps: usize, dtype: DType) -> Solution<Tensor<2>> {
     let z0 = tensor(uniform(ROWS * SIZE, 1), [ROWS, SIZE], dtype);
     let tolerance = if dtype == DType::F64 { 1e-9 } else { 1e-5 };
-    solve(map, z0, solver, &Stop::relative(tolerance, steps), &SolveOptions::default())
+    solve_tensors(map, z0, solver, &Stop::relative(tolerance, steps), &SolveOptions::default())
 }
 
 /// `z -> z A + b` and its fixed point; `A` is symmetric with the given eigenvalues.
@@ -161,7 +161,7 @@ fn a_sample_that_produces_nan_does_not_disturb_the_others() {
         let shift = tensor([vec![-0.9; SIZE], vec![0.5; 2 * SIZE]].concat(), [ROWS, SIZE], DType::F64);
         let map = |z: Tensor<2>| (z.mul_scalar(0.5) + shift.clone()).sqrt();
         let z0 = tensor(vec![2.0; ROWS * SIZE], [ROWS, SIZE], DType::F64);
-        let solution = solve(map, z0, &solver, &Stop::relative(1e-9, 200), &SolveOptions::default());
+        let solution = solve_tensors(map, z0, &solver, &Stop::relative(1e-9, 200), &SolveOptions::default());
         let outcome = &solution.report.outcome;
         assert_eq!(outcome[0], Outcome::NotFinite, "{name}");
         assert_eq!(outcome[1..], [Outcome::Converged; 2], "{name}");
@@ -176,7 +176,7 @@ fn a_sample_that_produces_nan_does_not_disturb_the_others() {
 fn a_start_that_is_not_finite_is_returned_as_it_came() {
     for (name, solver) in solvers() {
         let z0 = tensor(vec![f64::NAN; SIZE], [1, SIZE], DType::F64);
-        let solution = solve(|z: Tensor<2>| z.cos(), z0, &solver, &Stop::default(), &SolveOptions::default());
+        let solution = solve_tensors(|z: Tensor<2>| z.cos(), z0, &solver, &Stop::default(), &SolveOptions::default());
         assert_eq!(solution.report.outcome, [Outcome::NotFinite], "{name}");
         assert_eq!(solution.report.steps, [1], "{name}");
     }
@@ -186,7 +186,7 @@ fn a_start_that_is_not_finite_is_returned_as_it_came() {
 fn an_empty_batch_is_solved_without_asking_the_map() {
     let map = |_: Tensor<2>| -> Tensor<2> { panic!("nobody to evaluate") };
     let z0 = tensor(Vec::new(), [0, SIZE], DType::F64);
-    let solution = solve(map, z0, &Solver::default(), &Stop::default(), &SolveOptions::default());
+    let solution = solve_tensors(map, z0, &Solver::default(), &Stop::default(), &SolveOptions::default());
     assert!(solution.report.is_empty());
 }
 
@@ -196,7 +196,7 @@ fn anderson_with_memory_m_solves_an_m_dimensional_linear_map_in_m_plus_one_steps
     let exact = Anderson { memory: SIZE, ridge: Ridge::Relative(0.0), ..Anderson::default() };
     let z0 = tensor(uniform(ROWS * SIZE, 1), [ROWS, SIZE], DType::F64);
     // m + 1 residuals determine the solution; the next evaluation sees it.
-    let solution = solve(map, z0, &Solver::Anderson(exact), &Stop::relative(0.0, SIZE + 2), &SolveOptions::default());
+    let solution = solve_tensors(map, z0, &Solver::Anderson(exact), &Stop::relative(0.0, SIZE + 2), &SolveOptions::default());
     assert!(distance(&host(solution.z), &fixed) < 1e-9, "{:?}", solution.report);
 }
 
@@ -222,9 +222,9 @@ fn each_sample_stops_on_its_own_and_solving_together_changes_nothing() {
             move |z: Tensor<2>| (z * rates.clone() + 1.0).sin() + 1.0
         };
         let z0 = |rows| tensor(vec![0.3; rows * SIZE], [rows, SIZE], DType::F64);
-        let together = solve(map_of(&rates), z0(rates.len()), &solver, &stop, &SolveOptions::default());
+        let together = solve_tensors(map_of(&rates), z0(rates.len()), &solver, &stop, &SolveOptions::default());
         for (row, rate) in rates.iter().enumerate() {
-            let alone = solve(map_of(&[*rate]), z0(1), &solver, &stop, &SolveOptions::default());
+            let alone = solve_tensors(map_of(&[*rate]), z0(1), &solver, &stop, &SolveOptions::default());
             assert_eq!(alone.report.steps[0], together.report.steps[row], "{name}");
             assert_eq!(host(alone.z), host(together.z.clone())[row * SIZE..(row + 1) * SIZE], "{name}");
         }
@@ -238,7 +238,7 @@ fn states_of_any_shape_are_solved() {
         assert_eq!(z.dims()[1..], [3, 4, 5]);
         z.cos()
     };
-    let solution = solve(map, z0, &Solver::default(), &Stop::relative(1e-6, 60), &SolveOptions::default());
+    let solution = solve_tensors(map, z0, &Solver::default(), &Stop::relative(1e-6, 60), &SolveOptions::default());
     assert_eq!(solution.z.dims(), [2, 3, 4, 5]);
     assert!(host(solution.z).iter().all(|value| (value - 0.739_085).abs() < 1e-4));
 }
@@ -248,7 +248,7 @@ fn a_trace_holds_one_residual_a_step_and_ends_at_the_reported_one() {
     let (map, _) = linear([0.8, 0.5, 0.1, -0.3, -0.6, -0.8], DType::F64);
     let options = SolveOptions { trace: true, ..SolveOptions::default() };
     let z0 = tensor(uniform(ROWS * SIZE, 1), [ROWS, SIZE], DType::F64);
-    let report = solve(map, z0, &Solver::fixed_point(), &Stop::relative(1e-6, 200), &options).report;
+    let report = solve_tensors(map, z0, &Solver::fixed_point(), &Stop::relative(1e-6, 200), &options).report;
     let trace = report.trace.expect("asked for");
     for (row, residuals) in trace.iter().enumerate() {
         assert_eq!(residuals.len(), report.steps[row]);

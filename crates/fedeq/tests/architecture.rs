@@ -7,13 +7,46 @@ use serde_json::Value;
 /// Every crate of the house, also those still to come, and the crates it may know.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-equilibrium", &["burn"]),
-    ("fedeq-kernels", &["burn"]),
+    ("fedeq-kernels", &[]),
     ("fedeq-data", &[]),
-    ("fedeq-models", &["burn", "fedeq-equilibrium", "fedeq-kernels"]),
-    ("fedeq-core", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models"]),
-    ("fedeq-flower", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
-    ("fedeq", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-flower"]),
-    ("fedeq-benchmarks", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core"]),
+    ("fedeq-memory", &[]),
+    ("fedeq-models", &["fedeq-equilibrium", "fedeq-kernels"]),
+    ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
+    // The engine in core's tests only.
+    ("fedeq-core", &["fedeq-equilibrium", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-cpu"]),
+    (
+        "fedeq-cpu",
+        &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-reference"],
+    ),
+    ("fedeq-flower", &["fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
+    // burn in a test only.
+    ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-cpu"]),
+    ("fedeq-report", &["fedeq-data", "fedeq-core", "fedeq-run"]),
+    ("fedeq-dashboard", &["fedeq-data", "fedeq-core", "fedeq-run"]),
+    (
+        "fedeq",
+        &[
+            "fedeq-data",
+            "fedeq-memory",
+            "fedeq-models",
+            "fedeq-core",
+            "fedeq-flower",
+            "fedeq-run",
+            "fedeq-report",
+            "fedeq-dashboard",
+        ],
+    ),
+    (
+        "fedeq-benchmarks",
+        &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-cpu"],
+    ),
+];
+
+/// What a crate must not need, not even through others: who takes it as a library does not compile these.
+const SPARED: &[(&str, &[&str])] = &[
+    ("fedeq-run", &["axum", "clap", "plotters", "tokio"]),
+    ("fedeq-report", &["axum", "clap", "tokio"]),
+    ("fedeq-dashboard", &["clap", "plotters"]),
 ];
 
 /// For every crate of the workspace, which of burn and our own crates it depends on, tests and build scripts included.
@@ -50,7 +83,8 @@ fn features(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn build_run_and_test_resolve_the_same_features_so_that_burn_is_compiled_once() {
     let with_tests = features("normal,build,dev");
-    for (package, of) in features("normal,build") {
+    // Our own crates compile in seconds, and some ask for burn in tests only.
+    for (package, of) in features("normal,build").into_iter().filter(|(package, _)| !package.starts_with("fedeq")) {
         assert_eq!(
             of, with_tests[&package],
             "tests want `{package}` with other features: ask for them in crates/fedeq/Cargo.toml"
@@ -81,9 +115,27 @@ fn crates_depend_only_in_the_allowed_direction() {
     }
 }
 
+/// Every package that building a crate needs, but for its tests.
+fn needed_by(name: &str) -> BTreeSet<String> {
+    let tree = cargo(&["tree", "--package", name, "--edges", "normal,build", "--prefix=none", "--format={p}"]);
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn libraries_spare_their_users_what_only_the_program_needs() {
+    for (name, spared) in SPARED {
+        let needed = needed_by(name);
+        assert!(needed.contains("fedeq-core"), "`{name}` needs {needed:?}");
+        for package in *spared {
+            assert!(!needed.contains(*package), "`{name}` must do without `{package}`");
+        }
+    }
+}
+
 #[test]
 fn the_check_sees_the_edges_there_are() {
     let edges = edges();
+    assert!(needed_by("fedeq").contains("clap"));
     assert!(edges["fedeq-models"].contains("fedeq-equilibrium"));
     assert!(edges["fedeq-data"].is_empty());
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use fedeq::dashboard::{Dashboard, Shutdown};
+use fedeq_dashboard::{Dashboard, Shutdown};
 use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, spawn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -119,8 +119,8 @@ fn a_finished_run_is_listed_with_its_clients_and_their_history() {
     let path = run(&folder, "sweep/one", &[]);
     let served = Served::new(folder.path(), None);
     let row = served.row("sweep/one");
-    assert_eq!((&row["state"], &row["round"], &row["facts"]["method"]), (&"finished".into(), &3.into(), &"fedeq".into()));
-    assert_eq!(row["facts"]["rounds"], 3);
+    assert_eq!((&row["state"], &row["round"], &row["info"]["method"]), (&"finished".into(), &3.into(), &"fedeq".into()));
+    assert_eq!(row["info"]["rounds"], 3);
 
     let clients = served.json("/api/clients?run=sweep%2Fone");
     let clients = clients.as_array().expect("rows");

@@ -2,9 +2,9 @@
 use std::collections::BTreeMap;
 
 use fedeq::demo::{SEEDS, experiment};
-use fedeq::run::{Silent, launch};
-use fedeq::statistics::{BySeed, Difference, compare};
 use fedeq_core::View;
+use fedeq_run::run::{Silent, launch};
+use fedeq_run::statistics::{BySeed, Difference, compare};
 use tempfile::TempDir;
 
 /// By how much FeDEQ must lead in mean accuracy, by the server's model with each client's head (Local has but one model).

@@ -96,6 +96,7 @@ pages! {
     how_to_choose_works: "docs/how-to-choose.md",
     adding_a_data_set_works: "docs/add-a-dataset.md",
     adding_a_method_works: "docs/add-a-method.md",
+    adding_a_network_works: "docs/add-a-network.md",
     questions_are_answered_by_what_works: "docs/faq.md",
 }
 

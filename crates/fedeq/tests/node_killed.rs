@@ -1,4 +1,4 @@
-//! A node that is killed again and again is the node it would have been.
+//! A node that is killed again and again ends in the same state as one that is not.
 mod node_support;
 
 use std::collections::BTreeMap;
@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use fedeq_core::Weights;
 use fedeq_data::Seed;
-use fedeq_flower::letter;
+use fedeq_flower::envelope;
 use fedeq_flower::record::Content;
-use node_support::{App, Counted, Site, SuperLink};
+use node_support::{App, CountingWorker, NodeFolder, SuperLink};
 
-/// Longest lives in milliseconds, in turn: starting, training and answering all fall into one of them.
-const LONGEST_LIVES: [u64; 6] = [8, 16, 32, 64, 128, 256];
-/// A server repeats what is not answered.
+/// Longest lifetimes in milliseconds, in turn: the node is killed while it starts, trains or replies.
+const LONGEST_LIFETIMES: [u64; 6] = [8, 16, 32, 64, 128, 256];
+/// A server repeats a request without a reply.
 const REPEAT: Duration = Duration::from_secs(1);
 
 /// The node as a process of its own.
-fn start(site: &Site, link: &SuperLink) -> Child {
+fn start(node: &NodeFolder, link: &SuperLink) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fedeq"));
     command.args(["node", "--superlink", &link.address, "--insecure", "--client", "0", "--data", "nowhere", "--state"]);
-    command.arg(site.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
+    command.arg(node.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
 }
 
 fn kill(mut node: Child) {
@@ -29,59 +29,79 @@ fn kill(mut node: Child) {
     node.wait().expect("it ends");
 }
 
-fn is_answered(link: &SuperLink, round: u64) -> bool {
-    link.whole().iter().any(|answer| answer.content.is_ok() && answer.head.group_id == round.to_string())
+fn has_reply(link: &SuperLink, round: u64) -> bool {
+    link.complete_replies().iter().any(|reply| reply.content.is_ok() && reply.head.group_id == round.to_string())
 }
 
-/// What was sent in each round; all answers to a round say the same, down to the seconds they took. (A repeated question that is found only rounds later is turned
-/// down, since its answer is no longer kept.)
+/// The weights that were sent in each round; all replies of a round have the same content, down to the seconds. (A repeated request that is found only rounds
+/// later is refused, since its reply is no longer stored.)
 fn sent(link: &SuperLink) -> BTreeMap<String, Weights> {
     let mut said: BTreeMap<String, Content> = BTreeMap::new();
-    for answer in link.whole() {
-        let Ok(content) = answer.content else { continue };
-        let first = said.entry(answer.head.group_id.clone()).or_insert_with(|| content.clone());
-        assert!(*first == content, "round {} was trained twice", answer.head.group_id);
+    for reply in link.complete_replies() {
+        let Ok(content) = reply.content else { continue };
+        let first = said.entry(reply.head.group_id.clone()).or_insert_with(|| content.clone());
+        assert!(*first == content, "round {} was trained twice", reply.head.group_id);
     }
-    let weights = |content: &Content| letter::read(content).ok().and_then(|reply| reply.weights().cloned());
+    let weights = |content: &Content| envelope::read_reply(content).ok().and_then(|reply| reply.weights().cloned());
     said.into_iter().map(|(round, content)| (round, weights(&content).expect("an update"))).collect()
 }
 
-/// Asks round after round of a node that is killed all the time, at moments of no rule.
-fn disturb(site: &Site, link: &SuperLink, app: &App, rounds: u64) {
-    let (mut round, mut asked) = (0, Instant::now());
-    let mut lives = LONGEST_LIVES
-        .iter()
-        .cycle()
-        .zip(0..)
-        .map(|(longest, number)| Duration::from_millis(Seed::new(9).derive("life", [number]).to_u64() % longest));
-    link.ask(&app.train(0));
-    while round < rounds {
-        let node = start(site, link);
-        sleep(lives.next().expect("there are always more"));
-        kill(node);
-        let is_next = is_answered(link, round);
+/// Requests round after round from a node that is killed all the time, at random moments.
+fn disturb(node: &NodeFolder, link: &SuperLink, app: &App, rounds: u64) {
+    let (mut round, mut asked, mut patience) = (0, Instant::now(), Patience::default());
+    link.send(&app.train(0));
+    for number in 0.. {
+        let process = start(node, link);
+        sleep(patience.lifetime(number));
+        kill(process);
+        let is_next = has_reply(link, round);
+        patience.note(is_next);
         round += u64::from(is_next);
-        if round < rounds && (is_next || asked.elapsed() > REPEAT) {
-            link.ask(&app.train(round));
+        if round == rounds {
+            return;
+        }
+        if is_next || asked.elapsed() > REPEAT {
+            link.send(&app.train(round));
             asked = Instant::now();
         }
+    }
+}
+
+/// On a machine that is too busy to finish a round within the usual lifetimes, they are doubled after many lives without a reply.
+#[derive(Default)]
+struct Patience {
+    without_reply: u32,
+    doublings: u32,
+}
+
+impl Patience {
+    fn note(&mut self, is_reply: bool) {
+        self.without_reply = if is_reply { 0 } else { self.without_reply + 1 };
+        if self.without_reply == 50 {
+            (self.without_reply, self.doublings) = (0, (self.doublings + 1).min(10));
+        }
+    }
+
+    fn lifetime(&self, number: u64) -> Duration {
+        let longest = LONGEST_LIFETIMES[number as usize % LONGEST_LIFETIMES.len()] << self.doublings;
+        Duration::from_millis(Seed::new(9).derive("life", [number]).to_u64() % longest)
     }
 }
 
 /// Compares a node that is killed all the time with one that is left alone.
 fn survives(rounds: u64) {
     let app = App::write();
-    let (calm, quiet_link, mut worker) = (Site::new(), SuperLink::start(), Counted::new());
+    let (calm, quiet_link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::new());
     for round in 0..rounds {
-        quiet_link.ask(&app.train(round));
+        quiet_link.send(&app.train(round));
         calm.serve(&quiet_link, &mut worker, round as usize + 1);
     }
-    let (site, link) = (Site::new(), SuperLink::start());
-    disturb(&site, &link, &app, rounds);
+    let (node, link) = (NodeFolder::new(), SuperLink::start());
+    disturb(&node, &link, &app, rounds);
     assert!(sent(&link) == sent(&quiet_link), "what was sent is the same");
-    // The last answer may have come through before the node could put its question away.
-    site.serve_until(&link, &mut worker, &|| site.is_done());
-    assert!(site.learned().state == calm.learned().state, "model, dual and memory are the same");
+    // The last reply may have arrived before the node could remove its request.
+    node.serve_until(&link, &mut worker, &|| node.is_done());
+    assert!(node.trained().state == calm.trained().state, "the states are the same");
 }
 
 #[test]

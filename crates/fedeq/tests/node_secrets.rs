@@ -1,29 +1,29 @@
-//! Every byte that a node sends over a whole run: no sample, no head, no dual; only what the method shares.
+//! Every byte that a node sends over a whole run: no sample, no head, no dual; only the shared part of the model.
 mod node_support;
 
 use std::collections::{BTreeMap, HashSet};
 
-use fedeq::node::recall;
+use fedeq::node::load_model;
 use fedeq_core::{Array, ClientState, Reply};
 use fedeq_data::Samples;
-use fedeq_flower::letter;
+use fedeq_flower::envelope;
 use fedeq_flower::record::Content;
 use fedeq_models::Part;
-use node_support::{App, Counted, Site, SuperLink, message};
+use node_support::{App, CountingWorker, NodeFolder, SuperLink, message};
 
-/// So many consecutive bytes count as found: four numbers, or sixteen pixels.
+/// How many consecutive bytes are compared: four numbers, or sixteen pixels.
 const WINDOW: usize = 16;
 
-/// What is looked for, by what it is: consecutive bytes of it.
+/// Consecutive bytes that must not be sent, by what they are.
 type Secrets = BTreeMap<&'static str, HashSet<[u8; WINDOW]>>;
 
-/// All consecutive bytes of some.
+/// All windows of consecutive bytes.
 fn windows(bytes: &[u8], step: usize) -> impl Iterator<Item = [u8; WINDOW]> {
     bytes.windows(WINDOW).step_by(step).map(|window| window.try_into().expect("as long as it is"))
 }
 
-/// Whether bytes are no mere zeros or repetitions, which stand everywhere.
-fn is_telling(window: &[u8; WINDOW]) -> bool {
+/// Whether bytes are distinctive: zeros and repetitions occur everywhere.
+fn is_distinctive(window: &[u8; WINDOW]) -> bool {
     window.iter().collect::<HashSet<_>>().len() >= 6
 }
 
@@ -32,12 +32,16 @@ fn floats(values: &[f32]) -> Vec<u8> {
 }
 
 fn numbers<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a Array)>) -> Vec<[u8; WINDOW]> {
-    arrays.into_iter().flat_map(|(_, array)| windows(&floats(&array.values), 4).collect::<Vec<_>>()).filter(is_telling).collect()
+    arrays
+        .into_iter()
+        .flat_map(|(_, array)| windows(&floats(&array.values), 4).collect::<Vec<_>>())
+        .filter(is_distinctive)
+        .collect()
 }
 
-/// The client's samples as bytes, as shares of white and as the network sees them.
-fn samples(site: &Site) -> Vec<[u8; WINDOW]> {
-    let (prepared, _) = recall(&site.learned(), "nowhere".as_ref()).expect("the digits are here");
+/// The client's samples as bytes, scaled to [0, 1], and as the network receives them.
+fn samples(node: &NodeFolder) -> Vec<[u8; WINDOW]> {
+    let (prepared, _) = load_model(&node.trained(), "nowhere".as_ref()).expect("the digits are here");
     let Samples::Images(images) = &prepared.dataset.samples else { panic!("digits are pictures") };
     let size: usize = images.shape.iter().product();
     let client = &prepared.federation.clients[0];
@@ -48,29 +52,29 @@ fn samples(site: &Site) -> Vec<[u8; WINDOW]> {
         let (mean, deviation) = (images.scaling.mean[0], images.scaling.deviation[0]);
         let seen: Vec<f32> = shares.iter().map(|share| (share - mean) / deviation).collect();
         for bytes in [pixels.to_vec(), floats(&shares), floats(&seen)] {
-            all.extend(windows(&bytes, 1).filter(is_telling));
+            all.extend(windows(&bytes, 1).filter(is_distinctive));
         }
     }
     all
 }
 
-/// What a node keeps for itself, as it is now.
-fn note_secrets(site: &Site, secrets: &mut Secrets) {
-    let learned = site.learned();
-    let (prepared, _) = recall(&learned, "nowhere".as_ref()).expect("the digits are here");
-    let state = ClientState::from_bytes(&learned.state, &prepared.fresh_state(0)).expect("a sound state");
+/// Adds the current secrets of a node.
+fn add_secrets(node: &NodeFolder, secrets: &mut Secrets) {
+    let trained = node.trained();
+    let (prepared, _) = load_model(&trained, "nowhere".as_ref()).expect("the digits are here");
+    let state = ClientState::from_bytes(&trained.state, &prepared.fresh_state(0)).expect("a sound state");
     let head = state.own.head();
     assert!(!head.is_empty());
     secrets.entry("w").or_default().extend(numbers(head.iter()));
     secrets.entry("lambda").or_default().extend(numbers(state.dual.iter()));
-    secrets.entry("samples").or_default().extend(samples(site));
+    secrets.entry("samples").or_default().extend(samples(node));
 }
 
 fn reply(content: &Content) -> Reply {
-    letter::read(content).expect("a reply")
+    envelope::read_reply(content).expect("a reply")
 }
 
-/// Whatever an answer holds is listed here.
+/// A reply contains nothing that is not listed here.
 fn assert_nothing_else(content: &Content) {
     let settings = content.config("fedeq").expect("settings");
     let known = ["header", "layout", "client", "version"];
@@ -83,32 +87,32 @@ fn assert_nothing_else(content: &Content) {
     }
 }
 
-fn all_that_was_sent(link: &SuperLink) -> HashSet<[u8; WINDOW]> {
-    let desk = link.desk();
-    let bodies = desk.heard.iter().map(|(_, body)| body);
-    bodies.chain(&desk.headers).flat_map(|bytes| windows(bytes, 1).collect::<Vec<_>>()).collect()
+fn sent_bytes(link: &SuperLink) -> HashSet<[u8; WINDOW]> {
+    let state = link.state();
+    let bodies = state.calls.iter().map(|(_, body)| body);
+    bodies.chain(&state.headers).flat_map(|bytes| windows(bytes, 1).collect::<Vec<_>>()).collect()
 }
 
 #[test]
 fn a_node_sends_what_the_method_shares_and_nothing_else() {
-    let (mut app, site, link, mut worker) = (App::write(), Site::new(), SuperLink::start(), Counted::new());
+    let (mut app, node, link, mut worker) = (App::write(), NodeFolder::new(), SuperLink::start(), CountingWorker::new());
     let (mut secrets, mut shared) = (Secrets::new(), HashSet::new());
-    link.ask(&message("query", Content::default()));
+    link.send(&message("query", Content::default()));
     for round in 0..3 {
-        link.ask(&app.train(round));
-        link.ask(&app.evaluate(round + 1));
-        let answers = 1 + 2 * (round as usize + 1);
-        site.serve(&link, &mut worker, answers);
-        note_secrets(&site, &mut secrets);
-        let Reply::Update(update) = reply(&link.answer(answers - 2).content.expect("an answer")) else { panic!("it trained") };
+        link.send(&app.train(round));
+        link.send(&app.evaluate(round + 1));
+        let replies = 1 + 2 * (round as usize + 1);
+        node.serve(&link, &mut worker, replies);
+        add_secrets(&node, &mut secrets);
+        let Reply::Update(update) = reply(&link.reply(replies - 2).content.expect("a reply")) else { panic!("it trained") };
         shared.extend(numbers(update.weights.params.iter()));
         app.theta = update.weights;
     }
-    (0..link.answered()).for_each(|number| assert_nothing_else(&link.answer(number).content.expect("an answer")));
-    let sent = all_that_was_sent(&link);
-    assert!(!shared.is_empty() && shared.is_subset(&sent), "what is shared is found, so the search finds");
+    (0..link.replies()).for_each(|number| assert_nothing_else(&link.reply(number).content.expect("a reply")));
+    let sent = sent_bytes(&link);
+    assert!(!shared.is_empty() && shared.is_subset(&sent), "the search finds what was sent");
     for (name, secret) in &secrets {
-        assert!(secret.len() > 50, "{name}: there is something to look for");
-        assert!(secret.is_disjoint(&sent), "{name} is among what was sent");
+        assert!(secret.len() > 50, "{name}: too little to search for");
+        assert!(secret.is_disjoint(&sent), "{name} was sent");
     }
 }

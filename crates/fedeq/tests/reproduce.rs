@@ -7,8 +7,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use fedeq::forecast::Forecaster;
-use fedeq::reproduce::{NAMES, ScaleName, cells, find};
+use fedeq_report::reproduce::{NAMES, ScaleName, cells, find};
+use fedeq_run::forecast::Forecaster;
 use run_support::{fedeq, json, refusal, spawn, succeed};
 use tempfile::TempDir;
 

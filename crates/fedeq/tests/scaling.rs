@@ -4,8 +4,8 @@ mod run_support;
 use std::fs;
 use std::path::Path;
 
-use fedeq::experiment::{Experiment, Override};
 use fedeq_data::Samples;
+use fedeq_run::experiment::{Experiment, Override};
 use run_support::{assert_same_files, fedeq, half_done_of, json, refusal, run, run_command, succeed};
 use tempfile::TempDir;
 

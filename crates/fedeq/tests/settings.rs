@@ -4,10 +4,10 @@ mod run_support;
 use std::fs;
 use std::process::Command;
 
-use fedeq::experiment::{Experiment, Override};
-use fedeq::sweep::{Axis, NOTHING, cells};
 use fedeq_core::Method;
 use fedeq_data::source::Source;
+use fedeq_run::experiment::{Experiment, Override};
+use fedeq_run::sweep::{Axis, NOTHING, cells};
 use run_support::{TINY, fedeq, json, refusal, run, run_command, succeed};
 use tempfile::TempDir;
 
@@ -332,7 +332,7 @@ fn an_app_that_nobody_could_write_down_is_refused() {
         command.args(["--set", setting]);
     });
     let (error, _) = refusal(&mut command, 2);
-    assert!(error.contains("too many to be written down"), "{error}");
+    assert!(error.contains("too many for one plan"), "{error}");
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! What can go wrong between a node and the world.
+//! The errors of a node.
 use std::path::{Path, PathBuf};
 
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Something that came from outside and is not as it should be.
+/// Why something from the SuperLink or from the disk cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An object that does not say what it should.
+    /// An object that is malformed.
     #[error("object `{id}`: {problem}")]
     Object {
         /// Its id, or as much of it as is known.
@@ -29,41 +29,41 @@ pub enum Error {
         /// What it may take, in bytes.
         most: usize,
     },
-    /// A message that nobody waits for any more.
-    #[error("message `{id}` is out of date")]
-    Late {
+    /// A message whose time to live is over.
+    #[error("message `{id}` has expired")]
+    Expired {
         /// Its id.
         id: String,
     },
-    /// A call that did not come through; it may another time.
+    /// A call that failed and may succeed later.
     #[error("the SuperLink did not answer `{call}`: {problem}")]
-    Away {
-        /// What was asked.
+    Unreachable {
+        /// The call.
         call: &'static str,
         /// What happened.
         problem: String,
     },
-    /// Nobody can say that the SuperLink is the SuperLink.
+    /// The SuperLink's identity could not be verified.
     #[error("the SuperLink cannot be trusted: {problem}")]
     Untrusted {
         /// Why not.
         problem: String,
     },
-    /// The SuperLink does not know who calls: it was restarted, or the clocks differ.
+    /// The SuperLink does not accept the node's signature: it was restarted, or the clocks differ.
     #[error("the SuperLink does not know this node: {problem}")]
-    Stranger {
-        /// With which words.
+    UnknownNode {
+        /// The SuperLink's own words.
         problem: String,
     },
-    /// A call that was understood and turned down.
+    /// A call that the SuperLink understood and refused.
     #[error("the SuperLink refused `{call}`: {problem}")]
     Refused {
-        /// What was asked.
+        /// The call.
         call: &'static str,
-        /// With which words.
+        /// The SuperLink's own words.
         problem: String,
     },
-    /// A file that cannot be used.
+    /// A file or a folder that cannot be used.
     #[error("`{}`: {problem}", path.display())]
     File {
         /// Which one.
@@ -84,28 +84,28 @@ impl Error {
         Self::Record { name: name.into(), problem: problem.into() }
     }
 
-    /// About a file whose content is not what it should be.
+    /// About a file with the wrong content.
     pub fn damaged(path: &Path, problem: impl Into<String>) -> Self {
         Self::File { path: path.into(), problem: problem.into() }
     }
 
-    /// About a file that the system does not let us use: `.map_err(Error::file(path, "read it"))`.
-    pub fn file(path: &Path, deed: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+    /// About a file that the operating system gives no access to: `.map_err(Error::file(path, "read it"))`.
+    pub fn file(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |error| Self::File { path, problem: format!("cannot {deed}: {error}") }
+        move |error| Self::File { path, problem: format!("cannot {action}: {error}") }
     }
 
-    /// Whether it is about one message, so that others may go on.
-    pub fn is_about_the_message(&self) -> bool {
+    /// Whether only one message is affected, so that the node can go on with others.
+    pub fn concerns_one_message(&self) -> bool {
         matches!(
             self,
-            Self::Object { .. } | Self::Record { .. } | Self::Refused { .. } | Self::TooLarge { .. } | Self::Late { .. }
+            Self::Object { .. } | Self::Record { .. } | Self::Refused { .. } | Self::TooLarge { .. } | Self::Expired { .. }
         )
     }
 
     /// Whether trying again later may help.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Away { .. })
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The node's key: who it is, and how it proves so.
+//! The node's key: its identity, and how it signs its calls.
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::{Error, Result};
 const ALGORITHM: &str = "ecdsa-sha2-nistp256";
 const CURVE: &str = "nistp256";
 
-/// A P-256 key. Its public half is the node's name; its private half never leaves this value and its file.
+/// A P-256 key pair. The public key identifies the node; the private key never leaves this value and its file.
 pub struct Key {
     private: SigningKey,
     public_pem: String,
 }
 
 impl Key {
-    /// The key in a file, which is made, readable by its owner alone, if it is not there.
+    /// The key in a file, which is created, readable by its owner alone, if it does not exist.
     pub fn open_or_create(path: &Path) -> Result<Self> {
         if path.exists() { Self::open(path) } else { Self::create(path) }
     }
@@ -32,13 +32,13 @@ impl Key {
         require_secret(path)?;
         let pem = fs::read_to_string(path).map_err(Error::file(path, "read it"))?;
         let private = SigningKey::from_pkcs8_pem(&pem);
-        let private = private.map_err(|_| Error::damaged(path, "it is no P-256 key in PEM (PKCS#8)"))?;
-        Self::of(private).ok_or_else(|| Error::damaged(path, "its public half cannot be written"))
+        let private = private.map_err(|_| Error::damaged(path, "it is not a P-256 key in PEM format (PKCS#8)"))?;
+        Self::of(private).ok_or_else(|| Error::damaged(path, "its public key cannot be encoded"))
     }
 
     fn create(path: &Path) -> Result<Self> {
         let private = SigningKey::generate();
-        let pem = private.to_pkcs8_pem(LineEnding::LF).map_err(|_| Error::damaged(path, "a new key cannot be written"))?;
+        let pem = private.to_pkcs8_pem(LineEnding::LF).map_err(|_| Error::damaged(path, "a new key cannot be encoded"))?;
         write_secret(path, pem.as_bytes()).map_err(Error::file(path, "write it"))?;
         Self::open(path)
     }
@@ -48,12 +48,12 @@ impl Key {
         Some(Self { private, public_pem })
     }
 
-    /// The public half, as Flower wants it: PEM, SubjectPublicKeyInfo.
+    /// The public key as Flower expects it: PEM, SubjectPublicKeyInfo.
     pub fn public_pem(&self) -> &str {
         &self.public_pem
     }
 
-    /// The public half as one line, as `flwr supernode register` and OpenSSH want it.
+    /// The public key as one line, as `flwr supernode register` and OpenSSH expect it.
     pub fn public_line(&self) -> String {
         let point = self.private.verifying_key().to_sec1_point(false);
         let parts = [ALGORITHM.as_bytes(), CURVE.as_bytes(), point.as_bytes()];
@@ -61,7 +61,7 @@ impl Key {
         format!("{ALGORITHM} {}", BASE64_STANDARD.encode(bytes))
     }
 
-    /// The headers that prove, at a moment, that a request is from the holder of this key.
+    /// The headers that prove at a given time that a call comes from the holder of this key.
     pub fn headers(&self, now: SystemTime) -> [(&'static str, String); 3] {
         let time = iso(now);
         let signature: DerSignature = self.private.sign(time.as_bytes());
@@ -78,11 +78,11 @@ impl Key {
 fn require_secret(path: &Path) -> Result<()> {
     let mode = fs::metadata(path).map_err(Error::file(path, "read it"))?.permissions();
     let mode = std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777;
-    let problem = || format!("others may use this key (mode `{mode:o}`); keep it for yourself with `chmod 600`");
+    let problem = || format!("other users can read this private key (mode `{mode:o}`); make it private with `chmod 600`");
     if mode & 0o077 == 0 { Ok(()) } else { Err(Error::damaged(path, problem())) }
 }
 
-/// Elsewhere the folder's owner decides.
+/// On other systems the permissions of the folder decide.
 #[cfg(not(unix))]
 fn require_secret(_path: &Path) -> Result<()> {
     Ok(())
@@ -91,7 +91,7 @@ fn require_secret(_path: &Path) -> Result<()> {
 /// Writes a file that only its owner can read, whole or not at all.
 fn write_secret(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
-    // What is left of an earlier try may be open to others, and would stay so.
+    // A file left by an earlier try may be readable by others, and would stay so.
     if partial.exists() {
         fs::remove_file(&partial)?;
     }
@@ -103,14 +103,14 @@ fn write_secret(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(partial, path)?;
-    // A key that was registered must be there after a power cut. Not every system lets a folder be synced.
+    // A key that was registered must survive a power cut. Not every system can sync a folder.
     if let Some(folder) = path.parent().and_then(|folder| fs::File::open(folder).ok()) {
         let _ = folder.sync_all();
     }
     Ok(())
 }
 
-/// A moment as ISO 8601 in UTC, to the microsecond.
+/// A time as ISO 8601 in UTC, to the microsecond.
 fn iso(now: SystemTime) -> String {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (seconds, micros) = (since.as_secs(), since.subsec_micros());
@@ -119,7 +119,7 @@ fn iso(now: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+00:00")
 }
 
-/// Year, month and day of a number of days since 1970-01-01, by counting.
+/// Year, month and day, from the number of days since 1970-01-01.
 fn civil(mut days: u64) -> (u64, u64, u64) {
     let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let mut year = 1970;
@@ -143,7 +143,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn moments_are_written_as_python_writes_them() {
+    fn times_are_written_as_python_writes_them() {
         // python3 -c 'import datetime as d; print(d.datetime.fromtimestamp(1709164801.25, d.timezone.utc).isoformat())'
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_709_164_801_250);
         assert_eq!(iso(now), "2024-02-29T00:00:01.250000+00:00");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_proves_itself() {
+    fn a_key_is_created_once_and_its_signatures_verify() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key.pem");
         let key = Key::open_or_create(&path).expect("a new key");
@@ -170,7 +170,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key.pem");
         Key::open_or_create(&path).expect("a new key");
-        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&path).expect("it exists").permissions().mode() & 0o777, 0o600);
     }
 
     #[cfg(unix)]
@@ -181,7 +181,7 @@ mod tests {
         let path = folder.path().join("key.pem");
         Key::open_or_create(&path).expect("a new key");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
-        assert!(Key::open(&path).err().expect("open to others").to_string().contains("chmod 600"));
+        assert!(Key::open(&path).err().expect("readable by others").to_string().contains("chmod 600"));
     }
 
     #[test]
@@ -196,10 +196,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_by_name() {
+    fn a_file_that_is_not_a_key_is_named_in_the_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key.pem");
         write_secret(&path, b"nonsense").expect("written");
-        assert!(Key::open(&path).err().expect("no key").to_string().contains("key.pem"));
+        assert!(Key::open(&path).err().expect("not a key").to_string().contains("key.pem"));
     }
 }

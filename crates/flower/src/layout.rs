@@ -1,7 +1,7 @@
-//! All arrays of a message in one.
+//! All arrays of a message packed into one.
 //!
-//! Flower moves every array as objects of their own, each with a call of its own: a network of twenty arrays would take fifty calls a message, and a
-//! round would mostly wait for them. So weights travel as one array of all numbers, and their names and shapes as text beside it.
+//! Flower transfers every array as several objects, each with a call of its own: a network of twenty arrays would take fifty calls a message, and a
+//! round would mostly wait for them. So weights are sent as one array of all numbers, with their names and shapes as text.
 use fedeq_core::{Array, Params};
 
 use crate::{Error, Result};
@@ -12,7 +12,7 @@ pub(crate) const PACKED: &str = "packed";
 /// Names and shapes, in the order of the numbers.
 type Layout = Vec<(String, Vec<usize>)>;
 
-/// All numbers as one array, and as JSON how they belong together.
+/// All numbers as one array, and their names and shapes as JSON.
 pub(crate) fn pack(params: &Params) -> (Params, String) {
     let layout: Layout = params.iter().map(|(name, array)| (name.to_owned(), array.shape.clone())).collect();
     let numbers: Vec<f32> = params.iter().flat_map(|(_, array)| array.values.iter().copied()).collect();
@@ -23,14 +23,15 @@ pub(crate) fn pack(params: &Params) -> (Params, String) {
 /// The arrays again.
 pub(crate) fn unpack(packed: &Params, layout: &str) -> Result<Params> {
     let refuse = |problem: String| Error::record(PACKED, problem);
-    let layout: Layout = serde_json::from_str(layout).map_err(|error| refuse(format!("its layout is damaged: {error}")))?;
+    let layout: Layout = serde_json::from_str(layout).map_err(|error| refuse(format!("its layout is malformed: {error}")))?;
     let array = packed.get(PACKED).ok_or_else(|| refuse("the message has no such array".into()))?;
     let mut left = &array.values[..];
     let mut arrays: Vec<(String, Array)> = Vec::with_capacity(layout.len());
     for (name, shape) in layout {
         let size = shape.iter().try_fold(1usize, |size, extent| size.checked_mul(*extent));
-        let (values, rest) =
-            size.and_then(|size| left.split_at_checked(size)).ok_or_else(|| refuse(format!("it ends before `{name}` does")))?;
+        let (values, rest) = size
+            .and_then(|size| left.split_at_checked(size))
+            .ok_or_else(|| refuse(format!("it has too few numbers for `{name}`")))?;
         arrays.push((name, Array::new(shape, values.to_vec())));
         left = rest;
     }
@@ -38,8 +39,8 @@ pub(crate) fn unpack(packed: &Params, layout: &str) -> Result<Params> {
     let params: Params = arrays.into_iter().collect();
     match (left.len(), params.iter().count() == count) {
         (0, true) => Ok(params),
-        (0, false) => Err(refuse("its layout has a name twice".into())),
-        (more, _) => Err(refuse(format!("it has {more} numbers more than its layout"))),
+        (0, false) => Err(refuse("its layout contains a name twice".into())),
+        (more, _) => Err(refuse(format!("it has {more} numbers more than its layout describes"))),
     }
 }
 
@@ -65,10 +66,10 @@ mod tests {
     fn layouts_that_do_not_fit_are_refused() {
         let (packed, _) = pack(&params());
         let layouts = [
-            ("[", "damaged"),
+            ("[", "malformed"),
             (r#"[["a",[2,3]]]"#, "more"),
-            (r#"[["a",[9]]]"#, "ends before `a`"),
-            (r#"[["a",[4294967296,4294967296,4294967296]]]"#, "ends before `a`"),
+            (r#"[["a",[9]]]"#, "too few numbers for `a`"),
+            (r#"[["a",[4294967296,4294967296,4294967296]]]"#, "too few numbers for `a`"),
             (r#"[["a",[3]],["a",[4]]]"#, "twice"),
         ];
         for (layout, words) in layouts {

@@ -1,28 +1,28 @@
 //! The node side of a [Flower](https://flower.ai) federation, without Python.
 //!
-//! A node joins an unmodified SuperLink (Flower 1.41) and answers its messages with `fedeq_core::Client`, the code that the simulation runs.
+//! A node connects to an unmodified SuperLink (Flower 1.41) and carries out its messages with `fedeq_core::Client`, the code that the simulation runs.
 //!
 //! # Layout
-//! - [`node`]: the loop: pull, keep, work, commit, push; [`vault`], what it keeps; `pace`, how often it asks
-//! - [`fleet`]: the calls it makes, signed with its [`key`]; [`wire`], their protobuf
-//! - [`letter`]: requests and replies as records; `layout`, all arrays in one
+//! - [`node`]: the main loop (pull, store, work, commit, push); [`store`], what it keeps on disk; `polling`, how often it asks for messages
+//! - [`connection`]: the calls of Flower's Fleet API, signed with the node's [`key`]; [`wire`], their protobuf
+//! - [`envelope`]: requests and replies as Flower's records; `layout`, all arrays packed into one
 //! - [`limit`]: how much memory a message may take
-//! - [`message`]: who says what to whom; [`record`], what a message holds; [`object`], the content-addressed objects it is made of; [`npy`], arrays as
-//!   numpy writes them
+//! - [`message`]: sender, recipient and content; [`record`], what the content consists of; [`object`], the content-addressed objects that Flower
+//!   transfers; [`npy`], arrays in numpy's format
+pub mod connection;
+pub mod envelope;
 mod error;
-pub mod fleet;
 pub mod key;
 mod layout;
-pub mod letter;
 pub mod limit;
 pub mod message;
 pub mod node;
 pub mod npy;
 pub mod object;
-mod pace;
+mod polling;
 mod python_json;
 pub mod record;
-pub mod vault;
+pub mod store;
 pub mod wire;
 
 pub use error::{Error, Result};

@@ -1,26 +1,26 @@
 //! How much memory a message may take when it is unpacked.
 //!
-//! A message names its parts, and may name one of them a hundred thousand times: a few megabytes on the way would be gigabytes here. So every part is
-//! counted each time it is named, before room is made for it.
+//! A message refers to its parts by their ids, and may refer to one of them a hundred thousand times: a few megabytes on the way would be gigabytes in
+//! memory. So every part is counted each time it is referred to, before memory is allocated for it.
 use crate::{Error, Result};
 
-/// What a message may take unless somebody says otherwise: the weights of a network of 64 million parameters.
-pub const USUAL: usize = 256 << 20;
+/// The default: the weights of a network of 64 million parameters.
+pub const DEFAULT: usize = 256 << 20;
 
-/// What is left of what a message may take.
+/// How much of the limit is left for a message.
 #[derive(Clone, Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct MemoryBudget {
     most: usize,
     left: usize,
 }
 
-impl Allowance {
-    /// So many bytes.
-    pub(crate) fn of(most: usize) -> Self {
+impl MemoryBudget {
+    /// A budget of so many bytes.
+    pub(crate) fn new(most: usize) -> Self {
         Self { most, left: most }
     }
 
-    /// Takes bytes, each of which becomes so many in memory; refuses more than is left.
+    /// Takes `bytes * times` from the budget; refuses more than is left.
     pub(crate) fn take(&mut self, bytes: usize, times: usize) -> Result<()> {
         let left = bytes.checked_mul(times).and_then(|wanted| self.left.checked_sub(wanted));
         self.left = left.ok_or(Error::TooLarge { most: self.most })?;
@@ -33,10 +33,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_given_than_there_is() {
-        let mut allowance = Allowance::of(10);
-        allowance.take(2, 4).expect("8 of 10");
-        assert!(allowance.take(3, 1).is_err() && allowance.take(usize::MAX, 2).is_err());
-        allowance.take(2, 1).expect("what is left");
+    fn no_more_is_taken_than_is_left() {
+        let mut budget = MemoryBudget::new(10);
+        budget.take(2, 4).expect("8 of 10");
+        assert!(budget.take(3, 1).is_err() && budget.take(usize::MAX, 2).is_err());
+        budget.take(2, 1).expect("what is left");
     }
 }

@@ -1,56 +1,56 @@
-//! A message: who says what to whom.
+//! A message: sender, recipient and content.
 use prost::Message as _;
 
 use crate::limit;
 use crate::object::{Bundle, Id, Kind, Object};
 use crate::record::Content;
-use crate::wire::{self, Failure, Metadata, Nothing};
+use crate::wire::{self, Empty, Failure, Metadata};
 use crate::{Error, Result};
 
-/// A message with what it holds, or why it holds nothing.
+/// A message with its content, or with the error that it carries instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Who, to whom, about what.
+    /// Sender, recipient, run and type.
     pub head: Metadata,
-    /// What it says.
+    /// Its content.
     pub content: std::result::Result<Content, Failure>,
 }
 
 impl Message {
-    /// Puts all its objects into a bundle and gives its id, which is also the topmost object's.
+    /// Adds all its objects to a bundle and gives its id, which is the id of the root object.
     pub fn deflate(&self, bundle: &mut Bundle) -> Id {
         let children = self.content.iter().map(|content| content.deflate(bundle)).collect();
-        bundle.add(&Object { kind: Kind::Message, children, body: self.anonymous().encode_to_vec() })
+        bundle.add(&Object { kind: Kind::Message, children, body: self.without_id().encode_to_vec() })
     }
 
-    /// Reads a message and all below it, if it takes no more than is [usual](limit::USUAL).
+    /// Reads a message and all below it, if it takes no more than the [default](limit::DEFAULT).
     pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
-        Self::inflate_within(id, bundle, limit::USUAL)
+        Self::inflate_within(id, bundle, limit::DEFAULT)
     }
 
     /// Reads a message and all below it, if it takes no more than so many bytes when it is unpacked.
     pub fn inflate_within(id: &str, bundle: &Bundle, most: usize) -> Result<Self> {
-        let (head, holds) = opened(id, bundle)?;
-        let content = match holds {
+        let (head, content) = open(id, bundle)?;
+        let content = match content {
             Ok(content) => Ok(Content::inflate_within(&content, bundle, most)?),
             Err(failure) => Err(failure),
         };
         Ok(Self { head, content })
     }
 
-    /// The id of what a message of a bundle says: the same for two messages that say the same.
+    /// The id of the content of a message: the same for two messages with the same content.
     pub fn content_id(id: &str, bundle: &Bundle) -> Result<Id> {
-        opened(id, bundle)?.1.map_err(|failure| Error::object(id, failure.reason))
+        open(id, bundle)?.1.map_err(|failure| Error::object(id, failure.reason))
     }
 
-    /// A message of a bundle as it is announced: nothing below it is looked at.
+    /// A message as it is announced, without its content.
     pub fn announced(id: &str, bundle: &Bundle) -> Result<wire::Message> {
-        let (head, holds) = opened(id, bundle)?;
-        Ok(wire::Message { metadata: Some(head), content: holds.is_ok().then_some(Nothing {}), error: holds.err() })
+        let (head, content) = open(id, bundle)?;
+        Ok(wire::Message { metadata: Some(head), content: content.is_ok().then_some(Empty {}), error: content.err() })
     }
 
-    /// The answer to this message. It lives as long as the question would have, and has the question's date: the same answer to the same question has the same
-    /// bytes, whenever it is given. A SuperLink to which a part of it was brought before takes the rest of it, but no second answer.
+    /// The reply to this message. It has the date and the time to live of the message, so that the same reply to the same message has the same bytes, whenever
+    /// it is sent: a SuperLink that has received a part of it accepts the rest, but no second reply.
     pub fn reply(&self, content: std::result::Result<Content, Failure>) -> Self {
         let Metadata { src_node_id, dst_node_id, src_task_id, dst_task_id, .. } = self.head;
         let head = Metadata {
@@ -65,22 +65,22 @@ impl Message {
         Self { head, content }
     }
 
-    /// The message as it is hashed: an id cannot be part of what it is the hash of.
-    fn anonymous(&self) -> wire::Message {
+    /// The message as it is hashed: without its id, which is the hash.
+    fn without_id(&self) -> wire::Message {
         let metadata = Metadata { message_id: String::new(), ..self.head.clone() };
         wire::Message { metadata: Some(metadata), content: None, error: self.content.as_ref().err().cloned() }
     }
 }
 
-/// A message's head under its id, and the id of its content or why there is none.
-fn opened(id: &str, bundle: &Bundle) -> Result<(Metadata, std::result::Result<Id, Failure>)> {
+/// The metadata of a message, and the id of its content or the error in its place.
+fn open(id: &str, bundle: &Bundle) -> Result<(Metadata, std::result::Result<Id, Failure>)> {
     let object = bundle.get(id, Kind::Message)?;
     let wire::Message { metadata, error, .. } =
         wire::Message::decode(&object.body[..]).map_err(|error| Error::object(id, error.to_string()))?;
-    let head = Metadata { message_id: id.into(), ..metadata.ok_or_else(|| Error::object(id, "it has no head"))? };
+    let head = Metadata { message_id: id.into(), ..metadata.ok_or_else(|| Error::object(id, "it has no metadata"))? };
     match (error, &object.children[..]) {
         (Some(failure), []) => Ok((head, Err(failure))),
         (None, [content]) => Ok((head, Ok(content.clone()))),
-        _ => Err(Error::object(id, "it has neither one content nor one error")),
+        _ => Err(Error::object(id, "it needs either a content or an error")),
     }
 }

@@ -1,9 +1,9 @@
-//! Arrays of 32-bit floats as numpy writes them: `.npy`, version 1.
+//! Arrays of 32-bit floats in numpy's format: `.npy`, version 1.
 use fedeq_core::Array;
 
 const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
-/// Where data begins at the latest.
-pub(crate) const LONGEST_HEAD: usize = MAGIC.len() + 2 + u16::MAX as usize;
+/// The data begins after at most so many bytes.
+pub(crate) const LONGEST_HEADER: usize = MAGIC.len() + 2 + u16::MAX as usize;
 /// Header and magic together fill a multiple of this.
 const ALIGNMENT: usize = 64;
 
@@ -15,26 +15,26 @@ pub fn write(array: &Array) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`write()`] or `numpy.save` wrote. The error says what is wrong, in words.
+/// Reads what [`write()`] or `numpy.save` wrote. The error says what is wrong.
 pub fn read(bytes: &[u8]) -> Result<Array, String> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or("it is no array of numpy's (.npy, version 1)")?;
-    let (length, rest) = rest.split_first_chunk().ok_or("it ends in its head")?;
-    let (header, data) = rest.split_at_checked(u16::from_le_bytes(*length).into()).ok_or("it ends in its head")?;
-    let header = std::str::from_utf8(header).map_err(|_| "its head is no text")?;
+    let rest = bytes.strip_prefix(MAGIC).ok_or("it is not in numpy's format (.npy, version 1)")?;
+    let (length, rest) = rest.split_first_chunk().ok_or("it ends within its header")?;
+    let (header, data) = rest.split_at_checked(u16::from_le_bytes(*length).into()).ok_or("it ends within its header")?;
+    let header = std::str::from_utf8(header).map_err(|_| "its header is not text")?;
     let shape = shape_of(header)?;
     if size(&shape).ok_or("its shape is too large")? != data.len() {
-        return Err(format!("its shape is {}, but it holds {} bytes", tuple(&shape), data.len()));
+        return Err(format!("its shape is {}, but it has {} bytes of data", tuple(&shape), data.len()));
     }
     let values = data.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect();
     Ok(Array::new(shape, values))
 }
 
-/// The bytes of the numbers of a shape; nothing where nobody could count them.
+/// The size of an array in bytes; nothing if that overflows.
 pub(crate) fn size(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(4_usize, |product, &side| product.checked_mul(side))
 }
 
-/// A header, filled with spaces up to where data may begin.
+/// A header, padded with spaces to the alignment of the data.
 fn padded(header: &str) -> String {
     let used = MAGIC.len() + 2 + header.len() + 1;
     let spaces = (ALIGNMENT - used % ALIGNMENT) % ALIGNMENT;
@@ -49,14 +49,14 @@ pub(crate) fn tuple(shape: &[usize]) -> String {
     }
 }
 
-/// Reads the shape out of a header, which must be of plain 32-bit floats in rows.
+/// Reads the shape out of a header, which must be of little-endian 32-bit floats in row-major order.
 fn shape_of(header: &str) -> Result<Vec<usize>, String> {
     let plain = header.replace(' ', "");
-    let wants = |part: &str, what: &str| if plain.contains(part) { Ok(()) } else { Err(format!("it is not {what}")) };
-    wants("'descr':'<f4'", "of 32-bit floats")?;
-    wants("'fortran_order':False", "in the order of rows")?;
+    let require = |part: &str, what: &str| if plain.contains(part) { Ok(()) } else { Err(format!("it is not {what}")) };
+    require("'descr':'<f4'", "of 32-bit floats")?;
+    require("'fortran_order':False", "in row-major order")?;
     let shape = plain.split_once("'shape':(").and_then(|(_, rest)| rest.split_once(')')).ok_or("it has no shape")?.0;
-    let side = |text: &str| text.parse().map_err(|_| format!("`{text}` is no length"));
+    let side = |text: &str| text.parse().map_err(|_| format!("its shape contains `{text}`, which is not a length"));
     shape.split(',').filter(|text| !text.is_empty()).map(side).collect()
 }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_refused() {
+    fn a_truncated_file_is_refused() {
         let whole = write(&Array::new(vec![2, 3], vec![1.0; 6]));
         for length in 0..whole.len() {
             assert!(read(&whole[..length]).is_err(), "{length} bytes");

@@ -1,4 +1,4 @@
-//! Content-addressed objects: everything in Flower is one, or a tree of them.
+//! Content-addressed objects: Flower transfers everything as a tree of them.
 //!
 //! ```text
 //! bytes = "<kind> <ids of children, separated by commas> <length of body>\0" + body
@@ -13,26 +13,26 @@ use sha2::{Digest, Sha256};
 use crate::wire::ObjectTree;
 use crate::{Error, Result};
 
-/// An object's name: 64 hexadecimal digits.
+/// The id of an object: 64 hexadecimal digits.
 pub type Id = String;
 
-/// A node of the tree, with its bytes taken apart.
+/// A decoded object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The ids of what it refers to, each once, in order of first mention.
+    /// The ids of the objects it refers to, each once, in order of first use.
     pub children: Vec<Id>,
-    /// What it says itself.
+    /// Its own content.
     pub body: Vec<u8>,
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A message; the body is its protobuf head.
+    /// A message; the body is its metadata as protobuf.
     Message,
-    /// What a message holds; the body is JSON from names to ids of records.
+    /// The content of a message; the body is JSON from names to ids of records.
     RecordDict,
     /// Named arrays; the body is JSON from names to ids.
     ArrayRecord,
@@ -42,7 +42,7 @@ pub enum Kind {
     ConfigRecord,
     /// An array; the body is JSON.
     Array,
-    /// A piece of an array's file.
+    /// A chunk of an array's `.npy` file.
     ArrayChunk,
 }
 
@@ -56,11 +56,11 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::ArrayChunk, "ArrayChunk"),
 ];
 
-/// No head is longer than this: a record of 60,000 arrays.
-const LONGEST_HEAD: usize = 4 << 20;
+/// No header is longer than this: a record of 60,000 arrays.
+const LONGEST_HEADER: usize = 4 << 20;
 
 impl Kind {
-    /// The name in an object's head.
+    /// The name in the object's header.
     pub fn name(self) -> &'static str {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
@@ -73,27 +73,27 @@ impl Kind {
 impl Object {
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let head = format!("{} {} {}\0", self.kind.name(), self.children.join(","), self.body.len());
-        [head.as_bytes(), &self.body].concat()
+        let header = format!("{} {} {}\0", self.kind.name(), self.children.join(","), self.body.len());
+        [header.as_bytes(), &self.body].concat()
     }
 
-    /// Takes bytes apart that are said to be the object `id`. They are what they claim to be, or refused.
+    /// Decodes the bytes of the object `id`; refuses bytes with another hash.
     pub fn from_bytes(id: &str, bytes: &[u8]) -> Result<Self> {
         let refuse = |problem: &str| Error::object(id, problem);
         if id_of(bytes) != id {
             return Err(refuse("its bytes have another hash"));
         }
-        let end = bytes.iter().take(LONGEST_HEAD).position(|&byte| byte == 0).ok_or_else(|| refuse("it has no head"))?;
-        let head = std::str::from_utf8(&bytes[..end]).map_err(|_| refuse("its head is no text"))?;
+        let end = bytes.iter().take(LONGEST_HEADER).position(|&byte| byte == 0).ok_or_else(|| refuse("it has no header"))?;
+        let header = std::str::from_utf8(&bytes[..end]).map_err(|_| refuse("its header is not text"))?;
         let body = &bytes[end + 1..];
-        let [kind, children, length] = split(head).ok_or_else(|| refuse("its head has not three parts"))?;
-        let kind = Kind::named(kind).ok_or_else(|| refuse("it is of no known kind"))?;
+        let [kind, children, length] = split(header).ok_or_else(|| refuse("its header does not have three parts"))?;
+        let kind = Kind::named(kind).ok_or_else(|| refuse("its kind is unknown"))?;
         let children: Vec<Id> = children.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
         if !children.iter().all(|id| is_id(id)) {
-            return Err(refuse("it refers to something that is no id"));
+            return Err(refuse("it refers to something that is not an object id"));
         }
         if length.parse() != Ok(body.len()) {
-            return Err(refuse("its body is not as long as its head says"));
+            return Err(refuse("its body does not have the length that its header gives"));
         }
         Ok(Self { kind, children, body: body.to_vec() })
     }
@@ -105,8 +105,8 @@ impl Object {
     }
 }
 
-fn split(head: &str) -> Option<[&str; 3]> {
-    let parts: Vec<&str> = head.split(' ').collect();
+fn split(header: &str) -> Option<[&str; 3]> {
+    let parts: Vec<&str> = header.split(' ').collect();
     parts.try_into().ok()
 }
 
@@ -120,14 +120,14 @@ pub fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Objects by their ids: a message on its way.
+/// Objects by their ids: a message in transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bundle {
     objects: BTreeMap<Id, Vec<u8>>,
 }
 
 impl Bundle {
-    /// Puts an object in and gives its id.
+    /// Adds an object and gives its id.
     pub fn add(&mut self, object: &Object) -> Id {
         let bytes = object.to_bytes();
         let id = id_of(&bytes);
@@ -135,7 +135,7 @@ impl Bundle {
         id
     }
 
-    /// Puts in what arrived under an id; it is looked at when it is taken out.
+    /// Adds bytes that arrived under an id; they are checked when the object is read.
     pub fn receive(&mut self, id: Id, bytes: Vec<u8>) {
         self.objects.insert(id, bytes);
     }
@@ -150,35 +150,35 @@ impl Bundle {
         self.objects.get(id).map(Vec::as_slice)
     }
 
-    /// An object, which must be of a kind.
+    /// An object, which must be of the given kind.
     pub fn get(&self, id: &str, kind: Kind) -> Result<Object> {
         let bytes = self.bytes(id).ok_or_else(|| Error::object(id, "it has not arrived"))?;
         Object::from_bytes(id, bytes)?.expect(kind, id)
     }
 
-    /// The ids of an object and all below it. Trees are at most five deep, so that no loop of ids is followed.
+    /// The ids of an object and all below it. Trees are at most five levels deep, so that a cycle of ids ends in an error.
     pub fn tree(&self, id: &str) -> Result<ObjectTree> {
         self.tree_to(id, 5)
     }
 
     fn tree_to(&self, id: &str, depth: usize) -> Result<ObjectTree> {
-        let bytes = self.bytes(id).ok_or_else(|| Error::object(id, "it is not there"))?;
+        let bytes = self.bytes(id).ok_or_else(|| Error::object(id, "it is missing"))?;
         let object = Object::from_bytes(id, bytes)?;
         if depth == 0 && !object.children.is_empty() {
-            return Err(Error::object(id, "it lies too deep"));
+            return Err(Error::object(id, "the tree is too deep"));
         }
         let children = object.children.iter().map(|child| self.tree_to(child, depth.saturating_sub(1))).collect::<Result<_>>()?;
         Ok(ObjectTree { object_id: id.into(), children })
     }
 }
 
-/// All ids of a tree, each once, in order of first mention; refuses trees that are larger than any message.
+/// All ids of a tree, each once, in order of first use; refuses trees of more than `most` objects.
 pub fn ids_of(tree: &ObjectTree, most: usize) -> Result<Vec<Id>> {
     let mut ids = Vec::new();
     let mut open = vec![tree];
     while let Some(node) = open.pop() {
         if !is_id(&node.object_id) {
-            return Err(Error::object(&node.object_id, "that is no id"));
+            return Err(Error::object(&node.object_id, "this is not an object id"));
         }
         ids.push(node.object_id.clone());
         if ids.len() + open.len() + node.children.len() > most {

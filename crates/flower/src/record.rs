@@ -1,18 +1,18 @@
-//! What a message holds: records of named arrays, metrics and settings, as a tree of objects.
+//! The content of a message: records of named arrays, metrics and settings, as a tree of objects.
 use std::collections::{BTreeMap, BTreeSet};
 
 use fedeq_core::{Array, Params};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 
-use crate::limit::{self, Allowance};
+use crate::limit::{self, MemoryBudget};
 use crate::npy;
 use crate::object::{Bundle, Id, Kind, Object};
 use crate::python_json::to_json;
 use crate::wire::{Item, Scalar, Value, Values};
 use crate::{Error, Result};
 
-/// A message's records by name, in the order they were put in.
+/// A message's records by name, in the order they were added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
     records: Vec<(String, Record)>,
@@ -29,7 +29,7 @@ pub enum Record {
     Config(Values),
 }
 
-/// Pieces that arrays are cut into.
+/// Arrays are split into chunks of so many bytes.
 const CHUNK: usize = 5 << 20;
 const SERIALISATION: &str = "numpy.ndarray";
 const PRECISION: &str = "float32";
@@ -40,7 +40,7 @@ struct ArrayBody {
     dtype: String,
     shape: Vec<usize>,
     stype: String,
-    /// Which of the object's children stands at each place: equal pieces are one child.
+    /// Which of the object's children stands at each place: equal chunks are one child.
     arraychunk_ids: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Content {
     pub fn arrays(&self, name: &str) -> Result<&Params> {
         match self.record(name)? {
             Record::Arrays(arrays) => Ok(arrays),
-            _ => Err(Error::record(name, "it holds no arrays")),
+            _ => Err(Error::record(name, "it is not a record of arrays")),
         }
     }
 
@@ -63,7 +63,7 @@ impl Content {
     pub fn config(&self, name: &str) -> Result<&Values> {
         match self.record(name)? {
             Record::Config(values) => Ok(values),
-            _ => Err(Error::record(name, "it holds no settings")),
+            _ => Err(Error::record(name, "it is not a record of settings")),
         }
     }
 
@@ -72,22 +72,22 @@ impl Content {
         found.map(|(_, record)| record).ok_or_else(|| Error::record(name, "the message has no such record"))
     }
 
-    /// Puts all objects into a bundle and gives the id of the topmost, a [`Kind::RecordDict`].
+    /// Adds all objects to a bundle and gives the id of the root, a [`Kind::RecordDict`].
     pub fn deflate(&self, bundle: &mut Bundle) -> Id {
         let named: Vec<(&str, Id)> = self.records.iter().map(|(name, record)| (name.as_str(), record.deflate(bundle))).collect();
         add_references(Kind::RecordDict, &named, bundle)
     }
 
-    /// Reads a [`Kind::RecordDict`] and all below it, if it takes no more than is [usual](limit::USUAL).
+    /// Reads a [`Kind::RecordDict`] and all below it, if it takes no more than the [default](limit::DEFAULT).
     pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
-        Self::inflate_within(id, bundle, limit::USUAL)
+        Self::inflate_within(id, bundle, limit::DEFAULT)
     }
 
     /// Reads a [`Kind::RecordDict`] and all below it, if it takes no more than so many bytes when it is unpacked.
     pub fn inflate_within(id: &str, bundle: &Bundle, most: usize) -> Result<Self> {
-        let mut allowance = Allowance::of(most);
-        let references = references(&bundle.get(id, Kind::RecordDict)?, id, &mut allowance)?;
-        let read = |(name, id): (String, Id)| Record::inflate(&name, &id, bundle, &mut allowance).map(|record| (name, record));
+        let mut budget = MemoryBudget::new(most);
+        let references = references(&bundle.get(id, Kind::RecordDict)?, id, &mut budget)?;
+        let read = |(name, id): (String, Id)| Record::inflate(&name, &id, bundle, &mut budget).map(|record| (name, record));
         Ok(Self { records: references.into_iter().map(read).collect::<Result<_>>()? })
     }
 }
@@ -105,19 +105,18 @@ impl Record {
         }
     }
 
-    fn inflate(name: &str, id: &str, bundle: &Bundle, allowance: &mut Allowance) -> Result<Self> {
+    fn inflate(name: &str, id: &str, bundle: &Bundle, budget: &mut MemoryBudget) -> Result<Self> {
         let bytes = bundle.bytes(id).ok_or_else(|| Error::object(id, "it has not arrived"))?;
         let object = Object::from_bytes(id, bytes)?;
         match object.kind {
-            Kind::MetricRecord => inflate_values(name, &object.body, allowance).map(Self::Metrics),
-            Kind::ConfigRecord => inflate_values(name, &object.body, allowance).map(Self::Config),
+            Kind::MetricRecord => inflate_values(name, &object.body, budget).map(Self::Metrics),
+            Kind::ConfigRecord => inflate_values(name, &object.body, budget).map(Self::Config),
             Kind::ArrayRecord => {
-                let named = references(&object, id, allowance)?.into_iter();
-                let read =
-                    |(array, id): (String, Id)| inflate_array(&array, &id, bundle, allowance).map(|values| (array, values));
+                let named = references(&object, id, budget)?.into_iter();
+                let read = |(array, id): (String, Id)| inflate_array(&array, &id, bundle, budget).map(|values| (array, values));
                 named.map(read).collect::<Result<_>>().map(Self::Arrays)
             }
-            other => Err(Error::record(name, format!("`{}` is no record", other.name()))),
+            other => Err(Error::record(name, format!("an object of kind `{}` is not a record", other.name()))),
         }
     }
 }
@@ -138,20 +137,20 @@ impl Serialize for Pairs<'_> {
     }
 }
 
-/// Named values. The smallest is two bytes on the way and sixty here, in a list that grows by doubling.
-fn inflate_values(name: &str, body: &[u8], allowance: &mut Allowance) -> Result<Values> {
-    allowance.take(body.len(), 64)?;
+/// Named values. The smallest takes two bytes encoded and sixty in memory, in a list that grows by doubling.
+fn inflate_values(name: &str, body: &[u8], budget: &mut MemoryBudget) -> Result<Values> {
+    budget.take(body.len(), 64)?;
     Values::decode(body).map_err(|error| Error::record(name, error.to_string()))
 }
 
-/// The names in an object's body and what they stand for; nothing that is not among the object's children.
-fn references(object: &Object, id: &str, allowance: &mut Allowance) -> Result<BTreeMap<String, Id>> {
-    allowance.take(object.body.len(), 4)?;
+/// The names in an object's body and the ids they refer to, which must be among the object's children.
+fn references(object: &Object, id: &str, budget: &mut MemoryBudget) -> Result<BTreeMap<String, Id>> {
+    budget.take(object.body.len(), 4)?;
     let named: BTreeMap<String, Id> =
-        serde_json::from_slice(&object.body).map_err(|error| Error::object(id, format!("its body is damaged: {error}")))?;
+        serde_json::from_slice(&object.body).map_err(|error| Error::object(id, format!("its body is malformed: {error}")))?;
     let children: BTreeSet<&Id> = object.children.iter().collect();
     match named.values().find(|child| !children.contains(child)) {
-        Some(_) => Err(Error::object(id, "its body names something that its head does not")),
+        Some(_) => Err(Error::object(id, "its body refers to an object that is not among its children")),
         None => Ok(named),
     }
 }
@@ -174,18 +173,18 @@ fn deflate_array(array: &Array, bundle: &mut Bundle) -> Id {
     bundle.add(&Object { kind: Kind::Array, children, body: to_json(&body) })
 }
 
-fn inflate_array(name: &str, id: &str, bundle: &Bundle, allowance: &mut Allowance) -> Result<Array> {
+fn inflate_array(name: &str, id: &str, bundle: &Bundle, budget: &mut MemoryBudget) -> Result<Array> {
     let object = bundle.get(id, Kind::Array)?;
     let refuse = |problem: String| Error::record(name, problem);
-    allowance.take(object.body.len(), 8)?;
+    budget.take(object.body.len(), 8)?;
     let body: ArrayBody = serde_json::from_slice(&object.body).map_err(|error| refuse(error.to_string()))?;
     if body.stype != SERIALISATION {
-        return Err(refuse(format!("it is written as `{}`, not as `{SERIALISATION}`", body.stype)));
+        return Err(refuse(format!("it is serialised as `{}`, not as `{SERIALISATION}`", body.stype)));
     }
-    // What it is said to hold is asked for before anything is put together, and its pieces may hold no more than that.
+    // The size by its shape is taken from the budget before any chunk is copied, and its chunks may not be larger than that.
     let size = npy::size(&body.shape).ok_or_else(|| refuse("its shape is too large".into()))?;
-    allowance.take(size, 1)?;
-    let file = joined(&object, &body.arraychunk_ids, size.saturating_add(npy::LONGEST_HEAD), bundle, &refuse)?;
+    budget.take(size, 1)?;
+    let file = joined(&object, &body.arraychunk_ids, size.saturating_add(npy::LONGEST_HEADER), bundle, &refuse)?;
     let array = npy::read(&file).map_err(refuse)?;
     if array.shape != body.shape {
         return Err(refuse(format!("its shape is {}, not {}", npy::tuple(&array.shape), npy::tuple(&body.shape))));
@@ -193,16 +192,16 @@ fn inflate_array(name: &str, id: &str, bundle: &Bundle, allowance: &mut Allowanc
     Ok(array)
 }
 
-/// The pieces of an array in their order, with so many bytes at most.
+/// The chunks of an array in their order, with so many bytes at most.
 fn joined(array: &Object, places: &[usize], most: usize, bundle: &Bundle, refuse: &dyn Fn(String) -> Error) -> Result<Vec<u8>> {
     let mut file = Vec::new();
     for &place in places {
-        let child = array.children.get(place).ok_or_else(|| refuse(format!("it has no piece {place}")))?;
-        let piece = bundle.get(child, Kind::ArrayChunk)?.body;
-        if piece.is_empty() || piece.len() > most.saturating_sub(file.len()) {
-            return Err(refuse("its pieces hold nothing, or more than its shape".into()));
+        let child = array.children.get(place).ok_or_else(|| refuse(format!("it has no chunk {place}")))?;
+        let chunk = bundle.get(child, Kind::ArrayChunk)?.body;
+        if chunk.is_empty() || chunk.len() > most.saturating_sub(file.len()) {
+            return Err(refuse("its chunks are empty, or larger than its shape says".into()));
         }
-        file.extend(piece);
+        file.extend(chunk);
     }
     Ok(file)
 }

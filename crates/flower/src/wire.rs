@@ -1,11 +1,11 @@
-//! The Fleet API's messages: what travels between a node and a SuperLink, with the field numbers of Flower 1.41.
+//! The messages of Flower's Fleet API, between a node and a SuperLink, with the field numbers of Flower 1.41.
 //!
-//! Only what a node needs is here; fields that are not named are skipped on reading, as protobuf has it.
+//! Only what a node needs is defined here; other fields are skipped on reading, as usual in protobuf.
 use std::collections::HashMap;
 
 use prost::{Message as Protobuf, Oneof};
 
-/// Asks for a node of this key to be known.
+/// Registers a node.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct RegisterNodeRequest {
     /// The public key, as PEM.
@@ -13,53 +13,53 @@ pub struct RegisterNodeRequest {
     pub public_key: Vec<u8>,
 }
 
-/// The answer to [`RegisterNodeRequest`] and [`ActivateNodeRequest`].
+/// The response to [`RegisterNodeRequest`] and [`ActivateNodeRequest`].
 #[derive(Clone, Copy, PartialEq, Eq, Protobuf)]
 pub struct NodeIdResponse {
-    /// The node's number.
+    /// The node's id.
     #[prost(uint64, tag = "1")]
     pub node_id: u64,
 }
 
-/// Says that a node is there from now on.
+/// Marks a node as active.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct ActivateNodeRequest {
     /// The public key, as PEM.
     #[prost(bytes = "vec", tag = "1")]
     pub public_key: Vec<u8>,
-    /// How often it will say so, in seconds.
+    /// The time between heartbeats, in seconds.
     #[prost(double, tag = "2")]
     pub heartbeat_interval: f64,
 }
 
-/// Says that a node leaves.
+/// Marks a node as inactive.
 #[derive(Clone, Copy, PartialEq, Eq, Protobuf)]
 pub struct DeactivateNodeRequest {
-    /// The node's number.
+    /// The node's id.
     #[prost(uint64, tag = "1")]
     pub node_id: u64,
 }
 
-/// A node, by its number.
+/// A node, by its id.
 #[derive(Clone, Copy, PartialEq, Eq, Protobuf)]
 pub struct Node {
-    /// The number.
+    /// The id.
     #[prost(uint64, tag = "1")]
     pub node_id: u64,
 }
 
-/// Says that a node is still there.
+/// A heartbeat: the node is still active.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct HeartbeatRequest {
-    /// Which one.
+    /// The node.
     #[prost(message, optional, tag = "1")]
     pub node: Option<Node>,
-    /// How often it says so, in seconds.
+    /// The time between heartbeats, in seconds.
     #[prost(double, tag = "2")]
     pub heartbeat_interval: f64,
 }
 
-/// The answer to a [`HeartbeatRequest`].
+/// The response to a [`HeartbeatRequest`].
 #[derive(Clone, Copy, PartialEq, Eq, Protobuf)]
 pub struct HeartbeatResponse {
     /// Whether the node is known.
@@ -70,10 +70,10 @@ pub struct HeartbeatResponse {
 /// Asks for messages.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct PullMessagesRequest {
-    /// Who asks.
+    /// The node that asks.
     #[prost(message, optional, tag = "1")]
     pub node: Option<Node>,
-    /// For which; none means any.
+    /// The ids of the wanted messages; empty means any.
     #[prost(string, repeated, tag = "2")]
     pub message_ids: Vec<String>,
 }
@@ -81,7 +81,7 @@ pub struct PullMessagesRequest {
 /// Messages, each with its tree of objects.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct PullMessagesResponse {
-    /// The messages; their content is in the objects.
+    /// The messages; their contents are in the objects.
     #[prost(message, repeated, tag = "2")]
     pub messages: Vec<Message>,
     /// One for each message.
@@ -89,13 +89,13 @@ pub struct PullMessagesResponse {
     pub trees: Vec<ObjectTree>,
 }
 
-/// Announces answers.
+/// Announces replies.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct PushMessagesRequest {
-    /// Who answers.
+    /// The node that replies.
     #[prost(message, optional, tag = "1")]
     pub node: Option<Node>,
-    /// The messages; their content follows as objects.
+    /// The messages; their contents follow as objects.
     #[prost(message, repeated, tag = "2")]
     pub messages: Vec<Message>,
     /// One for each message.
@@ -106,16 +106,16 @@ pub struct PushMessagesRequest {
     pub seconds: Vec<f64>,
 }
 
-/// Which objects of announced answers are wanted.
+/// Which objects of the announced replies to upload.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct PushMessagesResponse {
-    /// A code for each message, by its id.
+    /// A status code for each message, by its id.
     #[prost(map = "string, uint32", tag = "2")]
     pub results: HashMap<String, u32>,
-    /// Ids of objects that are not there yet.
+    /// The ids of objects that the SuperLink does not have.
     #[prost(string, repeated, tag = "3")]
     pub objects_to_push: Vec<String>,
-    /// Goes with every object pushed.
+    /// Sent along with every object.
     #[prost(string, tag = "4")]
     pub session_id: String,
 }
@@ -123,18 +123,18 @@ pub struct PushMessagesResponse {
 /// A message without its content.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct Message {
-    /// Who, to whom, about what.
+    /// Sender, recipient, run and type.
     #[prost(message, optional, tag = "1")]
     pub metadata: Option<Metadata>,
-    /// There, and empty, where there is content.
+    /// Present, and empty, if the message has content.
     #[prost(message, optional, tag = "2")]
-    pub content: Option<Nothing>,
-    /// In place of content, if the work failed.
+    pub content: Option<Empty>,
+    /// Instead of content, if the work failed.
     #[prost(message, optional, tag = "3")]
     pub error: Option<Failure>,
 }
 
-/// A message's head.
+/// The metadata of a message.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct Metadata {
     /// The run it belongs to.
@@ -143,25 +143,25 @@ pub struct Metadata {
     /// Its id: the hash of its object.
     #[prost(string, tag = "2")]
     pub message_id: String,
-    /// Who sends it.
+    /// The sender.
     #[prost(uint64, tag = "3")]
     pub src_node_id: u64,
-    /// Whom it is for.
+    /// The recipient.
     #[prost(uint64, tag = "4")]
     pub dst_node_id: u64,
-    /// What it answers.
+    /// The message it replies to.
     #[prost(string, tag = "5")]
     pub reply_to_message_id: String,
     /// The round, as the server names it.
     #[prost(string, tag = "6")]
     pub group_id: String,
-    /// How long it is worth something, in seconds.
+    /// Its time to live, in seconds.
     #[prost(double, tag = "7")]
     pub ttl: f64,
     /// `train`, `evaluate` or `query`, perhaps with an action after a dot.
     #[prost(string, tag = "8")]
     pub message_type: String,
-    /// When it was made, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     #[prost(double, tag = "9")]
     pub created_at: f64,
     /// The task it comes from.
@@ -172,13 +172,13 @@ pub struct Metadata {
     pub dst_task_id: Option<u64>,
 }
 
-/// Why there is no content.
+/// The error that a message carries instead of content.
 #[derive(Clone, PartialEq, Eq, Protobuf)]
 pub struct Failure {
-    /// What kind of failure.
+    /// Flower's error code.
     #[prost(sint64, tag = "1")]
     pub code: i64,
-    /// In words.
+    /// The reason, as text.
     #[prost(string, tag = "2")]
     pub reason: String,
 }
@@ -189,18 +189,18 @@ pub struct ObjectTree {
     /// The object's id.
     #[prost(string, tag = "1")]
     pub object_id: String,
-    /// What it refers to.
+    /// The objects it refers to.
     #[prost(message, repeated, tag = "2")]
     pub children: Vec<ObjectTree>,
 }
 
-/// Brings an object.
+/// Uploads an object.
 #[derive(Clone, PartialEq, Eq, Protobuf)]
 pub struct PushObjectRequest {
-    /// Who brings it.
+    /// The node that uploads it.
     #[prost(message, optional, tag = "1")]
     pub node: Option<Node>,
-    /// For which run.
+    /// The run it belongs to.
     #[prost(uint64, tag = "2")]
     pub run_id: u64,
     /// Its id.
@@ -214,21 +214,21 @@ pub struct PushObjectRequest {
     pub session_id: String,
 }
 
-/// The answer to a [`PushObjectRequest`].
+/// The response to a [`PushObjectRequest`].
 #[derive(Clone, Copy, PartialEq, Eq, Protobuf)]
 pub struct PushObjectResponse {
-    /// Whether it was kept.
+    /// Whether it was stored.
     #[prost(bool, tag = "1")]
     pub stored: bool,
 }
 
-/// Asks for an object.
+/// Downloads an object.
 #[derive(Clone, PartialEq, Eq, Protobuf)]
 pub struct PullObjectRequest {
-    /// Who asks.
+    /// The node that asks.
     #[prost(message, optional, tag = "1")]
     pub node: Option<Node>,
-    /// In which run.
+    /// The run it belongs to.
     #[prost(uint64, tag = "2")]
     pub run_id: u64,
     /// Its id.
@@ -236,10 +236,10 @@ pub struct PullObjectRequest {
     pub object_id: String,
 }
 
-/// The answer to a [`PullObjectRequest`].
+/// The response to a [`PullObjectRequest`].
 #[derive(Clone, PartialEq, Eq, Protobuf)]
 pub struct PullObjectResponse {
-    /// Whether the SuperLink has heard of it.
+    /// Whether the SuperLink knows it.
     #[prost(bool, tag = "1")]
     pub object_found: bool,
     /// Whether its bytes have arrived; if not, ask again.
@@ -250,23 +250,23 @@ pub struct PullObjectResponse {
     pub object_content: Vec<u8>,
 }
 
-/// Says that all objects of a message have arrived.
+/// Confirms that all objects of a message have arrived.
 #[derive(Clone, PartialEq, Eq, Protobuf)]
 pub struct ConfirmMessageRequest {
-    /// Who says so.
+    /// The node that confirms.
     #[prost(message, optional, tag = "1")]
     pub node: Option<Node>,
-    /// In which run.
+    /// The run it belongs to.
     #[prost(uint64, tag = "2")]
     pub run_id: u64,
-    /// The message's object.
+    /// The id of the message.
     #[prost(string, tag = "3")]
     pub message_object_id: String,
 }
 
-/// An answer that says nothing.
+/// A response without content.
 #[derive(Clone, Copy, PartialEq, Eq, Protobuf)]
-pub struct Nothing {}
+pub struct Empty {}
 
 /// Several numbers.
 #[derive(Clone, PartialEq, Protobuf)]
@@ -287,12 +287,12 @@ pub struct Integers {
 /// Named metrics or settings: the body of a `MetricRecord` or a `ConfigRecord`.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct Values {
-    /// In the order they were put in.
+    /// In the order they were added.
     #[prost(message, repeated, tag = "1")]
     pub items: Vec<Item>,
 }
 
-/// A name and what it stands for.
+/// A name and its value.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct Item {
     /// The name.
@@ -306,12 +306,12 @@ pub struct Item {
 /// A metric or a setting. Metrics are numbers; the field numbers of both kinds agree.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct Value {
-    /// What it is.
+    /// The value.
     #[prost(oneof = "Scalar", tags = "1, 2, 3, 4, 5, 6, 21, 22")]
     pub scalar: Option<Scalar>,
 }
 
-/// The kinds of values in use here.
+/// The kinds of values that are used here.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Scalar {
     /// A number.
@@ -323,13 +323,13 @@ pub enum Scalar {
     /// A whole number that may be large.
     #[prost(uint64, tag = "3")]
     Unsigned(u64),
-    /// Yes or no.
+    /// True or false.
     #[prost(bool, tag = "4")]
     Bool(bool),
-    /// Words.
+    /// Text.
     #[prost(string, tag = "5")]
     Text(String),
-    /// Anything.
+    /// Bytes.
     #[prost(bytes, tag = "6")]
     Bytes(Vec<u8>),
     /// Several numbers.

@@ -1,4 +1,4 @@
-//! To the byte what Flower 1.41 makes; `golden/make.py` made the golden objects.
+//! Objects equal those of Flower 1.41 to the byte; `golden/make.py` made the golden objects.
 use std::collections::BTreeMap;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -79,10 +79,10 @@ fn a_message_has_the_objects_that_flower_gives_it() {
 }
 
 #[test]
-fn what_was_taken_apart_is_put_together_again() {
+fn deflating_and_inflating_gives_the_same_message() {
     let mut bundle = Bundle::default();
     let id = message().deflate(&mut bundle);
-    let again = Message::inflate(&id, &bundle).expect("whole");
+    let again = Message::inflate(&id, &bundle).expect("complete");
     let (ours, theirs) = (message().content.expect("content"), again.content.expect("content"));
     assert_eq!(theirs.arrays("arrays").expect("arrays"), ours.arrays("arrays").expect("arrays"));
     assert_eq!(theirs.config("config").expect("config"), ours.config("config").expect("config"));
@@ -90,24 +90,24 @@ fn what_was_taken_apart_is_put_together_again() {
 }
 
 #[test]
-fn a_message_that_takes_more_than_it_may_is_refused() {
+fn a_message_beyond_the_memory_limit_is_refused() {
     let mut bundle = Bundle::default();
     let id = message().deflate(&mut bundle);
     let refused = |most| Message::inflate_within(&id, &bundle, most).expect_err("6.4 MB").to_string();
     for most in [0, 1000, 1 << 20, 6_400_000] {
         assert!(refused(most).contains("--message-limit"), "{most}: {}", refused(most));
     }
-    assert!(Message::inflate_within(&id, &bundle, 7 << 20).is_ok(), "what it takes is counted, not what it might");
+    assert!(Message::inflate_within(&id, &bundle, 7 << 20).is_ok(), "only memory that is really taken is counted");
 }
 
 #[test]
-fn an_answer_goes_back_to_where_the_question_came_from_and_lives_as_long() {
-    let question = Message { head: Metadata { message_id: "q".into(), ..message().head }, ..message() };
-    let answer = question.reply(Ok(Content::default()));
-    assert_eq!((answer.head.src_node_id, answer.head.dst_node_id), (12, 1));
+fn a_reply_goes_back_to_the_sender_and_expires_with_the_request() {
+    let request = Message { head: Metadata { message_id: "q".into(), ..message().head }, ..message() };
+    let reply = request.reply(Ok(Content::default()));
+    assert_eq!((reply.head.src_node_id, reply.head.dst_node_id), (12, 1));
     let end = |head: &Metadata| head.created_at + head.ttl;
-    assert_eq!((answer.head.reply_to_message_id.as_str(), end(&answer.head)), ("q", end(&question.head)));
-    assert_eq!(answer, question.reply(Ok(Content::default())), "whenever it is given");
+    assert_eq!((reply.head.reply_to_message_id.as_str(), end(&reply.head)), ("q", end(&request.head)));
+    assert_eq!(reply, request.reply(Ok(Content::default())), "it does not depend on the time");
 }
 
 #[test]
@@ -128,15 +128,15 @@ fn an_object_with_another_hash_is_refused() {
 }
 
 #[test]
-fn a_tree_without_end_is_refused() {
+fn a_tree_of_too_many_objects_is_refused() {
     let tree = fedeq_flower::wire::ObjectTree { object_id: "0".repeat(64), children: vec![Default::default(); 10] };
     assert!(ids_of(&tree, 5).is_err());
 }
 
 proptest! {
-    /// Whatever bytes a SuperLink sends under their true hash, they are read or refused.
+    /// Arbitrary bytes under their true hash are read or refused.
     #[test]
-    fn no_bytes_bring_the_reader_down(body in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..8_usize) {
+    fn no_bytes_crash_the_reader(body in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..8_usize) {
         let kinds = ["Message", "RecordDict", "ArrayRecord", "MetricRecord", "ConfigRecord", "Array", "ArrayChunk", "Other"];
         let mut bytes = format!("{}  {}\0", kinds[kind], body.len()).into_bytes();
         bytes.extend(body);

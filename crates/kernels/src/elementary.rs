@@ -1,4 +1,6 @@
-//! Elementary functions on vectors: `exp`, `ln(1 + e^x)`, the logistic function and what is made of them.
+//! Elementary functions on vectors: `exp`, `ln(1 + e^x)`, the logistic function and what is made of them; and `ln` of a number.
+//!
+//! None of them asks a library of the system, so the same instructions give the same bits everywhere.
 //!
 //! All are within a few units in the last place (relative error below 1e-6) wherever the result is a normal number, and what is not
 //! a number stays that. The polynomials are minimax fits in relative error.
@@ -136,6 +138,30 @@ pub(crate) fn gelu_derivative<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     multiply_add(simd, slope, gate, gate)
 }
 
+/// The natural logarithm, to double precision: `x = 2^n m` with `m` between `sqrt(1/2)` and `sqrt(2)`, and
+/// `ln(m) = 2 (s + s^3 / 3 + s^5 / 5 + ...)` for `s = (m - 1) / (m + 1)`, at most 0.172, whose power 21 no longer counts.
+///
+/// Only additions, multiplications and divisions, which every machine rounds alike.
+pub(crate) fn ln(x: f64) -> f64 {
+    if x.is_nan() || x < 0.0 {
+        return f64::NAN;
+    }
+    if x == 0.0 || x == f64::INFINITY {
+        return if x == 0.0 { f64::NEG_INFINITY } else { x };
+    }
+    // Numbers too small for a full mantissa are made larger first, by 2^54.
+    let (x, shift) = if x < f64::MIN_POSITIVE { (x * 18_014_398_509_481_984.0, -54) } else { (x, 0) };
+    let offset = std::f64::consts::FRAC_1_SQRT_2.to_bits();
+    let n = (x.to_bits().wrapping_sub(offset) as i64) >> 52;
+    let m = f64::from_bits(x.to_bits().wrapping_sub((n << 52) as u64));
+    let s = (m - 1.0) / (m + 1.0);
+    let square = s * s;
+    let series = (0..10).rev().fold(0.0, |sum, at| sum * square + 1.0 / f64::from(2 * at + 1));
+    // ln(2) in two parts, of which the first has few digits so that its products are exact.
+    let n = (n + shift) as f64;
+    n * 6.931_471_803_691_238e-1 + (2.0 * s * series + n * 1.908_214_929_270_587_7e-10)
+}
+
 #[cfg(test)]
 mod tests {
     use pulp::{Simd, WithSimd};
@@ -254,5 +280,18 @@ mod tests {
                 assert!(map(set, function, &[f32::NAN])[0].is_nan(), "{} {function:?}", set.name());
             }
         }
+    }
+
+    #[test]
+    fn the_logarithm_is_exact_to_double_precision() {
+        let wide = (-1020..=1020).map(|exponent| 1.37 * 2f64.powi(exponent));
+        let near_one = (-2000..=2000).map(|at| 1.0 + f64::from(at) * 3e-4);
+        let nearer = (1..60).flat_map(|at| [1.0 + 0.5f64.powi(at), 1.0 - 0.5f64.powi(at)]);
+        for x in wide.chain(near_one).chain(nearer).chain([f64::MAX, f64::MIN_POSITIVE, 5e-324, 1.0, 2.0]) {
+            let (found, exact) = (ln(x), x.ln());
+            assert!((found - exact).abs() <= 4.0 * f64::EPSILON * exact.abs(), "ln({x}) = {found}, not {exact}");
+        }
+        assert_eq!([ln(1.0), ln(0.0), ln(f64::INFINITY)], [0.0, f64::NEG_INFINITY, f64::INFINITY]);
+        assert!(ln(-1.0).is_nan() && ln(f64::NAN).is_nan());
     }
 }

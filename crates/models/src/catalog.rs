@@ -1,161 +1,200 @@
-//! The networks by name, and how to build one.
+//! The networks by name: one line for each.
 use std::fmt;
 use std::str::FromStr;
 
-use burn::tensor::Device;
+use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
-use crate::deq_mlp::{DeqMlp, DeqMlpOptions};
-use crate::deq_resnet::{self, DeqResNet, DeqResNetOptions};
-use crate::deq_transformer::{DeqTransformer, DeqTransformerOptions};
-use crate::error::{ModelError, Result, ensure_room};
-use crate::init::Blueprint;
-use crate::mlp::{LinearOptions, Mlp, MlpOptions};
-use crate::network::{Model, Network};
-use crate::resnet::{Depth, Family, ResNet, ResNetOptions};
+use crate::deq_mlp::DeqMlpOptions;
+use crate::deq_resnet::{DeqResNetOptions, DeqResNetSize};
+use crate::deq_transformer::DeqTransformerOptions;
+use crate::error::{ModelError, Result, ensure_within};
+use crate::graph::Graph;
+use crate::mlp::{LinearOptions, MlpOptions};
+use crate::resnet::{ResNetDepth, ResNetOptions};
 use crate::task::{InputShape, Task};
-use crate::transformer::{Text, Transformer, TransformerOptions, validate_dropout};
+use crate::transformer::TransformerOptions;
 
-/// A network by name, with its options. Plain data; [`build`](Self::build) makes it live.
+/// A kind of network: what its options make of a task. Networks of one kind that differ in size share their options.
 ///
-/// In a configuration file the options stand beside the name and may be left out:
-///
-/// ```
-/// use fedeq_models::{Activation, DeqResNetOptions, ModelConfig};
-///
-/// let config: ModelConfig = serde_json::from_str(r#"{ "name": "deq-resnet-s", "activation": "relu" }"#).unwrap();
-/// assert_eq!(config, ModelConfig::DeqResNetS(DeqResNetOptions { activation: Activation::Relu, ..Default::default() }));
-/// assert_eq!("deq-resnet-s".parse::<ModelConfig>().unwrap().name(), "deq-resnet-s");
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "name")]
-pub enum ModelConfig {
+/// Implemented by the options of every network, in the network's own file; the equation stands in its doc comment.
+pub trait Architecture {
+    /// What tells the members of the family apart.
+    type Size;
+
+    /// What it takes.
+    const INPUTS: Inputs;
+
+    /// The network for a task whose inputs it takes.
+    fn graph(&self, task: &Task, size: Self::Size) -> Result<Graph>;
+
+    /// How the fixed point is found, if it solves for one.
+    fn equilibrium(&self) -> Option<&Equilibrium> {
+        None
+    }
+
+    /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
+    fn has_projected_matrix(&self) -> bool {
+        false
+    }
+
+    /// What the options leave open and the task decides, if somebody should know.
+    fn note(&self, _task: &Task, _size: Self::Size) -> Option<String> {
+        None
+    }
+}
+
+/// What a kind of network takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inputs {
+    /// Pictures.
+    Images,
+    /// Vectors, and pictures as vectors.
+    Numbers,
+    /// Sequences of symbols.
+    Symbols,
+}
+
+impl Inputs {
+    fn includes(self, input: &InputShape) -> bool {
+        match self {
+            Self::Images => matches!(input, InputShape::Image { .. }),
+            Self::Numbers => !matches!(input, InputShape::Symbols { .. }),
+            Self::Symbols => matches!(input, InputShape::Symbols { .. }),
+        }
+    }
+}
+
+impl fmt::Display for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Images => "images",
+            Self::Numbers => "vectors and images",
+            Self::Symbols => "sequences of symbols",
+        })
+    }
+}
+
+/// Makes [`ModelConfig`] of lines `Variant(Options, size) = "name"`.
+macro_rules! networks {
+    ($($(#[$doc:meta])+ $variant:ident($options:ident, $size:expr) = $name:literal,)+) => {
+        /// A network by name, with its options. Plain data; [`graph`](Self::graph) says what it computes.
+        ///
+        /// In a configuration file the options stand beside the name and may be left out:
+        ///
+        /// ```
+        /// use fedeq_models::{Activation, DeqResNetOptions, ModelConfig};
+        ///
+        /// let config: ModelConfig = serde_json::from_str(r#"{ "name": "deq-resnet-s", "activation": "relu" }"#).unwrap();
+        /// assert_eq!(config, ModelConfig::DeqResNetS(DeqResNetOptions { activation: Activation::Relu, ..Default::default() }));
+        /// assert_eq!("deq-resnet-s".parse::<ModelConfig>().unwrap().name(), "deq-resnet-s");
+        /// ```
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "name")]
+        pub enum ModelConfig {
+            $($(#[$doc])+ #[serde(rename = $name)] $variant($options),)+
+        }
+
+        impl ModelConfig {
+            /// Every name.
+            pub const NAMES: [&str; [$($name),+].len()] = [$($name),+];
+
+            const INPUTS: [Inputs; Self::NAMES.len()] = [$($options::INPUTS),+];
+
+            /// The name, as in a configuration file.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)+
+                }
+            }
+
+            /// How the network finds and differentiates its fixed point, if it solves for one.
+            pub fn equilibrium(&self) -> Option<&Equilibrium> {
+                match self {
+                    $(Self::$variant(options) => options.equilibrium(),)+
+                }
+            }
+
+            /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
+            pub fn has_projected_matrix(&self) -> bool {
+                match self {
+                    $(Self::$variant(options) => options.has_projected_matrix(),)+
+                }
+            }
+
+            fn graph_for(&self, task: &Task) -> Result<Graph> {
+                match self {
+                    $(Self::$variant(options) => options.graph(task, $size),)+
+                }
+            }
+
+            fn note_on(&self, task: &Task) -> Option<String> {
+                match self {
+                    $(Self::$variant(options) => options.note(task, $size),)+
+                }
+            }
+        }
+    };
+}
+
+networks! {
     /// One dense layer.
-    #[serde(rename = "linear")]
-    Linear(LinearOptions),
+    Linear(LinearOptions, ()) = "linear",
     /// Dense layers.
-    #[serde(rename = "mlp")]
-    Mlp(MlpOptions),
+    Mlp(MlpOptions, ()) = "mlp",
     /// A dense equilibrium.
-    #[serde(rename = "deq-mlp")]
-    DeqMlp(DeqMlpOptions),
+    DeqMlp(DeqMlpOptions, ()) = "deq-mlp",
     /// The convolutional equilibrium for small images and small devices.
-    #[serde(rename = "deq-resnet-xs")]
-    DeqResNetXs(DeqResNetOptions),
+    DeqResNetXs(DeqResNetOptions, DeqResNetSize::XS) = "deq-resnet-xs",
     /// The paper's equilibrium network for FEMNIST.
-    #[serde(rename = "deq-resnet-s")]
-    DeqResNetS(DeqResNetOptions),
+    DeqResNetS(DeqResNetOptions, DeqResNetSize::S) = "deq-resnet-s",
     /// The paper's equilibrium network for CIFAR.
-    #[serde(rename = "deq-resnet-m")]
-    DeqResNetM(DeqResNetOptions),
+    DeqResNetM(DeqResNetOptions, DeqResNetSize::M) = "deq-resnet-m",
     /// An explicit network for small images, 2.7 times as large as `deq-resnet-xs` on digits.
-    #[serde(rename = "resnet-xs")]
-    ResNetXs(ResNetOptions),
+    ResNetXs(ResNetOptions, ResNetDepth::Xs) = "resnet-xs",
     /// Explicit, 14 layers.
-    #[serde(rename = "resnet-14")]
-    ResNet14(ResNetOptions),
+    ResNet14(ResNetOptions, ResNetDepth::D14) = "resnet-14",
     /// Explicit, 20 layers.
-    #[serde(rename = "resnet-20")]
-    ResNet20(ResNetOptions),
+    ResNet20(ResNetOptions, ResNetDepth::D20) = "resnet-20",
     /// Explicit, 34 layers.
-    #[serde(rename = "resnet-34")]
-    ResNet34(ResNetOptions),
+    ResNet34(ResNetOptions, ResNetDepth::D34) = "resnet-34",
     /// The paper's equilibrium network for Shakespeare.
-    #[serde(rename = "deq-transformer")]
-    DeqTransformer(DeqTransformerOptions),
+    DeqTransformer(DeqTransformerOptions, ()) = "deq-transformer",
     /// Explicit, 4 layers.
-    #[serde(rename = "transformer-4")]
-    Transformer4(TransformerOptions),
+    Transformer4(TransformerOptions, 4) = "transformer-4",
     /// Explicit, 8 layers.
-    #[serde(rename = "transformer-8")]
-    Transformer8(TransformerOptions),
+    Transformer8(TransformerOptions, 8) = "transformer-8",
     /// Explicit, 12 layers.
-    #[serde(rename = "transformer-12")]
-    Transformer12(TransformerOptions),
+    Transformer12(TransformerOptions, 12) = "transformer-12",
 }
 
 impl ModelConfig {
-    /// Every name.
-    pub const NAMES: [&str; 14] = [
-        "linear",
-        "mlp",
-        "deq-mlp",
-        "deq-resnet-xs",
-        "deq-resnet-s",
-        "deq-resnet-m",
-        "resnet-xs",
-        "resnet-14",
-        "resnet-20",
-        "resnet-34",
-        "deq-transformer",
-        "transformer-4",
-        "transformer-8",
-        "transformer-12",
-    ];
-
-    /// The name, as in a configuration file.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Linear(_) => "linear",
-            Self::Mlp(_) => "mlp",
-            Self::DeqMlp(_) => "deq-mlp",
-            Self::DeqResNetXs(_) => "deq-resnet-xs",
-            Self::DeqResNetS(_) => "deq-resnet-s",
-            Self::DeqResNetM(_) => "deq-resnet-m",
-            Self::ResNetXs(_) => "resnet-xs",
-            Self::ResNet14(_) => "resnet-14",
-            Self::ResNet20(_) => "resnet-20",
-            Self::ResNet34(_) => "resnet-34",
-            Self::DeqTransformer(_) => "deq-transformer",
-            Self::Transformer4(_) => "transformer-4",
-            Self::Transformer8(_) => "transformer-8",
-            Self::Transformer12(_) => "transformer-12",
-        }
-    }
-
-    /// Builds the network for a task. The same configuration, task and seed give the same weights, bit for bit.
-    ///
-    /// On a device with autodiff (`device.autodiff()`) its parameters want gradients; on a plain one it can only be used.
+    /// The network for a task, as data. Nothing is drawn or allocated for its parameters yet.
     ///
     /// ```
-    /// use burn::tensor::Device;
     /// use fedeq_models::{ModelConfig, Part, Task};
     ///
-    /// let config: ModelConfig = "deq-resnet-s".parse().unwrap();
-    /// let network = config.build(&Task::image(28, 28, 1, 62), &Device::default(), 7).unwrap();
-    /// assert_eq!(network.count(Part::Shared), 984_896);
-    /// assert_eq!(network.count(Part::Personal), 7_998);
+    /// let config: ModelConfig = "deq-resnet-s".parse()?;
+    /// let graph = config.graph(&Task::image(28, 28, 1, 62))?;
+    /// assert_eq!(graph.count(Part::Shared), 984_896);
+    /// assert_eq!(graph.count(Part::Personal), 7_998);
+    /// # Ok::<(), fedeq_models::ModelError>(())
     /// ```
-    pub fn build(&self, task: &Task, device: &Device, seed: u64) -> Result<Network> {
+    pub fn graph(&self, task: &Task) -> Result<Graph> {
         task.validate()?;
-        let at = Blueprint::new(device, seed);
-        let model = match self {
-            Self::Linear(options) => self.build_mlp(&at, task, &MlpOptions::linear(options))?,
-            Self::Mlp(options) => self.build_mlp(&at, task, options)?,
-            Self::DeqMlp(options) => self.build_deq_mlp(&at, task, options)?,
-            Self::DeqResNetXs(options) => self.build_deq_resnet(&at, task, deq_resnet::Size::XS, options)?,
-            Self::DeqResNetS(options) => self.build_deq_resnet(&at, task, deq_resnet::Size::S, options)?,
-            Self::DeqResNetM(options) => self.build_deq_resnet(&at, task, deq_resnet::Size::M, options)?,
-            Self::ResNetXs(options) => self.build_resnet(&at, task, Depth::Xs, options)?,
-            Self::ResNet14(options) => self.build_resnet(&at, task, Depth::D14, options)?,
-            Self::ResNet20(options) => self.build_resnet(&at, task, Depth::D20, options)?,
-            Self::ResNet34(options) => self.build_resnet(&at, task, Depth::D34, options)?,
-            Self::DeqTransformer(options) => self.build_deq_transformer(&at, task, options)?,
-            Self::Transformer4(options) => self.build_transformer(&at, task, 4, options)?,
-            Self::Transformer8(options) => self.build_transformer(&at, task, 8, options)?,
-            Self::Transformer12(options) => self.build_transformer(&at, task, 12, options)?,
-        };
-        Ok(Network::new(*task, model))
+        let takes = self.inputs();
+        if !takes.includes(&task.input) {
+            return Err(self.unfitting(task, takes));
+        }
+        if let (Inputs::Numbers, Some(width)) = (takes, task.input.flat_width()) {
+            ensure_within("flattened input width", width, 1..=1_000_000)?;
+        }
+        self.graph_for(task)
     }
 
-    /// Which family of explicit networks a task gets, for the networks that come in families.
-    pub fn family(&self, task: &Task) -> Option<Family> {
-        match self {
-            Self::ResNet14(options) | Self::ResNet20(options) | Self::ResNet34(options) => {
-                Family::of(task).map(|nearest| options.family.unwrap_or(nearest))
-            }
-            _ => None,
-        }
+    /// Whether the network solves for a fixed point, and so can be started warm.
+    pub fn is_equilibrium(&self) -> bool {
+        self.equilibrium().is_some()
     }
 
     /// What the configuration leaves open and the task decides, in words; nothing if there is nothing to say.
@@ -167,93 +206,26 @@ impl ModelConfig {
     /// assert_eq!(note, "resnet-20 was not made for 8x8x1 images, 10 classes: using its FEMNIST family");
     /// ```
     pub fn note(&self, task: &Task) -> Option<String> {
-        let family = self.family(task).filter(|family| !family.is_made_for(task))?;
-        Some(format!("{self} was not made for {task}: using its {family} family"))
+        let note = self.note_on(task).filter(|_| self.inputs().includes(&task.input))?;
+        Some(format!("{self} was not made for {task}: {note}"))
     }
 
-    fn build_mlp(&self, at: &Blueprint, task: &Task, options: &MlpOptions) -> Result<Model> {
-        options.validate()?;
-        let widths = [&[self.flat_width(task)?], options.hidden.as_slice(), &[task.classes]].concat();
-        ensure_room(&widths)?;
-        Ok(Model::Mlp(Mlp::new(at, self.flat_width(task)?, task.classes, options)))
+    fn inputs(&self) -> Inputs {
+        let place = Self::NAMES.iter().position(|name| *name == self.name());
+        Self::INPUTS[place.expect("a network has one of the names")]
     }
 
-    fn build_deq_mlp(&self, at: &Blueprint, task: &Task, options: &DeqMlpOptions) -> Result<Model> {
-        options.validate()?;
-        let colour = matches!(task.input, InputShape::Image { channels: 3, .. });
-        let hidden = options.hidden.unwrap_or(if colour { 1024 } else { 512 });
-        ensure_room(&[self.flat_width(task)?, hidden, hidden, options.dense, task.classes])?;
-        Ok(Model::DeqMlp(DeqMlp::new(at, self.flat_width(task)?, hidden, task.classes, options)))
-    }
-
-    fn build_deq_resnet(&self, at: &Blueprint, task: &Task, size: deq_resnet::Size, options: &DeqResNetOptions) -> Result<Model> {
-        options.equilibrium.validate()?;
-        let [flat, dense] = size.largest_layer(self.image(task)?);
-        ensure_room(&[flat, dense])?;
-        Ok(Model::DeqResNet(DeqResNet::new(at, size, self.image(task)?, task.classes, options)))
-    }
-
-    fn build_resnet(&self, at: &Blueprint, task: &Task, depth: Depth, options: &ResNetOptions) -> Result<Model> {
-        let [_, _, channels] = self.image(task)?;
-        let family = self.family(task).unwrap_or(Family::Femnist);
-        Ok(Model::ResNet(ResNet::new(at, depth, family, channels, task.classes, options)))
-    }
-
-    fn build_transformer(&self, at: &Blueprint, task: &Task, depth: usize, options: &TransformerOptions) -> Result<Model> {
-        validate_dropout(options.dropout)?;
-        Ok(Model::Transformer(Transformer::new(at, depth, self.text(task)?, options.dropout)))
-    }
-
-    fn build_deq_transformer(&self, at: &Blueprint, task: &Task, options: &DeqTransformerOptions) -> Result<Model> {
-        validate_dropout(options.dropout)?;
-        options.equilibrium.validate()?;
-        Ok(Model::DeqTransformer(DeqTransformer::new(at, self.text(task)?, options)))
-    }
-
-    fn image(&self, task: &Task) -> Result<[usize; 3]> {
-        match task.input {
-            InputShape::Image { height, width, channels } => Ok([height, width, channels]),
-            _ => Err(self.unfitting(task, "images")),
-        }
-    }
-
-    fn flat_width(&self, task: &Task) -> Result<usize> {
-        let width = task.input.flat_width().ok_or_else(|| self.unfitting(task, "vectors and images"))?;
-        crate::error::ensure_within("flattened input width", width, 1..=1_000_000)?;
-        Ok(width)
-    }
-
-    fn text(&self, task: &Task) -> Result<Text> {
-        match task.input {
-            InputShape::Symbols { length, vocabulary } => Ok(Text { length, vocabulary, classes: task.classes }),
-            _ => Err(self.unfitting(task, "sequences of symbols")),
-        }
-    }
-
-    fn unfitting(&self, task: &Task, takes: &str) -> ModelError {
-        let suited = match task.input {
-            InputShape::Image { .. } => "`deq-resnet-s`, `resnet-20` or `deq-mlp`",
-            InputShape::Vector { .. } => "`deq-mlp`, `mlp` or `linear`",
-            InputShape::Symbols { .. } => "`deq-transformer` or `transformer-8`",
-        };
+    fn unfitting(&self, task: &Task, takes: Inputs) -> ModelError {
+        let suited = Self::NAMES.iter().zip(Self::INPUTS).filter(|(_, takes)| takes.includes(&task.input));
+        let names: Vec<String> = suited.map(|(name, _)| format!("`{name}`")).collect();
         let problem = format!("`{self}` takes {takes}, not {}", task.input);
-        ModelError::unfitting(problem, format!("choose {suited} for this data"))
+        ModelError::unfitting(problem, format!("choose one of {} for this data", names.join(", ")))
     }
 }
 
 impl fmt::Display for ModelConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Femnist => "FEMNIST",
-            Self::Cifar10 => "CIFAR-10",
-            Self::Cifar100 => "CIFAR-100",
-        })
     }
 }
 

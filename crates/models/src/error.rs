@@ -80,10 +80,10 @@ pub(crate) fn ensure_within(name: &str, value: usize, range: std::ops::RangeIncl
 /// Parameters of a network: 1 GB of them, which training needs several times over.
 const MOST_PARAMETERS: usize = 1 << 28;
 
-/// Refuses dense layers between these widths that no machine has room for, before anything is allocated for them.
-pub(crate) fn ensure_room(widths: &[usize]) -> Result<()> {
-    let layers = widths.windows(2).map(|pair| pair[0].saturating_mul(pair[1]));
-    let parameters = layers.fold(0, usize::saturating_add);
+/// Refuses parameters of these shapes that no machine has room for, before anything is allocated for them.
+pub(crate) fn ensure_parameters<'a>(shapes: impl Iterator<Item = &'a Vec<usize>>) -> Result<()> {
+    let count = |shape: &Vec<usize>| shape.iter().copied().fold(1, usize::saturating_mul);
+    let parameters = shapes.map(count).fold(0, usize::saturating_add);
     if parameters <= MOST_PARAMETERS {
         return Ok(());
     }

@@ -1,16 +1,15 @@
 //! Explicit residual networks, the baselines for images.
-use burn::module::Module;
-use burn::tensor::ops::PadMode;
-use burn::tensor::{Tensor, s};
-use fedeq_kernels::tensor::global_average_pool;
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::context::Context;
-use crate::init::{Blueprint, Initializer};
-use crate::layers::{Activation, Around, Conv, Dense, Norm, NormKind};
-use crate::representation::Representation;
+use crate::builder::Builder;
+use crate::catalog::{Architecture, Inputs};
+use crate::choices::{Activation, NormKind, Style, dense_end};
+use crate::error::Result;
+use crate::graph::{Ends, Fusion, Graph, Shape, ValueId};
+use crate::init::Initializer;
 use crate::task::{InputShape, Task};
-use crate::vision::{EmbeddingPoint, Head, Stem, Style};
 
 /// The choices left open in a ResNet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +26,13 @@ pub struct ResNetOptions {
 impl Default for ResNetOptions {
     fn default() -> Self {
         Self { norm: NormKind::Batch, activation: Activation::Relu, family: None }
+    }
+}
+
+impl ResNetOptions {
+    /// The family of a network for a task.
+    fn family_for(&self, task: &Task) -> Family {
+        self.family.or(Family::of(task)).unwrap_or(Family::Femnist)
     }
 }
 
@@ -71,12 +77,26 @@ impl Family {
     }
 }
 
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Femnist => "FEMNIST",
+            Self::Cifar10 => "CIFAR-10",
+            Self::Cifar100 => "CIFAR-100",
+        })
+    }
+}
+
 /// How deep a ResNet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub enum ResNetDepth {
+    /// 8 layers, narrow ones.
     Xs,
+    /// 14 layers.
     D14,
+    /// 20 layers.
     D20,
+    /// 34 layers.
     D34,
 }
 
@@ -95,26 +115,22 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(depth: Depth, family: Family) -> Self {
+    fn of(depth: ResNetDepth, family: Family) -> Self {
         let blocks: &'static [usize] = match (depth, family) {
-            (Depth::Xs, _) => return Self { channels: &[16, 32], blocks: &[1, 2], dense: [64, 32], cifar_manner: false },
-            (Depth::D14, Family::Femnist) => &[1, 2, 2, 1],
-            (Depth::D20, Family::Femnist) => &[2, 3, 2, 2],
-            (Depth::D34, Family::Femnist) => &[3, 4, 5, 3],
-            (Depth::D14, Family::Cifar10) => &[2, 2, 2],
-            (Depth::D20, Family::Cifar10) => &[3, 3, 3],
-            (Depth::D34, Family::Cifar10) => &[5, 6, 5],
-            (Depth::D14, Family::Cifar100) => &[1, 2, 3],
-            (Depth::D20, Family::Cifar100) => &[2, 3, 4],
-            (Depth::D34, Family::Cifar100) => &[3, 5, 8],
+            (ResNetDepth::Xs, _) => return Self { channels: &[16, 32], blocks: &[1, 2], dense: [64, 32], cifar_manner: false },
+            (ResNetDepth::D14, Family::Femnist) => &[1, 2, 2, 1],
+            (ResNetDepth::D20, Family::Femnist) => &[2, 3, 2, 2],
+            (ResNetDepth::D34, Family::Femnist) => &[3, 4, 5, 3],
+            (ResNetDepth::D14, Family::Cifar10) => &[2, 2, 2],
+            (ResNetDepth::D20, Family::Cifar10) => &[3, 3, 3],
+            (ResNetDepth::D34, Family::Cifar10) => &[5, 6, 5],
+            (ResNetDepth::D14, Family::Cifar100) => &[1, 2, 3],
+            (ResNetDepth::D20, Family::Cifar100) => &[2, 3, 4],
+            (ResNetDepth::D34, Family::Cifar100) => &[3, 5, 8],
         };
         let cifar_manner = family != Family::Femnist;
         let channels: &'static [usize] = if cifar_manner { &[64, 128, 256] } else { &[32, 64, 128, 256] };
         Self { channels, blocks, dense: [256, 128], cifar_manner }
-    }
-
-    fn embedding(&self) -> EmbeddingPoint {
-        if self.cifar_manner { EmbeddingPoint::BeforeNorm } else { EmbeddingPoint::AfterNorm }
     }
 
     fn logits(&self) -> Initializer {
@@ -122,121 +138,56 @@ impl Plan {
     }
 }
 
-/// ResNet: a stem, stages of [`Block`]s, the mean over the plane, two dense layers, a normalisation and the personal layer.
-///
-/// `[B, H, W, c] -> [B, classes]`
-#[derive(Module, Debug)]
-pub(crate) struct ResNet {
-    stem: Stem,
-    stages: Vec<Vec<Block>>,
-    head: Head,
-    pub(crate) player: Dense,
-}
+/// A stem, stages of [blocks](residual_block), the mean over the plane, two dense layers, a normalisation and the personal layer.
+impl Architecture for ResNetOptions {
+    type Size = ResNetDepth;
+    const INPUTS: Inputs = Inputs::Images;
 
-impl ResNet {
-    pub(crate) fn new(
-        at: &Blueprint,
-        depth: Depth,
-        family: Family,
-        channels: usize,
-        classes: usize,
-        options: &ResNetOptions,
-    ) -> Self {
-        let plan = Plan::of(depth, family);
-        let style = Style { norm: options.norm, activation: options.activation };
-        let last = plan.channels[plan.channels.len() - 1];
-        Self {
-            stem: stem(&at.at("stem"), channels, &plan, style),
-            stages: (0..plan.channels.len()).map(|index| stage(&at.at("stages").at(index), index, &plan, style)).collect(),
-            head: Head::new(&at.at("head"), last, plan.dense, style, plan.embedding()),
-            player: Dense::drawn(&at.at("player"), [plan.dense[1], classes], plan.logits()),
-        }
+    fn graph(&self, task: &Task, depth: ResNetDepth) -> Result<Graph> {
+        let plan = Plan::of(depth, self.family_for(task));
+        let style = Style { norm: self.norm, activation: self.activation };
+        let fusion = if plan.cifar_manner { Fusion::Before(style.activation) } else { Fusion::After(style.activation) };
+        Graph::build(task, |net| {
+            let mut stem = net.at("stem");
+            let x = stem.input();
+            let x = stem.conv("conv", x, plan.channels[0], 3, 1);
+            let mut x = stem.norm("norm", x, style.norm, fusion);
+            for (stage, (&channels, &blocks)) in plan.channels.iter().zip(plan.blocks).enumerate() {
+                for block in 0..blocks {
+                    x = residual_block(&mut net.at("stages").at(stage).at(block), x, channels, !plan.cifar_manner, style);
+                }
+            }
+            let x = net.mean_pool(x);
+            let [before, features] = dense_end(&mut net.at("head"), x, plan.dense, style);
+            let embedding = if plan.cifar_manner { before } else { features };
+            Ends { logits: net.drawn_personal_dense(features, plan.logits()), embedding }
+        })
     }
 
-    pub(crate) fn represent(&self, x: Tensor<4>, context: &mut Context) -> Representation {
-        let x = self.stem.forward(x, context);
-        let x = self.stages.iter().flatten().fold(x, |x, block| block.forward(x, context));
-        Representation::explicit(self.head.forward(global_average_pool(x), context))
+    fn note(&self, task: &Task, depth: ResNetDepth) -> Option<String> {
+        let family = self.family_for(task);
+        (depth != ResNetDepth::Xs && !family.is_made_for(task)).then(|| format!("using its {family} family"))
     }
-}
-
-fn stem(at: &Blueprint, channels: usize, plan: &Plan, style: Style) -> Stem {
-    let conv = Conv::new(&at.at("conv"), [channels, plan.channels[0]], 3, 1);
-    let build = if plan.cifar_manner { Stem::activating_first } else { Stem::normalizing_first };
-    build(at, conv, plan.channels[0], style)
-}
-
-fn stage(at: &Blueprint, index: usize, plan: &Plan, style: Style) -> Vec<Block> {
-    let to = plan.channels[index];
-    let block = |number: usize| {
-        let from = if number == 0 { plan.channels[index.saturating_sub(1)] } else { to };
-        Block::new(&at.at(number), [from, to], !plan.cifar_manner, style)
-    };
-    (0..plan.blocks[index]).map(block).collect()
 }
 
 /// `phi(norm(conv(phi(norm(conv(x))))) + shortcut(x))`, with 3x3 convolutions.
 ///
-/// A block that widens its channels also halves the plane: `[B, H, W, c] -> [B, H / 2, W / 2, C]`, rounded up.
-#[derive(Module, Debug)]
-pub(crate) struct Block {
-    conv_1: Conv,
-    norm_1: Norm,
-    conv_2: Conv,
-    norm_2: Norm,
-    shortcut: Option<Projection>,
-    #[module(skip)]
-    activation: Activation,
-}
-
-impl Block {
-    fn new(at: &Blueprint, [from, to]: [usize; 2], project: bool, style: Style) -> Self {
-        let stride = if from == to { 1 } else { 2 };
-        let norm = |name| Norm::new(&at.at(name), to, style.norm);
-        Self {
-            conv_1: Conv::new(&at.at("conv_1"), [from, to], 3, stride),
-            norm_1: norm("norm_1"),
-            conv_2: Conv::new(&at.at("conv_2"), [to, to], 3, 1),
-            norm_2: norm("norm_2"),
-            shortcut: (project && from != to).then(|| Projection::new(&at.at("shortcut"), [from, to], style)),
-            activation: style.activation,
+/// A block that changes the number of channels also halves the plane, and its shortcut too: by `norm(conv(x))`, 1x1, every second pixel, where it
+/// has parameters (`project`), and by [`Builder::widen`] where it has none.
+fn residual_block(block: &mut Builder<'_>, x: ValueId, to: usize, project: bool, style: Style) -> ValueId {
+    let phi = style.activation;
+    let grows = !matches!(block.shape(x), Shape::Image([_, _, from]) if from == to);
+    let h = block.conv("conv_1", x, to, 3, if grows { 2 } else { 1 });
+    let h = block.norm("norm_1", h, style.norm, Fusion::After(phi));
+    let h = block.conv("conv_2", h, to, 3, 1);
+    let shortcut = match (grows, project) {
+        (false, _) => x,
+        (true, false) => block.widen(x, to),
+        (true, true) => {
+            let mut shortcut = block.at("shortcut");
+            let s = shortcut.conv("conv", x, to, 1, 2);
+            shortcut.norm("norm", s, style.norm, Fusion::None)
         }
-    }
-
-    fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
-        let inner = self.norm_1.forward(self.conv_1.forward(x.clone()), Around::after(self.activation), context);
-        let inner = self.conv_2.forward(inner);
-        let shortcut = match &self.shortcut {
-            Some(projection) => projection.forward(x, context),
-            None => widen(x, inner.dims()[3]),
-        };
-        self.norm_2.forward(inner, Around::adding(shortcut, self.activation), context)
-    }
-}
-
-/// A shortcut with parameters: `norm(conv(x))`, 1x1, every second pixel.
-#[derive(Module, Debug)]
-pub(crate) struct Projection {
-    conv: Conv,
-    norm: Norm,
-}
-
-impl Projection {
-    fn new(at: &Blueprint, channels: [usize; 2], style: Style) -> Self {
-        Self { conv: Conv::new(&at.at("conv"), channels, 1, 2), norm: Norm::new(&at.at("norm"), channels[1], style.norm) }
-    }
-
-    fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
-        self.norm.forward(self.conv.forward(x), Around::nothing(), context)
-    }
-}
-
-/// A shortcut without parameters: every second pixel, with channels of zero added on both sides up to `channels`.
-fn widen(x: Tensor<4>, channels: usize) -> Tensor<4> {
-    let missing = channels - x.dims()[3];
-    if missing == 0 {
-        return x;
-    }
-    let padding = [(0, 0), (0, 0), (missing / 2, missing - missing / 2)];
-    x.slice(s![.., ..;2, ..;2, ..]).pad(padding, PadMode::Constant(0.0))
+    };
+    block.norm("norm_2", h, style.norm, Fusion::AddThen(shortcut, phi))
 }

@@ -1,4 +1,4 @@
-"""Somebody who kills what runs and starts it again."""
+"""Killing the processes of a federation and starting them again."""
 
 import random
 import threading
@@ -12,10 +12,10 @@ from tests.harness.proxy import Proxy
 
 
 @dataclass
-class Gremlin:
+class FaultInjector:
     """Kills nodes, the SuperLink and the server of a federation at random moments, and starts them again.
 
-    All that happens to messages on their way happens in the proxy that nodes speak through.
+    Faults of messages are injected by the proxy that nodes connect to.
     """
 
     federation: Federation
@@ -29,8 +29,8 @@ class Gremlin:
     done: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        """Get ready."""
-        self._chance = random.Random(self.seed)  # noqa: S311 (mischief needs no secrets)
+        """Prepare the thread."""
+        self._chance = random.Random(self.seed)  # noqa: S311 (no secret)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self.problem: BaseException | None = None
@@ -41,12 +41,12 @@ class Gremlin:
             self.federation.start_node(client, self.proxy.port)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start killing."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go, with everything running."""
+        """Stop killing, with everything running."""
         self._over.set()
         self._thread.join()
 
@@ -58,7 +58,7 @@ class Gremlin:
                     if due := {after for after in rounds if after <= self.federation.done}:
                         rounds.difference_update(due)
                         kill()
-        except BaseException as problem:  # noqa: BLE001 (told by whoever waits for the end)
+        except BaseException as problem:  # noqa: BLE001 (the test reports it)
             self.problem = problem
 
     def _kill_node(self) -> None:
@@ -80,18 +80,18 @@ class Gremlin:
         self.done["server killed"] += 1
 
 
-def run_to_the_end(federation: Federation, seconds: float, **rules: float) -> None:
-    """Start the run, and start it again whenever it is over before its end."""
+def run_to_end(federation: Federation, seconds: float, **rules: float) -> None:
+    """Start the run, and start it again whenever it ends before it is finished."""
     end = time.monotonic() + seconds
     while federation.state != "finished":
         if time.monotonic() > end:
             message = f"not finished after {seconds:g} s and {federation.runs} runs"
             raise TimeoutError(message)
         run = federation.start_run(**rules)
-        while time.monotonic() < end and _goes_on(federation, run.is_alive):
+        while time.monotonic() < end and _is_under_way(federation, run.is_alive):
             time.sleep(0.2)
 
 
-def _goes_on(federation: Federation, is_followed: bool) -> bool:  # noqa: FBT001
-    """Whether a run is under way: somebody follows it, or its server lives."""
-    return federation.state != "finished" and (is_followed or bool(federation.crew.pids("flwr-serverapp")))
+def _is_under_way(federation: Federation, is_followed: bool) -> bool:  # noqa: FBT001
+    """Whether a run is under way: `flwr run` follows it, or its server is alive."""
+    return federation.state != "finished" and (is_followed or bool(federation.processes.pids("flwr-serverapp")))

@@ -1,4 +1,4 @@
-"""A federation over an app that `fedeq init-federation` wrote."""
+"""A federation of real processes, from an app that `fedeq init-federation` wrote."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,29 +14,29 @@ from typing import Any
 
 from fedeq.flower import weights
 from fedeq.flower.weights import Weights
-from tests.harness.processes import Crew, Service, free_port, until
+from tests.harness.processes import Processes, Service, free_port, until
 
 REPOSITORY = Path(__file__).parents[3]
 PROGRAM = Path(os.environ.get("FEDEQ_PROGRAM", REPOSITORY / "target/debug/fedeq")).absolute()
 # Flower's commands are beside the Python that runs the tests.
 COMMANDS = Path(sys.executable).parent
-# What a test waits for at most, on a machine that has other things to do.
-PATIENCE = 120.0
+# Seconds that a test waits at most, on a machine that may be busy.
+TIMEOUT = 120.0
 
 
 def fedeq(*arguments: str | Path) -> str:
-    """Run our program to its end and give what it writes."""
+    """Run our program to its end and give its output."""
     command = [str(PROGRAM), *map(str, arguments)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT)  # noqa: S603
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout
 
 
 @dataclass
 class Federation:
-    """A SuperLink, nodes and runs, all of them real."""
+    """A SuperLink, nodes and runs, each a process."""
 
-    crew: Crew
+    processes: Processes
     settings: Sequence[str]
     name: str = "app"
     port: int = field(default_factory=free_port)
@@ -55,18 +55,18 @@ class Federation:
         (home / "config.toml").write_text(entry)
 
     def write_app(self, name: str, settings: Sequence[str]) -> None:
-        """Write an app; from now on it is the one at work, with the same SuperLink and the same nodes."""
+        """Write an app, which is run from now on, with the same SuperLink and the same nodes."""
         self.name, self.settings = name, settings
         fedeq("init-federation", *self._settings(), "--out", self.app)
 
     @property
     def folder(self) -> Path:
-        """Where everything is."""
-        return self.crew.folder
+        """The folder of all files."""
+        return self.processes.folder
 
     @property
     def app(self) -> Path:
-        """The app, which is also the folder of its run."""
+        """The app's folder, which is also the run folder."""
         return self.folder / self.name
 
     @property
@@ -76,7 +76,7 @@ class Federation:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What was decided before it began."""
+        """The contents of `plan.json`."""
         plan: dict[str, Any] = json.loads((self.app / "plan.json").read_text())
         return plan
 
@@ -85,7 +85,7 @@ class Federation:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What Flower's commands need to know."""
+        """The environment of all processes."""
         return {
             "FLWR_HOME": str(self.folder / "flower"),
             "FLWR_TELEMETRY_ENABLED": "0",
@@ -95,7 +95,7 @@ class Federation:
         }
 
     def simulate(self) -> Path:
-        """Carry out the same experiment in one process, and give its folder."""
+        """Run the same experiment as a simulation, and give its folder."""
         folder = self.folder / f"{self.name}-simulated"
         if not folder.exists():
             fedeq("run", *self._settings(), "--out", folder, "--quiet")
@@ -106,30 +106,30 @@ class Federation:
         where = ["--host", "127.0.0.1", "--port", str(self.port)]
         memory = ["--database", str(self.folder / "link.db")] if self.is_durable else []
         words = ["--insecure", *where, *memory, "--disable-runtime-dependency-installation"]
-        self.link = self.crew.start("link", COMMANDS / "flower-superlink", words, self.environment)
-        until("the SuperLink listens", lambda: is_listening(self.port), PATIENCE)
+        self.link = self.processes.start("link", COMMANDS / "flower-superlink", words, self.environment)
+        until("the SuperLink listens", lambda: is_listening(self.port), TIMEOUT)
 
     def start_node(self, client: int, port: int | None = None, data: Path | None = None) -> Service:
-        """Start a client's node; by another port if it does not speak to the SuperLink directly."""
+        """Start a client's node; with a port if it should connect to a proxy instead of the SuperLink."""
         address = f"127.0.0.1:{port or self.port}"
         state = self.folder / f"node-{client}"
         who = ["--client", str(client), "--state", str(state)]
         where = ["--data", str(data)] if data else []
         words = ["node", "--superlink", address, "--insecure", *who, *where]
-        self.nodes[client] = self.crew.start(f"node-{client}", PROGRAM, words, self.environment)
+        self.nodes[client] = self.processes.start(f"node-{client}", PROGRAM, words, self.environment)
         return self.nodes[client]
 
     def use_client(self, client: str) -> None:
-        """Give the app another client, for Flower's own nodes."""
+        """Set the client app of `tests.harness.client_apps` that Flower's own nodes run."""
         path = self.app / "pyproject.toml"
-        path.write_text(path.read_text().replace("fedeq.flower.app:client", client))
+        path.write_text(path.read_text().replace("fedeq.flower.app:client", f"tests.harness.client_apps:{client}"))
 
     def start_supernode(self, client: int) -> str:
-        """Start one of Flower's own nodes, and give a word that all its processes have in their command lines."""
+        """Start one of Flower's own nodes, and give a text that is in the command lines of all its processes."""
         port = free_port()
         where = ["--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1", "--port", str(port)]
         words = ["--insecure", *where, "--node-config", f"partition-id={client}"]
-        self.crew.start(f"supernode-{client}", COMMANDS / "flower-supernode", words, self.environment)
+        self.processes.start(f"supernode-{client}", COMMANDS / "flower-supernode", words, self.environment)
         return str(port)
 
     def start(self) -> None:
@@ -139,34 +139,34 @@ class Federation:
             self.start_node(client)
 
     def kill_server(self) -> None:
-        """End the ServerApp and whoever listens to it, as a power cut would."""
-        for pid in [*self.crew.pids("flwr-serverapp"), *self.crew.pids("run-config")]:
+        """Kill the ServerApp and the `flwr run` that follows it, like a power cut."""
+        for pid in [*self.processes.pids("flwr-serverapp"), *self.processes.pids("run-config")]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def start_run(self, **rules: float) -> Service:
-        """Submit the app; what the server says is streamed to a log."""
-        config = {"repeat": 3.0, "patience": PATIENCE, "deadline": PATIENCE, **rules}
+        """Submit the app; the server's output is streamed to a log."""
+        config = {"repeat": 3.0, "patience": TIMEOUT, "deadline": TIMEOUT, **rules}
         settings = " ".join([f"folder='{self.app}'", *(f"{name}={value}" for name, value in config.items())])
         self.runs += 1
         self._last = self._status["pid"]
         words = ["run", str(self.app), "here", "--stream", "--run-config", settings]
-        return self.crew.start(f"run-{self.runs}", COMMANDS / "flwr", words, self.environment)
+        return self.processes.start(f"run-{self.runs}", COMMANDS / "flwr", words, self.environment)
 
-    def run(self, seconds: float = PATIENCE, **rules: float) -> Service:
+    def run(self, seconds: float = TIMEOUT, **rules: float) -> Service:
         """Submit the app and wait until it is over, however it ends."""
         run = self.start_run(**rules)
         self.wait_for_end(seconds)
         return run
 
-    def wait_for_end(self, seconds: float = PATIENCE) -> None:
+    def wait_for_end(self, seconds: float = TIMEOUT) -> None:
         """Wait until the run that was submitted last is over."""
-        until("the run has begun", lambda: self._status["pid"] != self._last, PATIENCE)
+        until("the run has begun", lambda: self._status["pid"] != self._last, TIMEOUT)
         until("the run is over", lambda: self.state not in {"running", "paused"}, seconds)
 
     @property
     def state(self) -> str:
-        """How the run stands, as its folder says."""
+        """The state of the run, from its folder."""
         return str(self._status["state"])
 
     @property
@@ -176,34 +176,23 @@ class Federation:
 
     @property
     def done(self) -> int:
-        """How many rounds are kept."""
+        """How many rounds are saved."""
         with suppress(FileNotFoundError):
             return int(json.loads((self.app / "checkpoint.json").read_text())["done"])
         return 0
 
     def theta(self) -> Weights:
-        """Read what the federation agreed on."""
+        """Read the last shared weights."""
         return weights.read(self.app / f"theta-{self.done}.safetensors")
 
-    def words(self) -> str:
-        """Everything that was said, for a test that failed."""
+    def logs(self) -> str:
+        """Read the ends of all logs, for the message of a failed test."""
         return "\n".join(
             f"== {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in sorted(self.folder.glob("*.log"))
         )
 
 
-def theta_of_simulation(folder: Path) -> Weights:
-    """Read what a simulation agreed on."""
-    manifest: Mapping[str, Any] = json.loads(max((folder / "checkpoints").glob("*.json")).read_text())["manifest"]
-    return weights.read(folder / "checkpoints" / str(manifest["server"]))
-
-
-def is_same(some: Weights, other: Weights) -> bool:
-    """Whether weights are equal to the bit."""
-    return set(some) == set(other) and all(some[name].tobytes() == other[name].tobytes() for name in some)
-
-
 def is_listening(port: int) -> bool:
-    """Whether somebody listens on a port of this machine."""
+    """Whether a process listens on a port of this machine."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

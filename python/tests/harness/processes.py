@@ -1,4 +1,4 @@
-"""Processes that end with whoever started them."""
+"""Processes that end with the test that started them."""
 
 import os
 import secrets
@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Everything a test starts has this in its environment, and so has everything that starts in turn.
-MARK = "FEDEQ_TEST_CREW"
+# All processes of a test have this in their environment, and so have the processes that they start.
+MARK = "FEDEQ_TEST_RUN"
 
 
 @dataclass
@@ -30,31 +30,31 @@ class Service:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """End it without a word, as a power cut would."""
+        """Kill it, like a power cut."""
         if self.is_alive:
             self.process.kill()
             self.process.wait()
 
     def wait(self, seconds: float) -> int:
-        """Wait until it ends by itself, and give its exit status."""
+        """Wait until it ends by itself, and give its exit code."""
         return self.process.wait(seconds)
 
     def text(self) -> str:
-        """Read what it said."""
+        """Read its log."""
         return self.log.read_text(errors="replace")
 
 
 @dataclass
-class Crew:
+class Processes:
     """All processes of a test."""
 
     folder: Path
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def start(self, name: str, program: Path, words: Sequence[str], environment: dict[str, str]) -> Service:
-        """Start a process; what it says is added to a log of its name."""
+        """Start a process; its output is appended to a log of its name."""
         log = self.folder / f"{name}.log"
-        # Should the tests be killed themselves, the kernel ends what they started.
+        # If the tests themselves are killed, the kernel kills their processes.
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with log.open("ab") as output:
             process = subprocess.Popen(  # noqa: S603 (tests say what they start)
@@ -69,7 +69,7 @@ class Crew:
         return Service(name, process, log)
 
     def end(self) -> None:
-        """End all of them, and whatever they have started, whoever that belongs to now."""
+        """Kill all of them, and all processes that they have started."""
         while pids := self.pids():
             for pid in pids:
                 with suppress(ProcessLookupError):
@@ -77,7 +77,7 @@ class Crew:
             time.sleep(0.05)
 
     def pids(self, name: str = "") -> list[int]:
-        """Find the processes that carry the mark and have a name in their command line."""
+        """Find the processes of this test whose command lines contain a name."""
         mark = f"{MARK}={self.mark}".encode()
         return [pid for pid in _pids() if mark in _read(pid, "environ") and name.encode() in _read(pid, "cmdline")]
 
@@ -87,7 +87,7 @@ def _pids() -> list[int]:
 
 
 def _read(pid: int, what: str) -> bytes:
-    """Read what the system says of a process; nothing if it is gone, or dead and not yet buried."""
+    """Read a file of a process in `/proc`; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/{what}").read_bytes()
     except OSError:
@@ -95,7 +95,7 @@ def _read(pid: int, what: str) -> bytes:
 
 
 def free_port() -> int:
-    """Find a port that nobody listens on, below those that the system gives to connections."""
+    """Find a free port, below those that the system assigns to outgoing connections."""
     for _ in range(1000):
         port = 22000 + secrets.randbelow(1000)
         with socket.socket() as probe, suppress(OSError):
@@ -106,10 +106,10 @@ def free_port() -> int:
 
 
 def until(what: str, is_true: Callable[[], bool], seconds: float, pause: float = 0.1) -> None:
-    """Wait for something to become true."""
+    """Wait until a condition holds."""
     end = time.monotonic() + seconds
     while not is_true():
         if time.monotonic() > end:
-            message = f"after {seconds:g} s still not: {what}"
+            message = f"not within {seconds:g} s: {what}"
             raise TimeoutError(message)
         time.sleep(pause)

@@ -1,4 +1,4 @@
-"""A way between nodes and the SuperLink on which things go wrong."""
+"""A proxy between nodes and the SuperLink that injects faults."""
 
 import random
 import socket
@@ -13,13 +13,13 @@ from tests.harness.processes import free_port
 
 Fault = Literal["drop", "delay", "duplicate", "truncate"]
 BLOCK = 65536
-# A connection on which nobody speaks for so long is over.
-SILENCE = 60.0
+# Seconds without data after which a connection is closed.
+TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
 class Faults:
-    """How often what goes wrong, as shares of the requests."""
+    """The share of requests that each fault is injected into."""
 
     drop: float = 0.0
     delay: float = 0.0
@@ -27,7 +27,7 @@ class Faults:
     truncate: float = 0.0
 
     def draw(self, chance: random.Random) -> Fault | None:
-        """Decide what happens to a request."""
+        """Draw the fault of a request, if any."""
         kinds: list[Fault] = ["drop", "delay", "duplicate", "truncate"]
         shares = [getattr(self, kind) for kind in kinds]
         drawn = chance.choices([*kinds, None], [*shares, max(0.0, 1.0 - sum(shares))])
@@ -36,12 +36,12 @@ class Faults:
 
 @dataclass
 class Proxy:
-    """Passes requests on to a port, one connection each, and does to some of them what `faults` says.
+    """Forwards requests to a port, one connection each, and injects faults.
 
-    - drop: the connection is closed, before the request is passed on or after
-    - delay: the answer comes late
-    - duplicate: the request is passed on twice; the second answer is the one that counts
-    - truncate: the connection is closed in the middle of the answer
+    - drop: the connection is closed, before or after the request is forwarded
+    - delay: the response comes late
+    - duplicate: the request is forwarded twice, and the second response is returned
+    - truncate: the connection is closed in the middle of the response
     """
 
     target: int
@@ -68,14 +68,14 @@ class Proxy:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        connection.settimeout(SILENCE)
+        connection.settimeout(TIMEOUT)
         with connection, suppress(OSError):
             while request := _read_message(connection):
-                if not self._pass_on(request, connection):
+                if not self._forward(request, connection):
                     return
 
-    def _pass_on(self, request: bytes, connection: socket.socket) -> bool:
-        """Do with a request what chance wants, and tell whether the connection goes on."""
+    def _forward(self, request: bytes, connection: socket.socket) -> bool:
+        """Forward a request, perhaps with a fault, and tell whether the connection stays open."""
         with self._lock:
             fault, early, share, seconds = self.faults.draw(self._chance), *(self._chance.random() for _ in range(3))
             self.done[fault or "passed"] += 1
@@ -83,22 +83,22 @@ class Proxy:
             return False
         if fault == "duplicate":
             self._ask(request)
-        answer = self._ask(request)
+        response = self._ask(request)
         if fault == "drop":
             return False
         if fault == "delay":
             time.sleep(2.0 * seconds)
-        connection.sendall(answer[: int(share * len(answer))] if fault == "truncate" else answer)
+        connection.sendall(response[: int(share * len(response))] if fault == "truncate" else response)
         return fault != "truncate"
 
     def _ask(self, request: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", self.target), SILENCE) as server:
+        with socket.create_connection(("127.0.0.1", self.target), TIMEOUT) as server:
             server.sendall(request)
             return _read_message(server)
 
 
 def _read_message(connection: socket.socket) -> bytes:
-    """Read one message of HTTP/1.1 with its body; nothing if there is none."""
+    """Read one message of HTTP/1.1 with its body; empty if the connection was closed."""
     data = b""
     while b"\r\n\r\n" not in data:
         block = connection.recv(BLOCK)
@@ -117,7 +117,7 @@ def _read_message(connection: socket.socket) -> bytes:
 
 
 def _length(head: bytes) -> int:
-    """How long a message's body is; Flower's and ours always say so."""
+    """Read the length of a message's body; Flower's messages and ours always give it."""
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length":

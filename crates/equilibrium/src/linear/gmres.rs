@@ -1,39 +1,155 @@
 //! GMRES with restarts, one Krylov space a sample, all of them advanced by the same batched products.
-use burn::tensor::Tensor;
-
-use crate::host::{column, norm_column, row_mask, to_host};
+use crate::map::Map;
 use crate::solution::{Outcome, Report};
-use crate::solver::Window;
+use crate::states::{PerSlot, States, Window};
 use crate::stop::Stop;
 
-/// Solves `A u = b` for every row of `b` from `u = 0`; `a` applies the operator to all rows at once.
-pub(super) fn solve(mut a: impl FnMut(Tensor<2>) -> Tensor<2>, b: Tensor<2>, memory: usize, stop: &Stop) -> (Tensor<2>, Report) {
-    let mut samples: Vec<Sample> = to_host(norm_column(&b)).into_iter().map(|norm| Sample::new(norm, stop)).collect();
-    let mut u = b.zeros_like();
-    let mut residual = b.clone();
-    while samples.iter().any(Sample::is_open) {
-        let mut krylov = Krylov::new(residual, memory, &samples);
-        while krylov.has_room() && samples.iter().any(Sample::is_open) {
-            krylov.advance(&mut a, &mut samples, stop);
-        }
-        u = krylov.corrected(u);
-        if !samples.iter().any(Sample::is_open) {
-            break;
-        }
-        residual = b.clone() - a(u.clone());
-    }
-    (u, report(&samples))
+/// The memory of a solve, kept for the next one.
+pub(crate) struct Gmres<S: States> {
+    /// An orthonormal basis a sample.
+    basis: S::Window,
+    newest: S,
+    image: S,
+    columns: usize,
+    memory: usize,
+    samples: Vec<Sample>,
+    /// At least as many as samples.
+    spaces: Vec<Space>,
+    first: PerSlot,
+    second: PerSlot,
+    norms: Vec<f64>,
+    inverse: Vec<f64>,
+    column: Vec<f64>,
 }
 
-fn report(samples: &[Sample]) -> Report {
-    let most = samples.iter().map(|sample| sample.steps).max().unwrap_or(0);
-    Report {
-        steps: samples.iter().map(|sample| sample.steps).collect(),
-        residual: samples.iter().map(Sample::relative).collect(),
-        outcome: samples.iter().map(|sample| sample.outcome.expect("nobody is open any more")).collect(),
-        trace: None,
-        evaluated_rows: most * samples.len(),
+impl<S: States> Default for Gmres<S> {
+    fn default() -> Self {
+        Self {
+            basis: S::Window::default(),
+            newest: S::default(),
+            image: S::default(),
+            columns: 0,
+            memory: 0,
+            samples: Vec::new(),
+            spaces: Vec::new(),
+            first: PerSlot::default(),
+            second: PerSlot::default(),
+            norms: Vec::new(),
+            inverse: Vec::new(),
+            column: Vec::new(),
+        }
     }
+}
+
+impl<S: States> Gmres<S> {
+    /// Solves `(I - J^T) u = v` for every row of `v` from `u = 0`.
+    pub(super) fn solve(
+        &mut self,
+        transposed: &mut (impl Map<S> + ?Sized),
+        v: &S,
+        u: &mut S,
+        memory: usize,
+        stop: &Stop,
+    ) -> Report {
+        norms_of(v, &mut self.norms);
+        self.samples.clear();
+        self.samples.extend(self.norms.iter().map(|&norm| Sample::new(norm, stop)));
+        self.memory = memory;
+        u.clear_like(v);
+        self.image.copy_from(v);
+        while self.anybody_open() {
+            self.begin();
+            while self.columns < self.memory && self.anybody_open() {
+                self.advance(transposed, stop);
+            }
+            self.correct(u);
+            if self.anybody_open() {
+                multiply(transposed, u, &mut self.image);
+                self.image.subtract_from(v);
+            }
+        }
+        self.report()
+    }
+
+    fn anybody_open(&self) -> bool {
+        self.samples.iter().any(Sample::is_open)
+    }
+
+    /// One stretch between restarts begins with the residual, which is in `image`.
+    fn begin(&mut self) {
+        norms_of(&self.image, &mut self.norms);
+        if self.spaces.len() < self.norms.len() {
+            self.spaces.resize_with(self.norms.len(), Space::default);
+        }
+        self.spaces.iter_mut().zip(&self.norms).for_each(|(space, &norm)| space.clear(norm));
+        self.basis.clear(self.memory + 1, &self.image);
+        self.columns = 0;
+        self.add_to_basis(0);
+    }
+
+    /// One more product, orthogonalised against the basis (twice: once loses orthogonality in f32).
+    fn advance(&mut self, transposed: &mut (impl Map<S> + ?Sized), stop: &Stop) {
+        multiply(transposed, &self.newest, &mut self.image);
+        self.basis.dots(&self.image, &mut self.first);
+        self.basis.add_combination(&mut self.image, -1.0, &self.first);
+        self.basis.dots(&self.image, &mut self.second);
+        self.basis.add_combination(&mut self.image, -1.0, &self.second);
+        norms_of(&self.image, &mut self.norms);
+        for (row, (space, sample)) in self.spaces.iter_mut().zip(&mut self.samples).enumerate() {
+            if sample.is_open() {
+                let projections = self.first.row(row).iter().zip(self.second.row(row)).take(self.columns + 1);
+                self.column.clear();
+                self.column.extend(projections.map(|(a, b)| a + b));
+                sample.steps += 1;
+                sample.judge(space.push(&mut self.column, self.norms[row]), stop);
+            }
+        }
+        self.columns += 1;
+        self.add_to_basis(self.columns);
+    }
+
+    /// `image`, scaled to unit rows; zero for samples that are finished or have no direction left.
+    fn add_to_basis(&mut self, slot: usize) {
+        let inverse = |(&norm, sample): (&f64, &Sample)| if norm == 0.0 || !sample.is_open() { 0.0 } else { norm.recip() };
+        self.inverse.clear();
+        self.inverse.extend(self.norms.iter().zip(&self.samples).map(inverse));
+        self.image.scale_rows(&self.inverse);
+        std::mem::swap(&mut self.newest, &mut self.image);
+        self.basis.set(slot, &self.newest);
+    }
+
+    /// Adds to the solution what the stretch found.
+    fn correct(&mut self, u: &mut S) {
+        self.first.clear(self.samples.len(), self.memory + 1);
+        for (row, space) in self.spaces.iter().take(self.samples.len()).enumerate() {
+            space.coefficients(self.first.row_mut(row));
+        }
+        self.basis.add_combination(u, 1.0, &self.first);
+    }
+
+    fn report(&self) -> Report {
+        let samples = &self.samples;
+        let most = samples.iter().map(|sample| sample.steps).max().unwrap_or(0);
+        Report {
+            steps: samples.iter().map(|sample| sample.steps).collect(),
+            residual: samples.iter().map(Sample::relative).collect(),
+            outcome: samples.iter().map(|sample| sample.outcome.expect("nobody is open any more")).collect(),
+            trace: None,
+            evaluated_rows: most * samples.len(),
+        }
+    }
+}
+
+/// `out <- u - J^T u`
+fn multiply<S: States>(transposed: &mut (impl Map<S> + ?Sized), u: &S, out: &mut S) {
+    out.reserve_like(u);
+    transposed.apply(u, out);
+    out.subtract_from(u);
+}
+
+fn norms_of<S: States>(states: &S, norms: &mut Vec<f64>) {
+    states.dots(states, norms);
+    norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
 }
 
 /// How far one sample is.
@@ -73,84 +189,26 @@ impl Sample {
     }
 }
 
-/// One stretch between restarts: an orthonormal basis a sample, `[rows, memory + 1, n]`.
-struct Krylov {
-    basis: Window,
-    newest: Tensor<2>,
-    memory: usize,
-    columns: usize,
-    spaces: Vec<Space>,
-}
-
-impl Krylov {
-    fn new(residual: Tensor<2>, memory: usize, samples: &[Sample]) -> Self {
-        let norms = to_host(norm_column(&residual));
-        let newest = unit_rows(residual, &norms, samples);
-        let mut basis = Window::new(memory + 1, &newest);
-        basis.set(0, newest.clone());
-        Self { basis, newest, memory, columns: 0, spaces: norms.into_iter().map(Space::new).collect() }
-    }
-
-    fn has_room(&self) -> bool {
-        self.columns < self.memory
-    }
-
-    /// One more product, orthogonalised against the basis (twice: once loses orthogonality in f32).
-    fn advance(&mut self, a: &mut impl FnMut(Tensor<2>) -> Tensor<2>, samples: &mut [Sample], stop: &Stop) {
-        let image = a(self.newest.clone());
-        let first = self.basis.dots(&image);
-        let image = self.basis.combine(&image, -1.0, &first);
-        let second = self.basis.dots(&image);
-        let image = self.basis.combine(&image, -1.0, &second);
-        let norms = to_host(norm_column(&image));
-        for (row, (space, sample)) in self.spaces.iter_mut().zip(samples.iter_mut()).enumerate() {
-            if sample.is_open() {
-                let projections = first[row].iter().zip(&second[row]).take(self.columns + 1).map(|(a, b)| a + b);
-                sample.steps += 1;
-                sample.judge(space.push(projections.collect(), norms[row]), stop);
-            }
-        }
-        self.newest = unit_rows(image, &norms, samples);
-        self.columns += 1;
-        self.basis.set(self.columns, self.newest.clone());
-    }
-
-    /// The solution with what the stretch adds to it.
-    fn corrected(&self, u: Tensor<2>) -> Tensor<2> {
-        let padded = |space: &Space| {
-            let mut weights = space.coefficients();
-            weights.resize(self.memory + 1, 0.0);
-            weights
-        };
-        self.basis.combine(&u, 1.0, &self.spaces.iter().map(padded).collect::<Vec<_>>())
-    }
-}
-
-/// Rows of unit length; zero for samples that are finished or have no direction left.
-fn unit_rows(rows: Tensor<2>, norms: &[f64], samples: &[Sample]) -> Tensor<2> {
-    let idle: Vec<bool> = norms.iter().zip(samples).map(|(&norm, sample)| norm == 0.0 || !sample.is_open()).collect();
-    let inverse = norms.iter().zip(&idle).map(|(norm, &idle)| if idle { 0.0 } else { norm.recip() }).collect();
-    let mask = row_mask(&idle, &rows);
-    let inverse = column(inverse, &rows);
-    (rows * inverse).mask_fill(mask, 0.0)
-}
-
 /// One sample's least-squares problem, kept triangular by Givens rotations.
+#[derive(Default)]
 struct Space {
-    /// Columns of the triangular factor.
-    triangle: Vec<Vec<f64>>,
+    /// Columns of the triangular factor, one after another: column `j` has `j + 1` entries.
+    triangle: Vec<f64>,
     rotations: Vec<(f64, f64)>,
     rhs: Vec<f64>,
 }
 
 impl Space {
-    fn new(residual: f64) -> Self {
-        Self { triangle: Vec::new(), rotations: Vec::new(), rhs: vec![residual] }
+    fn clear(&mut self, residual: f64) {
+        self.triangle.clear();
+        self.rotations.clear();
+        self.rhs.clear();
+        self.rhs.push(residual);
     }
 
     /// A new column of the Hessenberg matrix: projections on the basis and the length of what is left. Returns the norm of the
     /// residual with it; a column that is not finite is not taken.
-    fn push(&mut self, mut column: Vec<f64>, below: f64) -> f64 {
+    fn push(&mut self, column: &mut [f64], below: f64) -> f64 {
         if !below.is_finite() || column.iter().any(|value| !value.is_finite()) {
             return f64::NAN;
         }
@@ -162,7 +220,7 @@ impl Space {
         let length = column[last].hypot(below);
         let (c, s) = if length == 0.0 { (1.0, 0.0) } else { (column[last] / length, below / length) };
         column[last] = length;
-        self.triangle.push(column);
+        self.triangle.extend_from_slice(column);
         self.rotations.push((c, s));
         let carried = self.rhs[last];
         self.rhs[last] = c * carried;
@@ -170,16 +228,16 @@ impl Space {
         (s * carried).abs()
     }
 
-    /// The combination of basis vectors with the smallest residual.
-    fn coefficients(&self) -> Vec<f64> {
-        let mut y = self.rhs[..self.triangle.len()].to_vec();
-        for j in (0..y.len()).rev() {
-            let pivot = self.triangle[j][j];
-            y[j] = if pivot == 0.0 { 0.0 } else { y[j] / pivot };
+    /// The combination of basis vectors with the smallest residual, at the beginning of `y`.
+    fn coefficients(&self, y: &mut [f64]) {
+        let columns = self.rotations.len();
+        y[..columns].copy_from_slice(&self.rhs[..columns]);
+        for j in (0..columns).rev() {
+            let column = &self.triangle[j * (j + 1) / 2..(j + 1) * (j + 2) / 2];
+            y[j] = if column[j] == 0.0 { 0.0 } else { y[j] / column[j] };
             for i in 0..j {
-                y[i] -= self.triangle[j][i] * y[j];
+                y[i] -= column[i] * y[j];
             }
         }
-        y
     }
 }

@@ -1,16 +1,17 @@
 //! `(I - J^T) u = v` by vector-Jacobian products alone.
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::Cell;
 use crate::error::{InvalidSetting, MEMORY, within};
-use crate::map::Adjoining;
+use crate::map::{Adjoining, Map};
 use crate::solution::Report;
-use crate::solve::{SolveOptions, solve};
+use crate::solve::{SolveOptions, Workspace, solve_into};
 use crate::solver::Solver;
+use crate::states::States;
 use crate::stop::Stop;
 
 mod gmres;
+
+pub(crate) use gmres::Gmres;
 
 /// How the linear system of an implicit gradient is solved, each sample for itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,42 +52,40 @@ impl LinearSolver {
         }
     }
 
-    /// The solver of the equivalent fixed-point problem; nothing for GMRES, which is not one.
-    fn as_fixed_point_solver(&self) -> Option<Solver> {
+    /// Solves `(I - J^T) u = v`, each row for itself; `transposed` is the map `u -> J^T u`. The result is in `u`, whatever was in it before.
+    pub fn solve<S: States>(
+        &self,
+        transposed: &mut (impl Map<S> + ?Sized),
+        v: &S,
+        u: &mut S,
+        stop: &Stop,
+        workspace: &mut Workspace<S>,
+    ) -> Report {
         match self {
-            Self::Gmres { .. } => None,
-            Self::Anderson { memory } => Some(Solver::anderson(*memory)),
-            Self::Broyden { memory } => Some(Solver::broyden(*memory)),
-            Self::Neumann => Some(Solver::fixed_point()),
+            Self::Gmres { memory } => workspace.gmres.solve(transposed, v, u, *memory, stop),
+            Self::Anderson { memory } => iterate(transposed, v, u, &Solver::anderson(*memory), stop, workspace),
+            Self::Broyden { memory } => iterate(transposed, v, u, &Solver::broyden(*memory), stop, workspace),
+            Self::Neumann => iterate(transposed, v, u, &Solver::fixed_point(), stop, workspace),
         }
     }
 }
 
-/// Solves `(I - J^T) u = v` with `J = dg/dz` at `(z, x)`; everything without autodiff.
-pub(crate) fn solve_adjoint<const D: usize, C: Cell<D>>(
-    cell: &C,
-    x: &C::Input,
-    z: Tensor<D>,
-    v: Tensor<D>,
-    solver: &LinearSolver,
+/// The same as the fixed point of `u -> v + J^T u`, from `u = v`.
+fn iterate<S: States>(
+    transposed: &mut (impl Map<S> + ?Sized),
+    v: &S,
+    u: &mut S,
+    solver: &Solver,
     stop: &Stop,
-) -> (Tensor<D>, Report) {
-    let mut transposed = cell.transposed(z, x);
-    match (solver, solver.as_fixed_point_solver()) {
-        (_, Some(solver)) => {
-            let map = Adjoining { transposed, v: v.clone() };
-            let solution = solve(map, v, &solver, stop, &SolveOptions::default());
-            (solution.image, solution.report)
-        }
-        (LinearSolver::Gmres { memory }, None) => {
-            let shape = v.dims();
-            let operator = |u: Tensor<2>| {
-                let u = u.reshape(shape);
-                (u.clone() - transposed.apply(u)).reshape([shape[0] as i64, -1])
-            };
-            let (u, report) = gmres::solve(operator, v.reshape([shape[0] as i64, -1]), *memory, stop);
-            (u.reshape(shape), report)
-        }
-        (_, None) => unreachable!("every other solver has a fixed-point form"),
-    }
+    workspace: &mut Workspace<S>,
+) -> Report {
+    let mut present = std::mem::take(&mut workspace.right_hand_side);
+    let mut start = std::mem::take(&mut workspace.adjoint_start);
+    present.copy_from(v);
+    start.copy_from(v);
+    let mut map = Adjoining { transposed, v: &mut present };
+    let report = solve_into(&mut map, &mut start, u, solver, stop, &SolveOptions::default(), workspace);
+    workspace.right_hand_side = present;
+    workspace.adjoint_start = start;
+    report
 }

@@ -1,9 +1,7 @@
 //! Anderson acceleration with a Gram matrix for every sample.
-use burn::tensor::{Int, Tensor};
-
-use super::changes::{Changes, Dots};
-use super::{Anderson, Evaluation, Iteration, Ridge};
+use super::{Anderson, Iteration, Ridge};
 use crate::dense::solve_positive_definite;
+use crate::states::{Changes, PerSlot, States, keep_pieces};
 
 /// Beyond this sum of absolute coefficients a combination amplifies rounding more than it extrapolates.
 const LARGEST_COEFFICIENT_SUM: f64 = 1e6;
@@ -12,131 +10,194 @@ const LARGEST_COEFFICIENT_SUM: f64 = 1e6;
 /// the next iterate is `p - sum_j gamma_j dp_j`, where `gamma` minimises `||r - sum_j gamma_j dr_j||^2` plus the ridge.
 /// This is the problem of the weights with its constraint eliminated; it stays regular where an exact solution exists, and what is
 /// added to `p` is small, which matters in f32.
-pub(super) struct AndersonIteration {
+pub(super) struct AndersonIteration<S: States> {
     settings: Anderson,
-    plain_changes: Changes,
-    residual_changes: Changes,
-    /// The past of every sample, kept on the host in f64.
-    memories: Vec<Memory>,
+    plain_changes: S::Changes,
+    residual_changes: S::Changes,
+    /// Room for the plain step, where it is not the image.
+    plain: S,
+    past: Past,
+    with_change: PerSlot,
+    with_residual: PerSlot,
+    gamma: PerSlot,
     step: usize,
 }
 
-impl AndersonIteration {
-    pub(super) fn new(settings: Anderson, like: &Tensor<2>) -> Self {
+impl<S: States> Default for AndersonIteration<S> {
+    fn default() -> Self {
         Self {
-            plain_changes: Changes::new(settings.memory, like),
-            residual_changes: Changes::new(settings.memory, like),
-            memories: vec![Memory::new(settings.memory); like.dims()[0]],
-            settings,
+            settings: Anderson::default(),
+            plain_changes: S::Changes::default(),
+            residual_changes: S::Changes::default(),
+            plain: S::default(),
+            past: Past::default(),
+            with_change: PerSlot::default(),
+            with_residual: PerSlot::default(),
+            gamma: PerSlot::default(),
             step: 0,
         }
     }
+}
 
-    /// Stores the newest change; says in which slot, with the inner products of the residual and all changes of residuals.
-    fn learn(&mut self, plain: &Tensor<2>, residual: &Tensor<2>) -> Option<(usize, Dots)> {
-        self.plain_changes.push(plain);
-        self.residual_changes.push(residual);
-        let slot = self.residual_changes.newest()?;
-        let (of_change, of_residual) = self.residual_changes.dots();
-        for (memory, dots) in self.memories.iter_mut().zip(of_change) {
-            memory.insert(slot, &dots);
-        }
-        Some((slot, of_residual))
+impl<S: States> AndersonIteration<S> {
+    pub(super) fn start(&mut self, settings: &Anderson, like: &S) {
+        self.settings = settings.clone();
+        self.plain_changes.clear(settings.memory, like);
+        self.residual_changes.clear(settings.memory, like);
+        self.past.clear(like.rows(), settings.memory);
+        self.step = 0;
     }
 
-    /// The next iterate, with the coefficients that the past suggests.
-    fn extrapolated(&mut self, plain: &Tensor<2>, newest: usize, dots: &Dots) -> Tensor<2> {
-        let ridge = self.settings.ridge;
-        let gamma: Vec<Vec<f64>> =
-            self.memories.iter_mut().zip(dots).map(|(memory, dots)| memory.coefficients(newest, dots, ridge)).collect();
-        self.plain_changes.combine(plain, -1.0, &gamma)
+    /// Takes note of the newest change; says in which slot it is.
+    fn learn(&mut self, plain: &S, residual: &S) -> Option<usize> {
+        self.plain_changes.observe(plain);
+        self.residual_changes.observe(residual);
+        let slot = self.residual_changes.newest_slot()?;
+        self.residual_changes.dots(residual, &mut self.with_change, &mut self.with_residual);
+        self.past.insert(slot, &self.with_change);
+        Some(slot)
+    }
+
+    /// The coefficients that the past suggests for the next iterate.
+    fn find_coefficients(&mut self, newest: usize, rows: usize) {
+        self.gamma.clear(rows, self.settings.memory);
+        for row in 0..rows {
+            let dots = self.with_residual.row(row);
+            self.past.coefficients(row, newest, dots, self.settings.ridge, self.gamma.row_mut(row));
+        }
     }
 
     fn restart_is_due(&self) -> bool {
         self.settings.restart.is_some_and(|period| self.step.is_multiple_of(period))
     }
-}
 
-impl Iteration for AndersonIteration {
-    fn next(&mut self, at: &Evaluation<'_>) -> Tensor<2> {
-        let plain = match self.settings.mixing {
-            1.0 => at.image.clone(),
-            mixing => at.z.clone() + at.residual.clone().mul_scalar(mixing),
-        };
-        let learnt = self.learn(&plain, at.residual);
+    /// The next iterate from the plain step, in place of the residual.
+    fn advance(&mut self, plain: &S, residual: &mut S) {
+        let learnt = self.learn(plain, residual);
         if self.restart_is_due() {
-            self.memories.iter_mut().for_each(Memory::forget);
+            self.past.forget();
         }
         self.step += 1;
-        let next = match learnt {
-            Some((newest, dots)) if self.step > self.settings.delay => self.extrapolated(&plain, newest, &dots),
-            _ => plain,
-        };
-        self.plain_changes.make_room();
-        self.residual_changes.make_room();
-        next
-    }
-
-    fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
-        self.plain_changes.keep(rows, indices);
-        self.residual_changes.keep(rows, indices);
-        self.memories = indices.iter().map(|&index| self.memories[index].clone()).collect();
+        let rows = plain.rows();
+        self.residual_changes.push(residual);
+        match learnt {
+            Some(newest) if self.step > self.settings.delay => {
+                self.find_coefficients(newest, rows);
+                self.plain_changes.subtract_combination(residual, plain, &self.gamma);
+            }
+            _ => residual.copy_from(plain),
+        }
+        self.plain_changes.push_copy(plain);
     }
 }
 
-/// The Gram matrix of one sample's residual changes, and how many of the newest ones may be used.
-#[derive(Clone)]
-struct Memory {
-    gram: Vec<Vec<f64>>,
-    usable: usize,
+impl<S: States> Iteration<S> for AndersonIteration<S> {
+    fn next(&mut self, z: &S, image: &S, residual: &mut S) {
+        if self.settings.mixing == 1.0 {
+            return self.advance(image, residual);
+        }
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.copy_from(residual);
+        plain.scale_and_add(self.settings.mixing, z);
+        self.advance(&plain, residual);
+        self.plain = plain;
+    }
+
+    fn keep_rows(&mut self, rows: &[usize]) {
+        self.plain_changes.keep_rows(rows);
+        self.residual_changes.keep_rows(rows);
+        self.past.keep_rows(rows);
+    }
 }
 
-impl Memory {
-    fn new(width: usize) -> Self {
-        Self { gram: vec![vec![0.0; width]; width], usable: 0 }
+/// The Gram matrices of the samples' residual changes, in f64, and how many of the newest changes of each may be used.
+#[derive(Default)]
+struct Past {
+    grams: Vec<f64>,
+    usable: Vec<usize>,
+    width: usize,
+    system: System,
+}
+
+/// One sample's least-squares problem, and room for the next one's.
+#[derive(Default)]
+struct System {
+    /// Oldest first.
+    slots: Vec<usize>,
+    norms: Vec<f64>,
+    matrix: Vec<f64>,
+    /// The right-hand side, and then the solution.
+    gamma: Vec<f64>,
+}
+
+impl Past {
+    fn clear(&mut self, rows: usize, width: usize) {
+        self.width = width;
+        self.grams.clear();
+        self.grams.resize(rows * width * width, 0.0);
+        self.usable.clear();
+        self.usable.resize(rows, 0);
     }
 
     fn forget(&mut self) {
-        self.usable = 0;
+        self.usable.fill(0);
     }
 
     /// A new change in `slot`, given its inner products with all slots.
-    fn insert(&mut self, slot: usize, dots: &[f64]) {
-        self.usable = (self.usable + 1).min(self.gram.len());
-        for (other, &dot) in dots.iter().enumerate() {
-            self.gram[slot][other] = dot;
-            self.gram[other][slot] = dot;
+    fn insert(&mut self, slot: usize, dots: &PerSlot) {
+        let width = self.width;
+        for (row, (gram, usable)) in self.grams.chunks_exact_mut(width * width).zip(&mut self.usable).enumerate() {
+            *usable = (*usable + 1).min(width);
+            for (other, &dot) in dots.row(row).iter().enumerate() {
+                gram[slot * width + other] = dot;
+                gram[other * width + slot] = dot;
+            }
         }
+    }
+
+    fn keep_rows(&mut self, rows: &[usize]) {
+        keep_pieces(&mut self.grams, self.width * self.width, rows);
+        keep_pieces(&mut self.usable, 1, rows);
     }
 
     /// `gamma` over the slots, given the inner products of the residual with all changes. Zero (a plain step) where it cannot be
     /// trusted; what led there is then forgotten.
-    fn coefficients(&mut self, newest: usize, dots: &[f64], ridge: Ridge) -> Vec<f64> {
-        let width = self.gram.len();
-        let oldest_first: Vec<usize> = (0..self.usable).rev().map(|age| (newest + width - age) % width).collect();
-        let mut gamma = vec![0.0; width];
-        match self.least_squares(&oldest_first, dots, ridge) {
-            Some(found) => oldest_first.iter().zip(found).for_each(|(&slot, value)| gamma[slot] = value),
-            None => self.forget(),
+    fn coefficients(&mut self, row: usize, newest: usize, dots: &[f64], ridge: Ridge, gamma: &mut [f64]) {
+        let (width, system) = (self.width, &mut self.system);
+        let gram = &self.grams[row * width * width..(row + 1) * width * width];
+        system.slots.clear();
+        system.slots.extend((0..self.usable[row]).rev().map(|age| (newest + width - age) % width));
+        if system.solve(gram, width, dots, ridge) {
+            system.slots.iter().zip(&system.gamma).for_each(|(&slot, &value)| gamma[slot] = value);
+        } else {
+            self.usable[row] = 0;
         }
-        gamma
     }
+}
 
+impl System {
     /// Changes shrink by orders of magnitude along a solve, so the system is written for `gamma_j ||dr_j||`: rounding then stays
     /// relative to each change's own size.
-    fn least_squares(&self, slots: &[usize], dots: &[f64], ridge: Ridge) -> Option<Vec<f64>> {
-        let norms: Vec<f64> = slots.iter().map(|&slot| self.gram[slot][slot].sqrt()).collect();
+    fn solve(&mut self, gram: &[f64], width: usize, dots: &[f64], ridge: Ridge) -> bool {
+        let Self { slots, norms, matrix, gamma } = self;
+        norms.clear();
+        norms.extend(slots.iter().map(|&slot| gram[slot * width + slot].sqrt()));
         if norms.iter().any(|&norm| norm == 0.0 || !norm.is_finite()) {
-            return None;
+            return false;
         }
         let count = slots.len();
-        let entry = |i: usize, j: usize| (self.gram[slots[i]][slots[j]] + penalty(ridge, i, j, norms[i])) / (norms[i] * norms[j]);
-        let matrix = (0..count).map(|i| (0..count).map(|j| entry(i, j)).collect()).collect();
-        let rhs = (0..count).map(|i| (dots[slots[i]] + pull(ridge, i + 1 == count)) / norms[i]).collect();
-        let scaled = solve_positive_definite(matrix, rhs)?;
-        let gamma: Vec<f64> = scaled.iter().zip(&norms).map(|(value, norm)| value / norm).collect();
+        let entry =
+            |i: usize, j: usize| (gram[slots[i] * width + slots[j]] + penalty(ridge, i, j, norms[i])) / (norms[i] * norms[j]);
+        matrix.clear();
+        matrix.extend((0..count * count).map(|at| entry(at / count, at % count)));
+        gamma.clear();
+        gamma.extend((0..count).map(|i| (dots[slots[i]] + pull(ridge, i + 1 == count)) / norms[i]));
+        if !solve_positive_definite(matrix, gamma) {
+            return false;
+        }
+        gamma.iter_mut().zip(norms).for_each(|(value, norm)| *value /= *norm);
         let size: f64 = gamma.iter().map(|value| value.abs()).sum();
-        (size <= LARGEST_COEFFICIENT_SUM).then_some(gamma) // Also false for NaN.
+        size <= LARGEST_COEFFICIENT_SUM // Also false for NaN.
     }
 }
 

@@ -1,70 +1,129 @@
 //! Broyden's good method on `h(z) = f(z) - z`, with the inverse Jacobian kept as a sum of rank-one terms for every sample.
-use burn::tensor::{Int, Tensor};
-
-use super::window::Window;
-use super::{Evaluation, Iteration};
-use crate::host::{column, to_host};
-use crate::rows::Rows;
+use super::Iteration;
+use crate::states::{PerSlot, States, Window};
 
 /// `B = -I + sum_i u_i v_i^T` approximates the inverse Jacobian of `h`; every sample has its own terms.
-pub(super) struct BroydenIteration {
+pub(super) struct BroydenIteration<S: States> {
     memory: usize,
-    u: Window,
-    v: Window,
+    u: S::Window,
+    v: S::Window,
     /// How many terms are in use; the rest of the windows is zero for every sample.
     terms: usize,
-    previous: Option<(Tensor<2>, Tensor<2>)>,
+    has_previous: bool,
+    previous_z: S,
+    previous_residual: S,
+    /// Room for products.
+    mapped: S,
+    back: S,
+    dots: PerSlot,
+    scales: Scales,
 }
 
-impl BroydenIteration {
-    pub(super) fn new(memory: usize, like: &Tensor<2>) -> Self {
-        Self { memory, u: Window::new(memory, like), v: Window::new(memory, like), terms: 0, previous: None }
-    }
+/// What a new term is divided by, and what goes into that.
+#[derive(Default)]
+struct Scales {
+    products: Vec<f64>,
+    of_change: Vec<f64>,
+    of_mapped: Vec<f64>,
+    inverse: Vec<f64>,
+}
 
-    /// `B x`, or `B^T x` with `left` and `right` exchanged.
-    fn product(left: &Window, right: &Window, x: &Tensor<2>) -> Tensor<2> {
-        left.combine(&x.clone().neg(), 1.0, &right.dots(x))
-    }
-
-    /// Adds the rank-one term that makes `B` map the newest change of `h` to the newest change of `z`.
-    fn learn(&mut self, dz: &Tensor<2>, dh: &Tensor<2>) {
-        if self.terms == self.memory {
-            self.u = Window::new(self.memory, dz);
-            self.v = Window::new(self.memory, dz);
-            self.terms = 0;
+impl<S: States> Default for BroydenIteration<S> {
+    fn default() -> Self {
+        Self {
+            memory: 0,
+            u: S::Window::default(),
+            v: S::Window::default(),
+            terms: 0,
+            has_previous: false,
+            previous_z: S::default(),
+            previous_residual: S::default(),
+            mapped: S::default(),
+            back: S::default(),
+            dots: PerSlot::default(),
+            scales: Scales::default(),
         }
-        let mapped = Self::product(&self.u, &self.v, dh);
-        let v = Self::product(&self.v, &self.u, dz);
-        let scale = inverse_scales(dz, &mapped);
-        self.u.set(self.terms, (dz.clone() - mapped) * scale.clone());
+    }
+}
+
+impl<S: States> BroydenIteration<S> {
+    pub(super) fn start(&mut self, memory: usize, like: &S) {
+        self.memory = memory;
+        self.has_previous = false;
+        self.forget(like);
+    }
+
+    fn forget(&mut self, like: &S) {
+        self.u.clear(self.memory, like);
+        self.v.clear(self.memory, like);
+        self.terms = 0;
+    }
+
+    /// Adds the rank-one term that makes `B` map the newest change of `h` to the newest change of `z`, which are where the previous ones were.
+    fn learn(&mut self) {
+        if self.terms == self.memory {
+            let like = std::mem::take(&mut self.previous_z);
+            self.forget(&like);
+            self.previous_z = like;
+        }
+        let (dz, dh) = (&self.previous_z, &self.previous_residual);
+        self.mapped.copy_from(dh);
+        multiply(&self.u, &self.v, &mut self.mapped, &mut self.dots);
+        self.back.copy_from(dz);
+        multiply(&self.v, &self.u, &mut self.back, &mut self.dots);
+        self.scales.find(dz, &self.mapped);
+        self.mapped.subtract_from(dz);
+        self.mapped.scale_rows(&self.scales.inverse);
+        self.u.set(self.terms, &self.mapped);
         // A sample without a usable change learns nothing: both halves of its term are zero.
-        self.v.set(self.terms, v.mask_fill(scale.equal_elem(0.0).expand(dz.dims()), 0.0));
+        self.scales.inverse.iter_mut().for_each(|scale| *scale = if *scale == 0.0 { 0.0 } else { 1.0 });
+        self.back.scale_rows(&self.scales.inverse);
+        self.v.set(self.terms, &self.back);
         self.terms += 1;
     }
 }
 
-impl Iteration for BroydenIteration {
-    fn next(&mut self, &Evaluation { z, residual, .. }: &Evaluation<'_>) -> Tensor<2> {
-        if let Some((old_z, old_residual)) = self.previous.take() {
-            self.learn(&(z.clone() - old_z), &(residual.clone() - old_residual));
+/// `x <- B x`, or `B^T x` with `left` and `right` exchanged.
+fn multiply<S: States>(left: &S::Window, right: &S::Window, x: &mut S, dots: &mut PerSlot) {
+    right.dots(x, dots);
+    x.negate();
+    left.add_combination(x, 1.0, dots);
+}
+
+impl<S: States> Iteration<S> for BroydenIteration<S> {
+    fn next(&mut self, z: &S, _: &S, residual: &mut S) {
+        if self.has_previous {
+            self.previous_z.subtract_from(z);
+            self.previous_residual.subtract_from(residual);
+            self.learn();
         }
-        self.previous = Some((z.clone(), residual.clone()));
-        z.clone() - Self::product(&self.u, &self.v, residual)
+        self.previous_z.copy_from(z);
+        self.previous_residual.copy_from(residual);
+        self.has_previous = true;
+        multiply(&self.u, &self.v, residual, &mut self.dots);
+        residual.subtract_from(z);
     }
 
-    fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]) {
-        self.u.keep(rows, indices);
-        self.v.keep(rows, indices);
-        self.previous = self.previous.take().map(|pair| pair.pick(rows));
+    fn keep_rows(&mut self, rows: &[usize]) {
+        self.u.keep_rows(rows);
+        self.v.keep_rows(rows);
+        if self.has_previous {
+            self.previous_z.keep_rows(rows);
+            self.previous_residual.keep_rows(rows);
+        }
     }
 }
 
-/// `1 / <dz, B dh>` for every row as a column `[rows, 1]`; 0 where that is lost in rounding.
-fn inverse_scales(dz: &Tensor<2>, mapped: &Tensor<2>) -> Tensor<2> {
-    let dots = (dz.clone() * mapped.clone()).sum_dim(1);
-    let sizes = dz.clone().square().sum_dim(1) * mapped.clone().square().sum_dim(1);
-    let host = to_host(dots).into_iter().zip(to_host(sizes));
-    column(host.map(|(dot, size)| usable_inverse(dot, size.sqrt())).collect(), dz)
+impl Scales {
+    /// `1 / <dz, B dh>` for every row; 0 where that is lost in rounding.
+    fn find<S: States>(&mut self, dz: &S, mapped: &S) {
+        dz.dots(mapped, &mut self.products);
+        dz.dots(dz, &mut self.of_change);
+        mapped.dots(mapped, &mut self.of_mapped);
+        let sizes = self.of_change.iter().zip(&self.of_mapped).map(|(a, b)| (a * b).sqrt());
+        self.inverse.clear();
+        self.inverse.extend(self.products.iter().zip(sizes).map(|(&dot, size)| usable_inverse(dot, size)));
+    }
 }
 
 fn usable_inverse(dot: f64, size: f64) -> f64 {

@@ -1,19 +1,14 @@
 //! Solvers: each proposes the next iterate from what was seen so far. The loop around them is [`solve`](crate::solve).
-use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{InvalidSetting, MEMORY, at_least, below_one, non_negative, positive, within};
+use crate::states::States;
 
 mod anderson;
 mod broyden;
-mod changes;
-mod fixed_point;
-mod window;
 
 use anderson::AndersonIteration;
 use broyden::BroydenIteration;
-use fixed_point::FixedPointIteration;
-pub(crate) use window::Window;
 
 /// How the next iterate is found. Plain data; [`solve`](crate::solve) makes it live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,15 +101,6 @@ impl Solver {
             Self::Broyden { memory } => within("solver.memory", *memory, MEMORY),
         }
     }
-
-    /// The live iteration for a batch whose states are the rows of `like`.
-    pub(crate) fn start(&self, like: &Tensor<2>) -> Box<dyn Iteration> {
-        match self {
-            Self::FixedPoint { damping } => Box::new(FixedPointIteration::new(*damping)),
-            Self::Anderson(anderson) => Box::new(AndersonIteration::new(anderson.clone(), like)),
-            Self::Broyden { memory } => Box::new(BroydenIteration::new(*memory, like)),
-        }
-    }
 }
 
 impl Anderson {
@@ -128,20 +114,61 @@ impl Anderson {
     }
 }
 
-/// An iterate and what the map makes of it; rows are samples, `[rows, n]` each.
-pub(crate) struct Evaluation<'a> {
-    pub(crate) z: &'a Tensor<2>,
-    /// `f(z)`
-    pub(crate) image: &'a Tensor<2>,
-    /// `f(z) - z`
-    pub(crate) residual: &'a Tensor<2>,
+/// One solver at work on one batch.
+pub(crate) trait Iteration<S> {
+    /// The next iterate takes the place of `residual`, which is `image - z`, where `image` is what the map makes of `z`.
+    fn next(&mut self, z: &S, image: &S, residual: &mut S);
+
+    /// Keep only these rows from now on, given in ascending order.
+    fn keep_rows(&mut self, rows: &[usize]);
 }
 
-/// One solver at work on one batch.
-pub(crate) trait Iteration {
-    /// The next iterate, from the newest one.
-    fn next(&mut self, at: &Evaluation<'_>) -> Tensor<2>;
+/// What solvers remember during a solve, and the memory for it between solves.
+pub(crate) struct Iterations<S: States> {
+    damped: DampedIteration,
+    anderson: AndersonIteration<S>,
+    broyden: BroydenIteration<S>,
+}
 
-    /// Keep only these rows from now on.
-    fn keep(&mut self, rows: &Tensor<1, Int>, indices: &[usize]);
+impl<S: States> Default for Iterations<S> {
+    fn default() -> Self {
+        Self { damped: DampedIteration::default(), anderson: AndersonIteration::default(), broyden: BroydenIteration::default() }
+    }
+}
+
+impl<S: States> Iterations<S> {
+    /// A solver that has seen nothing yet, for a batch of states like these.
+    pub(crate) fn start(&mut self, solver: &Solver, like: &S) -> &mut dyn Iteration<S> {
+        match solver {
+            Solver::FixedPoint { damping } => {
+                self.damped.damping = *damping;
+                &mut self.damped
+            }
+            Solver::Anderson(settings) => {
+                self.anderson.start(settings, like);
+                &mut self.anderson
+            }
+            Solver::Broyden { memory } => {
+                self.broyden.start(*memory, like);
+                &mut self.broyden
+            }
+        }
+    }
+}
+
+/// The damped fixed-point iteration.
+#[derive(Default)]
+struct DampedIteration {
+    damping: f64,
+}
+
+impl<S: States> Iteration<S> for DampedIteration {
+    fn next(&mut self, z: &S, image: &S, residual: &mut S) {
+        match self.damping {
+            0.0 => residual.copy_from(image),
+            damping => residual.scale_and_add(1.0 - damping, z),
+        }
+    }
+
+    fn keep_rows(&mut self, _: &[usize]) {}
 }

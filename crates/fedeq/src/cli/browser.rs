@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::output::tell;
-use crate::dashboard::Token;
+use fedeq_dashboard::Token;
 
 /// A page that leads to an address, readable by its owner alone; it is gone when this is dropped.
 ///

@@ -3,16 +3,16 @@ use super::failure::{Failure, Outcome};
 use super::output::tell;
 use super::place::relocate;
 use super::settings::{Conduct, carry_out};
-use crate::experiment::Experiment;
 use crate::memory::forget_peak;
-use crate::number::counted;
-use crate::run::{Run, RunFolder, Summary, Which};
-use crate::sweep::Cell;
+use fedeq_run::experiment::Experiment;
+use fedeq_run::number::counted;
+use fedeq_run::run::{Run, RunFolder, Summary, Which};
+use fedeq_run::sweep::SweepCell;
 
 /// Carries out a cell, goes on with one that was begun, or reads one that is finished.
 ///
 /// A cell that fails is a value, so that others can go on; one that cannot begin or is interrupted is a failure.
-pub(super) fn attempt(cell: &Cell, conduct: &Conduct) -> Outcome<Result<Summary, String>> {
+pub(super) fn attempt(cell: &SweepCell, conduct: &Conduct) -> Outcome<Result<Summary, String>> {
     match summary(cell, conduct) {
         Ok(summary) => Ok(Ok(summary)),
         Err(Failure::Told { problem, code: 1, .. }) => {
@@ -38,7 +38,7 @@ pub(super) fn conclude(failed: usize, what: &str) -> Outcome<()> {
     }
 }
 
-fn summary(cell: &Cell, conduct: &Conduct) -> Outcome<Summary> {
+fn summary(cell: &SweepCell, conduct: &Conduct) -> Outcome<Summary> {
     if let Some(summary) = finished(cell).map_err(Failure::refused)? {
         if !conduct.quiet {
             tell("finished already");
@@ -51,11 +51,11 @@ fn summary(cell: &Cell, conduct: &Conduct) -> Outcome<Summary> {
 }
 
 /// What came out of a cell, if it is finished.
-pub(super) fn finished(cell: &Cell) -> fedeq_core::Result<Option<Summary>> {
+pub(super) fn finished(cell: &SweepCell) -> fedeq_core::Result<Option<Summary>> {
     RunFolder::open(&cell.folder).map_or(Ok(None), |folder| folder.summary())
 }
 
-fn ready(cell: &Cell, conduct: &Conduct) -> fedeq_core::Result<Run> {
+fn ready(cell: &SweepCell, conduct: &Conduct) -> fedeq_core::Result<Run> {
     match RunFolder::open(&cell.folder) {
         Ok(folder) => Run::resume(&folder, Which::Latest, |experiment| adapt(experiment, cell, conduct)),
         // A folder that a killed process has just begun to make is taken; one that holds anything else is left alone.
@@ -63,7 +63,7 @@ fn ready(cell: &Cell, conduct: &Conduct) -> fedeq_core::Result<Run> {
     }
 }
 
-fn adapt(experiment: &mut Experiment, cell: &Cell, conduct: &Conduct) {
+fn adapt(experiment: &mut Experiment, cell: &SweepCell, conduct: &Conduct) {
     experiment.engine = cell.experiment.engine.clone();
     relocate(experiment, conduct.data.as_deref());
 }

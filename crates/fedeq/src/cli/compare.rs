@@ -8,9 +8,9 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::table::{Align, Table};
 use super::view::{VIEWS, Viewed};
-use crate::compare::{Comparison, Contrast, Gathered, Group, Qualities, gather};
-use crate::number::{bytes, count};
-use crate::statistics::{BEST, Sample};
+use fedeq_run::compare::{Comparison, Contrast, Gathered, Group, Qualities, gather};
+use fedeq_run::number::{bytes, count};
+use fedeq_run::statistics::{BEST, Sample};
 
 /// Puts finished runs side by side.
 #[derive(Args, Debug)]

@@ -7,7 +7,7 @@ use clap::Args;
 use super::browser::Doorway;
 use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
-use crate::dashboard::{Address, Dashboard, Shutdown, Token, require_folder};
+use fedeq_dashboard::{Address, Dashboard, Shutdown, Token, require_folder};
 
 /// Shows runs in the browser while they train: curves, clients, solver health; pauses, resumes and stops them.
 #[derive(Args, Debug)]

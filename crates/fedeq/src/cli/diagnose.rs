@@ -7,8 +7,8 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json};
 use super::table::{Align, Table};
 use super::trained::Chosen;
-use crate::number::{count, counted};
-use crate::run::{Diagnosis, Trained};
+use fedeq_run::number::{count, counted};
+use fedeq_run::run::{Diagnosis, Trained};
 
 /// Looks for several fixed points in the equilibrium models of a finished run.
 #[derive(Args, Debug)]

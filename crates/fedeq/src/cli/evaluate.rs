@@ -5,8 +5,8 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::table::facts;
 use super::trained::Chosen;
-use crate::number::{counted, percent};
-use crate::run::{Judgement, Trained, headline};
+use fedeq_run::number::{counted, percent};
+use fedeq_run::run::{Judgement, Trained, headline};
 
 /// Judges the models of a finished run anew.
 #[derive(Args, Debug)]

@@ -6,8 +6,8 @@ use clap::Args;
 use super::failure::{Failure, Outcome};
 use super::output::tell;
 use super::trained::Chosen;
-use crate::export::export;
-use crate::number::counted;
+use fedeq_run::export::export;
+use fedeq_run::number::counted;
 
 /// Writes clients' models as safetensors files.
 #[derive(Args, Debug)]

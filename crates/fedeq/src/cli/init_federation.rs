@@ -16,17 +16,17 @@ Examples:
   fedeq init-federation experiment.toml --data data --out app
   fedeq init-federation --set data=images --set data.partition.rule=own --data example --out app
 
-Where everybody brings their own data (`rule=own`), those here are an example: its pictures say of which size theirs are to be, \
-its labels which classes there are, and its numbers in which units theirs are (unless `data.source.scale=none`).
+If every client has its own data (`rule=own`), the data given here is an example: it defines the size of pictures, \
+the classes, and the mean and deviation that features are standardised by (unless `data.source.scale=none`).
 
 The folder's README has the commands that start a SuperLink, nodes and a run on one machine.")]
 pub(super) struct Arguments {
     #[command(flatten)]
     wish: Wish,
-    /// The folder of the app, which must not be there yet
+    /// The folder of the app, which must not exist yet
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The path of your own data, or the folder that data sets are kept in: their names and sizes decide who takes part [default:
+    /// The path of your own data, or the folder of the data sets: the sizes of the clients are part of the plan [default:
     /// $FEDEQ_DATA, or data]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,

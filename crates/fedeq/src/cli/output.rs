@@ -8,8 +8,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::failure::{Failure, Outcome};
-use crate::draw::Canvas;
-use crate::number::count;
+use fedeq_report::draw::Canvas;
+use fedeq_run::number::count;
 
 /// Writes to stdout.
 pub(super) fn print(text: &str) -> Outcome<()> {

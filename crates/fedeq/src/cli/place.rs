@@ -3,8 +3,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, Outcome};
-use crate::experiment::{Experiment, Override, USUAL_FOLDER};
-use crate::present::require_files;
+use fedeq_run::experiment::{Experiment, Override, USUAL_FOLDER};
+use fedeq_run::present::require_files;
 
 /// The folder that data sets are kept in, where the command line does not say so.
 pub(super) fn usual_folder() -> PathBuf {

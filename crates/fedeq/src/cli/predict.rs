@@ -7,10 +7,10 @@ use super::failure::{Failure, Outcome};
 use super::output::print;
 use super::table::{Align, Table};
 use super::trained::Chosen;
-use crate::experiment::Prepared;
-use crate::number::percent;
-use crate::predict::{Answer, Questions, predict};
-use crate::run::ClientModel;
+use fedeq_run::experiment::Prepared;
+use fedeq_run::number::percent;
+use fedeq_run::predict::{Answer, Questions, predict};
+use fedeq_run::run::ClientModel;
 
 /// Asks a client's model about new inputs.
 #[derive(Args, Debug)]
@@ -76,7 +76,7 @@ impl Asked {
         let questions = match &self.samples {
             Some(range) => Questions::own(&prepared.dataset, range_of(range)?),
             None if self.input.is_empty() => Questions::judged(prepared, client),
-            None => Questions::brought(prepared, &self.input),
+            None => Questions::from_files(prepared, &self.input),
         };
         questions.map_err(Failure::refused)
     }

@@ -6,8 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::tell;
 use super::warnings::Warnings;
-use crate::number::bytes;
-use crate::run::{Brief, Watch, headline};
+use fedeq_run::number::bytes;
+use fedeq_run::run::{RunStart, Watch, headline};
 
 /// What fits where stderr goes.
 pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
@@ -19,8 +19,8 @@ pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
 }
 
 /// What a run is, where it goes on, and what it will take.
-fn announce(brief: &Brief) {
-    let Brief { title, round, rounds, disk, warm_bytes, .. } = brief;
+fn announce(start: &RunStart) {
+    let RunStart { title, round, rounds, disk, warm_bytes, .. } = start;
     tell(title);
     if *round > 0 {
         tell(&format!("going on after round {round} of {rounds}"));
@@ -61,10 +61,10 @@ struct Bar {
 }
 
 impl Watch for Bar {
-    fn begin(&mut self, brief: &Brief) {
-        announce(brief);
-        self.view = Some(brief.headline);
-        let bar = ProgressBar::new(brief.rounds).with_style(style()).with_position(brief.round);
+    fn begin(&mut self, start: &RunStart) {
+        announce(start);
+        self.view = Some(start.headline);
+        let bar = ProgressBar::new(start.rounds).with_style(style()).with_position(start.round);
         bar.reset_eta();
         bar.enable_steady_tick(std::time::Duration::from_millis(500));
         self.bar = Some(bar);
@@ -95,24 +95,24 @@ fn style() -> ProgressStyle {
 /// A line an evaluation.
 #[derive(Default)]
 struct Lines {
-    brief: Option<Brief>,
+    start: Option<RunStart>,
     loss: f64,
     warnings: Warnings,
 }
 
 impl Watch for Lines {
-    fn begin(&mut self, brief: &Brief) {
-        announce(brief);
-        self.brief = Some(brief.clone());
+    fn begin(&mut self, start: &RunStart) {
+        announce(start);
+        self.start = Some(start.clone());
     }
 
     fn see(&mut self, event: &Event<'_>) {
         self.warnings.about(event).iter().for_each(|text| tell(text));
-        match (event, &self.brief) {
+        match (event, &self.start) {
             (Event::Round { round, .. }, _) => self.loss = round.loss,
-            (Event::Evaluation { evaluation, .. }, Some(brief)) => {
-                let result = sentence(evaluation, brief.headline);
-                tell(&format!("round {} of {}: training loss {:.3}, {result}", evaluation.round, brief.rounds, self.loss));
+            (Event::Evaluation { evaluation, .. }, Some(start)) => {
+                let result = sentence(evaluation, start.headline);
+                tell(&format!("round {} of {}: training loss {:.3}, {result}", evaluation.round, start.rounds, self.loss));
             }
             _ => {}
         }

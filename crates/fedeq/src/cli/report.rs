@@ -8,8 +8,8 @@ use fedeq_core::write_atomically;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::view::Viewed;
-use crate::number::counted;
-use crate::report::{Report, Wishes};
+use fedeq_report::report::{Report, Wishes};
+use fedeq_run::number::counted;
 
 /// Shows runs on a page to keep and to pass on.
 #[derive(Args, Debug)]

@@ -7,8 +7,8 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
 use super::place::{relocate, require_use};
 use super::settings::Conduct;
-use crate::experiment::Experiment;
-use crate::run::{Run, RunFolder, Which};
+use fedeq_run::experiment::Experiment;
+use fedeq_run::run::{Run, RunFolder, Which};
 
 /// Goes on with a run that was stopped or killed.
 #[derive(Args, Debug)]

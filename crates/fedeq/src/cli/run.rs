@@ -5,8 +5,8 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::settings::{Conduct, Wish};
-use crate::experiment::Experiment;
-use crate::run::{Run, RunFolder};
+use fedeq_run::experiment::Experiment;
+use fedeq_run::run::{Run, RunFolder};
 
 /// Shown below the help.
 pub(super) const EXAMPLES: &str = "\

@@ -11,9 +11,9 @@ use super::output::{print, print_json, tell};
 use super::place::{agree, settle};
 use super::progress;
 use super::table::facts;
-use crate::experiment::{Experiment, Override};
-use crate::number::{bytes, count, counted, percent};
-use crate::run::{Run, RunFolder, Summary};
+use fedeq_run::experiment::{Experiment, Override};
+use fedeq_run::number::{bytes, count, counted, percent};
+use fedeq_run::run::{Run, RunFolder, Summary};
 
 /// What is to be carried out.
 #[derive(Args, Debug)]

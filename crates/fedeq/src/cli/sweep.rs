@@ -12,9 +12,9 @@ use super::place::settle;
 use super::settings::{Conduct, Wish};
 use super::table::{Align, Table};
 use super::view::VIEWS;
-use crate::experiment::Override;
-use crate::number::{bytes, count};
-use crate::sweep::{Axis, Cell, Grid, Outcome as Cells, Point, Seeds, cells, csv_of, points};
+use fedeq_run::experiment::Override;
+use fedeq_run::number::{bytes, count};
+use fedeq_run::sweep::{Axis, CellOutcome, Grid, GridPoint, Seeds, SweepCell, cells, csv_of, points};
 
 /// Carries out an experiment over a grid of settings and several seeds.
 #[derive(Args, Debug)]
@@ -50,10 +50,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
         notes.iter().for_each(|note| tell(note));
     }
     check_ahead(&cells).map_err(Failure::refused)?;
-    let mut done: Vec<Cells> = Vec::new();
+    let mut done: Vec<CellOutcome> = Vec::new();
     for (index, cell) in cells.iter().enumerate() {
         arguments.announce(index, cells.len(), cell);
-        done.push(Cells { cell: cell.clone(), result: attempt(cell, &arguments.conduct)? });
+        done.push(CellOutcome { cell: cell.clone(), result: attempt(cell, &arguments.conduct)? });
         let path = arguments.out.join("sweep.csv");
         write_atomically(&path, csv_of(&axes, &done).as_bytes()).map_err(Failure::during_work)?;
     }
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 }
 
 /// Refuses what can be refused before anything is trained: one cell of every combination is prepared.
-fn check_ahead(cells: &[Cell]) -> fedeq_core::Result<()> {
+fn check_ahead(cells: &[SweepCell]) -> fedeq_core::Result<()> {
     let first = cells.chunk_by(|a, b| a.values == b.values).filter_map(|alike| alike.first());
     first.filter(|cell| !cell.folder.exists()).try_for_each(|cell| cell.experiment.prepare().map(|_| ()))
 }
@@ -94,14 +94,14 @@ impl Arguments {
         text.parse().map(|Seeds(seeds)| seeds).map_err(Failure::refused)
     }
 
-    fn announce(&self, index: usize, total: usize, cell: &Cell) {
+    fn announce(&self, index: usize, total: usize, cell: &SweepCell) {
         if !self.conduct.quiet {
             let values = if cell.values.is_empty() { String::new() } else { format!("{}, ", cell.values.join(", ")) };
             tell(&format!("cell {} of {total}: {values}seed {}", index + 1, cell.experiment.seed));
         }
     }
 
-    fn show(&self, axes: &[Axis], points: &[Point]) -> Outcome<()> {
+    fn show(&self, axes: &[Axis], points: &[GridPoint]) -> Outcome<()> {
         if self.conduct.json {
             let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
             print_json(&serde_json::json!({ "axes": keys, "points": points }))?;
@@ -119,7 +119,7 @@ impl Arguments {
     }
 }
 
-fn table_of(axes: &[Axis], points: &[Point]) -> String {
+fn table_of(axes: &[Axis], points: &[GridPoint]) -> String {
     let mut columns: Vec<(&str, Align)> = axes.iter().map(|axis| (axis.key.as_str(), Align::Left)).collect();
     let measured = ["seeds", "local %", "shared %", "worst tenth %", "sent", "seconds"];
     columns.extend(measured.map(|name| (name, Align::Right)));
@@ -128,7 +128,7 @@ fn table_of(axes: &[Axis], points: &[Point]) -> String {
     table.text()
 }
 
-fn cells_of(point: &Point) -> Vec<String> {
+fn cells_of(point: &GridPoint) -> Vec<String> {
     let failed = if point.failed == 0 { String::new() } else { format!(" ({} failed)", count(point.failed)) };
     let mut cells = point.values.clone();
     cells.push(format!("{}{failed}", count(point.seeds.len())));

@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::place::{relocate, require_use};
-use crate::run::{RunFolder, Trained};
+use fedeq_run::run::{RunFolder, Trained};
 
 /// A finished run, and where its data is now.
 #[derive(Args, Debug)]

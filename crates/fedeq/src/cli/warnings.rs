@@ -1,7 +1,7 @@
 //! What a person should know while a run is carried out, each thing once.
 use fedeq_core::{Event, SolveTally};
 
-use crate::number::count;
+use fedeq_run::number::count;
 
 /// More than this share of a round's solves without convergence is worth a word.
 const MANY: f64 = 0.5;

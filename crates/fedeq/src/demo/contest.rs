@@ -6,8 +6,8 @@ use fedeq_core::{Plan, Result, Sampling, Training};
 use fedeq_data::partition::{Partition, Split};
 use fedeq_data::source::Source;
 
-use crate::experiment::{DataConfig, Experiment};
-use crate::preset::Preset;
+use fedeq_run::experiment::{DataConfig, Experiment};
+use fedeq_run::preset::Preset;
 
 /// The methods, in the order in which they are shown.
 pub const METHODS: [&str; 4] = ["local", "fedavg", "fedrep", "fedeq"];

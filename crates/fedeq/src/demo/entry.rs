@@ -3,10 +3,10 @@ use std::path::{Path, PathBuf};
 
 use fedeq_core::{Error, Evaluation, Quality, Result, View};
 
-use crate::number::{bytes, count};
-use crate::report::{Record, written};
-use crate::run::{RunFolder, Timing};
-use crate::statistics::{BySeed, Sample};
+use fedeq_report::report::{Record, written};
+use fedeq_run::number::{bytes, count};
+use fedeq_run::run::{RunFolder, Timing};
+use fedeq_run::statistics::{BySeed, Sample};
 
 /// The headings of the [cells](Entry::cells).
 pub const COLUMNS: [&str; 9] = [

@@ -5,7 +5,7 @@ use fedeq_core::{Result, View, write_atomically};
 
 use super::entry::Entry;
 use super::verdict::verdict;
-use crate::report::{Report, Wishes};
+use fedeq_report::report::{Report, Wishes};
 
 const INTRODUCTION: &str = "\
 Thirty clients hold hand-written digits: at most three different ones each, and about nine samples to learn from. Four methods learn from them, each with several seeds. The folders beside this \

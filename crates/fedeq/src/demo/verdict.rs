@@ -1,7 +1,7 @@
 //! What the results show, in words.
 use super::entry::{Entry, percents};
-use crate::number::{bytes, count, counted, percent};
-use crate::statistics::{BySeed, Sample, compare};
+use fedeq_run::number::{bytes, count, counted, percent};
+use fedeq_run::statistics::{BySeed, Sample, compare};
 
 /// A few sentences on the results, whatever these are: first what FeDEQ costs, then what it reaches, by both models of a client.
 pub fn verdict(entries: &[Entry]) -> Vec<String> {

@@ -1,10 +1,10 @@
-//! A federation on digits, and what its server asks.
+//! A federation on digits, and the requests of its server.
 use std::fs;
 use std::process::Command;
 use std::time::SystemTime;
 
 use fedeq_core::{Params, Request, Task, Weights};
-use fedeq_flower::letter::Assignment;
+use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
 use fedeq_flower::record::Content;
 use fedeq_flower::wire::Metadata;
@@ -15,7 +15,7 @@ use super::superlink::NODE;
 pub(crate) struct App {
     experiment: String,
     federation: String,
-    /// What the server has.
+    /// The weights of the server.
     pub(crate) theta: Weights,
 }
 
@@ -60,26 +60,26 @@ impl App {
         }
     }
 
-    /// What the server asks in a round.
-    pub(crate) fn assignment(&self, task: Task, round: u64) -> Assignment {
+    /// The request of a round.
+    pub(crate) fn envelope(&self, task: Task, round: u64) -> Envelope {
         let request = Request { task, round, rounds: 3, rho: Some(0.3), weights: self.theta.clone() };
-        Assignment { federation: self.federation.clone(), experiment: self.experiment.clone(), request }
+        Envelope { federation: self.federation.clone(), experiment: self.experiment.clone(), request }
     }
 
-    /// The question to train in a round.
+    /// The message that asks to train in a round.
     pub(crate) fn train(&self, round: u64) -> Message {
-        let mut question = message("train", self.assignment(Task::Train, round).write().expect("plain"));
-        question.head.group_id = round.to_string();
-        question
+        let mut request = message("train", self.envelope(Task::Train, round).write().expect("plain"));
+        request.head.group_id = round.to_string();
+        request
     }
 
-    /// The question to judge after some rounds.
+    /// The message that asks to evaluate after some rounds.
     pub(crate) fn evaluate(&self, round: u64) -> Message {
-        message("evaluate", self.assignment(Task::Evaluate, round).write().expect("plain"))
+        message("evaluate", self.envelope(Task::Evaluate, round).write().expect("plain"))
     }
 }
 
-/// A message for the node, made now.
+/// A message for the node, created now.
 pub(crate) fn message(kind: &str, content: Content) -> Message {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     let head = Metadata {

@@ -1,74 +1,74 @@
-//! From the SuperLink into the vault.
+//! Receiving: from the SuperLink into the inbox.
 use std::time::Duration;
 
-use super::refusal::TurnedDown;
-use super::{Node, Notice, require_in_time};
+use super::refusal::Rejection;
+use super::{Node, Notice, require_not_expired};
 use crate::message::Message;
 use crate::object::{Bundle, ids_of, is_id};
-use crate::vault::{Announcement, Parcel};
+use crate::store::{Announcement, StoredMessage};
 use crate::wire::{Failure, Metadata, ObjectTree};
 use crate::{Error, Result};
 
 /// No network has as many arrays.
 const MOST_OBJECTS: usize = 20_000;
-/// How long objects that are on their way are waited for.
-const ARRIVAL: Duration = Duration::from_secs(60);
+/// How long the node waits for the objects of a message to reach the SuperLink.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Node<'_> {
-    /// Brings new questions into the vault. What does not come through is tried again the next time.
+    /// Puts new requests into the inbox. What fails on its way is tried again the next time.
     pub(super) fn fetch(&mut self, id: u64) -> Result<()> {
-        let heard = self.hear(id);
-        for question in self.vault.inbox().announced()? {
-            self.bring(id, &question)?;
+        let pulled = self.store_announcements(id);
+        for request in self.store.inbox().announced()? {
+            self.receive(id, &request)?;
         }
-        heard
+        pulled
     }
 
-    /// Notes what the SuperLink has to ask: it says so only once.
-    fn hear(&mut self, id: u64) -> Result<()> {
-        let pulled = self.fleet.pull_messages(id)?;
+    /// Stores which messages the SuperLink has for this node: it lists each of them only once.
+    fn store_announcements(&mut self, id: u64) -> Result<()> {
+        let pulled = self.connection.pull_messages(id)?;
         for (message, tree) in pulled.messages.into_iter().zip(pulled.trees) {
-            let question = tree.object_id.clone();
-            if is_id(&question) {
-                let head = message.metadata.map(|head| Metadata { message_id: question.clone(), ..head });
-                self.vault.inbox().announce(&question, &Announcement { head, tree: Some(tree) })?;
+            let request = tree.object_id.clone();
+            if is_id(&request) {
+                let head = message.metadata.map(|head| Metadata { message_id: request.clone(), ..head });
+                self.store.inbox().announce(&request, &Announcement { head, tree: Some(tree) })?;
             } else {
-                (self.tell)(Notice::Refused(Error::object(&question, "that is no id").to_string()));
+                (self.notify)(Notice::Refused(Error::object(&request, "this is not an object id").to_string()));
             }
         }
         Ok(())
     }
 
-    /// Brings a question that was announced, or turns it down. One whose objects are still on their way holds up no other.
-    fn bring(&mut self, id: u64, question: &str) -> Result<()> {
-        match self.try_bring(id, question) {
-            Err(error) if error.is_about_the_message() => {
-                self.turn_down(id, question, error.into())?;
-                self.vault.inbox().done(question)?;
+    /// Receives a request that was announced, or refuses it. One whose objects are not yet at the SuperLink does not block others.
+    fn receive(&mut self, id: u64, request: &str) -> Result<()> {
+        match self.try_receive(id, request) {
+            Err(error) if error.concerns_one_message() => {
+                self.refuse(id, request, error.into())?;
+                self.store.inbox().remove(request)?;
             }
             Ok(false) => return Ok(()),
             other => other.map(|_| ())?,
         }
-        self.vault.inbox().arrived(question)
+        self.store.inbox().remove_announcement(request)
     }
 
-    /// Tells whether all of it is here.
-    fn try_bring(&mut self, id: u64, question: &str) -> Result<bool> {
-        let inbox = self.vault.inbox();
-        let Announcement { head: Some(head), tree: Some(tree) } = inbox.announcement(question)? else {
-            return Err(Error::object(question, "it has no head"));
+    /// Tells whether the message is complete.
+    fn try_receive(&mut self, id: u64, request: &str) -> Result<bool> {
+        let inbox = self.store.inbox();
+        let Announcement { head: Some(head), tree: Some(tree) } = inbox.announcement(request)? else {
+            return Err(Error::object(request, "it has no metadata"));
         };
-        require_in_time(&head)?;
-        if !inbox.holds(question) {
+        require_not_expired(&head)?;
+        if !inbox.contains(request) {
             let Some(bundle) = self.pull(id, head.run_id, &tree)? else {
-                let is_hopeless = inbox.age(question) > ARRIVAL;
-                return if is_hopeless { Err(Error::object(question, "it does not arrive")) } else { Ok(false) };
+                let is_too_late = inbox.age(request) > ARRIVAL_TIMEOUT;
+                return if is_too_late { Err(Error::object(request, "some of its objects never arrived")) } else { Ok(false) };
             };
-            // Looked at now, while its head is known: who asked can be told what is wrong with it.
-            Message::inflate_within(question, &bundle, self.message_limit)?;
-            inbox.receive(&Parcel::of(head.run_id, question, &bundle))?;
+            // Decoded already here, where the sender is known and can be told that the message is malformed.
+            Message::inflate_within(request, &bundle, self.message_limit)?;
+            inbox.add(&StoredMessage::new(head.run_id, request, &bundle))?;
         }
-        self.fleet.confirm(id, head.run_id, question).map(|()| true)
+        self.connection.confirm(id, head.run_id, request).map(|()| true)
     }
 
     /// All objects of a message; nothing while one of them has not arrived at the SuperLink.
@@ -76,7 +76,7 @@ impl Node<'_> {
         let mut bundle = Bundle::default();
         let mut size = 0;
         for object in ids_of(tree, MOST_OBJECTS)? {
-            let Some(bytes) = self.fleet.pull_object(id, run_id, &object)? else { return Ok(None) };
+            let Some(bytes) = self.connection.pull_object(id, run_id, &object)? else { return Ok(None) };
             size += bytes.len();
             if size > self.message_limit {
                 return Err(Error::TooLarge { most: self.message_limit });
@@ -86,16 +86,16 @@ impl Node<'_> {
         Ok(Some(bundle))
     }
 
-    /// Says what is wrong with a question that cannot be read.
-    fn turn_down(&mut self, id: u64, question: &str, reason: TurnedDown) -> Result<()> {
-        match self.vault.inbox().announcement(question)?.head {
+    /// Tells the sender that a request is refused.
+    fn refuse(&mut self, id: u64, request: &str, rejection: Rejection) -> Result<()> {
+        match self.store.inbox().announcement(request)?.head {
             Some(head) => {
-                let nothing = Err(Failure::default());
-                let refusal = self.refusal(&Message { head, content: nothing }, reason);
+                let content = Err(Failure::default());
+                let refusal = self.refusal(&Message { head, content }, rejection);
                 self.deliver(id, &refusal)
             }
             None => {
-                (self.tell)(Notice::Refused(reason.words));
+                (self.notify)(Notice::Refused(rejection.reason));
                 Ok(())
             }
         }

@@ -1,13 +1,13 @@
-//! The node: pull, keep, work, commit, push, for ever.
+//! The node: pull, store, work, commit, push, until it is stopped.
 //!
 //! # Layout
-//! - this file: joining, and the loop
-//! - `fetch`: from the SuperLink into the vault
-//! - `answer`: from the vault back to the SuperLink
-//! - `refusal`: what a server is told when a question is not answered
-mod answer;
+//! - this file: registration, and the main loop
+//! - `fetch`: from the SuperLink into the inbox
+//! - `reply`: from the inbox back to the SuperLink
+//! - `refusal`: what a server is told when a request is refused
 mod fetch;
 mod refusal;
+mod reply;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -15,178 +15,178 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fedeq_core::{Reply, Task};
 
-use crate::fleet::{Fleet, Welcome};
-use crate::letter::Assignment;
-use crate::pace::Pace;
-use crate::vault::Vault;
+use crate::connection::{Connection, Registration};
+use crate::envelope::Envelope;
+use crate::polling::PollInterval;
+use crate::store::NodeStore;
 use crate::wire::Metadata;
 use crate::{Error, Result};
 
 pub use refusal::Refusal;
 
-/// Does the work that is asked for: the same that a simulated client does.
+/// Carries out requests: the same work that a simulated client does.
 pub trait Worker {
     /// Which client of the federation it is, from 0.
-    fn number(&self) -> u64;
+    fn client(&self) -> u64;
 
-    /// Answers, from the state as it was kept, and gives the state to keep if it changed. What is refused changes nothing; the words are
-    /// for who runs the node, and are not sent.
-    fn work(&mut self, assignment: &Assignment, state: Option<&[u8]>) -> std::result::Result<Done, String>;
+    /// Carries out a request, from the state as it was stored, and gives the new state if it changed. A refused request changes nothing; the error is
+    /// for the node's log, and is not sent.
+    fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> std::result::Result<WorkResult, String>;
 }
 
 /// Work that was done.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct WorkResult {
     /// What is sent.
     pub reply: Reply,
-    /// What is kept, if it changed.
+    /// The client's new state, if it changed.
     pub state: Option<Vec<u8>>,
 }
 
-/// What a node tells whoever runs it.
+/// An entry of a node's log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
-    /// The SuperLink knows it under this number.
+    /// The SuperLink knows it under this node id.
     Joined(u64),
-    /// The SuperLink is away; the next try is in so many seconds.
-    Away(String, f64),
-    /// A question was answered, in so many seconds.
-    Answered {
+    /// The SuperLink did not answer; the next try is in so many seconds.
+    Unreachable(String, f64),
+    /// A reply was sent.
+    Replied {
         /// In which federation.
         federation: String,
         /// What was to be done.
         task: Task,
         /// In which round.
         round: u64,
-        /// With how much work; 0 for an answer that was given before.
+        /// How long the work took; 0 for a reply that was repeated.
         seconds: f64,
     },
-    /// A question was turned down for this reason; the server is told a [`Refusal`].
+    /// A request was refused for this reason; the server is told a [`Refusal`].
     Refused(String),
 }
 
 /// A node of a federation.
 pub struct Node<'a> {
-    /// The way to the SuperLink.
-    pub fleet: &'a Fleet,
-    /// What it keeps.
-    pub vault: &'a Vault,
-    /// Who does the work.
+    /// The connection to the SuperLink.
+    pub connection: &'a Connection,
+    /// What it keeps on disk.
+    pub store: &'a NodeStore,
+    /// Carries out the requests.
     pub worker: &'a mut dyn Worker,
-    /// Told what happens.
-    pub tell: &'a mut dyn FnMut(Notice),
+    /// Called with every entry of the log.
+    pub notify: &'a mut dyn FnMut(Notice),
     /// The most bytes that a message may take, on its way and unpacked.
     pub message_limit: usize,
-    /// Asked often; true means stop.
+    /// Called often; true means stop.
     pub stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
 impl Node<'_> {
-    /// Joins, answers, and stays until it is stopped. Comes back by itself when the SuperLink was away. A panic of the worker passes through, after
-    /// the question was noted: it is refused from then on.
+    /// Joins and replies until it is stopped. Reconnects by itself when the SuperLink was unreachable. A panic of the worker passes through, after it was
+    /// recorded: the request is refused from then on.
     pub fn serve(&mut self) -> Result<()> {
         let Some(id) = self.join()? else { return Ok(()) };
         let id = AtomicU64::new(id);
         let is_over = AtomicBool::new(false);
-        let (fleet, stopped) = (self.fleet, self.stopped);
+        let (connection, stopped) = (self.connection, self.stopped);
         thread::scope(|scope| {
-            // Also if there is a panic: nobody may say that a node is there which does not answer.
+            // Also after a panic: a node that does not reply must not send heartbeats.
             let _end = SetWhenDropped(&is_over);
-            scope.spawn(|| beat(fleet, &id, &|| stopped() || is_over.load(Ordering::Relaxed)));
-            self.answer_all(&id)
+            scope.spawn(|| send_heartbeats(connection, &id, &|| stopped() || is_over.load(Ordering::Relaxed)));
+            self.reply_to_all(&id)
         })?;
-        // Whether the SuperLink hears it or not, the node is gone.
-        let _ = self.fleet.deactivate(id.load(Ordering::Relaxed));
+        // The node ends whether the SuperLink hears of it or not.
+        let _ = self.connection.deactivate(id.load(Ordering::Relaxed));
         Ok(())
     }
 
-    fn answer_all(&mut self, id: &AtomicU64) -> Result<()> {
-        let mut pace = Pace::default();
+    fn reply_to_all(&mut self, id: &AtomicU64) -> Result<()> {
+        let mut interval = PollInterval::default();
         while !(self.stopped)() {
-            let before = self.fleet.answered();
+            let before = self.connection.answered();
             match self.step(id.load(Ordering::Relaxed)) {
-                Ok(answered) => pace.heard(answered > 0),
-                Err(error) if error.is_passing() => self.miss(&mut pace, before, &error),
+                Ok(replied) => interval.succeeded(replied > 0),
+                Err(error) if error.is_transient() => self.log_failure(&mut interval, before, &error),
                 // A SuperLink that was restarted does not know its nodes.
-                Err(error @ Error::Stranger { .. }) => {
-                    self.miss(&mut pace, before, &error);
+                Err(error @ Error::UnknownNode { .. }) => {
+                    self.log_failure(&mut interval, before, &error);
                     let Some(known) = self.join()? else { break };
                     id.store(known, Ordering::Relaxed);
                 }
                 Err(error) => return Err(error),
             }
-            self.rest(pace.wait());
+            self.wait(interval.duration());
         }
         Ok(())
     }
 
-    /// Makes itself known and gives its number; waits for a SuperLink that is away. Nothing if it is stopped meanwhile.
+    /// Registers and gives the node id; waits for a SuperLink that is unreachable. Nothing if it is stopped meanwhile.
     fn join(&mut self) -> Result<Option<u64>> {
-        let mut pace = Pace::default();
+        let mut interval = PollInterval::default();
         while !(self.stopped)() {
-            let before = self.fleet.answered();
-            match self.introduce() {
+            let before = self.connection.answered();
+            match self.register() {
                 Ok(id) => {
-                    self.vault.note_number(id)?;
-                    (self.tell)(Notice::Joined(id));
+                    self.store.save_node_id(id)?;
+                    (self.notify)(Notice::Joined(id));
                     return Ok(Some(id));
                 }
-                Err(error) if error.is_passing() => self.miss(&mut pace, before, &error),
+                Err(error) if error.is_transient() => self.log_failure(&mut interval, before, &error),
                 Err(error) => return Err(error),
             }
-            self.rest(pace.wait());
+            self.wait(interval.duration());
         }
         Ok(None)
     }
 
-    /// Makes itself known and gives its number.
+    /// Registers and gives the node id.
     ///
-    /// A node that was killed is still there for the SuperLink for a minute, which activates nobody who is there. With the number it had before, a heartbeat
+    /// A SuperLink takes a node that was killed for active for another minute, and does not activate it again before. With the id it had before, a heartbeat
     /// is enough; without it, the minute has to pass.
-    fn introduce(&self) -> Result<u64> {
-        if let Some(id) = self.vault.number() {
-            match self.fleet.heartbeat(id, HEARTBEAT) {
+    fn register(&self) -> Result<u64> {
+        if let Some(id) = self.store.node_id() {
+            match self.connection.heartbeat(id, HEARTBEAT) {
                 Ok(true) => return Ok(id),
-                Err(error) if error.is_passing() => return Err(error),
-                // That was another SuperLink, or it has forgotten.
+                Err(error) if error.is_transient() => return Err(error),
+                // The id is from another SuperLink, or from before this one lost its database.
                 Ok(false) | Err(_) => {}
             }
         }
-        let welcome = self.fleet.register()?;
-        if let Welcome::New(id) = welcome {
-            self.vault.note_number(id)?;
+        let registration = self.connection.register()?;
+        if let Registration::New(id) = registration {
+            self.store.save_node_id(id)?;
         }
-        match (self.fleet.activate(HEARTBEAT), welcome) {
-            (Err(Error::Refused { call, problem }), Welcome::Known) => Err(Error::Away { call, problem }),
+        match (self.connection.activate(HEARTBEAT), registration) {
+            (Err(Error::Refused { call, problem }), Registration::Known) => Err(Error::Unreachable { call, problem }),
             (activated, _) => activated,
         }
     }
 
-    /// A call failed, after so many that were answered when this began.
-    fn miss(&mut self, pace: &mut Pace, answered: u64, error: &Error) {
-        pace.missed(self.fleet.answered() > answered);
-        (self.tell)(Notice::Away(error.to_string(), pace.wait().as_secs_f64()));
+    /// Logs that a call failed. `answered` is how many calls had been answered when this step began.
+    fn log_failure(&mut self, interval: &mut PollInterval, answered: u64, error: &Error) {
+        interval.failed(self.connection.answered() > answered);
+        (self.notify)(Notice::Unreachable(error.to_string(), interval.duration().as_secs_f64()));
     }
 
-    /// Answers what waits and what is new; tells how many questions that were. What is here is worked on also while the SuperLink is away.
+    /// Fetches new requests and replies to all that wait; gives their number. Requests that are here are worked on also while the SuperLink is unreachable.
     fn step(&mut self, id: u64) -> Result<usize> {
         let fetched = self.fetch(id);
-        let waiting = self.vault.inbox().waiting()?;
-        for question in &waiting {
-            self.answer(id, question)?;
+        let waiting = self.store.inbox().waiting()?;
+        for request in &waiting {
+            self.reply_to(id, request)?;
         }
         fetched.map(|()| waiting.len())
     }
 
     /// Waits, unless stopped.
-    fn rest(&self, time: Duration) {
-        rest(time, self.stopped);
+    fn wait(&self, time: Duration) {
+        wait(time, self.stopped);
     }
 }
 
-/// Sets a flag at the end of a scope, however that is left.
+/// Sets a flag at the end of a scope, also after a panic.
 struct SetWhenDropped<'a>(&'a AtomicBool);
 
 impl Drop for SetWhenDropped<'_> {
@@ -195,15 +195,15 @@ impl Drop for SetWhenDropped<'_> {
     }
 }
 
-/// Says that the node is there, every now and then. A beat that is not heard is followed by the next.
-fn beat(fleet: &Fleet, id: &AtomicU64, stopped: &dyn Fn() -> bool) {
+/// Sends heartbeats. One that fails is followed by the next.
+fn send_heartbeats(connection: &Connection, id: &AtomicU64, stopped: &dyn Fn() -> bool) {
     while !stopped() {
-        rest(HEARTBEAT / 3, stopped);
-        let _ = fleet.heartbeat(id.load(Ordering::Relaxed), HEARTBEAT);
+        wait(HEARTBEAT / 3, stopped);
+        let _ = connection.heartbeat(id.load(Ordering::Relaxed), HEARTBEAT);
     }
 }
 
-fn rest(time: Duration, stopped: &dyn Fn() -> bool) {
+fn wait(time: Duration, stopped: &dyn Fn() -> bool) {
     let end = Instant::now() + time;
     while !stopped() {
         let left = end.saturating_duration_since(Instant::now());
@@ -214,10 +214,10 @@ fn rest(time: Duration, stopped: &dyn Fn() -> bool) {
     }
 }
 
-/// Refuses a question that nobody waits for any more.
-fn require_in_time(head: &Metadata) -> Result<()> {
-    let is_late = head.created_at + head.ttl < now();
-    if is_late { Err(Error::Late { id: head.message_id.clone() }) } else { Ok(()) }
+/// Refuses a message whose time to live is over.
+fn require_not_expired(head: &Metadata) -> Result<()> {
+    let is_expired = head.created_at + head.ttl < now();
+    if is_expired { Err(Error::Expired { id: head.message_id.clone() }) } else { Ok(()) }
 }
 
 /// Seconds since 1970.

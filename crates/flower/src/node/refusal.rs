@@ -1,61 +1,61 @@
-//! What a server is told when a question is not answered.
+//! What a server is told when a request is refused.
 use crate::Error;
 
-/// Why a question is not answered, as far as the server is told: one of these sentences and nothing else. What exactly is wrong may hold names, numbers and
-/// paths of the node's own data, and is said only to who runs the node.
+/// Why a request is refused, as far as the server is told: one of these sentences and nothing else. The exact reason may contain names, numbers and
+/// paths of the node's own data, and appears only in the node's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The message is not one that this node understands.
+    /// The message cannot be decoded, or is of an unknown type.
     Unreadable,
-    /// Nobody waits for the answer any more.
-    Late,
+    /// The message's time to live is over.
+    Expired,
     /// It would take more memory than a message may.
     TooLarge,
     /// The experiment, the data and the state of this node do not fit together, or training failed.
     Unable,
-    /// The node ended while it worked on this question before.
-    Fatal,
+    /// The node crashed while working on this request before.
+    Crashed,
 }
 
 impl Refusal {
-    /// What is sent.
+    /// The sentence that is sent.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Unreadable => "refused: this node cannot read the message (its own log says why)",
-            Self::Late => "refused: the message is out of date",
+            Self::Unreadable => "refused: this node cannot read the message (the reason is in the node's log)",
+            Self::Expired => "refused: the message has expired",
             Self::TooLarge => "refused: the message is larger than this node allows",
-            Self::Unable => "refused: this node cannot carry out the experiment (its own log says why)",
-            Self::Fatal => "refused: this node ended at this question before (its own log says why)",
+            Self::Unable => "refused: this node cannot carry out the experiment (the reason is in the node's log)",
+            Self::Crashed => "refused: this node crashed on this request before (the reason is in the node's log)",
         }
     }
 
-    /// What is told of an error.
+    /// What the server is told of an error.
     pub(super) fn of(error: &Error) -> Self {
         match error {
             Error::TooLarge { .. } => Self::TooLarge,
-            Error::Late { .. } => Self::Late,
+            Error::Expired { .. } => Self::Expired,
             Error::Object { .. } | Error::Record { .. } | Error::Refused { .. } => Self::Unreadable,
             _ => Self::Unable,
         }
     }
 }
 
-/// A question that is turned down: what the server is told, and what is said here.
+/// A refused request: what the server is told, and the exact reason for the node's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TurnedDown {
+pub(super) struct Rejection {
     pub(super) refusal: Refusal,
-    pub(super) words: String,
+    pub(super) reason: String,
 }
 
-impl TurnedDown {
-    /// The work cannot be done, whatever exactly is wrong.
-    pub(super) fn unable(words: impl ToString) -> Self {
-        Self { refusal: Refusal::Unable, words: words.to_string() }
+impl Rejection {
+    /// The work cannot be done, for whatever reason.
+    pub(super) fn unable(reason: impl ToString) -> Self {
+        Self { refusal: Refusal::Unable, reason: reason.to_string() }
     }
 }
 
-impl From<Error> for TurnedDown {
+impl From<Error> for Rejection {
     fn from(error: Error) -> Self {
-        Self { refusal: Refusal::of(&error), words: error.to_string() }
+        Self { refusal: Refusal::of(&error), reason: error.to_string() }
     }
 }

@@ -6,10 +6,10 @@ use pulp::{Simd, WithSimd};
 
 use super::blocked::{BlockedSequence, Panel};
 use super::parameters::LayerShape;
-use super::vectors::{read, transpose, write};
 use crate::elementary::{exp, select};
 use crate::gemm::{Factor, Product, Size};
 use crate::instructions::multiply_add;
+use crate::vectors::{read, transpose, write};
 
 /// What stands in for minus infinity: a position which may see nothing at all still gets weights that are numbers.
 const BLOCKED_SCORE: f32 = -1e4;

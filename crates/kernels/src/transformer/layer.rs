@@ -3,12 +3,12 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::attention::{Attend, AttendBackward, ProjectionGradients, Projections};
-use super::dense::{add_gradients, add_product, affine, set_product};
 use super::layer_norm::{Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
 use super::mlp::{self, Hidden, Mlp, MlpTransposed};
 use super::parameters::{Dropout, LayerGradients, LayerParameters, LayerParts, LayerShape, Linear, Masks, Norm};
-use super::vectors::{fit, transpose};
 use crate::InstructionSet;
+use crate::dense::{add_product, affine, set_product};
+use crate::vectors::{fit, transpose};
 
 /// How many positions are worked on at a time: enough to use each weight often, few enough to stay in the nearest cache.
 const POSITIONS: usize = 64;
@@ -101,6 +101,11 @@ impl Prepared {
             mlp: Mlp::new(shape.width, &parameters.widen, &parameters.narrow),
             transposed: OnceLock::new(),
         }
+    }
+
+    /// The same for batches of another size.
+    pub fn set_batch(&mut self, batch: usize) {
+        self.shape.batch = batch;
     }
 
     /// The sizes it was made for.
@@ -302,7 +307,7 @@ impl Prepared {
         let (transposed, width) = (self.transposed(), self.shape.width);
         let said = self.undropped(group, gradient, masks.attention, &mut scratch.query);
         if let Some(sums) = sums.as_deref_mut() {
-            add_gradients(self.set, &kept.attended, said, &mut sums.output);
+            sums.output.add_gradient(self.set, &kept.attended, said);
         }
         let mut attended = std::mem::take(&mut scratch.said);
         set_product(self.set, said, &transposed.output, fit(&mut attended, gradient.len()), width);
@@ -314,9 +319,9 @@ impl Prepared {
         add_product(self.set, value, &transposed.value, input_gradient, width);
         if let Some(sums) = sums.as_deref_mut() {
             kept.norm_1.output(self.norm_1.view(), fit(normal, gradient.len()));
-            add_gradients(self.set, normal, query, &mut sums.query);
-            add_gradients(self.set, normal, key, &mut sums.key);
-            add_gradients(self.set, normal, value, &mut sums.value);
+            sums.query.add_gradient(self.set, normal, query);
+            sums.key.add_gradient(self.set, normal, key);
+            sums.value.add_gradient(self.set, normal, value);
         }
         layer_norm_backward(
             self.set,

@@ -4,9 +4,9 @@
 use pulp::{Simd, WithSimd};
 
 use super::parameters::Norm;
-use super::vectors::{fit, read, write};
 use crate::InstructionSet;
 use crate::instructions::multiply_add;
+use crate::vectors::{fit, read, write};
 
 /// What keeps the division finite.
 const EPSILON: f32 = 1e-5;

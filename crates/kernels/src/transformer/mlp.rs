@@ -1,11 +1,11 @@
 //! The MLP of a layer, `gelu(x W_1 + b_1) W_2 + b_2`, computed in slices of its hidden numbers that stay in the nearest cache.
 use pulp::{Simd, WithSimd};
 
-use super::dense::{add_column_sums, add_product, add_weight_gradient, fill_rows, set_product};
 use super::parameters::Linear;
-use super::vectors::{fit, read, transpose, write};
 use crate::InstructionSet;
+use crate::dense::{add_column_sums, add_product, add_transposed_product, fill_rows, set_product};
 use crate::elementary::{gelu, gelu_derivative};
+use crate::vectors::{fit, read, transpose, write};
 
 /// Hidden numbers of a slice.
 const SLICE: usize = 64;
@@ -151,8 +151,8 @@ impl Sums<'_> {
     fn add_slice(&mut self, set: InstructionSet, slice: &Slice, activated: &[f32], hidden_gradient: &[f32], gradient: &[f32]) {
         let (start, count) = (slice.start, slice.count());
         let (width, hidden) = (self.narrow.bias.len(), self.widen.bias.len());
-        add_weight_gradient(set, activated, gradient, width, &mut self.narrow.weight[start * width..], width);
-        add_weight_gradient(set, self.x, hidden_gradient, count, &mut self.widen.weight[start..], hidden);
+        add_transposed_product(set, activated, gradient, width, &mut self.narrow.weight[start * width..], width);
+        add_transposed_product(set, self.x, hidden_gradient, count, &mut self.widen.weight[start..], hidden);
         add_column_sums(set, hidden_gradient, &mut self.widen.bias[start..start + count]);
     }
 }

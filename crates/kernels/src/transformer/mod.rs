@@ -19,7 +19,6 @@
 //! ```
 mod attention;
 mod blocked;
-mod dense;
 mod layer;
 mod layer_norm;
 mod mlp;
@@ -27,7 +26,6 @@ mod parameters;
 mod stack;
 #[cfg(test)]
 mod tests;
-mod vectors;
 
 pub use blocked::Blocked;
 pub use layer::{Prepared, Saved, Scratch};

@@ -1,5 +1,8 @@
 //! What a layer is made of: its sizes, its parameters, and the masks it is run under.
 use super::blocked::Blocked;
+use crate::InstructionSet;
+use crate::dense::{add_column_sums, add_transposed_product};
+use crate::size::product;
 
 /// The sizes of a layer and of what it is applied to, `[batch, length, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +22,12 @@ pub struct LayerShape {
 impl LayerShape {
     /// Numbers of one sequence.
     pub(super) fn sequence(&self) -> usize {
-        self.length * self.width
+        product([self.length, self.width])
     }
 
     /// Numbers of the batch.
     pub(super) fn numbers(&self) -> usize {
-        self.batch * self.sequence()
+        product([self.batch, self.length, self.width])
     }
 }
 
@@ -40,6 +43,15 @@ pub struct Linear<T> {
 impl Linear<&[f32]> {
     pub(super) fn owned(self) -> Linear<Vec<f32>> {
         Linear { weight: self.weight.to_vec(), bias: self.bias.to_vec() }
+    }
+}
+
+impl Linear<Vec<f32>> {
+    /// Adds the gradients of weight and bias, given the input and the gradient of the output.
+    pub(super) fn add_gradient(&mut self, set: InstructionSet, x: &[f32], gradient: &[f32]) {
+        let to = self.bias.len();
+        add_transposed_product(set, x, gradient, to, &mut self.weight, to);
+        add_column_sums(set, gradient, &mut self.bias);
     }
 }
 
@@ -150,7 +162,8 @@ impl LayerParts<usize> {
     /// How many numbers each parameter has.
     pub fn lengths(shape: &LayerShape) -> Self {
         let (w, h) = (shape.width, shape.hidden);
-        Self::from_array([w, w, w * w, w, w * w, w, w * w, w, w * w, w, w, w, w * h, h, h * w, w])
+        let (square, wide) = (product([w, w]), product([w, h]));
+        Self::from_array([w, w, square, w, square, w, square, w, square, w, w, w, wide, h, wide, w])
     }
 }
 

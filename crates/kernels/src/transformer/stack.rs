@@ -3,8 +3,8 @@ use super::blocked::Blocked;
 use super::layer::{Prepared, Saved, Scratch, add};
 use super::layer_norm::{Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
 use super::parameters::{Dropout, LayerGradients, LayerParameters, LayerShape, Masks, Norm};
-use super::vectors::fit;
 use crate::InstructionSet;
+use crate::vectors::fit;
 
 /// `g(z; x) = norm(layer_n(... layer_1(z; x) ...; x))` on `[batch, length, width]`, ready to run.
 #[derive(Clone, Debug)]
@@ -57,6 +57,12 @@ impl Stack {
         assert!(norm.scale.len() == shape.width && norm.offset.len() == shape.width, "the normalisation must fit the width");
         let layers = layers.iter().map(|layer| Prepared::new(set, shape, layer)).collect();
         Self { set, shape, layers, norm: norm.owned() }
+    }
+
+    /// The same for batches of another size.
+    pub fn set_batch(&mut self, batch: usize) {
+        self.shape.batch = batch;
+        self.layers.iter_mut().for_each(|layer| layer.set_batch(batch));
     }
 
     /// No gradients yet; [`Stack::backward`] adds to them.

@@ -11,25 +11,25 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 from fedeq.flower import weights
+from fedeq.flower.array_limit import limit_arrays
 from fedeq.flower.folder import Stopped
-from fedeq.flower.narrow import bound_arrays
 from fedeq.flower.strategy import Consensus, Rules
 
 server = ServerApp()
-# Nodes are `fedeq node`; Flower wants an app all the same.
+# Nodes are `fedeq node`, but Flower requires a client app.
 client = ClientApp()
 
 
 def folder_of(config: Mapping[str, object]) -> Path:
-    """Say where the federation is."""
+    """Read the folder of the federation."""
     if not config["folder"]:
-        message = "say where the federation is: --run-config \"folder='/path/of/the/app'\""
+        message = "`folder` is not set; give the folder of the app: --run-config \"folder='/path/of/the/app'\""
         raise ValueError(message)
     return Path(str(config["folder"]))
 
 
 def rules_of(config: Mapping[str, object]) -> Rules:
-    """Read what is demanded of clients; a bound of 0 is none."""
+    """Read the rules for clients; a `bound` of 0 means none."""
     names = ("minimum", "deadline", "repeat", "patience", "bound")
     values = {name: float(str(config[name])) for name in names}
     for name, value in values.items():
@@ -43,9 +43,9 @@ def rules_of(config: Mapping[str, object]) -> Rules:
 def main(grid: Grid, context: Context) -> None:
     """Train to the end of the plan."""
     strategy = Consensus(folder_of(context.run_config), rules_of(context.run_config))
-    bound_arrays(weights.size(strategy.theta, "") + weights.SPARE)
+    limit_arrays(weights.size(strategy.theta, "") + weights.SPARE)
     strategy.summary()
     try:
         strategy.run(grid)
     except Stopped:
-        log(INFO, "stopped after round %s; start it again to go on", strategy.done)
+        log(INFO, "stopped after round %s; start it again to continue", strategy.done)

@@ -1,13 +1,13 @@
-"""The folder of a run, as `fedeq run` writes it: `fedeq report` and `fedeq dashboard` read both alike.
+"""The run folder, in the format of `fedeq run`, for `fedeq report` and `fedeq dashboard`.
 
-Beside what `fedeq init-federation` put there it holds
+In addition to the files of `fedeq init-federation` it contains
 
-- `checkpoint.json` and the `theta-N.safetensors` it names: what a run that is started again goes on from
-- `rounds.jsonl`, `evaluations.jsonl`, `timings.jsonl`: a line a round, an evaluation, a round's time
-- `failures.jsonl`: a line for every answer that did not count, and why; also those of rounds that had to be done again
+- `checkpoint.json` and the `theta-N.safetensors` it names: where a restarted run continues
+- `rounds.jsonl`, `evaluations.jsonl`, `timings.jsonl`: a line for each round, evaluation, and time of a round
+- `failures.jsonl`: a line for every client that failed, and why; also in rounds that were repeated
 - `status.json`, `lock`, `version.json`, `activity.json`, `control.json`, `summary.json`: as in any run folder
 
-There is no `heads.jsonl`: heads are none of the server's business.
+There is no `heads.jsonl`: the server knows nothing of the heads.
 """
 
 import fcntl
@@ -28,20 +28,20 @@ from fedeq.flower.metrics import SOLVES, Traffic
 from fedeq.flower.weights import Weights, write_atomically
 
 State = Literal["running", "paused", "finished", "stopped", "failed"]
-Order = Literal["go-on", "pause", "stop"]
+Command = Literal["go-on", "pause", "stop"]
 
 
 class Damaged(RuntimeError):
-    """A file that is not what was written."""
+    """A file whose content is not what was written."""
 
 
 class Stopped(Exception):
-    """Somebody wants the run to stop."""
+    """The run was stopped by a command from the dashboard."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All state of a server."""
+    """The whole state of the server."""
 
     done: int
     theta: Weights
@@ -50,18 +50,18 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder that holds a run."""
+    """The folder of a run."""
 
     path: Path
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Take the run for this process, and say how it ended."""
+    def locked(self) -> Iterator[None]:
+        """Lock the run for this process, and write how it ended."""
         with (self.path / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as problem:
-                message = f"`{self.path}` is being worked on by another process; wait until it is done, or stop it"
+                message = f"`{self.path}` is in use by another process; wait until that ends, or stop it"
                 raise RuntimeError(message) from problem
             self._begin()
             state: State = "failed"
@@ -82,19 +82,19 @@ class RunFolder:
         self.write_status("running")
 
     def write_status(self, state: State) -> None:
-        """Say how the run stands."""
+        """Write the status of the run."""
         self.write_json("status.json", {"state": state, "pid": os.getpid()})
 
-    def order(self) -> Order:
-        """Read what somebody wants of the run, as the dashboard leaves it."""
+    def command(self) -> Command:
+        """Read the command of the dashboard, if there is one."""
         try:
-            order: Order = json.loads((self.path / "control.json").read_text())["order"]
+            command: Command = json.loads((self.path / "control.json").read_text())["order"]
         except (OSError, ValueError, KeyError, TypeError):
             return "go-on"
-        return order
+        return command
 
-    def tell_activity(self, activity: Mapping[str, Any]) -> None:
-        """Tell who is at work: not synced, and not worth failing for."""
+    def write_activity(self, activity: Mapping[str, Any]) -> None:
+        """Write which clients are working, for the dashboard: not synced, and errors are ignored."""
         partial = self.path / "activity.json.partial"
         try:
             partial.write_text(json.dumps(activity))
@@ -108,25 +108,25 @@ class RunFolder:
             file.write(json.dumps(line) + "\n")
 
     def lines(self, journal: str) -> list[dict[str, Any]]:
-        """Read the whole lines of a journal."""
+        """Read the complete lines of a journal."""
         path = self.path / journal
         whole = path.read_text().split("\n")[:-1] if path.exists() else []
         return [json.loads(line) for line in whole]
 
-    def cut_back(self, done: int) -> None:
-        """Forget what was written after so many rounds: it will happen again."""
+    def truncate(self, done: int) -> None:
+        """Remove the lines of later rounds from the journals: these rounds are repeated."""
         self._keep_lines("rounds.jsonl", lambda line: line["round"] < done)
         for journal in ("evaluations.jsonl", "timings.jsonl"):
             self._keep_lines(journal, lambda line: line["round"] <= done)
 
-    def _keep_lines(self, journal: str, is_wanted: Callable[[dict[str, Any]], bool]) -> None:
+    def _keep_lines(self, journal: str, is_kept: Callable[[dict[str, Any]], bool]) -> None:
         path = self.path / journal
         if path.exists():
-            kept = [json.dumps(line) + "\n" for line in self.lines(journal) if is_wanted(line)]
+            kept = [json.dumps(line) + "\n" for line in self.lines(journal) if is_kept(line)]
             write_atomically(path, "".join(kept).encode())
 
-    def keep(self, checkpoint: Checkpoint) -> None:
-        """Keep `theta`, then the note that names it: the note is what counts."""
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write `theta`, then the note that refers to it: replacing the note is what commits."""
         name = f"theta-{checkpoint.done}.safetensors"
         fingerprint = weights.write(self.path / name, checkpoint.theta)
         note = {"done": checkpoint.done, "theta": fingerprint, "traffic": asdict(checkpoint.traffic)}
@@ -136,25 +136,27 @@ class RunFolder:
                 old.unlink()
 
     def resume(self) -> Checkpoint:
-        """Read where the run stands: before the first round if it was never kept."""
+        """Read the last checkpoint; before the first one, the initial weights."""
         note = self.path / "checkpoint.json"
         if not note.exists():
             return Checkpoint(0, weights.read(self.path / "theta.safetensors"), Traffic())
-        kept = json.loads(note.read_text())
-        path = self.path / f"theta-{kept['done']}.safetensors"
-        if not path.exists() or weights.fingerprint(path.read_bytes()) != kept["theta"]:
-            message = f"`{path}` is not what `{note}` says was written; bring it back, or begin with a new folder"
+        saved = json.loads(note.read_text())
+        path = self.path / f"theta-{saved['done']}.safetensors"
+        if not path.exists() or weights.fingerprint(path.read_bytes()) != saved["theta"]:
+            message = (
+                f"`{path}` does not have the fingerprint in `{note}`; restore it from a copy, or start in a new folder"
+            )
             raise Damaged(message)
-        return Checkpoint(kept["done"], weights.read(path), Traffic(**kept["traffic"]))
+        return Checkpoint(saved["done"], weights.read(path), Traffic(**saved["traffic"]))
 
     def write_summary(self, expected: Mapping[str, Any], evaluation: Mapping[str, Any]) -> None:
-        """Say what came out: what was known before, the last evaluation, and what it took."""
+        """Write the summary: what was known before, the last evaluation, and the resources."""
         resources = {**expected["resources"], **_resources(self.lines("timings.jsonl"))}
-        told = {"evaluation": evaluation, "solves": _solves(self.lines("rounds.jsonl")), "resources": resources}
-        self.write_json("summary.json", {**expected, **told})
+        results = {"evaluation": evaluation, "solves": _solves(self.lines("rounds.jsonl")), "resources": resources}
+        self.write_json("summary.json", {**expected, **results})
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        """Write a file, whole or not at all."""
+        """Write a file atomically."""
         write_atomically(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
 
 

@@ -1,14 +1,11 @@
-"""What is reported of a federation, number by number as `fedeq run` reports it.
-
-The other side is `crates/core/src/metrics.rs`.
-"""
+"""The metrics of a federation, the same numbers that `fedeq run` reports (`crates/core/src/metrics.rs`)."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedeq.flower.letters import PHASES, Update
+from fedeq.flower.messages import PHASES, Update
 
 Score = Mapping[str, Any]
 NO_SCORE: Score = {"predictions": 0, "correct": 0, "loss": 0.0}
@@ -17,71 +14,71 @@ SOLVES = ("samples", "steps", "residual", "unconverged", "not_finite", "warm")
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of messages about training."""
+    """Bytes of the messages of training."""
 
     up: int = 0
     down: int = 0
 
     def plus(self, other: "Traffic") -> "Traffic":
-        """Add what was sent later."""
+        """Add later traffic."""
         return Traffic(self.up + other.up, self.down + other.down)
 
 
 def round_line(
     number: int, rho: float | None, updates: Mapping[int, Update], sent: Traffic, traffic: Traffic
 ) -> dict[str, Any]:
-    """Put a round together, from the updates in the order of its cohort."""
-    descents = [update.descent for update in updates.values()]
+    """Aggregate the metrics of a round, from the updates in the order of its cohort."""
+    stats = [update.stats for update in updates.values()]
     return {
         "round": number,
         "cohort": list(updates),
-        "loss": mean(descent["loss"] for descent in descents),
+        "loss": mean(client["loss"] for client in stats),
         "gap": mean(update.gap for update in updates.values()),
         "rho": rho,
-        "solves": {name: total(descent["solves"][name] for descent in descents) for name in SOLVES},
-        "steps": total(descent["steps"] for descent in descents),
+        "solves": {name: total(client["solves"][name] for client in stats) for name in SOLVES},
+        "steps": total(client["steps"] for client in stats),
         "sent": asdict(sent),
         "traffic": asdict(traffic),
     }
 
 
 def timing_line(done: int, updates: Iterable[Update], seconds: Mapping[str, float]) -> dict[str, Any]:
-    """Say where the time of a round went; the time that messages took and the memory of the server are left out."""
-    descents = [update.descent for update in updates]
-    local = {phase: total(float(descent["seconds"][phase]) for descent in descents) for phase in PHASES}
-    memory = {phase: max(int(descent["memory"][phase]) for descent in descents) for phase in PHASES}
+    """Aggregate the times of a round; the time of messages and the memory of the server are not measured."""
+    stats = [update.stats for update in updates]
+    local = {phase: total(float(client["seconds"][phase]) for client in stats) for phase in PHASES}
+    memory = {phase: max(int(client["memory"][phase]) for client in stats) for phase in PHASES}
     return {"round": done, **local, **seconds, "communicate": 0.0, "client_memory": memory, "peak_memory": None}
 
 
 def evaluation_line(
     done: int, clients: int, scores: Mapping[int, Mapping[str, Any]], traffic: Traffic
 ) -> dict[str, Any]:
-    """Put the clients' scores together. A client that did not answer counts as one without samples to judge by."""
-    told = [scores[client] for client in sorted(scores)]
-    trained = [score for score in told if score["participations"] > 0]
+    """Aggregate the clients' scores. A client that did not reply counts as one without test samples."""
+    reported = [scores[client] for client in sorted(scores)]
+    trained = [score for score in reported if score["participations"] > 0]
     of = {
         view: [scores.get(client, {}).get(view) or NO_SCORE for client in range(clients)]
         for view in ("local", "shared", "validation")
     }
-    watched = _fixed_points(told)
-    is_shared = bool(told) and all(score["shared"] is not None for score in told)
+    fixed_points = _fixed_points(reported)
+    is_shared = bool(reported) and all(score["shared"] is not None for score in reported)
     is_validated = any(score["predictions"] for score in of["validation"])
     return {
         "round": done,
         "local": quality(of["local"]),
         "shared": quality(of["shared"]) if is_shared else None,
         "validation": quality(of["validation"]) if is_validated else None,
-        "untrained": len(told) - len(trained),
+        "untrained": len(reported) - len(trained),
         "gap": mean(score["gap"] for score in trained),
         "dual_norm": mean(score["dual_norm"] for score in trained),
-        "theory": _theory(told),
-        **({"fixed_points": watched} if watched else {}),
+        "theory": _theory(reported),
+        **({"fixed_points": fixed_points} if fixed_points else {}),
         "traffic": asdict(traffic),
     }
 
 
 def quality(scores: Sequence[Score]) -> dict[str, Any]:
-    """Accuracy and loss, both ways of averaging, and the spread."""
+    """Compute accuracy and loss, averaged over samples and over clients, and the spread over clients."""
     accuracies = [_share(score, "correct") for score in scores]
     known = sorted(accuracy for accuracy in accuracies if accuracy is not None)
     average = mean(known)
@@ -99,13 +96,13 @@ def quality(scores: Sequence[Score]) -> dict[str, Any]:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Take the mean; nothing has 0."""
+    """Take the mean; that of nothing is 0."""
     values = list(values)
     return total(values) / len(values) if values else 0.0
 
 
 def total(values: Iterable[float]) -> float:
-    """Add one after the other: `sum` of newer Pythons rounds otherwise than Rust does."""
+    """Add one after the other: `sum` of newer Python versions rounds differently from Rust."""
     result: float = 0
     for value in values:
         result += value
@@ -117,13 +114,13 @@ def _share(score: Score, part: str) -> float | None:
 
 
 def _theory(scores: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    told = [score["theory"] for score in scores]
-    if not told or None in told:
+    theories = [score["theory"] for score in scores]
+    if not theories or None in theories:
         return None
     return {
-        "lagrangian": total(theory["lagrangian"] for theory in told),
-        "stationarity": mean(theory["stationarity"] for theory in told),
-        "head_gradient": mean(theory["head_gradient"] for theory in told),
+        "lagrangian": total(theory["lagrangian"] for theory in theories),
+        "stationarity": mean(theory["stationarity"] for theory in theories),
+        "head_gradient": mean(theory["head_gradient"] for theory in theories),
     }
 
 
@@ -140,9 +137,9 @@ FIXED_POINTS = (
 
 
 def _fixed_points(scores: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    told = [score["fixed_points"] for score in scores if score.get("fixed_points")]
-    if not told:
+    reported = [score["fixed_points"] for score in scores if score.get("fixed_points")]
+    if not reported:
         return None
     largest = ("distance", "largest_radius")
-    of = {name: [found[name] for found in told] for name in FIXED_POINTS}
+    of = {name: [found[name] for found in reported] for name in FIXED_POINTS}
     return {name: max(of[name]) if name in largest else total(of[name]) for name in FIXED_POINTS}

@@ -1,4 +1,4 @@
-"""What `fedeq init-federation` wrote: who takes part, how answers are combined, what nodes train."""
+"""The plan of a federation, as `fedeq init-federation` wrote it: cohorts, weighting, evaluations."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ View = Literal["local", "shared"]
 
 @dataclass(frozen=True)
 class Plan:
-    """A federation, decided before it begins."""
+    """All that is decided before a federation begins."""
 
     federation: str
     method: str
@@ -21,7 +21,7 @@ class Plan:
     evaluate_every: int
     evaluate: Literal["evaluate", "measure"]
     cohorts: list[list[int]]
-    # What will have come out, as far as it is known before.
+    # The summary as far as it is known before the run.
     summary: dict[str, Any]
 
     @classmethod
@@ -29,15 +29,15 @@ class Plan:
         """Read `plan.json` of a folder."""
         path = folder / "plan.json"
         if not path.is_file():
-            message = f"`{folder}` is no federation: it has no `plan.json`; make one with `fedeq init-federation`"
+            message = f"`{folder}` has no `plan.json`; give the folder of an app that `fedeq init-federation` wrote"
             raise ValueError(message)
         return cls(**json.loads(path.read_text()))
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are."""
+        """The number of rounds."""
         return len(self.cohorts)
 
     def is_evaluated_after(self, done: int) -> bool:
-        """Whether clients are judged when so many rounds are done."""
+        """Whether clients are evaluated after so many rounds."""
         return done == self.rounds or (self.evaluate_every > 0 and done % self.evaluate_every == 0)

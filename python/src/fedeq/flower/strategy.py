@@ -1,36 +1,38 @@
 """Consensus over nodes that keep their heads and duals: FeDEQ, FedAvg, FedPer and FedRep."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from logging import INFO, WARNING
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedeq.flower import letters, metrics, weights
-from fedeq.flower.ear import BackgroundEar
-from fedeq.flower.fields import brief
+from fedeq.flower import metrics, weights
+from fedeq.flower.fields import shorten
 from fedeq.flower.folder import Checkpoint, RunFolder, Stopped
-from fedeq.flower.letters import Request, Task, Update
+from fedeq.flower.listener import BackgroundListener
+from fedeq.flower.messages import Request, Task, Update, scores_of
 from fedeq.flower.metrics import Traffic
 from fedeq.flower.plan import Plan
-from fedeq.flower.post import Answers, Post
+from fedeq.flower.transport import Replies, Transport
 from fedeq.flower.weights import Rejected, Weights
+
+T = TypeVar("T")
 
 
 class QuorumMissed(RuntimeError):
-    """Too few clients answered in time."""
+    """Too few clients replied in time."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a server demands of its clients; the app's `pyproject.toml` says what each of them means."""
+    """What a server requires of its clients; the app's `pyproject.toml` explains each of them."""
 
     minimum: float = 1.0
     deadline: float = 3600.0
@@ -40,107 +42,89 @@ class Rules:
 
 
 class Consensus(Strategy):
-    """Asks the cohorts of a plan and takes the mean of their answers, in the order of their numbers.
+    """Asks the cohorts of a plan to train and takes the mean of their weights, in the order of the cohort.
 
-    All state of the server is `theta`, the number of rounds done and the bytes sent; they are kept in `folder` after
-    every round, and a new `Consensus` over the same folder goes on from there. Who takes part was drawn when the folder
-    was written, so it does not depend on who is there first.
+    The state of the server is `theta`, the number of finished rounds and the bytes sent; they are saved in `folder`
+    after every round, and a new `Consensus` on the same folder continues from there. The cohorts were drawn when the
+    folder was written, so they do not depend on which nodes come first.
     """
 
     def __init__(self, folder: Path, rules: Rules | None = None) -> None:
-        """Read plan, experiment and weights, or where the last run over this folder stopped."""
+        """Read plan, experiment and weights, or the checkpoint of the last run in this folder."""
         self.plan = Plan.read(folder)
         self.folder = RunFolder(folder)
         self.experiment = (folder / "experiment.toml").read_text()
         self.rules = rules or Rules()
-        kept = self.folder.resume()
-        self.done, self.theta, self.traffic = kept.done, kept.theta, kept.traffic
+        saved = self.folder.resume()
+        self.done, self.theta, self.traffic = saved.done, saved.theta, saved.traffic
         self._beat = 0
-        self._post: Post | None = None
+        self._transport: Transport | None = None
 
     def run(self, grid: Grid) -> Weights:
-        """Train to the end of the plan, keep what came out in the folder, and give `theta`."""
-        with self.folder.held():
-            self.folder.cut_back(self.done)
-            self.meet(grid)
+        """Train to the end of the plan, save the results in the folder, and give `theta`."""
+        with self.folder.locked():
+            self.folder.truncate(self.done)
+            self.wait_for_nodes(grid)
             while self.done < self.plan.rounds:
-                self._obey()
+                self._obey_dashboard()
                 self._round(grid)
-            self._conclude(grid)
+            self._write_summary(grid)
         return self.theta
 
-    def meet(self, grid: Grid) -> None:
-        """Wait until every client of the plan has a node, or enough of them for the patience to be over."""
-        missing = self._way(grid).meet(self.plan.clients, self.rules.patience)
+    def wait_for_nodes(self, grid: Grid) -> None:
+        """Wait until every client of the plan has a node, or until `patience` is over and enough of them have one."""
+        missing = self._transport_over(grid).wait_for_nodes(self.plan.clients, self.rules.patience)
         if missing:
             reasons = dict.fromkeys(sorted(missing), f"no node in {self.rules.patience:g} s")
-            self._require_quorum("to begin", self.plan.clients - len(missing), self.plan.clients, reasons)
+            self._require_quorum("have a node", self.plan.clients - len(missing), self.plan.clients, reasons)
 
     def _round(self, grid: Grid) -> None:
-        """Train, judge if it is time to, and keep."""
+        """Train, evaluate if the plan says so, and save."""
         begun = time.monotonic()
-        answers = self._ask(grid, "train", self.plan.cohorts[self.done])
+        replies = self._ask(grid, "train", self.plan.cohorts[self.done])
         received = time.monotonic()
-        updates = self._settle(answers)
+        updates = self._aggregate(replies)
         seconds = {"train": time.monotonic() - begun, "server": time.monotonic() - received, "evaluate": 0.0}
         if self.plan.is_evaluated_after(self.done):
             begun = time.monotonic()
             self.folder.append("evaluations.jsonl", self.evaluate(grid))
             seconds["evaluate"] = time.monotonic() - begun
         self.folder.append("timings.jsonl", metrics.timing_line(self.done, updates.values(), seconds))
-        self._keep()
+        self._save()
 
     def evaluate(self, grid: Grid) -> dict[str, Any]:
-        """Judge all clients, and put together what they say."""
-        answers = self._ask(grid, self.plan.evaluate, list(range(self.plan.clients)))
-        scores, failures = self._judge(answers)
-        self._name(self.plan.evaluate, failures)
-        self._require_quorum(f"to judge round {self.done}", len(scores), self.plan.clients, failures)
+        """Ask all clients for their scores, and aggregate them."""
+        replies = self._ask(grid, self.plan.evaluate, list(range(self.plan.clients)))
+        scores, failures = _read_all(replies, scores_of)
+        self._log_failures(self.plan.evaluate, failures)
+        what = f"were evaluated after round {self.done}"
+        self._require_quorum(what, len(scores), self.plan.clients, failures)
         line = metrics.evaluation_line(self.done, self.plan.clients, scores, self.traffic)
         accuracy = 100 * self._headline(line)["mean"]
         log(INFO, "after round %s: accuracy %.1f %% over %s clients", self.done, accuracy, len(scores))
         return line
 
-    def _judge(self, answers: Answers) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-        """Read scores, and say why others cannot be read."""
-        scores, failures = {}, dict(answers.failures)
-        for client, reply in sorted(answers.replies.items()):
-            try:
-                scores[client] = letters.scores_of(reply)
-            except Rejected as problem:
-                failures[client] = str(problem)
-        return scores, failures
-
     def _headline(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the quality of the models the method is judged by."""
+        """Give the quality of the models that the method is evaluated by."""
         quality: dict[str, Any] = evaluation[self.plan.headline] or evaluation["local"]
         return quality
 
-    def _settle(self, answers: Answers) -> dict[int, Update]:
-        """Make `theta` the mean of what the clients of the round sent; what is refused is named and does not count."""
+    def _aggregate(self, replies: Replies) -> dict[int, Update]:
+        """Set `theta` to the mean of the cohort's weights; clients with rejected updates are logged and left out."""
         cohort = self.plan.cohorts[self.done]
-        updates, failures = self._read(answers)
-        self._name("train", failures)
-        self._require_quorum(f"in round {self.done + 1}", len(updates), len(cohort), failures)
+        updates, failures = _read_all(replies, lambda reply: Update.read(reply, self.theta, self.rules.bound))
+        self._log_failures("train", failures)
+        self._require_quorum(f"sent an update in round {self.done + 1}", len(updates), len(cohort), failures)
         # In the order of the cohort, whatever the order of arrival.
         counted = {client: updates[client] for client in cohort if client in updates}
         down = self._request("train").size * len(cohort)
         self.theta = weights.mean((update.weights, self._weight(update)) for update in counted.values())
-        self._note(counted, Traffic(sum(update.size for update in counted.values()), down))
+        self._write_round(counted, Traffic(sum(update.size for update in counted.values()), down))
         self.done += 1
         log(INFO, "round %s of %s: %s of %s clients", self.done, self.plan.rounds, len(counted), len(cohort))
         return counted
 
-    def _read(self, answers: Answers) -> tuple[dict[int, Update], dict[int, str]]:
-        updates, failures = {}, dict(answers.failures)
-        for client, reply in answers.replies.items():
-            try:
-                updates[client] = Update.read(reply, self.theta, self.rules.bound)
-            except Rejected as problem:
-                failures[client] = str(problem)
-        return updates, failures
-
-    def _note(self, counted: Mapping[int, Update], sent: Traffic) -> None:
+    def _write_round(self, counted: Mapping[int, Update], sent: Traffic) -> None:
         self.traffic = self.traffic.plus(sent)
         line = metrics.round_line(self.done, self.plan.rho, counted, sent, self.traffic)
         self.folder.append("rounds.jsonl", line)
@@ -148,114 +132,126 @@ class Consensus(Strategy):
     def _weight(self, update: Update) -> float:
         return float(update.samples) if self.plan.weighting == "samples" else 1.0
 
-    def _name(self, task: Task, failures: Mapping[int, str]) -> None:
-        """Say who does not count, in the log and in a journal."""
+    def _log_failures(self, task: Task, failures: Mapping[int, str]) -> None:
+        """Write which clients failed and why, to the log and to a journal."""
         for client, reason in sorted(failures.items()):
             log(WARNING, "client %s: %s", client, reason)
             line = {"round": self.done, "task": task, "client": client, "reason": reason}
             self.folder.append("failures.jsonl", line)
 
-    def _require_quorum(self, what: str, answered: int, asked: int, failures: Mapping[int, str]) -> None:
-        if answered == 0 or answered < self.rules.minimum * asked:
-            named = "; ".join(f"client {client}: {reason}" for client, reason in sorted(failures.items()))
-            message = f"only {answered} of {asked} clients are there {what} ({named})"
+    def _require_quorum(self, what: str, count: int, asked: int, failures: Mapping[int, str]) -> None:
+        if count == 0 or count < self.rules.minimum * asked:
+            reasons = "; ".join(f"client {client}: {reason}" for client, reason in sorted(failures.items()))
+            message = f"only {count} of {asked} clients {what} ({reasons}); `minimum` is {self.rules.minimum:g}"
             raise QuorumMissed(message)
 
     def _request(self, task: Task) -> Request:
         return Request(task, self.done, self.plan, self.experiment, self.theta)
 
-    def _ask(self, grid: Grid, task: Task, clients: list[int]) -> Answers:
-        way = self._way(grid)
-        way.watch = lambda waiting: self._tell_activity(task, clients, waiting)
-        way.watch(set(clients))
-        return way.ask(self._request(task), clients)
+    def _ask(self, grid: Grid, task: Task, clients: list[int]) -> Replies:
+        transport = self._transport_over(grid)
+        transport.on_progress = lambda waiting: self._write_activity(task, clients, waiting)
+        transport.on_progress(set(clients))
+        return transport.ask(self._request(task), clients)
 
-    def _way(self, grid: Grid) -> Post:
-        if self._post is None or self._post.grid is not grid:
-            self._post = Post(grid, BackgroundEar(grid), self.rules.deadline, self.rules.repeat)
-        return self._post
+    def _transport_over(self, grid: Grid) -> Transport:
+        if self._transport is None or self._transport.grid is not grid:
+            self._transport = Transport(grid, BackgroundListener(grid), self.rules.deadline, self.rules.repeat)
+        return self._transport
 
-    def _tell_activity(self, task: Task, clients: Iterable[int], waiting: set[int]) -> None:
+    def _write_activity(self, task: Task, clients: Iterable[int], waiting: set[int]) -> None:
         self._beat += 1
         done = sorted(set(clients) - waiting)
         activity = {"beat": self._beat, "round": self.done, "task": task, "waiting": [], "working": sorted(waiting)}
-        self.folder.tell_activity({**activity, "done": done})
+        self.folder.write_activity({**activity, "done": done})
 
-    def _obey(self) -> None:
-        """Wait or stop between rounds, if that is what somebody wants."""
-        if self.folder.order() == "pause":
+    def _obey_dashboard(self) -> None:
+        """Pause or stop between rounds, if the dashboard says so."""
+        if self.folder.command() == "pause":
             self.folder.write_status("paused")
-            while self.folder.order() == "pause":
+            while self.folder.command() == "pause":
                 time.sleep(0.5)
             self.folder.write_status("running")
-        if self.folder.order() == "stop":
+        if self.folder.command() == "stop":
             raise Stopped
 
-    def _keep(self) -> None:
-        self.folder.keep(Checkpoint(self.done, self.theta, self.traffic))
+    def _save(self) -> None:
+        self.folder.save(Checkpoint(self.done, self.theta, self.traffic))
 
-    def _conclude(self, grid: Grid) -> None:
-        """Write what came out; a run that was over before was judged before."""
-        judged = [line for line in self.folder.lines("evaluations.jsonl") if line["round"] == self.done]
-        self.folder.write_summary(self.plan.summary, judged[-1] if judged else self.evaluate(grid))
+    def _write_summary(self, grid: Grid) -> None:
+        """Write the summary, with the last evaluation: a run that was finished before need not be evaluated again."""
+        last = [line for line in self.folder.lines("evaluations.jsonl") if line["round"] == self.done]
+        self.folder.write_summary(self.plan.summary, last[-1] if last else self.evaluate(grid))
 
-    # What Flower asks of every strategy, so that its own loop can use this one too.
+    # The methods that Flower requires of every strategy, so that its own loop can use this one too.
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask the cohort of a round, counted from 1."""
+        """Make the requests to the cohort of a round, counted from 1."""
         del config
-        self.meet(grid)
+        self.wait_for_nodes(grid)
         self.done = server_round - 1
         self.theta = {name: arrays[name].numpy() for name in sorted(arrays)}
-        nodes = self._way(grid).directory.nodes
+        nodes = self._transport_over(grid).directory.nodes
         request = self._request("train")
         return [request.to(nodes[client]) for client in self.plan.cohorts[self.done] if client in nodes]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Take the mean of a cohort's answers."""
+        """Take the mean of a cohort's weights."""
         self.done = server_round - 1
-        self._settle(self._sorted(replies))
-        self._keep()
+        self._aggregate(self._by_client(replies))
+        self._save()
         return ArrayRecord({name: Array(value) for name, value in self.theta.items()}), None
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask everybody, when the plan says so."""
+        """Make the requests to all clients, when the plan says so."""
         del arrays, config
         if not self.plan.is_evaluated_after(server_round):
             return []
         request = self._request(self.plan.evaluate)
-        return [request.to(node) for _, node in sorted(self._way(grid).directory.nodes.items())]
+        return [request.to(node) for _, node in sorted(self._transport_over(grid).directory.nodes.items())]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Take the mean of the clients' accuracies."""
-        scores, failures = self._judge(self._sorted(replies))
-        self._name(self.plan.evaluate, failures)
+        scores, failures = _read_all(self._by_client(replies), scores_of)
+        self._log_failures(self.plan.evaluate, failures)
         if not scores:
             return None
         line = metrics.evaluation_line(server_round, self.plan.clients, scores, self.traffic)
         return MetricRecord({"accuracy": self._headline(line)["mean"]})
 
-    def _sorted(self, replies: Iterable[Message]) -> Answers:
-        """Tell answers from failures, by client."""
-        clients = {node: client for client, node in self._post.directory.nodes.items()} if self._post else {}
-        answers = Answers()
+    def _by_client(self, replies: Iterable[Message]) -> Replies:
+        """Sort replies and failures by client."""
+        nodes = self._transport.directory.nodes if self._transport else {}
+        clients = {node: client for client, node in nodes.items()}
+        result = Replies()
         for reply in replies:
             client = clients.get(reply.metadata.src_node_id)
             if client is None:
-                log(WARNING, "node %s is nobody's", reply.metadata.src_node_id)
+                log(WARNING, "node %s is not the node of any client", reply.metadata.src_node_id)
             elif reply.has_error():
-                answers.failures[client] = brief(reply.error.reason or "it failed")
+                result.failures[client] = shorten(reply.error.reason or "it failed")
             else:
-                answers.replies[client] = reply
-        return answers
+                result.received[client] = reply
+        return result
 
     def summary(self) -> None:
-        """Say what will be done."""
+        """Log what will be done."""
         plan = self.plan
         log(INFO, "%s with %s clients, %s of %s rounds done", plan.method, plan.clients, self.done, plan.rounds)
+
+
+def _read_all(replies: Replies, read: Callable[[Message], T]) -> tuple[dict[int, T], dict[int, str]]:
+    """Read the replies that can be read, and give the reasons of all other clients."""
+    values, failures = {}, dict(replies.failures)
+    for client, reply in sorted(replies.received.items()):
+        try:
+            values[client] = read(reply)
+        except Rejected as problem:
+            failures[client] = str(problem)
+    return values, failures

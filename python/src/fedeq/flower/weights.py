@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 Weights = dict[str, NDArray[np.float32]]
 
-# No array has more sides, nor longer ones.
-MOST_SIDES, LONGEST_SIDE = 32, 2**40
-# Bytes that somebody may have sent too many and is still told what exactly is wrong.
+# No array has more dimensions, nor longer ones.
+MOST_DIMENSIONS, LONGEST_DIMENSION = 32, 2**40
+# A message may be so many bytes too large and still be read, so that the reason can say what exactly is wrong.
 SPARE = 1 << 20
 
 
 class Rejected(ValueError):
-    """Weights that a client should not have sent."""
+    """A reply that cannot be used, with the reason."""
 
 
 def read(path: Path) -> Weights:
@@ -34,7 +34,7 @@ def read(path: Path) -> Weights:
 
 
 def write(path: Path, weights: Weights) -> str:
-    """Write a safetensors file, whole or not at all, and give its fingerprint."""
+    """Write a safetensors file atomically, and give its fingerprint."""
     head = _head(weights, {})
     body = b"".join(np.ascontiguousarray(array, np.float32).tobytes() for _, array in sorted(weights.items()))
     data = len(head).to_bytes(8, "little") + head + body
@@ -43,18 +43,18 @@ def write(path: Path, weights: Weights) -> str:
 
 
 def size(weights: Weights, header: str) -> int:
-    """Count the bytes of a message as `fedeq run` writes it: weights and a header in the form of a safetensors file."""
+    """Count the bytes of a message as `fedeq run` does: weights and header in the safetensors format."""
     metadata = json.dumps({"header": header}, separators=(",", ":"), ensure_ascii=False)
     return 8 + len(_head(weights, {"fedeq": metadata})) + sum(array.nbytes for array in weights.values())
 
 
 def fingerprint(data: bytes) -> str:
-    """Give what tells data from other data, as the Rust side does it."""
+    """Compute the fingerprint of data, as the Rust program does."""
     return hashlib.sha256(data).digest()[:16].hex()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write, sync and rename: after a power cut there is the old file or the new one, never a part."""
+    """Write, sync and rename: after a power cut the old file is there or the new one, never a part of it."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
         file.write(data)
@@ -64,7 +64,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def mean(items: Iterable[tuple[Weights, float]]) -> Weights:
-    """Take the weighted mean, summed as given and in double precision: to the bit what `fedeq run` computes."""
+    """Take the weighted mean in double precision, summed in the given order: to the bit as in `fedeq run`."""
     items = list(items)
     total = sum(weight for _, weight in items)
     first, _ = items[0]
@@ -78,28 +78,29 @@ def mean(items: Iterable[tuple[Weights, float]]) -> Weights:
 
 
 def check(weights: Weights, like: Weights, bound: float = float("inf")) -> None:
-    """Refuse another layout, numbers that are not finite, and weights further than `bound` from those sent out."""
+    """Reject other names or shapes, values that are not finite, and weights further than `bound` from `like`."""
     if set(weights) != set(like):
-        odd = min(set(weights) ^ set(like))
-        message = f"`{odd}` is missing or not expected"
+        name = min(set(weights) ^ set(like))
+        problem = "is missing" if name in like else "is not expected"
+        message = f"`{name}` {problem}"
         raise Rejected(message)
     for name, array in weights.items():
         if array.shape != like[name].shape:
             message = f"`{name}` has shape {array.shape} instead of {like[name].shape}"
             raise Rejected(message)
         if not np.isfinite(array).all():
-            message = f"`{name}` holds a value that is not finite"
+            message = f"`{name}` contains NaN or infinity"
             raise Rejected(message)
     distance = float(np.sqrt(sum(np.square(weights[name].astype(np.float64) - like[name]).sum() for name in like)))
     if distance > bound:
-        message = f"it is {distance:.3g} away from what was sent out, more than {bound:.3g}"
+        message = f"its distance from the weights that were sent out is {distance:.3g}, more than {bound:.3g}"
         raise Rejected(message)
 
 
 def pack(weights: Weights) -> tuple[NDArray[np.float32], str]:
-    """Put all numbers into one array, and say as JSON how they belong together.
+    """Pack all numbers into one array, with names and shapes as JSON.
 
-    Flower moves every array with calls of its own; one array is moved much faster than many.
+    Flower transfers every array with calls of its own; one array is transferred much faster than many.
     """
     layout = [[name, list(array.shape)] for name, array in sorted(weights.items())]
     flat = [np.ascontiguousarray(array, np.float32).ravel() for _, array in sorted(weights.items())]
@@ -107,46 +108,47 @@ def pack(weights: Weights) -> tuple[NDArray[np.float32], str]:
 
 
 def unpack(packed: NDArray[np.float32], layout: object) -> Weights:
-    """Take the arrays apart again, by a layout that somebody else has written."""
+    """Unpack the arrays, by the layout of a client."""
     weights: Weights = {}
     begin = 0
     for name, shape in _entries(layout):
         end = begin + math.prod(shape)
         if end > packed.size or name in weights:
-            message = f"its layout names an array twice, or more numbers than the {packed.size} there are"
+            message = f"its layout contains an array twice, or more numbers than the {packed.size} of `packed`"
             raise Rejected(message)
         weights[name] = packed[begin:end].reshape(shape)
         begin = end
     if begin != packed.size:
-        message = f"`packed` has {packed.size} numbers, and its layout {begin}"
+        message = f"`packed` has {packed.size} numbers, but its layout describes {begin}"
         raise Rejected(message)
     return dict(sorted(weights.items()))
 
 
 def _entries(layout: object) -> Iterator[tuple[str, list[int]]]:
-    """Give names and shapes, one after the other."""
-    message = "its layout is no list of names and shapes"
+    """Give the names and shapes of a layout."""
+    message = "its layout is not a list of names and shapes"
     for entry in layout if isinstance(layout, list) else [layout]:
         if not isinstance(entry, list) or len(entry) != 2:  # noqa: PLR2004 (a name and a shape)
             raise Rejected(message)
         name, shape = entry
-        if not isinstance(name, str) or not isinstance(shape, list) or len(shape) > MOST_SIDES:
+        if not isinstance(name, str) or not isinstance(shape, list) or len(shape) > MOST_DIMENSIONS:
             raise Rejected(message)
         if not all(
-            isinstance(side, int) and not isinstance(side, bool) and 0 <= side <= LONGEST_SIDE for side in shape
+            isinstance(length, int) and not isinstance(length, bool) and 0 <= length <= LONGEST_DIMENSION
+            for length in shape
         ):
             raise Rejected(message)
         yield name, shape
 
 
 def from_npy(data: bytes, size: int) -> NDArray[np.float32]:
-    """Read a list of 32-bit floats as `numpy.save` writes it, which has so many bytes beside its head.
+    """Read a vector of 32-bit floats in numpy's format, which has `size` bytes of data.
 
-    `numpy.load` would also read archives, and make room for as much as a head says before it looks whether it is there.
+    `numpy.load` would also read archives, and would allocate what a header says before checking that the data is there.
     """
     file = BytesIO(data)
     if np.lib.format.read_magic(file) != (1, 0):
-        message = "`packed` is no array of numpy's, version 1"
+        message = "`packed` is not in numpy's format, version 1"
         raise Rejected(message)
     shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
     if dtype != np.dtype("<f4") or is_fortran or len(shape) != 1:
@@ -154,10 +156,10 @@ def from_npy(data: bytes, size: int) -> NDArray[np.float32]:
         raise Rejected(message)
     body = data[file.tell() :]
     if len(body) != 4 * shape[0]:
-        message = f"`packed` says that it has {shape[0]} numbers, but has {len(body)} bytes"
+        message = f"`packed` has {len(body)} bytes, not those of {shape[0]} numbers as its header says"
         raise Rejected(message)
     if len(body) > size + SPARE:
-        message = f"`packed` has {len(body)} bytes, and {size} are expected"
+        message = f"`packed` has {len(body)} bytes instead of {size}"
         raise Rejected(message)
     return np.frombuffer(body, np.float32)
 

@@ -11,7 +11,7 @@ use super::set::DataFolder;
 use crate::cli::failure::Outcome;
 use crate::cli::output::{print, print_json};
 use crate::cli::table::facts;
-use crate::number::bytes;
+use fedeq_run::number::bytes;
 
 /// What is known of each data set, and whether it is in the data folder.
 #[derive(Args, Debug)]

@@ -5,7 +5,7 @@ use fedeq_data::fetch::{Event, Watch};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::output::tell;
-use crate::number::bytes;
+use fedeq_run::number::bytes;
 
 /// What fits where stderr goes.
 pub(super) fn watch() -> Box<dyn Watch> {

@@ -7,8 +7,8 @@ use fedeq_data::source::{Source, catalog};
 
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::place::usual_folder;
-use crate::closest::closest;
-use crate::present::{found_at, require_present};
+use fedeq_run::closest::closest;
+use fedeq_run::present::{found_at, require_present};
 
 /// Where data sets are looked for.
 #[derive(Args, Clone, Debug)]

@@ -7,8 +7,8 @@ use image::{Rgb, RgbImage};
 
 use super::inspect::Selection;
 use crate::cli::failure::{Failure, Outcome};
-use crate::draw::{Canvas, ContactSheet, Heading, Passage, Row, TextSheet, contact_sheet, text_sheet};
-use crate::number::{count, counted};
+use fedeq_report::draw::{Canvas, ContactSheet, Heading, Passage, Row, TextSheet, contact_sheet, text_sheet};
+use fedeq_run::number::{count, counted};
 
 /// Pictures a class.
 const COLUMNS: usize = 12;

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - `join`: `fedeq node --superlink ...`
-//! - `predict`, `key`: what can be done with a node's folder without a SuperLink
+//! - `predict`, `key`: commands that need a node's folder and no SuperLink
 mod join;
 mod key;
 mod predict;
@@ -25,15 +25,15 @@ Examples:
   fedeq node key --state node-7 > node-7.pub
   fedeq node predict --state node-7 --input seven.png
 
-The node keeps its key, its model and its dual in the state folder and goes on from there after a restart or a power cut. Ctrl-C
-stops it after the work at hand.
-A node trusts its server: the server chooses the experiment, and can recover samples from what the node shares. What the node refuses it refuses with
-a fixed sentence; why is said here and nowhere else."
+The node keeps its key, its model and its dual in the state folder and continues from there after a restart or a power cut. Ctrl-C
+stops it after the current request.
+A node trusts its server: the server chooses the experiment, and can recover samples from the parameters that the node sends. The server is told only
+that a request was refused; the reason is logged here."
 )]
 pub(super) struct Arguments {
     #[command(flatten)]
     join: Option<join::Join>,
-    /// The folder that data sets are kept in, or the path of your own data
+    /// The folder of the data sets, or the path of your own data
     #[arg(long, value_name = "DIR", env = "FEDEQ_DATA", default_value = "data", global = true)]
     data: PathBuf,
     #[command(subcommand)]
@@ -42,9 +42,9 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Ask the node's current model about new inputs; no connection is needed.
+    /// Predict with the node's current model; no connection is needed.
     Predict(predict::Arguments),
-    /// Write the node's public key as one line, for `flwr supernode register`.
+    /// Print the node's public key as one line, for `flwr supernode register`.
     Key(key::Arguments),
 }
 
@@ -54,21 +54,21 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
         (Some(Command::Predict(arguments)), _) => predict::run(arguments, data),
         (Some(Command::Key(arguments)), _) => key::run(arguments),
         (None, Some(arguments)) => join::run(arguments, data),
-        (None, None) => Err(Failure::request("there is no SuperLink to join", "give `--superlink HOST:PORT`")),
+        (None, None) => Err(Failure::request("no SuperLink is given", "give `--superlink HOST:PORT`")),
     }
 }
 
-/// Something about the node's folder, its key or its SuperLink.
+/// An error of the node's folder, its key or its SuperLink, with a hint.
 fn refused(error: fedeq_flower::Error) -> Failure {
     use fedeq_flower::Error;
     let hint = match &error {
         Error::Untrusted { .. } => {
-            "give the certificate of who vouches for the SuperLink with `--roots`, and the host name that its certificate is for; \
+            "give the root certificate that signed the SuperLink's with `--roots`, and the host name that is in the SuperLink's certificate; \
              `--insecure` is for a SuperLink without TLS"
         }
-        Error::Stranger { .. } => "check the clock of this machine: the SuperLink accepts five minutes",
+        Error::UnknownNode { .. } => "check the clock of this machine: the SuperLink accepts a difference of five minutes",
         Error::Refused { call: "activate-node", .. } => {
-            "register this node where the SuperLink is: `fedeq node key --state DIR` writes the key that `flwr supernode register` wants"
+            "register this node with the SuperLink: `fedeq node key --state DIR` prints the key for `flwr supernode register`"
         }
         _ => "see `fedeq node --help`",
     };

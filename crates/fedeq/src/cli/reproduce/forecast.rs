@@ -4,9 +4,9 @@ use crate::cli::cells::finished;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, tell};
 use crate::cli::table::{Align, Table};
-use crate::forecast::{Forecast, Forecaster};
-use crate::number::{counted, duration};
-use crate::reproduce::{Cell, Estimate, expected};
+use fedeq_report::reproduce::{Estimate, ExperimentCell, expected};
+use fedeq_run::forecast::{Forecast, Forecaster};
+use fedeq_run::number::{counted, duration};
 
 const COLUMNS: [&str; 7] = ["cell", "method", "data", "model", "rounds", "state", "a seed, about"];
 
@@ -34,7 +34,7 @@ impl Job<'_> {
         self.cells.iter().map(|cell| expected(cell, &results, &mut forecaster)).collect()
     }
 
-    fn row(&self, cell: &Cell, forecast: &Forecast) -> [String; COLUMNS.len()] {
+    fn row(&self, cell: &ExperimentCell, forecast: &Forecast) -> [String; COLUMNS.len()] {
         let experiment = &cell.experiment;
         [
             cell.name.clone(),
@@ -47,7 +47,7 @@ impl Job<'_> {
         ]
     }
 
-    fn state(&self, cell: &Cell) -> String {
+    fn state(&self, cell: &ExperimentCell) -> String {
         let is_done = |seed: &u64| matches!(finished(&cell.run(*seed, &self.runs)), Ok(Some(_)));
         let done = (0..self.seeds).filter(is_done).count();
         let has_begun = (0..self.seeds).any(|seed| cell.run(seed, &self.runs).folder.exists());

@@ -8,10 +8,12 @@ use crate::cli::cells::{attempt, conclude, finished};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, print_json, tell};
 use crate::cli::table::{Align, Table};
-use crate::experiment::Override;
-use crate::reproduce::{Cell, Results, ScaleName, Spec, TextTable, cells, legend, measure, publish, text_tables};
-use crate::run::RunFolder;
-use crate::sweep;
+use fedeq_report::reproduce::{
+    ExperimentCell, Results, ScaleName, Spec, TextTable, cells, legend, measure, publish, text_tables,
+};
+use fedeq_run::experiment::Override;
+use fedeq_run::run::RunFolder;
+use fedeq_run::sweep;
 
 /// An experiment at a scale, and where it goes.
 pub(super) struct Job<'a> {
@@ -19,7 +21,7 @@ pub(super) struct Job<'a> {
     pub(super) spec: Spec,
     pub(super) scale: ScaleName,
     pub(super) wishes: Vec<Override>,
-    pub(super) cells: Vec<Cell>,
+    pub(super) cells: Vec<ExperimentCell>,
     pub(super) seeds: u64,
     /// Where the results go.
     pub(super) out: PathBuf,
@@ -35,7 +37,7 @@ enum End {
 
 impl Job<'_> {
     /// Every run: all cells with the first seed, then all with the second, so that what is there at any time is as broad as can be.
-    pub(super) fn all_runs(&self) -> Vec<(&Cell, sweep::Cell)> {
+    pub(super) fn all_runs(&self) -> Vec<(&ExperimentCell, sweep::SweepCell)> {
         let with_seed = |seed| self.cells.iter().map(move |cell| (cell, cell.run(seed, &self.runs)));
         (0..self.seeds).flat_map(with_seed).collect()
     }
@@ -91,14 +93,14 @@ impl Job<'_> {
         budget.is_some_and(|budget| start.elapsed() >= budget)
     }
 
-    fn announce(&self, index: usize, total: usize, cell: &Cell, run: &sweep::Cell) {
+    fn announce(&self, index: usize, total: usize, cell: &ExperimentCell, run: &sweep::SweepCell) {
         if !self.arguments.conduct.quiet {
             tell(&format!("run {} of {total}: {}, seed {}", index + 1, cell.name, run.experiment.seed));
         }
     }
 
     /// Takes what a finished run measured into the results.
-    fn keep(&self, cell: &Cell, run: &sweep::Cell, results: &mut Results) -> fedeq_core::Result<()> {
+    fn keep(&self, cell: &ExperimentCell, run: &sweep::SweepCell, results: &mut Results) -> fedeq_core::Result<()> {
         let folder = RunFolder::open(&run.folder)?;
         if let Some(measured) = measure(&self.spec, &folder)? {
             results.add(cell, measured);

@@ -18,8 +18,8 @@ use super::output::print;
 use super::place::settle;
 use super::settings::Conduct;
 use super::table::{Align, Table};
-use crate::experiment::Override;
-use crate::reproduce::{Cell, NAMES, Pattern, ScaleName, Spec, cells, find};
+use fedeq_report::reproduce::{ExperimentCell, NAMES, Pattern, ScaleName, Spec, cells, find};
+use fedeq_run::experiment::Override;
 use job::Job;
 
 /// Reproduces a table or figure of the paper, or one of our own.
@@ -144,8 +144,8 @@ impl Arguments {
     }
 
     /// Says where the cells that need data find it; a place that none of them needs is refused.
-    fn place(&self, spec: &Spec, cells: &mut [Cell], wishes: &[Override]) -> fedeq_core::Result<()> {
-        let mut needy: Vec<&mut Cell> = cells.iter_mut().filter(|cell| cell.needs_data()).collect();
+    fn place(&self, spec: &Spec, cells: &mut [ExperimentCell], wishes: &[Override]) -> fedeq_core::Result<()> {
+        let mut needy: Vec<&mut ExperimentCell> = cells.iter_mut().filter(|cell| cell.needs_data()).collect();
         if let Some(place) = self.conduct.data.as_ref().filter(|_| needy.is_empty()) {
             let problem = format!("`--data {}` is given, and these cells of `{}` need no data", place.display(), spec.name);
             return Err(Error::invalid(problem, "leave it out: what they learn from is part of the program"));
@@ -157,7 +157,7 @@ impl Arguments {
         Ok(())
     }
 
-    fn keep_wanted(&self, spec: &Spec, cells: &mut Vec<Cell>) -> fedeq_core::Result<()> {
+    fn keep_wanted(&self, spec: &Spec, cells: &mut Vec<ExperimentCell>) -> fedeq_core::Result<()> {
         let Ok(patterns) = self.only.iter().map(|text| text.parse()).collect::<Result<Vec<Pattern>, _>>();
         let names: Vec<String> = cells.iter().map(|cell| cell.name.clone()).collect();
         cells.retain(|cell| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(&cell.name)));

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::selection::Selection;
 use crate::cli::table::facts;
-use crate::number::{count, counted};
+use fedeq_run::number::{count, counted};
 
 /// What there is to say, to people and to programs.
 #[derive(Serialize)]

@@ -2,8 +2,8 @@
 use fedeq_data::{Dataset, Owners};
 
 use crate::cli::failure::{Failure, Outcome};
-use crate::closest::closest;
-use crate::number::count;
+use fedeq_run::closest::closest;
+use fedeq_run::number::count;
 
 /// The samples that are looked at.
 pub(in crate::cli::data) struct Selection {

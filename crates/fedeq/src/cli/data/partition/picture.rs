@@ -3,8 +3,8 @@ use fedeq_data::partition::ClientTally;
 
 use super::report::Report;
 use crate::cli::failure::{Failure, Outcome};
-use crate::draw::{Bars, Canvas, Heading, HeatMap, Line, bars, heat_map};
-use crate::number::{count, counted};
+use fedeq_report::draw::{Bars, Canvas, Heading, HeatMap, Line, bars, heat_map};
+use fedeq_run::number::{count, counted};
 
 /// More lines than this make no picture a person can look at.
 const MOST_CLIENTS: usize = 5_000;

@@ -5,7 +5,7 @@ use fedeq_data::partition::{ClientTally, Counts, Federation, Partition, Summary,
 use serde::Serialize;
 
 use crate::cli::table::{Align, Table, facts};
-use crate::number::{count, counted};
+use fedeq_run::number::{count, counted};
 
 /// A partition and what came of it.
 #[derive(Serialize)]

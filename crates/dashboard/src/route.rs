@@ -1,0 +1,113 @@
+//! Requests and who answers them.
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Query, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::{Deserialize, Serialize};
+
+use super::answer::Json;
+use super::client;
+use super::connection::{body, hold_clock};
+use super::events::follow;
+use super::guard::{Guard, check};
+use super::page;
+use super::refusal::Refusal;
+use super::run_index::{Action, RunIndex};
+use fedeq_run::run::RunFolder;
+
+/// All there is to ask for.
+pub(super) fn router(index: RunIndex, guard: Guard) -> Router {
+    Router::new()
+        .route("/", get(page::index))
+        .route("/assets/{name}", get(page::asset))
+        .route("/api/runs", get(runs))
+        .route("/api/events", get(events))
+        .route("/api/experiment", get(experiment))
+        .route("/api/clients", get(clients))
+        .route("/api/client", get(portrait))
+        .route("/api/act", post(act))
+        .layer(from_fn_with_state(Arc::new(guard), check))
+        .layer(from_fn(hold_clock))
+        .with_state(Arc::new(index))
+}
+
+type Answer<V> = Result<Json<V>, Refusal>;
+
+#[derive(Deserialize)]
+struct OfRun {
+    run: String,
+}
+
+#[derive(Deserialize)]
+struct OfClient {
+    run: String,
+    client: usize,
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    /// Names of runs as a JSON array: an address has no other way to hold several of anything.
+    runs: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Deed {
+    run: String,
+    action: Action,
+}
+
+async fn runs(State(index): State<Arc<RunIndex>>) -> Answer<impl Serialize> {
+    beside(move || Ok(index.rows())).await.map(Json)
+}
+
+async fn events(State(index): State<Arc<RunIndex>>, Query(wanted): Query<Wanted>) -> Response {
+    match serde_json::from_str(wanted.runs.as_deref().unwrap_or("[]")) {
+        Ok(runs) => follow(index, runs).into_response(),
+        Err(error) => Refusal::not_understood(format!("`runs` is no list of names: {error}")).into_response(),
+    }
+}
+
+async fn experiment(State(index): State<Arc<RunIndex>>, Query(OfRun { run }): Query<OfRun>) -> Result<String, Refusal> {
+    of_run(index, run, |folder| Ok(folder.experiment_text()?)).await
+}
+
+async fn clients(State(index): State<Arc<RunIndex>>, Query(OfRun { run }): Query<OfRun>) -> Answer<impl Serialize> {
+    of_run(index, run, |folder| Ok(client::rows(folder)?)).await.map(Json)
+}
+
+async fn portrait(
+    State(index): State<Arc<RunIndex>>,
+    Query(OfClient { run, client }): Query<OfClient>,
+) -> Answer<impl Serialize> {
+    of_run(index, run, move |folder| client::portrait(folder, client)).await.map(Json)
+}
+
+async fn act(State(index): State<Arc<RunIndex>>, request: Request) -> Result<StatusCode, Refusal> {
+    let body = body(request, index.patience).await;
+    let body = body.ok_or_else(|| Refusal::not_understood("this is too long or too slow for an action".into()))?;
+    let deed = serde_json::from_str(&body).map_err(|error| Refusal::not_understood(format!("this is no action: {error}")))?;
+    let Deed { run, action } = deed;
+    beside(move || index.act(&run, action)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Reads something of a run. That may take a while and some memory, so only few do so at a time.
+async fn of_run<V: Send + 'static>(
+    index: Arc<RunIndex>,
+    run: String,
+    read: impl FnOnce(&RunFolder) -> Result<V, Refusal> + Send + 'static,
+) -> Result<V, Refusal> {
+    let _turn = index.readers.acquire().await;
+    let index = Arc::clone(&index);
+    beside(move || read(&index.folder(&run)?)).await
+}
+
+/// Does what may take a while on a thread where it holds up nobody.
+async fn beside<V: Send + 'static>(work: impl FnOnce() -> Result<V, Refusal> + Send + 'static) -> Result<V, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Refusal::failed("something went wrong while the run was read".into())))
+}

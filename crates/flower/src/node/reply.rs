@@ -1,0 +1,179 @@
+//! Replying: from the inbox back to the SuperLink.
+use std::time::Instant;
+
+use fedeq_core::Request;
+
+use super::refusal::{Refusal, Rejection};
+use super::{Node, Notice, WorkResult, require_not_expired};
+use crate::envelope::{self, Envelope};
+use crate::message::Message;
+use crate::object::Bundle;
+use crate::record::Content;
+use crate::store::{PreviousReply, RequestKey, StoredMessage};
+use crate::wire::{Failure, Node as WireNode, PushMessagesRequest};
+use crate::{Error, Result};
+
+/// Flower's code for work that failed.
+const WORK_FAILED: i64 = 2;
+
+/// A reply to be sent, and what is logged about it.
+pub(super) struct Response {
+    reply: StoredMessage,
+    /// How long the work took.
+    seconds: f64,
+    notice: Option<Notice>,
+    /// The federation whose state was used, if the request was carried out.
+    federation: Option<String>,
+}
+
+/// What a message asks for.
+enum Action {
+    /// Tell which client this node is.
+    Identify,
+    /// Carry out a request.
+    Work(Box<Envelope>),
+}
+
+impl Node<'_> {
+    /// Replies to a request; with the same reply as before if it was replied to before.
+    pub(super) fn reply_to(&mut self, id: u64, request: &str) -> Result<()> {
+        match self.respond(request) {
+            Ok(response) => {
+                self.deliver(id, &response)?;
+                match &response.federation {
+                    Some(federation) => self.store.finish_request(request, federation),
+                    None => self.store.inbox().remove(request),
+                }
+            }
+            Err(error) if error.concerns_one_message() => {
+                (self.notify)(Notice::Refused(error.to_string()));
+                self.store.inbox().remove(request)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn respond(&mut self, request: &str) -> Result<Response> {
+        let bundle = self.store.inbox().request(request)?.bundle();
+        let message = Message::inflate_within(request, &bundle, self.message_limit)?;
+        require_not_expired(&message.head)?;
+        match action_of(&message) {
+            Ok(Action::Identify) => {
+                let reply = reply_message(&message, Ok(envelope::identity(self.worker.client())));
+                Ok(Response { reply, seconds: 0.0, notice: None, federation: None })
+            }
+            Ok(Action::Work(envelope)) => {
+                let content = Message::content_id(request, &bundle)?;
+                let worked = self.work(&message, RequestKey { message: request, content: &content }, &envelope);
+                Ok(worked.unwrap_or_else(|rejection| self.refusal(&message, rejection)))
+            }
+            Err(rejection) => Ok(self.refusal(&message, rejection)),
+        }
+    }
+
+    /// Works, or repeats the reply that was given before. Nothing has changed if it fails.
+    fn work(
+        &mut self,
+        message: &Message,
+        request: RequestKey<'_>,
+        envelope: &Envelope,
+    ) -> std::result::Result<Response, Rejection> {
+        let store = self.store.federation(&envelope.federation);
+        let began = Instant::now();
+        let (reply, seconds) = match store.reply(request).map_err(Rejection::unable)? {
+            Some(PreviousReply::SameMessage(reply)) => (reply, 0.0),
+            Some(PreviousReply::SameContent(reply)) => {
+                let reply = reply_message(message, content_of(&reply).map_err(Rejection::unable)?);
+                store.commit(request, &reply, None).map_err(Rejection::unable)?;
+                (reply, 0.0)
+            }
+            None => {
+                let state = store.state().map_err(Rejection::unable)?;
+                let WorkResult { reply, state } = self.attempt(request, envelope, state.as_deref())?;
+                let reply = reply_message(message, Ok(envelope::write_reply(&reply).map_err(Rejection::unable)?));
+                store.commit(request, &reply, state.as_deref()).map_err(Rejection::unable)?;
+                (reply, began.elapsed().as_secs_f64())
+            }
+        };
+        self.store.attempts().forget(request.content);
+        let federation = envelope.federation.clone();
+        let Request { task, round, .. } = envelope.request;
+        let notice = Some(Notice::Replied { federation: federation.clone(), task, round, seconds });
+        Ok(Response { reply, seconds, notice, federation: Some(federation) })
+    }
+
+    /// Lets the worker work, unless the node crashed on this request before.
+    fn attempt(
+        &mut self,
+        request: RequestKey<'_>,
+        envelope: &Envelope,
+        state: Option<&[u8]>,
+    ) -> std::result::Result<WorkResult, Rejection> {
+        let attempts = self.store.attempts();
+        if attempts.has_crashed(request.content) {
+            let problem = "the node crashed while it worked on this request before; it is not tried again while";
+            let reason = format!("{problem} `attempts/{}` exists in the node's folder", request.content);
+            return Err(Rejection { refusal: Refusal::Crashed, reason });
+        }
+        let _attempt = attempts.begin(request.content).map_err(Rejection::unable)?;
+        self.worker.work(envelope, state).map_err(Rejection::unable)
+    }
+
+    /// The reply that refuses a request; the exact reason is only logged.
+    pub(super) fn refusal(&self, message: &Message, Rejection { refusal, reason }: Rejection) -> Response {
+        let reply = reply_message(message, Err(Failure { code: WORK_FAILED, reason: refusal.words().into() }));
+        Response { reply, seconds: 0.0, notice: Some(Notice::Refused(reason)), federation: None }
+    }
+
+    /// Sends a reply. If its run is over, or the SuperLink does not know the run any more, the reply is dropped.
+    pub(super) fn deliver(&mut self, id: u64, response: &Response) -> Result<()> {
+        let notice = match self.push(id, response) {
+            Err(error) if error.concerns_one_message() => Some(Notice::Refused(error.to_string())),
+            pushed => pushed.map(|()| response.notice.clone())?,
+        };
+        notice.into_iter().for_each(&mut *self.notify);
+        Ok(())
+    }
+
+    /// Announces a reply and uploads the objects that the SuperLink asks for.
+    fn push(&self, id: u64, Response { reply, seconds, .. }: &Response) -> Result<()> {
+        let bundle = reply.bundle();
+        let request = PushMessagesRequest {
+            node: Some(WireNode { node_id: id }),
+            messages: vec![Message::announced(&reply.id, &bundle)?],
+            trees: vec![bundle.tree(&reply.id)?],
+            seconds: vec![*seconds],
+        };
+        let wanted = self.connection.push_messages(&request)?;
+        for object in &wanted.objects_to_push {
+            let bytes = bundle
+                .bytes(object)
+                .ok_or_else(|| Error::object(object, "the SuperLink asks for it, but it is no part of the reply"))?;
+            self.connection.push_object(id, reply.run_id, &wanted.session_id, object, bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn action_of(message: &Message) -> std::result::Result<Action, Rejection> {
+    let unreadable = |reason: String| Rejection { refusal: Refusal::Unreadable, reason };
+    let content = message.content.as_ref().map_err(|failure| unreadable(failure.reason.clone()))?;
+    let kind = message.head.message_type.split('.').next().unwrap_or_default();
+    match kind {
+        "query" => Ok(Action::Identify),
+        "train" | "evaluate" => Ok(Action::Work(Envelope::read(content)?.into())),
+        other => Err(unreadable(format!("message type `{other}` is not supported by this node"))),
+    }
+}
+
+/// The reply to a message, as it is stored.
+fn reply_message(message: &Message, content: std::result::Result<Content, Failure>) -> StoredMessage {
+    let mut bundle = Bundle::default();
+    let id = message.reply(content).deflate(&mut bundle);
+    StoredMessage::new(message.head.run_id, &id, &bundle)
+}
+
+/// The content of a stored reply.
+fn content_of(reply: &StoredMessage) -> Result<std::result::Result<Content, Failure>> {
+    Message::inflate_within(&reply.id, &reply.bundle(), usize::MAX).map(|message| message.content)
+}

@@ -1,0 +1,417 @@
+//! A network as plain data: its parameters, and layers that say what is computed from what.
+//!
+//! A network is written once, in a file of its own, as a function that lists its layers. Every engine runs that list: the CPU engine by kernels on
+//! memory planned ahead, a GPU engine for many clients at once, the reference engine of the tests by automatic differentiation.
+//!
+//! Everything here leaves out the batch axis: a layer acts on every sample of a batch. Pictures are `[height, width, channels]`.
+use std::collections::BTreeMap;
+
+use fedeq_equilibrium::Equilibrium;
+
+pub use crate::builder::{Builder, Ends};
+use crate::choices::Activation;
+use crate::init::{Initializer, stream, uniform};
+use crate::part::Part;
+use crate::task::{InputShape, Task};
+
+/// A network for one task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// What it is for.
+    pub task: Task,
+    /// Every parameter; a [`ParameterId`] is an index into this.
+    pub parameters: Vec<Parameter>,
+    /// The path and the number of channels of every batch normalisation, whose running statistics are kept beside the parameters.
+    pub statistics: Vec<Running>,
+    /// The shape of every value; a [`ValueId`] is an index into this. The first one is the input.
+    pub values: Vec<Shape>,
+    /// What is computed, in this order.
+    pub layers: Vec<Layer>,
+    /// Unnormalised log-probabilities of the classes: `Shape::Vector`, for text `Shape::Sequence`.
+    pub logits: ValueId,
+    /// What stands for a sample (for text, a position) in nearest-neighbour methods.
+    pub embedding: ValueId,
+}
+
+impl Graph {
+    /// Whether the network solves for a fixed point.
+    pub fn is_equilibrium(&self) -> bool {
+        self.equilibrium().is_some()
+    }
+
+    /// How the network finds and differentiates its fixed point, if it solves for one.
+    pub fn equilibrium(&self) -> Option<&Equilibrium> {
+        self.layers.iter().find_map(|layer| match layer {
+            Layer::Equilibrium { settings, .. } => Some(settings),
+            _ => None,
+        })
+    }
+
+    /// The same network, finding and differentiating its fixed point in another way; one that solves for none stays as it is.
+    pub fn with_equilibrium(mut self, equilibrium: &Equilibrium) -> Self {
+        for layer in &mut self.layers {
+            if let Layer::Equilibrium { settings, .. } = layer {
+                *settings = equilibrium.clone();
+            }
+        }
+        self
+    }
+
+    /// How many numbers the fixed point of one sample has at most, if the network solves for one.
+    ///
+    /// ```
+    /// use fedeq_models::{ModelConfig, Task};
+    ///
+    /// let config: ModelConfig = "deq-resnet-m".parse()?;
+    /// let graph = config.graph(&Task::image(32, 32, 3, 10))?;
+    /// assert_eq!(graph.state_size(), Some(16 * 16 * 128));
+    /// # Ok::<(), fedeq_models::ModelError>(())
+    /// ```
+    pub fn state_size(&self) -> Option<usize> {
+        self.layers.iter().find_map(|layer| match layer {
+            Layer::Equilibrium { y, .. } => Some(self.shape(*y).count(self.longest())),
+            _ => None,
+        })
+    }
+
+    /// The longest sequence of symbols, or 1 where the input is none.
+    pub fn longest(&self) -> usize {
+        match self.task.input {
+            InputShape::Symbols { length, .. } => length,
+            _ => 1,
+        }
+    }
+
+    /// The input.
+    pub fn input(&self) -> ValueId {
+        ValueId(0)
+    }
+
+    /// The shape of a value.
+    pub fn shape(&self, value: ValueId) -> Shape {
+        self.values[value.0]
+    }
+
+    /// A parameter.
+    pub fn parameter(&self, id: ParameterId) -> &Parameter {
+        &self.parameters[id.0]
+    }
+
+    /// The parameters of one part, in their order.
+    pub fn parameters_of(&self, part: Part) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(move |parameter| parameter.part == part)
+    }
+
+    /// How many numbers the parameters of one part hold.
+    pub fn count(&self, part: Part) -> usize {
+        self.parameters_of(part).map(Parameter::count).sum()
+    }
+
+    /// The matrix `B` of a cell `phi(z B + u)`, stored as `[input, output]`: what a projection keeps small, so that the cell is a contraction.
+    pub fn projected_matrix(&self) -> Option<&Parameter> {
+        self.layers.iter().find_map(|layer| match layer {
+            Layer::Equilibrium { cell: Cell::Dense { weight, .. }, .. } => Some(self.parameter(*weight)),
+            _ => None,
+        })
+    }
+
+    /// The values of a fresh network by path. The same seed gives the same values, bit for bit.
+    pub fn initial_values(&self, seed: u64) -> BTreeMap<String, Vec<f32>> {
+        self.parameters.iter().map(|parameter| (parameter.path.clone(), parameter.initial_values(seed))).collect()
+    }
+
+    /// The statistics of a fresh network by name: for every batch normalisation `<path>.mean` (zeros), `<path>.variance` (ones) and
+    /// `<path>.steps` (none).
+    pub fn initial_statistics(&self) -> BTreeMap<String, Vec<f32>> {
+        let named = |running: &Running| {
+            running.names().into_iter().zip([vec![0.0; running.channels], vec![1.0; running.channels], vec![0.0]])
+        };
+        self.statistics.iter().flat_map(named).collect()
+    }
+}
+
+/// A parameter of a network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its path, such as `stem.conv.weight`, which also names its stream of random numbers.
+    pub path: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// To whom it belongs.
+    pub part: Part,
+    /// How its first values are drawn.
+    pub init: Initializer,
+}
+
+impl Parameter {
+    /// How many numbers it holds.
+    pub fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Its values in a fresh network, which depend on nothing but the seed and its path.
+    pub fn initial_values(&self, seed: u64) -> Vec<f32> {
+        self.init.draw(self.count(), stream(seed, &self.path))
+    }
+}
+
+/// The running statistics of a batch normalisation: a mean and a variance for each channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// The path of the layer.
+    pub path: String,
+    /// How many channels.
+    pub channels: usize,
+}
+
+impl Running {
+    /// The names of the mean, of the variance and of the number of batches seen, in files and messages.
+    pub fn names(&self) -> [String; 3] {
+        ["mean", "variance", "steps"].map(|name| format!("{}.{name}", self.path))
+    }
+}
+
+/// Which parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ParameterId(pub usize);
+
+/// Which value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueId(pub usize);
+
+/// The shape of a value of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `[width]`
+    Vector(usize),
+    /// `[height, width, channels]`
+    Image([usize; 3]),
+    /// `[length, width]`, for sequences as long as those of the batch.
+    Sequence(usize),
+    /// `[length]` symbols, as integers.
+    Symbols,
+}
+
+impl Shape {
+    /// How many numbers it has, where sequences are so long.
+    pub fn count(self, length: usize) -> usize {
+        match self {
+            Self::Vector(width) => width,
+            Self::Image([height, width, channels]) => height * width * channels,
+            Self::Sequence(width) => length * width,
+            Self::Symbols => length,
+        }
+    }
+}
+
+/// One layer: what it reads, its parameters, and the value it gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Layer {
+    /// A convolution with SAME padding and no bias; `weight` is `[to, from, window, window]`.
+    Conv {
+        /// The input.
+        x: ValueId,
+        /// The kernels.
+        weight: ParameterId,
+        /// How far the window moves.
+        stride: usize,
+        /// The output.
+        y: ValueId,
+    },
+    /// Normalisation to mean 0 and variance 1, then a scale and an offset a channel, with what is [fused](Fusion) into it.
+    Norm {
+        /// The input, a picture or a vector.
+        x: ValueId,
+        /// The scale and the offset.
+        affine: Affine,
+        /// What mean and variance are taken over.
+        over: NormScope,
+        /// What is computed in the same pass.
+        fusion: Fusion,
+        /// The output.
+        y: ValueId,
+    },
+    /// The largest number of the 3 x 3 pixels around every second one: windows of 3, moved by 2, with SAME padding.
+    MaxPool {
+        /// The input.
+        x: ValueId,
+        /// The output.
+        y: ValueId,
+    },
+    /// The mean over the whole plane: `[height, width, channels] -> [channels]`.
+    MeanPool {
+        /// The input.
+        x: ValueId,
+        /// The output.
+        y: ValueId,
+    },
+    /// A shortcut without parameters: every second pixel, with channels of zero on both sides up to those of the output.
+    Widen {
+        /// The input.
+        x: ValueId,
+        /// The output.
+        y: ValueId,
+    },
+    /// `phi(x W + b)` on the numbers of a sample (a picture is taken as the vector of its numbers), or on every position of a sequence.
+    Dense {
+        /// The input.
+        x: ValueId,
+        /// `W`, `[in, out]`.
+        weight: ParameterId,
+        /// `b`, `[out]`.
+        bias: Option<ParameterId>,
+        /// `phi`; the identity if none.
+        activation: Option<Activation>,
+        /// The output.
+        y: ValueId,
+    },
+    /// The learned vector of every symbol, with that of its position added where positions are given.
+    Embed {
+        /// `[symbols, width]`
+        tokens: ParameterId,
+        /// `[length, width]`
+        positions: Option<ParameterId>,
+        /// The output, a sequence.
+        y: ValueId,
+    },
+    /// Transformer layers one after the other; see [`Transformer`].
+    Transformer {
+        /// What goes in; zeros if none.
+        h: Option<ValueId>,
+        /// What is added before every layer.
+        injection: ValueId,
+        /// The layers.
+        layers: Transformer,
+        /// The output.
+        y: ValueId,
+    },
+    /// Normalisation of every position over the width of a sequence.
+    LayerNorm {
+        /// The input.
+        x: ValueId,
+        /// The scale and the offset.
+        affine: Affine,
+        /// The output.
+        y: ValueId,
+    },
+    /// The fixed point `z = g(z; u)` of a cell.
+    Equilibrium {
+        /// `u`, what is injected; a state has its shape.
+        injection: ValueId,
+        /// `g`
+        cell: Cell,
+        /// How it is found and differentiated.
+        settings: Equilibrium,
+        /// `g(z; u)` at the fixed point.
+        y: ValueId,
+    },
+}
+
+/// The scale and the offset of a normalisation, a number a channel each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Affine {
+    /// The factor, ones at first.
+    pub scale: ParameterId,
+    /// What is added, zeros at first.
+    pub offset: ParameterId,
+}
+
+/// What the mean and the variance of a normalisation are taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormScope {
+    /// The batch, a channel at a time; in evaluation the running statistics with this index stand in.
+    Batch {
+        /// An index into [`Graph::statistics`].
+        statistics: usize,
+    },
+    /// The plane of a group of neighbouring channels of one sample.
+    Groups(usize),
+    /// One row of the plane of a group of neighbouring channels of one sample, as in the authors' code.
+    RowGroups(usize),
+}
+
+/// What is computed in the same pass as a normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fusion {
+    /// `norm(x)`
+    None,
+    /// `norm(phi(x))`
+    Before(Activation),
+    /// `phi(norm(x))`
+    After(Activation),
+    /// `phi(norm(x) + shortcut)`
+    AddThen(ValueId, Activation),
+}
+
+/// A stack of transformer layers, each with parameters of its own:
+///
+/// `h <- h + injection`, `h <- h + drop(attention(norm_1(h)))`, `h <- h + drop(mlp(norm_2(h)))`
+///
+/// with causal attention that does not look at padding (symbol 0), and an MLP with the tanh form of GELU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transformer {
+    /// For each layer: scale and offset of `norm_1`; weight and bias of query, key, value and output; scale and offset of `norm_2`; weight
+    /// and bias of the two dense layers of the MLP.
+    pub layers: Vec<[ParameterId; 16]>,
+    /// Heads of attention.
+    pub heads: usize,
+    /// The width inside the MLP.
+    pub hidden: usize,
+    /// Dropout in training.
+    pub dropout: Dropout,
+}
+
+/// Dropout whose masks are drawn once for a pass: `[B, 2 * layers, length, width]` multipliers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// Names the stream of random numbers.
+    pub name: &'static str,
+    /// The share of numbers that become zero.
+    pub rate: f64,
+}
+
+impl Dropout {
+    /// Multipliers for one pass: 0 with probability `rate` and `1 / (1 - rate)` otherwise. They depend on nothing but the seed and the name.
+    pub fn multipliers(&self, seed: u64, count: usize) -> Vec<f32> {
+        let mut rng = stream(seed, self.name);
+        let kept = (1.0 / (1.0 - self.rate)) as f32;
+        (0..count).map(|_| if uniform(&mut rng) < self.rate { 0.0 } else { kept }).collect()
+    }
+}
+
+/// The map `g(z; u)` of an equilibrium layer. Samples do not influence one another.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// `g(z; u) = phi(z B + u)` on vectors; starts at `u`.
+    Dense {
+        /// `B`, `[width, width]` with the input first.
+        weight: ParameterId,
+        /// `phi`
+        activation: Activation,
+    },
+    /// `g(z; u) = GN3(phi(z + GN2(u + conv_b(GN1(phi(conv_a(z)))))))` on pictures of `C` channels; `conv_a` goes to `2C` channels and `conv_b`
+    /// back. Starts at `u`.
+    Residual {
+        /// `[2C, C, 3, 3]`
+        conv_a: ParameterId,
+        /// Of `2C` channels.
+        norm_1: Affine,
+        /// `[C, 2C, 3, 3]`
+        conv_b: ParameterId,
+        /// Of `C` channels.
+        norm_2: Affine,
+        /// Of `C` channels.
+        norm_3: Affine,
+        /// What the group normalisations take mean and variance over; never the batch.
+        over: NormScope,
+        /// `phi`
+        activation: Activation,
+    },
+    /// `g(z; u) = norm(layer_n(... layer_1(z; u) ...; u))` on sequences; starts at zero.
+    Transformer {
+        /// The layers.
+        layers: Transformer,
+        /// The normalisation at the end.
+        norm: Affine,
+    },
+}

@@ -1,0 +1,142 @@
+//! Networks as data: what they say of themselves, and what is refused.
+use std::collections::BTreeSet;
+
+use fedeq_equilibrium::{Equilibrium, Stop};
+use fedeq_models::graph::{Ends, Fusion, Graph, Layer, ValueId};
+use fedeq_models::{Activation, ModelConfig, NormKind, Part, Task};
+
+fn tasks(name: &str) -> Vec<Task> {
+    match name {
+        "linear" | "mlp" | "deq-mlp" => vec![Task::vector(6, 3), Task::image(5, 4, 3, 7)],
+        name if name.contains("transformer") => vec![Task::next_symbol(5, 9), Task::next_symbol(16, 90)],
+        _ => vec![Task::image(8, 8, 1, 10), Task::image(7, 5, 1, 3), Task::image(32, 32, 3, 10), Task::image(32, 32, 3, 100)],
+    }
+}
+
+fn graph(name: &str, task: &Task) -> Graph {
+    name.parse::<ModelConfig>().expect("a known name").graph(task).expect("a fitting task")
+}
+
+#[test]
+fn every_network_is_sound_and_names_every_parameter_once() {
+    for name in ModelConfig::NAMES {
+        for task in tasks(name) {
+            let graph = graph(name, &task);
+            graph.validate().expect("a sound network");
+            let paths: BTreeSet<&str> = graph.parameters.iter().map(|parameter| parameter.path.as_str()).collect();
+            assert_eq!(paths.len(), graph.parameters.len(), "{name}, {task}");
+            assert!(graph.parameters.iter().all(|parameter| Part::of(&parameter.path) == parameter.part), "{name}, {task}");
+        }
+    }
+}
+
+#[test]
+fn personal_parameters_are_those_under_player() {
+    let personal = |name: &str| -> Vec<String> {
+        graph(name, &tasks(name)[0]).parameters_of(Part::Personal).map(|parameter| parameter.path.clone()).collect()
+    };
+    for name in ["mlp", "deq-mlp", "deq-resnet-xs", "resnet-xs", "resnet-14"] {
+        assert_eq!(personal(name), ["player.weight", "player.bias"], "{name}");
+    }
+    assert_eq!(personal("linear"), [""; 0]);
+    for name in ["transformer-4", "deq-transformer"] {
+        let paths = personal(name);
+        assert_eq!(paths.len(), 2 + 8 + 2 + 4 + 2 + 2, "{name}");
+        assert_eq!(paths[paths.len() - 2..], ["player.output.weight", "player.output.bias"], "{name}");
+    }
+}
+
+#[test]
+fn a_seed_means_the_same_numbers_on_any_number_of_threads() {
+    for name in ["deq-resnet-xs", "resnet-xs", "deq-mlp", "deq-transformer"] {
+        let graph = graph(name, &tasks(name)[0]);
+        let expected = graph.initial_values(7);
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (0..4).map(|_| scope.spawn(|| graph.initial_values(7))).collect();
+            others.into_iter().for_each(|other| assert!(other.join().expect("drawn") == expected, "{name}"));
+        });
+        assert!(graph.initial_values(8) != expected, "{name}");
+    }
+}
+
+#[test]
+fn the_kinds_of_network_are_told_by_properties() {
+    for name in ModelConfig::NAMES {
+        let config: ModelConfig = name.parse().expect("a known name");
+        let graph = graph(name, &tasks(name)[0]);
+        assert_eq!(config.is_equilibrium(), graph.is_equilibrium(), "{name}");
+        assert_eq!(config.equilibrium(), graph.equilibrium(), "{name}");
+        assert_eq!(graph.is_equilibrium(), graph.state_size().is_some(), "{name}");
+    }
+    let matrix = |name: &str| graph(name, &tasks(name)[0]).projected_matrix().map(|matrix| matrix.path.clone());
+    assert_eq!(matrix("deq-mlp").as_deref(), Some("cell.b.weight"));
+    assert_eq!(matrix("deq-resnet-xs"), None);
+    assert_eq!(matrix("mlp"), None);
+}
+
+#[test]
+fn the_equilibrium_can_be_replaced() {
+    let settings = Equilibrium { stop: Stop::relative(1e-3, 7), ..Equilibrium::default() };
+    let task = Task::image(8, 8, 1, 10);
+    assert_eq!(graph("deq-resnet-xs", &task).with_equilibrium(&settings).equilibrium(), Some(&settings));
+    assert_eq!(graph("resnet-xs", &task).with_equilibrium(&settings), graph("resnet-xs", &task));
+}
+
+/// Why a network that is written down is refused.
+fn refusal(task: Task, network: impl FnOnce(&mut fedeq_models::graph::Builder<'_>) -> Ends) -> String {
+    Graph::build(&task, network).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn layers_that_do_not_fit_are_refused() {
+    let image = Task::image(8, 8, 1, 10);
+    let ends = |logits| Ends { logits, embedding: logits };
+    let reading = refusal(Task::vector(4, 2), |net| {
+        let x = net.input();
+        let y = net.conv("conv", x, 4, 3, 1);
+        ends(net.dense("output", y, 2, None))
+    });
+    assert_eq!(reading, "this is not a sound network: a layer for pictures reads `Vector(4)`");
+    let groups = refusal(image, |net| {
+        let x = net.input();
+        let x = net.conv("conv", x, 12, 3, 1);
+        let x = net.norm("norm", x, NormKind::Group, Fusion::After(Activation::Relu));
+        ends(net.personal_dense(x))
+    });
+    assert_eq!(groups, "this is not a sound network: group normalisation cannot make 8 groups out of `12` channels");
+    let classes = refusal(image, |net| {
+        let x = net.input();
+        ends(net.dense("output", x, 9, None))
+    });
+    assert_eq!(classes, "this is not a sound network: its logits are `Vector(9)` for 10 classes");
+    let huge = refusal(image, |net| {
+        let x = net.input();
+        let h = net.dense("wide", x, 1 << 30, None);
+        ends(net.personal_dense(h))
+    });
+    assert!(huge.starts_with("the network would have"), "{huge}");
+}
+
+#[test]
+fn a_changed_graph_is_refused_where_it_no_longer_fits() {
+    let sound = graph("resnet-xs", &Task::image(8, 8, 1, 10));
+    let change = |change: &dyn Fn(&mut Graph)| {
+        let mut graph = sound.clone();
+        change(&mut graph);
+        graph.validate().expect_err("must be refused").to_string()
+    };
+    change(&|graph| graph.parameters[0].shape[1] = 2);
+    change(&|graph| graph.layers.swap(0, 1));
+    change(&|graph| graph.values.truncate(3));
+    change(&|graph| graph.statistics.clear());
+    change(&|graph| graph.logits = ValueId(usize::MAX));
+    change(&|graph| {
+        let first = graph.layers[0].clone();
+        graph.layers.push(first);
+    });
+    change(&|graph| {
+        if let Layer::Conv { stride, .. } = &mut graph.layers[0] {
+            *stride = 0;
+        }
+    });
+}

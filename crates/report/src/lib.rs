@@ -1,0 +1,12 @@
+//! Runs on paper: figures, reports, and the experiments that reproduce the paper's tables and figures.
+//!
+//! # Layout
+//! - [`report`]: runs on a page to keep
+//! - [`reproduce`]: the paper's tables and figures, and our own
+//! - [`figure`]: curves, bars and heat maps as SVG and PNG
+//! - [`draw`]: pictures of data; `html`: text in pages
+pub mod draw;
+pub mod figure;
+mod html;
+pub mod report;
+pub mod reproduce;

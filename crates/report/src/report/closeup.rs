@@ -1,0 +1,220 @@
+//! Single clients: who fares worst, what they hold, and what one of them takes for what.
+use std::collections::BTreeMap;
+
+use fedeq_core::{Result, View};
+use fedeq_data::partition::ClientIndices;
+use fedeq_data::{Dataset, Labels};
+use serde::Serialize;
+
+use super::Wishes;
+use super::record::Record;
+use fedeq_run::experiment::{Experiment, Prepared};
+use fedeq_run::predict::{Questions, name_of, predict};
+use fedeq_run::run::{RunFolder, Trained};
+
+/// A look at single clients of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Closeup {
+    /// The run's folder.
+    pub run: String,
+    /// By which of their models clients are judged.
+    pub view: View,
+    /// Those who fare worst, the worst first.
+    pub worst: Vec<WorstClient>,
+    /// The client whose confusion is shown.
+    pub chosen: Option<WorstClient>,
+    /// What its model takes for what.
+    pub confusion: Look<Confusion>,
+}
+
+/// Something that may not be at hand.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Look<T> {
+    /// It is.
+    Seen(T),
+    /// It is not, and why.
+    LeftOut(String),
+}
+
+impl<T> Look<T> {
+    /// What was seen.
+    pub fn seen(&self) -> Option<&T> {
+        match self {
+            Self::Seen(seen) => Some(seen),
+            Self::LeftOut(_) => None,
+        }
+    }
+}
+
+/// A client, how it fares and what it holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorstClient {
+    /// Its name.
+    pub name: String,
+    /// Its accuracy; nothing without samples to judge by.
+    pub accuracy: Option<f64>,
+    /// Samples it learns from.
+    pub train: usize,
+    /// Samples it is judged by.
+    pub test: usize,
+    /// What it holds, the most frequent first.
+    pub labels: Vec<Label>,
+}
+
+/// A label and how many samples have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Label {
+    /// As people call it.
+    pub name: String,
+    /// Samples, those to be judged by included.
+    pub samples: usize,
+}
+
+/// How often a model takes what for what, on what a client is judged by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Confusion {
+    /// The classes that there are to be found, in their order.
+    pub classes: Vec<String>,
+    /// These and the ones they are taken for, in their order.
+    pub answers: Vec<String>,
+    /// For each of the classes how often it is taken for each of the answers.
+    pub counts: Vec<Vec<usize>>,
+}
+
+/// How many of the worst clients are named.
+const WORST: usize = 5;
+
+impl Closeup {
+    /// Looks at a run. Its data must be where it was, or where the wishes say.
+    pub(super) fn of(run: &Record, wishes: &Wishes<'_>, view: View) -> Result<Self> {
+        let folder = RunFolder::open(&run.path)?;
+        let adapt = |experiment: &mut Experiment| {
+            if let Some(data) = wishes.data {
+                experiment.data.folder = data.to_owned();
+            }
+        };
+        // Models may have been thrown away to save room; what was measured remains.
+        if run.is_finished() && folder.checkpoints().is_dir() {
+            let trained = Trained::open(&folder, adapt)?;
+            let mut closeup = Self::by_data(run, trained.prepared(), wishes, view);
+            if let Some(client) = closeup.choice(trained.prepared()) {
+                closeup.confusion = Look::Seen(Confusion::of(&trained, client, view)?);
+            }
+            return Ok(closeup);
+        }
+        let mut experiment = run.experiment.clone();
+        adapt(&mut experiment);
+        Ok(Self::by_data(run, &experiment.prepare()?, wishes, view))
+    }
+
+    fn by_data(run: &Record, prepared: &Prepared, wishes: &Wishes<'_>, view: View) -> Self {
+        let accuracies = run.last().map(|evaluation| evaluation.quality(view).clients.clone()).unwrap_or_default();
+        let clients = &prepared.federation.clients;
+        let look =
+            |client: usize| WorstClient::of(&clients[client], accuracies.get(client).copied().flatten(), &prepared.dataset);
+        let mut order: Vec<usize> =
+            (0..clients.len()).filter(|client| accuracies.get(*client).is_some_and(Option::is_some)).collect();
+        order.sort_by(|a, b| accuracies[*a].unwrap_or(1.0).total_cmp(&accuracies[*b].unwrap_or(1.0)));
+        let worst: Vec<WorstClient> = order.into_iter().take(WORST).map(look).collect();
+        let chosen = match wishes.client {
+            Some(wish) => named(wish, clients).map(look),
+            None => worst.first().cloned(),
+        };
+        let reason = match (&chosen, run.is_finished()) {
+            (None, _) => "nobody of that name is there",
+            (_, true) => "its models have not been kept",
+            (_, false) => "the run is not finished",
+        };
+        Self { run: run.name(), view, worst, chosen, confusion: Look::LeftOut(reason.into()) }
+    }
+
+    fn choice(&self, prepared: &Prepared) -> Option<usize> {
+        let chosen = self.chosen.as_ref()?;
+        prepared.names().position(|name| name == chosen.name)
+    }
+}
+
+impl WorstClient {
+    fn of(client: &ClientIndices, accuracy: Option<f64>, dataset: &Dataset) -> Self {
+        let ClientIndices { name, train, validation, test } = client;
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        if let Labels::Classes { values, .. } = &dataset.labels {
+            for index in train.iter().chain(validation).chain(test) {
+                *counts.entry(values[*index as usize].into()).or_default() += 1;
+            }
+        }
+        let mut labels: Vec<Label> =
+            counts.into_iter().map(|(class, samples)| Label { name: name_of(dataset, class), samples }).collect();
+        labels.sort_by_key(|label| std::cmp::Reverse(label.samples));
+        Self { name: name.clone(), accuracy, train: train.len(), test: test.len(), labels }
+    }
+
+    /// What it holds, in a few words.
+    pub(super) fn holds(&self) -> String {
+        const MOST: usize = 6;
+        if self.labels.is_empty() {
+            return "text".into();
+        }
+        let shown = self.labels.iter().take(MOST).map(|label| format!("{} ({})", label.name, label.samples));
+        let more = self.labels.len().saturating_sub(MOST);
+        let rest = (more > 0).then(|| format!("{more} more"));
+        shown.chain(rest).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Confusion {
+    /// Asks a client's model about all it is judged by.
+    fn of(trained: &Trained, client: usize, view: View) -> Result<Self> {
+        let prepared = trained.prepared();
+        let questions = Questions::judged(prepared, client)?;
+        let answers = predict(prepared, &trained.model_in(client, view)?, &questions)?;
+        let pairs: Vec<(String, String)> =
+            answers.into_iter().filter_map(|answer| Some((answer.expected?, answer.class))).collect();
+        Ok(Self::counted(&pairs, &order(&prepared.dataset)))
+    }
+
+    /// Counts pairs of what is and what was said, over the classes that occur.
+    fn counted(pairs: &[(String, String)], order: &[String]) -> Self {
+        let is_there = |class: &&String| pairs.iter().any(|(is, _)| is == *class);
+        let occurs = |class: &&String| pairs.iter().any(|(is, said)| is == *class || said == *class);
+        let classes: Vec<String> = order.iter().filter(is_there).cloned().collect();
+        let answers: Vec<String> = order.iter().filter(occurs).cloned().collect();
+        let count = |row: &String, column: &String| pairs.iter().filter(|(is, said)| is == row && said == column).count();
+        let counts = classes.iter().map(|row| answers.iter().map(|column| count(row, column)).collect()).collect();
+        Self { classes, answers, counts }
+    }
+}
+
+/// A client by its name or, where none has that name, by its number.
+fn named(wish: &str, clients: &[ClientIndices]) -> Option<usize> {
+    let by_name = clients.iter().position(|client| client.name == wish);
+    by_name.or_else(|| wish.parse().ok().filter(|number| *number < clients.len()))
+}
+
+/// All classes in their order.
+fn order(dataset: &Dataset) -> Vec<String> {
+    let classes = match &dataset.labels {
+        Labels::Classes { names, .. } => names.len(),
+        Labels::NextSymbols(_) => usize::from(u8::MAX) + 1,
+        Labels::Numbers(_) => 0,
+    };
+    let mut names: Vec<String> = (0..classes).map(|class| name_of(dataset, class)).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_classes_that_occur_are_counted() {
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let pairs = [("a", "a"), ("a", "c"), ("a", "c"), ("b", "b")].map(|(is, said)| (is.to_owned(), said.to_owned()));
+        let Confusion { classes, answers, counts } = Confusion::counted(&pairs, &names(&["a", "b", "c", "d"]));
+        assert_eq!((classes, answers), (names(&["a", "b"]), names(&["a", "b", "c"])));
+        assert_eq!(counts, [[1, 0, 2], [0, 1, 0]]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Reports: runs, finished or not, side by side, on a page that needs nothing else.
+//!
+//! # Layout
+//! - `record`: what a run folder says
+//! - `line`: runs that differ only in their seed
+//! - `closeup`: the worst clients of a run, the labels they hold, and what one of them takes for what
+//! - `figures`: every picture
+//! - `summary`, `configuration`: every table; `table`: how tables are written
+//! - `page`, `markdown`, `spreadsheet`: the whole as HTML, Markdown and CSV
+mod closeup;
+mod configuration;
+mod figures;
+mod line;
+mod markdown;
+mod page;
+mod record;
+mod spreadsheet;
+mod summary;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use fedeq_core::{Error, Result, View};
+use serde::Serialize;
+
+pub use closeup::{Closeup, Confusion, Label, Look, WorstClient};
+pub use line::Line;
+pub use line::written;
+pub use record::Record;
+
+use crate::figure::Figure;
+use fedeq_run::compare::{Contestant, Contrast, contrasts, folders};
+use fedeq_run::present::require_files;
+
+/// Some runs, and what they say together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What it is about.
+    pub title: String,
+    /// What somebody has to say about it before all else; may be empty.
+    pub words: Vec<String>,
+    /// By which of their clients' models lines are compared; both are shown.
+    pub view: View,
+    /// All runs, each experiment once.
+    pub runs: Vec<Record>,
+    /// The runs by what they have in common but their seed.
+    pub lines: Vec<Line>,
+    /// For each line what is known about single clients, or why nothing is.
+    pub closeups: Vec<Look<Closeup>>,
+    /// On every data set, the most accurate line against every other, where both have at least two finished seeds.
+    pub contrasts: Vec<Contrast>,
+    /// Runs left out because their experiment and seed are there already.
+    #[serde(skip)]
+    pub repeated: Vec<PathBuf>,
+}
+
+/// What somebody asks for beside the runs.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes<'a> {
+    /// Whose confusion is shown; of each line the worst client's if nobody is named.
+    pub client: Option<&'a str>,
+    /// Where the data is now, if not where the runs found it.
+    pub data: Option<&'a Path>,
+    /// By which of their clients' models lines are compared: by their own (local) if nobody says so, and a single line by the model that its method names.
+    pub view: Option<View>,
+}
+
+impl Report {
+    /// Reads the runs at some paths: run folders, or folders that hold run folders.
+    pub fn read(paths: &[PathBuf], wishes: &Wishes<'_>) -> Result<Self> {
+        let (mut runs, mut repeated, mut seen) = (Vec::new(), Vec::new(), std::collections::BTreeSet::new());
+        for folder in paths.iter().map(|path| folders(path)).collect::<Result<Vec<_>>>()?.concat() {
+            let record = Record::of(&folder)?;
+            if seen.insert(record.experiment.identity()?) { runs.push(record) } else { repeated.push(record.path) }
+        }
+        if let (Some(place), Some(run)) = (wishes.data, runs.first())
+            && runs.iter().all(|run| run.experiment.data.source.entry().places.is_empty())
+        {
+            require_files(&run.experiment.data.source, place)?;
+        }
+        let lines = line::lines(&runs)?;
+        let view = wishes.view.unwrap_or_else(|| usual_view(&lines, &runs));
+        let closeups = lines.iter().map(|line| closeup(line, &runs, wishes, view)).collect::<Result<Vec<_>>>()?;
+        if let Some(client) = wishes.client {
+            ensure_found(client, &closeups)?;
+        }
+        let contestant = |line: &Line| line.contestant(&runs, |evaluation| evaluation.quality(view).mean);
+        let contestants = lines.iter().map(contestant).collect::<Result<Vec<Contestant>>>()?;
+        let (title, contrasts) = (title(&lines), contrasts(&contestants));
+        Ok(Self { title, words: Vec::new(), view, runs, lines, closeups, contrasts, repeated })
+    }
+
+    /// Every picture there is, in the order of the page.
+    pub fn figures(&self) -> Vec<Figure> {
+        figures::all(self)
+    }
+
+    /// A page that needs no other file.
+    pub fn html(&self) -> Result<String> {
+        page::page(self)
+    }
+
+    /// Tables as Markdown, and pictures if it is told where they are.
+    pub fn markdown(&self, figures: Option<&Path>) -> Result<String> {
+        markdown::text(self, figures)
+    }
+
+    /// One line a run, for other programs.
+    pub fn csv(&self) -> Result<String> {
+        spreadsheet::text(self)
+    }
+}
+
+/// A look at single clients, by the first run of a line; a problem with the run's data is told in the report, for it may lie elsewhere.
+fn closeup(line: &Line, runs: &[Record], wishes: &Wishes<'_>, view: View) -> Result<Look<Closeup>> {
+    let members = line.runs(runs);
+    let run = members.iter().find(|run| run.is_finished()).or(members.first()).copied();
+    let Some(run) = run else { return Ok(Look::LeftOut("there is no run".into())) };
+    match Closeup::of(run, wishes, view) {
+        Ok(closeup) => Ok(Look::Seen(closeup)),
+        Err(error @ Error::Damaged { .. }) => Err(error),
+        Err(error) => Ok(Look::LeftOut(error.to_string())),
+    }
+}
+
+/// A client that somebody named must be in one of the runs, unless nothing is known about any client.
+fn ensure_found(client: &str, closeups: &[Look<Closeup>]) -> Result<()> {
+    let known: Vec<&Closeup> = closeups.iter().filter_map(Look::seen).collect();
+    if known.is_empty() || known.iter().any(|closeup| closeup.chosen.is_some()) {
+        return Ok(());
+    }
+    let example = known.iter().find_map(|closeup| closeup.worst.first()).map_or("", |worst| worst.name.as_str());
+    let hint = format!("name one that is there, such as `{example}`, or leave out `--client`");
+    Err(Error::invalid(format!("there is no client `{client}` in these runs"), hint))
+}
+
+/// Several lines are compared by the view that all methods have; a single one is shown by the model that its method names.
+fn usual_view(lines: &[Line], runs: &[Record]) -> View {
+    match lines {
+        [line] => line.runs(runs).first().map_or(View::Local, |run| run.headline()),
+        _ => View::Local,
+    }
+}
+
+fn title(lines: &[Line]) -> String {
+    let unique = |part: fn(&Line) -> &str| {
+        let mut parts: Vec<&str> = Vec::new();
+        lines.iter().map(part).for_each(|part| {
+            if !parts.contains(&part) {
+                parts.push(part)
+            }
+        });
+        parts.join(", ")
+    };
+    let methods = unique(|line| written(&line.method));
+    format!("{methods} on {}", unique(|line| &line.data))
+}

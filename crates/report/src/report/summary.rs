@@ -1,0 +1,199 @@
+//! The tables of what came out.
+use fedeq_core::{Evaluation, Quality, Result, View};
+
+use super::line::{Line, Member, Pool};
+use super::table::Table;
+use super::{Closeup, Record, Report};
+use fedeq_run::compare::best;
+use fedeq_run::number::{bytes, count, counted, percent};
+use fedeq_run::run::Timing;
+use fedeq_run::statistics::{BEST, Sample};
+
+/// What a person looks for first comes first: on a phone the rest is scrolled to.
+const HEADING: [&str; 14] = [
+    "method",
+    "local",
+    "local, by samples",
+    "shared",
+    "shared, by samples",
+    "worst tenth, local",
+    "worst tenth, shared",
+    "sent",
+    "parameters, shared + own",
+    "peak memory",
+    "time",
+    "model",
+    "seeds",
+    "rounds",
+];
+
+/// An accuracy: the view, and which of its numbers.
+type Accuracy = (View, fn(&Quality) -> f64);
+
+/// The columns of accuracies, in which the best stands out.
+const ACCURACIES: [Accuracy; 6] = [
+    (View::Local, |quality| quality.mean),
+    (View::Local, |quality| quality.weighted),
+    (View::Shared, |quality| quality.mean),
+    (View::Shared, |quality| quality.weighted),
+    (View::Local, |quality| quality.worst_decile),
+    (View::Shared, |quality| quality.worst_decile),
+];
+/// The column of the first of them.
+const FIRST: usize = 1;
+
+const VIEWS: &str = "\
+Accuracy on test samples, which nobody trained with, mean over clients. local: a client's own model after its last training; shared: the server's model with the client's own head, or, where a method shares nothing, its one model. \
+By samples: clients count by their samples. † marks the model by which the method itself is meant to be judged, and which predicts.";
+
+/// What stands below the table.
+pub(super) fn legend(report: &Report) -> String {
+    let finished = report.runs.iter().filter(|run| run.is_finished()).count();
+    let mark = match (report.lines.len(), finished > report.lines.len()) {
+        (0 | 1, _) => String::new(),
+        (_, true) => format!(" Bold: {BEST}; runs that are not finished, and methods with one seed, are not judged."),
+        (_, false) => " Nothing is marked as best: that takes several seeds.".into(),
+    };
+    format!("{VIEWS}{mark}")
+}
+
+/// All lines side by side.
+pub(super) fn overview(report: &Report) -> Result<Table> {
+    let mut marked = Vec::new();
+    for (column, accuracy) in ACCURACIES.into_iter().enumerate() {
+        let contestants = report.lines.iter().map(|line| line.contestant(&report.runs, |evaluation| of(accuracy, evaluation)));
+        marked.extend(best(&contestants.collect::<Result<Vec<_>>>()?).into_iter().map(|row| (row, FIRST + column)));
+    }
+    let rows = report.lines.iter().map(|line| row(line, &report.runs)).collect();
+    Ok(Table { heading: HEADING.map(str::to_owned).to_vec(), rows, words: 1, best: marked })
+}
+
+fn of((view, part): Accuracy, evaluation: &Evaluation) -> f64 {
+    part(evaluation.quality(view))
+}
+
+fn row(line: &Line, runs: &[Record]) -> Vec<String> {
+    let judged = line.runs(runs).first().map(|run| run.headline());
+    let accuracy = |(column, accuracy): (usize, Accuracy)| {
+        let is_mean = column == 0 || column == 2;
+        let mark = if is_mean && judged == Some(accuracy.0) { " †" } else { "" };
+        format!("{}{mark}", share(&line.at_the_end(runs, |evaluation| Some(of(accuracy, evaluation)))))
+    };
+    let mut cells = vec![line.name.clone()];
+    cells.extend(ACCURACIES.into_iter().enumerate().map(accuracy));
+    cells.extend(costs(line, runs));
+    cells.extend([line.model.clone(), seeds(line, runs), rounds(line, runs)]);
+    cells
+}
+
+/// Bytes, parameters, memory and time.
+fn costs(line: &Line, runs: &[Record]) -> [String; 4] {
+    let sent = line.at_the_end(runs, |evaluation| Some(evaluation.traffic.total() as f64));
+    let parameters = line.runs(runs).into_iter().find_map(|run| run.summary.as_ref());
+    let memory = line
+        .over_runs(runs, |member| member.timings.iter().filter_map(|timing| timing.peak_memory).max().map(|bytes| bytes as f64));
+    let seconds = line.over_runs(runs, |member| Some(member.timings.iter().map(Timing::seconds).sum()));
+    let dash = || "–".to_owned();
+    [
+        sent.map_or_else(dash, |sent| bytes(sent.mean as u64)),
+        parameters
+            .map_or_else(dash, |found| format!("{} + {}", count(found.shared_parameters), count(found.personal_parameters))),
+        memory.map_or_else(dash, |memory| bytes(memory.mean as u64)),
+        seconds.map_or_else(dash, |seconds| format!("{:.1} s", seconds.mean)),
+    ]
+}
+
+/// `97.2 %` or, over several seeds, `97.2 ± 0.4 %`.
+fn share(sample: &Option<Sample>) -> String {
+    match sample {
+        None => "–".into(),
+        Some(sample) if sample.count < 2 => percent(sample.mean),
+        Some(sample) => format!("{:.1} ± {:.1} %", 100.0 * sample.mean, 100.0 * sample.deviation),
+    }
+}
+
+/// `3`, or `2 (1 unfinished)` where a run is not among the numbers of its line.
+fn seeds(line: &Line, runs: &[Record]) -> String {
+    let pooled = line.pool(runs).map_or(0, |pool| pool.members.len());
+    match line.members.len() - pooled {
+        0 => count(pooled),
+        left_out => format!("{} ({} unfinished)", count(pooled), count(left_out)),
+    }
+}
+
+/// `20`, or `7 of 20` of a line of which no run is finished.
+fn rounds(line: &Line, runs: &[Record]) -> String {
+    let planned = line.runs(runs).first().map_or(0, |run| run.experiment.plan.rounds);
+    match line.pool(runs) {
+        Some(Pool { is_finished: true, .. }) => count(planned as usize),
+        pool => format!("{} of {}", count(pool.map_or(0, |pool| pool.round) as usize), count(planned as usize)),
+    }
+}
+
+/// A sentence for every run that is not over.
+pub(super) fn unfinished(report: &Report) -> Vec<String> {
+    let sentence = |run: &Record| {
+        let planned = counted(run.experiment.plan.rounds as usize, "round");
+        let is_held = run.state.is_alive();
+        let advice = if is_held { String::new() } else { format!("; go on with `fedeq resume {}`", run.path.display()) };
+        let finished = report.lines.iter().filter(|line| line.pool(&report.runs).is_some_and(|pool| pool.is_finished));
+        let is_left_out = finished.flat_map(|line| line.runs(&report.runs)).any(|other| other.path == run.path);
+        let left_out = if is_left_out { ", so it is not among the numbers of its line" } else { "" };
+        let done = if run.experiment.plan.rounds == 1 { "is" } else { "are" };
+        format!(
+            "{} {}: {} of {planned} {done} over{left_out}{advice}",
+            run.name(),
+            run.state.words(),
+            count(run.round() as usize)
+        )
+    };
+    report.runs.iter().filter(|run| !run.is_finished()).map(sentence).collect()
+}
+
+/// A sentence for every pair of lines whose difference can be judged.
+pub(super) fn contrasts(report: &Report) -> Vec<String> {
+    let sentence = |contrast: &fedeq_run::compare::Contrast| {
+        let (better, other) = (&report.lines[contrast.better].name, &report.lines[contrast.other].name);
+        let p = contrast.difference.chance();
+        let points = 100.0 * contrast.difference.means;
+        // Over the seeds that both have, the one with the higher mean over its own may be behind.
+        let side = if points < 0.0 { "below" } else { "above" };
+        let verdict = if contrast.difference.is_significant() { "" } else { ", so they cannot be told apart" };
+        let (points, view, test) = (points.abs(), report.view.name(), contrast.difference.test.words());
+        format!("{better} is {points:.1} points {side} {other} (by {view}; {p}, {test}){verdict}")
+    };
+    report.contrasts.iter().map(sentence).collect()
+}
+
+/// The worst clients of a run.
+pub(super) fn worst(closeup: &Closeup) -> Table {
+    let row = |client: &super::WorstClient| {
+        let accuracy = client.accuracy.map_or_else(|| "–".into(), percent);
+        vec![client.name.clone(), client.holds(), count(client.train), count(client.test), accuracy]
+    };
+    let heading = ["client", "holds (samples)", "train", "test", "accuracy"].map(str::to_owned).to_vec();
+    Table { heading, rows: closeup.worst.iter().map(row).collect(), words: 2, best: Vec::new() }
+}
+
+/// Those met only after training, where a run had any.
+pub(super) fn unseen(report: &Report) -> Option<Table> {
+    let of = |line: &Line, measure: fn(&fedeq_core::Unseen) -> Option<f64>| {
+        share(&line.over_runs(&report.runs, |member| measure(member.run.summary.as_ref()?.unseen.as_ref()?)))
+    };
+    let has = |line: &&Line| {
+        line.runs(&report.runs).iter().any(|run| run.summary.as_ref().is_some_and(|summary| summary.unseen.is_some()))
+    };
+    let row = |line: &Line| {
+        let clients = line
+            .over_runs(&report.runs, |member: &Member<'_>| Some(member.run.summary.as_ref()?.unseen.as_ref()?.clients as f64));
+        vec![
+            line.name.clone(),
+            clients.map_or_else(String::new, |clients| count(clients.mean as usize)),
+            of(line, |unseen| Some(unseen.local.mean)),
+            of(line, |unseen| Some(unseen.shared.as_ref().unwrap_or(&unseen.local).mean)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = report.lines.iter().filter(has).map(row).collect();
+    let heading = ["method", "clients", "local", "shared"].map(str::to_owned).to_vec();
+    (!rows.is_empty()).then_some(Table { heading, rows, words: 1, best: Vec::new() })
+}

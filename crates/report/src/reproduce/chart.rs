@@ -1,0 +1,166 @@
+//! Figures of results.
+use std::path::Path;
+
+use fedeq_core::Result;
+
+use super::cell::ExperimentCell;
+use super::metric::Metric;
+use super::results::Results;
+use super::select::PART;
+use super::spec::{Direction, FigureSpec, Kind, Part, Spec};
+use crate::figure::{Axis, BarSeries, Bars, Figure, Mark, Panel, Plot, Series};
+use fedeq_run::statistics::Sample;
+
+/// Draws every figure of which there is something to show, as SVG and PNG; returns their names without endings.
+pub(super) fn write_figures(spec: &Spec, cells: &[ExperimentCell], results: &Results, folder: &Path) -> Result<Vec<String>> {
+    let figures = figures(spec, cells, results);
+    for figure in &figures {
+        figure.save(folder)?;
+    }
+    Ok(figures.into_iter().map(|figure| figure.name).collect())
+}
+
+/// Panels of the same name stand side by side in one figure, in the order of the parts.
+fn figures(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Vec<Figure> {
+    let mut figures: Vec<Figure> = Vec::new();
+    for (part, figure) in spec.part.iter().flat_map(|part| part.figure.iter().map(move |figure| (part, figure))) {
+        let chart = Chart { part, figure, results, cells: shown(part, figure, cells, results) };
+        if chart.cells.is_empty() {
+            continue;
+        }
+        let name = format!("{}-{}", figure.name, results.scale);
+        match figures.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.panels.push(chart.panel()),
+            None => figures.push(Figure::new(name, &spec.title, vec![chart.panel()]).with_note(note(spec, results))),
+        }
+    }
+    figures
+}
+
+fn note(spec: &Spec, results: &Results) -> String {
+    let seeds = results.seeds();
+    let spread = if seeds > 1 { format!("mean and standard deviation over {seeds} seeds") } else { "one seed".into() };
+    [format!("scale {}, {spread}", results.scale)].into_iter().chain(spec.notes.iter().cloned()).collect::<Vec<_>>().join("; ")
+}
+
+/// The cells of a part that were run and that the figure wants.
+fn shown<'a>(part: &Part, figure: &FigureSpec, cells: &'a [ExperimentCell], results: &Results) -> Vec<&'a ExperimentCell> {
+    let is_wanted = |cell: &&ExperimentCell| {
+        let is_chosen = figure.only.as_ref().is_none_or(|condition| condition.holds(&cell.choices));
+        cell.choices.get(PART) == Some(&part.name) && is_chosen && results.cells.contains_key(&cell.name)
+    };
+    cells.iter().filter(is_wanted).collect()
+}
+
+struct Chart<'a> {
+    part: &'a Part,
+    figure: &'a FigureSpec,
+    results: &'a Results,
+    cells: Vec<&'a ExperimentCell>,
+}
+
+impl Chart<'_> {
+    fn panel(&self) -> Panel {
+        match self.figure.kind {
+            Kind::Curves => self.plot(self.curves()).into(),
+            Kind::Lines => self.plot(self.lines()).into(),
+            Kind::Points => self.plot(self.points()).into(),
+            Kind::Bars => self.bars().into(),
+        }
+    }
+
+    fn plot(&self, series: Vec<Series>) -> Plot {
+        let across =
+            self.figure.across().map_or_else(|| self.figure.x.clone().unwrap_or_default(), |metric| metric.title().into());
+        Plot {
+            title: self.part.title.clone(),
+            x: self.axis(across, Direction::X),
+            y: self.axis(self.figure.y.title().into(), Direction::Y),
+            series,
+        }
+    }
+
+    fn axis(&self, label: String, direction: Direction) -> Axis {
+        if self.figure.log.contains(&direction) { Axis::log(label) } else { Axis::new(label) }
+    }
+
+    /// A line a cell, over evaluations.
+    fn curves(&self) -> Vec<Series> {
+        let curve = |cell: &&ExperimentCell| {
+            let across = self.course(cell, self.figure.across()?)?;
+            let up = self.course(cell, self.figure.y)?;
+            let points = across.iter().zip(&up).map(|(x, y)| (x.mean, y.mean)).collect();
+            Some(Series::line(self.name(cell), points).with_spread(up.iter().map(|y| y.deviation).collect()))
+        };
+        self.cells.iter().filter_map(curve).collect()
+    }
+
+    /// A metric at each evaluation, over seeds, as far as all of them went.
+    fn course(&self, cell: &ExperimentCell, metric: Metric) -> Option<Vec<Sample>> {
+        let runs = &self.results.cells.get(&cell.name)?.runs;
+        let curves: Vec<&Vec<f64>> = runs.iter().map(|run| run.curves.get(&metric)).collect::<Option<_>>()?;
+        let length = curves.iter().map(|curve| curve.len()).min()?;
+        Some((0..length).map(|index| Sample::of(curves.iter().map(|curve| curve[index]))).collect())
+    }
+
+    /// A line a choice on the series' axis, over the values of another axis.
+    fn lines(&self) -> Vec<Series> {
+        let x = |cell: &ExperimentCell| self.figure.x.as_ref().and_then(|axis| cell.values.get(axis).copied());
+        self.groups().into_iter().map(|(name, cells)| self.series(name, &cells, &x).dotted()).collect()
+    }
+
+    /// A point a cell, over another metric.
+    fn points(&self) -> Vec<Series> {
+        let x = |cell: &ExperimentCell| self.results.sample(&cell.name, self.figure.across()?).map(|sample| sample.mean);
+        let labelled = |(name, cells): (String, Vec<&ExperimentCell>)| {
+            let labels = cells.iter().map(|cell| self.rest_of_name(cell)).collect();
+            let series = self.series(name, &cells, &x).with_labels(labels);
+            Series { mark: Mark::Points, ..series }
+        };
+        self.groups().into_iter().map(labelled).collect()
+    }
+
+    fn series(&self, name: String, cells: &[&ExperimentCell], x: &dyn Fn(&ExperimentCell) -> Option<f64>) -> Series {
+        let point = |cell: &&ExperimentCell| Some((x(cell)?, self.results.sample(&cell.name, self.figure.y)?));
+        let points: Vec<(f64, Sample)> = cells.iter().filter_map(point).collect();
+        let spread = points.iter().map(|(_, y)| y.deviation).collect();
+        Series::line(name, points.iter().map(|(x, y)| (*x, y.mean)).collect()).with_spread(spread)
+    }
+
+    fn bars(&self) -> Bars {
+        let value = |cell: &&ExperimentCell| self.results.sample(&cell.name, self.figure.y).unwrap_or_default();
+        let values: Vec<Sample> = self.cells.iter().map(value).collect();
+        let spread = Some(values.iter().map(|value| value.deviation).collect());
+        let series = BarSeries { spread, ..BarSeries::new("", values.iter().map(|value| value.mean).collect()) };
+        Bars {
+            title: self.part.title.clone(),
+            value: Axis::new(self.figure.y.title()).starting_at(0.0),
+            categories: self.cells.iter().map(|cell| self.name(cell)).collect(),
+            series: vec![series],
+            stacked: false,
+        }
+    }
+
+    /// The cells by their choice on the series' axis, in the order in which they come.
+    fn groups(&self) -> Vec<(String, Vec<&ExperimentCell>)> {
+        let mut groups: Vec<(String, Vec<&ExperimentCell>)> = Vec::new();
+        for cell in &self.cells {
+            let name = self.figure.series.as_ref().and_then(|axis| cell.choices.get(axis)).cloned().unwrap_or_default();
+            match groups.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, members)) => members.push(cell),
+                None => groups.push((name, vec![cell])),
+            }
+        }
+        groups
+    }
+
+    fn name(&self, cell: &ExperimentCell) -> String {
+        cell.labels.join(", ")
+    }
+
+    /// What a cell is called beside others of its series.
+    fn rest_of_name(&self, cell: &ExperimentCell) -> String {
+        let series = self.figure.series.as_ref().and_then(|axis| cell.choices.get(axis));
+        cell.labels.iter().filter(|label| Some(*label) != series).cloned().collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,204 @@
+//! A part of an experiment as rows and columns of numbers.
+use super::cell::{combinations, name_of, named_choices};
+use super::metric::{Metric, Preference};
+use super::results::Results;
+use super::spec::{Axis, Choice, Part, Scale, Spec};
+use fedeq_run::statistics::{BySeed, Sample, best_beyond_scatter};
+
+/// Rows and columns of what came out beside what the paper has.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Grid {
+    pub(super) title: String,
+    /// What stands over the names of the rows.
+    pub(super) corner: String,
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<(String, Vec<Entry>)>,
+    /// Whether the paper has any of these numbers.
+    pub(super) has_paper: bool,
+    /// Whether all rows learn from the same data, so that their seeds can be paired.
+    same_data: bool,
+}
+
+/// One number.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) metric: Metric,
+    pub(super) ours: Ours,
+    /// The number of each seed.
+    pub(super) by_seed: BySeed,
+    pub(super) paper: Option<f64>,
+    /// The best of its column, or not to be told from it.
+    pub(super) is_best: bool,
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Ours {
+    Measured(Sample),
+    /// It was run, but does not give this number.
+    Nothing,
+    NotRun,
+    /// Not part of this scale.
+    LeftOut,
+}
+
+/// The grids of a part.
+pub(super) fn grids(spec: &Spec, scale: &Scale, part: &Part, results: &Results) -> Vec<Grid> {
+    let source = Source { spec, scale, part, results };
+    let mut grids = match (&part.table.rows, &part.table.columns) {
+        (Some(rows), Some(columns)) => part.table.metrics.iter().map(|&metric| source.matrix(rows, columns, metric)).collect(),
+        _ => vec![source.list()],
+    };
+    grids.iter_mut().for_each(Grid::mark_best);
+    grids
+}
+
+struct Source<'a> {
+    spec: &'a Spec,
+    scale: &'a Scale,
+    part: &'a Part,
+    results: &'a Results,
+}
+
+impl Source<'_> {
+    /// One metric over two axes.
+    fn matrix(&self, rows: &str, columns: &str, metric: Metric) -> Grid {
+        let cells = combinations(self.part);
+        let at = |row: &Choice, column: &Choice| {
+            let is_there = |cell: &&Vec<Choice>| self.is(cell, rows, row) && self.is(cell, columns, column);
+            cells.iter().find(is_there)
+        };
+        let (row_choices, column_choices) = (self.choices(rows), self.choices(columns));
+        let entries = |row: &Choice| {
+            let entry = |(index, column): (usize, &Choice)| Entry {
+                paper: self.paper(metric, &row.name, index),
+                ..self.entry(at(row, column), metric)
+            };
+            column_choices.iter().enumerate().map(entry).collect()
+        };
+        Grid {
+            title: format!("{}: {}", self.part.title, metric.title()),
+            corner: rows.to_owned(),
+            columns: column_choices.iter().map(|choice| choice.name.clone()).collect(),
+            rows: row_choices.iter().map(|row| (row.name.clone(), entries(row))).collect(),
+            has_paper: self.part.paper.contains_key(&metric),
+            same_data: self.part.axis.iter().filter(|axis| axis.name == rows).all(leaves_data_alone),
+        }
+    }
+
+    /// A row a cell and a column a metric.
+    fn list(&self) -> Grid {
+        let metrics = &self.part.table.metrics;
+        let label = |cell: &[Choice]| cell.iter().map(|choice| choice.name.as_str()).collect::<Vec<_>>().join(", ");
+        let row = |cell: Vec<Choice>| (label(&cell), metrics.iter().map(|&metric| self.entry(Some(&cell), metric)).collect());
+        let axes: Vec<&str> = self.part.axis.iter().map(|axis| axis.name.as_str()).collect();
+        Grid {
+            title: self.part.title.clone(),
+            corner: axes.join(", "),
+            columns: metrics.iter().map(|metric| metric.title().to_owned()).collect(),
+            rows: combinations(self.part).into_iter().map(row).collect(),
+            has_paper: false,
+            same_data: self.part.axis.iter().all(leaves_data_alone),
+        }
+    }
+
+    /// What came out of a cell, if it is part of the experiment.
+    fn entry(&self, cell: Option<&Vec<Choice>>, metric: Metric) -> Entry {
+        let ours = cell.map_or(Ours::LeftOut, |cell| self.ours(cell, metric));
+        let by_seed = cell.map(|cell| self.results.by_seed(&name_of(self.spec, self.part, cell), metric));
+        Entry { metric, ours, by_seed: by_seed.unwrap_or_default(), paper: None, is_best: false }
+    }
+
+    fn choices(&self, axis: &str) -> Vec<Choice> {
+        self.part.axis.iter().find(|known| known.name == axis).map(|axis| axis.choices()).unwrap_or_default()
+    }
+
+    fn is(&self, cell: &[Choice], axis: &str, wanted: &Choice) -> bool {
+        self.part.axis.iter().zip(cell).any(|(known, choice)| known.name == axis && choice == wanted)
+    }
+
+    fn ours(&self, cell: &[Choice], metric: Metric) -> Ours {
+        let choices = named_choices(self.part, cell);
+        if self.scale.leave_out.iter().any(|condition| condition.holds(&choices)) {
+            return Ours::LeftOut;
+        }
+        let name = name_of(self.spec, self.part, cell);
+        match self.results.sample(&name, metric) {
+            Some(sample) => Ours::Measured(sample),
+            None if self.results.cells.contains_key(&name) => Ours::Nothing,
+            None => Ours::NotRun,
+        }
+    }
+
+    fn paper(&self, metric: Metric, row: &str, column: usize) -> Option<f64> {
+        self.part.paper.get(&metric)?.get(row)?.get(column).copied()
+    }
+}
+
+impl Grid {
+    /// Whether nothing of it is run at this scale.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.rows.iter().flat_map(|(_, entries)| entries).all(|entry| entry.ours == Ours::LeftOut)
+    }
+
+    /// Marks the best of every column beyond the scatter of seeds.
+    fn mark_best(&mut self) {
+        for column in 0..self.columns.len() {
+            for row in self.best(column) {
+                self.rows[row].1[column].is_best = true;
+            }
+        }
+    }
+
+    fn best(&self, column: usize) -> Vec<usize> {
+        let scores: Vec<BySeed> =
+            self.rows.iter().map(|(_, entries)| entries.get(column).map_or_else(BySeed::new, signed)).collect();
+        best_beyond_scatter(&scores, |_, _| self.same_data)
+    }
+}
+
+/// An entry's numbers so that more is better; nothing where that cannot be said, or where the cell is not part of this scale.
+fn signed(entry: &Entry) -> BySeed {
+    let sign = match (entry.ours, entry.metric.preference()) {
+        (Ours::Measured(_), Some(Preference::Higher)) => 1.0,
+        (Ours::Measured(_), Some(Preference::Lower)) => -1.0,
+        _ => return BySeed::new(),
+    };
+    entry.by_seed.iter().map(|(seed, number)| (*seed, sign * number)).collect()
+}
+
+/// Whether the choices of an axis change nothing of the data and its division.
+fn leaves_data_alone(axis: &Axis) -> bool {
+    axis.choices().iter().all(|choice| choice.set.keys().all(|key| key != "data" && !key.starts_with("data.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(metric: Metric, rows: &[&[f64]]) -> Grid {
+        let entry = |numbers: &[f64]| {
+            let by_seed: BySeed = (0..).zip(numbers.iter().copied()).collect();
+            let ours = Ours::Measured(Sample::of(numbers.iter().copied()));
+            vec![Entry { metric, ours, by_seed, paper: None, is_best: false }]
+        };
+        let rows = rows.iter().map(|numbers| (String::new(), entry(numbers))).collect();
+        let (title, corner, columns) = (String::new(), String::new(), vec![String::new()]);
+        let mut grid = Grid { title, corner, columns, rows, has_paper: false, same_data: true };
+        grid.mark_best();
+        grid
+    }
+
+    fn marks(grid: &Grid) -> Vec<bool> {
+        grid.rows.iter().map(|(_, entries)| entries[0].is_best).collect()
+    }
+
+    #[test]
+    fn only_what_is_best_beyond_the_scatter_of_seeds_is_marked() {
+        let rows: [&[f64]; 3] = [&[70.0, 75.0, 72.0], &[71.0, 73.0, 73.0], &[60.0, 64.0, 63.0]];
+        assert_eq!(marks(&grid(Metric::Local, &rows)), [true, true, false]);
+        assert_eq!(marks(&grid(Metric::Megabytes, &[&[5.0, 5.0], &[7.0, 7.0]])), [true, false], "less is better");
+        assert_eq!(marks(&grid(Metric::Local, &[&[70.0], &[60.0]])), [false, false], "one seed says nothing");
+        assert_eq!(marks(&grid(Metric::Gap, &rows)), [false; 3], "no gap is better than another");
+    }
+}

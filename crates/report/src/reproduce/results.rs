@@ -1,0 +1,131 @@
+//! The file of numbers that everything shown is made from.
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use fedeq_core::Result;
+use serde::{Deserialize, Serialize};
+
+use super::cell::ExperimentCell;
+use super::machine::Machine;
+use super::metric::Metric;
+use super::spec::ScaleName;
+use fedeq_run::run::{read_json, write_json};
+use fedeq_run::statistics::{BySeed, Sample};
+
+/// What came out of an experiment at one scale, as far as it was run. The same runs give the same bytes: no date stands in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Results {
+    /// The experiment.
+    pub experiment: String,
+    /// The scale.
+    pub scale: ScaleName,
+    /// What came out, by cell.
+    pub cells: BTreeMap<String, CellResult>,
+}
+
+/// What came out of a cell, over its seeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellResult {
+    /// Tells what was carried out; a cell that has changed since has not been run.
+    pub identity: String,
+    /// Means over seeds.
+    pub mean: BTreeMap<Metric, f64>,
+    /// Standard deviations over seeds, where there are several.
+    pub deviation: BTreeMap<Metric, f64>,
+    /// One a seed, in order.
+    pub runs: Vec<Measured>,
+}
+
+/// What one run measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// The seed.
+    pub seed: u64,
+    /// What came out at the end: quality, seconds, memory, bytes.
+    pub metrics: BTreeMap<Metric, f64>,
+    /// One value an evaluation, for what is drawn.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub curves: BTreeMap<Metric, Vec<f64>>,
+    /// Bytes of its run folder.
+    pub disk: u64,
+    /// The program and the machine.
+    pub machine: Machine,
+}
+
+impl Results {
+    /// The file of a scale in an experiment's folder.
+    pub fn path(folder: &Path, scale: ScaleName) -> PathBuf {
+        folder.join(format!("results-{scale}.json"))
+    }
+
+    /// What is in an experiment's folder, without cells that are no longer what they were; nothing is there before the first run.
+    pub fn load(folder: &Path, experiment: &str, scale: ScaleName, cells: &[ExperimentCell]) -> Result<Self> {
+        let path = Self::path(folder, scale);
+        if !path.is_file() {
+            return Ok(Self { experiment: experiment.to_owned(), scale, cells: BTreeMap::new() });
+        }
+        let mut results: Self = read_json(&path)?;
+        let is_current = |name: &str, identity: &str| cells.iter().any(|cell| cell.name == name && cell.identity == identity);
+        results.cells.retain(|name, result| is_current(name, &result.identity));
+        Ok(results)
+    }
+
+    /// Writes the file.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        write_json(&Self::path(folder, self.scale), self)
+    }
+
+    /// Takes in a run; one of the same seed is replaced.
+    pub fn add(&mut self, cell: &ExperimentCell, mut run: Measured) {
+        let result = self.cells.entry(cell.name.clone()).or_default();
+        result.identity.clone_from(&cell.identity);
+        // A run whose models were discarded since took as much disk as it took before.
+        let before = result.runs.iter().filter(|known| known.seed == run.seed).map(|known| known.disk).max();
+        run.disk = run.disk.max(before.unwrap_or(0));
+        result.runs.retain(|known| known.seed != run.seed);
+        result.runs.push(run);
+        result.runs.sort_by_key(|run| run.seed);
+        result.summarise();
+    }
+
+    /// A cell's metric over its seeds; nothing if it was not run or does not give it.
+    pub fn sample(&self, cell: &str, metric: Metric) -> Option<Sample> {
+        let result = self.cells.get(cell)?;
+        let mean = *result.mean.get(&metric)?;
+        Some(Sample { count: result.runs.len(), mean, deviation: result.deviation.get(&metric).copied().unwrap_or(0.0) })
+    }
+
+    /// A cell's metric seed by seed; nothing if it was not run or does not give it.
+    pub fn by_seed(&self, cell: &str, metric: Metric) -> BySeed {
+        let runs = self.cells.get(cell).map(|result| result.runs.as_slice()).unwrap_or_default();
+        runs.iter().filter_map(|run| Some((run.seed, *run.metrics.get(&metric)?))).collect()
+    }
+
+    /// The most seeds that any cell has.
+    pub fn seeds(&self) -> usize {
+        self.cells.values().map(|cell| cell.runs.len()).max().unwrap_or(0)
+    }
+
+    /// The machines that measured, each once, in order.
+    pub fn machines(&self) -> Vec<&Machine> {
+        let mut machines: Vec<&Machine> = self.cells.values().flat_map(|cell| &cell.runs).map(|run| &run.machine).collect();
+        machines.sort();
+        machines.dedup();
+        machines
+    }
+}
+
+impl CellResult {
+    /// Means and deviations of the metrics that every run gives.
+    fn summarise(&mut self) {
+        let all = |metric: &Metric| self.runs.iter().map(|run| run.metrics.get(metric).copied()).collect::<Option<Vec<f64>>>();
+        let samples: Vec<(Metric, Sample)> =
+            Metric::ALL.into_iter().filter_map(|metric| Some((metric, Sample::of(all(&metric)?)))).collect();
+        self.mean = samples.iter().map(|(metric, sample)| (*metric, sample.mean)).collect();
+        let spread = samples.iter().filter(|(_, sample)| sample.count > 1);
+        self.deviation = spread.map(|(metric, sample)| (*metric, sample.deviation)).collect();
+    }
+}

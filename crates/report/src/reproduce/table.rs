@@ -1,0 +1,170 @@
+//! Grids as text.
+use fedeq_core::Result;
+
+use super::grid::{Entry, Grid, Ours, grids};
+use super::metric::{Digits, Metric};
+use super::results::Results;
+use super::spec::Spec;
+use fedeq_run::number::count;
+use fedeq_run::statistics::{BEST, Sample};
+
+/// The tables as Markdown: ours, the paper's and the difference in each cell, the best of a column in bold; and what they mean.
+pub(super) fn markdown_tables(spec: &Spec, results: &Results) -> Result<String> {
+    let grids = all(spec, results)?;
+    let tables = grids.iter().map(|grid| markdown(grid, results.seeds()));
+    let legend = sentences(&grids, results, "Bold:").into_iter().map(|sentence| format!("{sentence}.\n"));
+    Ok(tables.chain(legend).collect::<Vec<_>>().join("\n"))
+}
+
+/// What stands under the tables on a terminal: which models are judged, and what `*` marks.
+pub fn legend(spec: &Spec, results: &Results) -> Result<Vec<String>> {
+    Ok(sentences(&all(spec, results)?, results, "*"))
+}
+
+fn sentences(grids: &[Grid], results: &Results, mark: &str) -> Vec<String> {
+    let mut metrics = grids.iter().flat_map(|grid| &grid.rows).flat_map(|(_, entries)| entries).map(|entry| entry.metric);
+    let mut sentences = Vec::new();
+    if metrics.any(Metric::is_accuracy) {
+        sentences.push(VIEWS.to_owned());
+    }
+    sentences.push(match results.seeds() {
+        0 | 1 => "One seed: nothing is marked as best".into(),
+        seeds => format!(
+            "± is the standard deviation over {seeds} seeds, or over n where a cell has fewer. {mark} {BEST}; a cell with one seed is not judged"
+        ),
+    });
+    sentences
+}
+
+const VIEWS: &str = "Accuracy on test samples, mean over clients. `local`: a client's own model after its last training; `shared`: the server's model with the client's own head \
+(of Local, which shares nothing, its one model). Ditto, FedAvg+FT and kNN-Per are FedAvg in `shared`: what makes them personal is left out";
+
+/// A table for a terminal; `*` marks the best of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextTable {
+    /// What it shows.
+    pub title: String,
+    /// What stands over the columns.
+    pub heading: Vec<String>,
+    /// As many cells a row as there are headings.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The tables for a terminal.
+pub fn text_tables(spec: &Spec, results: &Results) -> Result<Vec<TextTable>> {
+    let entry = |entry: &Entry| plain(entry, results.seeds());
+    let row = |(name, entries): &(String, Vec<Entry>)| [name.clone()].into_iter().chain(entries.iter().map(entry)).collect();
+    let table = |grid: Grid| TextTable {
+        rows: grid.rows.iter().map(row).collect(),
+        heading: [grid.corner].into_iter().chain(grid.columns).collect(),
+        title: grid.title,
+    };
+    Ok(all(spec, results)?.into_iter().filter(|grid| !grid.is_left_out()).map(table).collect())
+}
+
+fn all(spec: &Spec, results: &Results) -> Result<Vec<Grid>> {
+    let scale = spec.scale(results.scale)?;
+    Ok(spec.part.iter().flat_map(|part| grids(spec, scale, part, results)).collect())
+}
+
+fn markdown(grid: &Grid, seeds: usize) -> String {
+    if grid.is_left_out() {
+        return format!("**{}**: not at this scale.\n", grid.title);
+    }
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let heading = line([grid.corner.clone()].into_iter().chain(grid.columns.iter().cloned()).collect());
+    let rule = format!("|---|{}\n", "---|".repeat(grid.columns.len()));
+    let entry = |entry: &Entry| marked(entry, seeds);
+    let row =
+        |(name, entries): &(String, Vec<Entry>)| line([name.clone()].into_iter().chain(entries.iter().map(entry)).collect());
+    let rows: String = grid.rows.iter().map(row).collect();
+    let legend = if grid.has_paper { " (ours; the paper's and the difference)" } else { "" };
+    format!("**{}**{legend}\n\n{heading}{rule}{rows}", grid.title)
+}
+
+/// A cell of a Markdown table.
+fn marked(entry: &Entry, seeds: usize) -> String {
+    let ours = ours(entry, seeds);
+    let ours = if entry.is_best { format!("**{ours}**") } else { ours };
+    beside_paper(entry, ours, "<br>")
+}
+
+/// A cell of a table on a terminal.
+fn plain(entry: &Entry, seeds: usize) -> String {
+    let star = if entry.is_best { "*" } else { "" };
+    beside_paper(entry, format!("{star}{}", ours(entry, seeds)), " ")
+}
+
+fn beside_paper(entry: &Entry, ours: String, between: &str) -> String {
+    match (entry.paper, entry.ours) {
+        (Some(paper), Ours::Measured(sample)) => format!("{ours}{between}({paper:.2}, {:+.1})", sample.mean - paper),
+        (Some(paper), _) => format!("{ours}{between}({paper:.2})"),
+        (None, _) => ours,
+    }
+}
+
+/// Says how many seeds a cell has, where others have more.
+fn ours(entry: &Entry, seeds: usize) -> String {
+    match entry.ours {
+        Ours::Measured(sample) if sample.count < seeds => {
+            format!("{} (n = {})", spread(&sample, entry.metric), sample.count)
+        }
+        Ours::Measured(sample) => spread(&sample, entry.metric),
+        Ours::Nothing => "-".into(),
+        Ours::NotRun => "not run".into(),
+        Ours::LeftOut => "not at this scale".into(),
+    }
+}
+
+/// `87.1 ± 0.4`; the mean alone for one seed, or where all seeds agree to what is shown.
+fn spread(sample: &Sample, metric: Metric) -> String {
+    let mean = number(sample.mean, metric.digits());
+    let deviation = number(sample.deviation, metric.digits());
+    let has_spread = sample.count > 1 && deviation != number(0.0, metric.digits());
+    if has_spread { format!("{mean} ± {deviation}") } else { mean }
+}
+
+fn number(value: f64, digits: Digits) -> String {
+    match digits {
+        Digits::Whole => count(value.round() as usize),
+        Digits::One => format!("{value:.1}"),
+        Digits::Significant => significant(value),
+    }
+}
+
+/// Three digits, with an exponent where there would be many zeros.
+fn significant(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 {
+        return "0".into();
+    }
+    if !(1e-3..1e5).contains(&size) {
+        return format!("{value:.2e}");
+    }
+    let before = size.log10().floor() as i32;
+    format!("{value:.*}", (2 - before).max(0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fedeq_run::statistics::BySeed;
+
+    fn entry(ours: Ours, paper: Option<f64>, is_best: bool) -> Entry {
+        Entry { metric: Metric::Accuracy, ours, by_seed: BySeed::new(), paper, is_best }
+    }
+
+    #[test]
+    fn a_cell_has_ours_the_papers_and_the_difference() {
+        let ours = Ours::Measured(Sample { count: 3, mean: 87.13, deviation: 0.44 });
+        assert_eq!(marked(&entry(ours, Some(85.0), true), 3), "**87.1 ± 0.4**<br>(85.00, +2.1)");
+        assert_eq!(plain(&entry(ours, None, true), 3), "*87.1 ± 0.4");
+        assert_eq!(plain(&entry(ours, None, false), 5), "87.1 ± 0.4 (n = 3)", "others have more seeds");
+        assert_eq!(plain(&entry(Ours::NotRun, Some(85.0), false), 3), "not run (85.00)");
+    }
+
+    #[test]
+    fn small_and_large_numbers_keep_three_digits() {
+        assert_eq!([0.0, 0.012_34, 12.34, 1234.0, 1.234e-5].map(significant), ["0", "0.0123", "12.3", "1234", "1.23e-5"]);
+    }
+}

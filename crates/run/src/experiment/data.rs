@@ -1,0 +1,232 @@
+//! The data of an experiment: who holds what where nobody says otherwise, the numbers of a table brought to one scale, and the same samples several times.
+use fedeq_core::{Error, Result};
+use fedeq_data::partition::{Federation, Partition, Pick};
+use fedeq_data::source::Source;
+use fedeq_data::source::scale::Scale;
+use fedeq_data::{Dataset, Labels, Owners, Samples, Scaling, Vectors};
+
+use crate::number::{count, counted};
+
+/// The partition of the paper's runs.
+pub(super) fn usual_partition(source: &Source) -> Partition {
+    let rule = match source {
+        Source::Digits {} | Source::Cifar10 {} | Source::Cifar100 {} => "label-shards",
+        _ => "natural",
+    };
+    partition_by_rule(rule, source).unwrap_or(Partition::Iid { clients: clients(source) })
+}
+
+/// A rule with its usual settings for a data set; nothing if there is no such rule.
+pub(super) fn partition_by_rule(rule: &str, source: &Source) -> Option<Partition> {
+    let clients = clients(source);
+    let labels = if matches!(source, Source::Digits {}) { 2 } else { 5 };
+    match rule {
+        "natural" => Some(Partition::Natural { clients: natural_clients(source), pick: Pick::First, minimum: 1 }),
+        "label-shards" => Some(Partition::LabelShards { clients, shards: labels }),
+        "distinct-labels" => Some(Partition::DistinctLabels { clients, labels }),
+        "dirichlet" => Some(Partition::Dirichlet { clients, alpha: 0.5, minimum: 1 }),
+        "iid" => Some(Partition::Iid { clients }),
+        "own" => Some(Partition::Own { clients, here: None }),
+        _ => None,
+    }
+}
+
+fn clients(source: &Source) -> usize {
+    if matches!(source, Source::Digits {}) { 30 } else { 100 }
+}
+
+/// The published sets have more writers and roles than the paper takes; one's own data has those it has.
+fn natural_clients(source: &Source) -> Option<usize> {
+    match source {
+        Source::Femnist {} => Some(100),
+        Source::Shakespeare(_) => Some(200),
+        _ => None,
+    }
+}
+
+/// What the features of a table are before they are scaled.
+pub(super) struct Features {
+    width: usize,
+    least: f32,
+    most: f32,
+}
+
+impl Features {
+    /// Those of a table; nothing for other data.
+    pub(super) fn of(source: &Source, dataset: &Dataset) -> Option<Self> {
+        let (Source::Csv(_), Samples::Vectors(vectors)) = (source, &dataset.samples) else { return None };
+        let least = vectors.values.iter().copied().fold(f32::INFINITY, f32::min);
+        let most = vectors.values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        Some(Self { width: vectors.width, least, most })
+    }
+
+    /// Their range, and what becomes of them.
+    pub(super) fn remark(&self, source: &Source, is_scaled: bool, trained: usize) -> String {
+        let range = format!("{} between {} and {}", counted(self.width, "feature"), self.least, self.most);
+        let is_given = matches!(source, Source::Csv(table) if matches!(table.scale, Scale::By(_)));
+        let fate = match (is_scaled, is_given) {
+            (true, true) => "scaled by the numbers in `data.source.scale`".into(),
+            (true, false) => format!("standardised with the mean and deviation of {}", counted(trained, "training sample")),
+            (false, _) => {
+                let far = self.least.abs().max(self.most.abs()) > FAR;
+                let warning = if far { ", which is far from 1: networks learn badly from such numbers" } else { "" };
+                format!("used as they are{warning}")
+            }
+        };
+        format!("{range}; {fate}")
+    }
+}
+
+/// Numbers beyond this are a reason for a warning.
+const FAR: f32 = 10.0;
+
+/// How the features of a data set are scaled before anything learns from them: by the training samples of those who take part.
+pub(super) fn scaling_for(source: &Source, dataset: &Dataset, federation: &Federation) -> Result<Option<Scaling>> {
+    let (Source::Csv(table), Samples::Vectors(vectors)) = (source, &dataset.samples) else { return Ok(None) };
+    match &table.scale {
+        Scale::None => Ok(None),
+        Scale::By(scaling) => Ok(Some(scaling.clone())),
+        Scale::Standardise => {
+            let trained: Vec<u32> = federation.clients.iter().flat_map(|client| client.train.iter().copied()).collect();
+            Ok(Scaling::of(vectors, trained))
+        }
+    }
+}
+
+/// The source for clients who hold other samples than these, which are an example: all of them scale alike, by the example.
+///
+/// Each by its own samples would give the same numbers another meaning at every client, and what they share would fit none of them.
+pub fn scaled_by_example(source: Source, example: &Dataset) -> Result<Source> {
+    let (Source::Csv(mut table), Samples::Vectors(vectors)) = (source.clone(), &example.samples) else { return Ok(source) };
+    if table.scale != Scale::Standardise {
+        return Ok(source);
+    }
+    if let Some(column) = (0..vectors.width).find(|&column| is_constant(vectors, column)) {
+        return Err(Error::invalid(
+            format!("feature `{}` is the same in every row of the example, so nodes cannot know its scale", column + 1),
+            "give an example with values like those of the nodes, or set `data.source.scale=none`",
+        ));
+    }
+    let all = 0..u32::try_from(example.len()).unwrap_or(u32::MAX);
+    if let Some(scaling) = Scaling::of(vectors, all) {
+        table.scale = Scale::By(scaling);
+    }
+    Ok(Source::Csv(table))
+}
+
+fn is_constant(vectors: &Vectors, column: usize) -> bool {
+    let mut values = vectors.values.iter().skip(column).step_by(vectors.width);
+    let first = values.next();
+    values.all(|value| Some(value) == first)
+}
+
+/// Bytes of all samples, their labels and whose they are: 2 GiB.
+const MOST_BYTES: usize = 1 << 31;
+
+/// A data set in which every sample is there `times` times. The publisher's test set stays at the end.
+pub(super) fn repeated(dataset: Dataset, times: usize) -> Result<Dataset> {
+    let most = (MOST_BYTES / bytes_of(&dataset).max(1)).max(1);
+    if times > most {
+        let problem = format!("`data.copies` is `{times}`, and so many copies of `{}` have no room", dataset.name);
+        return Err(Error::invalid(problem, format!("give at most {}", count(most))));
+    }
+    let samples = dataset.len();
+    let test = dataset.test_start.unwrap_or(samples);
+    let repeat = Repeat { times, samples, test };
+    Ok(Dataset {
+        samples: match dataset.samples {
+            Samples::Images(mut images) => {
+                images.pixels = repeat.of(&images.pixels);
+                Samples::Images(images)
+            }
+            Samples::Vectors(mut vectors) => {
+                vectors.values = repeat.of(&vectors.values);
+                Samples::Vectors(vectors)
+            }
+            Samples::Sequences(mut sequences) => {
+                sequences.symbols = repeat.of(&sequences.symbols);
+                Samples::Sequences(sequences)
+            }
+        },
+        labels: match dataset.labels {
+            Labels::Classes { names, values } => Labels::Classes { names, values: repeat.of(&values) },
+            Labels::Numbers(numbers) => Labels::Numbers(repeat.of(&numbers)),
+            Labels::NextSymbols(symbols) => Labels::NextSymbols(repeat.of(&symbols)),
+        },
+        owners: dataset.owners.map(|owners| Owners { of: repeat.of(&owners.of), ..owners }),
+        test_start: dataset.test_start.map(|start| times * start),
+        ..dataset
+    })
+}
+
+/// What of a data set grows with its samples.
+fn bytes_of(dataset: &Dataset) -> usize {
+    let samples = match &dataset.samples {
+        Samples::Images(images) => size_of_val(&images.pixels[..]),
+        Samples::Vectors(vectors) => size_of_val(&vectors.values[..]),
+        Samples::Sequences(sequences) => size_of_val(&sequences.symbols[..]),
+    };
+    let labels = match &dataset.labels {
+        Labels::Classes { values, .. } => size_of_val(&values[..]),
+        Labels::Numbers(numbers) => size_of_val(&numbers[..]),
+        Labels::NextSymbols(symbols) => size_of_val(&symbols[..]),
+    };
+    samples + labels + dataset.owners.as_ref().map_or(0, |owners| size_of_val(&owners.of[..]))
+}
+
+struct Repeat {
+    times: usize,
+    samples: usize,
+    /// The first sample of the test set.
+    test: usize,
+}
+
+impl Repeat {
+    /// Values of which every sample has the same number.
+    fn of<V: Copy>(&self, values: &[V]) -> Vec<V> {
+        let each = values.len() / self.samples.max(1);
+        let (train, test) = values.split_at(each * self.test);
+        let mut repeated = Vec::with_capacity(values.len() * self.times);
+        for part in [train, test] {
+            (0..self.times).for_each(|_| repeated.extend_from_slice(part));
+        }
+        repeated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_counted_with_all_that_a_sample_has() {
+        let few = |width: usize| Dataset {
+            name: "few".into(),
+            samples: Samples::Vectors(Vectors { width, values: vec![0.0; 2 * width] }),
+            labels: Labels::Numbers(vec![0.0; 2]),
+            owners: Some(Owners { names: vec!["a".into()], of: vec![0; 2] }),
+            test_start: None,
+        };
+        // Two samples with a number, a label and an owner of four bytes each.
+        let error = repeated(few(1), MOST_BYTES / 24 + 1).expect_err("too many").to_string();
+        assert!(error.contains("`data.copies`") && error.contains("have no room"), "{error}");
+        assert!(repeated(few(1), usize::MAX).is_err());
+        assert_eq!(repeated(few(3), 1000).expect("room").len(), 2000);
+    }
+
+    #[test]
+    fn samples_keep_their_labels_and_the_test_set_its_place() {
+        let once = Dataset {
+            name: "pairs".into(),
+            samples: Samples::Vectors(Vectors { width: 2, values: vec![1.0, 1.5, 2.0, 2.5, 3.0, 3.5] }),
+            labels: Labels::Numbers(vec![1.0, 2.0, 3.0]),
+            owners: None,
+            test_start: Some(2),
+        };
+        let twice = repeated(once, 2).expect("room");
+        let Samples::Vectors(vectors) = &twice.samples else { panic!("vectors") };
+        assert_eq!(vectors.values, [1.0, 1.5, 2.0, 2.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 3.0, 3.5]);
+        assert_eq!(twice.labels, Labels::Numbers(vec![1.0, 2.0, 1.0, 2.0, 3.0, 3.0]));
+        assert_eq!((twice.len(), twice.test_start), (6, Some(4)));
+    }
+}

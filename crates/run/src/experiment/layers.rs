@@ -1,0 +1,377 @@
+//! Settings of one origin, and how those of several origins go over each other.
+//!
+//! Within one origin (a file, or a command) the order in which settings are given means nothing, but for a key that is given twice: there the
+//! last value counts. What contradicts is refused. A later origin changes values of an earlier one; what it makes meaningless of the earlier
+//! one is refused as well, by name, unless it replaces a whole section: `method={ name = "fedrep" }`.
+use fedeq_core::{Error, Result};
+use toml::{Table, Value};
+
+use super::setting::Override;
+
+/// Keys below which exactly one of several keys may stand.
+const ONE_OF: [&[&str]; 10] = [
+    &["data", "unseen"],
+    &["data", "source", "scale"],
+    &["model", "equilibrium", "solver"],
+    &["model", "equilibrium", "solver", "anderson", "ridge"],
+    &["model", "equilibrium", "adjoint"],
+    &["model", "equilibrium", "adjoint", "implicit", "solver"],
+    &["training", "warm_start"],
+    &["training", "projection"],
+    &["method", "dual"],
+    &["method", "tuning"],
+];
+
+/// Settings of one origin.
+#[derive(Default)]
+pub(super) struct Layer {
+    settings: Vec<Setting>,
+    /// Sections that are given as a whole.
+    sections: Vec<Vec<String>>,
+}
+
+/// One value and where it stands.
+struct Setting {
+    path: Vec<String>,
+    value: Value,
+    /// What a person wrote.
+    said: String,
+}
+
+/// What two settings have to do with each other.
+enum Relation {
+    /// Both can stand.
+    None,
+    /// The same key.
+    Same,
+    /// Only one of them can stand: one is what the other is a part of, or they belong to different kinds.
+    Either,
+}
+
+impl Layer {
+    /// What a file says.
+    pub(super) fn of_file(mut table: Table) -> Self {
+        expand(&mut table);
+        let setting = |(path, value): (Vec<String>, Value)| {
+            let said = path.join(".");
+            Setting { path, value, said }
+        };
+        Self { settings: leaves(&table).into_iter().map(setting).collect(), sections: Vec::new() }
+    }
+
+    /// What a command says, in whatever order.
+    pub(super) fn of(overrides: &[Override]) -> Result<Self> {
+        let mut layer = Self::default();
+        for (index, wish) in overrides.iter().enumerate() {
+            if overrides[index + 1..].iter().any(|later| later.path == wish.path) {
+                continue;
+            }
+            if wish.value.is_table() {
+                layer.sections.push(wish.path.clone());
+            }
+            for setting in settings_of(wish) {
+                layer.add(setting)?;
+            }
+        }
+        Ok(layer)
+    }
+
+    fn add(&mut self, new: Setting) -> Result<()> {
+        if let Some(old) = self.settings.iter().find(|old| contradict(old, &new)) {
+            let problem = format!("`{}` and `{}` contradict each other", old.said, new.said);
+            return Err(Error::invalid(problem, "leave one of them out"));
+        }
+        self.settings.push(new);
+        Ok(())
+    }
+
+    /// Lays the settings over those of an earlier origin.
+    pub(super) fn over(&self, earlier: &mut Self) -> Result<()> {
+        earlier.settings.retain(|old| !self.sections.iter().any(|section| old.path.starts_with(section)));
+        for new in &self.settings {
+            let lost = earlier.settings.iter().find(|old| matches!(relation(old, new), Relation::Either) && !is_choice(old, new));
+            if let Some(old) = lost {
+                return Err(unused(old, new));
+            }
+            earlier.settings.retain(|old| matches!(relation(old, new), Relation::None));
+        }
+        earlier.settings.extend(self.settings.iter().map(Setting::copied));
+        Ok(())
+    }
+
+    /// The settings as one table.
+    pub(super) fn table(&self) -> Table {
+        let mut table = Table::new();
+        // What is only named goes first, so that what is said of it stays.
+        let (named, said): (Vec<_>, Vec<_>) = self.settings.iter().partition(|setting| is_empty(&setting.value));
+        named.into_iter().chain(said).for_each(|setting| put(&mut table, &setting.path, &setting.value));
+        table
+    }
+
+    /// Where settings stand.
+    pub(super) fn paths(&self) -> Vec<Vec<String>> {
+        self.settings.iter().map(|setting| setting.path.clone()).collect()
+    }
+
+    /// The value at a path.
+    pub(super) fn get(&self, path: &[&str]) -> Option<&Value> {
+        self.settings.iter().find(|setting| setting.path.iter().eq(path)).map(|setting| &setting.value)
+    }
+}
+
+impl Setting {
+    fn copied(&self) -> Self {
+        Self { path: self.path.clone(), value: self.value.clone(), said: self.said.clone() }
+    }
+}
+
+/// The values that a person sets at once: one, or those of a whole section.
+fn settings_of(wish: &Override) -> Vec<Setting> {
+    let mut table = Table::new();
+    put(&mut table, &wish.path, &wish.value);
+    expand(&mut table);
+    let said = wish.to_string();
+    leaves(&table).into_iter().map(|(path, value)| Setting { path, value, said: said.clone() }).collect()
+}
+
+fn contradict(old: &Setting, new: &Setting) -> bool {
+    match relation(old, new) {
+        Relation::None => false,
+        Relation::Same => old.value != new.value,
+        Relation::Either => true,
+    }
+}
+
+fn relation(one: &Setting, other: &Setting) -> Relation {
+    if one.path == other.path {
+        return Relation::Same;
+    }
+    let contains = |outer: &Setting, inner: &Setting| inner.path.starts_with(&outer.path) && !is_empty(&outer.value);
+    let are_kinds = ONE_OF.iter().any(|section| {
+        let kind = |setting: &Setting| {
+            let is_below =
+                setting.path.len() > section.len() && setting.path.iter().zip(*section).all(|(key, known)| key == known);
+            is_below.then(|| setting.path[section.len()].clone())
+        };
+        matches!((kind(one), kind(other)), (Some(one), Some(other)) if one != other)
+    });
+    if are_kinds || contains(one, other) || contains(other, one) { Relation::Either } else { Relation::None }
+}
+
+/// Whether the older of two says no more than which kind it is, so that choosing another loses nothing.
+fn is_choice(old: &Setting, new: &Setting) -> bool {
+    let is_kind = ONE_OF
+        .iter()
+        .any(|section| old.path.len() == section.len() + 1 && old.path.iter().zip(*section).all(|(key, known)| key == known));
+    is_empty(&old.value) || new.path.starts_with(&old.path) || (is_kind && !old.value.is_table())
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_table().is_some_and(Table::is_empty)
+}
+
+fn unused(old: &Setting, new: &Setting) -> Error {
+    let problem = format!("`{}` stands in the file and is not used with `{}`", old.said, new.said);
+    Error::invalid(problem, "take it out of the file, or leave that setting out")
+}
+
+/// The keys that say which of several kinds a table is.
+pub(super) const TAGS: [&str; 3] = ["name", "rule", "kind"];
+
+/// Lays `over` over `base`, key by key. Where `over` chooses another kind than `base` has, nothing of `base` remains.
+pub(super) fn lay(base: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (base.get_mut(key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) if is_same_kind(below, above) => lay(below, above),
+            _ => {
+                base.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// Kinds are told apart by a tag, or by the one key that holds all the rest: `{ broyden = { memory = 20 } }`.
+fn is_same_kind(below: &Table, above: &Table) -> bool {
+    let differs = |tag: &&str| matches!((below.get(*tag), above.get(*tag)), (Some(a), Some(b)) if a != b);
+    // A kind without settings of its own has nothing but its tag.
+    let has_tag = TAGS.iter().any(|tag| below.contains_key(*tag) || above.contains_key(*tag));
+    let has_other_key = !has_tag && below.len() == 1 && above.len() == 1 && below.keys().ne(above.keys());
+    !TAGS.iter().any(differs) && !has_other_key
+}
+
+/// Puts a value at a path, making tables on the way.
+pub(super) fn put(table: &mut Table, path: &[String], value: &Value) {
+    let Some((key, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        table.insert(key.clone(), value.clone());
+        return;
+    }
+    let below = table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()));
+    if !below.is_table() {
+        *below = Value::Table(Table::new());
+    }
+    if let Value::Table(below) = below {
+        put(below, rest, value);
+    }
+}
+
+/// Kinds whose settings stand below their name, and may be left out: where they stand, and what they are called.
+const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 3] = [
+    (&["model", "equilibrium", "solver"], &["anderson", "broyden", "fixed-point"]),
+    (&["model", "equilibrium", "adjoint"], &["implicit", "phantom"]),
+    (&["training", "warm_start"], &["by-sample"]),
+];
+
+/// Writes names out: `model = "mlp"` means `model = { name = "mlp" }`, `solver = "broyden"` means `solver = { broyden = {} }`.
+pub(super) fn expand(table: &mut Table) {
+    for (path, kinds) in KINDS_WITH_SETTINGS {
+        expand_kind(table, path, kinds);
+    }
+    for section in ["model", "method"] {
+        expand_one(table, section, "name");
+    }
+    if let Some(Value::String(_)) = table.get("data") {
+        expand_one(table, "data", "source");
+    }
+    if let Some(Value::Table(data)) = table.get_mut("data") {
+        expand_one(data, "source", "name");
+        expand_one(data, "partition", "rule");
+    }
+}
+
+/// Makes a table of a name at a path; other words are left for the reader to refuse.
+fn expand_kind(table: &mut Table, path: &[&str], kinds: &[&str]) {
+    match (path, path.first().and_then(|key| table.get_mut(*key))) {
+        ([_], Some(value)) => {
+            if let Some(kind) = value.as_str().filter(|name| kinds.contains(name)).map(str::to_owned) {
+                *value = Value::Table(Table::from_iter([(kind, Value::Table(Table::new()))]));
+            }
+        }
+        ([_, rest @ ..], Some(Value::Table(below))) => expand_kind(below, rest, kinds),
+        _ => {}
+    }
+}
+
+fn expand_one(table: &mut Table, key: &str, tag: &str) {
+    if let Some(value @ Value::String(_)) = table.get_mut(key) {
+        let name = value.clone();
+        *value = Value::Table(Table::from_iter([(tag.to_owned(), name)]));
+    }
+}
+
+/// Every value that is no table, with its path, in order.
+pub(super) fn leaves(table: &Table) -> Vec<(Vec<String>, Value)> {
+    let below = |(key, value): (&String, &Value)| -> Vec<(Vec<String>, Value)> {
+        let prefixed = |(mut path, value): (Vec<String>, Value)| {
+            path.insert(0, key.clone());
+            (path, value)
+        };
+        match value {
+            Value::Table(inner) if !inner.is_empty() => leaves(inner).into_iter().map(prefixed).collect(),
+            other => vec![(vec![key.clone()], other.clone())],
+        }
+    };
+    table.iter().flat_map(below).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(settings: &[&str]) -> Result<Table> {
+        let overrides: Vec<Override> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
+        Layer::of(&overrides).map(|layer| layer.table())
+    }
+
+    fn over(file: &str, settings: &[&str]) -> Result<Table> {
+        let overrides: Vec<Override> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
+        let mut earlier = Layer::of_file(file.parse().expect("TOML"));
+        Layer::of(&overrides)?.over(&mut earlier)?;
+        Ok(earlier.table())
+    }
+
+    fn table(text: &str) -> Table {
+        text.parse().expect("TOML")
+    }
+
+    #[test]
+    fn the_order_of_settings_means_nothing() {
+        let settings =
+            ["method.rho=5", "method=fedeq", "model.equilibrium.solver=broyden", "model.equilibrium.solver.broyden.memory=7"];
+        let expected = table("method = { name = 'fedeq', rho = 5 }\nmodel.equilibrium.solver.broyden.memory = 7");
+        assert_eq!(layer(&settings).expect("sound"), expected);
+        let reversed: Vec<&str> = settings.iter().rev().copied().collect();
+        assert_eq!(layer(&reversed).expect("sound"), expected);
+    }
+
+    #[test]
+    fn of_a_key_given_twice_the_last_value_counts() {
+        assert_eq!(layer(&["seed=1", "seed=2"]).expect("sound"), table("seed = 2"));
+        assert_eq!(
+            layer(&["data.unseen={ count = 2 }", "data.unseen={ fraction = 0.1 }"]).expect("sound"),
+            table("data.unseen.fraction = 0.1")
+        );
+    }
+
+    #[test]
+    fn what_contradicts_is_refused_in_any_order() {
+        for [one, other] in [
+            ["training.warm_start=off", "training.warm_start.by-sample.capacity=5"],
+            ["model.equilibrium.solver=broyden", "model.equilibrium.solver.anderson.memory=3"],
+            ["data=digits", "data.source=cifar10"],
+            ["data.unseen.count=2", "data.unseen.fraction=0.1"],
+        ] {
+            assert!(layer(&[one, other]).is_err() && layer(&[other, one]).is_err(), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_command_changes_values_of_a_file() {
+        let file = "seed = 1\ndata.unseen.count = 3\ntraining.warm_start = 'by-sample'\nmethod = { name = 'fedeq', rho = 5 }";
+        let laid = over(file, &["seed=2", "data.unseen.fraction=0.1", "training.warm_start=off", "method.rho=7"]).expect("sound");
+        let expected = "seed = 2\ndata.unseen.fraction = 0.1\ntraining.warm_start = 'off'\nmethod = { name = 'fedeq', rho = 7 }";
+        assert_eq!(laid, table(expected));
+    }
+
+    #[test]
+    fn a_setting_of_a_file_is_kept_or_refused_but_never_dropped_in_silence() {
+        let file = "method = { name = 'fedeq', rho = 5 }\ntraining.warm_start.by-sample.capacity = 9";
+        assert_eq!(over(file, &["method=fedrep"]).expect("sound")["method"], Value::Table(table("name = 'fedrep'\nrho = 5")));
+        let error = over(file, &["training.warm_start=off"]).expect_err("it would be lost").to_string();
+        assert!(error.contains("`training.warm_start.by-sample.capacity` stands in the file"), "{error}");
+        let whole = over(file, &["method={ name = 'fedrep' }"]).expect("the section is replaced");
+        assert_eq!(whole["method"], Value::Table(table("name = 'fedrep'")));
+    }
+
+    fn laid(base: &str, over: &str) -> Table {
+        let mut base: Table = base.parse().expect("TOML");
+        lay(&mut base, &over.parse().expect("TOML"));
+        base
+    }
+
+    #[test]
+    fn the_same_kind_is_completed_and_another_kind_replaced() {
+        let base = "solver = { anderson = { memory = 5, delay = 0 } }\npartition = { rule = 'iid', clients = 3 }";
+        let same = laid(base, "solver = { anderson = { memory = 2 } }\npartition = { clients = 4 }");
+        let other = laid(base, "solver = { broyden = { memory = 9 } }\npartition = { rule = 'natural' }");
+        let expected = "solver = { anderson = { memory = 2, delay = 0 } }\npartition = { rule = 'iid', clients = 4 }";
+        assert_eq!(same, expected.parse().expect("TOML"));
+        let expected = "solver = { broyden = { memory = 9 } }\npartition = { rule = 'natural' }";
+        assert_eq!(other, expected.parse().expect("TOML"));
+    }
+
+    #[test]
+    fn names_are_written_out() {
+        let mut table: Table = "data = 'digits'\nmodel = 'mlp'".parse().expect("TOML");
+        expand(&mut table);
+        assert_eq!(table, "data.source.name = 'digits'\nmodel.name = 'mlp'".parse().expect("TOML"));
+    }
+
+    #[test]
+    fn kinds_may_stand_without_their_settings() {
+        let mut table: Table = "model.equilibrium = { solver = 'broyden', adjoint = 'jacobian-free' }".parse().expect("TOML");
+        expand(&mut table);
+        let expected = "model.equilibrium = { solver = { broyden = {} }, adjoint = 'jacobian-free' }";
+        assert_eq!(table, expected.parse().expect("TOML"));
+    }
+}

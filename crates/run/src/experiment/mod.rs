@@ -1,0 +1,187 @@
+//! Experiments: plain data that says everything about a run.
+//!
+//! A file holds what its writer cares about; a [`Preset`] fills in the rest, and the result is an
+//! [`Experiment`] in which every choice is explicit. [`Experiment::prepare`] makes it live.
+//!
+//! ```
+//! use fedeq_run::experiment::{Experiment, Override};
+//! let wishes: Vec<Override> = vec!["method=fedrep".parse()?, "plan.rounds=3".parse()?];
+//! let experiment = Experiment::read(None, &wishes)?;
+//! assert_eq!((experiment.method.name(), experiment.plan.rounds), ("fedrep", 3));
+//! assert_eq!(Experiment::from_resolved(&experiment.to_toml()?)?, experiment);
+//! # Ok::<(), fedeq_core::Error>(())
+//! ```
+//!
+//! # Layout
+//! - this file: what an experiment consists of
+//! - `read`: from a file and settings to an experiment, and back to one value a key
+//! - `setting`: `key=value`; `layers`: settings of several origins over each other
+//! - `refusal`: what is wrong, where, and what was perhaps meant
+//! - `prepare`: from an experiment to live objects; `data`: who holds what, and in which units; `device`: devices by name
+mod data;
+mod device;
+mod layers;
+mod prepare;
+mod read;
+mod refusal;
+mod setting;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use fedeq_core::{Error, Method, Plan, Result, Training, fingerprint};
+use fedeq_data::partition::{HoldOut, Limit, Partition, Split};
+use fedeq_data::source::Source;
+use fedeq_models::ModelConfig;
+use serde::{Deserialize, Serialize};
+
+pub use data::scaled_by_example;
+pub use prepare::Prepared;
+pub use read::USUAL_FOLDER;
+pub(crate) use refusal::Refusal;
+pub use setting::Override;
+
+use crate::preset::Preset;
+
+/// Everything about a run but the machine it runs on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// What filled in the rest.
+    pub preset: Preset,
+    /// All randomness comes from here.
+    pub seed: u64,
+    /// What is learned from, and who holds it.
+    pub data: DataConfig,
+    /// The network.
+    pub model: ModelConfig,
+    /// How clients learn together.
+    pub method: Method,
+    /// How a client trains.
+    pub training: Training,
+    /// How long, and with whom.
+    pub plan: Plan,
+    /// How it is computed.
+    pub engine: Engine,
+}
+
+/// What is learned from, and who holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataConfig {
+    /// The folder that data sets are kept in, or the path of one's own data.
+    pub folder: PathBuf,
+    /// Which data set.
+    pub source: Source,
+    /// Every sample is there so many times, once if left out. For trials of many clients with little data: what one client trains
+    /// on, another may then be judged by, so accuracies say nothing.
+    pub copies: Option<NonZeroUsize>,
+    /// Who holds what.
+    pub partition: Partition,
+    /// What a client trains on and is judged by.
+    pub split: Split,
+    /// At most so many samples a client, all of them if left out.
+    pub limit: Option<Limit>,
+    /// Clients kept out of training, to be met only afterwards.
+    pub unseen: Option<HoldOut>,
+}
+
+/// How a run is computed. Whatever stands here, the results are the same to the byte, but for the device: another one rounds otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Engine {
+    /// Clients that train side by side; as many as there are cores if left out.
+    pub workers: Option<NonZeroUsize>,
+    /// What clients are computed on: `cpu`.
+    pub device: String,
+    /// Megabytes (1e6 bytes) of client states kept in memory; the rest is on disk.
+    pub client_memory_mb: usize,
+    /// Rounds between checkpoints; there is always one when a run is stopped, and at the end.
+    pub checkpoint_every: u64,
+    /// Seconds after which there is a checkpoint at the end of the round, however many rounds are over: what a kill may cost.
+    pub checkpoint_seconds: u64,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self { workers: None, device: "cpu".into(), client_memory_mb: 1_000, checkpoint_every: 10, checkpoint_seconds: 180 }
+    }
+}
+
+impl Experiment {
+    /// An experiment with everything filled in for a method, a data set and, if it is not the usual one, a model.
+    pub fn defaults(preset: Preset, method: &str, source: Source, model: Option<&str>) -> Result<Self> {
+        let method = preset.method(method, &source)?;
+        let model = preset.model(model, &method, &source)?;
+        Ok(Self {
+            preset,
+            seed: 0,
+            training: preset.training(&method, &model, &source),
+            plan: preset.plan(&method, &source),
+            model,
+            method,
+            data: DataConfig {
+                folder: USUAL_FOLDER.into(),
+                partition: data::usual_partition(&source),
+                source,
+                copies: None,
+                split: Split::default(),
+                limit: None,
+                unseen: None,
+            },
+            engine: Engine::default(),
+        })
+    }
+
+    /// What it is, in a few words: method, data and model.
+    pub fn title(&self) -> String {
+        format!("{} on {} with {}", self.method.name(), self.data.source.name(), self.model)
+    }
+
+    /// The whole experiment as a file.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Error::invalid(format!("the experiment cannot be written: {error}"), TOO_LARGE))
+    }
+
+    /// Reads what [`to_toml`](Self::to_toml) wrote; nothing is filled in.
+    pub fn from_resolved(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| Error::invalid(format!("not a resolved experiment: {}", error.message()), REREAD))
+    }
+
+    /// The experiment on a machine where data lies in a folder: nothing of the machine it comes from is left.
+    pub fn on_another_machine(mut self, folder: PathBuf) -> Self {
+        self.engine = Engine::default();
+        self.data.folder = folder;
+        self
+    }
+
+    /// The experiment where a client is: if everybody brings their own data, those at hand are this client's.
+    pub fn at_client(mut self, client: usize) -> Self {
+        if let Partition::Own { here, .. } = &mut self.data.partition {
+            *here = Some(client);
+        }
+        self
+    }
+
+    /// The kinds of device that clients are computed on, in their order: `cpu`, `cuda`, `cpu,cuda`. Which of several alike, and how
+    /// many of them, makes no difference.
+    pub fn devices(&self) -> String {
+        let mut kinds: Vec<&str> =
+            self.engine.device.split(',').map(|name| name.split(':').next().unwrap_or(name).trim()).collect();
+        if kinds.iter().all(|kind| *kind == kinds[0]) {
+            kinds.truncate(1);
+        }
+        kinds.join(",")
+    }
+
+    /// Tells experiments apart by all that changes their results: also by the kind of device, but not by how many workers there are,
+    /// nor by where the data lies.
+    pub fn identity(&self) -> Result<String> {
+        let mut essence = self.clone().on_another_machine(PathBuf::new());
+        essence.engine.device = self.devices();
+        Ok(fingerprint(essence.to_toml()?.as_bytes()))
+    }
+}
+
+const TOO_LARGE: &str = "choose numbers below 2^63";
+const REREAD: &str = "read it as an experiment with `fedeq run` instead";

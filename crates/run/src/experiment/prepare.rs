@@ -1,0 +1,434 @@
+//! From an experiment to live objects; whatever can be refused is refused here.
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fedeq_core::{
+    Array, ClientState, ClientStore, Error, InitialHeads, LocalProblem, LocalProblems, Params, Result, ServerState, Training,
+    Weights, shared_part,
+};
+use fedeq_cpu::{Network, NetworkProblem, project_params};
+use fedeq_data::partition::{ClientIndices, Federation, Partition};
+use fedeq_data::shard::Shard;
+use fedeq_data::source::Source;
+use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
+use fedeq_equilibrium::WarmStart;
+use fedeq_models::graph::Parameter;
+use fedeq_models::{Part, Task};
+
+use super::data::{Features, repeated, scaling_for};
+use super::{Experiment, device};
+use crate::present::require_present;
+use crate::preset::has_equilibrium;
+
+/// An experiment whose data is loaded, whose clients have their samples and whose network is built.
+pub struct Prepared {
+    /// What was asked for.
+    pub experiment: Experiment,
+    /// The data. Where features are scaled, these are the scaled ones.
+    pub dataset: Arc<Dataset>,
+    /// What was subtracted from the features of a table, and what they were divided by.
+    pub scaling: Option<Scaling>,
+    /// What the features of a table were before.
+    features: Option<Features>,
+    /// Who holds what, and who is met only after training.
+    pub federation: Federation,
+    /// The network, which all clients share.
+    pub network: Arc<Network>,
+    /// Training, validation and test samples of each client; those met only after training come last.
+    shards: Vec<[Shard; 3]>,
+}
+
+impl Experiment {
+    /// Loads, divides, builds and checks.
+    pub fn prepare(&self) -> Result<Prepared> {
+        self.require_samples()?;
+        self.prepare_for_others()
+    }
+
+    /// As [`prepare`](Self::prepare), for what has begun already: features are scaled as they were then, if they were.
+    pub(crate) fn prepare_again(&self, scaling: Option<Scaling>) -> Result<Prepared> {
+        self.require_samples()?;
+        self.prepare_with(|| self.present().map(Arc::new), |_, _| Ok(scaling))
+    }
+
+    /// As [`prepare`](Self::prepare), for clients elsewhere: where everybody brings their own data, those at hand are an example.
+    pub fn prepare_for_others(&self) -> Result<Prepared> {
+        self.prepare_from(|| self.present().map(Arc::new))
+    }
+
+    /// As [`prepare`](Self::prepare), with data that somebody else loads.
+    pub(crate) fn prepare_from(&self, load: impl FnOnce() -> Result<Arc<Dataset>>) -> Result<Prepared> {
+        self.prepare_with(load, |dataset, federation| scaling_for(&self.data.source, dataset, federation))
+    }
+
+    /// The data, which must be there.
+    fn present(&self) -> Result<Dataset> {
+        require_present(&self.data.source, &self.data.folder)?;
+        self.load()
+    }
+
+    fn prepare_with(
+        &self,
+        load: impl FnOnce() -> Result<Arc<Dataset>>,
+        scaling: impl FnOnce(&Dataset, &Federation) -> Result<Option<Scaling>>,
+    ) -> Result<Prepared> {
+        self.check_settings()?;
+        device::check(&self.engine.device)?;
+        let mut dataset = load()?;
+        let federation = self.assign(&dataset)?;
+        let features = Features::of(&self.data.source, &dataset);
+        let scaling = scaling(&dataset, &federation)?;
+        if let Some(scaling) = &scaling {
+            scale(Arc::make_mut(&mut dataset), scaling)?;
+        }
+        self.plan.sampling.cohort_size(federation.clients.len())?;
+        let shards = federation.clients.iter().chain(&federation.unseen).map(|client| shards_of(&dataset, client));
+        let shards = shards.collect::<Result<_>>()?;
+        let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));
+        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, federation, network, shards };
+        prepared.check_heads()?;
+        Ok(prepared)
+    }
+
+    fn require_samples(&self) -> Result<()> {
+        let problem = "`data.partition.rule = \"own\"` leaves the data with the nodes of a federation";
+        match self.data.partition {
+            Partition::Own { here: None, .. } => Err(Error::invalid(
+                problem,
+                "write it as an app with `fedeq init-federation`, or choose another rule to simulate",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn load(&self) -> Result<Dataset> {
+        let dataset = self.data.source.load(&self.data.folder)?;
+        match self.data.copies {
+            Some(copies) => repeated(dataset, copies.get()),
+            None => Ok(dataset),
+        }
+    }
+
+    fn assign(&self, dataset: &Dataset) -> Result<Federation> {
+        self.require_owners(dataset)?;
+        let federation = self.data.partition.assign(dataset, &self.data.split, self.root_seed())?;
+        let federation = federation.limited(self.data.limit.unwrap_or_default(), self.root_seed());
+        match self.data.unseen {
+            Some(amount) => Ok(federation.hold_out(amount, self.root_seed())?),
+            None => Ok(federation),
+        }
+    }
+
+    /// Whoever tries their own table first meets this: so it is said with the settings that help.
+    fn require_owners(&self, dataset: &Dataset) -> Result<()> {
+        if dataset.owners.is_some() || !matches!(self.data.partition, Partition::Natural { .. }) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            format!("`{}` does not say whose each sample is", dataset.name),
+            "name the clients (in a table: in a column `client`, or `--set data.source.client=COLUMN`), or let a rule hand samples out, such as \
+             `--set data.partition=iid`; there are also `label-shards`, `distinct-labels` and `dirichlet`",
+        ))
+    }
+
+    /// Refuses what can be refused without data.
+    pub fn check_settings(&self) -> Result<()> {
+        if i64::try_from(self.seed).is_err() {
+            return Err(Error::invalid(format!("`seed` is `{}`", self.seed), super::TOO_LARGE));
+        }
+        self.training.validate()?;
+        self.method.algorithm().validate()?;
+        self.plan.validate(self.method.algorithm())?;
+        self.check_projection()?;
+        self.check_watch()?;
+        self.check_heads()?;
+        self.check_symbols()?;
+        at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
+        at_least_one("engine.checkpoint_seconds", self.engine.checkpoint_seconds)?;
+        self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
+        at_most("engine.client_memory_mb", self.engine.client_memory_mb, MOST_MEGABYTES)?;
+        at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
+    }
+
+    fn check_projection(&self) -> Result<()> {
+        if self.training.projection.is_none() || self.model.has_projected_matrix() {
+            return Ok(());
+        }
+        let problem = format!("`training.projection` does not go with `{}`, which has no matrix to put back", self.model.name());
+        Err(Error::invalid(problem, "leave it out, or choose the model `deq-mlp`"))
+    }
+
+    /// Heads of their own mean something only to methods that keep them with the clients.
+    fn check_heads(&self) -> Result<()> {
+        if self.training.initial_heads == InitialHeads::Same || !self.method.algorithm().shares(Part::Personal) {
+            return Ok(());
+        }
+        let method = self.method.name();
+        let problem =
+            format!("`training.initial_heads = own` does not go with `{method}`, where the server sends every client its head");
+        Err(Error::invalid(problem, "leave it out, or choose `method=fedeq`, `fedrep`, `fedper` or `local`"))
+    }
+
+    fn check_symbols(&self) -> Result<()> {
+        let is_text = matches!(self.data.source, Source::Shakespeare(_) | Source::Text(_));
+        match self.method.algorithm().needs_text() {
+            Some(setting) if !is_text => {
+                let problem = format!("`{setting}` does not go with `{}`, which is not text", self.data.source.name());
+                Err(Error::invalid(problem, "leave it out"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_watch(&self) -> Result<()> {
+        if self.training.watch_fixed_points.is_none() || has_equilibrium(&self.model) {
+            return Ok(());
+        }
+        let model = self.model.name();
+        let problem = format!("`training.watch_fixed_points` does not go with `{model}`, which solves for no fixed point");
+        Err(Error::invalid(problem, "leave it out, or choose a model whose name begins with `deq-`"))
+    }
+
+    /// All randomness comes from here.
+    pub(crate) fn root_seed(&self) -> Seed {
+        Seed::new(self.seed)
+    }
+}
+
+/// More threads than any machine has cores are a slip, and asking for a million of them would hurt.
+const MOST_WORKERS: usize = 4096;
+/// A petabyte.
+const MOST_MEGABYTES: usize = 1_000_000_000;
+
+fn at_most(name: &str, value: usize, most: usize) -> Result<()> {
+    if value <= most { Ok(()) } else { Err(Error::invalid(format!("`{name}` is `{value}`"), format!("give at most {most}"))) }
+}
+
+fn at_least_one(name: &str, value: u64) -> Result<()> {
+    if value > 0 { Ok(()) } else { Err(Error::invalid(format!("`{name}` is `0`"), "give a whole number of at least 1")) }
+}
+
+/// What a network has to do with this data.
+fn task_of(dataset: &Dataset) -> Result<Task> {
+    match (&dataset.samples, &dataset.labels) {
+        (Samples::Images(images), Labels::Classes { names, .. }) => {
+            let [height, width, channels] = images.shape;
+            Ok(Task::image(height, width, channels, names.len()))
+        }
+        (Samples::Vectors(vectors), Labels::Classes { names, .. }) => Ok(Task::vector(vectors.width, names.len())),
+        (Samples::Sequences(sequences), Labels::NextSymbols(_)) => Ok(Task::next_symbol(sequences.length, sequences.vocabulary)),
+        _ => Err(Error::invalid(
+            format!("`{}` asks for numbers, and the networks answer with classes", dataset.name),
+            "choose data with classes or text",
+        )),
+    }
+}
+
+/// Scales the features of a data set.
+fn scale(dataset: &mut Dataset, scaling: &Scaling) -> Result<()> {
+    let Samples::Vectors(vectors) = &mut dataset.samples else { return Ok(()) };
+    scaling.check(vectors.width)?;
+    scaling.apply(&mut vectors.values);
+    match vectors.values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(at) => Err(Error::invalid(
+            format!(
+                "feature `{}` of sample `{}` is too far from the others to be scaled with them",
+                at % vectors.width,
+                at / vectors.width
+            ),
+            "remove the sample or the column, or set `data.source.scale=none`",
+        )),
+    }
+}
+
+fn shards_of(dataset: &Arc<Dataset>, client: &ClientIndices) -> Result<[Shard; 3]> {
+    let shard = |indices: &Vec<u32>| Shard::new(Arc::clone(dataset), indices.clone());
+    Ok([shard(&client.train)?, shard(&client.validation)?, shard(&client.test)?])
+}
+
+impl Prepared {
+    /// What is to be known about the data before training begins, if there is anything.
+    pub fn remark(&self) -> Option<String> {
+        let trained: usize = self.federation.clients.iter().map(|client| client.train.len()).sum();
+        self.features.as_ref().map(|features| features.remark(&self.experiment.data.source, self.scaling.is_some(), trained))
+    }
+
+    /// The model everybody starts from.
+    pub fn initial(&self) -> Weights {
+        let seed = self.experiment.root_seed().derive("model", []).to_u64();
+        let mut weights = Weights::initial(self.network.graph(), seed);
+        if let Some(projection) = self.experiment.training.projection {
+            weights.params = project_params(projection, self.network.graph(), &weights.params);
+        }
+        weights
+    }
+
+    /// The server before the first round.
+    pub fn server(&self) -> ServerState {
+        let algorithm = self.experiment.method.algorithm();
+        let weights = shared_part(algorithm, &self.initial());
+        ServerState::new(weights, self.federation.clients.len(), algorithm.initial_rho())
+    }
+
+    /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
+    pub fn store(&self, folder: PathBuf) -> ClientStore {
+        ClientStore::new(folder, self.experiment.engine.client_memory_mb.saturating_mul(1_000_000), self.fresh_states())
+    }
+
+    /// A client that has not trained.
+    pub fn fresh_state(&self, client: usize) -> ClientState {
+        self.fresh_states()(client)
+    }
+
+    fn fresh_states(&self) -> impl Fn(usize) -> ClientState + Send + Sync + 'static {
+        let initial = self.initial();
+        let theta = initial.theta();
+        let Experiment { method, training, .. } = self.experiment.clone();
+        let seed = self.experiment.root_seed().derive("dual", []);
+        let heads = self.heads();
+        move |client| {
+            let dual = method.algorithm().initial_dual(&theta, seed.derive("client", [client as u64]));
+            let mut own = initial.clone();
+            if training.initial_heads == InitialHeads::Own {
+                own.params.overwrite(&heads(client));
+            }
+            ClientState::fresh(own, dual, training.warm_start)
+        }
+    }
+
+    /// A draw of the head for each client.
+    fn heads(&self) -> impl Fn(usize) -> Params + Send + Sync + 'static {
+        let network = Arc::clone(&self.network);
+        let seed = self.experiment.root_seed().derive("head", []);
+        move |client| {
+            let seed = seed.derive("client", [client as u64]).to_u64();
+            let drawn = |parameter: &Parameter| {
+                (parameter.path.clone(), Array::new(parameter.shape.clone(), parameter.initial_values(seed)))
+            };
+            network.graph().parameters_of(Part::Personal).map(drawn).collect()
+        }
+    }
+
+    /// Refuses heads of their own where the model starts every head alike, whatever the seed.
+    fn check_heads(&self) -> Result<()> {
+        let heads = self.heads();
+        if self.experiment.training.initial_heads == InitialHeads::Same || heads(0) != heads(1) {
+            return Ok(());
+        }
+        let model = self.experiment.model.name();
+        let problem =
+            format!("`training.initial_heads = own` does not go with `{model}`, whose head always starts at the same numbers");
+        Err(Error::invalid(problem, "leave it out, or choose another model"))
+    }
+
+    /// The most bytes that remembered fixed points take while a client trains, where solves start warm; those of clients at work
+    /// side by side add up.
+    pub fn warm_bytes(&self) -> Option<u64> {
+        let Experiment { training, .. } = &self.experiment;
+        let samples = |[train, ..]: &[Shard; 3]| match training.warm_start {
+            WarmStart::PreviousBatch => train.len().min(training.batch_size.get()),
+            WarmStart::Off | WarmStart::BySample { .. } => train.len(),
+        };
+        let numbers = self.network.graph().state_size()?;
+        let most = self.shards.iter().map(|shards| training.warm_start.bytes(samples(shards), numbers)).max();
+        most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
+    }
+
+    /// How many clients take part in a round.
+    pub(crate) fn cohort(&self) -> Result<usize> {
+        let Experiment { method, plan, .. } = &self.experiment;
+        plan.cohort_size(method.algorithm(), self.federation.clients.len())
+    }
+
+    /// The bytes of remembered fixed points that are part of a client's state between rounds.
+    pub(crate) fn lasting_warm_bytes(&self, client: usize) -> u64 {
+        let (warm_start, numbers) = (self.experiment.training.warm_start, self.network.graph().state_size().unwrap_or_default());
+        match warm_start {
+            WarmStart::BySample { lasting: true, .. } => warm_start.bytes(LocalProblems::samples(self, client), numbers) as u64,
+            WarmStart::Off | WarmStart::PreviousBatch | WarmStart::BySample { .. } => 0,
+        }
+    }
+
+    /// The randomness of the server.
+    pub fn federation_seed(&self) -> Seed {
+        self.experiment.root_seed().derive("federation", [])
+    }
+
+    /// The randomness of all clients.
+    pub fn clients_seed(&self) -> Seed {
+        self.experiment.root_seed().derive("clients", [])
+    }
+
+    /// Refuses a client that there is not.
+    pub fn require_client(&self, client: usize) -> Result<()> {
+        let count = self.shards.len();
+        let problem = || format!("there is no client `{client}` among {count}");
+        if client < count { Ok(()) } else { Err(Error::invalid(problem(), "count from 0")) }
+    }
+
+    /// A client's data and a network to use on it.
+    pub fn network_problem(&self, client: usize) -> NetworkProblem {
+        self.problem_with(self.shards[client].clone())
+    }
+
+    /// Any samples and a network to use on them.
+    pub(crate) fn problem_with(&self, shards: [Shard; 3]) -> NetworkProblem {
+        NetworkProblem::new(Arc::clone(&self.network), shards, &self.experiment.training)
+    }
+
+    /// So many of the first client's training samples, over and over if there are fewer.
+    pub(crate) fn some_samples(&self, count: usize) -> Vec<u32> {
+        self.shards[0][0].indices().iter().copied().cycle().take(count).collect()
+    }
+
+    /// A client's training, validation and test samples.
+    pub(crate) fn samples_of(&self, client: usize) -> [usize; 3] {
+        self.shards[client].each_ref().map(Shard::len)
+    }
+
+    /// The batches of one of a client's epochs.
+    pub(crate) fn batches(&self, client: usize) -> usize {
+        let Training { batch_size, remainder, .. } = self.experiment.training;
+        self.shards[client][0].batches(batch_size, remainder, Seed::new(0)).len()
+    }
+
+    /// The clients' names in order of their numbers; those met only after training come last.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.federation.clients.iter().chain(&self.federation.unseen).map(|client| client.name.as_str())
+    }
+
+    /// The numbers of those who are met only after training.
+    pub fn unseen(&self) -> Vec<usize> {
+        (self.federation.clients.len()..self.shards.len()).collect()
+    }
+
+    /// Parameters that are shared, and parameters that stay with their clients.
+    pub fn parameters(&self) -> [usize; 2] {
+        let algorithm = self.experiment.method.algorithm();
+        let total = |shared: bool| {
+            let parts = [Part::Shared, Part::Personal].into_iter().filter(|part| algorithm.shares(*part) == shared);
+            parts.map(|part| self.network.graph().count(part)).sum()
+        };
+        [total(true), total(false)]
+    }
+}
+
+impl LocalProblems for Prepared {
+    fn clients(&self) -> usize {
+        self.shards.len()
+    }
+
+    fn name(&self, client: usize) -> String {
+        self.names().nth(client).unwrap_or_default().to_owned()
+    }
+
+    fn samples(&self, client: usize) -> usize {
+        let [train, ..] = &self.shards[client];
+        train.len()
+    }
+
+    fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
+        Ok(Box::new(self.network_problem(client)))
+    }
+}

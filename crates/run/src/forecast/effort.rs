@@ -1,0 +1,80 @@
+//! What work a client has, counted and not done.
+use fedeq_core::{ClientInfo, Portion, Question, RoundContext, Task, Trains};
+
+use super::pace::Pace;
+use crate::experiment::Prepared;
+
+/// A client's answer to one request: passes over its data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Effort {
+    /// What is trained, and for how many epochs.
+    pub(super) trained: Vec<(Trains, usize)>,
+    /// How often training, validation and test samples are looked at without training.
+    pub(super) judged: [usize; 3],
+}
+
+impl Effort {
+    /// What a client that has not trained yet does when it is asked: a method says so in plain values.
+    pub(super) fn of(prepared: &Prepared, task: Task) -> Self {
+        let experiment = &prepared.experiment;
+        let (algorithm, me) = (experiment.method.algorithm(), ClientInfo::default());
+        let (rounds, rho) = (experiment.plan.rounds, algorithm.initial_rho());
+        let round = RoundContext { round: 0, rounds, rho, training: &experiment.training };
+        let update = match task {
+            Task::Train => algorithm.client_update(&me, &round),
+            Task::Finish => algorithm.finish(&me, &round),
+            Task::Adopt => algorithm.adopt(&me, &round),
+            Task::Evaluate => return Self::asked(&Question::all(algorithm, &me)),
+            // The gradient takes a pass over all training data.
+            Task::Measure => return Self { trained: vec![(Trains::Everything, 1)], ..Self::of(prepared, Task::Evaluate) },
+        };
+        Self { trained: update.phases().map(|phase| (phase.trains, phase.epochs)).collect(), ..Self::default() }
+    }
+
+    fn asked(questions: &[Question]) -> Self {
+        let mut effort = Self::default();
+        for question in questions {
+            effort.judged[question.on as usize] += 1;
+            if question.neighbours.is_some() {
+                effort.judged[Portion::Train as usize] += 1; // Neighbours are found among embedded training samples.
+            }
+        }
+        effort
+    }
+
+    /// Seconds for a client of so many batches, and so many training, validation and test samples to be judged by.
+    pub(super) fn seconds(&self, pace: &Pace, batches: f64, samples: [f64; 3]) -> f64 {
+        let trained: f64 = self.trained.iter().map(|(trains, epochs)| *epochs as f64 * batches * pace.batch(*trains)).sum();
+        let judged: f64 = self.judged.iter().zip(samples).map(|(times, samples)| *times as f64 * samples * pace.sample).sum();
+        trained + judged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+
+    fn effort(settings: &[&str], task: Task) -> Effort {
+        let wishes: Vec<_> = settings.iter().map(|setting| setting.parse().expect("a setting")).collect();
+        let prepared = Experiment::read(None, &wishes).and_then(|experiment| experiment.prepare()).expect("an experiment");
+        Effort::of(&prepared, task)
+    }
+
+    #[test]
+    fn the_work_of_a_method_is_counted_from_its_local_updates() {
+        let epochs = ["training.epochs=3", "training.personal_epochs=2"];
+        let trained = |method: &str| effort(&[&[method], &epochs[..]].concat(), Task::Train).trained;
+        assert_eq!(trained("method=fedeq"), [(Trains::Personal, 2), (Trains::Shared, 3)]);
+        assert_eq!(trained("method=fedavg"), [(Trains::Everything, 3)]);
+        assert_eq!(trained("method=ditto"), [(Trains::Everything, 3), (Trains::Everything, 3)]);
+        assert_eq!(effort(&["method=fedavg-ft"], Task::Finish).trained, [(Trains::Everything, 5)]);
+    }
+
+    #[test]
+    fn both_models_of_a_client_are_judged_and_neighbours_are_embedded() {
+        assert_eq!(effort(&["method=fedeq"], Task::Evaluate).judged, [0, 1, 2]);
+        assert_eq!(effort(&["method=local"], Task::Evaluate).judged, [0, 1, 1]);
+        assert_eq!(effort(&["method=knn-per"], Task::Evaluate).judged, [2, 1, 2]);
+    }
+}

@@ -1,0 +1,24 @@
+//! Experiments as plain data, and everything that can be done with them: training, sweeping, comparing, predicting, exporting.
+//!
+//! Nothing here prints, draws or serves: `fedeq-report` draws runs, `fedeq-dashboard` serves them, `fedeq` is the command line.
+//!
+//! # Layout
+//! - [`experiment`]: plain data that says everything about a run; [`preset`] fills in what it leaves out
+//! - [`run`](mod@run): runs, their folders and checkpoints
+//! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
+//! - [`forecast`]: what an experiment will take
+//! - [`predict`], [`export`]: what to do with trained models
+//! - [`number`], [`closest`]: numbers and names as people read and write them
+//! - [`present`]: whether a data set is where it is looked for
+pub mod closest;
+pub mod compare;
+pub mod experiment;
+pub mod export;
+pub mod forecast;
+pub mod number;
+pub mod predict;
+pub mod present;
+pub mod preset;
+pub mod run;
+pub mod statistics;
+pub mod sweep;

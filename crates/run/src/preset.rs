@@ -1,0 +1,254 @@
+//! Presets: every place where the paper and its authors' code differ, decided three times.
+//!
+//! A preset is a way to fill in what an experiment leaves out; whatever an experiment says stands.
+//!
+//! | switch | `recommended` | `paper` | `reference` |
+//! |---|---|---|---|
+//! | gradient of an equilibrium | Jacobian-free | Jacobian-free | implicit: GMRES for images, Broyden for text |
+//! | forward solver | Anderson, relative tolerance 1e-3 | the same | Anderson (images) or Broyden (text), absolute tolerances |
+//! | warm start | by sample | by sample | none |
+//! | normalisation in the cell | textbook | textbook | row-wise |
+//! | FeDEQ: theta-step starts from | the received theta | theta_i | theta_i if also chosen in the round before |
+//! | FeDEQ: head is trained on | the received theta | the received theta | where the theta-step starts |
+//! | FeDEQ: mean over clients | uniform | uniform | by samples for images, uniform for text |
+//! | FeDEQ: dual starts at | 0 | 0 | 0 for images, 0.001 for text |
+//! | FeDEQ: ADMM terms of a step | whole | whole | divided by the symbols of the batch for text |
+//! | rounds | T | T | T + 1 |
+//! | FedAvg, Ditto: unseen clients | train the model | train the model | take it as it is |
+//! | FedAvg: sampling for text | without replacement | without | with replacement |
+//! | FedAvg+FT | all rounds, then 5 epochs | the same | rounds after the first 30 % |
+//! | Ditto: personal model starts from | its last | its last | the global model just trained |
+//! | FedPer | joint training | joint training | head first, then joint training |
+//! | DEQ-MLP: bias in the cell | yes | yes | no |
+//!
+//! The paper says that duals start "randomly" and gives no scale, so `paper` starts them at 0; `method.dual` can say otherwise. It says the same of
+//! the heads `w_i`, which start alike in the authors' code and in all presets; `training.initial_heads = "own"` draws each client its own.
+//!
+//! `reference` does not offer what only an oversight explains: dropout at evaluation, padding counted as right answers, the same shuffling in both phases of a round, the last instead of random clients held out, unseen
+//! clients served with the theta of the round before, kNN-Per's datastore embedded with batch statistics. Conjugate gradients on
+//! the normal equations are stood in for by GMRES, which solves the same system to the same tolerance.
+use std::num::NonZeroUsize;
+
+use fedeq_core::{Error, Method, Plan, Result, Sampling, Training};
+use fedeq_data::source::Source;
+use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, LinearSolver, Ridge, Solver, Stop, WarmStart};
+use fedeq_models::{DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, ModelConfig, Reach};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// How an experiment fills in what it leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// `paper`, with the theta-step started from the received theta: measured to learn far better where clients take part seldom.
+    #[default]
+    Recommended,
+    /// Algorithm 1 to the letter.
+    Paper,
+    /// What the authors' code does.
+    Reference,
+}
+
+impl Preset {
+    /// Every name.
+    pub const NAMES: [&str; 3] = ["recommended", "paper", "reference"];
+
+    /// The preset of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "recommended" => Some(Self::Recommended),
+            "paper" => Some(Self::Paper),
+            "reference" => Some(Self::Reference),
+            _ => None,
+        }
+    }
+
+    /// The method of that name as this preset has it for that data.
+    pub fn method(self, name: &str, source: &Source) -> Result<Method> {
+        tuned_method(name, self, source)
+    }
+
+    /// The model of that name as this preset has it, or the one that the paper's runs use for this method and data.
+    pub fn model(self, name: Option<&str>, method: &Method, source: &Source) -> Result<ModelConfig> {
+        let runner = Runner::of(source);
+        let name = name.unwrap_or(if method.algorithm().prefers_equilibrium() { runner.equilibrium } else { runner.explicit });
+        Ok(tuned_model(name.parse()?, self))
+    }
+
+    /// How clients train.
+    pub fn training(self, method: &Method, model: &ModelConfig, source: &Source) -> Training {
+        let runner = Runner::of(source);
+        Training {
+            learning_rate: if method.algorithm().prefers_equilibrium() { runner.fedeq_rate } else { runner.rate },
+            batch_size: runner.batch,
+            warm_start: if has_equilibrium(model) { self.warm_start() } else { WarmStart::Off },
+            ..Training::default()
+        }
+    }
+
+    /// How long, and with whom.
+    pub fn plan(self, method: &Method, source: &Source) -> Plan {
+        let runner = Runner::of(source);
+        let replacement = self == Self::Reference && runner.is_text && method.name() == "fedavg";
+        Plan {
+            rounds: runner.rounds + u64::from(self == Self::Reference),
+            sampling: Sampling { fraction: runner.fraction, replacement },
+            evaluate_every: if self == Self::Reference { 1 } else { runner.evaluate_every },
+            measure_theory: false,
+            asynchronous: None,
+        }
+    }
+
+    fn warm_start(self) -> WarmStart {
+        match self {
+            Self::Recommended | Self::Paper => WarmStart::by_sample(),
+            Self::Reference => WarmStart::Off,
+        }
+    }
+}
+
+/// The method as a preset has it.
+fn tuned_method(name: &str, preset: Preset, source: &Source) -> Result<Method> {
+    let mut settings = switches(name, preset, &Runner::of(source));
+    settings["name"] = Method::named(name)?.name().into();
+    serde_json::from_value(settings).map_err(|error| Error::invalid(format!("a preset of `{name}`: {error}"), "report this"))
+}
+
+/// The settings of a method in which a preset differs from its defaults.
+fn switches(name: &str, preset: Preset, runner: &Runner) -> Value {
+    let (is_text, is_reference) = (runner.is_text, preset == Preset::Reference);
+    let weighting = if is_text { "uniform" } else { "samples" };
+    match (name, preset) {
+        ("fedeq", Preset::Recommended) => json!({ "start": "received" }),
+        ("fedeq", Preset::Paper) => json!({ "start": "own" }),
+        ("fedeq", Preset::Reference) => json!({
+            "start": "own-if-consecutive",
+            "head_on": "start",
+            "weighting": weighting,
+            "dual": if is_text { json!({ "constant": 0.001 }) } else { json!("zero") },
+            "per_symbol": is_text,
+        }),
+        ("ditto", _) => json!({
+            "penalty": runner.penalty,
+            "start": if is_reference { "trained" } else { "own" },
+            "adapt_unseen": !is_reference,
+        }),
+        ("fedavg", _) => json!({ "adapt_unseen": !is_reference }),
+        ("fedavg-ft", Preset::Reference) => json!({ "tuning": { "from-share": 0.3 } }),
+        ("fedper", Preset::Reference) => json!({ "weighting": weighting, "head_first": true }),
+        _ => json!({}),
+    }
+}
+
+/// The model as a preset has it.
+fn tuned_model(model: ModelConfig, preset: Preset) -> ModelConfig {
+    let is_reference = preset == Preset::Reference;
+    match model {
+        ModelConfig::DeqMlp(options) if is_reference => {
+            ModelConfig::DeqMlp(DeqMlpOptions { bias: false, equilibrium: reference_images(), ..options })
+        }
+        ModelConfig::DeqMlp(options) => ModelConfig::DeqMlp(DeqMlpOptions { bias: true, ..options }),
+        ModelConfig::DeqResNetXs(options) if is_reference => ModelConfig::DeqResNetXs(reference_resnet(options)),
+        ModelConfig::DeqResNetS(options) if is_reference => ModelConfig::DeqResNetS(reference_resnet(options)),
+        ModelConfig::DeqResNetM(options) if is_reference => ModelConfig::DeqResNetM(reference_resnet(options)),
+        ModelConfig::DeqTransformer(options) if is_reference => {
+            ModelConfig::DeqTransformer(DeqTransformerOptions { equilibrium: reference_text(), ..options })
+        }
+        unchanged => unchanged,
+    }
+}
+
+/// Whether it solves for a fixed point, and so can be started warm.
+pub(crate) fn has_equilibrium(model: &ModelConfig) -> bool {
+    model.name().starts_with("deq-")
+}
+
+fn reference_resnet(options: DeqResNetOptions) -> DeqResNetOptions {
+    DeqResNetOptions { cell_norm: Reach::RowWise, equilibrium: reference_images(), ..options }
+}
+
+/// jaxopt's Anderson acceleration with a history of five, and an implicit gradient to a relative tolerance of 1e-3.
+fn reference_images() -> Equilibrium {
+    let anderson = Anderson { memory: 4, ridge: Ridge::Absolute(1e-4), mixing: 1.0, delay: 4, restart: None };
+    Equilibrium {
+        solver: Solver::Anderson(anderson),
+        stop: Stop::absolute(1e-3, 20),
+        adjoint: Adjoint::Implicit { solver: LinearSolver::Gmres { memory: 20 }, stop: Stop::relative(1e-3, 50) },
+        ..Equilibrium::default()
+    }
+}
+
+/// Broyden's method both ways. The authors' tolerance is 1e-6 a number; a state of 16 symbols has 16 x 64 of them.
+fn reference_text() -> Equilibrium {
+    Equilibrium {
+        solver: Solver::broyden(20),
+        stop: Stop::absolute(3.2e-5, 20),
+        adjoint: Adjoint::Implicit { solver: LinearSolver::Broyden { memory: 20 }, stop: Stop::relative(2e-10, 20) },
+        ..Equilibrium::default()
+    }
+}
+
+/// What does not depend on the preset.
+struct Runner {
+    /// T.
+    rounds: u64,
+    /// The share of clients a round.
+    fraction: f64,
+    /// Rounds between evaluations.
+    evaluate_every: u64,
+    /// Samples a gradient step.
+    batch: NonZeroUsize,
+    /// The learning rate of the methods FeDEQ is compared with.
+    rate: f64,
+    /// The learning rate of FeDEQ.
+    fedeq_rate: f64,
+    /// The model of FeDEQ.
+    equilibrium: &'static str,
+    /// The model of the methods it is compared with.
+    explicit: &'static str,
+    /// Ditto's penalty.
+    penalty: f64,
+    /// Whether samples are text.
+    is_text: bool,
+}
+
+impl Runner {
+    /// The values for a data set.
+    fn of(source: &Source) -> Self {
+        match source {
+            Source::Digits {} => Self {
+                rounds: 60,
+                fraction: 0.2,
+                evaluate_every: 5,
+                rate: 0.05,
+                fedeq_rate: 0.05,
+                ..Self::images("deq-resnet-xs", "resnet-xs", 10)
+            },
+            Source::Femnist {} | Source::Images(_) => Self::images("deq-resnet-s", "resnet-20", 10),
+            Source::Cifar10 {} => Self::images("deq-resnet-m", "resnet-34", 20),
+            Source::Cifar100 {} => Self { rate: 0.05, ..Self::images("deq-resnet-m", "resnet-34", 20) },
+            Source::Shakespeare(_) | Source::Text(_) => Self::text(),
+            Source::Csv(_) | Source::Synthetic(_) => Self::images("deq-mlp", "mlp", 10),
+        }
+    }
+
+    fn images(equilibrium: &'static str, explicit: &'static str, batch: usize) -> Self {
+        Self {
+            rounds: 150,
+            fraction: 0.1,
+            evaluate_every: 10,
+            batch: NonZeroUsize::new(batch).unwrap_or(NonZeroUsize::MIN),
+            rate: 0.01,
+            fedeq_rate: 0.01,
+            equilibrium,
+            explicit,
+            penalty: 0.3,
+            is_text: false,
+        }
+    }
+
+    fn text() -> Self {
+        let text = Self::images("deq-transformer", "transformer-8", 16);
+        Self { rounds: 400, rate: 0.1, fedeq_rate: 0.1, penalty: 0.1, is_text: true, ..text }
+    }
+}

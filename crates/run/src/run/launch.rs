@@ -1,0 +1,213 @@
+//! Creating, resuming and carrying out a run.
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use fedeq_core::{ClientByClient, Error, Evaluation, InProcess, Result, Server, ServerState, Traffic, Unseen, Workers};
+
+use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, ensure_device_unchanged, restore, save};
+use super::control::{ControlThread, PauseGate};
+use super::folder::{Lock, RunFolder};
+use super::metadata::RunState;
+use super::progress::{HeadRecorder, ProgressTracker};
+use super::record::Recorder;
+use super::summary::{Summary, solves_of};
+use super::watch::{Disk, Onlooker, RunStart, Watch};
+use crate::experiment::{Experiment, Prepared};
+use crate::number::counted;
+
+/// A run that is ready: whatever could be refused has been accepted, and its folder has been written to.
+pub struct Run {
+    folder: RunFolder,
+    prepared: Prepared,
+    position: Position,
+    seal: Seal,
+    workers: Workers,
+    /// Given back when the run is dropped.
+    _lock: Lock,
+}
+
+/// Asked before every client; true means stop.
+type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// What surrounds the work on a run: who may hold it up, and who looks on.
+struct Surroundings<'a> {
+    gate: PauseGate,
+    progress: ProgressTracker,
+    interrupted: Interrupted<'a>,
+}
+
+/// Carries out an experiment in a new folder, from beginning to end.
+pub fn launch(experiment: &Experiment, folder: &Path, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
+    Run::create(experiment, folder)?.train(watch, interrupted)
+}
+
+impl Run {
+    /// Prepares an experiment and makes a folder for it. If anything is refused, nothing is left behind.
+    pub fn create(experiment: &Experiment, folder: &Path) -> Result<Self> {
+        let mut experiment = experiment.clone();
+        if !experiment.data.source.entry().places.is_empty() {
+            // A run may be resumed from anywhere.
+            let data = &mut experiment.data.folder;
+            *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
+        }
+        let prepared = experiment.prepare()?;
+        let folder = RunFolder::create(folder)?;
+        let lock = folder.lock()?;
+        Self::begin(folder.clone(), prepared, lock).inspect_err(|_| {
+            let _ = fs::remove_dir_all(folder.path()); // There was no run in it, and we hold its lock.
+        })
+    }
+
+    fn begin(folder: RunFolder, prepared: Prepared, lock: Lock) -> Result<Self> {
+        folder.write_version()?;
+        prepared.scaling.iter().try_for_each(|scaling| folder.write_scaling(scaling))?;
+        folder.write_experiment(&prepared.experiment)?;
+        folder.write_status(RunState::Running)?;
+        let position =
+            Position { server: prepared.server(), clients: BTreeMap::new(), traffic: Traffic::default(), stage: Stage::Training };
+        let seal = Seal::of(&prepared.experiment)?;
+        save(&folder, &seal, &position)?;
+        Self::ready(folder, prepared, position, seal, lock)
+    }
+
+    /// Goes back to a checkpoint of a run. `change` may adapt how it is computed and where its data lies, not what it is.
+    pub fn resume(folder: &RunFolder, which: Which, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
+        folder.require_simulation()?;
+        let lock = folder.lock()?;
+        let mut experiment = folder.experiment()?;
+        change(&mut experiment);
+        let seal = Seal::of(&experiment)?;
+        ensure_device_unchanged(folder, &seal)?;
+        let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
+        let position = restore(folder, &seal, which, prepared.server())?;
+        folder.write_status(RunState::Running)?;
+        Self::ready(folder.clone(), prepared, position, seal, lock)
+    }
+
+    fn ready(folder: RunFolder, prepared: Prepared, position: Position, seal: Seal, lock: Lock) -> Result<Self> {
+        folder.write_roster(&prepared)?;
+        let workers = workers(&prepared.experiment)?;
+        Ok(Self { folder, prepared, position, seal, workers, _lock: lock })
+    }
+
+    /// Where it is written.
+    pub fn folder(&self) -> &RunFolder {
+        &self.folder
+    }
+
+    /// What is carried out.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// Carries it out to the end. If it is stopped or fails, all rounds that were over are kept.
+    ///
+    /// While it works it also obeys the [`ControlCommand`](super::ControlCommand) in its folder.
+    pub fn train(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
+        self.folder.remove_command()?;
+        watch.begin(&self.start());
+        let around = Surroundings {
+            gate: PauseGate::default(),
+            progress: ProgressTracker::after(self.position.server.round),
+            interrupted,
+        };
+        let control = ControlThread { folder: &self.folder, gate: &around.gate, progress: &around.progress };
+        let outcome = control.beside(|| self.work(watch, &around));
+        watch.end();
+        let noted = self.folder.write_status(RunState::after(&outcome));
+        // What went wrong first is what there is to tell.
+        outcome.and_then(|summary| noted.map(|()| summary))
+    }
+
+    fn start(&self) -> RunStart {
+        let experiment = &self.prepared.experiment;
+        let Experiment { method, plan, .. } = experiment;
+        let clients = counted(self.prepared.federation.clients.len(), "client");
+        let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
+        RunStart {
+            title: format!("{}, {clients}{pace}", experiment.title()),
+            round: self.position.server.round,
+            rounds: plan.rounds,
+            headline: method.algorithm().default_view(),
+            disk: Disk::of(&self.prepared),
+            warm_bytes: self.prepared.warm_bytes(),
+        }
+    }
+
+    fn work(&self, watch: &mut dyn Watch, around: &Surroundings<'_>) -> Result<Summary> {
+        let Self { folder, prepared, position, .. } = self;
+        let Experiment { method, training, engine, .. } = &prepared.experiment;
+        let seed = prepared.clients_seed();
+        let mut store = prepared.store(folder.clients());
+        store.restore(position.clients.clone());
+        let stops = || around.gate.stops(&around.interrupted);
+        let clients = ClientByClient::new(prepared, self.workers.clone());
+        let mut transport =
+            InProcess::new(method.algorithm(), training, &clients, &mut store, seed, &stops).watched_by(&around.progress);
+        transport.resume_traffic(position.traffic);
+        let mut server = position.server.clone();
+        let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
+        let trained = self.federate(&mut server, &mut transport, &mut checkpointer, watch, around);
+        let met = trained.and_then(|evaluation| Ok((evaluation, self.meet_unseen(&server, &mut transport)?)));
+        let (evaluation, unseen) = match met {
+            Ok(met) => met,
+            Err(error) => return Err(self.keep_what_is_over(error, &mut checkpointer, &mut transport)),
+        };
+        checkpointer.finish(&server, &mut transport)?;
+        let summary = Summary::of(prepared, evaluation, unseen, solves_of(&folder.rounds()?), &folder.timings()?);
+        folder.write_summary(&summary)?;
+        checkpointer.keep_only_last(&mut transport)?;
+        Ok(summary)
+    }
+
+    /// Keeps the rounds that are over, and says what there is to tell: why it stopped, unless stopping itself failed.
+    fn keep_what_is_over(&self, error: Error, checkpointer: &mut Checkpointer<'_>, transport: &mut InProcess<'_>) -> Error {
+        match (checkpointer.keep_settled(transport), error) {
+            (Err(problem), Error::Interrupted) => problem,
+            (_, error) => error,
+        }
+    }
+
+    /// Trains to the end of the plan, and gives the last evaluation.
+    fn federate(
+        &self,
+        server: &mut ServerState,
+        transport: &mut InProcess<'_>,
+        checkpointer: &mut Checkpointer<'_>,
+        watch: &mut dyn Watch,
+        around: &Surroundings<'_>,
+    ) -> Result<Evaluation> {
+        let mut recorder = Recorder::open(&self.folder, server.round, &around.gate)?;
+        let mut heads = HeadRecorder::open(&self.folder, &around.progress)?;
+        let mut onlooker = Onlooker { watch, last: None };
+        let mut federation = self.server(transport);
+        match federation.run(server, &mut [&mut recorder, &mut heads, &mut onlooker, checkpointer])? {
+            ControlFlow::Break(()) => Err(Error::Interrupted),
+            // A run that was killed after its last round has the evaluation on disk, but rounded by its way through text.
+            ControlFlow::Continue(()) => onlooker.last.map_or_else(|| federation.evaluation(server), Ok),
+        }
+    }
+
+    fn server<'s, 't>(&'s self, transport: &'s mut InProcess<'t>) -> Server<'s, InProcess<'t>> {
+        let Experiment { method, plan, .. } = &self.prepared.experiment;
+        let (clients, seed) = (self.prepared.federation.clients.len(), self.prepared.federation_seed());
+        Server { algorithm: method.algorithm(), plan, clients, transport, seed }
+    }
+
+    /// Lets those who were not there during training make the shared part their own, and evaluates them.
+    fn meet_unseen(&self, server: &ServerState, transport: &mut InProcess<'_>) -> Result<Option<Unseen>> {
+        let unseen = self.prepared.unseen();
+        let mut federation = self.server(transport);
+        if self.position.stage == Stage::Training {
+            federation.meet_unseen(server, &unseen)?;
+        }
+        federation.evaluate_unseen(server, &unseen)
+    }
+}
+
+/// The threads that an experiment asks for.
+pub(super) fn workers(experiment: &Experiment) -> Result<Workers> {
+    Workers::new(experiment.engine.workers.map_or(0, |workers| workers.get()))
+}

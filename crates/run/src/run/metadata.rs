@@ -1,0 +1,137 @@
+//! The small files of a run folder: how the run stands, which program made it, who its clients are.
+use std::path::Path;
+
+use fedeq_core::{Error, Result};
+use fedeq_data::partition::{ClientIndices, Tally};
+use serde::{Deserialize, Serialize};
+
+use super::folder::{read_json, write_json};
+use crate::experiment::Prepared;
+
+/// What `status.json` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Status {
+    /// How it stands.
+    pub state: RunState,
+    /// The process that wrote this. A run that says it is running while nobody holds its lock was killed.
+    pub pid: u32,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunState {
+    /// A process is working on it.
+    Running,
+    /// A process holds it, and waits for somebody to let it go on.
+    Paused,
+    /// It is complete.
+    Finished,
+    /// Somebody stopped it; it can be resumed.
+    Stopped,
+    /// It failed; it can be resumed once the reason is gone.
+    Failed,
+    /// It says that a process is working on it, and none is; it can be resumed. Nobody writes this: it is found out.
+    #[serde(skip_deserializing)]
+    Killed,
+    /// Something in its folder cannot be read. Nobody writes this either.
+    #[serde(skip_deserializing)]
+    Malformed,
+}
+
+impl RunState {
+    /// How a run stands that ended like this.
+    pub(super) fn after<T>(outcome: &Result<T>) -> Self {
+        match outcome {
+            Ok(_) => Self::Finished,
+            Err(Error::Interrupted) => Self::Stopped,
+            Err(_) => Self::Failed,
+        }
+    }
+
+    /// Whether a process holds the run.
+    pub fn is_alive(self) -> bool {
+        matches!(self, Self::Running | Self::Paused)
+    }
+
+    /// As a part of a sentence: "the run ...".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Finished => "is finished",
+            Self::Running => "is still running",
+            Self::Paused => "is paused",
+            Self::Stopped => "was stopped before its end",
+            Self::Failed => "failed before its end",
+            Self::Killed => "was killed before its end",
+            Self::Malformed => "cannot be read",
+        }
+    }
+}
+
+/// What `version.json` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// The version of the program.
+    pub fedeq: String,
+    /// The operating system.
+    pub system: String,
+    /// The kind of processor.
+    pub architecture: String,
+    /// The processor, where the system tells.
+    #[serde(default)]
+    pub processor: Option<String>,
+    /// The cores that the program may use, where the system tells.
+    #[serde(default)]
+    pub cores: Option<usize>,
+}
+
+const FILE: &str = "version.json";
+
+impl Version {
+    /// This program on this machine.
+    pub fn here() -> Self {
+        Self {
+            fedeq: env!("CARGO_PKG_VERSION").into(),
+            system: std::env::consts::OS.into(),
+            architecture: std::env::consts::ARCH.into(),
+            processor: processor(),
+            cores: std::thread::available_parallelism().ok().map(|cores| cores.get()),
+        }
+    }
+
+    /// What a run folder says.
+    pub fn read(folder: &Path) -> Result<Self> {
+        read_json(&folder.join(FILE))
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        write_json(&folder.join(FILE), self)
+    }
+}
+
+/// The processor's name, as Linux tells it.
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned())
+}
+
+/// What `clients.json` says: names and counts, no data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Roster {
+    /// How many take part in training. Those who are met only afterwards come after them.
+    pub training: usize,
+    /// What everybody holds.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+impl Roster {
+    /// The clients of an experiment.
+    pub(super) fn of(prepared: &Prepared) -> Self {
+        let federation = &prepared.federation;
+        let everybody: Vec<ClientIndices> = federation.clients.iter().chain(&federation.unseen).cloned().collect();
+        Self { training: federation.clients.len(), tally: Tally::of(&prepared.dataset, &everybody) }
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs: an experiment carried out in a folder that says everything about it.
+//!
+//! ```no_run
+//! use fedeq_run::experiment::Experiment;
+//! use fedeq_run::run::{Run, Silent};
+//! let experiment = Experiment::read(None, &[])?;
+//! let run = Run::create(&experiment, "runs/first".as_ref())?; // Whatever can be refused is refused here.
+//! let summary = run.train(&mut Silent, &|| false)?;
+//! println!("{:.1} %", 100.0 * summary.accuracy());
+//! # Ok::<(), fedeq_core::Error>(())
+//! ```
+//!
+//! A run folder holds
+//!
+//! | | |
+//! |---|---|
+//! | `experiment.toml` | the experiment, every choice explicit |
+//! | `version.json` | which program made it, and on what |
+//! | `scaling.json` | mean and deviation of every feature, where those of a table are standardised |
+//! | `status.json`, `lock` | whether it is running, finished or stopped; the lock is held as long as the process lives |
+//! | `rounds.jsonl`, `evaluations.jsonl` | one line a round and an evaluation: the same bytes for the same experiment |
+//! | `timings.jsonl` | where the time went, and the peak memory |
+//! | `heads.jsonl` | how far the clients' personal heads moved, a line a round |
+//! | `clients.json` | who the clients are and how much of what they hold |
+//! | `activity.json`, `control.json` | while it is carried out: who is at work, and what somebody wants of it |
+//! | `metrics.csv`, `tensorboard/` | evaluations for other programs |
+//! | `checkpoints/` | manifests `NNNNNN.json` of the last two checkpoints (of a finished run: the last one), and the server's weights they name |
+//! | `clients/` | the clients' states they name; nothing of it ever reaches the server |
+//! | `summary.json` | what came out, once it is finished |
+//!
+//! # Layout
+//! - `launch`: creating, resuming and carrying out a run
+//! - `folder`: the folder and its files; `metadata`: the small ones; `find`: which folders are those of runs; `reach`: which files may be read as parts of a run
+//! - `journal`: files of lines that can be cut back, and reading them while they grow; `record`, `tensorboard`: what is written down as it happens
+//! - `checkpoint`: what there is to come back to
+//! - `progress`: who is at work, and what becomes of clients' heads; `control`: pausing and stopping a run from outside its process
+//! - `watch`: who watches, and what it is told beforehand; `summary`: what came out
+//! - `trained`: a finished run, opened to be used
+mod checkpoint;
+mod control;
+mod find;
+mod folder;
+mod journal;
+mod launch;
+mod metadata;
+mod progress;
+mod reach;
+mod record;
+mod summary;
+mod tensorboard;
+mod trained;
+mod watch;
+
+pub use checkpoint::{Manifest, Stage, Which};
+pub use control::ControlCommand;
+pub use find::{Links, runs_below};
+pub use folder::{RunFolder, read_json, write_json};
+pub use journal::{Stamp, Tail};
+pub use launch::{Run, launch};
+pub use metadata::{Roster, RunState, Status, Version};
+pub use progress::{Activity, Head, Heads};
+pub use reach::Reach;
+pub use record::Timing;
+pub use summary::{Resources, Summary, headline};
+
+pub use trained::{ClientModel, Diagnosis, Judgement, Trained};
+pub use watch::{Disk, RunStart, Silent, Watch};

@@ -1,0 +1,133 @@
+//! What came out of a run.
+use fedeq_core::{Evaluation, Quality, Round, SolveTally, Unseen, View};
+use serde::{Deserialize, Serialize};
+
+use super::record::Timing;
+use crate::experiment::Prepared;
+use crate::preset::Preset;
+
+/// What came out of a run. All but the [`resources`](Self::resources) is the same for the same experiment, to the byte.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The method.
+    pub method: String,
+    /// The data set.
+    pub data: String,
+    /// The model.
+    pub model: String,
+    /// What filled in the rest.
+    pub preset: Preset,
+    /// The seed.
+    pub seed: u64,
+    /// Rounds of training.
+    pub rounds: u64,
+    /// Clients that took part.
+    pub clients: usize,
+    /// Parameters that travel.
+    pub shared_parameters: usize,
+    /// Parameters that stay with their clients.
+    pub personal_parameters: usize,
+    /// By which of a client's models the method is judged.
+    pub headline: View,
+    /// The last evaluation.
+    pub evaluation: Evaluation,
+    /// Those who were met only after training, if there are any.
+    pub unseen: Option<Unseen>,
+    /// The equilibrium solves of training, by samples; all zero where nothing is solved.
+    #[serde(default)]
+    pub solves: SolveTally,
+    /// What it took.
+    pub resources: Resources,
+}
+
+/// What a run took: time and memory, which no two runs have in common.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Seconds of training.
+    pub train_seconds: f64,
+    /// Seconds of evaluation.
+    pub evaluate_seconds: f64,
+    /// Seconds of training a round, on average.
+    pub seconds_per_round: f64,
+    /// Seconds of forward passes with their solves, summed over clients that may have worked side by side.
+    #[serde(default)]
+    pub solve_seconds: f64,
+    /// Seconds of backward passes, summed alike.
+    #[serde(default)]
+    pub backward_seconds: f64,
+    /// Seconds of parameter updates, summed alike.
+    #[serde(default)]
+    pub update_seconds: f64,
+    /// Seconds of writing, sending and reading messages, summed alike.
+    #[serde(default)]
+    pub communicate_seconds: f64,
+    /// The most memory the process held, in bytes, where the system tells.
+    pub peak_memory: Option<u64>,
+}
+
+impl Summary {
+    /// Puts together what came out.
+    pub fn of(
+        prepared: &Prepared,
+        evaluation: Evaluation,
+        unseen: Option<Unseen>,
+        solves: SolveTally,
+        timings: &[Timing],
+    ) -> Self {
+        let experiment = &prepared.experiment;
+        let [shared_parameters, personal_parameters] = prepared.parameters();
+        Self {
+            method: experiment.method.name().into(),
+            data: experiment.data.source.name().into(),
+            model: experiment.model.name().into(),
+            preset: experiment.preset,
+            seed: experiment.seed,
+            rounds: experiment.plan.rounds,
+            clients: prepared.federation.clients.len(),
+            shared_parameters,
+            personal_parameters,
+            headline: experiment.method.algorithm().default_view(),
+            evaluation,
+            unseen,
+            solves,
+            resources: Resources::of(timings),
+        }
+    }
+
+    /// The quality of the models the method is judged by.
+    pub fn quality(&self) -> &Quality {
+        headline(self.headline, &self.evaluation)
+    }
+
+    /// The mean over clients of the accuracy the method is judged by.
+    pub fn accuracy(&self) -> f64 {
+        self.quality().mean
+    }
+}
+
+/// The quality by which a method is judged.
+pub fn headline(view: View, evaluation: &Evaluation) -> &Quality {
+    evaluation.quality(view)
+}
+
+/// The equilibrium solves of some rounds.
+pub(super) fn solves_of(rounds: &[Round]) -> SolveTally {
+    rounds.iter().fold(SolveTally::default(), |sum, round| sum.plus(&round.solves))
+}
+
+impl Resources {
+    fn of(timings: &[Timing]) -> Self {
+        let mut total = Timing::default();
+        timings.iter().for_each(|timing| total.add(timing));
+        Self {
+            train_seconds: total.train,
+            evaluate_seconds: total.evaluate,
+            seconds_per_round: total.train / timings.len().max(1) as f64,
+            solve_seconds: total.solve,
+            backward_seconds: total.backward,
+            update_seconds: total.update,
+            communicate_seconds: total.communicate,
+            peak_memory: total.peak_memory,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A finished run, opened to be used. Nothing of it changes.
+use std::collections::BTreeMap;
+
+use fedeq_core::{
+    ClientByClient, ClientState, ClientStore, Error, Evaluation, Examined, FixedPoints, InProcess, LocalProblem, Neighbours,
+    Portion, Result, Search, Server, ServerState, Traffic, Unseen, View, Weights, client_seed,
+};
+use serde::Serialize;
+
+use super::checkpoint::{Seal, last};
+use super::folder::RunFolder;
+use super::launch::workers;
+use super::metadata::RunState;
+use super::summary::Summary;
+use crate::closest::closest;
+use crate::experiment::{Experiment, Prepared};
+
+/// A finished run with its data and its final states.
+pub struct Trained {
+    folder: RunFolder,
+    prepared: Prepared,
+    summary: Summary,
+    server: ServerState,
+    clients: BTreeMap<usize, String>,
+    traffic: Traffic,
+}
+
+/// How a finished run's models do, judged anew.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// Those who took part.
+    pub evaluation: Evaluation,
+    /// Those who were met only after training, if there are any.
+    pub unseen: Option<Unseen>,
+    /// Whether this is what the run itself found at its end, number by number.
+    pub agrees: bool,
+}
+
+/// What the solves of a client's test samples end in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// The client.
+    pub client: String,
+    /// Summed up.
+    pub found: FixedPoints,
+    /// One by one.
+    pub samples: Vec<Examined>,
+}
+
+/// The model by which a client is judged.
+pub struct ClientModel {
+    /// The client.
+    pub name: String,
+    /// Its number.
+    pub client: usize,
+    /// All its weights: shared and personal.
+    pub weights: Weights,
+    /// Whether the client's training samples vote along.
+    pub neighbours: Option<Neighbours>,
+}
+
+impl Trained {
+    /// Opens a finished run. `change` may adapt how it is computed and where its data lies, not what it is.
+    pub fn open(folder: &RunFolder, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
+        folder.require_simulation()?;
+        let summary = folder.summary()?.ok_or_else(|| unfinished(folder))?;
+        let mut experiment = folder.experiment()?;
+        change(&mut experiment);
+        let seal = Seal::of(&experiment)?;
+        let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
+        let position = last(folder, &seal, &prepared.server())?;
+        let (server, clients, traffic) = (position.server, position.clients, position.traffic);
+        Ok(Self { folder: folder.clone(), prepared, summary, server, clients, traffic })
+    }
+
+    /// What was carried out.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// What came out.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Judges all clients as at the end of the run.
+    pub fn evaluate(&self) -> Result<Judgement> {
+        let Experiment { method, training, plan, .. } = &self.prepared.experiment;
+        let seed = self.prepared.experiment.root_seed().derive("clients", []);
+        let mut store = self.store();
+        let never = || false;
+        let engine = ClientByClient::new(&self.prepared, workers(&self.prepared.experiment)?);
+        let mut transport = InProcess::new(method.algorithm(), training, &engine, &mut store, seed, &never);
+        transport.resume_traffic(self.traffic);
+        let clients = self.prepared.federation.clients.len();
+        let transport = &mut transport;
+        let mut federation = Server { algorithm: method.algorithm(), plan, clients, transport, seed };
+        let unseen = federation.evaluate_unseen(&self.server, &self.prepared.unseen())?;
+        let evaluation = federation.evaluation(&self.server)?;
+        let agrees = same(&evaluation, &self.summary.evaluation) && same(&unseen, &self.summary.unseen);
+        Ok(Judgement { evaluation, unseen, agrees })
+    }
+
+    /// What the solves of some clients' test samples end in when they are started elsewhere, by the model each is judged by; nothing where the model
+    /// solves for no fixed point.
+    pub fn diagnose(&self, clients: &[usize], search: &Search) -> Result<Option<Vec<Diagnosis>>> {
+        let one = |&client: &usize| self.diagnose_client(client, search);
+        workers(&self.prepared.experiment)?.map_clients(clients, |_| 0, one).into_iter().collect()
+    }
+
+    fn diagnose_client(&self, client: usize, search: &Search) -> Result<Option<Diagnosis>> {
+        let ClientModel { name, weights, .. } = self.model(client)?;
+        let seed = client_seed(self.prepared.clients_seed(), client).derive("fixed points", [self.server.round]);
+        let samples = self.prepared.network_problem(client).fixed_points(&weights, Portion::Test, search, seed)?;
+        Ok(samples.map(|samples| Diagnosis { client: name, found: FixedPoints::of(&samples), samples }))
+    }
+
+    fn store(&self) -> ClientStore {
+        let mut store = self.prepared.store(self.folder.clients());
+        store.restore(self.clients.clone());
+        store
+    }
+
+    /// The number of the client of that name.
+    pub fn client(&self, name: &str) -> Result<usize> {
+        let names = || self.prepared.names();
+        names().position(|known| known == name).ok_or_else(|| {
+            let hint = match (closest(name, names()), names().next()) {
+                (Some(near), _) => format!("did you mean `{near}`?"),
+                (None, first) => format!("choose one of {}, such as `{}`", names().count(), first.unwrap_or_default()),
+            };
+            Error::invalid(format!("there is no client `{name}` in this run"), hint)
+        })
+    }
+
+    /// The model by which a client is judged.
+    pub fn model(&self, client: usize) -> Result<ClientModel> {
+        ClientModel::of(&self.prepared, client, &self.server.weights, &self.store().get(client)?)
+    }
+
+    /// One of a client's two models.
+    pub fn model_in(&self, client: usize, view: View) -> Result<ClientModel> {
+        ClientModel::viewed(&self.prepared, client, &self.server.weights, &self.store().get(client)?, view)
+    }
+}
+
+impl ClientModel {
+    /// The model of a client in some state, with the shared part as it was last received.
+    pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Result<Self> {
+        // Whoever was met only after training is evaluated by what it has made of the shared part, see `Unseen`.
+        let is_unseen = client >= prepared.federation.clients.len();
+        let view = if is_unseen { View::Local } else { prepared.experiment.method.algorithm().default_view() };
+        Self::viewed(prepared, client, received, state, view)
+    }
+
+    fn viewed(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState, view: View) -> Result<Self> {
+        let (algorithm, me) = (prepared.experiment.method.algorithm(), state.info());
+        let name = prepared.names().nth(client).unwrap_or_default().to_owned();
+        let (model, neighbours) = match (view, algorithm.shared_view(&me)) {
+            (View::Shared, Some(shared)) => (shared, None),
+            _ => (algorithm.local_view(&me), algorithm.neighbours()),
+        };
+        Ok(Self { name, client, weights: state.view(&model, received)?, neighbours })
+    }
+}
+
+fn unfinished(folder: &RunFolder) -> Error {
+    let path = folder.path().display();
+    if folder.status().is_ok_and(|status| status.state == RunState::Finished) {
+        let hint = format!("let `fedeq resume {path}` write it anew");
+        return Error::invalid(format!("`{path}` is finished, but its `summary.json` is gone"), hint);
+    }
+    Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))
+}
+
+/// Whether two values are the same once they have gone through text, which is how a summary remembers its own.
+fn same<V: Serialize>(fresh: &V, remembered: &V) -> bool {
+    let text = |value: &V| serde_json::to_value(value).map(|value| value.to_string()).ok();
+    let again = text(fresh).and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    again.is_some_and(|again| Some(again.to_string()) == text(remembered))
+}

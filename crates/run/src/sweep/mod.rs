@@ -1,0 +1,13 @@
+//! Sweeps: one experiment over a grid of settings and several seeds, each cell an ordinary run in a folder of its own.
+//!
+//! A cell's folder is named by what the cell is, so a sweep that is started again finds what it has done: finished cells are
+//! skipped, half-finished ones resumed, and a larger grid reuses the cells of a smaller one.
+//!
+//! # Layout
+//! - `grid`: the experiments of a grid, from axes and seeds as a person types them
+//! - `outcome`: what came out of cells and grid points
+mod grid;
+mod outcome;
+
+pub use grid::{Axis, Grid, NOTHING, Seeds, SweepCell, cells};
+pub use outcome::{CellOutcome, GridPoint, csv_of, points};

@@ -1,0 +1,76 @@
+"""Requests that wait for a reply."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedeq.flower.superlink import RETRY_DELAY, push
+
+Clock = Callable[[], float]
+
+
+@dataclass
+class PendingRequests:
+    """Requests that wait for a reply, and when each recipient (a node or a client, by its number) is asked again.
+
+    Flower delivers a message at most once, so a recipient that does not reply is asked again. The waits double: one
+    that does not reply because it has too much to do must not get more and more requests.
+    """
+
+    grid: Grid
+    # Seconds until a recipient is asked a second time, and the longest wait.
+    first_wait: float
+    longest_wait: float = inf
+    clock: Clock = time.monotonic
+    # The recipient of each message.
+    _recipients: dict[str, int] = field(default_factory=dict)
+    # Messages whose replies are listened for. A reply that arrives later counts all the same.
+    _unanswered: set[str] = field(default_factory=set)
+    # When a recipient is asked again, and how long the wait after that is.
+    _due: dict[int, float] = field(default_factory=dict)
+    _wait: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> list[str]:
+        """The ids of the messages whose replies to listen for."""
+        return list(self._unanswered)
+
+    def due(self, recipients: Iterable[int]) -> list[int]:
+        """Give the recipients that were not asked yet, or not for a while."""
+        now = self.clock()
+        return sorted(recipient for recipient in recipients if self._due.get(recipient, now) <= now)
+
+    def send(self, messages: Mapping[int, Message]) -> None:
+        """Send each recipient its message. One that the SuperLink does not accept is due again soon."""
+        now = self.clock()
+        for recipient, message in zip(messages, push(self.grid, list(messages.values())), strict=True):
+            wait = self._wait.get(recipient, self.first_wait)
+            self._due[recipient] = now + (wait if message else RETRY_DELAY)
+            if message:
+                self._wait[recipient] = min(2.0 * wait, self.longest_wait)
+                self._recipients[message] = recipient
+                self._unanswered.add(message)
+
+    def sender_of(self, reply: Message) -> int | None:
+        """Say whose reply this is, and stop listening for another one to the same message."""
+        message = reply.metadata.reply_to_message_id
+        self._unanswered.discard(message)
+        return self._recipients.get(message)
+
+    def retry(self, recipient: int) -> None:
+        """Let a recipient be due again soon."""
+        self._due[recipient] = self.clock() + RETRY_DELAY
+
+    def close(self, recipient: int) -> None:
+        """Forget all messages to a recipient: it has replied."""
+        self._recipients = {message: other for message, other in self._recipients.items() if other != recipient}
+        self._unanswered &= set(self._recipients)
+
+    def reset(self, recipient: int) -> None:
+        """Let a recipient be asked as if for the first time."""
+        self._due.pop(recipient, None)
+        self._wait.pop(recipient, None)
