@@ -74,7 +74,3 @@ def padded(x, g):
 def gradients(out, inputs, d):
     """Of <out, d> by the inputs; zeros where a client has no samples."""
     return torch.autograd.grad(out, inputs, d) if out.numel() else [torch.zeros_like(v) for v in inputs]
-
-
-def cat(xs):
-    return torch.cat([x.reshape(-1) for x in xs])

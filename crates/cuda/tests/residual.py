@@ -172,6 +172,11 @@ def residual_blocks():
                 out = torch_block(q, v, b.g["1"], b.g["2"], b.g.get("s")) if len(v) else torch.zeros(0, CO, *dy.shape[1:3], dtype=torch.float64, device=REFERENCE)
                 g = gradients(out, (v, *q.values()), e)
                 ys.append(out.detach()), dxs.append(g[0]), grads.append(dict(zip(q, g[1:])))
+            seen = [t.clone() for t in (b.y, b.dx, *b.grads.values(), *b.sums.values())]
+            b.forward(x, x16), b.backward(x16, dy)
+            listed = lambda t: t[cl.listed] if len(t) == cl.samples else t
+            same_bits = all(torch.equal(listed(a), listed(c)) for a, c in zip(seen, (b.y, b.dx, *b.grads.values(), *b.sums.values())))
+            report(f"residual block{suffix} {what}: the same bits twice", float(not same_bits), 0)
             # A rounding turns gradients on or off where relu's argument is nearly 0; its kernels are held to more on their own.
             compare(f"residual block{suffix} {what}", cl, b.y, ys, 2e-3)
             compare("  by x", cl, b.dx, dxs, 1e-1)

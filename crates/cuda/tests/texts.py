@@ -200,6 +200,11 @@ def transformer_layer():
                 g = gradients(out, (a, c, *q.values()), e)
                 ys.append(out.detach()), dhs.append(g[0]), dis.append(g[1]), grads.append(dict(zip(q, (t[0] for t in g[2:]))))
             what = f"transformer layer{suffix} {describe(cl, length)}"
+            results = lambda: (layer.y[cl.listed], layer.dh[cl.listed], *layer.grads.values(), *layer.norm_grads.values())
+            seen, injected = [t.clone() for t in results()], layer.dinjection.clone()
+            layer.forward(h, injection), layer.backward((layer.scale * dy).half())
+            report(f"{what}: the same bits twice", float(not all(torch.equal(a, c) for a, c in zip(seen, results()))), 0)
+            layer.dinjection.copy_(injected)
             compare(what, cl, layer.y, ys, 2e-3)
             compare("  by h", cl, layer.dh, dhs, 4e-3)
             at = [s for of in cl.of for s in of]
