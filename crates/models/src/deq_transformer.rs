@@ -6,7 +6,7 @@ use crate::catalog::{Architecture, Inputs};
 use crate::error::Result;
 use crate::graph::{self, Dropout, Graph};
 use crate::task::Task;
-use crate::transformer::{TransformerOptions, embeddings, personal_end, stack};
+use crate::transformer::{TransformerOptions, WIDTH, embeddings, personal_end, stack};
 
 /// Layers in the cell, all with weights of their own.
 const LAYERS: usize = 4;

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
 use crate::catalog::{Architecture, Inputs};
-use crate::error::{ModelError, Result};
+use crate::error::Result;
 use crate::graph::{Dropout, Ends, Graph, ParameterId, Transformer as Stack, ValueId};
 use crate::init::Initializer;
 use crate::parameters::PERSONAL;
@@ -26,14 +26,6 @@ impl Default for TransformerOptions {
     fn default() -> Self {
         Self { dropout: 0.1 }
     }
-}
-
-/// Refuses a share that is not one.
-pub(crate) fn validate_dropout(rate: f64) -> Result<()> {
-    if (0.0..1.0).contains(&rate) {
-        return Ok(());
-    }
-    Err(ModelError::unfitting(format!("dropout `{rate}` is out of range"), "choose a dropout of at least 0 and below 1"))
 }
 
 /// `h_0 = 0`, `h_i = layer_i(h_(i-1); x)` with `x` the embedded symbols; the last layer, a normalisation and the logits are personal.
