@@ -2,28 +2,26 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use fedeq_core::{
     ClientByClient, ClientState, ClientStore, Event, InProcess, LocalProblem, LocalProblems, Method, Observer, PhaseBytes, Plan,
     Sampling, Server, ServerState, Training, Workers, shared_part,
 };
+use fedeq_cpu::Network;
 use fedeq_data::partition::ClientIndices;
 use fedeq_data::{Dataset, Seed};
-use fedeq_models::Network;
 use serde_json::{Value, json};
 
 use crate::Result;
 use crate::file;
 use crate::job::Round;
 use crate::samples::{problem, root};
-use crate::setting::{device, read_weights};
+use crate::setting::read_weights;
 
 /// Everything the clients of a federation need.
 struct House<'a> {
     dataset: Arc<Dataset>,
     clients: Vec<ClientIndices>,
-    network: Network,
-    device: Device,
+    network: Arc<Network>,
     training: &'a Training,
 }
 
@@ -33,7 +31,7 @@ impl LocalProblems for House<'_> {
     }
 
     fn problem(&self, client: usize) -> fedeq_core::Result<Box<dyn LocalProblem + '_>> {
-        let made = problem(&self.network, &self.device, &self.dataset, &self.clients[client], self.training);
+        let made = problem(&self.network, &self.dataset, &self.clients[client], self.training);
         made.map(|problem| Box::new(problem) as Box<dyn LocalProblem>)
             .map_err(|error| fedeq_core::Error::invalid(error.to_string(), "check the data"))
     }
@@ -83,7 +81,7 @@ impl Round {
         let network = self.setting.network()?;
         let initial = read_weights(&self.folder, &network)?;
         let clients = held.clients[..self.clients].to_vec();
-        let house = House { dataset: Arc::new(held.dataset), clients, network, device: device(), training: &self.training };
+        let house = House { dataset: Arc::new(held.dataset), clients, network, training: &self.training };
         let method = Method::named(&self.method)?;
         let algorithm = method.algorithm();
         let dual = algorithm.initial_dual(&initial.theta(), Seed::new(3));

@@ -2,7 +2,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedeq_core::{LocalProblem, NetworkProblem, Phase, Slot, Training, Trains, Weights};
+use fedeq_core::{LocalProblem, Phase, Slot, Training, Trains, Weights};
+use fedeq_cpu::NetworkProblem;
 use fedeq_equilibrium::{WarmMemory, WarmStart};
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use crate::Result;
 use crate::file;
 use crate::job::Step;
 use crate::samples::{phase_seed, problem};
-use crate::setting::{device, read_weights};
+use crate::setting::read_weights;
 
 /// One pass over the data that trains all parameters.
 pub(crate) fn everything(learning_rate: f64) -> Phase {
@@ -55,7 +56,7 @@ impl Step {
         }
         let network = self.setting.network()?;
         let weights = read_weights(&self.folder, &network)?;
-        Ok((problem(&network, &device(), &dataset, &client, &self.training)?, weights))
+        Ok((problem(&network, &dataset, &client, &self.training)?, weights))
     }
 }
 

@@ -2,7 +2,6 @@
 mod algorithm;
 mod asynchronous;
 mod client;
-mod cpu;
 mod divergence;
 mod engine;
 mod error;
@@ -29,7 +28,6 @@ mod work;
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};
-pub use cpu::{NetworkProblem, head_of, named_statistics, network_with, params_of, statistics_with};
 pub use divergence::diverged_in_phase;
 pub use engine::{
     ClientByClient, Done, Engine, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase, Started,

@@ -45,7 +45,7 @@ impl ClientState {
 
     /// A model made of what the client keeps and what it received.
     pub fn view(&self, model: &Expression, received: &Weights) -> Result<Weights> {
-        Workspace::new(received, self.clone()).evaluate(model)
+        Workspace::new(received, Cow::Borrowed(self)).evaluate(model)
     }
 
     fn is_finite(&self) -> bool {
@@ -180,6 +180,14 @@ impl KeptState {
                 let ClientInfo { participations, last_round, .. } = *info;
                 Ok(Cow::Owned(ClientState { participations, last_round, ..state.to_host()? }))
             }
+        }
+    }
+
+    /// The state as plain numbers, for whoever goes on with it.
+    pub fn into_host(self) -> Result<ClientState> {
+        match self.0 {
+            Kept::Here(state) => Ok(state),
+            Kept::ByEngine(..) => Ok(self.to_host()?.into_owned()),
         }
     }
 

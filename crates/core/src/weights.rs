@@ -1,8 +1,9 @@
 //! The numbers of a model: its parameters and the running statistics that go with them.
 use fedeq_models::Part;
+use fedeq_models::graph::{Graph, Parameter};
 
 use crate::error::Result;
-use crate::params::Params;
+use crate::params::{Array, Params};
 
 /// Parameters by path, and normalisation statistics by name. A whole model, or the part of one that is shared.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +15,17 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// The first numbers of a network. The same seed gives the same ones, bit for bit.
+    pub fn initial(graph: &Graph, seed: u64) -> Self {
+        let drawn =
+            |parameter: &Parameter| (parameter.path.clone(), Array::new(parameter.shape.clone(), parameter.initial_values(seed)));
+        let flat = |(name, values): (String, Vec<f32>)| (name, Array::new(vec![values.len()], values));
+        Self {
+            params: graph.parameters.iter().map(drawn).collect(),
+            statistics: graph.initial_statistics().into_iter().map(flat).collect(),
+        }
+    }
+
     /// Only the parameters of the parts wanted, with all statistics.
     pub fn only(&self, wanted: impl Fn(Part) -> bool) -> Self {
         Self { params: self.params.filter(|path| wanted(Part::of(path))), statistics: self.statistics.clone() }

@@ -75,7 +75,7 @@ impl<'a> Lockstep<'a> {
             assert!((mine as &dyn Any).is::<ClientState>());
             self.recognised.fetch_add(1, Ordering::Relaxed);
         }
-        let workspace = Workspace::new(job.received, state.to_host()?.into_owned());
+        let workspace = Workspace::new(job.received, state.to_host()?);
         let problem = self.problems.problem(job.client)?;
         let scores = questions
             .iter()

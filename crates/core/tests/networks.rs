@@ -3,13 +3,13 @@ mod digits;
 
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use digits::{CLIENTS, Digits, brief};
 use fedeq_core::{
     Algorithm, ClientByClient, ClientState, FedAvg, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local, LocalProblem,
-    LocalProblems, Method, Neighbours, NetworkProblem, Params, Phase, ProximalGradient, ProximalTerm, Slot, SolveTally,
-    ThetaStart, Training, Trains, View, Weights, Workers, client_seed, named_statistics, params_of, received, shared_part,
+    LocalProblems, Method, Neighbours, Params, Phase, ProximalGradient, ProximalTerm, Slot, SolveTally, ThetaStart, Training,
+    Trains, View, Weights, Workers, client_seed, received, shared_part,
 };
+use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_data::shard::Shard;
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences, Vectors};
 use fedeq_equilibrium::{Precision, WarmMemory, WarmStart};
@@ -172,12 +172,11 @@ fn text_problem() -> (NetworkProblem, Weights) {
     let dataset = Dataset { name: "text".into(), samples, labels: Labels::NextSymbols(symbols), owners: None, test_start: None };
     let dataset = Arc::new(dataset);
     let shard = |indices: Vec<u32>| Shard::new(Arc::clone(&dataset), indices).expect("there");
-    let device = Device::default().autodiff();
     let config: ModelConfig = "transformer-4".parse().expect("known");
-    let network = config.build(&Task::next_symbol(5, 9), &device, 3).expect("fits");
-    let weights = Weights { params: params_of(&network), statistics: named_statistics(&network.fresh_statistics()) };
+    let network = Arc::new(Network::new(config.graph(&Task::next_symbol(5, 9)).expect("fits")));
+    let weights = Weights::initial(network.graph(), 3);
     let training = Training { batch_size: std::num::NonZeroUsize::MIN.saturating_add(1), ..brief() };
-    (NetworkProblem::new(network, device, [shard(vec![0, 1]), shard(vec![]), shard(vec![])], &training), weights)
+    (NetworkProblem::new(network, [shard(vec![0, 1]), shard(vec![]), shard(vec![])], &training), weights)
 }
 
 #[test]
@@ -234,16 +233,15 @@ fn rivalling_problem(strength: f32) -> (NetworkProblem, Weights) {
     let samples = Samples::Vectors(Vectors { width: 2, values: vec![1.0, 1.0] });
     let dataset = Arc::new(Dataset { name: "rivals".into(), samples, labels, owners: None, test_start: None });
     let shard = |indices: Vec<u32>| Shard::new(Arc::clone(&dataset), indices).expect("there");
-    let device = Device::default().autodiff();
     let config = ModelConfig::DeqMlp(DeqMlpOptions { hidden: Some(2), dense: 2, ..DeqMlpOptions::default() });
-    let network = config.build(&Task::vector(2, 2), &device, 3).expect("fits");
-    let mut params = params_of(&network).zeros_like();
+    let network = Arc::new(Network::new(config.graph(&Task::vector(2, 2)).expect("fits")));
+    let mut params = Weights::initial(network.graph(), 3).params.zeros_like();
     let square = |values: [f32; 4]| Array::new(vec![2, 2], values.to_vec());
     let identity = ["c.weight", "head.weight", "player.weight"].map(|name| (name.to_owned(), square([1.0, 0.0, 0.0, 1.0])));
     params.overwrite(&identity.into_iter().collect());
     params.overwrite(&[("cell.b.weight".to_owned(), square([0.0, -strength, -strength, 0.0]))].into_iter().collect());
     let weights = Weights { params, statistics: Params::default() };
-    (NetworkProblem::new(network, device, [shard(vec![0]), shard(vec![]), shard(vec![0])], &brief()), weights)
+    (NetworkProblem::new(network, [shard(vec![0]), shard(vec![]), shard(vec![0])], &brief()), weights)
 }
 
 #[test]

@@ -9,19 +9,25 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-equilibrium", &["burn"]),
     ("fedeq-kernels", &["burn"]),
     ("fedeq-data", &[]),
+    ("fedeq-memory", &[]),
     ("fedeq-models", &["burn", "fedeq-equilibrium", "fedeq-kernels"]),
     ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
-    ("fedeq-core", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models"]),
-    ("fedeq-flower", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
-    ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
+    // The engine in core's tests only.
+    ("fedeq-core", &["fedeq-equilibrium", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-cpu"]),
+    (
+        "fedeq-cpu",
+        &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-reference"],
+    ),
+    ("fedeq-flower", &["fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
+    // burn in a test only.
+    ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-cpu"]),
     ("fedeq-report", &["fedeq-data", "fedeq-core", "fedeq-run"]),
     ("fedeq-dashboard", &["fedeq-data", "fedeq-core", "fedeq-run"]),
     (
         "fedeq",
         &[
-            "burn",
-            "fedeq-kernels",
             "fedeq-data",
+            "fedeq-memory",
             "fedeq-models",
             "fedeq-core",
             "fedeq-flower",
@@ -30,7 +36,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fedeq-dashboard",
         ],
     ),
-    ("fedeq-benchmarks", &["burn", "fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core"]),
+    (
+        "fedeq-benchmarks",
+        &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-cpu"],
+    ),
 ];
 
 /// What a crate must not need, not even through others: who takes it as a library does not compile these.

@@ -48,24 +48,29 @@ fn sent(link: &SuperLink) -> BTreeMap<String, Weights> {
 
 /// Requests round after round from a node that is killed all the time, at random moments.
 fn disturb(node: &NodeFolder, link: &SuperLink, app: &App, rounds: u64) {
-    let (mut round, mut asked) = (0, Instant::now());
-    let mut lifetimes = LONGEST_LIFETIMES
-        .iter()
-        .cycle()
-        .zip(0..)
-        .map(|(longest, number)| Duration::from_millis(Seed::new(9).derive("life", [number]).to_u64() % longest));
+    let (mut round, mut asked, mut fruitless) = (0, Instant::now(), 0);
     link.send(&app.train(0));
-    while round < rounds {
-        let node = start(node, link);
-        sleep(lifetimes.next().expect("there are always more"));
-        kill(node);
+    for number in 0.. {
+        let process = start(node, link);
+        sleep(lifetime(number, fruitless));
+        kill(process);
         let is_next = has_reply(link, round);
         round += u64::from(is_next);
-        if round < rounds && (is_next || asked.elapsed() > REPEAT) {
+        fruitless = if is_next { 0 } else { fruitless + 1 };
+        if round == rounds {
+            return;
+        }
+        if is_next || asked.elapsed() > REPEAT {
             link.send(&app.train(round));
             asked = Instant::now();
         }
     }
+}
+
+/// How long a node lives. On a machine that is too busy to finish a round within these times, they double after many lives without one.
+fn lifetime(number: u64, fruitless: u32) -> Duration {
+    let longest = LONGEST_LIFETIMES[number as usize % LONGEST_LIFETIMES.len()] << (fruitless / 50).min(10);
+    Duration::from_millis(Seed::new(9).derive("life", [number]).to_u64() % longest)
 }
 
 /// Compares a node that is killed all the time with one that is left alone.

@@ -85,7 +85,7 @@ impl<'a> ClientByClient<'a> {
     fn evaluate_one(&self, job: &EvaluationJob<'_>) -> Result<Reply> {
         let StartedEvaluation { state, questions } = job.begin()?;
         let problem = self.problems.problem(job.client)?;
-        let workspace = Workspace::new(job.received, state.to_host()?.into_owned());
+        let workspace = Workspace::new(job.received, state.to_host()?);
         let score =
             |Question { model, on, neighbours }: &Question| problem.score(&workspace.evaluate(model)?, *on, neighbours.as_ref());
         let scores = questions.iter().map(score).collect::<Result<Vec<_>>>()?;

@@ -18,19 +18,19 @@ use crate::work::{Expression, LocalUpdate, Phase, ProximalGradient, ProximalTerm
 #[derive(Clone, Debug)]
 pub struct Workspace<'a> {
     received: &'a Weights,
-    state: ClientState,
+    state: Cow<'a, ClientState>,
     temporaries: BTreeMap<&'static str, Weights>,
 }
 
 impl<'a> Workspace<'a> {
     /// A client in some state that received something.
-    pub fn new(received: &'a Weights, state: ClientState) -> Self {
+    pub fn new(received: &'a Weights, state: Cow<'a, ClientState>) -> Self {
         Self { received, state, temporaries: BTreeMap::new() }
     }
 
     /// The client's state.
     pub fn into_state(self) -> ClientState {
-        self.state
+        self.state.into_owned()
     }
 
     /// The value of an expression.
@@ -63,9 +63,9 @@ impl<'a> Workspace<'a> {
     /// Puts a value into a slot.
     pub fn assign(&mut self, slot: Slot, value: Weights) {
         match slot {
-            Slot::Own => self.state.own = value,
-            Slot::Dual => self.state.dual = value.params,
-            Slot::Second => self.state.second = Some(value),
+            Slot::Own => self.state.to_mut().own = value,
+            Slot::Dual => self.state.to_mut().dual = value.params,
+            Slot::Second => self.state.to_mut().second = Some(value),
             Slot::Temporary(name) => drop(self.temporaries.insert(name, value)),
         }
     }
@@ -84,7 +84,7 @@ impl<'a> Workspace<'a> {
     fn trained(&mut self, slot: Slot) -> Result<(&mut Weights, &mut WarmMemory)> {
         let refused =
             |what: &str| Error::invalid(format!("a phase trains {what}"), "train a model that an earlier step assigned");
-        let ClientState { own, second, memory, .. } = &mut self.state;
+        let ClientState { own, second, memory, .. } = self.state.to_mut();
         match slot {
             Slot::Own => Ok((own, memory)),
             Slot::Second => {
@@ -139,7 +139,7 @@ impl<'a> HostWork<'a> {
     /// The client begins.
     pub fn begin(job: &'a Job<'a>) -> Result<Self> {
         let Started { state, update } = job.begin()?;
-        let workspace = Workspace::new(job.received, state.to_host()?.into_owned());
+        let workspace = Workspace::new(job.received, Cow::Owned(state.into_host()?));
         let steps = update.steps.clone().into_iter();
         Ok(Self { job, workspace, update, steps, stats: TrainStats::default() })
     }
@@ -181,5 +181,73 @@ impl<'a> HostWork<'a> {
         let job = self.job;
         let (update, state, done) = self.finish()?;
         job.end(&update, state.into(), done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fedeq_models::Part;
+
+    use super::*;
+    use crate::params::{Array, Params};
+    use crate::work::{dual, nothing, own, received, second, temporary};
+
+    fn named(values: &[(&str, f32)]) -> Params {
+        values.iter().map(|(name, value)| ((*name).to_owned(), Array::new(vec![1], vec![*value]))).collect()
+    }
+
+    fn state() -> ClientState {
+        let own = Weights { params: named(&[("theta", 5.0), ("player.w", 7.0)]), statistics: named(&[("mean", 0.5)]) };
+        ClientState { own, dual: named(&[("theta", 2.0)]), ..ClientState::default() }
+    }
+
+    fn sent() -> Weights {
+        Weights { params: named(&[("theta", 3.0)]), statistics: named(&[("mean", 0.25)]) }
+    }
+
+    #[test]
+    fn expressions_read_like_mathematics() {
+        let (state, sent) = (state(), sent());
+        let workspace = Workspace::new(&sent, Cow::Borrowed(&state));
+        let value = |expression: Expression| workspace.evaluate(&expression).expect("sound");
+        let theta_i = || own().only(Part::Shared);
+        // Statistics come from the left side; a dual has none.
+        let expected = |theta: f32, mean: &[(&str, f32)]| Weights { params: named(&[("theta", theta)]), statistics: named(mean) };
+        assert_eq!(value(dual() + 0.5 * (theta_i() - received())), expected(2.0 + 0.5 * (5.0 - 3.0), &[]));
+        assert_eq!(value(theta_i() + 4.0 * dual()), expected(5.0 + 4.0 * 2.0, &[("mean", 0.5)]));
+        assert_eq!(value(received() + dual()), expected(3.0 + 2.0, &[("mean", 0.25)]));
+        assert_eq!(value(own().with(received())), state.own.with(&sent));
+        assert_eq!(value(nothing()), Weights::default());
+    }
+
+    #[test]
+    fn an_assignment_changes_its_slot_and_nothing_that_others_hold() {
+        let (state, sent) = (state(), sent());
+        let mut workspace = Workspace::new(&sent, Cow::Borrowed(&state));
+        for slot in [Slot::Temporary("kept"), Slot::Second, Slot::Dual] {
+            workspace.assign(slot, sent.clone());
+        }
+        assert_eq!(workspace.evaluate(&temporary("kept")).expect("kept"), sent);
+        let after = workspace.into_state();
+        assert_eq!((after.second.as_ref(), &after.dual, &after.own), (Some(&sent), &sent.params, &state.own));
+        assert_eq!(state, self::state());
+    }
+
+    #[test]
+    fn a_method_that_reads_or_trains_what_is_not_there_is_refused() {
+        let (state, sent) = (state(), sent());
+        let mut workspace = Workspace::new(&sent, Cow::Borrowed(&state));
+        for (wrong, words) in [
+            (second(), "`second`, which is empty"),
+            (temporary("x"), "`x`, which is empty"),
+            (own() - received(), "without `player.w`"),
+        ] {
+            let error = workspace.evaluate(&wrong).expect_err("not there").to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let wrong = ProximalTerm::augmented(1.0, received(), own());
+        assert!(workspace.proximal(&wrong).is_err(), "the anchor has no head");
+        assert!([Slot::Dual, Slot::Second, Slot::Temporary("x")].into_iter().all(|slot| workspace.trained(slot).is_err()));
+        assert!(workspace.trained(Slot::Own).is_ok());
     }
 }

@@ -2,25 +2,24 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use fedeq_core::{
-    Algorithm, ClientByClient, ClientState, ClientStore, Engine, Evaluation, InProcess, LocalProblem, LocalProblems,
-    NetworkProblem, Plan, Result, Sampling, Server, ServerState, Training, Weights, Workers, named_statistics, params_of,
-    shared_part,
+    Algorithm, ClientByClient, ClientState, ClientStore, Engine, Evaluation, InProcess, LocalProblem, LocalProblems, Plan,
+    Result, Sampling, Server, ServerState, Training, Weights, Workers, shared_part,
 };
+use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_data::partition::{Partition, Split};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::Source;
 use fedeq_data::{Dataset, Seed};
-use fedeq_models::{ModelConfig, Network, Task};
+use fedeq_models::{ModelConfig, Task};
 
 pub(crate) const CLIENTS: usize = 6;
 
-/// Digits among a few clients, with a network on the default device.
+/// Digits among a few clients, with a network.
 pub(crate) struct Digits {
     pub(crate) dataset: Arc<Dataset>,
     shards: Vec<[Shard; 3]>,
-    template: Network,
+    network: Arc<Network>,
     pub(crate) training: Training,
 }
 
@@ -35,12 +34,12 @@ impl Digits {
         let shards =
             federation.clients.iter().map(|client| [&client.train, &client.validation, &client.test].map(|part| shard(part)));
         let config: ModelConfig = model.parse().expect("a known model");
-        let template = config.build(&Task::image(8, 8, 1, 10), &Device::default().autodiff(), 11).expect("fits digits");
-        Self { shards: shards.collect(), dataset: Arc::clone(&dataset), template, training }
+        let network = Arc::new(Network::new(config.graph(&Task::image(8, 8, 1, 10)).expect("fits digits")));
+        Self { shards: shards.collect(), dataset: Arc::clone(&dataset), network, training }
     }
 
     pub(crate) fn initial(&self) -> Weights {
-        Weights { params: params_of(&self.template), statistics: named_statistics(&self.template.fresh_statistics()) }
+        Weights::initial(self.network.graph(), 11)
     }
 
     pub(crate) fn run(&self, algorithm: &dyn Algorithm, rounds: u64, threads: usize) -> Outcome {
@@ -95,8 +94,7 @@ impl LocalProblems for Digits {
     }
 
     fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
-        let device = Device::default().autodiff();
-        Ok(Box::new(NetworkProblem::new(self.template.clone(), device, self.shards[client].clone(), &self.training)))
+        Ok(Box::new(NetworkProblem::new(Arc::clone(&self.network), self.shards[client].clone(), &self.training)))
     }
 }
 

@@ -11,7 +11,7 @@ use super::operation::{Operation, Past, apply, only};
 use crate::InstructionSet;
 use crate::activation::Activation;
 use crate::cell::{Cell, CellGradients, CellParameters, Linearisation, PreparedCell, Scratch};
-use crate::norm::{self, Reach};
+use crate::norm::{self, NormScope};
 
 thread_local! {
     /// One for each thread, so that steps allocate no working memory.
@@ -89,8 +89,8 @@ impl ImageCell {
 
     fn like(&self, state: &Tensor<4>) -> Cell {
         let [_, height, width, channels] = state.dims();
-        let reach = if self.groups.by_row { Reach::Row } else { Reach::Plane };
-        Cell { height, width, channels, groups: self.groups.count, activation: self.activation, reach }
+        let scope = if self.groups.by_row { NormScope::Row } else { NormScope::Plane };
+        Cell { height, width, channels, groups: self.groups.count, activation: self.activation, scope }
     }
 }
 

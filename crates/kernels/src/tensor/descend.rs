@@ -3,7 +3,7 @@ use burn::tensor::Tensor;
 
 use super::host;
 use crate::InstructionSet;
-use crate::descend::Descent;
+use crate::sgd::SgdStep;
 
 /// A force on a parameter beside its gradient: `strength p + offset`.
 #[derive(Clone, Debug)]
@@ -24,14 +24,14 @@ pub fn descend<const D: usize>(p: Tensor<D>, gradient: Tensor<D>, pull: Option<&
     }
     drop(here);
     let (gradient, offset) = (host::plain(there), offset.map(host::plain));
-    let descent = Descent {
-        rate: rate as f32,
-        strength: pull.map_or(0.0, |pull| pull.strength as f32),
+    let step = SgdStep {
+        learning_rate: rate as f32,
+        decay: pull.map_or(0.0, |pull| pull.strength as f32),
         gradient: host::numbers(&gradient),
         offset: offset.as_ref().map(host::numbers),
     };
     let mut values = host::plain(p.into_dispatch()).into_data().try_into_vec::<f32>().expect("32-bit floats");
-    descent.run(InstructionSet::best(), &mut values);
+    step.run(InstructionSet::best(), &mut values);
     Tensor::from_dispatch(host::constant(host::tensor(values, shape.to_vec())))
 }
 

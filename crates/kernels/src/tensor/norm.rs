@@ -7,7 +7,7 @@ use super::host;
 use super::operation::{Operation, Past, apply, apply_saving, only};
 use crate::InstructionSet;
 use crate::activation::Activation;
-use crate::norm::{self, EPSILON, Fusion, Moments, Norm, Reach, Shape};
+use crate::norm::{self, EPSILON, Fusion, Moments, Norm, NormScope, Shape};
 
 /// Scale and offset of every channel, `[C]` each.
 #[derive(Clone, Debug)]
@@ -104,8 +104,8 @@ pub struct Groups {
 
 /// Over groups of channels of one sample: `[B, C] -> [B, C]` or `[B, H, W, C] -> [B, H, W, C]`.
 pub fn group_norm<const D: usize>(x: Tensor<D>, affine: Affine, groups: Groups, around: Around<D>) -> Tensor<D> {
-    let reach = if groups.by_row { Reach::Row } else { Reach::Plane };
-    let norm = Norm { shape: shape_of(&x), groups: groups.count, reach, fusion: around.fusion };
+    let scope = if groups.by_row { NormScope::Row } else { NormScope::Plane };
+    let norm = Norm { shape: shape_of(&x), groups: groups.count, scope, fusion: around.fusion };
     let operation = Normalization::new(&x, norm, None);
     let fused = match &around.shortcut {
         None => apply(operation, inputs(&x, &affine)),

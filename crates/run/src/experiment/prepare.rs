@@ -2,17 +2,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use fedeq_core::{
-    ClientState, ClientStore, Error, InitialHeads, LocalProblem, LocalProblems, NetworkProblem, Params, Result, ServerState,
-    Training, Weights, head_of, named_statistics, params_of, shared_part,
+    Array, ClientState, ClientStore, Error, InitialHeads, LocalProblem, LocalProblems, Params, Result, ServerState, Training,
+    Weights, shared_part,
 };
+use fedeq_cpu::{Network, NetworkProblem, project_params};
 use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::Kind;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
-use fedeq_models::{Network, Part, Task};
+use fedeq_models::graph::Parameter;
+use fedeq_models::{Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
 use super::{Experiment, device, equilibrium_models};
@@ -30,19 +31,10 @@ pub struct Prepared {
     features: Option<Features>,
     /// Who holds what, and who is met only after training.
     pub splits: ClientSplits,
-    /// The network, with its first weights.
-    pub network: Network,
-    /// At least one.
-    stations: Vec<Station>,
+    /// The network, which all clients share.
+    pub network: Arc<Network>,
     /// Training, validation and test samples of each client; those met only after training come last.
     shards: Vec<[Shard; 3]>,
-}
-
-/// Where clients work.
-struct Station {
-    device: Device,
-    /// Tells the architecture, not the numbers.
-    network: Network,
 }
 
 impl Experiment {
@@ -80,7 +72,7 @@ impl Experiment {
         scaling: impl FnOnce(&Dataset, &ClientSplits) -> Result<Option<Scaling>>,
     ) -> Result<Prepared> {
         self.check_settings()?;
-        let devices = device::named(&self.engine.device)?;
+        device::check(&self.engine.device)?;
         let mut dataset = load()?;
         let splits = self.assign(&dataset)?;
         let features = Features::of(&self.data.source, &dataset);
@@ -91,12 +83,8 @@ impl Experiment {
         self.plan.sampling.cohort_size(splits.clients.len())?;
         let shards = splits.clients.iter().chain(&splits.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
-        let seed = self.root_seed().derive("model", []).to_u64();
-        let task = task_of(&dataset)?;
-        let station = |device: Device| Ok(Station { network: self.build(&task, &device, seed)?, device });
-        let stations = devices.into_iter().map(station).collect::<Result<Vec<_>>>()?;
-        let network = stations[0].network.clone();
-        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, stations, shards };
+        let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));
+        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, shards };
         prepared.check_heads()?;
         Ok(prepared)
     }
@@ -110,14 +98,6 @@ impl Experiment {
             )),
             _ => Ok(()),
         }
-    }
-
-    fn build(&self, task: &Task, device: &Device, seed: u64) -> Result<Network> {
-        let network = self.model.build(task, device, seed)?;
-        Ok(match self.training.projection {
-            Some(projection) => projection.apply(network),
-            None => network,
-        })
     }
 
     pub(crate) fn load(&self) -> Result<Dataset> {
@@ -285,7 +265,12 @@ impl Prepared {
 
     /// The model everybody starts from.
     pub fn initial(&self) -> Weights {
-        Weights { params: params_of(&self.network), statistics: named_statistics(&self.network.fresh_statistics()) }
+        let seed = self.experiment.root_seed().derive("model", []).to_u64();
+        let mut weights = Weights::initial(self.network.graph(), seed);
+        if let Some(projection) = self.experiment.training.projection {
+            weights.params = project_params(projection, self.network.graph(), &weights.params);
+        }
+        weights
     }
 
     /// The server before the first round.
@@ -323,13 +308,14 @@ impl Prepared {
 
     /// A draw of the head for each client.
     fn heads(&self) -> impl Fn(usize) -> Params + Send + Sync + 'static {
-        let Experiment { model, .. } = self.experiment.clone();
-        let (task, device) = (*self.network.task(), self.stations[0].device.clone());
+        let network = Arc::clone(&self.network);
         let seed = self.experiment.root_seed().derive("head", []);
         move |client| {
             let seed = seed.derive("client", [client as u64]).to_u64();
-            let network = model.build(&task, &device, seed).expect("it was built for this task before");
-            head_of(&network)
+            let drawn = |parameter: &Parameter| {
+                (parameter.path.clone(), Array::new(parameter.shape.clone(), parameter.initial_values(seed)))
+            };
+            network.graph().parameters_of(Part::Personal).map(drawn).collect()
         }
     }
 
@@ -353,7 +339,7 @@ impl Prepared {
             WarmStart::PreviousBatch => train.len().min(training.batch_size.get()),
             WarmStart::Off | WarmStart::BySample { .. } => train.len(),
         };
-        let numbers = self.network.state_size()?;
+        let numbers = self.network.graph().state_size()?;
         let most = self.shards.iter().map(|shards| training.warm_start.bytes(samples(shards), numbers)).max();
         most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
     }
@@ -366,7 +352,7 @@ impl Prepared {
 
     /// The bytes of remembered fixed points that are part of a client's state between rounds.
     pub(crate) fn lasting_warm_bytes(&self, client: usize) -> u64 {
-        let (warm_start, numbers) = (self.experiment.training.warm_start, self.network.state_size().unwrap_or_default());
+        let (warm_start, numbers) = (self.experiment.training.warm_start, self.network.graph().state_size().unwrap_or_default());
         match warm_start {
             WarmStart::BySample { lasting: true, .. } => warm_start.bytes(LocalProblems::samples(self, client), numbers) as u64,
             WarmStart::Off | WarmStart::PreviousBatch | WarmStart::BySample { .. } => 0,
@@ -392,14 +378,12 @@ impl Prepared {
 
     /// A client's data and a network to use on it.
     pub fn network_problem(&self, client: usize) -> NetworkProblem {
-        let Station { device, network } = &self.stations[client % self.stations.len()];
-        NetworkProblem::new(network.clone(), device.clone(), self.shards[client].clone(), &self.experiment.training)
+        self.problem_with(self.shards[client].clone())
     }
 
     /// Any samples and a network to use on them.
     pub(crate) fn problem_with(&self, shards: [Shard; 3]) -> NetworkProblem {
-        let Station { device, network } = &self.stations[0];
-        NetworkProblem::new(network.clone(), device.clone(), shards, &self.experiment.training)
+        NetworkProblem::new(Arc::clone(&self.network), shards, &self.experiment.training)
     }
 
     /// So many of the first client's training samples, over and over if there are fewer.
@@ -433,7 +417,7 @@ impl Prepared {
         let algorithm = self.experiment.method.algorithm();
         let total = |shared: bool| {
             let parts = [Part::Shared, Part::Personal].into_iter().filter(|part| algorithm.shares(*part) == shared);
-            parts.map(|part| self.network.count(part)).sum()
+            parts.map(|part| self.network.graph().count(part)).sum()
         };
         [total(true), total(false)]
     }

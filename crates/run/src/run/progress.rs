@@ -30,7 +30,7 @@ pub struct Activity {
 
 impl Activity {
     fn called(&mut self, task: Task, clients: &[usize]) {
-        // Clients that do not work in step are called a few at a time: those who are done with the same task stay in sight.
+        // Asynchronous clients are called a few at a time: those who are done with the same task stay in sight.
         if self.task != Some(task) {
             self.done.clear();
         }

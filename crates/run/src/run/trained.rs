@@ -5,7 +5,6 @@ use fedeq_core::{
     ClientByClient, ClientState, ClientStore, Error, Evaluation, Examined, FixedPoints, InProcess, LocalProblem, Neighbours,
     Portion, Result, Search, Server, ServerState, Traffic, Unseen, View, Weights, client_seed,
 };
-use fedeq_models::{Network, Statistics};
 use serde::Serialize;
 
 use super::checkpoint::{Seal, last};
@@ -162,12 +161,6 @@ impl ClientModel {
             _ => (algorithm.local_view(&me), algorithm.neighbours()),
         };
         Ok(Self { name, client, weights: state.view(&model, received)?, neighbours })
-    }
-
-    /// The model as a network like `template` and its statistics.
-    pub fn network(&self, template: &Network) -> (Network, Statistics) {
-        let network = fedeq_core::network_with(template.clone(), &self.weights.params);
-        (network, fedeq_core::statistics_with(template, &self.weights.statistics))
     }
 }
 
