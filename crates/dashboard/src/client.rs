@@ -16,11 +16,11 @@ pub(super) struct ClientRow {
     samples: Option<usize>,
     /// Different labels among them, where samples have one class each.
     labels: Option<usize>,
-    /// By the model the method is judged by, at the last evaluation.
+    /// By the model the method is evaluated by, at the last evaluation.
     accuracy: Option<f64>,
     /// Rounds it took part in.
     rounds: usize,
-    /// Whether it was met only after training.
+    /// Whether it took no part in training.
     unseen: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn rows(folder: &RunFolder) -> Result<Vec<ClientRow>> {
     Ok(tally.clients.into_iter().enumerate().map(row).collect())
 }
 
-/// The last accuracy of every client; those met only after training come last, once they have been judged.
+/// The last accuracy of every client; unseen ones come last, once they have been evaluated.
 fn last_accuracies(folder: &RunFolder) -> Result<Vec<Option<f64>>> {
     let view = folder.experiment()?.method.algorithm().default_view();
     let mut last = Evaluation::default();

@@ -44,7 +44,7 @@ pub(super) struct RunRow {
     problem: Option<String>,
     info: Option<RunInfo>,
     round: u64,
-    /// How clients fare with their own models, and with the shared part as the server has it: methods are looked at in the same way.
+    /// The accuracy of clients with their own models, and with the shared part as the server has it: methods are looked at in the same way.
     local: Option<QualityPoint>,
     shared: Option<QualityPoint>,
     seconds_left: Option<f64>,

@@ -221,7 +221,7 @@ fn a_run_without_its_models_or_its_data_is_shown_without_them() {
     let (_folder, copy) = copy_of("deq-0");
     fs::remove_dir_all(copy.join("checkpoints")).expect("removed");
     let told = page("models.html", &[copy.to_str().expect("UTF-8")]);
-    assert!(told.contains("its models have not been kept") && told.contains("client-"));
+    assert!(told.contains("its models were not kept") && told.contains("client-"));
 
     let folder = TempDir::new().expect("a folder");
     let row = |index: usize| {
@@ -244,7 +244,7 @@ fn a_run_without_its_models_or_its_data_is_shown_without_them() {
         String::from_utf8(output.stdout).expect("UTF-8")
     };
     let without = text(&[]);
-    assert!(without.contains("data is not at hand: no `") && without.contains("data.csv"), "{without}");
+    assert!(without.contains("data is not available: no `") && without.contains("data.csv"), "{without}");
     assert!(text(&["--data", "moved.csv"]).contains("well ("));
 }
 

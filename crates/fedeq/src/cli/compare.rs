@@ -99,7 +99,7 @@ fn legend(comparison: &Comparison) -> String {
     if comparison.groups.iter().all(|group| group.seeds.len() < 2) {
         lines.push("one seed each: nothing is marked as best; `fedeq sweep --seeds` runs several".into());
     } else {
-        lines.push(format!("* {BEST}; lines with one seed are not judged"));
+        lines.push(format!("* {BEST}; lines with one seed are not compared"));
     }
     let mut rounds: Vec<u64> = comparison.groups.iter().map(|group| group.rounds).collect();
     rounds.sort_unstable();

@@ -41,7 +41,7 @@ pub struct MethodResult {
     pub worst: BySeed,
     /// Bytes sent in both directions, the mean over seeds.
     pub sent: u64,
-    /// Parameters that travel.
+    /// Shared parameters.
     pub shared_parameters: usize,
     /// The most memory that one client's work held, in bytes.
     pub client_memory: u64,

@@ -1,11 +1,8 @@
 //! How much each client holds: one bar a client, the largest first.
 use std::io;
 
-use super::canvas::{Canvas, PLAIN};
-use super::colour;
-use super::heading::Heading;
-use super::scale::ticks;
-use super::style::{LEADING, LINE, MARGIN};
+use super::canvas::{Canvas, LEADING, LINE, MARGIN, PLAIN, of_share};
+use super::layout::{Heading, ticks};
 use fedeq_run::number;
 
 /// What a bar chart shows.
@@ -55,7 +52,7 @@ fn draw_bars(canvas: &mut Canvas, counts: &[usize], most: usize, left: u32) {
         let width = edge(index + 1) - edge(index);
         let gap = if width >= 6 { 2 } else { 0 };
         let tall = height(count, most);
-        canvas.rectangle([edge(index), HEAD + HEIGHT - tall], [width - gap, tall], colour::of_share(0.7));
+        canvas.rectangle([edge(index), HEAD + HEIGHT - tall], [width - gap, tall], of_share(0.7));
     }
 }
 

@@ -3,12 +3,8 @@ use std::io;
 
 use image::{RgbImage, imageops};
 
-use super::canvas::{Canvas, PLAIN};
-use super::flow::Flow;
-use super::heading::Heading;
-use super::style::MARGIN;
-use super::wrap::shorten;
-
+use super::canvas::{Canvas, MARGIN, PLAIN};
+use super::layout::{Flow, Heading, shorten};
 /// What a contact sheet shows.
 pub struct ContactSheet {
     /// What stands above.

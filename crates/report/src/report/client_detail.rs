@@ -47,7 +47,7 @@ impl<T> Availability<T> {
     }
 }
 
-/// A client, how it fares and what it holds.
+/// A client, its accuracy and what it holds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorstClient {
     /// Its name.
@@ -56,7 +56,7 @@ pub struct WorstClient {
     pub accuracy: Option<f64>,
     /// Samples it learns from.
     pub train: usize,
-    /// Samples it is judged by.
+    /// Samples it is evaluated by.
     pub test: usize,
     /// What it holds, the most frequent first.
     pub labels: Vec<Label>,
@@ -164,7 +164,7 @@ impl WorstClient {
 }
 
 impl Confusion {
-    /// Asks a client's model about all it is judged by.
+    /// Asks a client's model about all it is evaluated by.
     fn of(trained: &Trained, client: usize, view: View) -> Result<Self> {
         let prepared = trained.prepared();
         let questions = Questions::test_samples(prepared, client)?;

@@ -44,14 +44,14 @@ const FIRST: usize = 1;
 
 const VIEWS: &str = "\
 Accuracy on test samples, which nobody trained with, mean over clients. local: a client's own model after its last training; shared: the server's model with the client's own head, or, where a method shares nothing, its one model. \
-By samples: clients count by their samples. † marks the model by which the method itself is meant to be judged, and which predicts.";
+By samples: clients count by their samples. † marks the model by which the method itself is meant to be evaluated, and which predicts.";
 
 /// What stands below the table.
 pub(super) fn legend(report: &Report) -> String {
     let finished = report.runs.iter().filter(|run| run.is_finished()).count();
     let mark = match (report.lines.len(), finished > report.lines.len()) {
         (0 | 1, _) => String::new(),
-        (_, true) => format!(" Bold: {BEST}; runs that are not finished, and methods with one seed, are not judged."),
+        (_, true) => format!(" Bold: {BEST}; runs that are not finished, and methods with one seed, are not compared."),
         (_, false) => " Nothing is marked as best: that takes several seeds.".into(),
     };
     format!("{VIEWS}{mark}")
@@ -175,7 +175,7 @@ pub(super) fn worst(client_detail: &ClientDetail) -> ReportTable {
     ReportTable { heading, rows: client_detail.worst.iter().map(row).collect(), words: 2, best: Vec::new() }
 }
 
-/// Those met only after training, where a run had any.
+/// The unseen clients, where a run had any.
 pub(super) fn unseen(report: &Report) -> Option<ReportTable> {
     let of = |line: &MethodLine, measure: fn(&fedeq_core::Unseen) -> Option<f64>| {
         share(&line.over_runs(&report.runs, |member| measure(member.run.summary.as_ref()?.unseen.as_ref()?)))

@@ -6,8 +6,7 @@ use fedeq_core::Result;
 use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::results::Results;
-use super::select::PART;
-use super::spec::{Direction, FigureSpec, Kind, Spec, SpecPart};
+use super::spec::{Direction, FigureSpec, Kind, PART, Spec, SpecPart};
 use crate::figure::{Axis, BarSeries, Bars, Figure, Mark, Panel, Plot, Series};
 use fedeq_run::statistics::Sample;
 

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use fedeq_core::{Error, Evaluation, Result, Round};
 
-use super::machine::Machine;
 use super::metric::{Metric, Span};
-use super::results::Measured;
+use super::results::{Machine, Measured};
 use super::spec::Spec;
 use fedeq_run::run::{RunFolder, Summary, Timing};
 

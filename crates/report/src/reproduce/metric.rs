@@ -28,7 +28,7 @@ pub enum Metric {
     SharedWeighted,
     /// The same for the worst tenth of the clients.
     SharedWorstTenth,
-    /// Clients met only after training, in the local view, mean over them, in percent.
+    /// Unseen clients, in the local view, mean over them, in percent.
     Unseen,
     /// The same in the shared view.
     UnseenShared,
@@ -52,7 +52,7 @@ pub enum Metric {
     Unconverged,
     /// Solves that started where an earlier one of the same sample ended, in percent.
     Warm,
-    /// Parameters that travel.
+    /// Shared parameters.
     SharedParameters,
     /// Sent in both directions so far.
     Megabytes,

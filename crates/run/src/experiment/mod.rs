@@ -78,11 +78,11 @@ pub struct DataConfig {
     pub copies: Option<NonZeroUsize>,
     /// Who holds what.
     pub partition: Partition,
-    /// What a client trains on and is judged by.
+    /// What a client trains on and is evaluated by.
     pub split: Split,
     /// At most so many samples a client, all of them if left out.
     pub limit: Option<Limit>,
-    /// Clients kept out of training, to be met only afterwards.
+    /// Clients kept out of training: the unseen ones.
     pub unseen: Option<HoldOut>,
 }
 

@@ -29,11 +29,11 @@ pub struct Prepared {
     pub scaling: Option<Scaling>,
     /// What the features of a table were before.
     features: Option<Features>,
-    /// Who holds what, and who is met only after training.
+    /// Who holds what, and who is unseen in training.
     pub splits: ClientSplits,
     /// The network, which all clients share.
     pub network: Arc<Network>,
-    /// Training, validation and test samples of each client; those met only after training come last.
+    /// Training, validation and test samples of each client; unseen ones come last.
     shards: Vec<[Shard; 3]>,
 }
 
@@ -160,7 +160,7 @@ impl Experiment {
     }
 
     fn check_projection(&self) -> Result<()> {
-        if self.training.projection.is_none() || self.model.has_projected_matrix() {
+        if self.training.projection.is_none() || self.model.recurrent_matrix().is_some() {
             return Ok(());
         }
         let problem = format!("`training.projection` does not go with `{}`, which has no matrix to put back", self.model.name());
@@ -402,12 +402,12 @@ impl Prepared {
         self.shards[client][0].batches(batch_size, remainder, Seed::new(0)).len()
     }
 
-    /// The clients' names in order of their numbers; those met only after training come last.
+    /// The clients' names in order of their numbers; unseen ones come last.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.splits.clients.iter().chain(&self.splits.unseen).map(|client| client.name.as_str())
     }
 
-    /// The numbers of those who are met only after training.
+    /// The numbers of the unseen clients.
     pub fn unseen(&self) -> Vec<usize> {
         (self.splits.clients.len()..self.shards.len()).collect()
     }

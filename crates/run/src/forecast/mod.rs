@@ -1,7 +1,7 @@
 //! What an experiment will take, before it is begun: seconds from a batch that is measured, bytes on disk from the states that it keeps (`run::Disk`).
 //!
 //! The time of a run is nearly all in batches: how many there are of which kind is counted from what the method wants its clients to do, and how long one takes
-//! is measured once for every network, kind of data and size of batch, on one thread. Where the data is not at hand, samples of the same shape stand in.
+//! is measured once for every network, kind of data and size of batch, on one thread. Where the data is not available, samples of the same shape stand in.
 //!
 //! # Layout
 //! - this file: from experiments to forecasts
@@ -37,7 +37,7 @@ pub struct Forecast {
     pub seconds: f64,
     /// Bytes of its run folder, once it is finished.
     pub disk: u64,
-    /// Whether its data is not at hand, so that others of the same shape stood in.
+    /// Whether its data is not available, so that others of the same shape stood in.
     pub is_stand_in: bool,
 }
 

@@ -95,7 +95,7 @@ impl Questions {
         Self::among(dataset, range.collect())
     }
 
-    /// What a client is judged by: its test samples.
+    /// What a client is evaluated by: its test samples.
     pub fn test_samples(prepared: &Prepared, client: usize) -> Result<Self> {
         let mut clients = prepared.splits.clients.iter().chain(&prepared.splits.unseen);
         let test = clients.nth(client).map(|client| client.test.clone()).unwrap_or_default();

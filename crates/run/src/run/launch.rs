@@ -31,7 +31,7 @@ pub struct Run {
 /// Asked before every client; true means stop.
 type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// What surrounds the work on a run: who may hold it up, and who looks on.
+/// What surrounds the work on a run: who may hold it up, and who watches.
 struct RunContext<'a> {
     gate: PauseGate,
     progress: ProgressTracker,

@@ -120,7 +120,7 @@ fn processor() -> Option<String> {
 /// What `clients.json` says: names and counts, no data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Roster {
-    /// How many take part in training. Those who are met only afterwards come after them.
+    /// How many take part in training. Unseen ones come after them.
     pub training: usize,
     /// What everybody holds.
     #[serde(flatten)]

@@ -30,7 +30,7 @@ pub struct Trained {
 pub struct Reevaluation {
     /// Those who took part.
     pub evaluation: Evaluation,
-    /// Those who were met only after training, if there are any.
+    /// Unseen clients, if there are any.
     pub unseen: Option<Unseen>,
     /// Whether this is what the run itself found at its end, number by number.
     pub agrees: bool,
@@ -47,7 +47,7 @@ pub struct Diagnosis {
     pub samples: Vec<Examined>,
 }
 
-/// The model by which a client is judged.
+/// The model by which a client is evaluated.
 pub struct ClientModel {
     /// The client.
     pub name: String,
@@ -101,7 +101,7 @@ impl Trained {
         Ok(Reevaluation { evaluation, unseen, agrees })
     }
 
-    /// What the solves of some clients' test samples end in when they are started elsewhere, by the model each is judged by; nothing where the model
+    /// What the solves of some clients' test samples end in when they are started elsewhere, by the model each is evaluated by; nothing where the model
     /// solves for no fixed point.
     pub fn diagnose(&self, clients: &[usize], search: &Search) -> Result<Option<Vec<Diagnosis>>> {
         let one = |&client: &usize| self.diagnose_client(client, search);
@@ -133,7 +133,7 @@ impl Trained {
         })
     }
 
-    /// The model by which a client is judged.
+    /// The model by which a client is evaluated.
     pub fn model(&self, client: usize) -> Result<ClientModel> {
         ClientModel::of(&self.prepared, client, &self.server.weights, &self.store().get(client)?)
     }
@@ -147,7 +147,7 @@ impl Trained {
 impl ClientModel {
     /// The model of a client in some state, with the shared part as it was last received.
     pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Result<Self> {
-        // Whoever was met only after training is evaluated by what it has made of the shared part, see `Unseen`.
+        // An unseen client is evaluated by what it has made of the shared part, see `Unseen`.
         let is_unseen = client >= prepared.splits.clients.len();
         let view = if is_unseen { View::Local } else { prepared.experiment.method.algorithm().default_view() };
         Self::viewed(prepared, client, received, state, view)

@@ -29,7 +29,7 @@ pub(in crate::cli) struct Arguments {
     /// The same seed gives the same clients
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Keep this fraction of the clients out of training, to be met only afterwards
+    /// Keep this fraction of the clients out of training, as unseen clients
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     unseen: f64,
     /// A heat map of clients and labels; for data without classes, how much each client holds

@@ -15,7 +15,7 @@ pub(super) struct PartitionReport {
     pub(super) seed: u64,
     /// The clients that train.
     pub(super) clients: Tally,
-    /// The clients met only afterwards.
+    /// The unseen clients.
     pub(super) unseen: Tally,
     pub(super) summary: Option<Summary>,
 }
