@@ -2,7 +2,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use fedeq_kernels::memory::Counting;
+use fedeq_memory::Counting;
 
 /// So that training can tell how much memory it takes.
 #[global_allocator]

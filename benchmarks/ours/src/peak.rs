@@ -2,9 +2,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use burn::tensor::{Device, Tensor};
+use fedeq_cpu::{Context, Executor, Input, Mode, Running, Start};
 use fedeq_kernels::InstructionSet;
-use fedeq_models::{Context, Input, InputShape};
+use fedeq_models::InputShape;
 use pulp::{Simd, WithSimd};
 use serde_json::{Value, json};
 
@@ -67,16 +67,18 @@ impl Peak {
 
     /// Of a forward pass whose solve takes so many steps: the difference of two such is that of cell evaluations and the solver's mixing.
     fn solve_seconds(&self, steps: usize) -> Result<f64> {
-        let device = Device::default();
-        let network = Setting { solver_steps: Some(steps), ..self.setting.clone() }.network_on(&device)?;
-        let [height, width, channels] = self.shape()?;
-        let pictures = Tensor::ones([self.batch, height, width, channels], &device);
-        let input = Input::Image(pictures * 0.5);
-        let mut context = Context::evaluate(network.fresh_statistics());
+        let network = Setting { solver_steps: Some(steps), ..self.setting.clone() }.network()?;
+        let graph = network.graph();
+        let values = graph.initial_values(7);
+        let parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
+        let mut statistics: Vec<Running> = graph.statistics.iter().map(|running| Running::fresh(running.channels)).collect();
+        let pictures = vec![0.5; self.batch * self.shape()?.iter().product::<usize>()];
+        let mut executor = Executor::new(graph, self.batch, 1, Mode::Evaluate, |_| false);
+        let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout: None, start: Start::Model };
         let mut fastest = f64::INFINITY;
         for _ in 0..TRIES {
             let begun = Instant::now();
-            network.represent(&input, &mut context)?;
+            executor.forward(Input::Numbers(&pictures), &mut context);
             fastest = fastest.min(begun.elapsed().as_secs_f64());
         }
         Ok(fastest)

@@ -2,39 +2,37 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use fedeq_core::{
-    ClientState, ClientStore, Event, Federation, InProcess, Method, Observer, PhaseBytes, Plan, Sampling, ServerState, Site,
-    Sites, Training, travelling,
+    ClientByClient, ClientState, ClientStore, Event, InProcess, LocalProblem, LocalProblems, Method, Observer, PhaseBytes, Plan,
+    Sampling, Server, ServerState, Training, Workers, shared_part,
 };
+use fedeq_cpu::Network;
 use fedeq_data::partition::ClientIndices;
 use fedeq_data::{Dataset, Seed};
-use fedeq_models::Network;
 use serde_json::{Value, json};
 
 use crate::Result;
 use crate::file;
 use crate::job::Round;
-use crate::samples::{root, site};
-use crate::setting::{device, read_weights};
+use crate::samples::{problem, root};
+use crate::setting::read_weights;
 
 /// Everything the clients of a federation need.
 struct House<'a> {
     dataset: Arc<Dataset>,
     clients: Vec<ClientIndices>,
-    network: Network,
-    device: Device,
+    network: Arc<Network>,
     training: &'a Training,
 }
 
-impl Sites for House<'_> {
+impl LocalProblems for House<'_> {
     fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    fn site(&self, client: usize) -> fedeq_core::Result<Box<dyn Site>> {
-        let made = site(&self.network, &self.device, &self.dataset, &self.clients[client], self.training);
-        made.map(|site| Box::new(site) as Box<dyn Site>)
+    fn problem(&self, client: usize) -> fedeq_core::Result<Box<dyn LocalProblem + '_>> {
+        let made = problem(&self.network, &self.dataset, &self.clients[client], self.training);
+        made.map(|problem| Box::new(problem) as Box<dyn LocalProblem>)
             .map_err(|error| fedeq_core::Error::invalid(error.to_string(), "check the data"))
     }
 
@@ -83,18 +81,19 @@ impl Round {
         let network = self.setting.network()?;
         let initial = read_weights(&self.folder, &network)?;
         let clients = held.clients[..self.clients].to_vec();
-        let house = House { dataset: Arc::new(held.dataset), clients, network, device: device(), training: &self.training };
+        let house = House { dataset: Arc::new(held.dataset), clients, network, training: &self.training };
         let method = Method::named(&self.method)?;
         let algorithm = method.algorithm();
         let dual = algorithm.initial_dual(&initial.theta(), Seed::new(3));
         let warm_start = self.training.warm_start;
-        let mut server = ServerState::new(travelling(algorithm, &initial), self.clients, None);
+        let mut server = ServerState::new(shared_part(algorithm, &initial), self.clients, None);
         let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
             ClientState::fresh(initial.clone(), dual.clone(), warm_start)
         });
+        let engine = ClientByClient::new(&house, Workers::new(0)?);
         let never = || false;
-        let mut transport = InProcess::new(algorithm, &self.training, &house, &mut store, root(), &never);
-        // One round more than is wanted: the plan's last round would also judge everybody.
+        let mut transport = InProcess::new(algorithm, &self.training, &engine, &mut store, root(), &never);
+        // One round more than is wanted: the plan's last round would also evaluate everybody.
         let sampling = Sampling { fraction: self.cohort as f64 / self.clients as f64, replacement: false };
         let plan = Plan { rounds: self.rounds as u64 + 1, sampling, evaluate_every: 0, ..Plan::default() };
         let start = server.weights.params.clone();
@@ -108,7 +107,7 @@ impl Round {
             training: PhaseBytes::default(),
         };
         let mut federation =
-            Federation { algorithm, plan: &plan, clients: self.clients, transport: &mut transport, seed: Seed::new(2) };
+            Server { algorithm, plan: &plan, clients: self.clients, transport: &mut transport, seed: Seed::new(2) };
         let _stopped = federation.run(&mut server, &mut [&mut watch])?;
         Ok(json!({
             "seconds": watch.seconds,

@@ -4,19 +4,19 @@ use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::Device;
-use fedeq_core::{NetworkSite, Site, Training};
+use fedeq_core::{LocalProblem, Training};
+use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::femnist::Writers;
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences};
 use fedeq_equilibrium::{WarmMemory, WarmStart};
-use fedeq_models::{InputShape, Network};
+use fedeq_models::InputShape;
 use serde_json::{Value, json};
 
 use crate::Result;
 use crate::file::{self, Held, Orders, classes, client, images};
 use crate::job::Prepare;
-use crate::setting::{Kind, device, weights_of, write_weights};
+use crate::setting::{Kind, weights_of, write_weights};
 use crate::step::everything;
 
 /// The randomness of clients; [`InProcess`](fedeq_core::InProcess) derives each client's from it.
@@ -42,9 +42,9 @@ impl Prepare {
         let orders = self.orders(&held, &dataset)?;
         file::write(&self.folder, &held, &orders)?;
         let mut weights = weights_of(&network);
-        let site = site(&network, &device(), &dataset, &held.clients[0], &self.training)?;
+        let problem = problem(&network, &dataset, &held.clients[0], &self.training)?;
         let phase = everything(self.training.learning_rate);
-        site.descend(&mut weights, &mut WarmMemory::new(WarmStart::Off), &phase, Seed::new(5))?;
+        problem.train(&mut weights, &mut WarmMemory::new(WarmStart::Off), &phase, None, Seed::new(5))?;
         write_weights(&self.folder, &weights)?;
         Ok(json!({ "samples": dataset.len() }))
     }
@@ -69,16 +69,15 @@ impl Prepare {
 }
 
 /// A client's data and a network to train on it.
-pub(crate) fn site(
-    network: &Network,
-    device: &Device,
+pub(crate) fn problem(
+    network: &Arc<Network>,
     dataset: &Arc<Dataset>,
     client: &fedeq_data::partition::ClientIndices,
     training: &Training,
-) -> Result<NetworkSite> {
+) -> Result<NetworkProblem> {
     let shard = |indices: &Vec<u32>| Shard::new(Arc::clone(dataset), indices.clone());
     let shards = [shard(&client.train)?, shard(&client.validation)?, shard(&client.test)?];
-    Ok(NetworkSite::new(network.clone(), device.clone(), shards, training))
+    Ok(NetworkProblem::new(Arc::clone(network), shards, training))
 }
 
 /// Random numbers that need no more than be the same everywhere (splitmix64).

@@ -1,11 +1,12 @@
 //! A network and how its equilibrium is solved.
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use burn::tensor::Device;
-use fedeq_core::{Params, Weights, named_statistics, params_of};
+use fedeq_core::{Params, Weights};
+use fedeq_cpu::Network;
 use fedeq_equilibrium::{Equilibrium, Stop};
-use fedeq_models::{ModelConfig, Network, Task};
+use fedeq_models::{ModelConfig, Task};
 use serde::Deserialize;
 
 use crate::Result;
@@ -47,14 +48,9 @@ impl Kind {
 }
 
 impl Setting {
-    /// The network with fresh weights, on the CPU with autodiff.
-    pub(crate) fn network(&self) -> Result<Network> {
-        self.network_on(&device())
-    }
-
-    /// The network with fresh weights.
-    pub(crate) fn network_on(&self, device: &Device) -> Result<Network> {
-        Ok(self.config()?.build(&self.kind.task(), device, 7)?)
+    /// The network.
+    pub(crate) fn network(&self) -> Result<Arc<Network>> {
+        Ok(Arc::new(Network::new(self.config()?.graph(&self.kind.task())?)))
     }
 
     fn config(&self) -> Result<ModelConfig> {
@@ -77,14 +73,9 @@ impl Setting {
     }
 }
 
-/// Where everything is computed.
-pub(crate) fn device() -> Device {
-    Device::default().autodiff()
-}
-
 /// The weights of a fresh network.
 pub(crate) fn weights_of(network: &Network) -> Weights {
-    Weights { params: params_of(network), statistics: named_statistics(&network.fresh_statistics()) }
+    Weights::initial(network.graph(), 7)
 }
 
 /// Writes weights as the one safetensors file that the other side reads too.

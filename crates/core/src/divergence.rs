@@ -2,14 +2,15 @@
 use crate::algorithm::Algorithm;
 use crate::error::{Error, Result};
 use crate::message::{Request, Scores, Theory};
-use crate::site::{Phase, Score, SolveTally, Trains};
+use crate::stats::{Score, SolveTally};
 use crate::training::Training;
+use crate::work::{Phase, Trains};
 
 /// Where `learning rate * strength` reaches this, a step towards the anchor lands farther from it than it began.
 const OVERSHOOTS: f64 = 2.0;
 
 /// Local training diverged in some phase. `first` are the solves of the phase's first batch, before any step was taken in it.
-pub(crate) fn in_phase(what: String, phase: &Phase<'_>, first: &SolveTally) -> Error {
+pub fn diverged_in_phase(what: String, phase: &Phase, first: &SolveTally) -> Error {
     let remedy = if first.not_finite > 0 {
         "check `model.equilibrium.solver`: solves fail already before the first step; if its settings are the usual ones, lower \
          `training.learning_rate`"
@@ -30,10 +31,10 @@ fn lower(setting: &str, value: f64) -> String {
     format!("lower `{setting}`, which is `{value}`")
 }
 
-/// Blames the method's pull where it diverges by itself, whatever the loss: weights that were flung far away may fail in any phase.
-pub(crate) fn blame_pull(error: Error, algorithm: &dyn Algorithm, training: &Training, request: &Request) -> Error {
+/// Blames the method's penalty where it diverges by itself, whatever the loss: weights that were flung far away may fail in any phase.
+pub(crate) fn blame_penalty(error: Error, algorithm: &dyn Algorithm, training: &Training, request: &Request) -> Error {
     let rate = training.learning_rate;
-    match (error, algorithm.pull(request.rho)) {
+    match (error, algorithm.penalty(request.rho)) {
         (Error::Diverged { problem, .. }, Some((setting, strength))) if rate * strength >= OVERSHOOTS => {
             let most = OVERSHOOTS / rate;
             let remedy = format!(

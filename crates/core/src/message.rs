@@ -5,7 +5,7 @@ use crate::algorithm::Update;
 use crate::error::{Error, Result};
 use crate::fixed_points::FixedPoints;
 use crate::params::{Metadata, Params};
-use crate::site::{Descent, Score};
+use crate::stats::{Score, TrainStats};
 use crate::weights::Weights;
 
 /// What the server asks of a client.
@@ -27,11 +27,11 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// Train, and send what travels.
+    /// Train, and send what is shared.
     Train,
-    /// Judge your models.
+    /// Evaluate your models.
     Evaluate,
-    /// Judge your models, and say what the theory wants to know: this costs a pass over the training data.
+    /// Evaluate your models, and say what the theory wants to know: this costs a pass over the training data.
     Measure,
     /// Training is over: do what the method does then.
     Finish,
@@ -57,7 +57,7 @@ pub enum Reply {
     /// To [`Task::Evaluate`] and [`Task::Measure`].
     Scores(Box<Scores>),
     /// To [`Task::Finish`] and [`Task::Adopt`].
-    Done(Descent),
+    Done(TrainStats),
 }
 
 /// How a client's models do. Numbers about the model, never the model's own.
@@ -67,7 +67,7 @@ pub struct Scores {
     pub local: Score,
     /// Test scores with `theta` and `w_i`, where something is shared.
     pub shared: Option<Score>,
-    /// Validation scores by the model the method is judged by, where something is set aside.
+    /// Validation scores by the method's default model, where something is set aside.
     pub validation: Option<Score>,
     /// How often the client has taken part.
     pub participations: u64,
@@ -106,9 +106,19 @@ struct RequestHeader {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, tag = "reply", rename_all = "kebab-case")]
 enum ReplyHeader {
-    Update { samples: u64, gap: f64, descent: Descent },
-    Scores { scores: Box<Scores> },
-    Done { descent: Descent },
+    Update {
+        samples: u64,
+        gap: f64,
+        #[serde(rename = "descent")]
+        stats: TrainStats,
+    },
+    Scores {
+        scores: Box<Scores>,
+    },
+    Done {
+        #[serde(rename = "descent")]
+        stats: TrainStats,
+    },
 }
 
 const HEADER: &str = "header";
@@ -125,6 +135,12 @@ impl Request {
         Self::from_parts(&header, weights)
     }
 
+    /// The message as it arrives, and the bytes it takes on the wire. Its header goes through text and back, which may round a number; its weights are the same numbers and are shared.
+    pub(crate) fn delivered(&self) -> Result<(Self, u64)> {
+        let header = self.header()?;
+        Ok((Self::from_parts(&header, self.weights.clone())?, encoded_len(header, &self.weights)))
+    }
+
     /// Everything but the weights, as JSON: what another way of sending puts beside them.
     pub fn header(&self) -> Result<String> {
         written(&RequestHeader { task: self.task, round: self.round, rounds: self.rounds, rho: self.rho })
@@ -138,13 +154,6 @@ impl Request {
 }
 
 impl Reply {
-    /// Shares memory with `other` wherever they are equal.
-    pub(crate) fn share(&mut self, other: &Self) {
-        if let (Self::Update(update), Self::Update(other)) = (self, other) {
-            update.weights.share(&other.weights);
-        }
-    }
-
     /// The bytes on the wire.
     pub fn encode(&self) -> Result<Vec<u8>> {
         encode(self.header()?, self.weights().unwrap_or(&Weights::default()))
@@ -154,6 +163,18 @@ impl Reply {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let (header, weights) = decode(bytes)?;
         Self::from_parts(&header, weights)
+    }
+
+    /// The message as it arrives, and the bytes it takes on the wire. Its header goes through text and back, which may round a number; its weights are the same numbers and are shared.
+    pub(crate) fn delivered(self) -> Result<(Self, u64)> {
+        let header = self.header()?;
+        let weights = match self {
+            Self::Update(update) => update.weights,
+            Self::Scores(_) | Self::Done(_) => Weights::default(),
+        };
+        let reply = Self::from_parts(&header, weights)?;
+        let size = encoded_len(header, reply.weights().unwrap_or(&Weights::default()));
+        Ok((reply, size))
     }
 
     /// The weights it carries, if any.
@@ -167,20 +188,20 @@ impl Reply {
     /// Everything but the weights, as JSON.
     pub fn header(&self) -> Result<String> {
         written(&match self {
-            Self::Update(Update { samples, gap, descent, .. }) => {
-                ReplyHeader::Update { samples: *samples, gap: *gap, descent: descent.clone() }
+            Self::Update(Update { samples, gap, stats, .. }) => {
+                ReplyHeader::Update { samples: *samples, gap: *gap, stats: stats.clone() }
             }
             Self::Scores(scores) => ReplyHeader::Scores { scores: scores.clone() },
-            Self::Done(descent) => ReplyHeader::Done { descent: descent.clone() },
+            Self::Done(stats) => ReplyHeader::Done { stats: stats.clone() },
         })
     }
 
     /// A reply of its [`header`](Self::header) and its weights.
     pub fn from_parts(header: &str, weights: Weights) -> Result<Self> {
         Ok(match read(header)? {
-            ReplyHeader::Update { samples, gap, descent } => Self::Update(Update { weights, samples, gap, descent }),
+            ReplyHeader::Update { samples, gap, stats } => Self::Update(Update { weights, samples, gap, stats }),
             ReplyHeader::Scores { scores } => Self::Scores(scores),
-            ReplyHeader::Done { descent } => Self::Done(descent),
+            ReplyHeader::Done { stats } => Self::Done(stats),
         })
     }
 }
@@ -197,8 +218,59 @@ fn encode(header: String, weights: &Weights) -> Result<Vec<u8>> {
     weights.packed().to_bytes(&Metadata::from([(HEADER.into(), header)]))
 }
 
+/// As many bytes as [`encode`] would write.
+fn encoded_len(header: String, weights: &Weights) -> u64 {
+    weights.packed().encoded_len(&Metadata::from([(HEADER.into(), header)]))
+}
+
 fn decode(bytes: &[u8]) -> Result<(String, Weights)> {
     let (packed, mut metadata) = Params::from_bytes(bytes)?;
     let header = metadata.remove(HEADER).ok_or_else(|| Error::message("it has no header"))?;
     Ok((header, Weights::unpacked(&packed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::params::Array;
+
+    fn weights(shapes: &[Vec<usize>]) -> Weights {
+        let named = |(at, shape): (usize, &Vec<usize>)| {
+            let count = shape.iter().product::<usize>();
+            (format!("layer \"{at}\".weight"), Array::new(shape.clone(), (0..count).map(|value| value as f32).collect()))
+        };
+        let params: Params = shapes.iter().enumerate().map(named).collect();
+        Weights { statistics: params.under("running"), params }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_are_counted_as_if_every_kind_of_message_had_been_encoded(
+            shapes in prop::collection::vec(prop::collection::vec(0usize..40, 0..4), 0..6),
+            gap in prop::num::f64::NORMAL,
+            rho in prop::option::of(prop::num::f64::NORMAL),
+            samples in any::<u64>(),
+        ) {
+            let weights = weights(&shapes);
+            let stats = TrainStats { steps: samples / 3, loss: gap / 7.0, ..TrainStats::default() };
+            let replies = [
+                Reply::Update(Update { weights: weights.clone(), samples, gap, stats: stats.clone() }),
+                Reply::Scores(Box::new(Scores { gap, theory: Some(Theory::default()), ..Scores::default() })),
+                Reply::Done(stats),
+            ];
+            for reply in replies {
+                let bytes = reply.encode().expect("writable");
+                let decoded = Reply::decode(&bytes).expect("readable");
+                prop_assert_eq!(reply.delivered().expect("sound"), (decoded, bytes.len() as u64));
+            }
+            for task in [Task::Train, Task::Evaluate, Task::Measure, Task::Finish, Task::Adopt] {
+                let request = Request { task, round: samples, rounds: samples / 2, rho, weights: weights.clone() };
+                let bytes = request.encode().expect("writable");
+                let decoded = Request::decode(&bytes).expect("readable");
+                prop_assert_eq!(request.delivered().expect("sound"), (decoded, bytes.len() as u64));
+            }
+        }
+    }
 }

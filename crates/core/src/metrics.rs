@@ -5,7 +5,7 @@ use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
 use crate::fixed_points::FixedPoints;
 use crate::message::Scores;
-use crate::site::{Descent, Score, SolveTally};
+use crate::stats::{Score, SolveTally, TrainStats};
 use crate::transport::Traffic;
 
 /// How the clients' models do, after some rounds.
@@ -17,9 +17,9 @@ pub struct Evaluation {
     pub local: Quality,
     /// With `theta` and `w_i`, where something is shared.
     pub shared: Option<Quality>,
-    /// On what clients set aside for tuning, by the model the method is judged by.
+    /// On what clients set aside for tuning, by the method's default model.
     pub validation: Option<Quality>,
-    /// Clients that have not trained yet, and so are judged by their first model.
+    /// Clients that have not trained yet, and so are evaluated by their first model.
     pub untrained: usize,
     /// Mean of `||theta_i - theta||` over clients that have trained.
     pub gap: f64,
@@ -50,7 +50,7 @@ pub struct Quality {
     /// The mean of the clients' losses: clients count the same.
     #[serde(default)]
     pub mean_loss: f64,
-    /// Every client's accuracy, in order; nothing for a client without data to judge by.
+    /// Every client's accuracy, in order; nothing for a client without test data.
     pub clients: Vec<Option<f64>>,
 }
 
@@ -148,35 +148,35 @@ pub struct Round {
     pub sent: Traffic,
     /// Bytes sent so far.
     pub traffic: Traffic,
-    /// How the cohort's updates arrived, one by one; nothing where clients work in step.
+    /// How the cohort's updates arrived, one by one; nothing where clients are synchronous.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<Arrival>,
 }
 
 /// What the server received in a round.
 #[derive(Debug, Default)]
-pub(crate) struct Harvest {
+pub(crate) struct RoundResult {
     pub(crate) cohort: Vec<usize>,
     /// One for each of the cohort.
     pub(crate) updates: Vec<Update>,
-    /// One for each of the cohort, where clients do not work in step.
+    /// One for each of the cohort, where clients are asynchronous.
     pub(crate) arrivals: Vec<Arrival>,
     /// The time that the server's own steps took.
     pub(crate) server_seconds: f64,
 }
 
-impl Harvest {
+impl RoundResult {
     /// What local work took, over all clients.
-    pub(crate) fn descent(&self) -> Descent {
-        self.updates.iter().fold(Descent::default(), |sum, update| sum.then(update.descent.clone()))
+    pub(crate) fn stats(&self) -> TrainStats {
+        self.updates.iter().fold(TrainStats::default(), |sum, update| sum.then(update.stats.clone()))
     }
 
     /// What is reported of a round; `before` is what had been sent before it.
     pub(crate) fn report(self, round: u64, rho: Option<f64>, before: Traffic, traffic: Traffic) -> Round {
-        let Descent { solves, steps, .. } = self.descent();
+        let TrainStats { solves, steps, .. } = self.stats();
         Round {
             round,
-            loss: mean(self.updates.iter().map(|update| update.descent.loss)),
+            loss: mean(self.updates.iter().map(|update| update.stats.loss)),
             gap: mean(self.updates.iter().map(|update| update.gap)),
             cohort: self.cohort,
             rho,

@@ -2,8 +2,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use fedeq_models::store::names_today;
 use half::f16;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensors, TensorInfo, TensorView};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::error::{Error, Result};
 
@@ -87,15 +89,6 @@ impl Params {
         self.arrays.extend(other.arrays.iter().map(|(name, array)| (name.clone(), array.clone())));
     }
 
-    /// Shares memory with `other` wherever the arrays are equal.
-    pub(crate) fn share(&mut self, other: &Self) {
-        for (name, array) in &mut self.arrays {
-            if let Some(same) = other.arrays.get(name).filter(|same| *same == array) {
-                array.values = Arc::clone(&same.values);
-            }
-        }
-    }
-
     /// Zeros of the same layout.
     pub fn zeros_like(&self) -> Self {
         self.map(|_| 0.0)
@@ -173,6 +166,13 @@ impl Params {
         }
     }
 
+    /// The same arrays under the names of today, where they have those of an [older version](names_today).
+    pub(crate) fn named_like(self, expected: &Self) -> Self {
+        let is_expected = |name: &str| expected.arrays.contains_key(name);
+        let Some(names) = names_today(self.arrays.keys().map(String::as_str), is_expected) else { return self };
+        names.into_iter().map(|(old, today)| (today, self.arrays[old].clone())).collect()
+    }
+
     /// The same arrays under longer names: `theta` and `cell.weight` give `theta/cell.weight`.
     pub fn under(&self, prefix: &str) -> Self {
         self.arrays.iter().map(|(name, array)| (format!("{prefix}/{name}"), array.clone())).collect()
@@ -204,6 +204,13 @@ impl Params {
         bytes.map_err(|error| Error::message(format!("it cannot be written as safetensors: {error}")))
     }
 
+    /// As many bytes as [`to_bytes`](Self::to_bytes) gives, counted and not written: the length of the header, the header padded to whole words, the numbers.
+    pub(crate) fn encoded_len(&self, metadata: &Metadata) -> u64 {
+        let mut written = Count(0);
+        serde_json::to_writer(&mut written, &Header { params: self, metadata }).expect("a count takes everything");
+        8 + written.0.next_multiple_of(8) + 4 * self.count() as u64
+    }
+
     /// Reads the bytes of a safetensors file of 32-bit floats.
     pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Metadata)> {
         Self::from_bytes_halved(bytes, |_| false)
@@ -212,27 +219,66 @@ impl Params {
     /// As [`from_bytes`](Self::from_bytes), where the arrays of some names may be 16-bit floats.
     pub(crate) fn from_bytes_halved(bytes: &[u8], halves: impl Fn(&str) -> bool) -> Result<(Self, Metadata)> {
         let unsound = |error: safetensors::SafeTensorError| Error::message(format!("it is not sound safetensors: {error}"));
-        let file = SafeTensors::deserialize(bytes).map_err(unsound)?;
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(unsound)?;
-        let arrays = file.tensors().into_iter().map(|(name, view)| {
-            let array = if view.dtype() == Dtype::F16 && halves(&name) { read_half(&view) } else { read_array(&name, &view)? };
+        let (size, header) = SafeTensors::read_metadata(bytes).map_err(unsound)?;
+        let numbers = &bytes[8 + size..];
+        let arrays = header.tensors().into_iter().map(|(name, info)| {
+            let data = &numbers[info.data_offsets.0..info.data_offsets.1];
+            let is_half = info.dtype == Dtype::F16 && halves(&name);
+            let array = if is_half { read_half(info, data) } else { read_array(&name, info, data)? };
             Ok((name, array))
         });
         Ok((arrays.collect::<Result<_>>()?, read_metadata(header.metadata().as_ref())?))
     }
 }
 
-fn read_array(name: &str, view: &TensorView) -> Result<Array> {
-    if view.dtype() != Dtype::F32 {
-        return Err(Error::message(format!("`{name}` is stored as `{}` instead of F32", view.dtype())));
-    }
-    let words = view.data().chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-    Ok(Array::new(view.shape().to_vec(), words.collect()))
+/// What stands before the numbers in a safetensors file of 32-bit floats.
+struct Header<'a> {
+    params: &'a Params,
+    metadata: &'a Metadata,
 }
 
-fn read_half(view: &TensorView) -> Array {
-    let words = view.data().chunks_exact(2).map(|word| f16::from_le_bytes([word[0], word[1]]).to_f32());
-    Array::new(view.shape().to_vec(), words.collect())
+impl Serialize for Header<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.metadata.is_empty() {
+            let text = serde_json::to_string(self.metadata).expect("text by text is always JSON");
+            map.serialize_entry("__metadata__", &BTreeMap::from([(METADATA_KEY, text)]))?;
+        }
+        let mut start = 0;
+        for (name, array) in self.params.iter() {
+            let end = start + 4 * array.values.len();
+            map.serialize_entry(name, &TensorInfo { dtype: Dtype::F32, shape: array.shape.clone(), data_offsets: (start, end) })?;
+            start = end;
+        }
+        map.end()
+    }
+}
+
+/// Counts what is written to it.
+struct Count(u64);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn read_array(name: &str, info: &TensorInfo, data: &[u8]) -> Result<Array> {
+    if info.dtype != Dtype::F32 {
+        return Err(Error::message(format!("`{name}` is stored as `{}` instead of F32", info.dtype)));
+    }
+    let words = data.chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    Ok(Array::new(info.shape.clone(), words.collect()))
+}
+
+fn read_half(info: &TensorInfo, data: &[u8]) -> Array {
+    let words = data.chunks_exact(2).map(|word| f16::from_le_bytes([word[0], word[1]]).to_f32());
+    Array::new(info.shape.clone(), words.collect())
 }
 
 fn read_metadata(header: Option<&HashMap<String, String>>) -> Result<Metadata> {

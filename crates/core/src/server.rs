@@ -6,13 +6,13 @@ use fedeq_data::Seed;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Update};
-use crate::asynchronous::{Asynchronous, Stretch};
+use crate::asynchronous::{AsyncRound, Asynchronous};
 use crate::error::{Error, Result};
 use crate::message::{Reply, Request, Scores, Task};
-use crate::metrics::{Evaluation, Harvest, Round};
+use crate::metrics::{Evaluation, Round, RoundResult};
 use crate::sampler::Sampling;
 use crate::server_state::ServerState;
-use crate::site::{PhaseBytes, PhaseSeconds};
+use crate::stats::{PhaseBytes, PhaseSeconds};
 use crate::transport::Transport;
 
 /// What a federation is to do.
@@ -23,12 +23,12 @@ pub struct Plan {
     pub rounds: u64,
     /// Who takes part.
     pub sampling: Sampling,
-    /// Judge all clients after every so many rounds, and always after the last.
+    /// Evaluate all clients after every so many rounds, and always after the last.
     pub evaluate_every: u64,
     /// Whether evaluations also measure the augmented Lagrangian and stationarity, at the cost of a pass over all training data.
     pub measure_theory: bool,
-    /// Lets clients of different speeds work whenever they can, instead of in step; off if left out. A round is then as many
-    /// updates as the sampling gives a round in step.
+    /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
+    /// updates as the sampling gives a synchronous round.
     pub asynchronous: Option<Asynchronous>,
 }
 
@@ -60,6 +60,19 @@ impl Plan {
     }
 }
 
+/// Who takes part: the one place that knows.
+impl Plan {
+    /// How many of so many clients take part in a round.
+    pub fn cohort_size(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<usize> {
+        if algorithm.takes_everybody() { Ok(clients) } else { self.sampling.cohort_size(clients) }
+    }
+
+    /// Who takes part in a round, in order of their numbers.
+    pub fn cohort(&self, algorithm: &dyn Algorithm, clients: usize, seed: Seed, round: u64) -> Result<Vec<usize>> {
+        if algorithm.takes_everybody() { Ok((0..clients).collect()) } else { self.sampling.draw(clients, seed, round) }
+    }
+}
+
 /// What happens in a federation, as it happens.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -70,7 +83,7 @@ pub enum Event<'a> {
         /// Where the time went.
         seconds: &'a RoundSeconds,
     },
-    /// All clients have been judged.
+    /// All clients have been evaluated.
     Evaluation {
         /// What came out.
         evaluation: &'a Evaluation,
@@ -107,8 +120,8 @@ pub trait Observer<T: ?Sized> {
     fn observe(&mut self, event: &Event<'_>, transport: &mut T) -> Result<ControlFlow<()>>;
 }
 
-/// A federation: a method, a plan and a way to the clients.
-pub struct Federation<'a, T> {
+/// The server of a federation: a method, a plan and a way to the clients. What it knows is in its [`ServerState`].
+pub struct Server<'a, T> {
     /// The method.
     pub algorithm: &'a dyn Algorithm,
     /// What to do.
@@ -117,11 +130,11 @@ pub struct Federation<'a, T> {
     pub clients: usize,
     /// The way to them.
     pub transport: &'a mut T,
-    /// The federation's randomness.
+    /// The server's randomness.
     pub seed: Seed,
 }
 
-impl<T: Transport> Federation<'_, T> {
+impl<T: Transport> Server<'_, T> {
     /// Runs from where the server's state is to the end of the plan, or until an observer asks to stop.
     pub fn run(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         self.algorithm.validate()?;
@@ -130,10 +143,10 @@ impl<T: Transport> Federation<'_, T> {
             let number = server.round + 1;
             let done = self.round(server, observers).map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
             let last = server.round == self.plan.rounds;
-            let judged =
+            let evaluated =
                 self.wind_up(server, last, observers).map_err(|error| error.diverged_at(|| format!("after round {number},")))?;
             let kept = self.tell(&Event::Settled { server, last }, observers)?;
-            if done.is_break() || judged.is_break() || kept.is_break() {
+            if done.is_break() || evaluated.is_break() || kept.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -151,41 +164,41 @@ impl<T: Transport> Federation<'_, T> {
     fn round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         let (begun, before, communicated) = (Instant::now(), self.transport.traffic(), self.transport.seconds());
         let rho = server.rho;
-        let harvest = match &self.plan.asynchronous {
-            Some(asynchronous) => self.stretch(asynchronous)?.run(server, self.transport)?,
-            None => self.in_step(server)?,
+        let result = match &self.plan.asynchronous {
+            Some(asynchronous) => self.asynchronous_round(asynchronous)?.run(server, self.transport)?,
+            None => self.synchronous_round(server)?,
         };
         server.ensure_finite()?;
-        let descent = harvest.descent();
+        let stats = result.stats();
         let seconds = RoundSeconds {
             total: begun.elapsed().as_secs_f64(),
-            local: descent.seconds,
-            memory: descent.memory,
-            server: harvest.server_seconds,
+            local: stats.seconds,
+            memory: stats.memory,
+            server: result.server_seconds,
             communicate: self.transport.seconds() - communicated,
         };
-        let round = harvest.report(server.round, rho, before, self.transport.traffic());
+        let round = result.report(server.round, rho, before, self.transport.traffic());
         server.round += 1;
         self.tell(&Event::Round { round: &round, seconds: &seconds }, observers)
     }
 
     /// A cohort is drawn, and the server waits for all of it.
-    fn in_step(&mut self, server: &mut ServerState) -> Result<Harvest> {
-        let cohort = self.cohort(server.round)?;
+    fn synchronous_round(&mut self, server: &mut ServerState) -> Result<RoundResult> {
+        let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
         let updates = self.ask(server, Task::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
         updates.iter().try_for_each(|update| update.weights.ensure_like(&server.weights))?;
         let received = Instant::now();
         self.algorithm.server_update(server, &updates)?;
-        Ok(Harvest { cohort, updates, arrivals: Vec::new(), server_seconds: received.elapsed().as_secs_f64() })
+        Ok(RoundResult { cohort, updates, arrivals: Vec::new(), server_seconds: received.elapsed().as_secs_f64() })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.
-    fn stretch<'s>(&self, settings: &'s Asynchronous) -> Result<Stretch<'s>>
+    fn asynchronous_round<'s>(&self, settings: &'s Asynchronous) -> Result<AsyncRound<'s>>
     where
         Self: 's,
     {
         let updates = self.plan.sampling.cohort_size(self.clients)?;
-        Ok(Stretch {
+        Ok(AsyncRound {
             settings,
             algorithm: self.algorithm,
             updates,
@@ -194,7 +207,7 @@ impl<T: Transport> Federation<'_, T> {
         })
     }
 
-    /// Judges all clients.
+    /// Evaluates all clients.
     pub fn evaluation(&mut self, server: &ServerState) -> Result<Evaluation> {
         let task = if self.plan.measure_theory { Task::Measure } else { Task::Evaluate };
         let replies = self.ask(server, task, &self.everybody())?;
@@ -217,15 +230,8 @@ impl<T: Transport> Federation<'_, T> {
         (0..self.clients).collect()
     }
 
-    fn cohort(&self, round: u64) -> Result<Vec<usize>> {
-        if self.algorithm.takes_everybody() {
-            Ok(self.everybody())
-        } else {
-            self.plan.sampling.draw(self.clients, self.seed, round)
-        }
-    }
-
-    fn ask(&mut self, server: &ServerState, task: Task, cohort: &[usize]) -> Result<Vec<Reply>> {
+    /// Asks some clients to do something.
+    pub(crate) fn ask(&mut self, server: &ServerState, task: Task, cohort: &[usize]) -> Result<Vec<Reply>> {
         let ServerState { weights, round, rho, .. } = server.clone();
         self.transport.exchange(cohort, &Request { task, round, rounds: self.plan.rounds, rho, weights })
     }
@@ -248,7 +254,7 @@ pub(crate) fn update_of(reply: Reply) -> Result<Update> {
     }
 }
 
-fn scores_of(reply: Reply) -> Result<Scores> {
+pub(crate) fn scores_of(reply: Reply) -> Result<Scores> {
     match reply {
         Reply::Scores(scores) => Ok(*scores),
         _ => Err(Error::message("a client asked for its scores answered something else")),

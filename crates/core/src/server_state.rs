@@ -1,6 +1,6 @@
 //! What the server keeps between rounds.
 use crate::algorithm::{Update, Weighting};
-use crate::asynchronous::Agenda;
+use crate::asynchronous::AsyncSchedule;
 use crate::error::{Error, Result};
 use crate::params::{Metadata, Params};
 use crate::training::is_float;
@@ -17,14 +17,14 @@ pub struct ServerState {
     pub round: u64,
     /// The penalty in force, where the method has one; it moves only if it is balanced automatically.
     pub rho: Option<f64>,
-    /// Work under way, where clients do not work in step; nothing before the first of it.
-    pub agenda: Option<Agenda>,
+    /// Work under way, where clients are asynchronous; nothing before the first of it.
+    pub schedule: Option<AsyncSchedule>,
 }
 
 impl ServerState {
     /// The server before the first round.
     pub fn new(weights: Weights, clients: usize, rho: Option<f64>) -> Self {
-        Self { weights, clients, round: 0, rho, agenda: None }
+        Self { weights, clients, round: 0, rho, schedule: None }
     }
 
     /// `theta` becomes the mean of what was sent, in the order of the cohort.
@@ -58,9 +58,9 @@ impl ServerState {
         let mut all = self.weights.packed();
         let mut notes = Metadata::from([("clients".into(), self.clients.to_string())]);
         notes.extend(self.rho.map(|rho| ("rho".into(), format!("{rho:?}"))));
-        if let Some(agenda) = &self.agenda {
-            notes.insert(AGENDA.into(), agenda_text(agenda)?);
-            agenda.handed_out.iter().for_each(|(begun, theta)| all.overwrite(&theta.packed().under(&handed_out(*begun))));
+        if let Some(schedule) = &self.schedule {
+            notes.insert(SCHEDULE.into(), schedule_text(schedule)?);
+            schedule.handed_out.iter().for_each(|(begun, theta)| all.overwrite(&theta.packed().under(&handed_out(*begun))));
         }
         all.to_bytes(&notes)
     }
@@ -68,32 +68,31 @@ impl ServerState {
     /// Reads the bytes of a file, written after `round` rounds; `like` tells which layout is expected.
     pub fn from_bytes(bytes: &[u8], round: u64, like: &Self) -> Result<Self> {
         let (all, notes) = Params::from_bytes(bytes)?;
-        let weights = Weights::unpacked(&all);
-        weights.ensure_like(&like.weights)?;
+        let weights = Weights::stored(&all, &like.weights)?;
         let rho = notes.get("rho").map(|rho| rho.parse().map_err(|_| Error::message("its `rho` is not a number")));
-        let agenda = notes.get(AGENDA).map(|text| read_agenda(text, &all, like));
-        Ok(Self { weights, clients: like.clients, round, rho: rho.transpose()?, agenda: agenda.transpose()? })
+        let schedule = notes.get(SCHEDULE).map(|text| read_schedule(text, &all, like));
+        Ok(Self { weights, clients: like.clients, round, rho: rho.transpose()?, schedule: schedule.transpose()? })
     }
 }
 
-const AGENDA: &str = "agenda";
+/// Its name in the file.
+const SCHEDULE: &str = "agenda";
 
 /// Where a `theta` that somebody works on stands in the file.
 fn handed_out(begun: u64) -> String {
     format!("handed-out/{begun:020}")
 }
 
-fn agenda_text(agenda: &Agenda) -> Result<String> {
-    serde_json::to_string(agenda).map_err(|error| Error::message(format!("its agenda cannot be written: {error}")))
+fn schedule_text(schedule: &AsyncSchedule) -> Result<String> {
+    serde_json::to_string(schedule).map_err(|error| Error::message(format!("its schedule cannot be written: {error}")))
 }
 
-fn read_agenda(text: &str, all: &Params, like: &ServerState) -> Result<Agenda> {
-    let mut agenda: Agenda =
-        serde_json::from_str(text).map_err(|error| Error::message(format!("its agenda is damaged: {error}")))?;
-    for begun in agenda.begun() {
-        let theta = Weights::unpacked(&all.below(&handed_out(begun)));
-        theta.ensure_like(&like.weights)?;
-        agenda.handed_out.insert(begun, theta);
+fn read_schedule(text: &str, all: &Params, like: &ServerState) -> Result<AsyncSchedule> {
+    let mut schedule: AsyncSchedule =
+        serde_json::from_str(text).map_err(|error| Error::message(format!("its schedule is damaged: {error}")))?;
+    for begun in schedule.begun() {
+        let theta = Weights::stored(&all.below(&handed_out(begun)), &like.weights)?;
+        schedule.handed_out.insert(begun, theta);
     }
-    if agenda.is_sound(like.clients) { Ok(agenda) } else { Err(Error::message("its agenda does not fit its clients")) }
+    if schedule.is_sound(like.clients) { Ok(schedule) } else { Err(Error::message("its schedule does not fit its clients")) }
 }

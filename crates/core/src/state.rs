@@ -1,9 +1,15 @@
 //! What a client keeps between rounds. It never leaves the client.
+use std::any::Any;
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use fedeq_equilibrium::{WarmMemory, WarmStart};
 
+use crate::engine::Workspace;
 use crate::error::{Error, Result};
 use crate::params::{Array, Metadata, Params};
 use crate::weights::Weights;
+use crate::work::{ClientInfo, Expression};
 
 /// A client's own state.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +35,21 @@ impl ClientState {
     /// A client that has not trained yet.
     pub fn fresh(own: Weights, dual: Params, warm_start: WarmStart) -> Self {
         Self { own, dual, memory: WarmMemory::new(warm_start), ..Self::default() }
+    }
+
+    /// What a method may know of it.
+    pub fn info(&self) -> ClientInfo {
+        let Self { participations, last_round, .. } = *self;
+        ClientInfo { participations, last_round, has_second: self.second.is_some() }
+    }
+
+    /// A model made of what the client keeps and what it received.
+    pub fn view(&self, model: &Expression, received: &Weights) -> Result<Weights> {
+        Workspace::new(received, Cow::Borrowed(self)).evaluate(model)
+    }
+
+    fn is_finite(&self) -> bool {
+        self.own.is_finite() && self.dual.is_finite()
     }
 
     /// The bytes it takes in memory, to within small change.
@@ -61,13 +82,11 @@ impl ClientState {
     /// Reads the bytes of a file; `like` tells which warm starts are wanted and which layout is expected.
     pub fn from_bytes(bytes: &[u8], like: &Self) -> Result<Self> {
         let (all, notes) = Params::from_bytes_halved(bytes, |name| name == MEMORY)?;
-        let own = Weights::unpacked(&all.below("own"));
-        own.ensure_like(&like.own)?;
-        let dual = all.below("dual");
+        let own = Weights::stored(&all.below("own"), &like.own)?;
+        let dual = all.below("dual").named_like(&like.dual);
         dual.ensure_like(&like.dual)?;
         let second = all.below("second");
-        let second = (!second.is_empty()).then(|| Weights::unpacked(&second));
-        second.iter().try_for_each(|second| second.ensure_like(&like.own))?;
+        let second = (!second.is_empty()).then(|| Weights::stored(&second, &like.own)).transpose()?;
         let mut state = Self { own, dual, second, memory: like.memory.clone(), ..Self::default() };
         state.participations = number(&notes, "participations")?.ok_or_else(|| Error::message("`participations` is missing"))?;
         state.last_round = number(&notes, "last_round")?;
@@ -97,6 +116,118 @@ impl ClientState {
             self.memory.restore(id, row);
         }
         Ok(())
+    }
+}
+
+/// A client's state wherever its engine keeps it: as plain numbers in memory, or in a form of the engine's own, such as buffers on a device.
+#[derive(Clone)]
+pub struct KeptState(Kept);
+
+#[derive(Clone)]
+enum Kept {
+    Here(ClientState),
+    ByEngine(ClientInfo, Arc<dyn EngineState>),
+}
+
+/// A client's state in the form in which an engine keeps it between rounds. It never changes: an engine that trains on makes a new one, since the old one may
+/// be gone back to.
+pub trait EngineState: Any + Send + Sync {
+    /// The state as plain numbers, for checkpoints and for whoever looks on. How often the client took part is filled in by the caller.
+    fn to_host(&self) -> Result<ClientState>;
+
+    /// Whether all numbers of the model and its dual are finite.
+    fn is_finite(&self) -> bool;
+
+    /// The bytes it takes, wherever that is.
+    fn size(&self) -> usize;
+}
+
+impl From<ClientState> for KeptState {
+    fn from(state: ClientState) -> Self {
+        Self(Kept::Here(state))
+    }
+}
+
+impl KeptState {
+    /// A state that an engine keeps in its own form; `info` is what the method knows of the client after the work.
+    pub fn by_engine(info: ClientInfo, state: Arc<dyn EngineState>) -> Self {
+        Self(Kept::ByEngine(info, state))
+    }
+
+    /// What a method may know of it.
+    pub fn info(&self) -> ClientInfo {
+        match &self.0 {
+            Kept::Here(state) => state.info(),
+            Kept::ByEngine(info, _) => *info,
+        }
+    }
+
+    /// The state in an engine's own form, if it is kept so.
+    pub fn held<S: EngineState>(&self) -> Option<&S> {
+        match &self.0 {
+            Kept::Here(_) => None,
+            Kept::ByEngine(_, state) => (state.as_ref() as &dyn Any).downcast_ref(),
+        }
+    }
+
+    /// The state as plain numbers.
+    pub fn to_host(&self) -> Result<Cow<'_, ClientState>> {
+        match &self.0 {
+            Kept::Here(state) => Ok(Cow::Borrowed(state)),
+            Kept::ByEngine(info, state) => {
+                let ClientInfo { participations, last_round, .. } = *info;
+                Ok(Cow::Owned(ClientState { participations, last_round, ..state.to_host()? }))
+            }
+        }
+    }
+
+    /// The state as plain numbers, for whoever goes on with it.
+    pub fn into_host(self) -> Result<ClientState> {
+        match self.0 {
+            Kept::Here(state) => Ok(state),
+            Kept::ByEngine(..) => Ok(self.to_host()?.into_owned()),
+        }
+    }
+
+    /// The bytes it takes in memory, to within small change.
+    pub fn size(&self) -> usize {
+        match &self.0 {
+            Kept::Here(state) => state.size(),
+            Kept::ByEngine(_, state) => state.size(),
+        }
+    }
+
+    /// The state as plain numbers, if it is kept so.
+    pub(crate) fn here(&self) -> Option<&ClientState> {
+        match &self.0 {
+            Kept::Here(state) => Some(state),
+            Kept::ByEngine(..) => None,
+        }
+    }
+
+    pub(crate) fn is_finite(&self) -> bool {
+        match &self.0 {
+            Kept::Here(state) => state.is_finite(),
+            Kept::ByEngine(_, state) => state.is_finite(),
+        }
+    }
+
+    /// The client has taken part in a round.
+    pub(crate) fn took_part(&mut self, round: u64) {
+        match &mut self.0 {
+            Kept::Here(ClientState { participations, last_round, .. })
+            | Kept::ByEngine(ClientInfo { participations, last_round, .. }, _) => {
+                *participations += 1;
+                *last_round = Some(round);
+            }
+        }
+    }
+
+    /// Local work is over: fixed points that are not meant to outlast it are forgotten. Those in an engine's own form are the engine's business.
+    pub(crate) fn end_stretch(&mut self) {
+        if let Kept::Here(state) = &mut self.0 {
+            state.memory.end_stretch();
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::file::{fingerprint, write_atomically};
-use crate::state::ClientState;
+use crate::state::{ClientState, KeptState};
 
 /// The states of all clients of a simulation, by client number. Clients that have not trained yet take no room: they are all
 /// alike but for their dual, which is made when it is asked for.
@@ -31,11 +31,11 @@ enum Settled {
     /// What is in this file, or fresh.
     OnDisk(Option<String>),
     /// A state that no file holds.
-    InMemory(Box<ClientState>),
+    InMemory(Box<KeptState>),
 }
 
 struct Held {
-    state: ClientState,
+    state: KeptState,
     time: u64,
     size: usize,
     /// Whether the state differs from what is on disk.
@@ -69,8 +69,13 @@ impl ClientStore {
         self.bytes
     }
 
-    /// A copy of a client's state.
+    /// A copy of a client's state, as plain numbers.
     pub fn get(&mut self, client: usize) -> Result<ClientState> {
+        Ok(self.get_kept(client)?.to_host()?.into_owned())
+    }
+
+    /// A copy of a client's state, as it is kept.
+    pub fn get_kept(&mut self, client: usize) -> Result<KeptState> {
         if let Some(held) = self.memory.get_mut(&client) {
             self.clock += 1;
             self.recent.remove(&held.time);
@@ -79,24 +84,25 @@ impl ClientStore {
             return Ok(held.state.clone());
         }
         let fresh = (self.fresh)(client);
-        let Some(file) = self.files.get(&client) else { return Ok(fresh) };
+        let Some(file) = self.files.get(&client) else { return Ok(fresh.into()) };
         let path = self.folder.join(file);
         let bytes = fs::read(&path).map_err(Error::io(&path, "read it"))?;
         if !file.contains(&fingerprint(&bytes)) {
             return Err(Error::damaged(&path, "its content does not match its name"));
         }
         let state = ClientState::from_bytes(&bytes, &fresh).map_err(|error| Error::damaged(&path, error.to_string()))?;
+        let state = KeptState::from(state);
         self.hold(client, state.clone(), false)?;
         Ok(state)
     }
 
     /// A client's new state.
-    pub fn put(&mut self, client: usize, state: ClientState) -> Result<()> {
+    pub fn put(&mut self, client: usize, state: impl Into<KeptState>) -> Result<()> {
         if !self.settled.contains_key(&client) {
             let settled = self.as_settled(client);
             self.settled.insert(client, settled);
         }
-        self.hold(client, state, true)
+        self.hold(client, state.into(), true)
     }
 
     /// What clients are now is what [`roll_back`](Self::roll_back) goes back to.
@@ -169,7 +175,7 @@ impl ClientStore {
         settled
     }
 
-    fn hold(&mut self, client: usize, state: ClientState, changed: bool) -> Result<()> {
+    fn hold(&mut self, client: usize, state: KeptState, changed: bool) -> Result<()> {
         self.release(client);
         let size = state.size();
         self.clock += 1;
@@ -241,8 +247,8 @@ impl Settled {
 }
 
 /// A state's file is named by its content, so that what a checkpoint names stays as it was.
-fn write_state(folder: &Path, client: usize, state: &ClientState) -> Result<String> {
-    let bytes = state.to_bytes()?;
+fn write_state(folder: &Path, client: usize, state: &KeptState) -> Result<String> {
+    let bytes = state.to_host()?.to_bytes()?;
     let name = format!("{client:06}-{}.safetensors", fingerprint(&bytes));
     fs::create_dir_all(folder).map_err(Error::io(folder, "create it"))?;
     write_atomically(&folder.join(&name), &bytes)?;

@@ -1,10 +1,11 @@
 //! The numbers of a model: its parameters and the running statistics that go with them.
 use fedeq_models::Part;
+use fedeq_models::graph::{Graph, Parameter};
 
 use crate::error::Result;
-use crate::params::Params;
+use crate::params::{Array, Params};
 
-/// Parameters by path, and normalisation statistics by name. A whole model, or the part of one that travels.
+/// Parameters by path, and normalisation statistics by name. A whole model, or the part of one that is shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weights {
     /// `theta`, `w`, or both; [`Part::of`] tells a path's side.
@@ -14,6 +15,17 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// The first numbers of a network. The same seed gives the same ones, bit for bit.
+    pub fn initial(graph: &Graph, seed: u64) -> Self {
+        let drawn =
+            |parameter: &Parameter| (parameter.path.clone(), Array::new(parameter.shape.clone(), parameter.initial_values(seed)));
+        let flat = |(name, values): (String, Vec<f32>)| (name, Array::new(vec![values.len()], values));
+        Self {
+            params: graph.parameters.iter().map(drawn).collect(),
+            statistics: graph.initial_statistics().into_iter().map(flat).collect(),
+        }
+    }
+
     /// Only the parameters of the parts wanted, with all statistics.
     pub fn only(&self, wanted: impl Fn(Part) -> bool) -> Self {
         Self { params: self.params.filter(|path| wanted(Part::of(path))), statistics: self.statistics.clone() }
@@ -37,10 +49,9 @@ impl Weights {
         changed
     }
 
-    /// Shares memory with `other` wherever the arrays are equal.
-    pub(crate) fn share(&mut self, other: &Self) {
-        self.params.share(&other.params);
-        self.statistics.share(&other.statistics);
+    /// Whether every number is finite.
+    pub fn is_finite(&self) -> bool {
+        self.params.is_finite() && self.statistics.is_finite()
     }
 
     /// The weighted mean, in the order given.
@@ -66,5 +77,14 @@ impl Weights {
     /// The inverse of [`packed`](Self::packed).
     pub fn unpacked(packed: &Params) -> Self {
         Self { params: packed.below("params"), statistics: packed.below("statistics") }
+    }
+
+    /// The same for what stands in a file, perhaps one of an older version; refuses another layout than that of `expected`.
+    pub(crate) fn stored(packed: &Params, expected: &Self) -> Result<Self> {
+        let Self { params, statistics } = Self::unpacked(packed);
+        let weights =
+            Self { params: params.named_like(&expected.params), statistics: statistics.named_like(&expected.statistics) };
+        weights.ensure_like(expected)?;
+        Ok(weights)
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use common::{CLIENTS, Problem, thorough};
 use fedeq_core::{
-    Algorithm, Asynchronous, Ditto, Error, Event, FedAvg, FedEq, Federation, InProcess, Observer, Plan, Result, Round, Sampling,
+    Algorithm, Asynchronous, Ditto, Error, Event, FedAvg, FedEq, InProcess, Observer, Plan, Result, Round, Sampling, Server,
     ServerState, ServerStep,
 };
 use fedeq_data::Seed;
@@ -44,12 +44,13 @@ fn run(problem: &Problem, plan: &Plan, between: impl Fn(&ServerState) -> ServerS
     let dual = method.initial_dual(&Problem::start().theta(), Seed::new(1));
     let mut store = problem.store(move |_| dual.clone());
     let never = || false;
-    let mut transport = InProcess::new(&method, &training, problem, &mut store, Seed::new(1), &never);
+    let engine = problem.engine();
+    let mut transport = InProcess::new(&method, &training, &engine, &mut store, Seed::new(1), &never);
     let mut notes = Notes::default();
     for rounds in 1..=plan.rounds {
         let plan = Plan { rounds, ..plan.clone() };
         let mut federation =
-            Federation { algorithm: &method, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(4) };
+            Server { algorithm: &method, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(4) };
         let mut observers: [&mut dyn Observer<_>; 1] = [&mut notes];
         assert!(federation.run(&mut server, &mut observers).expect("sound").is_continue());
         server = between(&server);
@@ -94,19 +95,19 @@ fn work_under_way_survives_being_written_and_read() {
     };
     let (whole, left_alone) = run(&problem, &plan, Clone::clone);
     let (resumed, written_and_read) = run(&problem, &plan, again);
-    assert!(whole.agenda.as_ref().is_some_and(|agenda| agenda.applied() == 60));
+    assert!(whole.schedule.as_ref().is_some_and(|schedule| schedule.applied() == 60));
     assert_eq!(whole, resumed);
     assert_eq!(left_alone.states, written_and_read.states);
 }
 
 #[test]
-fn an_agenda_of_other_clients_is_refused() {
+fn a_schedule_of_other_clients_is_refused() {
     let problem = Problem::new(3);
     let (server, _) = run(&problem, &plan(Asynchronous::default(), 8), Clone::clone);
     let bytes = server.to_bytes().expect("writable");
     let fresh = ServerState { clients: CLIENTS + 1, ..problem.server(&method(), 0.7) };
     let error = ServerState::from_bytes(&bytes, 2, &fresh).expect_err("not for so many");
-    assert!(error.to_string().contains("agenda"), "{error}");
+    assert!(error.to_string().contains("schedule"), "{error}");
 }
 
 #[test]

@@ -3,8 +3,8 @@ mod common;
 
 use common::{CLIENTS, LeastSquares, Problem, thorough};
 use fedeq_core::{
-    Algorithm, BalanceRho, Descent, Error, FedAvg, FedEq, Federation, InProcess, Neighbours, Params, Phase, Plan, Portion,
-    Result, Sampling, Score, Site, Sites, Training, Weights,
+    Algorithm, BalanceRho, ClientByClient, Error, FedAvg, FedEq, InProcess, LocalProblem, LocalProblems, Neighbours, Params,
+    Phase, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, TrainStats, Training, Weights, Workers,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::WarmMemory;
@@ -12,13 +12,20 @@ use fedeq_equilibrium::WarmMemory;
 /// A client whose test loss is infinite.
 struct Hopeless(LeastSquares);
 
-impl Site for Hopeless {
+impl LocalProblem for Hopeless {
     fn samples(&self) -> usize {
         self.0.samples()
     }
 
-    fn descend(&self, weights: &mut Weights, memory: &mut WarmMemory, phase: &Phase<'_>, seed: Seed) -> Result<Descent> {
-        self.0.descend(weights, memory, phase, seed)
+    fn train(
+        &self,
+        weights: &mut Weights,
+        memory: &mut WarmMemory,
+        phase: &Phase,
+        proximal: Option<&ProximalGradient>,
+        seed: Seed,
+    ) -> Result<TrainStats> {
+        self.0.train(weights, memory, phase, proximal, seed)
     }
 
     fn score(&self, _: &Weights, _: Portion, _: Option<&Neighbours>) -> Result<Score> {
@@ -33,7 +40,7 @@ impl Site for Hopeless {
 /// Everybody is well but for client 3.
 struct OneHopeless(Problem);
 
-impl Sites for OneHopeless {
+impl LocalProblems for OneHopeless {
     fn clients(&self) -> usize {
         CLIENTS
     }
@@ -42,23 +49,24 @@ impl Sites for OneHopeless {
         format!("ward-{client}")
     }
 
-    fn site(&self, client: usize) -> Result<Box<dyn Site>> {
+    fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
         let sound = self.0.clients[client].clone();
         Ok(if client == 3 { Box::new(Hopeless(sound)) } else { Box::new(sound) })
     }
 }
 
-fn failure(algorithm: &dyn Algorithm, sites: &dyn Sites, training: &Training, rho: f64) -> Error {
+fn failure(algorithm: &dyn Algorithm, problems: &dyn LocalProblems, training: &Training, rho: f64) -> Error {
     let problem = Problem::new(3);
     let (mut server, mut store) = (problem.server(algorithm, rho), problem.store(|_| Params::default()));
-    if algorithm.pull(Some(rho)).is_some() {
+    if algorithm.penalty(Some(rho)).is_some() {
         store = problem.store(|_| Problem::start().theta().zeros_like());
     }
     let never = || false;
-    let mut transport = InProcess::new(algorithm, training, sites, &mut store, Seed::new(1), &never);
+    let engine = ClientByClient::new(problems, Workers::new(2).expect("threads"));
+    let mut transport = InProcess::new(algorithm, training, &engine, &mut store, Seed::new(1), &never);
     let sampling = Sampling { fraction: 1.0, ..Sampling::default() };
     let plan = Plan { rounds: 5, evaluate_every: 2, sampling, ..Plan::default() };
-    let mut federation = Federation { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+    let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
     federation.run(&mut server, &mut []).expect_err("it diverges")
 }
 
@@ -70,7 +78,7 @@ fn a_score_that_is_not_finite_names_its_client_and_round() {
 }
 
 #[test]
-fn a_pull_that_diverges_by_itself_is_blamed() {
+fn a_penalty_that_diverges_by_itself_is_blamed() {
     let problem = Problem::new(3);
     let error = failure(&FedEq { rho: 1e9, ..FedEq::default() }, &problem, &thorough(0.2), 1e9);
     assert!(error.to_string().starts_with("in round 1, client `"), "{error}");

@@ -1,110 +1,19 @@
 //! The methods on real networks: what must be equal is equal to the bit, whatever the number of threads.
+mod digits;
+
 use std::sync::Arc;
 
-use burn::tensor::Device;
+use digits::{CLIENTS, Digits, brief};
 use fedeq_core::{
-    Algorithm, ClientState, ClientStore, Evaluation, FedAvg, FedEq, FedRep, Federation, FineTune, FineTuning, InProcess, KnnPer,
-    Local, Method, Neighbours, NetworkSite, Params, Phase, Plan, Pull, Result, Sampling, ServerState, Site, Sites, SolveTally,
-    ThetaStart, Training, Trains, View, Weights, client_seed, named_statistics, params_of, travelling,
+    Algorithm, ClientByClient, ClientState, FedAvg, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local, LocalProblem,
+    LocalProblems, Method, Neighbours, Params, Phase, ProximalGradient, ProximalTerm, Slot, SolveTally, ThetaStart, Training,
+    Trains, View, Weights, Workers, client_seed, received, shared_part,
 };
-use fedeq_data::partition::{Partition, Split};
+use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_data::shard::Shard;
-use fedeq_data::source::Source;
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences, Vectors};
 use fedeq_equilibrium::{Precision, WarmMemory, WarmStart};
-use fedeq_models::{DeqMlpOptions, ModelConfig, Network, Part, Task};
-
-const CLIENTS: usize = 6;
-
-/// Digits among a few clients, with a network on the default device.
-struct Digits {
-    dataset: Arc<Dataset>,
-    shards: Vec<[Shard; 3]>,
-    template: Network,
-    training: Training,
-}
-
-impl Digits {
-    fn new(model: &str, training: Training) -> Self {
-        let dataset = Arc::new(Source::default().load("".as_ref()).expect("embedded"));
-        let rule = Partition::LabelShards { clients: CLIENTS, shards: 2 };
-        let federation = rule.assign(&dataset, &Split::default(), Seed::new(5)).expect("enough digits");
-        // Tiny clients: the tests are about equality, not about accuracy.
-        let shard =
-            |indices: &[u32]| Shard::new(Arc::clone(&dataset), indices.iter().copied().step_by(6).collect()).expect("assigned");
-        let shards =
-            federation.clients.iter().map(|client| [&client.train, &client.validation, &client.test].map(|part| shard(part)));
-        let config: ModelConfig = model.parse().expect("a known model");
-        let template = config.build(&Task::image(8, 8, 1, 10), &Device::default().autodiff(), 11).expect("fits digits");
-        Self { shards: shards.collect(), dataset: Arc::clone(&dataset), template, training }
-    }
-
-    fn initial(&self) -> Weights {
-        Weights { params: params_of(&self.template), statistics: named_statistics(&self.template.fresh_statistics()) }
-    }
-
-    fn run(&self, algorithm: &dyn Algorithm, rounds: u64, threads: usize) -> Outcome {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
-        pool.install(|| self.run_here(algorithm, rounds))
-    }
-
-    fn run_here(&self, algorithm: &dyn Algorithm, rounds: u64) -> Outcome {
-        let initial = self.initial();
-        let mut server = ServerState::new(travelling(algorithm, &initial), CLIENTS, None);
-        let theta = initial.theta();
-        let dual = algorithm.initial_dual(&theta, Seed::new(3));
-        let warm_start = self.training.warm_start;
-        let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
-            ClientState::fresh(initial.clone(), dual.clone(), warm_start)
-        });
-        let never = || false;
-        let mut transport = InProcess::new(algorithm, &self.training, self, &mut store, Seed::new(1), &never);
-        let plan = Plan {
-            rounds,
-            sampling: Sampling { fraction: 0.5, replacement: false },
-            evaluate_every: 1,
-            measure_theory: false,
-            asynchronous: None,
-        };
-        let mut federation =
-            Federation { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
-        assert!(federation.run(&mut server, &mut []).expect("training").is_continue());
-        let evaluation = federation.evaluation(&server).expect("judged");
-        let states = (0..CLIENTS).map(|client| store.get(client).expect("in memory")).collect();
-        Outcome { server, evaluation, states }
-    }
-}
-
-struct Outcome {
-    server: ServerState,
-    evaluation: Evaluation,
-    states: Vec<ClientState>,
-}
-
-impl Outcome {
-    /// Everything that must not depend on threads, as bytes.
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = self.server.weights.packed().to_bytes(&Default::default()).expect("writable");
-        self.states.iter().for_each(|state| bytes.extend(state.to_bytes().expect("writable")));
-        bytes.extend(format!("{:?}", self.evaluation).into_bytes());
-        bytes
-    }
-}
-
-impl Sites for Digits {
-    fn clients(&self) -> usize {
-        self.shards.len()
-    }
-
-    fn site(&self, client: usize) -> Result<Box<dyn Site>> {
-        let device = Device::default().autodiff();
-        Ok(Box::new(NetworkSite::new(self.template.clone(), device, self.shards[client].clone(), &self.training)))
-    }
-}
-
-fn brief() -> Training {
-    Training { learning_rate: 0.05, epochs: 1, personal_epochs: 1, ..Training::default() }
-}
+use fedeq_models::{DeqMlpOptions, ModelConfig, Part, Task};
 
 fn theta_bits(params: &Params) -> Vec<u32> {
     params.iter().flat_map(|(_, array)| array.values.iter().map(|value| value.to_bits())).collect()
@@ -197,10 +106,10 @@ fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
     let mut state =
         ClientState::fresh(digits.initial(), method.initial_dual(&digits.initial().theta(), Seed::new(1)), WarmStart::Off);
     let before = state.clone();
-    let site = digits.site(0).expect("there");
-    let mut client =
-        Client { algorithm: &method, training: &digits.training, site: site.as_ref(), state: &mut state, seed: Seed::new(1) };
-    let sound = travelling(&method, &digits.initial());
+    let engine = ClientByClient::new(&digits, Workers::new(1).expect("a thread"));
+    let (training, seed) = (&digits.training, Seed::new(1));
+    let mut client = Client { algorithm: &method, training, engine: &engine, number: 0, state: &mut state, seed };
+    let sound = shared_part(&method, &digits.initial());
     let broken = [
         Weights { params: sound.params.filter(|path| path != "cell.conv_a.weight"), ..sound.clone() },
         Weights { params: sound.params.map(|_| f32::NAN), ..sound.clone() },
@@ -216,18 +125,18 @@ fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
 }
 
 /// Some epochs on the whole model.
-fn phase<'a>(name: &'static str, epochs: usize, pull: Option<&'a Pull>) -> Phase<'a> {
-    Phase { name, trains: Trains::Everything, epochs, learning_rate: 0.05, pull }
+fn phase(name: &'static str, epochs: usize) -> Phase {
+    Phase { name, slot: Slot::Own, trains: Trains::Everything, epochs, learning_rate: 0.05, proximal: None }
 }
 
 /// What the solves of three epochs took, with warm starts of some kind.
 fn solves_of_three_epochs(warm_start: WarmStart) -> SolveTally {
     let digits = Digits::new("deq-resnet-xs", Training { warm_start, ..brief() });
-    let site = digits.site(0).expect("there");
+    let problem = digits.problem(0).expect("there");
     let mut memory = WarmMemory::new(warm_start);
     let mut weights = digits.initial();
-    let slow = Phase { learning_rate: 0.001, ..phase("body", 3, None) };
-    site.descend(&mut weights, &mut memory, &slow, Seed::new(4)).expect("trained").solves
+    let slow = Phase { learning_rate: 0.001, ..phase("body", 3) };
+    problem.train(&mut weights, &mut memory, &slow, None, Seed::new(4)).expect("trained").solves
 }
 
 #[test]
@@ -250,34 +159,35 @@ fn clients_last_drawn_before_the_tuning_rounds_fine_tune_the_final_global_model(
     for client in untuned {
         let mut expected = digits.initial().with(&outcome.server.weights);
         let seed = client_seed(Seed::new(1), client).derive("round", [2]).derive("tune", []);
-        let site = digits.site(client).expect("there");
-        site.descend(&mut expected, &mut WarmMemory::default(), &phase("tune", 1, None), seed).expect("trained");
+        let problem = digits.problem(client).expect("there");
+        problem.train(&mut expected, &mut WarmMemory::default(), &phase("tune", 1), None, seed).expect("trained");
         assert_eq!(outcome.states[client].own, expected);
     }
 }
 
 /// Two sequences in one batch: ten symbols, of which two are padding.
-fn text_site() -> (NetworkSite, Weights) {
+fn text_problem() -> (NetworkProblem, Weights) {
     let symbols = vec![3, 1, 4, 1, 5, 6, 2, 7, 0, 0];
     let samples = Samples::Sequences(Sequences { length: 5, vocabulary: 9, symbols: symbols.clone() });
     let dataset = Dataset { name: "text".into(), samples, labels: Labels::NextSymbols(symbols), owners: None, test_start: None };
     let dataset = Arc::new(dataset);
     let shard = |indices: Vec<u32>| Shard::new(Arc::clone(&dataset), indices).expect("there");
-    let device = Device::default().autodiff();
     let config: ModelConfig = "transformer-4".parse().expect("known");
-    let network = config.build(&Task::next_symbol(5, 9), &device, 3).expect("fits");
-    let weights = Weights { params: params_of(&network), statistics: named_statistics(&network.fresh_statistics()) };
+    let network = Arc::new(Network::new(config.graph(&Task::next_symbol(5, 9)).expect("fits")));
+    let weights = Weights::initial(network.graph(), 3);
     let training = Training { batch_size: std::num::NonZeroUsize::MIN.saturating_add(1), ..brief() };
-    (NetworkSite::new(network, device, [shard(vec![0, 1]), shard(vec![]), shard(vec![])], &training), weights)
+    (NetworkProblem::new(network, [shard(vec![0, 1]), shard(vec![]), shard(vec![])], &training), weights)
 }
 
 #[test]
-fn a_pull_by_predictions_is_divided_by_the_symbols_that_are_not_padding() {
-    let (site, start) = text_site();
+fn a_proximal_term_by_predictions_is_divided_by_the_symbols_that_are_not_padding() {
+    let (problem, start) = text_problem();
     let moved = |strength: f64, per_prediction: bool| {
         let mut weights = start.clone();
-        let pull = Pull { per_prediction, ..Pull::proximal(strength, &start.params.map(|_| 1.0)) };
-        site.descend(&mut weights, &mut WarmMemory::default(), &phase("body", 1, Some(&pull)), Seed::new(1)).expect("trained");
+        let term = ProximalTerm { per_prediction, ..ProximalTerm::new(strength, received()) };
+        let proximal = ProximalGradient::new(&term, &start.params.map(|_| 1.0), None);
+        let phase = phase("body", 1).towards(term);
+        problem.train(&mut weights, &mut WarmMemory::default(), &phase, Some(&proximal), Seed::new(1)).expect("trained");
         weights.params.minus(&start.params)
     };
     let (divided, weaker, whole) = (moved(8.0, true), moved(1.0, false), moved(8.0, false));
@@ -288,17 +198,17 @@ fn a_pull_by_predictions_is_divided_by_the_symbols_that_are_not_padding() {
 #[test]
 fn the_measured_gradient_is_that_of_the_loss_whatever_stands_in_for_it_in_training() {
     let digits = Digits::new("deq-resnet-xs", brief());
-    let site = digits.site(0).expect("there");
+    let problem = digits.problem(0).expect("there");
     let mut weights = digits.initial();
-    site.descend(&mut weights, &mut WarmMemory::default(), &phase("body", 3, None), Seed::new(4)).expect("trained");
-    let (_, gradient) = site.gradient(&weights).expect("a gradient");
+    problem.train(&mut weights, &mut WarmMemory::default(), &phase("body", 3), None, Seed::new(4)).expect("trained");
+    let (_, gradient) = problem.gradient(&weights).expect("a gradient");
     let along = |wanted: &dyn Fn(&str) -> bool| {
         let direction = gradient.filter(|path| wanted(path));
         let step = 5e-4 / direction.norm();
         let loss = |step: f64| {
             let mut moved = weights.clone();
             moved.params.overwrite(&moved.params.filter(|path| wanted(path)).plus(step as f32, &direction));
-            site.gradient(&moved).expect("a gradient").0
+            problem.gradient(&moved).expect("a gradient").0
         };
         let difference = (loss(step) - loss(-step)) / (2.0 * step);
         (difference, direction.dot(&direction))
@@ -316,32 +226,31 @@ fn the_measured_gradient_is_that_of_the_loss_whatever_stands_in_for_it_in_traini
     }
 }
 
-/// A site with the sample `(1, 1)`, and weights of a network `z = relu(B z + x)` whose class is the larger half of `z`.
-fn rivalling_site(strength: f32) -> (NetworkSite, Weights) {
+/// A client with the sample `(1, 1)`, and weights of a network `z = relu(B z + x)` whose class is the larger half of `z`.
+fn rivalling_problem(strength: f32) -> (NetworkProblem, Weights) {
     use fedeq_core::Array;
     let labels = Labels::Classes { names: vec!["left".into(), "right".into()], values: vec![0] };
     let samples = Samples::Vectors(Vectors { width: 2, values: vec![1.0, 1.0] });
     let dataset = Arc::new(Dataset { name: "rivals".into(), samples, labels, owners: None, test_start: None });
     let shard = |indices: Vec<u32>| Shard::new(Arc::clone(&dataset), indices).expect("there");
-    let device = Device::default().autodiff();
     let config = ModelConfig::DeqMlp(DeqMlpOptions { hidden: Some(2), dense: 2, ..DeqMlpOptions::default() });
-    let network = config.build(&Task::vector(2, 2), &device, 3).expect("fits");
-    let mut params = params_of(&network).zeros_like();
+    let network = Arc::new(Network::new(config.graph(&Task::vector(2, 2)).expect("fits")));
+    let mut params = Weights::initial(network.graph(), 3).params.zeros_like();
     let square = |values: [f32; 4]| Array::new(vec![2, 2], values.to_vec());
     let identity = ["c.weight", "dense.weight", "head.weight"].map(|name| (name.to_owned(), square([1.0, 0.0, 0.0, 1.0])));
     params.overwrite(&identity.into_iter().collect());
     params.overwrite(&[("cell.b.weight".to_owned(), square([0.0, -strength, -strength, 0.0]))].into_iter().collect());
     let weights = Weights { params, statistics: Params::default() };
-    (NetworkSite::new(network, device, [shard(vec![0]), shard(vec![]), shard(vec![0])], &brief()), weights)
+    (NetworkProblem::new(network, [shard(vec![0]), shard(vec![]), shard(vec![0])], &brief()), weights)
 }
 
 #[test]
 fn several_fixed_points_are_found_with_their_distance_answers_and_spectral_radii() {
     use fedeq_core::{FixedPoints, Portion, Search};
     let find = |strength: f32| {
-        let (site, weights) = rivalling_site(strength);
+        let (problem, weights) = rivalling_problem(strength);
         let search = Search { samples: 3, starts: 20 };
-        site.fixed_points(&weights, Portion::Test, &search, Seed::new(1)).expect("sound").expect("an equilibrium")
+        problem.fixed_points(&weights, Portion::Test, &search, Seed::new(1)).expect("sound").expect("an equilibrium")
     };
     // Each half holds the other down by 0.4 of itself: they settle at the same height, 1 / 1.4.
     let [one] = &find(0.4)[..] else { panic!("one sample") };
@@ -362,6 +271,7 @@ fn several_fixed_points_are_found_with_their_distance_answers_and_spectral_radii
 fn an_explicit_network_has_no_fixed_points_to_look_for() {
     use fedeq_core::{Portion, Search};
     let digits = Digits::new("resnet-xs", brief());
-    let found = digits.site(0).expect("there").fixed_points(&digits.initial(), Portion::Test, &Search::default(), Seed::new(1));
+    let found =
+        digits.problem(0).expect("there").fixed_points(&digits.initial(), Portion::Test, &Search::default(), Seed::new(1));
     assert_eq!(found.expect("sound"), None);
 }

@@ -1,11 +1,13 @@
 // Batch normalisation, every client over its own batch: statistics a channel over all samples and pixels of a client, in 32 bits.
 //
-// Samples are reduced one by one (a block a sample and slice of channels) and then combined in their order, so that no sum depends on how
-// blocks run. `x` is what the activation before the norm gave, as in group_norm.cu; the backward pass includes that activation.
-// Blocks of 256 threads, a thread two neighbouring channels; `lanes` = channels / 2 / slices divides 256.
-// Per-sample grids: (slices, most samples of a client, clients).
-#include "common.cuh"
+// A block takes a chunk of a sample's pixels and a slice of its channels, which it reads once; chunks are then combined in their order, so
+// that no sum depends on how blocks run. Networks have it as norm(phi(x)), as phi(norm(x)) and as phi(norm(x) + shortcut): the activation in front
+// comes with the convolution (`x` is its value), the one behind is `after`. What is read may be in 16 bits; sums and gradients are in 32.
+// Blocks of 256 threads, a thread four neighbouring channels of up to E pixels. With lanes = C / slices / 4 <= 256 and rows = 256 / lanes (rounded down)
+// a chunk has at most E * rows pixels. Grids: (slices * chunks, most samples of a client, clients). C / slices is a multiple of 4.
+#include "shortcut.cuh"
 
+constexpr int E = 8;
 constexpr float EPSILON = 1e-5f;
 constexpr double DECAY = 0.9;
 
@@ -15,68 +17,113 @@ struct BatchNorm {
     float2* moments;       // [clients][C] {mean, 1 / deviation}
     Cohort cohort;
     i64 stride;
-    int pixels, C, slices;
+    int pixels, C, slices, chunks;
+    int before, after;     // activations
 };
 
-struct Lane { int channel, lanes, row, rows; };   // this thread's channels, and which of the block's pixels it takes
+__device__ __forceinline__ int chunk_begin(const BatchNorm& n, int chunk) { return (int)((i64)n.pixels * chunk / n.chunks); }
 
-__device__ __forceinline__ Lane lane_of(const BatchNorm& n) {
-    const int lanes = n.C / 2 / n.slices, tid = threadIdx.x;
-    return {((int)blockIdx.x * lanes + tid % lanes) * 2, lanes, tid / lanes, 256 / lanes};
-}
-// The sums of all threads with the same channels, added in order; the result is in those of row 0.
-__device__ __forceinline__ float4 column_sum(float4 v, const Lane& l) {
+// What a thread holds.
+struct Part {
+    Mine mine;
+    int channel, lanes, row, rows, chunk, begin, count, quads;
+    i64 first;             // four channels of its first pixel
+    __device__ __forceinline__ Part(const BatchNorm& n) : mine(my_sample(n.cohort)), quads(n.C / 4) {
+        lanes = n.C / n.slices / 4;
+        rows = 256 / lanes;
+        row = threadIdx.x / lanes;
+        channel = ((int)blockIdx.x % n.slices * lanes + (int)threadIdx.x % lanes) * 4;
+        chunk = blockIdx.x / n.slices;
+        begin = chunk_begin(n, chunk);
+        count = chunk_begin(n, chunk + 1) - begin;
+        first = (mine.sample * n.pixels + begin + row) * quads + channel / 4;
+    }
+    __device__ __forceinline__ bool has(int i) const { return row < rows && row + i * rows < count; }
+    __device__ __forceinline__ i64 at(int i) const { return first + (i64)i * rows * quads; }
+    __device__ __forceinline__ int pixel(int i) const { return begin + row + i * rows; }
+    template <class T> __device__ __forceinline__ void load(float4 (&v)[E], const T* x) const {
+#pragma unroll
+        for (int i = 0; i < E; i++) v[i] = has(i) ? load4(x, at(i)) : make_float4(0.f, 0.f, 0.f, 0.f);
+    }
+    // Scales and offsets need not begin at multiples of 16 bytes.
+    __device__ __forceinline__ float4 of(const BatchNorm& n, const float* affine) const {
+        const float* p = affine + mine.client * n.stride + channel;
+        return make_float4(p[0], p[1], p[2], p[3]);
+    }
+    __device__ __forceinline__ void moments(const BatchNorm& n, float4& mean, float4& inverse) const {
+        const float4 *m = (const float4*)(n.moments + (i64)mine.client * n.C + channel), a = m[0], b = m[1];
+        mean = make_float4(a.x, a.z, b.x, b.z);
+        inverse = make_float4(a.y, a.w, b.y, b.w);
+    }
+};
+// The sum over the rows of a block, in one order; the result is in the threads of row 0.
+__device__ __forceinline__ float4 column_sum(float4 v, const Part& l) {
     __shared__ float4 each[256];
     __syncthreads();
     each[threadIdx.x] = v;
-    __syncthreads();
-    if (l.row == 0)
-        for (int r = 1; r < l.rows; r++) {
-            const float4 more = each[r * l.lanes + threadIdx.x];
-            v.x += more.x; v.y += more.y; v.z += more.z; v.w += more.w;
-        }
-    return v;
-}
-
-// partial[sample][C] = {mean, sum of squared differences from it} of one sample's pixels.
-extern "C" __global__ void __launch_bounds__(256) batch_norm_look(BatchNorm n, const float* x, float2* partial) {
-    const int2 span = n.cohort.spans[blockIdx.z];
-    if ((int)blockIdx.y >= span.y) return;
-    const i64 sample = sample_at(n.cohort, span, blockIdx.y);
-    const Lane l = lane_of(n);
-    const float* from = x + sample * n.pixels * n.C + l.channel;
-    __shared__ float2 means[256];
-    float4 s = make_float4(0.f, 0.f, 0.f, 0.f);
-    for (int p = l.row; p < n.pixels; p += l.rows) { const float2 v = load2(from + (i64)p * n.C, 0); s.x += v.x; s.y += v.y; }
-    s = column_sum(s, l);
-    if (l.row == 0) means[threadIdx.x] = make_float2(s.x / n.pixels, s.y / n.pixels);
-    __syncthreads();
-    const float2 mean = means[threadIdx.x % l.lanes];
-    float4 q = make_float4(0.f, 0.f, 0.f, 0.f);
-    for (int p = l.row; p < n.pixels; p += l.rows) {
-        const float2 v = load2(from + (i64)p * n.C, 0);
-        q.x += (v.x - mean.x) * (v.x - mean.x); q.y += (v.y - mean.y) * (v.y - mean.y);
+    for (int n = l.rows; n > 1; n = (n + 1) / 2) {
+        __syncthreads();
+        if (l.row + (n + 1) / 2 < n) each[threadIdx.x] = each[threadIdx.x] + each[threadIdx.x + (n + 1) / 2 * l.lanes];
     }
-    q = column_sum(q, l);
-    if (l.row == 0) { partial[sample * n.C + l.channel] = make_float2(mean.x, q.x); partial[sample * n.C + l.channel + 1] = make_float2(mean.y, q.y); }
+    return each[threadIdx.x];
 }
 
-// Combines the samples of a client, and moves its running statistics (may be null) [clients][2][C] {means, variances} by one step of the zero-debiased
+// partial[sample][chunk][C] = {mean, sum of squared differences from it} of one chunk's pixels.
+template <class T> __device__ __forceinline__ void look(const BatchNorm& n, const T* x, float2* partial) {
+    const Part l(n);
+    if (!l.mine.here) return;
+    __shared__ float4 means[256];
+    float4 v[E], sum = make_float4(0.f, 0.f, 0.f, 0.f), square = sum;
+    l.load(v, x);
+#pragma unroll
+    for (int i = 0; i < E; i++) sum = sum + v[i];
+    sum = column_sum(sum, l);
+    if (l.row == 0) means[threadIdx.x] = 1.f / l.count * sum;
+    __syncthreads();
+    const float4 mean = means[threadIdx.x % l.lanes];
+#pragma unroll
+    for (int i = 0; i < E; i++)
+        if (l.has(i)) square = square + (v[i] - mean) * (v[i] - mean);
+    square = column_sum(square, l);
+    if (l.row) return;
+    float4* to = (float4*)(partial + (l.mine.sample * n.chunks + l.chunk) * n.C + l.channel);
+    to[0] = make_float4(mean.x, square.x, mean.y, square.y);
+    to[1] = make_float4(mean.z, square.z, mean.w, square.w);
+}
+
+// The sum of eight lanes' numbers, in order, for all of them.
+__device__ __forceinline__ double lanes_sum(double v) {
+    __shared__ double each[8][32];
+    __syncthreads();
+    each[threadIdx.x >> 5][threadIdx.x & 31] = v;
+    __syncthreads();
+    double sum = 0.0;
+    for (int lane = 0; lane < 8; lane++) sum += each[lane][threadIdx.x & 31];
+    return sum;
+}
+// This lane's chunks of a client, and how many pixels they have.
+template <class F> __device__ __forceinline__ void each_chunk(const BatchNorm& n, const float2* partial, int2 span, int c, F f) {
+    if (c >= n.C) return;
+    for (int e = threadIdx.x >> 5; e < span.y * n.chunks; e += 8) {
+        const int index = e / n.chunks, chunk = e - index * n.chunks;
+        f(partial[((i64)sample_at(n.cohort, span, index) * n.chunks + chunk) * n.C + c], chunk_begin(n, chunk + 1) - chunk_begin(n, chunk));
+    }
+}
+// Combines the chunks of a client, and moves its running statistics (may be null) [clients][2][C] {means, variances} by one step of the zero-debiased
 // average avg_t = (0.9 (1 - 0.9^(t-1)) avg_(t-1) + 0.1 x) / (1 - 0.9^t); `steps` [clients] says how many there have been and is not changed.
-// Grid: (ceil(C / 128), clients), 128 threads.
-extern "C" __global__ void batch_norm_moments(BatchNorm n, const float2* partial, float* running, const float* steps) {
-    const int c = blockIdx.x * 128 + threadIdx.x, client = blockIdx.y;
+// Grid: (ceil(C / 32), clients), 256 threads: 32 channels by 8 lanes of chunks.
+extern "C" __global__ void __launch_bounds__(256) batch_norm_moments(BatchNorm n, const float2* partial, float* running, const float* steps) {
+    const int c = blockIdx.x * 32 + (threadIdx.x & 31), lane = threadIdx.x >> 5, client = blockIdx.y;
     const int2 span = n.cohort.spans[client];
-    if (c >= n.C || span.y == 0) return;
+    if (span.y == 0) return;
+    const double count = (double)span.y * n.pixels;
     double mean = 0.0, square = 0.0;
-    for (int index = 0; index < span.y; index++) mean += partial[(i64)sample_at(n.cohort, span, index) * n.C + c].x;
-    mean /= span.y;
-    for (int index = 0; index < span.y; index++) {
-        const float2 of = partial[(i64)sample_at(n.cohort, span, index) * n.C + c];
-        square += of.y + n.pixels * (of.x - mean) * (of.x - mean);
-    }
-    const double variance = square / ((double)span.y * n.pixels);
-    n.moments[client * n.C + c] = make_float2((float)mean, (float)(1.0 / sqrt(variance + EPSILON)));
+    each_chunk(n, partial, span, c, [&](float2 of, int pixels) { mean += (double)of.x * pixels; });
+    mean = lanes_sum(mean) / count;
+    each_chunk(n, partial, span, c, [&](float2 of, int pixels) { square += of.y + pixels * (of.x - mean) * (of.x - mean); });
+    const double variance = lanes_sum(square) / count;
+    if (lane || c >= n.C) return;
+    n.moments[(i64)client * n.C + c] = make_float2((float)mean, (float)(1.0 / sqrt(variance + EPSILON)));
     if (!running) return;
     const double t = (double)steps[client] + 1.0, total = 1.0 - pow(DECAY, t), old = DECAY * (1.0 - pow(DECAY, t - 1.0)) / total, fresh = (1.0 - DECAY) / total;
     float* to = running + (i64)client * 2 * n.C + c;
@@ -84,72 +131,78 @@ extern "C" __global__ void batch_norm_moments(BatchNorm n, const float2* partial
     to[n.C] = (float)(old * to[n.C] + fresh * variance);
 }
 
-// For evaluation: moments from running statistics. Grid as above.
+// For evaluation: moments from running statistics. Grid: (ceil(C / 128), clients), 128 threads.
 extern "C" __global__ void batch_norm_running(BatchNorm n, const float* running) {
     const int c = blockIdx.x * 128 + threadIdx.x, client = blockIdx.y;
     if (c >= n.C) return;
     const float* from = running + (i64)client * 2 * n.C + c;
-    n.moments[client * n.C + c] = make_float2(from[0], 1.f / sqrtf(from[n.C] + EPSILON));
+    n.moments[(i64)client * n.C + c] = make_float2(from[0], 1.f / sqrtf(from[n.C] + EPSILON));
 }
 
-// y = (x - mean) / deviation * scale + offset; y16 is the same in 16 bits; either may be null, and y may be x.
-extern "C" __global__ void __launch_bounds__(256) batch_norm_apply(BatchNorm n, const float* x, float* y, f16* y16) {
-    const int client = blockIdx.z;
-    const int2 span = n.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const Lane l = lane_of(n);
-    const float2 a = n.moments[client * n.C + l.channel], b = n.moments[client * n.C + l.channel + 1];
-    const float2 scale = load2(n.scale + client * n.stride, l.channel / 2), offset = load2(n.offset + client * n.stride, l.channel / 2);
-    const i64 first = ((i64)sample_at(n.cohort, span, blockIdx.y) * n.pixels * n.C + l.channel) / 2;
-    for (int p = l.row; p < n.pixels; p += l.rows) {
-        const i64 at = first + (i64)p * (n.C / 2);
-        const float2 v = load2(x, at), out = make_float2((v.x - a.x) * a.y * scale.x + offset.x, (v.y - b.x) * b.y * scale.y + offset.y);
-        if (y) store2(y, at, out);
-        if (y16) store2(y16, at, out);
+// y = after((x - mean) / deviation * scale + offset + shortcut); y16 is the same in 16 bits; either may be null, and y may be x.
+template <class T> __device__ __forceinline__ void apply(const BatchNorm& n, const T* x, const Shortcut& shortcut, float* y, f16* y16) {
+    const Part l(n);
+    if (!l.mine.here || l.row >= l.rows) return;
+    float4 mean, inverse;
+    l.moments(n, mean, inverse);
+    const float4 scale = inverse * l.of(n, n.scale), offset = l.of(n, n.offset);
+#pragma unroll 2
+    for (int i = 0; l.has(i); i++) {
+        float4 out = (load4(x, l.at(i)) - mean) * scale + offset;
+        if (shortcut.x) out = out + shortcut_at(shortcut, l.mine.sample, l.pixel(i), l.channel, n.C);
+        out = phi_of(n.after, out);
+        if (y) store4(y, l.at(i), out);
+        if (y16) store4(y16, l.at(i), out);
     }
 }
 
-// One sample's share in the gradients of scale and offset, partial[sample][2][C]; sum_samples then gives `gradients` [clients][2][C].
-extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_look(BatchNorm n, const float* x, const float* dy, float* partial) {
-    const int client = blockIdx.z;
-    const int2 span = n.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const i64 sample = sample_at(n.cohort, span, blockIdx.y);
-    const Lane l = lane_of(n);
-    const float2 a = n.moments[client * n.C + l.channel], b = n.moments[client * n.C + l.channel + 1];
-    const i64 first = (sample * n.pixels * n.C + l.channel) / 2;
-    float4 s = make_float4(0.f, 0.f, 0.f, 0.f);
-    for (int p = l.row; p < n.pixels; p += l.rows) {
-        const i64 at = first + (i64)p * (n.C / 2);
-        const float2 v = load2(x, at), d = load2(dy, at);
-        s.x += d.x * ((v.x - a.x) * a.y); s.y += d.y * ((v.y - b.x) * b.y); s.z += d.x; s.w += d.y;
+// d = after'(.) dy from y, the value of the activation behind the norm; d, which may be dy, is also the gradient of a shortcut. Where there is no such
+// activation y is not read, and d is only written if it is not null. A chunk's share in the gradients of scale and offset goes to
+// partial[sample][chunk][2][C]; sum_samples then gives `gradients` [clients][2][C].
+template <class T> __device__ __forceinline__ void backward_look(const BatchNorm& n, const T* x, const T* y, const float* dy, float* d, float* partial) {
+    const Part l(n);
+    if (!l.mine.here) return;
+    float4 mean, inverse, along = make_float4(0.f, 0.f, 0.f, 0.f), plain = along;
+    l.moments(n, mean, inverse);
+#pragma unroll 4
+    for (int i = 0; l.has(i); i++) {
+        float4 g = load4(dy, l.at(i));
+        if (n.after != IDENTITY) g = g * slope_of(n.after, load4(y, l.at(i)));
+        if (d) store4(d, l.at(i), g);
+        along = along + g * ((load4(x, l.at(i)) - mean) * inverse);
+        plain = plain + g;
     }
-    s = column_sum(s, l);
+    along = column_sum(along, l);
+    plain = column_sum(plain, l);
     if (l.row) return;
-    store2(partial + sample * 2 * n.C, l.channel / 2, make_float2(s.x, s.y));
-    store2(partial + (sample * 2 + 1) * n.C, l.channel / 2, make_float2(s.z, s.w));
+    float* to = partial + (l.mine.sample * n.chunks + l.chunk) * 2 * n.C;
+    store4(to, l.channel / 4, along);
+    store4(to + n.C, l.channel / 4, plain);
 }
 
-// dx = phi'(x) times the gradient in front of the normalisation; dx may be dy.
-template <int PHI> __device__ __forceinline__ void backward(const BatchNorm& n, const float* x, const float* dy, const float* gradients, float* dx) {
-    const int client = blockIdx.z;
-    const int2 span = n.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const Lane l = lane_of(n);
-    const float2 a = n.moments[client * n.C + l.channel], b = n.moments[client * n.C + l.channel + 1], scale = load2(n.scale + client * n.stride, l.channel / 2);
-    const float count = (float)span.y * n.pixels;
-    const float2 along = load2(gradients + (i64)client * 2 * n.C, l.channel / 2), plain = load2(gradients + (i64)(client * 2 + 1) * n.C, l.channel / 2);
-    const i64 first = ((i64)sample_at(n.cohort, span, blockIdx.y) * n.pixels * n.C + l.channel) / 2;
-    for (int p = l.row; p < n.pixels; p += l.rows) {
-        const i64 at = first + (i64)p * (n.C / 2);
-        const float2 v = load2(x, at), d = load2(dy, at);
-        const float hx = (v.x - a.x) * a.y, hy = (v.y - b.x) * b.y;
-        store2(dx, at, make_float2(slope<PHI>(v.x) * a.y * scale.x * (d.x - (plain.x + hx * along.x) / count),
-                                   slope<PHI>(v.y) * b.y * scale.y * (d.y - (plain.y + hy * along.y) / count)));
+// dx = before'(x) times the gradient in front of the normalisation, dx16 the same in 16 bits times `scale16`; either may be null, and dx may be d.
+template <class T> __device__ __forceinline__ void backward(const BatchNorm& n, const T* x, const float* d, const float* gradients, float* dx, f16* dx16, float scale16) {
+    const Part l(n);
+    if (!l.mine.here || l.row >= l.rows) return;
+    float4 mean, inverse;
+    l.moments(n, mean, inverse);
+    const float share = 1.f / ((float)l.mine.count * n.pixels);
+    const float4 scale = inverse * l.of(n, n.scale);
+    const float4 along = share * load4(gradients, ((i64)l.mine.client * 2 * n.C + l.channel) / 4), plain = share * load4(gradients, ((i64)(l.mine.client * 2 + 1) * n.C + l.channel) / 4);
+#pragma unroll 2
+    for (int i = 0; l.has(i); i++) {
+        const float4 v = load4(x, l.at(i));
+        float4 out = scale * (load4(d, l.at(i)) - plain - (v - mean) * inverse * along);
+        if (n.before != IDENTITY) out = out * slope_of(n.before, v);
+        if (dx) store4(dx, l.at(i), out);
+        if (dx16) store4(dx16, l.at(i), scale16 * out);
     }
 }
-#define BACKWARD(NAME, PHI)                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(256) NAME(BatchNorm n, const float* x, const float* dy, const float* gradients, float* dx) { backward<PHI>(n, x, dy, gradients, dx); }
-BACKWARD(batch_norm_backward, IDENTITY)
-BACKWARD(batch_norm_backward_relu, RELU)
-BACKWARD(batch_norm_backward_softplus, SOFTPLUS_EXACT)
+
+#define BATCH_NORM(BITS, T)                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_look_##BITS(BatchNorm n, const T* x, float2* partial) { look(n, x, partial); } \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_apply_##BITS(BatchNorm n, const T* x, Shortcut shortcut, float* y, f16* y16) { apply(n, x, shortcut, y, y16); } \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_look_##BITS(BatchNorm n, const T* x, const T* y, const float* dy, float* d, float* partial) { backward_look(n, x, y, dy, d, partial); } \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_##BITS(BatchNorm n, const T* x, const float* d, const float* gradients, float* dx, f16* dx16, float scale16) { backward(n, x, d, gradients, dx, dx16, scale16); }
+BATCH_NORM(f32, float)
+BATCH_NORM(f16, f16)

@@ -11,11 +11,10 @@ struct Outer {
 
 // `image` is g(z; u). `sum` (u + t) and `activated` (phi(...)) are what the gradients need; all three may be null, and `sum` may be `t`.
 template <int PHI> __device__ __forceinline__ void forward(const Outer& o, const float* t, const float* u, const float* z, float* image, float* sum, float* activated) {
-    const int client = blockIdx.z;
-    const int2 span = o.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const Slice s = slice_of(o.shape, sample_at(o.cohort, span, blockIdx.y));
-    auto of = [&](const float* p, const Affine& a) { return load2(p + client * a.stride, s.channel / 2); };
+    const Mine mine = my_sample(o.cohort);
+    if (!mine.here) return;
+    const Slice s = slice_of(o.shape, mine.sample);
+    auto of = [&](const float* p, const Affine& a) { return load2(p + mine.client * a.stride, s.channel / 2); };
     float2 v[E];
     load(v, t, s);
 #pragma unroll
@@ -43,21 +42,20 @@ template <int PHI> __device__ __forceinline__ void forward(const Outer& o, const
 
 // dz gets the gradient on the direct way, du that of u and of t; du16 = `scale` du in 16 bits, for the convolutions; dz and du16 may be null.
 template <int PHI> __device__ __forceinline__ void backward(const Outer& o, const float* dimage, const float* sum, const float* activated, float* dz, float* du, f16* du16, float scale, float* partial2, float* partial3) {
-    const int client = blockIdx.z;
-    const int2 span = o.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const Slice s = slice_of(o.shape, sample_at(o.cohort, span, blockIdx.y));
+    const Mine mine = my_sample(o.cohort);
+    if (!mine.here) return;
+    const Slice s = slice_of(o.shape, mine.sample);
     float2 v[E], d[E];
     load(v, activated, s);
     load(d, dimage, s);
-    pull_back<PHI>(d, v, o.moments[1][s.region_group], o.third, client, partial3, o.shape, s);
+    pull_back<PHI>(d, v, o.moments[1][s.region_group], o.third, mine.client, partial3, o.shape, s);
     // Beyond the last pixel there is nothing to add up.
 #pragma unroll
     for (int i = 0; i < E; i++)
         if (!s.has(i)) d[i] = make_float2(0.f, 0.f);
     if (dz) store(dz, d, s);
     load(v, sum, s);
-    pull_back<IDENTITY>(d, v, o.moments[0][s.region_group], o.second, client, partial2, o.shape, s);
+    pull_back<IDENTITY>(d, v, o.moments[0][s.region_group], o.second, mine.client, partial2, o.shape, s);
     store(du, d, s);
     if (!du16) return;
 #pragma unroll

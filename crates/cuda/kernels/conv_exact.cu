@@ -1,6 +1,6 @@
 // Convolutions and their gradients in 32 bits throughout: what the 16-bit kernels are compared with, and for any number of channels.
 //
-// Any odd-sized square window (1x1 and 3x3 are what networks use), any stride, `before` zeros above and to the left: TensorFlow's SAME
+// Any odd-sized square window (1x1 and 3x3 are what networks use), any stride, `above` rows and `left` columns of zeros in front: TensorFlow's SAME
 // padding puts the odd one at the end. Blocks of 256 threads, 64 x 64 numbers each.
 #include "product.cuh"
 
@@ -11,7 +11,7 @@ struct ConvExact {
     float* y;            // [samples][HO][WO][CO]
     Cohort cohort;
     i64 w_stride, bias_stride;
-    int H, W, CI, HO, WO, CO, window, stride, before;
+    int H, W, CI, HO, WO, CO, window, stride, above, left;
 };
 
 struct Place { int sample, y, x; };
@@ -22,7 +22,7 @@ __device__ __forceinline__ Place place_of(const ConvExact& c, int2 span, int p, 
 }
 // The input under tap (ty, tx) of an output pixel.
 __device__ __forceinline__ float under(const ConvExact& c, Place at, int ty, int tx, int ci) {
-    const int y = at.y * c.stride + ty - c.before, x = at.x * c.stride + tx - c.before;
+    const int y = at.y * c.stride + ty - c.above, x = at.x * c.stride + tx - c.left;
     if (y < 0 || y >= c.H || x < 0 || x >= c.W) return 0.f;
     return c.x[(((i64)at.sample * c.H + y) * c.W + x) * c.CI + ci];
 }
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(256) conv_exact_input(ConvExact c, 
         m0, blockIdx.x * 64, pixels, c.CI, 0, taps * c.CO,
         [&](int m, int k) {
             const Place at = place_of(c, span, m, c.H, c.W);
-            const int tap = k / c.CO, y = at.y + c.before - tap / c.window, x = at.x + c.before - tap % c.window;
+            const int tap = k / c.CO, y = at.y + c.above - tap / c.window, x = at.x + c.left - tap % c.window;
             if (y < 0 || x < 0 || y % c.stride || x % c.stride || y / c.stride >= c.HO || x / c.stride >= c.WO) return 0.f;
             return c.y[(((i64)at.sample * c.HO + y / c.stride) * c.WO + x / c.stride) * c.CO + k % c.CO];
         },

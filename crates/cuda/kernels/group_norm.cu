@@ -9,11 +9,10 @@ struct GroupNorm {
 };
 
 template <class IN, class OUT> __device__ __forceinline__ void forward(const GroupNorm& n, const IN* x, OUT* y) {
-    const int client = blockIdx.z;
-    const int2 span = n.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const Slice s = slice_of(n.shape, sample_at(n.cohort, span, blockIdx.y));
-    const float2 scale = load2(n.affine.scale + client * n.affine.stride, s.channel / 2), offset = load2(n.affine.offset + client * n.affine.stride, s.channel / 2);
+    const Mine mine = my_sample(n.cohort);
+    if (!mine.here) return;
+    const Slice s = slice_of(n.shape, mine.sample);
+    const float2 scale = load2(n.affine.scale + mine.client * n.affine.stride, s.channel / 2), offset = load2(n.affine.offset + mine.client * n.affine.stride, s.channel / 2);
     float2 v[E];
     load(v, x, s);
     const Moments m = moments_of(v, s);
@@ -25,14 +24,13 @@ template <class IN, class OUT> __device__ __forceinline__ void forward(const Gro
 
 // dx may be dy.
 template <int PHI, class T> __device__ __forceinline__ void backward(const GroupNorm& n, const T* x, const T* dy, T* dx, float* partial) {
-    const int client = blockIdx.z;
-    const int2 span = n.cohort.spans[client];
-    if ((int)blockIdx.y >= span.y) return;
-    const Slice s = slice_of(n.shape, sample_at(n.cohort, span, blockIdx.y));
+    const Mine mine = my_sample(n.cohort);
+    if (!mine.here) return;
+    const Slice s = slice_of(n.shape, mine.sample);
     float2 v[E], d[E];
     load(v, x, s);
     load(d, dy, s);
-    pull_back<PHI>(d, v, n.moments[s.region_group], n.affine, client, partial, n.shape, s);
+    pull_back<PHI>(d, v, n.moments[s.region_group], n.affine, mine.client, partial, n.shape, s);
     store(dx, d, s);
 }
 

@@ -5,21 +5,20 @@
 // [samples][pixels][padded] in 16 bits, with zeros beyond channel C, for convolutions on tensor cores. Either may be null.
 // Grid: (ceil(pixels * padded / 256), most samples of a client, clients), 256 threads.
 extern "C" __global__ void images(const u8* bytes, const int* indices, const float* mean, const float* deviation, float* x, f16* x16, Cohort cohort, float white, int pixels, int C, int padded) {
-    const int2 span = cohort.spans[blockIdx.z];
+    const Mine mine = my_sample(cohort);
     const int e = blockIdx.x * 256 + threadIdx.x, pixel = e / padded, c = e - pixel * padded;
-    if ((int)blockIdx.y >= span.y || pixel >= pixels) return;
-    const i64 sample = sample_at(cohort, span, blockIdx.y);
-    const float v = c < C ? (bytes[((i64)indices[sample] * pixels + pixel) * C + c] / white - mean[c]) / deviation[c] : 0.f;
-    if (x && c < C) x[(sample * pixels + pixel) * C + c] = v;
-    if (x16) x16[(sample * pixels + pixel) * padded + c] = half_of(v);
+    if (!mine.here || pixel >= pixels) return;
+    const float v = c < C ? (bytes[((i64)indices[mine.sample] * pixels + pixel) * C + c] / white - mean[c]) / deviation[c] : 0.f;
+    if (x && c < C) x[(mine.sample * pixels + pixel) * C + c] = v;
+    if (x16) x16[(mine.sample * pixels + pixel) * padded + c] = half_of(v);
 }
 
 // 32-bit numbers in 16 bits, `n` an even count a sample. Grid: (ceil(n / 512), most samples of a client, clients), 256 threads.
 extern "C" __global__ void to_f16(const float* x, f16* y, Cohort cohort, float scale, int n) {
-    const int2 span = cohort.spans[blockIdx.z];
+    const Mine mine = my_sample(cohort);
     const int pair = blockIdx.x * 256 + threadIdx.x;
-    if ((int)blockIdx.y >= span.y || pair >= n / 2) return;
-    const i64 at = (i64)sample_at(cohort, span, blockIdx.y) * (n / 2) + pair;
+    if (!mine.here || pair >= n / 2) return;
+    const i64 at = mine.sample * (n / 2) + pair;
     const float2 v = load2(x, at);
     store2(y, at, make_float2(scale * v.x, scale * v.y));
 }

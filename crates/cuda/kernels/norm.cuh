@@ -28,10 +28,10 @@ struct Slice {
     __device__ __forceinline__ i64 at(int i) const { return first + (i64)i * step; }
 };
 
-__device__ __forceinline__ Slice slice_of(const Shape& shape, int sample) {
+__device__ __forceinline__ Slice slice_of(const Shape& shape, i64 sample) {
     const int lanes = shape.channels / shape.slices / 2, width = shape.channels / shape.groups, tid = threadIdx.x;
     const int slice = blockIdx.x % shape.slices;
-    const i64 region = (i64)sample * shape.regions + blockIdx.x / shape.slices;
+    const i64 region = sample * shape.regions + blockIdx.x / shape.slices;
     Slice s;
     s.lanes = lanes; s.lane = tid % lanes; s.pixel = tid / lanes; s.pixel_step = blockDim.x / lanes; s.pixels = shape.pixels;
     s.channel = (slice * lanes + s.lane) * 2;

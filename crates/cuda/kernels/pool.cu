@@ -11,10 +11,9 @@ template <int V> struct alignas(V) Bytes { u8 v[V]; };
 
 // `places` gets which of the nine entries was taken, the first among equals; what is not a number wins.
 template <int V> __device__ __forceinline__ void forward(const float* x, float* y, u8* places, const Cohort& cohort, int H, int W, int C) {
-    const int2 span = cohort.spans[blockIdx.z];
+    const Mine mine = my_sample(cohort);
     const int HO = (H + 1) / 2, WO = (W + 1) / 2, e = (blockIdx.x * 256 + threadIdx.x) * V;
-    if ((int)blockIdx.y >= span.y || e >= HO * WO * C) return;
-    const i64 sample = sample_at(cohort, span, blockIdx.y);
+    if (!mine.here || e >= HO * WO * C) return;
     const int pixel = e / C, c = e - pixel * C, top = window_begin(pixel / WO, H), left = window_begin(pixel % WO, W);
     Floats<V> best;
     Bytes<V> place;
@@ -23,22 +22,21 @@ template <int V> __device__ __forceinline__ void forward(const float* x, float* 
     for (int t = 0; t < 9; t++) {
         const int row = top + t / 3, column = left + t % 3;
         if (row < 0 || row >= H || column < 0 || column >= W) continue;
-        const Floats<V> here = *(const Floats<V>*)(x + ((sample * H + row) * W + column) * C + c);
+        const Floats<V> here = *(const Floats<V>*)(x + ((mine.sample * H + row) * W + column) * C + c);
 #pragma unroll
         for (int k = 0; k < V; k++)
             if (!begun || here.v[k] > best.v[k] || here.v[k] != here.v[k]) { best.v[k] = here.v[k]; place.v[k] = t; }
         begun = true;
     }
-    *(Floats<V>*)(y + sample * HO * WO * C + e) = best;
-    if (places) *(Bytes<V>*)(places + sample * HO * WO * C + e) = place;
+    *(Floats<V>*)(y + mine.sample * HO * WO * C + e) = best;
+    if (places) *(Bytes<V>*)(places + mine.sample * HO * WO * C + e) = place;
 }
 
 // Every input looks at the at most four windows it is in.
 template <int V> __device__ __forceinline__ void backward(const float* dy, const u8* places, float* dx, const Cohort& cohort, int H, int W, int C) {
-    const int2 span = cohort.spans[blockIdx.z];
+    const Mine mine = my_sample(cohort);
     const int HO = (H + 1) / 2, WO = (W + 1) / 2, e = (blockIdx.x * 256 + threadIdx.x) * V;
-    if ((int)blockIdx.y >= span.y || e >= H * W * C) return;
-    const i64 sample = sample_at(cohort, span, blockIdx.y);
+    if (!mine.here || e >= H * W * C) return;
     const int pixel = e / C, c = e - pixel * C, row = pixel / W, column = pixel % W;
     Floats<V> sum = {};
 #pragma unroll
@@ -46,13 +44,13 @@ template <int V> __device__ __forceinline__ void backward(const float* dy, const
         const int i = (row + (H & 1)) / 2 - t / 2, j = (column + (W & 1)) / 2 - t % 2;
         const int ty = row - window_begin(i, H), tx = column - window_begin(j, W);
         if (i < 0 || j < 0 || i >= HO || j >= WO || ty > 2 || tx > 2) continue;
-        const i64 at = ((sample * HO + i) * WO + j) * C + c;
+        const i64 at = ((mine.sample * HO + i) * WO + j) * C + c;
         const Bytes<V> place = *(const Bytes<V>*)(places + at);
         const Floats<V> d = *(const Floats<V>*)(dy + at);
 #pragma unroll
         for (int k = 0; k < V; k++) sum.v[k] += place.v[k] == ty * 3 + tx ? d.v[k] : 0.f;
     }
-    *(Floats<V>*)(dx + sample * H * W * C + e) = sum;
+    *(Floats<V>*)(dx + mine.sample * H * W * C + e) = sum;
 }
 
 #define POOL(SUFFIX, V)                                                                                                                \

@@ -2,13 +2,15 @@
 //
 // A block of 256 threads computes TM rows by TN columns, 4 x 4 numbers a thread, TM * TN = 4096. What is multiplied and where it goes is
 // told by functions: a(m, k), b(k, n) and store(m, n, sum). They are only asked about what lies inside. Inner sums run in order of k.
+// A DISTANCE adds up squared differences instead of products.
 #pragma once
 #include "common.cuh"
 
 // How consecutive threads should walk when they read a factor: along the dimension that is contiguous in memory.
 enum Walk { ALONG_INNER, ALONG_OUTER };
+enum Join { PRODUCT, DISTANCE };
 
-template <int TM, int TN, Walk WALK_A, Walk WALK_B, class A, class B, class Store>
+template <int TM, int TN, Walk WALK_A, Walk WALK_B, Join JOIN = PRODUCT, class A, class B, class Store>
 __device__ __forceinline__ void product(int m0, int n0, int M, int N, int k_begin, int k_end, A a, B b, Store store) {
     static_assert(TM * TN == 4096, "256 threads have 16 numbers each");
     constexpr int DEPTH = 16;
@@ -42,7 +44,10 @@ __device__ __forceinline__ void product(int m0, int n0, int M, int N, int k_begi
 #pragma unroll
             for (int i = 0; i < 4; i++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) acc[i][j] = fmaf(x[i], y[j], acc[i][j]);
+                for (int j = 0; j < 4; j++) {
+                    const float left = JOIN == DISTANCE ? x[i] - y[j] : x[i];
+                    acc[i][j] = fmaf(left, JOIN == DISTANCE ? left : y[j], acc[i][j]);
+                }
         }
         __syncthreads();
     }

@@ -39,3 +39,27 @@ extern "C" __global__ void mean_of_clients(const float* theta, const double* wei
     }
     mean[i] = (float)(sum / total);
 }
+
+// partial[client][block] = the block's share of |theta - anchor|^2, in 64 bits. Grid: (blocks, clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) gap_look(const float* theta, const float* anchor, double* partial, i64 stride, i64 n) {
+    double sum = 0.0;
+    for (i64 i = (i64)blockIdx.x * 256 + threadIdx.x; i < n; i += (i64)gridDim.x * 256) {
+        const double d = (double)theta[blockIdx.y * stride + i] - anchor[i];
+        sum += d * d;
+    }
+    __shared__ double each[256];
+    each[threadIdx.x] = sum;
+    for (int half = 128; half; half >>= 1) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) each[threadIdx.x] += each[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) partial[(i64)blockIdx.y * gridDim.x + blockIdx.x] = each[0];
+}
+// norms[client] = |theta - anchor|. Grid: ceil(clients / 128), 128 threads.
+extern "C" __global__ void gap_norm(const double* partial, double* norms, int blocks, int clients) {
+    const int client = blockIdx.x * 128 + threadIdx.x;
+    if (client >= clients) return;
+    double sum = 0.0;
+    for (int b = 0; b < blocks; b++) sum += partial[(i64)client * blocks + b];
+    norms[client] = sqrt(sum);
+}

@@ -35,6 +35,8 @@ class Cell:
         self.p = {n: (channels_last(t) if n in "ab" else t.contiguous()) for n, t in p.items()}
         wide = dict(dtype=torch.float32 if exact else torch.float16, device=DEVICE)
         S, n = clients.samples, clients.count
+        self.channels = {"a": (C, 2 * C), "b": (2 * C, C)}
+        self.g = {name: geometry(H, W, *channels) for name, channels in self.channels.items()}
         self.wide = [torch.empty(S, H, W, 2 * C, **wide) for _ in range(4)]   # phi(conv_a), GN1 of it, the gradients of both
         self.narrow = [torch.empty(S, H, W, C, device=DEVICE) for _ in range(4)]   # t and u + t, activated, dz, du
         self.moments = [torch.empty(S, groups, 2, device=DEVICE) for _ in range(3)]
@@ -43,25 +45,26 @@ class Cell:
         self.grads = {name: torch.empty_like(self.p[name]) for name in "ab"}
         self.norm_grads = [torch.empty(n, 2, c, device=DEVICE) for c in (2 * C, C, C)]
         self.launch1, self.launch2 = norm_launch(clients, H * W, 1, 2 * C, groups), norm_launch(clients, H * W, 1, C, groups)
+        self.parts = 4 if tile == "conv_planes_sm90" else 1
+        self.scratch = [torch.empty(self.parts, *self.p[name].shape, device=DEVICE) for name in "ab"] if self.parts > 1 else None
         if not exact:
             self.straight = {name: torch.empty_like(self.p[name], dtype=torch.float16) for name in "ab"}
             self.turned = {name: torch.empty_like(self.p[name], dtype=torch.float16) for name in "ab"}
             self.prepare()
 
     def prepare(self):
-        for name, (ci, co) in (("a", (self.C, 2 * self.C)), ("b", (2 * self.C, self.C))):
-            w = self.p[name]
-            self.k.conv_weights_to_f16((up(ci, 32), up(co, 32), 9 * self.cl.count), (32, 8), w, self.straight[name], self.turned[name], long(w[0].numel()), ci, co)
+        for name in "ab":
+            w, (ci, co) = self.p[name], self.channels[name]
+            self.k.weights_to_f16((up(ci, 32), up(co, 32), 9 * self.cl.count), (32, 8), w, self.straight[name], self.turned[name], long(w[0].numel()), ci, co, 9)
 
     def affine(self, name):
         return Affine(scale=self.p["g" + name], offset=self.p["o" + name], stride=self.p["g" + name].shape[1])
 
-    def conv(self, x, w, y, ci, co, **more):
-        convolve(self.k, self.tile, self.cl, x=x, w=w, y=y, H=self.H, W=self.W, CI=ci, CO=co, **more)
+    def conv(self, name, x, y, back=False, **more):
+        convolve(self.k, self.tile, self.cl, self.g[name], x, (self.turned if back else self.straight)[name], y, back=back, **more)
 
     def conv_exact(self, name, x, w, y, ci, co, *more, grid=None):
-        c = ConvExact(x=x, w=w, bias=None, y=y, cohort=self.cl.cohort, w_stride=w[0].numel(), bias_stride=0, H=self.H, W=self.W, CI=ci,
-                      HO=self.H, WO=self.W, CO=co, window=3, stride=1, before=1)
+        c = ConvExact(x=x, w=w, bias=None, y=y, cohort=self.cl.cohort, w_stride=w[0].numel(), bias_stride=0, **geometry(self.H, self.W, ci, co))
         self.k.launch(name, grid or (up(co, 64), up(self.cl.most * self.H * self.W, 64), self.cl.count), 256, c, *more)
 
     def step(self, z, z16, u, image, save=False):
@@ -71,14 +74,14 @@ class Cell:
         if self.exact:
             self.conv_exact("conv_exact" + phi, z, self.p["a"], v, C, 2 * C)
         else:
-            self.conv(z16, self.straight["a"], v, C, 2 * C, phi=self.phi)
+            self.conv("a", z16, v, phi=self.phi)
         grid, threads, shape = self.launch1
         norm = GroupNorm(affine=self.affine("1"), moments=self.moments[0], cohort=self.cl.cohort, shape=shape)
         self.k.launch("group_norm_f32" if self.exact else "group_norm_f16", grid, threads, norm, v, y)
         if self.exact:
             self.conv_exact("conv_exact", y, self.p["b"], t, 2 * C, C)
         else:
-            self.conv(y, self.straight["b"], t, 2 * C, C)
+            self.conv("b", y, t)
         self.outer(t, u, z, image, save)
 
     def outer_struct(self):
@@ -113,21 +116,18 @@ class Cell:
             if dz:
                 self.conv_exact("conv_exact_input", None, self.p["a"], dv, C, 2 * C, self.through_a, grid=(up(C, 64), pixels, cl.count))
         else:
-            self.conv(self.du16, self.turned["b"], dy, C, 2 * C)
+            self.conv("b", self.du16, dy, back=True)
             self.k.launch("group_norm_backward_f16" + phi, grid, threads, norm, v, dy, dv, self.partial[0])
             self.weights(z16, y, dv)
             if dz:
                 self.through_a = torch.empty_like(du)
-                self.conv(dv, self.turned["a"], self.through_a, 2 * C, C, alpha=1 / self.scale)
+                self.conv("a", dv, self.through_a, back=True, alpha=1 / self.scale)
         for partial, grads, alpha in zip(self.partial, self.norm_grads, (1 / scale, 1.0, 1.0)):
-            self.k.sum_samples((up(grads[0].numel(), 128), cl.count), 128, partial, grads, cl.cohort, long(grads[0].numel()), alpha, 1, grads[0].numel())
+            sum_samples(self.k, cl, partial, grads, alpha)
 
     def weights(self, z16, y, dv):
-        C = self.C
-        problem = lambda x, dy, dw, ci, co: WeightGradient(x=x, dy=dy, dw=dw, stride=dw[0].numel(), alpha=1 / self.scale, H=self.H, W=self.W, CI=ci, CO=co)
-        tiles = [up(co, 128) * up(9 * ci, 128) for ci, co in ((C, 2 * C), (2 * C, C))]
-        self.k.launch("conv_weights" + ("_sm90" if self.tile == "conv_sm90" else ""), (sum(tiles), self.cl.count), 128, problem(z16, dv, self.grads["a"], C, 2 * C), problem(y, self.du16, self.grads["b"], 2 * C, C),
-                                tiles[0], self.cl.cohort, shared=WEIGHTS_SHARED)
+        name = {"conv_sm90": "conv_weights_sm90", "conv_planes_sm90": WEIGHT_PLANES}.get(self.tile, "conv_weights")
+        weight_gradients(self.k, name, self.cl, [(self.g["a"], z16, dv, self.grads["a"]), (self.g["b"], y, self.du16, self.grads["b"])], 1 / self.scale, self.parts, self.scratch)
 
 
 def phi_name(phi, exact):

@@ -1,4 +1,4 @@
-"""Checks every kernel against PyTorch in float64. usage: run.py [--small] [names of checks]
+"""Checks every kernel against PyTorch in float64. usage: run.py [--small] [--list] [names of checks]
 
 Prints ||found - expected|| / ||expected|| for every case beside what is allowed. --small leaves out the large cases, for compute-sanitizer.
 """
@@ -10,82 +10,24 @@ import torch
 import torch.nn.functional as F
 
 from cell import *
-from driver import *
+from harness import *
 from solver import *
-
-SMALL = "--small" in sys.argv
-REFERENCE = "cpu" if SMALL else DEVICE
-failures, checks = [], []
-
-
-def check_of(f):
-    checks.append(f)
-    return f
-
-
-def report(name, error, allowed):
-    bad = not error <= allowed
-    if bad:
-        failures.append(name)
-    print(f"{'WRONG ' if bad else 'ok    '}{name:88s} {error:9.2e}  (allowed {allowed:.0e})", flush=True)
-
-
-def error(found, expected):
-    found, expected = found.double().to(REFERENCE), expected.double().to(REFERENCE)
-    return ((found - expected).norm() / expected.norm().clamp_min(1e-30)).item() if expected.numel() else 0.0
-
-
-def poisoned(*shape, dtype=torch.float32):
-    return torch.full(shape, float("nan"), device=DEVICE, dtype=dtype)
-
-
-def compare(name, clients, found, expected, allowed):
-    """expected: by client, [samples of it, ...] channels first or flat, in float64; samples that are not listed must be untouched."""
-    for k, of in enumerate(clients.of):
-        if of:
-            e = error(first(found[of]), expected[k])
-            report(f"{name}, client {k} of {clients.sizes}"[:88], e, allowed) if not e <= allowed else None
-    whole = error(torch.cat([first(found[of]) for of in clients.of if of]), torch.cat([e for e, of in zip(expected, clients.of) if of]))
-    report(name, whole, allowed)
-    if clients.unlisted and not torch.isnan(found[clients.unlisted].float()).all():
-        report(name + ": wrote where it must not", float("inf"), 0)
-
-
-def first(x):
-    """[N, H, W, C] -> [N, C, H, W]"""
-    return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
-
-
-def by_client(clients, x):
-    """What PyTorch wants of a buffer [samples, H, W, C]: a list by client of [n, C, H, W] in float64."""
-    x = x.to(REFERENCE)
-    return [first(x[of]).double() for of in clients.of]
-
+import mixtures, residual, texts  # noqa: their checks
 
 CASES = [([3], 5, 7, 8, 16), ([1, 4, 2, 0, 7], 14, 14, 64, 128), ([2, 5, 1], 9, 3, 24, 40), ([3, 1], 8, 8, 256, 72), ([1], 1, 1, 8, 8)]
 if not SMALL:
     CASES += [([20] * 10, 16, 16, 128, 256), ([20] * 10, 16, 16, 256, 128), ([7, 20, 1, 13] * 25, 8, 8, 64, 64)]
-KERNELS = None
-SUMS_32 = 1e-5   # tensor cores cut off what does not fit while they add up; it grows with the number of terms
-
-
-def describe(clients, *rest):
-    sizes = clients.sizes
-    return f"{sizes if len(sizes) < 6 else f'{len(sizes)} clients, {sum(sizes)} samples'} {' '.join(map(str, rest))}"
-
-
 @check_of
 def convolution():
     k = KERNELS
-    variants = ["conv", "conv_few"] + (["conv_sm90"] if HOPPER else [])
+    variants = ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90", PLANES] * HOPPER
     for sizes, H, W, CI, CO in CASES:
         cl = Clients(sizes)
         x = torch.randn(cl.samples, H, W, CI, device=DEVICE).half()
         w = torch.randn(cl.count, CO, CI, 3, 3, device=DEVICE) / (9 * CI) ** 0.5
         bias = torch.randn(cl.count, CO, device=DEVICE)
-        straight, turned = poisoned(cl.count, CO, 3, 3, CI, dtype=torch.float16), poisoned(cl.count, CI, 3, 3, CO, dtype=torch.float16)
-        last = channels_last(w)
-        k.conv_weights_to_f16((up(CI, 32), up(CO, 32), 9 * cl.count), (32, 8), last, straight, turned, long(last[0].numel()), CI, CO)
+        last, g = channels_last(w), geometry(H, W, CI, CO)
+        straight, turned = weights_to_f16(k, last)
         report("weights in 16 bits " + describe(cl, CI, CO), error(straight, last.half()) + error(turned, last.half().flip(2, 3).permute(0, 4, 2, 3, 1)), 0)
         wd = straight.permute(0, 1, 4, 2, 3).double().to(REFERENCE)
         plain = [F.conv2d(v, wd[i], bias[i].double().to(REFERENCE), padding=1) for i, v in enumerate(by_client(cl, x))]
@@ -93,20 +35,18 @@ def convolution():
             for phi_of, phi, dtype, allowed in (("identity", lambda v: v, torch.float32, SUMS_32), ("relu", F.relu, torch.float32, SUMS_32), ("softplus", F.softplus, torch.float32, SUMS_32),
                                                 ("softplus", F.softplus, torch.float16, 4e-4)):
                 y = poisoned(cl.samples, H, W, CO, dtype=dtype)
-                convolve(k, tile, cl, phi=phi_of, bias=bias, x=x, w=straight, y=y, H=H, W=W, CI=CI, CO=CO)
+                convolve(k, tile, cl, g, x, straight, y, phi=phi_of, bias=bias)
                 compare(f"{tile} {phi_of} {str(dtype)[6:]} {describe(cl, H, W, CI, CO)}", cl, y, [phi(v) for v in plain], allowed)
             dy = torch.randn(cl.samples, H, W, CO, device=DEVICE).half()
             dx = poisoned(cl.samples, H, W, CI)
-            convolve(k, tile, cl, alpha=0.5, x=dy, w=turned, y=dx, H=H, W=W, CI=CO, CO=CI)
+            convolve(k, tile, cl, g, dy, turned, dx, alpha=0.5, back=True)
             expected = [0.5 * torch.nn.grad.conv2d_input((v.shape[0], CI, H, W), wd[i], v, padding=1) if len(v) else v for i, v in enumerate(by_client(cl, dy))]
             compare(f"gradient by input, {tile} {describe(cl, H, W, CI, CO)}", cl, dx, expected, SUMS_32)
-        problem = lambda dw: WeightGradient(x=x, dy=dy, dw=dw, stride=dw[0].numel(), alpha=2.0, H=H, W=W, CI=CI, CO=CO)
-        tiles = up(CO, 128) * up(9 * CI, 128)
         expected = torch.stack([2 * torch.nn.grad.conv2d_weight(a, wd[i].shape, b, padding=1) if len(a) else torch.zeros_like(wd[i])
                                 for i, (a, b) in enumerate(zip(by_client(cl, x), by_client(cl, dy)))])
-        for name in ["conv_weights"] + ["conv_weights_sm90"] * HOPPER:
+        for name in ["conv_weights", "conv_weights_64"] + ["conv_weights_sm90", "conv_weights_64_sm90", WEIGHT_PLANES] * HOPPER:
             both = [poisoned(cl.count, CO, 3, 3, CI) for _ in range(2)]
-            k.launch(name, (2 * tiles, cl.count), 128, problem(both[0]), problem(both[1]), tiles, cl.cohort, shared=WEIGHTS_SHARED)
+            weight_gradients(k, name, cl, [(g, x, dy, dw) for dw in both], alpha=2.0)
             report(f"{name} {describe(cl, H, W, CI, CO)}", error(both[0].permute(0, 1, 4, 2, 3), expected), SUMS_32)
             report("  both problems agree to the bit", float(not torch.equal(both[0], both[1])), 0)
 
@@ -120,7 +60,7 @@ def packing():
     for sizes in ([5, 4], [9, 0]):
         cl = Clients(sizes, shuffled=False, spare=0)
         y = poisoned(9, H, W, CO)
-        convolve(KERNELS, "conv", cl, x=x, w=w, y=y, H=H, W=W, CI=CI, CO=CO)
+        convolve(KERNELS, "conv", cl, geometry(H, W, CI, CO), x, w, y)
         results.append(y[:5])
     report("a sample's convolution in another cohort, to the bit", float(not torch.equal(*results)), 0)
 
@@ -128,21 +68,17 @@ def packing():
 @check_of
 def exact_convolution():
     k = KERNELS
-    for sizes, H, W, CI, CO, window, stride in (([3, 1, 0, 4], 7, 5, 3, 10, 3, 1), ([2, 5], 8, 6, 5, 7, 3, 2), ([2], 9, 9, 70, 66, 3, 2), ([1, 3], 8, 8, 6, 12, 1, 2)):
-        cl, HO, WO = Clients(sizes), up(H, stride), up(W, stride)
-        pad = lambda size, out: max((out - 1) * stride + window - size, 0)
-        before, after = pad(H, HO) // 2, (pad(H, HO) - pad(H, HO) // 2, pad(W, WO) - pad(W, WO) // 2)
-        if pad(W, WO) // 2 != before:
-            raise ValueError("sides of one parity")
+    for sizes, H, W, CI, CO, window, stride in (([3, 1, 0, 4], 7, 5, 3, 10, 3, 1), ([2, 5], 8, 6, 5, 7, 3, 2), ([2], 9, 9, 70, 66, 3, 2), ([1, 3], 8, 8, 6, 12, 1, 2), ([2, 1], 7, 8, 4, 6, 3, 2)):
+        cl, g = Clients(sizes), geometry(H, W, CI, CO, window, stride)
+        HO, WO = g["HO"], g["WO"]
         x, dy = torch.randn(cl.samples, H, W, CI, device=DEVICE), torch.randn(cl.samples, HO, WO, CO, device=DEVICE)
         w, bias, y = torch.randn(cl.count, CO, window, window, CI, device=DEVICE), torch.randn(cl.count, CO, device=DEVICE), poisoned(cl.samples, HO, WO, CO)
-        c = lambda y, bias: ConvExact(x=x, w=w, bias=bias, y=y, cohort=cl.cohort, w_stride=w[0].numel(), bias_stride=CO, H=H, W=W, CI=CI, HO=HO, WO=WO, CO=CO,
-                                      window=window, stride=stride, before=before)
+        c = lambda y, bias: ConvExact(x=x, w=w, bias=bias, y=y, cohort=cl.cohort, w_stride=w[0].numel(), bias_stride=CO, **g)
         wd = w.permute(0, 1, 4, 2, 3).double().to(REFERENCE)
         plain, dxs, dws = [], [], []
         for i, (a, b) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
             a.requires_grad_(), (wi := wd[i].clone()).requires_grad_()
-            out = F.conv2d(F.pad(a, (before, after[1], before, after[0])), wi, bias[i].double().to(REFERENCE), stride=stride)
+            out = F.conv2d(padded(a, g), wi, bias[i].double().to(REFERENCE), stride=stride)
             grads = torch.autograd.grad(out, (a, wi), b) if len(a) else (a.detach(), torch.zeros_like(wi))
             plain.append(out.detach()), dxs.append(grads[0]), dws.append(grads[1])
         what = describe(cl, H, W, CI, CO, f"{window}x{window}/{stride}")
@@ -176,7 +112,7 @@ def group_normalisation():
                 k.launch(f"group_norm_{bits}", grid, threads, norm, x, y)
                 dx, partial, sums = poisoned(*x.shape, dtype=dtype), poisoned(cl.samples, regions, 2, C), poisoned(cl.count, 2, C)
                 k.launch(f"group_norm_backward_{bits}{phi_of}", grid, threads, norm, x, dy, dx, partial)
-                k.sum_samples((up(2 * C, 128), cl.count), 128, partial, sums, cl.cohort, long(2 * C), 1.0, regions, 2 * C)
+                sum_samples(k, cl, partial, sums, per=regions)
                 ys, dxs, dss = [], [], []
                 for i, (v, d) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
                     s, o = scale[i].double().to(REFERENCE).requires_grad_(), offset[i].double().to(REFERENCE).requires_grad_()
@@ -194,51 +130,6 @@ def group_normalisation():
 
 
 @check_of
-def batch_normalisation():
-    k = KERNELS
-    for sizes, H, W, C, slices in (([3, 1, 0, 4], 5, 7, 16, 1), ([4, 20], 16, 16, 128, 2), ([6, 9], 1, 1, 128, 1)):
-        cl = Clients(sizes)
-        scale, offset = 1 + 0.3 * torch.randn(cl.count, C, device=DEVICE), torch.randn(cl.count, C, device=DEVICE)
-        running, steps = torch.rand(cl.count, 2, C, device=DEVICE), torch.arange(cl.count, device=DEVICE).float()
-        grid, columns = (slices, cl.most, cl.count), (up(C, 128), cl.count)
-        for phi_of, phi, slope in (("", lambda v: v, lambda t: torch.ones_like(t)), ("_relu", F.relu, lambda t: (t > 0).double()), ("_softplus", F.softplus, lambda t: -torch.expm1(-t))):
-            x = phi(0.5 + torch.randn(cl.samples, H, W, C, device=DEVICE))
-            dy, y, y16, dx = torch.randn_like(x), poisoned(*x.shape), poisoned(*x.shape, dtype=torch.float16), poisoned(*x.shape)
-            moments, partial, sums, shares, moved = poisoned(cl.count, C, 2), poisoned(cl.samples, C, 2), poisoned(cl.count, 2, C), poisoned(cl.samples, 2, C), running.clone()
-            n = BatchNorm(scale=scale, offset=offset, moments=moments, cohort=cl.cohort, stride=C, pixels=H * W, C=C, slices=slices)
-            k.batch_norm_look(grid, 256, n, x, partial)
-            k.batch_norm_moments(columns, 128, n, partial, moved, steps)
-            k.batch_norm_apply(grid, 256, n, x, y, y16)
-            k.batch_norm_backward_look(grid, 256, n, x, dy, shares)
-            k.sum_samples((up(2 * C, 128), cl.count), 128, shares, sums, cl.cohort, long(2 * C), 1.0, 1, 2 * C)
-            k.launch("batch_norm_backward" + phi_of, grid, 256, n, x, dy, sums, dx)
-            ys, dxs, dss, runs = [], [], [], []
-            for i, (v, d) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
-                s, o, r = (t[i].double().to(REFERENCE) for t in (scale, offset, running))
-                s.requires_grad_(), o.requires_grad_(), v.requires_grad_()
-                if not len(v):
-                    ys.append(v), dxs.append(v), dss.append(torch.zeros(2, C, dtype=torch.float64, device=REFERENCE)), runs.append(r)
-                    continue
-                out = F.batch_norm(v, None, None, s, o, training=True)
-                g = torch.autograd.grad(out, (v, s, o), d)
-                ys.append(out.detach()), dxs.append((g[0] * slope(v)).detach()), dss.append(torch.stack(g[1:]))
-                t, flat = float(steps[i]) + 1, v.detach().transpose(0, 1).reshape(C, -1)
-                now = torch.stack([flat.mean(1), flat.var(1, unbiased=False)])
-                runs.append((0.9 * (1 - 0.9 ** (t - 1)) * r + 0.1 * now) / (1 - 0.9 ** t))
-            what = describe(cl, H, W, C)
-            compare(f"batch_norm_apply {what}", cl, y, ys, 2e-6)
-            compare(f"batch_norm_apply in 16 bits {what}", cl, y16, ys, 4e-4)
-            compare(f"batch_norm_backward{phi_of} {what}", cl, dx, dxs, 3e-6)
-            report("  gradients of scale and offset", error(sums, torch.stack(dss)), 3e-6)
-            report("  running statistics", error(moved, torch.stack(runs)), 1e-6)
-        k.batch_norm_running(columns, 128, n, running)
-        y = poisoned(*x.shape)
-        k.batch_norm_apply(grid, 256, n, x, y, None)
-        expected = [F.batch_norm(v, *(t[i].double().to(REFERENCE) for t in (running[:, 0], running[:, 1], scale, offset))) if len(v) else v for i, v in enumerate(by_client(cl, x))]
-        compare(f"batch_norm_running {what}", cl, y, expected, 2e-6)
-
-
-@check_of
 def cell():
     cases = [([2, 3, 1], 5, 4, 16), ([1], 7, 7, 64)] + ([] if SMALL else [([20] * 10, 16, 16, 128), ([7, 20, 1, 13] * 3, 14, 14, 64)])
     for sizes, H, W, C in cases:
@@ -253,7 +144,7 @@ def cell():
                 zi.requires_grad_(), ui.requires_grad_()
                 out = torch_cell(q, zi, ui, phi=phi)
                 expected.append((out.detach(), dict(zip(["z", "u", *q], torch.autograd.grad(out, [zi, ui, *q.values()], di)))))
-            for exact, variants in ((True, ["conv_exact"]), (False, ["conv"] + (["conv_sm90"] if HOPPER else []))):
+            for exact, variants in ((True, ["conv_exact"]), (False, ["conv"] + ["conv_sm90", "conv_planes_sm90"] * HOPPER)):
                 for tile in variants:
                     c = Cell(KERNELS, cl, p, H, W, C, exact=exact, phi=phi_of, tile=tile)
                     image = poisoned(cl.samples, H, W, C)
@@ -281,7 +172,7 @@ def determinism():
     """The same numbers in, the same bits out."""
     cl, H, W, C = Clients([5, 2, 9]), 8, 8, 64
     p, (u, z, d) = parameters(cl.count, C, 0.05), (torch.randn(cl.samples, H, W, C, device=DEVICE) for _ in range(3))
-    for tile in ["conv_exact", "conv"] + ["conv_sm90"] * HOPPER:
+    for tile in ["conv_exact", "conv"] + ["conv_sm90", "conv_planes_sm90"] * HOPPER:
         runs = []
         for _ in range(2):
             c, image = Cell(KERNELS, cl, p, H, W, C, exact=tile == "conv_exact", tile=tile), torch.zeros_like(u)
@@ -361,26 +252,40 @@ def steps():
 @check_of
 def dense():
     k = KERNELS
-    for sizes, n_in, n_out, parts in (([3, 1, 0, 4], 10, 7, 1), ([33, 20], 300, 130, 3), ([20] * 4, 1024, 256, 8)):
+    for sizes, per, n_in, n_out, parts in (([3, 1, 0, 4], 1, 10, 7, 1), ([33, 20], 1, 300, 130, 3), ([3, 5, 0], 11, 64, 90, 1)) + (() if SMALL else (([20] * 4, 1, 1024, 256, 8),)):
         cl = Clients(sizes)
-        x, dy = torch.randn(cl.samples, n_in, device=DEVICE), torch.randn(cl.samples, n_out, device=DEVICE)
+        x, dy, more = (torch.randn(cl.samples, per, n, device=DEVICE) for n in (n_in, n_out, n_out))
         w, bias = torch.randn(cl.count, n_in, n_out, device=DEVICE), torch.randn(cl.count, n_out, device=DEVICE)
-        d = Dense(x=x, w=w, dy=dy, cohort=cl.cohort, w_stride=n_in * n_out, **{"in": n_in, "out": n_out})
-        partial = poisoned(parts, cl.samples, n_out)
-        k.dense_forward((up(n_out, 128), up(cl.most, 32) * parts, cl.count), 256, d, partial, parts, cl.samples)
+        d = Dense(x=x, w=w, dy=dy, cohort=cl.cohort, w_stride=n_in * n_out, **{"in": n_in, "out": n_out, "per": per})
+        partial = poisoned(parts, cl.samples, per, n_out)
+        k.dense_forward((up(n_out, 128), up(cl.most * per, 32) * parts, cl.count), 256, d, partial, parts, cl.samples)
         wd, bd = w.double().to(REFERENCE), bias.double().to(REFERENCE)
-        what = describe(cl, n_in, n_out)
-        for name, phi in (("dense_finish", lambda v: v), ("dense_finish_relu", F.relu), ("dense_finish_softplus", F.softplus)):
-            y = poisoned(cl.samples, n_out)
-            k.launch(name, (up(n_out, 256), cl.most, cl.count), 256, partial, bias, y, cl.cohort, long(n_out), n_out, parts, cl.samples)
-            compare(f"{name} {what}", cl, y, [phi(v @ wd[i] + bd[i]) for i, v in enumerate(by_client(cl, x))], 1e-6)
-        dx, dw, db = poisoned(cl.samples, n_in), poisoned(*w.shape), poisoned(cl.count, n_out)
-        k.dense_input((up(n_in, 128), up(cl.most, 32), cl.count), 256, d, dx)
+        what = describe(cl, per, n_in, n_out)
+        for name, phi in (("identity", lambda v: v), ("relu", F.relu), ("softplus_exact", F.softplus)):
+            for added in (None, more):
+                y = poisoned(cl.samples, per, n_out)
+                k.dense_finish((up(n_out, 256), cl.most * per, cl.count), 256, partial, bias, added, y, cl.cohort, long(n_out), n_out, per, parts, cl.samples, PHI[name])
+                sums = [v @ wd[i] + bd[i] for i, v in enumerate(by_client(cl, x))]
+                if added is not None:   # DEQ-MLP's cell
+                    sums = [a + b for a, b in zip(sums, by_client(cl, more))]
+                compare(f"dense {name} {'with more ' if added is not None else ''}{what}", cl, y, [phi(v) for v in sums], 1e-6)
+        dx, dw, db = poisoned(cl.samples, per, n_in), poisoned(*w.shape), poisoned(cl.count, n_out)
+        back = poisoned(parts, cl.samples, per, n_in)
+        k.dense_input((up(n_in, 128), up(cl.most * per, 32) * parts, cl.count), 256, d, back, parts, cl.samples)
+        k.dense_finish((up(n_in, 256), cl.most * per, cl.count), 256, back, None, None, dx, cl.cohort, long(0), n_in, per, parts, cl.samples, 0)
         compare(f"dense_input {what}", cl, dx, [v @ wd[i].T for i, v in enumerate(by_client(cl, dy))], 1e-6)
         k.dense_weights((up(n_out, 128), up(n_in, 32), cl.count), 256, d, dw)
-        report(f"dense_weights {what}", error(dw, torch.stack([a.T @ b for a, b in zip(by_client(cl, x), by_client(cl, dy))])), 1e-6)
-        k.sum_samples((up(n_out, 128), cl.count), 128, dy, db, cl.cohort, long(n_out), 0.5, 1, n_out)
-        report(f"sum_samples {what}", error(db, torch.stack([0.5 * v.sum(0) for v in by_client(cl, dy)])), 1e-6)
+        flat = lambda v: v.reshape(-1, v.shape[-1])
+        report(f"dense_weights {what}", error(dw, torch.stack([flat(a).T @ flat(b) for a, b in zip(by_client(cl, x), by_client(cl, dy))])), 1e-6)
+        sum_samples(k, cl, dy, db, 0.5, per)
+        report(f"sum_samples {what}", error(db, torch.stack([0.5 * flat(v).sum(0) for v in by_client(cl, dy)])), 1e-6)
+        sum_samples(k, cl, dy.half(), db, 0.5, per)
+        report(f"sum_samples_f16 {what}", error(db, torch.stack([0.5 * flat(v).sum(0) for v in by_client(cl, dy.half())])), 1e-6)
+        if n_out % 2 == 0:
+            out, out16 = poisoned(cl.samples, per, n_out), poisoned(cl.samples, per, n_out, dtype=torch.float16)
+            k.combine((up(per * n_out, 512), cl.most, cl.count), 256, dy, more, out, out16, cl.cohort, 0.3, -2.0, 4.0, per * n_out)
+            sums = [0.3 * a - 2 * b for a, b in zip(by_client(cl, dy), by_client(cl, more))]
+            compare(f"combine {what}", cl, out, sums, 1e-6), compare(f"combine in 16 bits {what}", cl, out16, [4 * v for v in sums], 4e-4)
 
 
 @check_of
@@ -422,10 +327,10 @@ def ends():
         report("  correct", float(scores[:, 1].contiguous().view(torch.int32).tolist() != [int(r) for r in right]), 0)
     cl, n = Clients([3, 0, 2]), 37
     y, dy = F.softplus(torch.randn(cl.samples, n, device=DEVICE)), torch.randn(cl.samples, n, device=DEVICE)
-    for name, slope in (("relu_backward", lambda v: (v > 0).double()), ("softplus_backward", lambda v: -torch.expm1(-v))):
+    for name, slope in (("relu", lambda v: (v > 0).double()), ("softplus_exact", lambda v: -torch.expm1(-v))):
         dx = poisoned(cl.samples, n)
-        k.launch(name, (up(n, 256), cl.most, cl.count), 256, y, dy, dx, cl.cohort, n)
-        compare(name, cl, dx, [slope(a) * b for a, b in zip(by_client(cl, y), by_client(cl, dy))], 1e-6)
+        k.activation_backward((up(n, 256), cl.most, cl.count), 256, y, dy, dx, cl.cohort, n, PHI[name])
+        compare(f"activation_backward {name}", cl, dx, [slope(a) * b for a, b in zip(by_client(cl, y), by_client(cl, dy))], 1e-6)
     for pixels, C, padded, white in ((64, 1, 8, 16.0), (1024, 3, 8, 255.0)):
         data = torch.randint(int(white) + 1, (50, pixels, C), device=DEVICE, dtype=torch.uint8)
         mean, deviation = torch.rand(C, device=DEVICE), 0.2 + torch.rand(C, device=DEVICE)
@@ -444,10 +349,10 @@ def ends():
 if __name__ == "__main__":
     torch.manual_seed(0)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    KERNELS = Kernels()
-    HOPPER = torch.cuda.get_device_capability() == (9, 0)
     print(torch.cuda.get_device_name())
     names = [a for a in sys.argv[1:] if not a.startswith("-")]
+    if "--list" in sys.argv:
+        sys.exit(print(*[f.__name__ for f in checks]))
     for f in checks:
         if not names or f.__name__ in names:
             at = time.time()

@@ -75,7 +75,7 @@ export function solver(story) {
   const mean = (key) => last.reduce((sum, row) => sum + row[key], 0) / last.length;
   const health = { steps: mean("steps"), residual: mean("residual"), unconverged: mean("unconverged") };
   const lost = last.reduce((sum, row) => sum + row.not_finite, 0);
-  if (lost > 0) return { ...health, alarm: `In the last rounds, ${lost} samples left the numbers: the solver diverges.` };
+  if (lost > 0) return { ...health, alarm: `In the last rounds, ${lost} samples became NaN or infinite: the solver diverges.` };
   const alarm = `In the last rounds, ${percent(health.unconverged)} of the samples did not converge.`;
   return health.unconverged > ALARMING ? { ...health, alarm } : health;
 }

@@ -75,7 +75,7 @@ pub(super) fn rows(folder: &RunFolder) -> Result<Vec<ClientRow>> {
 
 /// The last accuracy of every client; those met only after training come last, once they have been judged.
 fn last_accuracies(folder: &RunFolder) -> Result<Vec<Option<f64>>> {
-    let view = folder.experiment()?.method.algorithm().headline();
+    let view = folder.experiment()?.method.algorithm().default_view();
     let mut last = Evaluation::default();
     folder.each_evaluation(|evaluation| last = evaluation)?;
     let mut accuracies = headline(view, &last).clients.clone();

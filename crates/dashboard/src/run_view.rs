@@ -194,7 +194,7 @@ impl RunInfo {
             preset: experiment.preset,
             seed: experiment.seed,
             rounds: experiment.plan.rounds,
-            headline: experiment.method.algorithm().headline(),
+            headline: experiment.method.algorithm().default_view(),
         })
     }
 }

@@ -58,6 +58,17 @@ proptest! {
     }
 
     #[test]
+    fn batches_as_lists_of_indices_are_those_of_the_batches_themselves(samples in 0..60_usize, batch in 1..70_usize, seed: u64) {
+        let shard = every_other(samples);
+        for remainder in [Remainder::Drop, Remainder::Keep] {
+            let epoch = || shard.batches(size(batch), remainder, Seed::new(seed));
+            let read: Vec<Vec<u64>> = epoch().map(|batch| batch.ids).collect();
+            let listed: Vec<Vec<u64>> = epoch().indices().map(|batch| batch.into_iter().map(u64::from).collect()).collect();
+            prop_assert_eq!(read, listed);
+        }
+    }
+
+    #[test]
     fn evaluation_shows_every_sample_in_order(samples in 0..60_usize, batch in 1..70_usize) {
         let shard = every_other(samples);
         let batches: Vec<Batch> = shard.in_order(size(batch)).collect();

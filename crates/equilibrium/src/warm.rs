@@ -67,8 +67,8 @@ impl Precision {
     /// The bytes of a state of so many numbers.
     fn bytes(self, numbers: usize) -> usize {
         match self {
-            Self::Single => 4 * numbers,
-            Self::Half => 2 * numbers,
+            Self::Single => numbers.saturating_mul(4),
+            Self::Half => numbers.saturating_mul(2),
         }
     }
 }

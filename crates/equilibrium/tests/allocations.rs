@@ -46,7 +46,7 @@ fn a_second_solve_allocates_nothing_but_its_report() {
     for (name, solver) in solvers() {
         let mut workspace = Workspace::default();
         let (mut z, mut image) = (start.clone(), HostStates::default());
-        let counts: Vec<usize> = [12, 12, 48]
+        let counts: Vec<usize> = [12, 12, 48, 48]
             .map(|steps| {
                 z.values_mut().copy_from_slice(start.values());
                 // A map that leaves nobody out itself, so that only the solver's memory is counted.
@@ -57,9 +57,8 @@ fn a_second_solve_allocates_nothing_but_its_report() {
                 })
             })
             .to_vec();
-        assert!(counts[0] > OF_A_REPORT && counts[1] == OF_A_REPORT, "{name}: {counts:?}");
-        // More steps may fill slots that fewer did not; what they take does not grow with the steps.
-        assert!(counts[2] <= OF_A_REPORT + 2 * 50, "{name}: {counts:?}");
+        // More steps may fill slots that fewer did not.
+        assert!(counts[0] > OF_A_REPORT && counts[1] == OF_A_REPORT && counts[3] == OF_A_REPORT, "{name}: {counts:?}");
     }
     let z = HostStates::new(uniform(ROWS * SIZE, 8), ROWS, SIZE);
     let solvers = [

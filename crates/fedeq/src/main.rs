@@ -1,7 +1,7 @@
 //! The `fedeq` command.
 use std::process::ExitCode;
 
-use fedeq_kernels::memory::Counting;
+use fedeq_memory::Counting;
 
 /// So that runs can tell what memory their clients take.
 #[global_allocator]

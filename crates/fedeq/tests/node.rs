@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use fedeq::node::NodeWorker;
-use fedeq_core::{Array, Client, Params, Request, Task, Weights, client_seed};
+use fedeq_core::{Array, Client, ClientByClient, Params, Request, Task, Weights, Workers, client_seed};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
 use fedeq_flower::node::{Notice, Refusal, Worker};
@@ -340,9 +340,10 @@ fn a_node_starts_from_the_same_head_of_its_own_as_a_simulated_client() {
     let request = Request { task: Task::Train, round: 0, rounds: 3, rho: Some(0.3), weights: prepared.server().weights };
     let mut state = prepared.fresh_state(2);
     assert_ne!(state.own.head(), prepared.fresh_state(1).own.head());
-    let (site, seed) = (prepared.network_site(2), client_seed(prepared.clients_seed(), 2));
+    let engine = ClientByClient::new(&prepared, Workers::new(1).expect("a thread"));
+    let seed = client_seed(prepared.clients_seed(), 2);
     let (algorithm, training) = (experiment.method.algorithm(), &experiment.training);
-    Client { algorithm, training, site: &site, state: &mut state, seed }.handle(&request).expect("trained");
+    Client { algorithm, training, engine: &engine, number: 2, state: &mut state, seed }.handle(&request).expect("trained");
     let text = experiment.to_toml().expect("writable");
     let envelope = Envelope { federation: "any".into(), experiment: text, request };
     let done = NodeWorker::new(2, "".into()).work(&envelope, None).expect("trained");

@@ -48,23 +48,43 @@ fn sent(link: &SuperLink) -> BTreeMap<String, Weights> {
 
 /// Requests round after round from a node that is killed all the time, at random moments.
 fn disturb(node: &NodeFolder, link: &SuperLink, app: &App, rounds: u64) {
-    let (mut round, mut asked) = (0, Instant::now());
-    let mut lifetimes = LONGEST_LIFETIMES
-        .iter()
-        .cycle()
-        .zip(0..)
-        .map(|(longest, number)| Duration::from_millis(Seed::new(9).derive("life", [number]).to_u64() % longest));
+    let (mut round, mut asked, mut patience) = (0, Instant::now(), Patience::default());
     link.send(&app.train(0));
-    while round < rounds {
-        let node = start(node, link);
-        sleep(lifetimes.next().expect("there are always more"));
-        kill(node);
+    for number in 0.. {
+        let process = start(node, link);
+        sleep(patience.lifetime(number));
+        kill(process);
         let is_next = has_reply(link, round);
+        patience.note(is_next);
         round += u64::from(is_next);
-        if round < rounds && (is_next || asked.elapsed() > REPEAT) {
+        if round == rounds {
+            return;
+        }
+        if is_next || asked.elapsed() > REPEAT {
             link.send(&app.train(round));
             asked = Instant::now();
         }
+    }
+}
+
+/// On a machine that is too busy to finish a round within the usual lifetimes, they are doubled after many lives without a reply.
+#[derive(Default)]
+struct Patience {
+    without_reply: u32,
+    doublings: u32,
+}
+
+impl Patience {
+    fn note(&mut self, is_reply: bool) {
+        self.without_reply = if is_reply { 0 } else { self.without_reply + 1 };
+        if self.without_reply == 50 {
+            (self.without_reply, self.doublings) = (0, (self.doublings + 1).min(10));
+        }
+    }
+
+    fn lifetime(&self, number: u64) -> Duration {
+        let longest = LONGEST_LIFETIMES[number as usize % LONGEST_LIFETIMES.len()] << self.doublings;
+        Duration::from_millis(Seed::new(9).derive("life", [number]).to_u64() % longest)
     }
 }
 

@@ -97,7 +97,7 @@ impl Connection {
         if let Some(certificates) = &address.tls {
             config = config.tls_config(TlsConfig::builder().root_certs(roots(certificates)).build());
         }
-        let base = format!("{scheme}://{}/v1/connection", address.host);
+        let base = format!("{scheme}://{}/v1/fleet", address.host);
         Self { base, is_encrypted, agent: config.build().into(), key, answered: AtomicU64::new(0) }
     }
 

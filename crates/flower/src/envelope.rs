@@ -84,9 +84,9 @@ fn weights(content: &Content) -> Result<Weights> {
 
 fn metrics(reply: &Reply) -> Values {
     let (samples, loss) = match reply {
-        Reply::Update(update) => (update.samples, update.descent.loss),
+        Reply::Update(update) => (update.samples, update.stats.loss),
         Reply::Scores(scores) => (scores.local.predictions, scores.local.loss / scores.local.predictions.max(1) as f64),
-        Reply::Done(descent) => (descent.steps, descent.loss),
+        Reply::Done(stats) => (stats.steps, stats.loss),
     };
     Values::default().with("num-examples", Scalar::Integer(samples as i64)).with("loss", Scalar::Double(loss))
 }

@@ -52,9 +52,9 @@ pub(crate) fn tuple(shape: &[usize]) -> String {
 /// Reads the shape out of a header, which must be of little-endian 32-bit floats in row-major order.
 fn shape_of(header: &str) -> Result<Vec<usize>, String> {
     let plain = header.replace(' ', "");
-    let wants = |part: &str, what: &str| if plain.contains(part) { Ok(()) } else { Err(format!("it is not {what}")) };
-    wants("'descr':'<f4'", "of 32-bit floats")?;
-    wants("'fortran_order':False", "in row-major order")?;
+    let require = |part: &str, what: &str| if plain.contains(part) { Ok(()) } else { Err(format!("it is not {what}")) };
+    require("'descr':'<f4'", "of 32-bit floats")?;
+    require("'fortran_order':False", "in row-major order")?;
     let shape = plain.split_once("'shape':(").and_then(|(_, rest)| rest.split_once(')')).ok_or("it has no shape")?.0;
     let side = |text: &str| text.parse().map_err(|_| format!("its shape contains `{text}`, which is not a length"));
     shape.split(',').filter(|text| !text.is_empty()).map(side).collect()

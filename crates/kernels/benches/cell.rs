@@ -6,7 +6,7 @@ use fedeq_kernels::InstructionSet;
 use fedeq_kernels::activation::Activation;
 use fedeq_kernels::cell::{Cell, CellParameters, PreparedCell, Scratch};
 use fedeq_kernels::conv::{self, Geometry, Weights};
-use fedeq_kernels::norm::{Affine, Reach};
+use fedeq_kernels::norm::{Affine, NormScope};
 
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|at| (at * 7919 % 2003) as f32 / 1001.5 - 1.0).collect()
@@ -20,7 +20,7 @@ fn cells() -> [(Cell, usize); 2] {
         channels,
         groups: 8,
         activation: Activation::Softplus,
-        reach: Reach::Plane,
+        scope: NormScope::Plane,
     };
     [(cell(14, 64), 10), (cell(16, 128), 20)]
 }

@@ -1,6 +1,6 @@
 //! Matrix products of small matrices: the inner loop of everything else.
 //!
-//! burn's own products are good where matrices are large. The ones here are small, come in dozens (one for each of Winograd's 36
+//! The matrices here are small, come in dozens (one for each of Winograd's 36
 //! points), and live in scratch memory, so they are computed in place, without packing.
 use pulp::{MemMask, Simd, WithSimd};
 
@@ -79,11 +79,21 @@ impl Product<'_> {
 
     fn check(&self) {
         let Size { m, n, k } = self.size;
-        let end = |rows: usize, stride: usize, width: usize| if rows == 0 { 0 } else { (rows - 1) * stride + width };
-        assert!(m == 0 || k == 0 || (m - 1) * self.a.row + (k - 1) * self.a.column < self.a.data.len(), "A is too short");
-        assert!(end(k, self.b_stride, n) <= self.b.len(), "B is too short");
-        assert!(end(m, self.c_stride, n) <= self.c.len(), "C is too short");
+        let fits = |rows, row, columns, column, len| end(rows, row, columns, column).is_some_and(|end| end <= len);
+        assert!(fits(m, self.a.row, k, self.a.column, self.a.data.len()), "A is too short");
+        assert!(fits(k, self.b_stride, n, 1, self.b.len()), "B is too short");
+        assert!(fits(m, self.c_stride, n, 1, self.c.len()), "C is too short");
     }
+}
+
+/// Where a matrix with these strides ends, one behind its last entry; nothing where that is more than a `usize` holds.
+#[inline(always)]
+fn end(rows: usize, row: usize, columns: usize, column: usize) -> Option<usize> {
+    if rows == 0 || columns == 0 {
+        return Some(0);
+    }
+    let last = (rows - 1).checked_mul(row)?.checked_add((columns - 1).checked_mul(column)?)?;
+    last.checked_add(1)
 }
 
 impl WithSimd for Product<'_> {
@@ -92,28 +102,40 @@ impl WithSimd for Product<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         self.check();
+        let Size { m, n, .. } = self.size;
+        if m == 0 || n == 0 {
+            return;
+        }
         let c = self.c.as_mut_ptr();
         let lanes = S::F32_LANES;
         let mut column = 0;
-        while column + 2 * lanes <= self.size.n {
-            self.panel::<S, 2>(simd, c, column, None);
-            column += 2 * lanes;
-        }
-        if column + lanes <= self.size.n {
-            self.panel::<S, 1>(simd, c, column, None);
-            column += lanes;
-        }
-        if column < self.size.n {
-            let mask = simd.mask_between_m32s(0, (self.size.n - column) as u32);
-            self.panel::<S, 1>(simd, c, column, Some(mask));
+        // SAFETY: checked above; `c` is where the result lies; whole vectors of columns, then the mask of what is left.
+        unsafe {
+            while column + 2 * lanes <= n {
+                self.panel::<S, 2>(simd, c, column, None);
+                column += 2 * lanes;
+            }
+            if column + lanes <= n {
+                self.panel::<S, 1>(simd, c, column, None);
+                column += lanes;
+            }
+            if column < n {
+                let mask = simd.mask_between_m32s(0, (n - column) as u32);
+                self.panel::<S, 1>(simd, c, column, Some(mask));
+            }
         }
     }
 }
 
 impl Product<'_> {
     /// All rows of `V` vectors of columns; with a mask, of the part of one vector that exists.
+    ///
+    /// # Safety
+    ///
+    /// [`check`](Product::check) must have passed, `c` point to the result, and `V` vectors from `column` on be columns; or `V` be one and
+    /// the mask have those lanes of it that are.
     #[inline(always)]
-    fn panel<S: Simd, const V: usize>(&self, simd: S, c: *mut f32, column: usize, mask: Option<MemMask<S::m32s>>) {
+    unsafe fn panel<S: Simd, const V: usize>(&self, simd: S, c: *mut f32, column: usize, mask: Option<MemMask<S::m32s>>) {
         // Enough sums to hide the latency of multiply-adds, and registers left for the factors.
         let tallest = if S::REGISTER_COUNT >= 32 { 8 } else { 6 };
         let mut row = 0;
@@ -121,23 +143,30 @@ impl Product<'_> {
             // What is left over is divided evenly: tiles of few rows wait for their sums.
             let left = self.size.m - row;
             let height = if left >= 2 * tallest { tallest } else { left.div_ceil(left.div_ceil(tallest)) };
-            match height {
-                8 => self.tile::<S, 8, V>(simd, c, row, column, mask),
-                7 => self.tile::<S, 7, V>(simd, c, row, column, mask),
-                6 => self.tile::<S, 6, V>(simd, c, row, column, mask),
-                5 => self.tile::<S, 5, V>(simd, c, row, column, mask),
-                4 => self.tile::<S, 4, V>(simd, c, row, column, mask),
-                3 => self.tile::<S, 3, V>(simd, c, row, column, mask),
-                2 => self.tile::<S, 2, V>(simd, c, row, column, mask),
-                _ => self.tile::<S, 1, V>(simd, c, row, column, mask),
+            // SAFETY: as the caller guarantees, and `height` is no more than the rows that are left; no tile is higher than that.
+            unsafe {
+                match height {
+                    8 => self.tile::<S, 8, V>(simd, c, row, column, mask),
+                    7 => self.tile::<S, 7, V>(simd, c, row, column, mask),
+                    6 => self.tile::<S, 6, V>(simd, c, row, column, mask),
+                    5 => self.tile::<S, 5, V>(simd, c, row, column, mask),
+                    4 => self.tile::<S, 4, V>(simd, c, row, column, mask),
+                    3 => self.tile::<S, 3, V>(simd, c, row, column, mask),
+                    2 => self.tile::<S, 2, V>(simd, c, row, column, mask),
+                    _ => self.tile::<S, 1, V>(simd, c, row, column, mask),
+                }
             }
             row += height;
         }
     }
 
     /// `T` rows by `V` vectors, summed in registers.
+    ///
+    /// # Safety
+    ///
+    /// As [`panel`](Product::panel), and the `T` rows from `row` on must exist.
     #[inline(always)]
-    fn tile<S: Simd, const T: usize, const V: usize>(
+    unsafe fn tile<S: Simd, const T: usize, const V: usize>(
         &self,
         simd: S,
         c: *mut f32,
@@ -147,8 +176,8 @@ impl Product<'_> {
     ) {
         let lanes = S::F32_LANES;
         let mut sums = [[simd.splat_f32s(0.0); V]; T];
-        // SAFETY: `check` made sure that rows below `m`, columns below `n` and all `k` lie inside the slices; `panel` asks for no
-        // others, and where fewer than `lanes` columns are left it passes the mask of those that exist.
+        // SAFETY: `check` has passed, so entries in rows below `m`, columns below `n` and all `k` lie inside the slices, and the caller
+        // asks for no others. `a` and `b` wrap where they move, since behind the last `k`, or where there is none, they may lie outside.
         unsafe {
             let c = c.add(row * self.c_stride + column);
             if self.accumulate {
@@ -158,16 +187,16 @@ impl Product<'_> {
                     }
                 }
             }
-            let mut a = self.a.data.as_ptr().add(row * self.a.row);
-            let mut b = self.b.as_ptr().add(column);
+            let mut a = self.a.data.as_ptr().wrapping_add(row.wrapping_mul(self.a.row));
+            let mut b = self.b.as_ptr().wrapping_add(column);
             // What lies behind the panel is as a rule the panel of the next product; it comes while the first rows are at work.
-            let ahead = if row == 0 { self.size.k * self.b_stride } else { 0 };
+            let ahead = if row == 0 { self.size.k.wrapping_mul(self.b_stride) } else { 0 };
             for _ in 0..self.size.k {
                 let mut right = [simd.splat_f32s(0.0); V];
                 for (v, right) in right.iter_mut().enumerate() {
                     *right = load(simd, b.add(v * lanes), mask);
                     if ahead > 0 {
-                        prefetch(b.wrapping_add(ahead + v * lanes));
+                        prefetch(b.wrapping_add(ahead).wrapping_add(v * lanes));
                     }
                 }
                 for (t, sums) in sums.iter_mut().enumerate() {
@@ -268,6 +297,57 @@ mod tests {
                 let expected = before + (0..k).map(term).sum::<f64>();
                 let found = f64::from(found[row * c_stride + column]);
                 assert!((found - expected).abs() < 1e-5, "{} {size:?} at {row}, {column}: {found} {expected}", set.name());
+            }
+        }
+    }
+
+    /// A product of nearly empty slices.
+    fn absurd(size: Size, a_strides: [usize; 2], b_stride: usize, c_stride: usize) {
+        let a = Factor { data: &[1.0], row: a_strides[0], column: a_strides[1] };
+        Product { size, a, b: &[1.0], b_stride, c: &mut [1.0], c_stride, accumulate: false }.run(InstructionSet::best());
+    }
+
+    const HALF: usize = usize::MAX / 2 + 1;
+
+    #[test]
+    #[should_panic = "A is too short"]
+    fn a_left_factor_whose_end_overflows_is_refused() {
+        absurd(Size { m: 3, n: 1, k: 1 }, [HALF, 0], 0, 0);
+    }
+
+    #[test]
+    #[should_panic = "A is too short"]
+    fn a_left_factor_whose_strides_overflow_together_is_refused() {
+        absurd(Size { m: 2, n: 1, k: 2 }, [HALF, HALF], 0, 0);
+    }
+
+    #[test]
+    #[should_panic = "B is too short"]
+    fn a_right_factor_whose_end_overflows_is_refused() {
+        absurd(Size { m: 1, n: 1, k: 3 }, [0, 0], HALF, 0);
+    }
+
+    #[test]
+    #[should_panic = "C is too short"]
+    fn a_result_whose_end_overflows_is_refused() {
+        absurd(Size { m: 3, n: 1, k: 1 }, [0, 0], 0, HALF);
+    }
+
+    #[test]
+    #[should_panic = "is too short"]
+    fn columns_beyond_all_memory_are_refused() {
+        absurd(Size { m: 1, n: usize::MAX, k: 1 }, [0, 0], 0, 0);
+    }
+
+    #[test]
+    fn nothing_is_read_or_written_where_there_is_nothing_whatever_the_strides() {
+        for set in InstructionSet::available() {
+            for (m, n, k) in [(0, usize::MAX, 0), (usize::MAX, 0, 0), (3, 40, 0)] {
+                let (mut c, stride) = if m == 3 { (vec![1.0; 120], 40) } else { (Vec::new(), HALF) };
+                let a = Factor { data: &[], row: HALF, column: HALF };
+                Product { size: Size { m, n, k }, a, b: &[], b_stride: HALF, c: &mut c, c_stride: stride, accumulate: false }
+                    .run(set);
+                assert!(c.iter().all(|&c| c == 0.0));
             }
         }
     }

@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use pulp::{Scalar256b, Simd, WithSimd};
 
+use crate::gemm::{load, store};
+
 /// Numbers in the largest vector there is.
 pub(crate) const WIDEST: usize = 16;
 
@@ -76,6 +78,24 @@ impl InstructionSet {
             Set::Neon(set) => Simd::vectorize(set, kernel),
         }
     }
+}
+
+/// The numbers of a vector, and zeros behind them.
+#[inline(always)]
+pub(crate) fn to_array<S: Simd>(simd: S, vector: S::f32s) -> [f32; WIDEST] {
+    const { assert!(S::F32_LANES <= WIDEST) };
+    let mut numbers = [0.0; WIDEST];
+    // SAFETY: no vector is longer than the array.
+    unsafe { store(simd, numbers.as_mut_ptr(), vector, None) };
+    numbers
+}
+
+/// The vector of the first numbers of an array.
+#[inline(always)]
+pub(crate) fn from_array<S: Simd>(simd: S, numbers: &[f32; WIDEST]) -> S::f32s {
+    const { assert!(S::F32_LANES <= WIDEST) };
+    // SAFETY: no vector is longer than the array.
+    unsafe { load(simd, numbers.as_ptr(), None) }
 }
 
 /// Counts the numbers of a vector.

@@ -9,8 +9,8 @@ pub fn same_size(size: usize, stride: usize) -> usize {
 ///
 /// The total is `max((same_size - 1) * stride + window - size, 0)`; an odd one goes to the end.
 pub fn same_padding(size: usize, window: usize, stride: usize) -> (usize, usize) {
-    let reach = (same_size(size, stride).saturating_sub(1)) * stride + window;
-    let total = reach.saturating_sub(size);
+    let end = (same_size(size, stride).saturating_sub(1)).saturating_mul(stride).saturating_add(window);
+    let total = end.saturating_sub(size);
     (total / 2, total - total / 2)
 }
 

@@ -2,11 +2,12 @@
 use pulp::{MemMask, Simd, WithSimd};
 
 use crate::InstructionSet;
+use crate::access::{Readable, Writable};
 use crate::elementary::select;
-use crate::gemm::{load, store};
-use crate::instructions::WIDEST;
+use crate::instructions::{WIDEST, from_array, to_array};
 use crate::norm::{Shape, passes::Total};
 use crate::padding::{same_padding, same_size};
+use crate::size::product;
 use crate::sweep::sweep;
 
 /// Side of the windows of [`max_pool`].
@@ -28,7 +29,7 @@ pub fn max_pool_shape(shape: Shape) -> Shape {
 /// If the slices do not have the shapes before and after.
 pub fn max_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
     check(shape, x.len(), y.len());
-    set.run(Forward { shape, x, y, places: None });
+    set.run(Forward { shape, x: x.into(), y: y.into(), places: None });
 }
 
 /// The same, with the place of each output: the first of the largest entries of its window, counted without the padding.
@@ -39,7 +40,7 @@ pub fn max_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
 pub fn max_pool_with_places(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32], places: &mut [u8]) {
     check(shape, x.len(), y.len());
     assert_eq!(y.len(), places.len(), "every output has its place");
-    set.run(Forward { shape, x, y, places: Some(places) });
+    set.run(Forward { shape, x: x.into(), y: y.into(), places: Some(places) });
 }
 
 /// The gradient of the input of [`max_pool`], given the places: all of a window's goes to the entry that was its output.
@@ -51,7 +52,7 @@ pub fn max_pool_backward(set: InstructionSet, shape: Shape, places: &[u8], dy: &
     check(shape, dx.len(), dy.len());
     assert_eq!(dy.len(), places.len(), "every output has its place");
     dx.fill(0.0);
-    set.run(Backward { shape, places, dy, dx });
+    set.run(Backward { shape, places, dy: dy.into(), dx: dx.into() });
 }
 
 fn check(shape: Shape, before: usize, after: usize) {
@@ -65,7 +66,7 @@ fn check(shape: Shape, before: usize, after: usize) {
 ///
 /// If the slices do not have these shapes.
 pub fn global_average_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
-    assert!(x.len() == shape.len() && y.len() == shape.batch * shape.channels, "the output has one number a channel");
+    assert!(x.len() == shape.len() && y.len() == product([shape.batch, shape.channels]), "the output has one number a channel");
     set.run(Average { shape, x, y });
 }
 
@@ -76,7 +77,7 @@ pub fn global_average_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut
 /// As [`global_average_pool`].
 pub fn global_average_pool_backward(shape: Shape, dy: &[f32], dx: &mut [f32]) {
     let Shape { batch, height, width, channels } = shape;
-    assert!(dx.len() == shape.len() && dy.len() == batch * channels, "the output has one number a channel");
+    assert!(dx.len() == shape.len() && dy.len() == product([batch, channels]), "the output has one number a channel");
     if shape.is_empty() {
         return;
     }
@@ -90,17 +91,18 @@ pub fn global_average_pool_backward(shape: Shape, dy: &[f32], dx: &mut [f32]) {
     }
 }
 
-/// The entries of a window that are not padding: where each begins in the input.
+/// The entries of a window that are not padding: where each begins in the input, of which it is a pixel.
 struct Window {
     offsets: [usize; WINDOW * WINDOW],
     count: usize,
 }
 
 impl Window {
-    /// The window of the output pixel in `row` and `column` of an image.
+    /// The window of the output pixel in `row` and `column` of an image: pixels of that image, so below `shape.len()` where the image is
+    /// one of the batch.
     #[inline(always)]
     fn new(shape: Shape, image: usize, row: usize, column: usize) -> Self {
-        let (rows, columns) = (Self::reach(row, shape.height), Self::reach(column, shape.width));
+        let (rows, columns) = (Self::range(row, shape.height), Self::range(column, shape.width));
         let mut window = Self { offsets: [0; WINDOW * WINDOW], count: 0 };
         for row in rows {
             for column in columns.clone() {
@@ -112,7 +114,7 @@ impl Window {
     }
 
     #[inline(always)]
-    fn reach(at: usize, size: usize) -> std::ops::Range<usize> {
+    fn range(at: usize, size: usize) -> std::ops::Range<usize> {
         let before = same_padding(size, WINDOW, STRIDE).0;
         let first = at * STRIDE;
         first.saturating_sub(before)..(first + WINDOW - before).min(size)
@@ -127,12 +129,12 @@ impl Window {
     unsafe fn largest<S: Simd>(
         &self,
         simd: S,
-        x: *const f32,
+        x: Readable<'_>,
         channel: usize,
         mask: Option<MemMask<S::m32s>>,
     ) -> (S::f32s, S::f32s) {
-        // SAFETY: as the caller guarantees.
-        let read = |at: usize| unsafe { load(simd, x.add(self.offsets[at] + channel), mask) };
+        // SAFETY: a pixel of the window has all channels, and the caller asks for no others.
+        let read = |at: usize| unsafe { x.load(simd, self.offsets[at] + channel, mask) };
         let (mut largest, mut place) = (read(0), simd.splat_f32s(0.0));
         for at in 1..self.count {
             let (value, here) = (read(at), simd.splat_f32s(at as f32));
@@ -148,22 +150,31 @@ impl Window {
 
 /// Something done for every window and vector of channels.
 trait Visit {
+    /// Whether inputs and outputs, or their gradients, are at least so many.
+    fn covers(&self, before: usize, after: usize) -> bool;
+
     /// # Safety
     ///
-    /// The window must lie in the input, the output's pixel begin at `to`, and the lanes of the mask be channels.
+    /// What this covers must hold the window before, and the output's pixel from `to` on after; the lanes of the mask, or all without one,
+    /// must be channels.
     unsafe fn visit<S: Simd>(&mut self, simd: S, window: &Window, to: usize, channel: usize, mask: Option<MemMask<S::m32s>>);
 }
 
 #[inline(always)]
 fn for_each_window<S: Simd>(simd: S, shape: Shape, visitor: &mut impl Visit) {
     let (after, lanes, channels) = (max_pool_shape(shape), S::F32_LANES, shape.channels);
+    assert!(visitor.covers(shape.len(), after.len()), "slices have the shapes before and after");
+    if shape.is_empty() {
+        return;
+    }
     let mut to = 0;
     for image in 0..shape.batch {
         for row in 0..after.height {
             for column in 0..after.width {
                 let window = Window::new(shape, image, row, column);
                 let mut channel = 0;
-                // SAFETY: windows consist of pixels of the input; vectors of channels that exist, then the mask of what is left.
+                // SAFETY: the visitor covers both shapes, as asserted; windows consist of pixels of the input, and `to` has gone through
+                // the pixels of the output; vectors of channels that exist, then the mask of what is left.
                 unsafe {
                     while channel + lanes <= channels {
                         visitor.visit(simd, &window, to, channel, None);
@@ -182,25 +193,29 @@ fn for_each_window<S: Simd>(simd: S, shape: Shape, visitor: &mut impl Visit) {
 
 struct Forward<'a> {
     shape: Shape,
-    x: &'a [f32],
-    y: &'a mut [f32],
+    x: Readable<'a>,
+    y: Writable<'a>,
     places: Option<&'a mut [u8]>,
 }
 
 impl Visit for Forward<'_> {
     #[inline(always)]
+    fn covers(&self, before: usize, after: usize) -> bool {
+        self.x.len() >= before && self.y.len() >= after
+    }
+
+    #[inline(always)]
     unsafe fn visit<S: Simd>(&mut self, simd: S, window: &Window, to: usize, channel: usize, mask: Option<MemMask<S::m32s>>) {
-        // SAFETY: as the caller guarantees.
-        unsafe {
-            let (largest, place) = window.largest(simd, self.x.as_ptr(), channel, mask);
-            store(simd, self.y.as_mut_ptr().add(to + channel), largest, mask);
-            if let Some(places) = &mut self.places {
-                let mut lanes = [0.0; WIDEST];
-                store(simd, lanes.as_mut_ptr(), place, None);
-                let left = S::F32_LANES.min(self.shape.channels - channel);
-                for (place, lane) in places[to + channel..][..left].iter_mut().zip(&lanes) {
-                    *place = *lane as u8;
-                }
+        // SAFETY: the window lies in the input and the pixel in the output, as the caller guarantees.
+        let place = unsafe {
+            let (largest, place) = window.largest(simd, self.x, channel, mask);
+            self.y.store(simd, to + channel, largest, mask);
+            place
+        };
+        if let Some(places) = &mut self.places {
+            let left = S::F32_LANES.min(self.shape.channels - channel);
+            for (place, lane) in places[to + channel..][..left].iter_mut().zip(&to_array(simd, place)) {
+                *place = *lane as u8;
             }
         }
     }
@@ -218,27 +233,31 @@ impl WithSimd for Forward<'_> {
 struct Backward<'a> {
     shape: Shape,
     places: &'a [u8],
-    dy: &'a [f32],
-    dx: &'a mut [f32],
+    dy: Readable<'a>,
+    dx: Writable<'a>,
 }
 
 impl Visit for Backward<'_> {
     #[inline(always)]
+    fn covers(&self, before: usize, after: usize) -> bool {
+        self.dx.len() >= before && self.dy.len() >= after
+    }
+
+    #[inline(always)]
     unsafe fn visit<S: Simd>(&mut self, simd: S, window: &Window, to: usize, channel: usize, mask: Option<MemMask<S::m32s>>) {
-        // SAFETY: as the caller guarantees.
+        let mut lanes = [0.0; WIDEST];
+        let left = S::F32_LANES.min(self.shape.channels - channel);
+        for (lane, place) in lanes.iter_mut().zip(&self.places[to + channel..][..left]) {
+            *lane = f32::from(*place);
+        }
+        let place = from_array(simd, &lanes);
+        // SAFETY: the pixel lies in the output and the window in the input, as the caller guarantees.
         unsafe {
-            let mut lanes = [0.0; WIDEST];
-            let left = S::F32_LANES.min(self.shape.channels - channel);
-            for (lane, place) in lanes.iter_mut().zip(&self.places[to + channel..][..left]) {
-                *lane = f32::from(*place);
-            }
-            let place = load(simd, lanes.as_ptr(), None);
-            let dy = load(simd, self.dy.as_ptr().add(to + channel), mask);
-            for at in 0..window.count {
-                let dx = self.dx.as_mut_ptr().add(window.offsets[at] + channel);
-                let before = load(simd, dx, mask);
+            let dy = self.dy.load(simd, to + channel, mask);
+            for (at, &offset) in window.offsets[..window.count].iter().enumerate() {
+                let before = Readable::from(self.dx).load(simd, offset + channel, mask);
                 let chosen = simd.equal_f32s(place, simd.splat_f32s(at as f32));
-                store(simd, dx, select(simd, chosen, simd.add_f32s(before, dy), before), mask);
+                self.dx.store(simd, offset + channel, select(simd, chosen, simd.add_f32s(before, dy), before), mask);
             }
         }
     }
@@ -272,8 +291,7 @@ impl WithSimd for Average<'_> {
         let mut totals = [vec![0.0; channels], Vec::new()];
         for (x, y) in self.x.chunks_exact(pixels * channels).zip(self.y.chunks_exact_mut(channels)) {
             totals[0].fill(0.0);
-            // SAFETY: `x` is a whole plane, and there is a total for every channel.
-            unsafe { sweep(simd, &Total { x: x.as_ptr() }, pixels, channels, &mut totals) };
+            sweep(simd, &Total { x: x.into() }, pixels, channels, &mut totals);
             for (y, total) in y.iter_mut().zip(&totals[0]) {
                 *y = (total / pixels as f64) as f32;
             }

@@ -1,8 +1,7 @@
 //! Walking over the pixels of channels-last data with a few channels at a time in registers.
 use pulp::{MemMask, Simd};
 
-use crate::gemm::store;
-use crate::instructions::WIDEST;
+use crate::instructions::to_array;
 
 /// How many pixels are summed in single precision before the sums go to double precision.
 const BLOCK: usize = 256;
@@ -15,18 +14,21 @@ pub(crate) trait Pass<S: Simd> {
     /// How many sums are kept, at most two.
     const SUMS: usize;
 
+    /// Whether everything that is read or written has at least so many numbers, and every constant is there for so many channels.
+    fn covers(&self, numbers: usize, channels: usize) -> bool;
+
     /// Loads the constants of the channels from `channel` on.
     ///
     /// # Safety
     ///
-    /// The lanes of the mask, or all without one, must be channels.
+    /// The lanes of the mask, or all without one, must be channels that the pass [covers](Pass::covers).
     unsafe fn constants(&self, simd: S, channel: usize, mask: Option<MemMask<S::m32s>>) -> Self::Constants;
 
     /// Does it to the vector at `at` and adds to the sums.
     ///
     /// # Safety
     ///
-    /// The lanes of the mask, or all without one, must lie in the data from `at` on.
+    /// The lanes of the mask, or all without one, must be numbers from `at` on that the pass [covers](Pass::covers).
     unsafe fn visit(
         &self,
         simd: S,
@@ -39,16 +41,19 @@ pub(crate) trait Pass<S: Simd> {
 
 /// Does a pass over all pixels and adds its sums to the totals of the channels.
 ///
-/// # Safety
+/// # Panics
 ///
-/// The data of the pass must have at least `pixels * channels` numbers, and its constants `channels`.
+/// If the pass does not cover them, or there are fewer totals than channels.
 #[inline(always)]
-pub(crate) unsafe fn sweep<S: Simd, P: Pass<S>>(simd: S, pass: &P, pixels: usize, channels: usize, totals: &mut [Vec<f64>; 2]) {
+pub(crate) fn sweep<S: Simd, P: Pass<S>>(simd: S, pass: &P, pixels: usize, channels: usize, totals: &mut [Vec<f64>; 2]) {
+    let covered = pixels.checked_mul(channels).is_some_and(|numbers| pass.covers(numbers, channels));
+    assert!(covered, "a pass covers all pixels");
     let lanes = S::F32_LANES;
     for first in (0..pixels).step_by(BLOCK) {
         let pixels = first..pixels.min(first + BLOCK);
         let mut strip = Strip { pixels, channels, channel: 0, mask: None };
-        // SAFETY: as the caller guarantees; whole vectors of channels that exist, then the mask of those that are left.
+        // SAFETY: the pass covers `pixels * channels` numbers and `channels` constants, as asserted; the strips are whole vectors of
+        // channels that exist, then the mask of those that are left.
         unsafe {
             while strip.channel + 4 * lanes <= channels {
                 strip.run::<P, 4>(simd, pass, totals);
@@ -79,12 +84,14 @@ impl<S: Simd> Strip<S> {
     ///
     /// # Safety
     ///
-    /// As for [`sweep`]; and the channels of the strip must exist.
+    /// The pass must cover `channels` constants and the numbers of all pixels before the end of the strip's. The strip must end with the
+    /// channels: `V` vectors from `channel` on are channels, or `V` is one and the mask has those lanes of it that are.
     #[inline(always)]
     unsafe fn run<P: Pass<S>, const V: usize>(&self, simd: S, pass: &P, totals: &mut [Vec<f64>; 2]) {
         let lanes = S::F32_LANES;
         let mut sums = [[simd.splat_f32s(0.0); 2]; V];
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the lanes from `channel + v * lanes` on are channels, so those of a pixel before the end are below
+        // `pixels.end * channels`; the pass covers all of these, as the caller guarantees.
         unsafe {
             let constants: [P::Constants; V] = std::array::from_fn(|v| pass.constants(simd, self.channel + v * lanes, self.mask));
             for pixel in self.pixels.clone() {
@@ -105,10 +112,7 @@ impl<S: Simd> Strip<S> {
 /// Adds a vector to the totals from `channel` on, as far as there are any.
 #[inline(always)]
 fn add<S: Simd>(simd: S, sum: S::f32s, totals: &mut [f64], channel: usize) {
-    let mut parts = [0.0_f32; WIDEST];
-    assert!(S::F32_LANES <= parts.len());
-    // SAFETY: a vector is at most as long as the parts.
-    unsafe { store(simd, parts.as_mut_ptr(), sum, None) };
+    let parts = to_array(simd, sum);
     for (total, part) in totals[channel..].iter_mut().zip(&parts[..S::F32_LANES]) {
         *total += f64::from(*part);
     }

@@ -4,7 +4,7 @@ mod reference;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::activation::Activation;
 use fedeq_kernels::cell::{Cell, CellGradients, CellParameters, PreparedCell, Scratch};
-use fedeq_kernels::norm::{Affine, Fusion, Norm, Reach, Shape};
+use fedeq_kernels::norm::{Affine, Fusion, Norm, NormScope, Shape};
 use reference::{Inputs, Slopes, assert_close, dot, double, normalize, numbers};
 
 /// The arguments of a cell: state, injected input and parameters, in this order.
@@ -53,7 +53,7 @@ fn normalized(cell: &Cell, fusion: Fusion, x: Vec<f64>, scale: &[f64], offset: &
     let channels = scale.len();
     let shape =
         Shape { batch: x.len() / (cell.height * cell.width * channels), height: cell.height, width: cell.width, channels };
-    let norm = Norm { groups: cell.groups, ..Norm::group(shape, cell.reach, fusion) };
+    let norm = Norm { groups: cell.groups, ..Norm::group(shape, cell.scope, fusion) };
     normalize(&norm, &Inputs { x, scale: scale.to_vec(), offset: offset.to_vec(), shortcut: None, moments: None })
 }
 
@@ -74,15 +74,15 @@ fn step(cell: &Cell, arguments: &[Vec<f64>]) -> Vec<f64> {
 /// Cells of many sorts with a number of samples.
 fn cases() -> Vec<(Cell, usize)> {
     let mut cases = Vec::new();
-    for (activation, reach) in [
-        (Activation::Softplus, Reach::Plane),
-        (Activation::Softplus, Reach::Row),
-        (Activation::Relu, Reach::Plane),
-        (Activation::Relu, Reach::Row),
+    for (activation, scope) in [
+        (Activation::Softplus, NormScope::Plane),
+        (Activation::Softplus, NormScope::Row),
+        (Activation::Relu, NormScope::Plane),
+        (Activation::Relu, NormScope::Row),
     ] {
         let sizes = [(1, 1, 8, 8, 3), (5, 4, 8, 8, 2), (7, 9, 24, 8, 1), (3, 2, 40, 4, 2), (4, 6, 12, 2, 3)];
         cases.extend(sizes.map(|(height, width, channels, groups, batch)| {
-            (Cell { height, width, channels, groups, activation, reach }, batch)
+            (Cell { height, width, channels, groups, activation, scope }, batch)
         }));
     }
     cases
@@ -164,13 +164,13 @@ fn pulling_back_is_the_gradient_of_the_state() {
 #[test]
 fn a_sample_gives_the_same_bits_in_any_batch() {
     let cells = [(14, 14, 64), (5, 7, 16), (8, 8, 40)].map(|(height, width, channels)| {
-        [Reach::Plane, Reach::Row].map(|reach| Cell {
+        [NormScope::Plane, NormScope::Row].map(|scope| Cell {
             height,
             width,
             channels,
             groups: 8,
             activation: Activation::Softplus,
-            reach,
+            scope,
         })
     });
     for cell in cells.into_iter().flatten() {
@@ -201,7 +201,7 @@ fn results(prepared: &PreparedCell, z: &[f32], u: &[f32], v: &[f32]) -> [Vec<f32
 
 #[test]
 fn no_samples_are_no_problem() {
-    let cell = Cell { height: 3, width: 3, channels: 8, groups: 8, activation: Activation::Relu, reach: Reach::Plane };
+    let cell = Cell { height: 3, width: 3, channels: 8, groups: 8, activation: Activation::Relu, scope: NormScope::Plane };
     let arguments = arguments(&cell, 0);
     let found = gradients(InstructionSet::best(), &cell, &arguments, &[]);
     assert!(found[0].is_empty() && found[2].iter().all(|w| *w == 0.0));

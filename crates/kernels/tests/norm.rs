@@ -3,7 +3,7 @@ mod reference;
 
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::norm::{Affine, Fusion, Moments, Norm, Reach, Saved, Shape};
+use fedeq_kernels::norm::{Affine, Fusion, Moments, Norm, NormScope, Saved, Shape};
 use reference::{Inputs, Slopes, assert_close, before, dot, double, moments, normalize, numbers};
 
 const FUSIONS: [Fusion; 5] = [
@@ -14,7 +14,7 @@ const FUSIONS: [Fusion; 5] = [
     Fusion::After(Activation::Softplus),
 ];
 
-/// Every reach and fusion, with shapes of all sorts.
+/// Every scope and fusion, with shapes of all sorts.
 fn norms() -> Vec<Norm> {
     let shapes =
         [(1, 1, 1, 16), (5, 1, 1, 40), (2, 3, 2, 8), (3, 2, 9, 24), (1, 7, 5, 40), (1, 5, 6, 64), (2, 3, 2, 80), (3, 1, 7, 16)];
@@ -22,15 +22,15 @@ fn norms() -> Vec<Norm> {
     let mut norms = Vec::new();
     for fusion in FUSIONS {
         for shape in shapes {
-            norms.extend([Reach::Plane, Reach::Row].map(|reach| Norm::group(shape, reach, fusion)));
-            norms.push(Norm { groups: 2, ..Norm::group(shape, Reach::Plane, fusion) });
+            norms.extend([NormScope::Plane, NormScope::Row].map(|scope| Norm::group(shape, scope, fusion)));
+            norms.push(Norm { groups: 2, ..Norm::group(shape, NormScope::Plane, fusion) });
             norms.push(Norm::batch(shape, fusion));
         }
         // More pixels than are summed in one go, and channels that fill no vector.
         norms.push(Norm::batch(Shape { batch: 3, height: 11, width: 13, channels: 5 }, fusion));
         norms.push(Norm {
             groups: 1,
-            ..Norm::group(Shape { batch: 2, height: 17, width: 16, channels: 3 }, Reach::Plane, fusion)
+            ..Norm::group(Shape { batch: 2, height: 17, width: 16, channels: 3 }, NormScope::Plane, fusion)
         });
     }
     norms
@@ -171,7 +171,7 @@ impl Expected {
 #[test]
 fn a_large_mean_costs_no_digits_of_the_variance() {
     let shape = Shape { batch: 2, height: 14, width: 14, channels: 64 };
-    let norm = Norm::group(shape, Reach::Plane, Fusion::None);
+    let norm = Norm::group(shape, NormScope::Plane, Fusion::None);
     let mut case = Case::new(norm, false, false);
     case.x.iter_mut().for_each(|x| *x += 1000.0);
     let expected = normalize(&norm, &case.exact());

@@ -33,6 +33,11 @@ pub trait Architecture {
         None
     }
 
+    /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
+    fn has_projected_matrix(&self) -> bool {
+        false
+    }
+
     /// What the options leave open and the task decides, if somebody should know.
     fn note(&self, _task: &Task, _size: Self::Size) -> Option<String> {
         None
@@ -107,6 +112,13 @@ macro_rules! networks {
             pub fn equilibrium(&self) -> Option<&Equilibrium> {
                 match self {
                     $(Self::$variant(options) => options.equilibrium(),)+
+                }
+            }
+
+            /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
+            pub fn has_projected_matrix(&self) -> bool {
+                match self {
+                    $(Self::$variant(options) => options.has_projected_matrix(),)+
                 }
             }
 

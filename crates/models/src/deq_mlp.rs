@@ -80,6 +80,10 @@ impl Architecture for DeqMlpOptions {
         })
     }
 
+    fn has_projected_matrix(&self) -> bool {
+        true
+    }
+
     fn equilibrium(&self) -> Option<&Equilibrium> {
         Some(&self.equilibrium)
     }

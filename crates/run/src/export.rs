@@ -5,10 +5,9 @@
 use std::fs;
 use std::path::Path;
 
-use fedeq_core::{Error, Neighbours, Result, write_atomically};
+use fedeq_core::{Error, Metadata, Neighbours, Result, write_atomically};
 use fedeq_data::{Dataset, Labels, Samples};
-use fedeq_models::store::{Metadata, save};
-use fedeq_models::{ModelConfig, Network, Part, Task};
+use fedeq_models::{Graph, ModelConfig, Part, Task};
 use serde::Serialize;
 
 use crate::experiment::Prepared;
@@ -82,12 +81,13 @@ fn ensure_empty(folder: &Path) -> Result<()> {
 
 fn export_client(trained: &Trained, client: usize, folder: &Path) -> Result<Exported> {
     let model = trained.model(client)?;
-    let (network, statistics) = model.network(&trained.prepared().network);
     let summary = trained.summary();
     let notes = [("client", &model.name), ("method", &summary.method), ("data", &summary.data), ("model", &summary.model)];
     let metadata: Metadata = notes.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
     let file = file_of(&model);
-    save(&folder.join(&file), &network, &statistics, &metadata)?;
+    let mut arrays = model.weights.params.clone();
+    arrays.overwrite(&model.weights.statistics);
+    write_atomically(&folder.join(&file), &arrays.to_bytes(&metadata)?)?;
     Ok(Exported { name: model.name, file })
 }
 
@@ -107,10 +107,10 @@ fn describe(trained: &Trained, clients: Vec<Exported>) -> Export {
         method: trained.summary().method.clone(),
         data: trained.summary().data.clone(),
         model: prepared.experiment.model.clone(),
-        task: *prepared.network.task(),
+        task: prepared.network.graph().task,
         scaling: scaling_of(prepared),
         classes: classes_of(&prepared.dataset),
-        personal: personal_of(&prepared.network),
+        personal: personal_of(prepared.network.graph()),
         neighbours: prepared.experiment.method.algorithm().neighbours(),
         clients,
     }
@@ -128,7 +128,6 @@ fn classes_of(dataset: &Dataset) -> Vec<String> {
     if let Labels::Classes { names, .. } = &dataset.labels { names.clone() } else { Vec::new() }
 }
 
-fn personal_of(network: &Network) -> Vec<String> {
-    let paths = network.parameters().into_iter().map(|parameter| parameter.path);
-    paths.filter(|path| Part::of(path) == Part::Personal).collect()
+fn personal_of(graph: &Graph) -> Vec<String> {
+    graph.parameters_of(Part::Personal).map(|parameter| parameter.path.clone()).collect()
 }

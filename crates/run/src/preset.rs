@@ -29,14 +29,12 @@
 //! the normal equations are stood in for by GMRES, which solves the same system to the same tolerance.
 use std::num::NonZeroUsize;
 
-use fedeq_core::{
-    Ditto, DualStart, FedAvg, FedEq, FedPer, FineTune, FineTuning, HeadOn, Method, PersonalStart, Plan, Result, Sampling,
-    ThetaStart, Training, Weighting,
-};
+use fedeq_core::{Error, Method, Plan, Result, Sampling, Training};
 use fedeq_data::source::Source;
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, LinearSolver, Ridge, Solver, Stop, WarmStart};
 use fedeq_models::{DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, ModelConfig, Reach};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// How an experiment fills in what it leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,13 +65,13 @@ impl Preset {
 
     /// The method of that name as this preset has it for that data.
     pub fn method(self, name: &str, source: &Source) -> Result<Method> {
-        Ok(tuned_method(Method::named(name)?, self, source))
+        tuned_method(name, self, source)
     }
 
     /// The model of that name as this preset has it, or the one that the paper's runs use for this method and data.
     pub fn model(self, name: Option<&str>, method: &Method, source: &Source) -> Result<ModelConfig> {
         let runner = Runner::of(source);
-        let name = name.unwrap_or(if is_fedeq(method) { runner.equilibrium } else { runner.explicit });
+        let name = name.unwrap_or(if method.algorithm().prefers_equilibrium() { runner.equilibrium } else { runner.explicit });
         Ok(tuned_model(name.parse()?, self))
     }
 
@@ -81,7 +79,7 @@ impl Preset {
     pub fn training(self, method: &Method, model: &ModelConfig, source: &Source) -> Training {
         let runner = Runner::of(source);
         Training {
-            learning_rate: if is_fedeq(method) { runner.fedeq_rate } else { runner.rate },
+            learning_rate: if method.algorithm().prefers_equilibrium() { runner.fedeq_rate } else { runner.rate },
             batch_size: runner.batch,
             warm_start: if has_equilibrium(model) { self.warm_start() } else { WarmStart::Off },
             ..Training::default()
@@ -91,7 +89,7 @@ impl Preset {
     /// How long, and with whom.
     pub fn plan(self, method: &Method, source: &Source) -> Plan {
         let runner = Runner::of(source);
-        let replacement = self == Self::Reference && runner.is_text && matches!(method, Method::Fedavg(FedAvg { .. }));
+        let replacement = self == Self::Reference && runner.is_text && method.name() == "fedavg";
         Plan {
             rounds: runner.rounds + u64::from(self == Self::Reference),
             sampling: Sampling { fraction: runner.fraction, replacement },
@@ -109,50 +107,37 @@ impl Preset {
     }
 }
 
-fn is_fedeq(method: &Method) -> bool {
-    matches!(method, Method::Fedeq(_))
-}
-
 /// The method as a preset has it.
-fn tuned_method(method: Method, preset: Preset, source: &Source) -> Method {
-    let runner = Runner::of(source);
-    let is_reference = preset == Preset::Reference;
-    match method {
-        Method::Fedeq(fedeq) => Method::Fedeq(tuned_fedeq(fedeq, preset, runner.is_text)),
-        Method::Ditto(ditto) => Method::Ditto(tuned_ditto(ditto, is_reference, runner.penalty)),
-        Method::Fedavg(fedavg) => Method::Fedavg(FedAvg { adapt_unseen: !is_reference, ..fedavg }),
-        Method::FedavgFt(tune) if is_reference => Method::FedavgFt(FineTune { tuning: FineTuning::FromShare(0.3), ..tune }),
-        Method::Fedper(_) if is_reference => Method::Fedper(reference_fedper(runner.is_text)),
-        unchanged => unchanged,
+fn tuned_method(name: &str, preset: Preset, source: &Source) -> Result<Method> {
+    let mut settings = switches(name, preset, &Runner::of(source));
+    settings["name"] = Method::named(name)?.name().into();
+    serde_json::from_value(settings).map_err(|error| Error::invalid(format!("a preset of `{name}`: {error}"), "report this"))
+}
+
+/// The settings of a method in which a preset differs from its defaults.
+fn switches(name: &str, preset: Preset, runner: &Runner) -> Value {
+    let (is_text, is_reference) = (runner.is_text, preset == Preset::Reference);
+    let weighting = if is_text { "uniform" } else { "samples" };
+    match (name, preset) {
+        ("fedeq", Preset::Recommended) => json!({ "start": "received" }),
+        ("fedeq", Preset::Paper) => json!({ "start": "own" }),
+        ("fedeq", Preset::Reference) => json!({
+            "start": "own-if-consecutive",
+            "head_on": "start",
+            "weighting": weighting,
+            "dual": if is_text { json!({ "constant": 0.001 }) } else { json!("zero") },
+            "per_symbol": is_text,
+        }),
+        ("ditto", _) => json!({
+            "penalty": runner.penalty,
+            "start": if is_reference { "trained" } else { "own" },
+            "adapt_unseen": !is_reference,
+        }),
+        ("fedavg", _) => json!({ "adapt_unseen": !is_reference }),
+        ("fedavg-ft", Preset::Reference) => json!({ "tuning": { "from-share": 0.3 } }),
+        ("fedper", Preset::Reference) => json!({ "weighting": weighting, "head_first": true }),
+        _ => json!({}),
     }
-}
-
-fn tuned_fedeq(fedeq: FedEq, preset: Preset, is_text: bool) -> FedEq {
-    match preset {
-        Preset::Recommended => FedEq { start: ThetaStart::Received, ..fedeq },
-        Preset::Paper => FedEq { start: ThetaStart::Own, ..fedeq },
-        Preset::Reference => FedEq {
-            start: ThetaStart::OwnIfConsecutive,
-            head_on: HeadOn::Start,
-            weighting: reference_weighting(is_text),
-            dual: if is_text { DualStart::Constant(0.001) } else { DualStart::Zero },
-            per_symbol: is_text,
-            ..fedeq
-        },
-    }
-}
-
-fn tuned_ditto(ditto: Ditto, is_reference: bool, penalty: f64) -> Ditto {
-    let start = if is_reference { PersonalStart::Trained } else { PersonalStart::Own };
-    Ditto { penalty, start, adapt_unseen: !is_reference, ..ditto }
-}
-
-fn reference_fedper(is_text: bool) -> FedPer {
-    FedPer { weighting: reference_weighting(is_text), head_first: true }
-}
-
-fn reference_weighting(is_text: bool) -> Weighting {
-    if is_text { Weighting::Uniform } else { Weighting::Samples }
 }
 
 /// The model as a preset has it.

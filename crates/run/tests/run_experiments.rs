@@ -162,7 +162,7 @@ fn settings_of_heads_and_symbols_that_would_do_nothing_are_refused() {
 fn warm_starts_say_what_memory_they_take() {
     let warm_bytes = |wishes: &[&str]| read(wishes).prepare().expect("sound").warm_bytes();
     let prepared = read(&["data.limit.train=40"]).prepare().expect("sound");
-    assert_eq!(prepared.network.state_size(), Some(4 * 4 * 16));
+    assert_eq!(prepared.network.graph().state_size(), Some(4 * 4 * 16));
     assert_eq!(prepared.warm_bytes(), Some(40 * 4 * 4 * 16 * 2)); // 40 samples in half precision.
     assert_eq!(warm_bytes(&["training.warm_start.by-sample.capacity=1000"]), Some(1000));
     assert_eq!(warm_bytes(&["training.warm_start=off"]), None);

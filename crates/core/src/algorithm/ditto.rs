@@ -1,15 +1,11 @@
 //! Ditto: a personal model beside the global one.
-use std::borrow::Cow;
-
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, FedAvg, ServerState, Turn, Update, View, Weighting, Work};
+use super::{Algorithm, ServerState, Update, View, Weighting};
 use crate::error::Result;
-use crate::site::{Descent, Phase, Pull, Site, Trains};
-use crate::state::ClientState;
 use crate::training::non_negative;
-use crate::weights::Weights;
+use crate::work::{ClientInfo, Expression, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received, second};
 
 /// Ditto (Li et al., 2021): FedAvg for the global model, and for every client a personal model `v_i` with the loss
 /// `L_i(v_i) + (penalty / 2) ||v_i - global||^2`.
@@ -22,7 +18,7 @@ pub struct Ditto {
     pub weighting: Weighting,
     /// Where the personal model starts in a round.
     pub start: PersonalStart,
-    /// Whether a client that was not there during training gets a personal model before it is judged.
+    /// Whether a client that was not there during training gets a personal model before it is evaluated.
     pub adapt_unseen: bool,
 }
 
@@ -43,45 +39,31 @@ impl Default for Ditto {
 }
 
 impl Ditto {
-    /// Trains the personal model, from `v`, towards the received one.
-    fn personalise(
-        &self,
-        v: Weights,
-        received: &Weights,
-        me: &mut ClientState,
-        turn: &Turn<'_>,
-        site: &dyn Site,
-    ) -> Result<Descent> {
-        let pull = Pull::proximal(self.penalty, &received.params);
-        let Turn { training, .. } = turn;
-        let phase = Phase {
-            name: "personal",
-            trains: Trains::Everything,
-            epochs: training.epochs,
-            learning_rate: training.learning_rate,
-            pull: Some(&pull),
-        };
-        let trained = std::mem::replace(&mut me.own, v);
-        let descent = turn.run(&phase, me, site)?;
-        me.second = Some(std::mem::replace(&mut me.own, trained));
-        Ok(descent)
+    /// `v_i <- argmin_v L_i(v) + (penalty / 2) ||v - global||^2`, by SGD from where it is.
+    fn personal_step(&self, round: &RoundContext<'_>) -> Phase {
+        let phase = Phase { name: "personal", ..round.body(Trains::Everything) };
+        phase.on(Slot::Second).towards(ProximalTerm::new(self.penalty, received()))
     }
 }
 
 impl Algorithm for Ditto {
-    fn travels(&self, _: Part) -> bool {
+    fn shares(&self, _: Part) -> bool {
         true
     }
 
-    fn client_update(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        let before = me.second.take().unwrap_or_else(|| me.own.clone());
-        let work = FedAvg::train(received, me, turn, site)?;
-        let v = match self.start {
-            PersonalStart::Own => before,
-            PersonalStart::Trained => me.own.clone(),
-        };
-        let personal = self.personalise(v, received, me, turn, site)?;
-        Ok(Work { descent: work.descent.clone().then(personal), ..work })
+    fn client_update(&self, me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        let mut work = LocalUpdate::default();
+        // Before its first round, a client's personal model is the one it began with.
+        if self.start == PersonalStart::Own && !me.has_second {
+            work.assign(Slot::Second, own());
+        }
+        work.assign(Slot::Own, own().with(received()));
+        work.train(round.body(Trains::Everything));
+        if self.start == PersonalStart::Trained {
+            work.assign(Slot::Second, own());
+        }
+        work.train(self.personal_step(round));
+        work.sending(own())
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
@@ -89,20 +71,29 @@ impl Algorithm for Ditto {
         Ok(())
     }
 
-    fn local_view<'a>(&self, _: &Weights, me: &'a ClientState) -> Cow<'a, Weights> {
-        Cow::Borrowed(me.second.as_ref().unwrap_or(&me.own))
+    fn keeps_second_model(&self) -> bool {
+        true
     }
 
-    fn headline(&self) -> View {
+    fn local_view(&self, me: &ClientInfo) -> Expression {
+        if me.has_second { second() } else { own() }
+    }
+
+    fn default_view(&self) -> View {
         View::Local
     }
 
-    fn adopt(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        me.own = me.own.with(received);
-        if self.adapt_unseen { self.personalise(me.own.clone(), received, me, turn, site) } else { Ok(Descent::default()) }
+    fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        let mut work = LocalUpdate::default();
+        work.assign(Slot::Own, own().with(received()));
+        if self.adapt_unseen {
+            work.assign(Slot::Second, own());
+            work.train(self.personal_step(round));
+        }
+        work
     }
 
-    fn pull(&self, _: Option<f64>) -> Option<(&'static str, f64)> {
+    fn penalty(&self, _: Option<f64>) -> Option<(&'static str, f64)> {
         Some(("method.penalty", self.penalty))
     }
 

@@ -2,11 +2,9 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Turn, Update, Weighting, Work, gap};
+use super::{Algorithm, ServerState, Update, Weighting};
 use crate::error::Result;
-use crate::site::{Descent, Site, Trains};
-use crate::state::ClientState;
-use crate::weights::Weights;
+use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedAvg (McMahan et al., 2017): clients train the whole model from the global one; the server takes the mean.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,7 +12,7 @@ use crate::weights::Weights;
 pub struct FedAvg {
     /// How much each client counts.
     pub weighting: Weighting,
-    /// Whether a client that was not there during training trains the global model on its data before it is judged.
+    /// Whether a client that was not there during training trains the global model on its data before it is evaluated.
     pub adapt_unseen: bool,
 }
 
@@ -26,20 +24,21 @@ impl Default for FedAvg {
 
 impl FedAvg {
     /// The client's side: the global model, trained on local data.
-    pub(super) fn train(received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        me.own = me.own.with(received);
-        let descent = turn.body(Trains::Everything, None, me, site)?;
-        Ok(Work { sent: me.own.clone(), gap: gap(&me.own, received), descent })
+    pub(super) fn local_training(round: &RoundContext<'_>) -> LocalUpdate {
+        let mut work = LocalUpdate::default();
+        work.assign(Slot::Own, own().with(received()));
+        work.train(round.body(Trains::Everything));
+        work.sending(own())
     }
 }
 
 impl Algorithm for FedAvg {
-    fn travels(&self, _: Part) -> bool {
+    fn shares(&self, _: Part) -> bool {
         true
     }
 
-    fn client_update(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        Self::train(received, me, turn, site)
+    fn client_update(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        Self::local_training(round)
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
@@ -47,8 +46,16 @@ impl Algorithm for FedAvg {
         Ok(())
     }
 
-    fn adopt(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        me.own = me.own.with(received);
-        if self.adapt_unseen { turn.body(Trains::Everything, None, me, site) } else { Ok(Descent::default()) }
+    fn plain_mean(&self) -> Option<Weighting> {
+        Some(self.weighting)
+    }
+
+    fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        let mut work = LocalUpdate::default();
+        work.assign(Slot::Own, own().with(received()));
+        if self.adapt_unseen {
+            work.train(round.body(Trains::Everything));
+        }
+        work
     }
 }

@@ -3,13 +3,11 @@ use fedeq_data::Seed;
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Turn, Update, View, Weighting, Work, gap};
+use super::{Algorithm, ServerState, Update, View, Weighting};
 use crate::error::{Error, Result};
 use crate::params::Params;
-use crate::site::{Pull, Site, Trains};
-use crate::state::ClientState;
 use crate::training::{non_negative, positive};
-use crate::weights::Weights;
+use crate::work::{ClientInfo, LocalUpdate, ProximalTerm, RoundContext, Slot, Trains, dual, own, received};
 
 /// FeDEQ (CIKM 2024): minimise `sum_i L_i(theta_i, w_i)` subject to `theta_i = theta`, by steps on the augmented Lagrangian
 /// `L_i(theta_i, w_i) + <lambda_i, theta_i - theta> + (rho / 2) ||theta_i - theta||^2`.
@@ -33,7 +31,7 @@ pub struct FedEq {
     /// Divides the two ADMM terms of a gradient step by the number of symbols in its batch, padding left out: what the authors' code does for
     /// text, and makes `rho` and the duals as many times weaker. The dual step stays as it is.
     pub per_symbol: bool,
-    /// By which model the method is judged.
+    /// By which model the method is evaluated.
     pub evaluate: View,
     /// Adapts `rho` during training, if given.
     pub balance: Option<BalanceRho>,
@@ -119,39 +117,43 @@ impl Default for BalanceRho {
 }
 
 impl Algorithm for FedEq {
-    fn travels(&self, part: Part) -> bool {
+    fn shares(&self, part: Part) -> bool {
         part == Part::Shared
     }
 
     /// Algorithm 1 of the paper, the client's side.
-    fn client_update(&self, theta: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        let rho = turn.rho.unwrap_or(self.rho);
+    fn client_update(&self, me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        let rho = round.rho.unwrap_or(self.rho);
+        let (theta, theta_i, lambda_i) = (received, || own().only(Part::Shared), dual);
+        let consensus_term = || theta_i() + (1.0 / rho) * lambda_i();
+        let mut work = LocalUpdate::default();
+
         // What the server has counted for this client so far: its last term, or theta^0 before its first round.
-        let counted = if me.participations == 0 { me.own.theta() } else { consensus_term(me, rho) };
-        let own_theta = self.own_start(me, turn.round);
+        let counted = match (self.server_step, me.participations) {
+            (ServerStep::Mean, _) => None,
+            (ServerStep::Consensus, 0) => Some(work.keep("counted", theta_i())),
+            (ServerStep::Consensus, _) => Some(work.keep("counted", consensus_term())),
+        };
+        let own_start = self.starts_at_own(me, round.round).then(|| work.keep("start", theta_i()));
 
         // w-step: w_i <- argmin_w L_i(theta, w), by SGD from the last w_i.
-        if self.head_on == HeadOn::Received || own_theta.is_none() {
-            me.own = me.own.with(theta);
+        if self.head_on == HeadOn::Received || own_start.is_none() {
+            work.assign(Slot::Own, own().with(theta()));
         }
-        let head = turn.head(me, site)?;
+        work.train(round.head());
 
         // theta-step: theta_i <- theta_i - eta (grad L_i + lambda_i + rho (theta_i - theta)).
-        if let Some(own_theta) = own_theta {
-            me.own = me.own.with(&own_theta);
+        if let Some(start) = own_start {
+            work.assign(Slot::Own, own().with(start));
         }
-        let pull = Pull { per_prediction: self.per_symbol, ..Pull::augmented(rho, &theta.params, &me.dual) };
-        let body = turn.body(Trains::Shared, Some(&pull), me, site)?;
+        let lagrangian = ProximalTerm { per_prediction: self.per_symbol, ..ProximalTerm::augmented(rho, theta(), lambda_i()) };
+        work.train(round.body(Trains::Shared).towards(lagrangian));
 
         // dual step: lambda_i <- lambda_i + rho (theta_i - theta).
-        me.dual = me.dual.plus(rho as f32, &me.own.theta().minus(&theta.params));
+        work.assign(Slot::Dual, lambda_i() + rho * (theta_i() - theta()));
 
-        let sent = match self.server_step {
-            ServerStep::Mean => me.own.theta(),
-            ServerStep::Consensus => consensus_term(me, rho).minus(&counted),
-        };
-        let sent = Weights { params: sent, statistics: me.own.statistics.clone() };
-        Ok(Work { sent, gap: gap(&me.own, theta), descent: head.then(body) })
+        // To the server: theta_i, or by how much its term in the exact consensus step has changed.
+        work.sending(counted.map_or_else(theta_i, |counted| consensus_term() - counted))
     }
 
     /// `theta <- mean(theta_i)`, or `theta <- theta + (1 / clients) sum of changes`.
@@ -184,11 +186,27 @@ impl Algorithm for FedEq {
         }
     }
 
-    fn headline(&self) -> View {
+    fn default_view(&self) -> View {
         self.evaluate
     }
 
-    fn pull(&self, rho: Option<f64>) -> Option<(&'static str, f64)> {
+    fn initial_rho(&self) -> Option<f64> {
+        Some(self.rho)
+    }
+
+    fn plain_mean(&self) -> Option<Weighting> {
+        (self.server_step == ServerStep::Mean && self.balance.is_none()).then_some(self.weighting)
+    }
+
+    fn needs_text(&self) -> Option<&'static str> {
+        self.per_symbol.then_some("method.per_symbol")
+    }
+
+    fn prefers_equilibrium(&self) -> bool {
+        true
+    }
+
+    fn penalty(&self, rho: Option<f64>) -> Option<(&'static str, f64)> {
         Some(("method.rho", rho.unwrap_or(self.rho)))
     }
 
@@ -213,19 +231,15 @@ impl Algorithm for FedEq {
 }
 
 impl FedEq {
-    /// The client's own `theta_i`, if that is where the theta-step starts.
-    fn own_start(&self, me: &ClientState, round: u64) -> Option<Weights> {
-        let consecutive = me.last_round.is_some_and(|last| last + 1 == round);
-        let own = match self.start {
+    /// Whether the theta-step starts at the client's own `theta_i`.
+    fn starts_at_own(&self, me: &ClientInfo, round: u64) -> bool {
+        match self.start {
             ThetaStart::Received => false,
             ThetaStart::Own => true,
-            ThetaStart::OwnIfConsecutive => consecutive,
-        };
-        own.then(|| me.own.only(|part| part == Part::Shared))
+            ThetaStart::OwnIfConsecutive => me.last_round.is_some_and(|last| last + 1 == round),
+        }
     }
-}
 
-impl FedEq {
     fn refuse_with_consensus(&self, given: bool, setting: &str) -> Result<()> {
         if !given {
             return Ok(());
@@ -247,11 +261,6 @@ impl BalanceRho {
             rho
         }
     }
-}
-
-/// `theta_i + lambda_i / rho`, a client's term in the exact consensus step.
-fn consensus_term(me: &ClientState, rho: f64) -> Params {
-    me.own.theta().plus((1.0 / rho) as f32, &me.dual)
 }
 
 fn random_like(theta: &Params, size: f32, seed: Seed) -> Params {

@@ -2,11 +2,9 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Turn, Update, Weighting, Work, gap};
+use super::{Algorithm, ServerState, Update, Weighting};
 use crate::error::Result;
-use crate::site::{Site, Trains};
-use crate::state::ClientState;
-use crate::weights::Weights;
+use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedRep (Collins et al., 2021): the head is trained on the received body, then the body with the head fixed; the body is
 /// averaged.
@@ -24,20 +22,24 @@ impl Default for FedRep {
 }
 
 impl Algorithm for FedRep {
-    fn travels(&self, part: Part) -> bool {
+    fn shares(&self, part: Part) -> bool {
         part == Part::Shared
     }
 
-    fn client_update(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        me.own = me.own.with(received);
-        let head = turn.head(me, site)?;
-        let body = turn.body(Trains::Shared, None, me, site)?;
-        let sent = me.own.only(|part| part == Part::Shared);
-        Ok(Work { sent, gap: gap(&me.own, received), descent: head.then(body) })
+    fn client_update(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        let mut work = LocalUpdate::default();
+        work.assign(Slot::Own, own().with(received()));
+        work.train(round.head());
+        work.train(round.body(Trains::Shared));
+        work.sending(own().only(Part::Shared))
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
         server.average(updates, self.weighting);
         Ok(())
+    }
+
+    fn plain_mean(&self) -> Option<Weighting> {
+        Some(self.weighting)
     }
 }

@@ -2,12 +2,10 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, FedAvg, ServerState, Turn, Update, View, Weighting, Work};
+use super::{Algorithm, FedAvg, ServerState, Update, View, Weighting};
 use crate::error::Result;
-use crate::site::{Descent, Phase, Site, Trains};
-use crate::state::ClientState;
 use crate::training::{MOST_EPOCHS, at_most, share};
-use crate::weights::Weights;
+use crate::work::{ClientInfo, LocalUpdate, Phase, RoundContext, Slot, Trains, own, received};
 
 /// FedAvg first; then every client fine-tunes the global model on its own data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +28,7 @@ pub enum FineTuning {
     },
     /// The rounds after this share of them are spent on fine-tuning by the clients sampled, each from the global model at first and then from
     /// where it was, without any averaging. What the authors' code does. Clients that are never drawn then fine-tune once all rounds
-    /// are over, or they would be judged by what they had before the global model was finished.
+    /// are over, or they would be evaluated by what they had before the global model was finished.
     FromShare(f64),
 }
 
@@ -50,36 +48,38 @@ impl FineTune {
     }
 
     /// Whether what a client has still has to be fine-tuned from the global model.
-    fn is_untuned(&self, me: &ClientState, rounds: u64) -> bool {
+    fn is_untuned(&self, me: &ClientInfo, rounds: u64) -> bool {
         me.last_round.is_none_or(|last| last < self.first_tuning_round(rounds))
     }
 
     /// The global model, fine-tuned.
-    fn tune(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        me.own = me.own.with(received);
+    fn tuning(&self, round: &RoundContext<'_>) -> LocalUpdate {
         let epochs = match self.tuning {
             FineTuning::After { epochs } => epochs,
-            FineTuning::FromShare(_) => turn.training.epochs,
+            FineTuning::FromShare(_) => round.training.epochs,
         };
-        let learning_rate = turn.training.learning_rate;
-        turn.run(&Phase { name: "tune", trains: Trains::Everything, epochs, learning_rate, pull: None }, me, site)
+        let mut work = LocalUpdate::default();
+        work.assign(Slot::Own, own().with(received()));
+        work.train(Phase { name: "tune", epochs, ..round.body(Trains::Everything) });
+        work
     }
 }
 
 impl Algorithm for FineTune {
-    fn travels(&self, _: Part) -> bool {
+    fn shares(&self, _: Part) -> bool {
         true
     }
 
-    fn client_update(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        if turn.round < self.first_tuning_round(turn.rounds) {
-            return FedAvg::train(received, me, turn, site);
+    fn client_update(&self, me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        if round.round < self.first_tuning_round(round.rounds) {
+            return FedAvg::local_training(round);
         }
-        if self.is_untuned(me, turn.rounds) {
-            me.own = me.own.with(received); // The global model no longer moves: this is where everybody's own begins.
+        let mut work = LocalUpdate::default();
+        if self.is_untuned(me, round.rounds) {
+            work.assign(Slot::Own, own().with(received())); // The global model no longer moves: this is where everybody's own begins.
         }
-        let descent = turn.body(Trains::Everything, None, me, site)?;
-        Ok(Work { sent: received.clone(), gap: super::gap(&me.own, received), descent })
+        work.train(round.body(Trains::Everything));
+        work.sending(received())
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
@@ -87,16 +87,16 @@ impl Algorithm for FineTune {
         Ok(())
     }
 
-    fn headline(&self) -> View {
+    fn default_view(&self) -> View {
         View::Local
     }
 
-    fn finish(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        if self.is_untuned(me, turn.rounds) { self.tune(received, me, turn, site) } else { Ok(Descent::default()) }
+    fn finish(&self, me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        if self.is_untuned(me, round.rounds) { self.tuning(round) } else { LocalUpdate::nothing() }
     }
 
-    fn adopt(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        self.tune(received, me, turn, site)
+    fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        self.tuning(round)
     }
 
     fn validate(&self) -> Result<()> {

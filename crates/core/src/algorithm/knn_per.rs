@@ -1,15 +1,12 @@
 //! kNN-Per: one model for all, mixed with each client's nearest neighbours.
-use std::borrow::Cow;
-
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, FedAvg, ServerState, Turn, Update, View, Weighting, Work};
+use super::{Algorithm, FedAvg, ServerState, Update, View, Weighting};
 use crate::error::{Error, Result};
-use crate::site::{Descent, Neighbours, Site};
-use crate::state::ClientState;
+use crate::stats::Neighbours;
 use crate::training::share;
-use crate::weights::Weights;
+use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Slot, own, received};
 
 /// kNN-Per (Marfoq et al., 2022): FedAvg; a prediction is `mixing * neighbours + (1 - mixing) * network`, where the nearest
 /// training samples of the client, by the network's embedding, vote with weight `exp(-distance)`.
@@ -29,12 +26,12 @@ impl Default for KnnPer {
 }
 
 impl Algorithm for KnnPer {
-    fn travels(&self, _: Part) -> bool {
+    fn shares(&self, _: Part) -> bool {
         true
     }
 
-    fn client_update(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        FedAvg::train(received, me, turn, site)
+    fn client_update(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        FedAvg::local_training(round)
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
@@ -42,11 +39,12 @@ impl Algorithm for KnnPer {
         Ok(())
     }
 
-    fn local_view<'a>(&self, received: &Weights, me: &'a ClientState) -> Cow<'a, Weights> {
-        Cow::Owned(me.own.with(received)) // The network is the global one; only the neighbours are the client's own.
+    /// The network is the global one; only the neighbours are the client's own.
+    fn local_view(&self, _: &ClientInfo) -> Expression {
+        own().with(received())
     }
 
-    fn headline(&self) -> View {
+    fn default_view(&self) -> View {
         View::Local
     }
 
@@ -55,9 +53,10 @@ impl Algorithm for KnnPer {
     }
 
     /// A new client needs no training, only its own samples to be near to.
-    fn adopt(&self, received: &Weights, me: &mut ClientState, _: &Turn<'_>, _: &dyn Site) -> Result<Descent> {
-        me.own = me.own.with(received);
-        Ok(Descent::default())
+    fn adopt(&self, _: &ClientInfo, _: &RoundContext<'_>) -> LocalUpdate {
+        let mut work = LocalUpdate::default();
+        work.assign(Slot::Own, own().with(received()));
+        work
     }
 
     fn validate(&self) -> Result<()> {

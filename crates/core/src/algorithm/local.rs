@@ -1,14 +1,10 @@
 //! Local: everybody alone.
-use std::borrow::Cow;
-
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Turn, Update, View, Work};
+use super::{Algorithm, ServerState, Update, View};
 use crate::error::Result;
-use crate::site::{Descent, Site, Trains};
-use crate::state::ClientState;
-use crate::weights::Weights;
+use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Trains};
 
 /// Every client trains its own model on its own data, and nothing is sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,13 +22,14 @@ impl Default for Local {
 }
 
 impl Algorithm for Local {
-    fn travels(&self, _: Part) -> bool {
+    fn shares(&self, _: Part) -> bool {
         false
     }
 
-    fn client_update(&self, _: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work> {
-        let descent = turn.body(Trains::Everything, None, me, site)?;
-        Ok(Work { sent: Weights::default(), gap: 0.0, descent })
+    fn client_update(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        let mut work = LocalUpdate::default();
+        work.train(round.body(Trains::Everything));
+        work
     }
 
     fn server_update(&self, _: &mut ServerState, _: &[Update]) -> Result<()> {
@@ -43,20 +40,16 @@ impl Algorithm for Local {
         self.everybody
     }
 
-    fn local_view<'a>(&self, _: &Weights, me: &'a ClientState) -> Cow<'a, Weights> {
-        Cow::Borrowed(&me.own)
-    }
-
-    fn shared_view(&self, _: &Weights, _: &ClientState) -> Option<Weights> {
+    fn shared_view(&self, _: &ClientInfo) -> Option<Expression> {
         None
     }
 
-    fn headline(&self) -> View {
+    fn default_view(&self) -> View {
         View::Local
     }
 
     /// There is nothing to adopt: a new client trains from scratch.
-    fn adopt(&self, _: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        turn.body(Trains::Everything, None, me, site)
+    fn adopt(&self, me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        self.client_update(me, round)
     }
 }

@@ -1,6 +1,4 @@
 //! The methods: what a client does in a round, what the server does with the answers, and which model is then meant.
-use std::borrow::Cow;
-
 use fedeq_data::Seed;
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
@@ -8,10 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::server_state::ServerState;
-use crate::site::{Descent, Neighbours, Phase, Site, Trains};
-use crate::state::ClientState;
-use crate::training::Training;
+use crate::stats::{Neighbours, TrainStats};
 use crate::weights::Weights;
+use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Slot, own, received};
 
 mod ditto;
 mod fedavg;
@@ -33,14 +30,14 @@ pub use local::Local;
 
 /// A method of personalised federated learning.
 ///
-/// Everything a client does goes through its [`Site`]; everything the server knows is in the [`ServerState`] and the
-/// [`Update`]s. A method is plain settings: it holds no state of its own.
+/// What a client does is plain data, a [`LocalUpdate`], which an [`Engine`](crate::Engine) carries out; everything the server knows is in the
+/// [`ServerState`] and the [`Update`]s. A method is plain settings: it holds no state of its own, and touches no network, batch or thread.
 pub trait Algorithm: Send + Sync {
-    /// Which part of the model travels between server and clients.
-    fn travels(&self, part: Part) -> bool;
+    /// Whether a part of the model is shared: sent to clients, and sent back by them.
+    fn shares(&self, part: Part) -> bool;
 
-    /// One client's work in a round, from the weights received. Changes the client's state; what is returned is sent.
-    fn client_update(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Work>;
+    /// One client's work in a round.
+    fn client_update(&self, me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate;
 
     /// The server's work in a round: by default the mean of what was sent, each client counting the same.
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
@@ -48,7 +45,7 @@ pub trait Algorithm: Send + Sync {
         Ok(())
     }
 
-    /// Whether the server's step makes sense of a single update, so that clients need not work in step.
+    /// Whether the server's step makes sense of a single update, so that clients can be asynchronous.
     fn takes_single_updates(&self) -> bool {
         false
     }
@@ -58,23 +55,39 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
+    /// How clients count, where the server does nothing but take the mean of what they send and clients do nothing but train in rounds: what a
+    /// federation of nodes can do.
+    fn plain_mean(&self) -> Option<Weighting> {
+        None
+    }
+
+    /// The penalty before the first round, where the method has one.
+    fn initial_rho(&self) -> Option<f64> {
+        None
+    }
+
     /// The dual a client starts with; empty where the method has none.
     fn initial_dual(&self, _theta: &Params, _seed: Seed) -> Params {
         Params::default()
     }
 
+    /// Whether clients keep a second whole model beside their own.
+    fn keeps_second_model(&self) -> bool {
+        false
+    }
+
     /// The model that is the client's own.
-    fn local_view<'a>(&self, _received: &Weights, me: &'a ClientState) -> Cow<'a, Weights> {
-        Cow::Borrowed(&me.own)
+    fn local_view(&self, _me: &ClientInfo) -> Expression {
+        own()
     }
 
     /// The model made of the shared part as the server has it and the client's own rest; none where nothing is shared.
-    fn shared_view(&self, received: &Weights, me: &ClientState) -> Option<Weights> {
-        Some(me.own.with(received))
+    fn shared_view(&self, _me: &ClientInfo) -> Option<Expression> {
+        Some(own().with(received()))
     }
 
-    /// Which of the two the method is meant to be judged by, on its own: what a run reports first, and what predicts. See [`View`] on comparisons.
-    fn headline(&self) -> View {
+    /// Which of the two the method is meant to be evaluated by, on its own: what a run reports first, and what predicts. See [`View`] on comparisons.
+    fn default_view(&self) -> View {
         View::Shared
     }
 
@@ -83,22 +96,34 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// What each client does once training is over, before it is judged for the last time.
-    fn finish(&self, _received: &Weights, _me: &mut ClientState, _turn: &Turn<'_>, _site: &dyn Site) -> Result<Descent> {
-        Ok(Descent::default())
+    /// What each client does once training is over, before it is evaluated for the last time.
+    fn finish(&self, _me: &ClientInfo, _round: &RoundContext<'_>) -> LocalUpdate {
+        LocalUpdate::nothing()
     }
 
     /// How a client that was not there during training makes the shared part its own: by default it trains its personal
     /// parameters on it.
-    fn adopt(&self, received: &Weights, me: &mut ClientState, turn: &Turn<'_>, site: &dyn Site) -> Result<Descent> {
-        me.own = me.own.with(received);
-        turn.head(me, site)
+    fn adopt(&self, _me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
+        let mut work = LocalUpdate::default();
+        work.assign(Slot::Own, own().with(received()));
+        work.train(round.head());
+        work
     }
 
     /// Which setting pulls a client's weights towards the shared ones, and how strongly; nothing where none does. `rho` is the
     /// penalty in force.
-    fn pull(&self, _rho: Option<f64>) -> Option<(&'static str, f64)> {
+    fn penalty(&self, _rho: Option<f64>) -> Option<(&'static str, f64)> {
         None
+    }
+
+    /// The setting that makes sense for text only, if it is on.
+    fn needs_text(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether the method is meant for equilibrium networks, so that presets choose one.
+    fn prefers_equilibrium(&self) -> bool {
+        false
     }
 
     /// Refuses settings that mean nothing.
@@ -107,9 +132,9 @@ pub trait Algorithm: Send + Sync {
     }
 }
 
-/// Which of a client's two models is judged. Every evaluation judges both; a comparison is like for like if it takes the same one of every method.
+/// Which of a client's two models is evaluated. Every evaluation scores both; a comparison is like for like if it takes the same one of every method.
 ///
-/// - **local**: the client's own model as it was after its last training, `theta_i` and `w_i`. A client that has not trained yet is judged by its first model.
+/// - **local**: the client's own model as it was after its last training, `theta_i` and `w_i`. A client that has not trained yet is evaluated by its first model.
 /// - **shared**: the server's `theta` with whatever the client keeps for itself, its head `w_i`.
 ///
 /// | method | local | shared |
@@ -146,65 +171,63 @@ impl View {
     }
 }
 
-/// A method by name, with its settings. Plain data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "name", rename_all = "kebab-case")]
-pub enum Method {
+/// Makes [`Method`] of a list: one line a method, with its variant, its settings and its name.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $variant:ident($settings:ident) = $name:literal,)*) => {
+        /// A method by name, with its settings. Plain data.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "name")]
+        pub enum Method {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($settings),)*
+        }
+
+        impl Method {
+            /// Every name.
+            pub const NAMES: [&str; [$($name),*].len()] = [$($name),*];
+
+            /// The name, as in a configuration file.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                }
+            }
+
+            /// What it does.
+            pub fn algorithm(&self) -> &dyn Algorithm {
+                match self {
+                    $(Self::$variant(method) => method,)*
+                }
+            }
+        }
+    };
+}
+
+// A new method: its file above, and a line here.
+methods! {
     /// The paper's method.
-    Fedeq(FedEq),
+    Fedeq(FedEq) = "fedeq",
     /// Everybody alone.
-    Local(Local),
+    Local(Local) = "local",
     /// One model for all.
-    Fedavg(FedAvg),
+    Fedavg(FedAvg) = "fedavg",
     /// One model for all, then fine-tuned by each.
-    FedavgFt(FineTune),
+    FedavgFt(FineTune) = "fedavg-ft",
     /// A personal model beside the global one, pulled towards it.
-    Ditto(Ditto),
+    Ditto(Ditto) = "ditto",
     /// Personal heads, trained together with the shared body.
-    Fedper(FedPer),
+    Fedper(FedPer) = "fedper",
     /// Personal heads, trained before the shared body.
-    Fedrep(FedRep),
+    Fedrep(FedRep) = "fedrep",
     /// One model for all, mixed with each client's nearest neighbours.
-    KnnPer(KnnPer),
+    KnnPer(KnnPer) = "knn-per",
 }
 
 impl Method {
-    /// Every name.
-    pub const NAMES: [&str; 8] = ["fedeq", "local", "fedavg", "fedavg-ft", "ditto", "fedper", "fedrep", "knn-per"];
-
     /// The method of that name with its default settings.
     pub fn named(name: &str) -> Result<Self> {
         serde_json::from_value(serde_json::json!({ "name": name })).map_err(|_| {
             Error::invalid(format!("there is no method `{name}`"), format!("choose one of {}", Self::NAMES.join(", ")))
         })
-    }
-
-    /// The name, as in a configuration file.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Fedeq(_) => "fedeq",
-            Self::Local(_) => "local",
-            Self::Fedavg(_) => "fedavg",
-            Self::FedavgFt(_) => "fedavg-ft",
-            Self::Ditto(_) => "ditto",
-            Self::Fedper(_) => "fedper",
-            Self::Fedrep(_) => "fedrep",
-            Self::KnnPer(_) => "knn-per",
-        }
-    }
-
-    /// What it does.
-    pub fn algorithm(&self) -> &dyn Algorithm {
-        match self {
-            Self::Fedeq(method) => method,
-            Self::Local(method) => method,
-            Self::Fedavg(method) => method,
-            Self::FedavgFt(method) => method,
-            Self::Ditto(method) => method,
-            Self::Fedper(method) => method,
-            Self::Fedrep(method) => method,
-            Self::KnnPer(method) => method,
-        }
     }
 }
 
@@ -218,78 +241,15 @@ pub enum Weighting {
     Samples,
 }
 
-/// What a client did, on its own side.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Work {
-    /// What is sent to the server.
-    pub sent: Weights,
-    /// `||theta_i - theta||` after the work.
-    pub gap: f64,
-    /// How the training went.
-    pub descent: Descent,
-}
-
 /// What the server receives of a client's work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// The travelling part of the client's model.
+    /// The shared part of the client's model, or how it changed.
     pub weights: Weights,
     /// How many training samples stand behind it.
     pub samples: u64,
     /// `||theta_i - theta||` after the work.
     pub gap: f64,
     /// How the training went.
-    pub descent: Descent,
-}
-
-/// What a client knows of the round it works in.
-#[derive(Clone, Debug)]
-pub struct Turn<'a> {
-    /// The round, from 0.
-    pub round: u64,
-    /// How many there will be.
-    pub rounds: u64,
-    /// The penalty in force.
-    pub rho: Option<f64>,
-    /// Randomness of this client in this round.
-    pub seed: Seed,
-    /// How to train.
-    pub training: &'a Training,
-}
-
-impl Turn<'_> {
-    /// Trains the personal parameters on the fixed representation of `me.own`.
-    pub fn head(&self, me: &mut ClientState, site: &dyn Site) -> Result<Descent> {
-        let phase = Phase {
-            name: "head",
-            trains: Trains::Personal,
-            epochs: self.training.personal_epochs,
-            learning_rate: self.training.personal_rate(),
-            pull: None,
-        };
-        self.run(&phase, me, site)
-    }
-
-    /// Trains some of `me.own` for as many epochs as the shared part gets.
-    pub fn body(
-        &self,
-        trains: Trains,
-        pull: Option<&crate::site::Pull>,
-        me: &mut ClientState,
-        site: &dyn Site,
-    ) -> Result<Descent> {
-        let phase =
-            Phase { name: "body", trains, epochs: self.training.epochs, learning_rate: self.training.learning_rate, pull };
-        self.run(&phase, me, site)
-    }
-
-    /// Runs a phase on the client's own model.
-    pub fn run(&self, phase: &Phase<'_>, me: &mut ClientState, site: &dyn Site) -> Result<Descent> {
-        site.descend(&mut me.own, &mut me.memory, phase, self.seed.derive(phase.name, []))
-    }
-}
-
-/// `||theta_i - theta||` over the parameters that both have.
-pub(crate) fn gap(me: &Weights, received: &Weights) -> f64 {
-    me.theta().minus(&received.theta()).norm()
+    pub stats: TrainStats,
 }

@@ -2,10 +2,10 @@
 //!
 //! # Layout
 //! - this file: the settings, and the simulated speeds
-//! - `agenda`: who works on what, and until when
-//! - `stretch`: a stretch of asynchronous work, as long as a round
-mod agenda;
-mod stretch;
+//! - `schedule`: who works on what, and until when
+//! - `round`: as much asynchronous work as a round has
+mod round;
+mod schedule;
 
 use fedeq_data::Seed;
 use rand_chacha::rand_core::Rng;
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-pub use agenda::{Agenda, Arrival};
-pub(crate) use stretch::Stretch;
+pub(crate) use round::AsyncRound;
+pub use schedule::{Arrival, AsyncSchedule};
 
 /// Clients of different speeds, each working whenever it can.
 ///
@@ -23,7 +23,7 @@ pub(crate) use stretch::Stretch;
 /// `max_staleness` updates ago, is still under way. Only a method whose server step takes single updates can do so:
 /// [`FedEq`](crate::FedEq) with the [exact consensus step](crate::ServerStep::Consensus).
 ///
-/// A round is then a stretch of as many updates as a round in step would have, so that evaluations, checkpoints and curves are
+/// A round is then as many updates as a synchronous round would have, so that evaluations, checkpoints and curves are
 /// comparable; work under way goes on from one round into the next.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -1,8 +1,9 @@
 //! A convex federation with a known optimum, for tests of methods without any network.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 use fedeq_core::{
-    Algorithm, Array, ClientState, ClientStore, Descent, Error, Federation, InProcess, Neighbours, Params, Phase, Plan, Portion,
-    Result, Sampling, Score, ServerState, Site, Sites, Training, Weights, travelling,
+    Algorithm, Array, ClientByClient, ClientState, ClientStore, Error, InProcess, LocalProblem, LocalProblems, Neighbours,
+    Params, Phase, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, ServerState, TrainStats, Training, Weights,
+    Workers, shared_part,
 };
 use fedeq_data::source::synthetic::{Optimum, Regression};
 use fedeq_data::{Labels, Samples, Seed};
@@ -57,21 +58,28 @@ fn named(values: &[f64]) -> Params {
     weights(&values[..SHARED], &values[SHARED..]).params
 }
 
-impl Site for LeastSquares {
+impl LocalProblem for LeastSquares {
     fn samples(&self) -> usize {
         self.rows.len()
     }
 
-    fn descend(&self, weights: &mut Weights, _: &mut WarmMemory, phase: &Phase<'_>, _: Seed) -> Result<Descent> {
+    fn train(
+        &self,
+        weights: &mut Weights,
+        _: &mut WarmMemory,
+        phase: &Phase,
+        proximal: Option<&ProximalGradient>,
+        _: Seed,
+    ) -> Result<TrainStats> {
         let mut x = flat(&weights.params);
-        let mut descent = Descent::default();
+        let mut stats = TrainStats::default();
         for _ in 0..phase.epochs {
             let (loss, mut force) = self.value(&x);
-            if let Some(pull) = phase.pull {
+            if let Some(proximal) = proximal {
                 for (index, name) in ["theta", "head.w"].into_iter().enumerate() {
-                    let Some(offset) = pull.offset.get(name) else { continue };
+                    let Some(offset) = proximal.offset.get(name) else { continue };
                     for (at, value) in offset.values.iter().enumerate() {
-                        force[index * SHARED + at] += pull.strength * x[index * SHARED + at] + f64::from(*value);
+                        force[index * SHARED + at] += proximal.strength * x[index * SHARED + at] + f64::from(*value);
                     }
                 }
             }
@@ -81,7 +89,7 @@ impl Site for LeastSquares {
                     *value -= phase.learning_rate * force[at];
                 }
             }
-            descent = Descent { steps: descent.steps + 1, loss, ..descent };
+            stats = TrainStats { steps: stats.steps + 1, loss, ..stats };
         }
         if x.iter().any(|value| !value.is_finite()) {
             return Err(Error::Diverged {
@@ -90,7 +98,7 @@ impl Site for LeastSquares {
             });
         }
         weights.params = named(&x);
-        Ok(descent)
+        Ok(stats)
     }
 
     fn score(&self, weights: &Weights, _: Portion, _: Option<&Neighbours>) -> Result<Score> {
@@ -122,6 +130,11 @@ impl Problem {
         Self { clients: rows.chunks(30).map(|rows| LeastSquares { rows: rows.to_vec() }).collect(), optimum }
     }
 
+    /// All clients, two at a time.
+    pub(crate) fn engine(&self) -> ClientByClient<'_> {
+        ClientByClient::new(self, Workers::new(2).expect("threads"))
+    }
+
     /// The largest curvature of any client's loss.
     pub(crate) fn smoothness(&self) -> f64 {
         self.clients.iter().map(LeastSquares::smoothness).fold(0.0, f64::max)
@@ -138,7 +151,7 @@ impl Problem {
     }
 
     pub(crate) fn server(&self, algorithm: &dyn Algorithm, rho: f64) -> ServerState {
-        ServerState::new(travelling(algorithm, &Self::start()), CLIENTS, Some(rho))
+        ServerState::new(shared_part(algorithm, &Self::start()), CLIENTS, Some(rho))
     }
 
     pub(crate) fn store(&self, initial_dual: impl Fn(usize) -> Params + Send + Sync + 'static) -> ClientStore {
@@ -171,12 +184,13 @@ impl Problem {
         let duals: Vec<Params> = (0..CLIENTS as u64).map(|client| algorithm.initial_dual(&theta, Seed::new(client))).collect();
         let mut store = self.store(move |client| duals[client].clone());
         let never = || false;
-        let mut transport = InProcess::new(algorithm, training, self, &mut store, Seed::new(1), &never);
+        let engine = self.engine();
+        let mut transport = InProcess::new(algorithm, training, &engine, &mut store, Seed::new(1), &never);
         for round in 1..=rounds {
             let sampling = Sampling { fraction, replacement: false };
             let plan = Plan { rounds: round, sampling, evaluate_every: 0, measure_theory: true, asynchronous: None };
             let mut federation =
-                Federation { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+                Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
             assert!(federation.run(&mut server, &mut []).expect("a sound federation").is_continue());
             let evaluation = federation.evaluation(&server).expect("a sound federation");
             watch(&server, &evaluation);
@@ -186,12 +200,12 @@ impl Problem {
     }
 }
 
-impl Sites for Problem {
+impl LocalProblems for Problem {
     fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    fn site(&self, client: usize) -> Result<Box<dyn Site>> {
+    fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
         Ok(Box::new(self.clients[client].clone()))
     }
 }

@@ -56,16 +56,28 @@ impl<'a> Batches<'a> {
     }
 }
 
-impl Iterator for Batches<'_> {
-    type Item = Batch;
+impl Batches<'_> {
+    /// The samples of each batch by their indices, and nothing of them read: for whoever holds the data set elsewhere, such as on a device.
+    pub fn indices(mut self) -> impl Iterator<Item = Vec<u32>> {
+        std::iter::from_fn(move || self.advance().map(|batch| self.order[batch].to_vec()))
+    }
 
-    fn next(&mut self) -> Option<Batch> {
+    /// The positions of the next batch.
+    fn advance(&mut self) -> Option<Range<usize>> {
         if self.rest.is_empty() {
             return None;
         }
         let start = self.rest.start;
         self.rest.start += self.size.min(self.rest.len());
-        Some(self.reader.read(&self.order[start..self.rest.start]))
+        Some(start..self.rest.start)
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Batch;
+
+    fn next(&mut self) -> Option<Batch> {
+        self.advance().map(|batch| self.reader.read(&self.order[batch]))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -35,6 +35,8 @@ use crate::{Dataset, Error, Result, Seed};
 ///     let seed = Seed::new(7).derive("epoch", [epoch]);
 ///     assert_eq!(shard.batches(two, Remainder::Drop, seed).count(), 1);
 /// }
+/// // The same batches as lists of indices.
+/// assert_eq!(shard.in_order(two).indices().collect::<Vec<_>>(), [vec![0, 2], vec![3]]);
 /// # Ok::<(), fedeq_data::Error>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -183,16 +183,18 @@ pub struct HostWindow {
     states: Vec<HostStates>,
     set: usize,
     slots: usize,
+    /// The numbers of the batch at the beginning, for which there has to be room the next time.
+    room: usize,
 }
 
 impl Window<HostStates> for HostWindow {
-    fn clear(&mut self, slots: usize, _: &HostStates) {
-        (self.slots, self.set) = (slots, 0);
+    fn clear(&mut self, slots: usize, like: &HostStates) {
+        (self.slots, self.set, self.room) = (slots, 0, like.values.len());
     }
 
     fn set(&mut self, slot: usize, states: &HostStates) {
         assert!(slot <= self.set && slot < self.slots, "slots are first set in order");
-        place(&mut self.states, slot).copy_from(states);
+        place(&mut self.states, slot, self.room).copy_from(states);
         self.set = self.set.max(slot + 1);
     }
 
@@ -226,6 +228,8 @@ pub struct HostChanges {
     width: usize,
     /// How many states have been pushed.
     count: usize,
+    /// The numbers of the batch at the beginning, for which there has to be room the next time.
+    room: usize,
 }
 
 impl HostChanges {
@@ -244,13 +248,13 @@ impl HostChanges {
     fn next_place(&mut self) -> &mut HostStates {
         let place_number = self.count % self.width;
         self.count += 1;
-        place(&mut self.past, place_number)
+        place(&mut self.past, place_number, self.room)
     }
 }
 
 impl Changes<HostStates> for HostChanges {
-    fn clear(&mut self, width: usize, _: &HostStates) {
-        (self.width, self.count) = (width, 0);
+    fn clear(&mut self, width: usize, like: &HostStates) {
+        (self.width, self.count, self.room) = (width, 0, like.values.len());
     }
 
     fn newest_slot(&self) -> Option<usize> {
@@ -296,10 +300,11 @@ impl Changes<HostStates> for HostChanges {
     }
 }
 
-/// The memory with this number, made when it is first asked for.
-fn place(states: &mut Vec<HostStates>, number: usize) -> &mut HostStates {
+/// The memory with this number, made with room for so many numbers when it is first asked for. (Fewer are stored once finished samples have been
+/// left out, but the next solve begins with all of them.)
+fn place(states: &mut Vec<HostStates>, number: usize, room: usize) -> &mut HostStates {
     if number == states.len() {
-        states.push(HostStates::default());
+        states.push(HostStates { values: Vec::with_capacity(room), ..HostStates::default() });
     }
     &mut states[number]
 }

@@ -257,3 +257,98 @@ impl Changes<DeviceStates> for DeviceChanges {
         self.last.keep_rows(rows);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ROWS: usize = 4;
+    const WIDTH: usize = 5;
+
+    /// The same numbers as both kinds of states.
+    fn both(values: &[f32]) -> (HostStates, DeviceStates) {
+        let host = HostStates::new(values.to_vec(), values.len() / WIDTH, WIDTH);
+        let device = DeviceStates::from_tensor(host.to_tensor(&Device::default()));
+        (host, device)
+    }
+
+    fn same(host: &HostStates, device: &DeviceStates) -> bool {
+        let values = to_host(device.get());
+        device.dims() == [host.rows(), host.width()]
+            && host.values().iter().zip(values).all(|(host, device)| (f64::from(*host) - device).abs() < 1e-5)
+    }
+
+    /// One operation after another on states, with what they say to the host along the way.
+    fn story<S: States>(a: &S, b: &S) -> (S, Vec<f64>) {
+        let (mut state, mut told) = (S::default(), Vec::new());
+        let (mut norms, mut dots) = (Vec::new(), Vec::new());
+        state.set_residual(a, b, &mut norms);
+        told.extend(norms.iter().flat_map(|pair| [pair.0, pair.1]));
+        state.scale_and_add(0.3, b);
+        state.add(a);
+        state.subtract_from(b);
+        state.negate();
+        state.scale_rows(&[2.0, 0.0, -1.0, 0.5]);
+        state.dots(a, &mut dots);
+        told.extend(&dots);
+        state.overwrite_rows(&[false, true, false, true], a);
+        let mut some = state.clone();
+        some.keep_rows(&[0, 2, 3]);
+        state.clear_like(a);
+        state.put_rows(&[3, 1, 0], &some);
+        (state, told)
+    }
+
+    /// The same for past states and their changes.
+    fn history<S: States>(states: &[S; 4]) -> (S, Vec<f64>) {
+        let (mut window, mut changes) = (S::Window::default(), S::Changes::default());
+        let (mut one, mut two, mut told) = (PerSlot::default(), PerSlot::default(), Vec::new());
+        window.clear(3, &states[0]);
+        changes.clear(2, &states[0]);
+        for (number, state) in states[..3].iter().enumerate() {
+            window.set(number.min(1), state);
+            changes.observe(state);
+            if changes.newest_slot().is_some() {
+                changes.dots(state, &mut one, &mut two);
+                told.extend(one.values().iter().chain(two.values()));
+            }
+            changes.push_copy(state);
+        }
+        let rows = [1, 3];
+        let mut last = states[3].clone();
+        last.keep_rows(&rows);
+        window.keep_rows(&rows);
+        changes.keep_rows(&rows);
+        window.dots(&last, &mut one);
+        told.extend(one.values());
+        changes.observe(&last);
+        let mut y = S::default();
+        two.set(vec![0.5, -0.25, 0.0, 2.0], 2);
+        changes.subtract_combination(&mut y, &last, &two);
+        window.add_combination(&mut y, 0.5, &one);
+        changes.push(&mut last);
+        told.push(changes.newest_slot().map_or(-1.0, |slot| slot as f64));
+        (y, told)
+    }
+
+    fn told_the_same(a: &[f64], b: &[f64]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4)
+    }
+
+    proptest! {
+        #[test]
+        fn every_operation_does_the_same_in_memory_and_on_a_device(
+            values in prop::collection::vec(-1.0..1.0f32, 4 * ROWS * WIDTH),
+        ) {
+            let (host, device): (Vec<_>, Vec<_>) = values.chunks(ROWS * WIDTH).map(both).unzip();
+            let (in_memory, on_device) = (story(&host[0], &host[1]), story(&device[0], &device[1]));
+            prop_assert!(same(&in_memory.0, &on_device.0) && told_the_same(&in_memory.1, &on_device.1));
+            let host: [HostStates; 4] = host.try_into().expect("four");
+            let device: [DeviceStates; 4] = device.try_into().ok().expect("four");
+            let (in_memory, on_device) = (history(&host), history(&device));
+            prop_assert!(same(&in_memory.0, &on_device.0) && told_the_same(&in_memory.1, &on_device.1));
+        }
+    }
+}

@@ -6,9 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use fedeq_core::{
-    Error, Evaluation, Method, Result, ServerStep, SolveTally, Task, View, Weighting, fingerprint, write_atomically,
-};
+use fedeq_core::{Error, Evaluation, Result, SolveTally, Task, View, Weighting, fingerprint, write_atomically};
 use fedeq_data::partition::Partition;
 use serde::Serialize;
 
@@ -95,14 +93,8 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     if experiment.plan.asynchronous.is_some() {
         return refuse("`plan.asynchronous`");
     }
-    match &experiment.method {
-        Method::Fedeq(fedeq) if fedeq.server_step == ServerStep::Mean && fedeq.balance.is_none() => Ok(fedeq.weighting),
-        Method::Fedeq(_) => refuse("`fedeq` with a server step other than the mean, or with `method.balance`,"),
-        Method::Fedavg(fedavg) => Ok(fedavg.weighting),
-        Method::Fedper(fedper) => Ok(fedper.weighting),
-        Method::Fedrep(fedrep) => Ok(fedrep.weighting),
-        other => refuse(&format!("`{}`", other.name())),
-    }
+    let method = &experiment.method;
+    method.algorithm().plain_mean().map_or_else(|| refuse(&format!("`{}` with these settings", method.name())), Ok)
 }
 
 /// The clients of all rounds are written to `plan.json`.
@@ -120,16 +112,16 @@ fn plan(prepared: &Prepared, weighting: Weighting) -> Result<Plan> {
     let Experiment { method, plan, .. } = &prepared.experiment;
     let clients = prepared.federation.clients.len();
     let seed = prepared.federation_seed();
-    ensure_writable(plan.rounds, plan.sampling.cohort_size(clients)?)?;
-    let cohorts = (0..plan.rounds).map(|round| plan.sampling.draw(clients, seed, round)).collect::<Result<_>>()?;
-    let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
+    let algorithm = method.algorithm();
+    ensure_writable(plan.rounds, plan.cohort_size(algorithm, clients)?)?;
+    let cohorts = (0..plan.rounds).map(|round| plan.cohort(algorithm, clients, seed, round)).collect::<Result<_>>()?;
     Ok(Plan {
         federation: fingerprint(format!("{} {:?}", prepared.experiment.identity()?, SystemTime::now()).as_bytes()),
         method: method.name(),
         weighting,
-        rho,
+        rho: algorithm.initial_rho(),
         clients,
-        headline: method.algorithm().headline(),
+        headline: algorithm.default_view(),
         evaluate_every: plan.evaluate_every,
         evaluate: if plan.measure_theory { Task::Measure } else { Task::Evaluate },
         cohorts,

@@ -4,7 +4,7 @@
 //! the simulation: by `fedeq_core::Client`, with the same seeds, to the same bytes.
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Client, ClientState, Error, Request, Result, Sites, Task, client_seed};
+use fedeq_core::{Client, ClientByClient, ClientState, Error, Request, Result, Task, Workers, client_seed};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::node::{WorkResult, Worker};
 use fedeq_flower::store::TrainedModel;
@@ -20,12 +20,14 @@ pub struct NodeWorker {
     data: PathBuf,
     /// The last experiment, with its text: reused if the next request is about the same.
     prepared: Option<(String, Prepared)>,
+    /// The threads that train: they stay from one request to the next.
+    workers: Option<Workers>,
 }
 
 impl NodeWorker {
     /// Client `client` of a federation, with its data.
     pub fn new(client: usize, data: PathBuf) -> Self {
-        Self { client, data, prepared: None }
+        Self { client, data, prepared: None, workers: None }
     }
 
     /// Loads the data and builds the network, unless the last request was about the same experiment.
@@ -36,15 +38,21 @@ impl NodeWorker {
         Ok(self.prepared.as_ref().map(|(_, prepared)| prepared).expect("it was just put there"))
     }
 
+    fn workers(&mut self) -> Result<Workers> {
+        let workers = self.workers.take().map_or_else(|| Workers::new(0), Ok)?;
+        Ok(self.workers.insert(workers).clone())
+    }
+
     fn carry_out(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> Result<WorkResult> {
         let number = self.client;
+        let workers = self.workers()?;
         let prepared = self.prepare(&envelope.experiment)?;
         let mut state = state_of(prepared, number, state)?;
         require_new(&envelope.request, &state)?;
-        let site = prepared.site(number)?;
+        let engine = ClientByClient::new(prepared, workers);
         let Experiment { method, training, .. } = &prepared.experiment;
         let seed = client_seed(prepared.clients_seed(), number);
-        let mut client = Client { algorithm: method.algorithm(), training, site: site.as_ref(), state: &mut state, seed };
+        let mut client = Client { algorithm: method.algorithm(), training, engine: &engine, number, state: &mut state, seed };
         let reply = client.handle(&envelope.request)?;
         let is_changed = envelope.request.task.changes_state();
         Ok(WorkResult { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
@@ -69,7 +77,7 @@ pub fn load_model(trained: &TrainedModel, data: &Path) -> Result<(Prepared, Clie
     let client = usize::try_from(*client).unwrap_or(usize::MAX);
     let prepared = prepare(&latest.experiment, client, data)?;
     let state = state_of(&prepared, client, Some(state))?;
-    let model = ClientModel::of(&prepared, client, &latest.request.weights, &state);
+    let model = ClientModel::of(&prepared, client, &latest.request.weights, &state)?;
     Ok((prepared, model))
 }
 

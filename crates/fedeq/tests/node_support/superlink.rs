@@ -52,7 +52,7 @@ impl SuperLink {
         let address = listener.local_addr().expect("an address").to_string();
         listener.set_nonblocking(true).expect("a non-blocking socket");
         let app = Router::new()
-            .route("/v1/connection/{call}", post(respond))
+            .route("/v1/fleet/{call}", post(respond))
             .layer(DefaultBodyLimit::disable())
             .with_state(Arc::clone(&state));
         std::thread::spawn(move || {

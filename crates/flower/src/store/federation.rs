@@ -241,6 +241,17 @@ mod tests {
     }
 
     #[test]
+    fn the_file_format_of_the_manifest_does_not_change() {
+        let (_folder, store) = committed(1);
+        let state = state_name(b"1");
+        let text =
+            format!(r#"{{"federation":"f","state":"{state}","answered":[{{"question":"q1","content":"c1","reply":"r1"}}]}}"#);
+        let manifest: Manifest = serde_json::from_str(&text).expect("a manifest as earlier versions write it");
+        assert_eq!(store.manifest().expect("readable"), manifest);
+        assert_eq!(serde_json::to_string(&manifest).expect("plain"), text);
+    }
+
+    #[test]
     fn the_same_content_in_another_message_gets_the_same_reply() {
         let (_folder, store) = committed(2);
         let same = RequestKey { message: "q7", content: "c1" };
@@ -311,7 +322,7 @@ mod tests {
             let reply = cut.reply(key(&request(2))).expect("readable");
             assert_eq!(reply, has_happened.then(|| PreviousReply::SameMessage(stored("r2"))), "{steps}");
             commit(&cut, 3);
-            assert_eq!(state(&cut).as_deref(), Some("3"), "it goes on");
+            assert_eq!(state(&cut).as_deref(), Some("3"), "later commits succeed");
         }
     }
 

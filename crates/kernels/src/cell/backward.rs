@@ -1,9 +1,10 @@
 //! What happens to the gradients of the samples of a chunk around the convolutions.
 use pulp::{Simd, WithSimd};
 
-use super::forward::scaled;
+use super::forward::scale;
+use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
-use crate::norm::passes::{Activate, Known, Project};
+use crate::norm::passes::{GradientSums, Stored};
 use crate::norm::{Affine, Region, Sums, Workspace};
 
 /// Statistics of consecutive regions, `[regions, groups]` each.
@@ -30,28 +31,22 @@ pub(super) struct Layer<'a> {
 
 impl Layer<'_> {
     /// The gradient in front of the normalisation and the activation before it, of the region with this index.
-    ///
-    /// # Safety
-    ///
-    /// The pointers must be good for the whole region.
     #[inline(always)]
-    unsafe fn pull_back<S: Simd, F: Function>(
+    fn pull_back<S: Simd, F: Function>(
         &mut self,
         simd: S,
         index: usize,
-        known: Known,
+        stored: Stored<'_>,
         phi: F,
-        to: *mut f32,
+        to: Writable<'_>,
         work: &mut Workspace,
     ) {
         let Measured { mean, variance } = self.measured.of(index, self.region.groups);
-        self.region.prepare(work, mean, variance, self.norm.scale);
-        // SAFETY: as the caller guarantees.
-        unsafe {
-            self.region.sum(simd, &Project { behind: known, mean: work.mean.as_ptr() }, work);
-            self.region.project(work, variance, self.norm.scale, false, self.sums);
-            self.region.pull_back(simd, known, phi, to, work);
-        }
+        self.region.prepare(&mut work.constants, mean, variance, self.norm.scale);
+        let sums = GradientSums { source: stored, mean: work.constants.mean[..].into() };
+        self.region.sum(simd, &sums, &mut work.totals);
+        self.region.add_affine_gradients(work, variance, self.norm.scale, false, self.sums);
+        self.region.pull_back(simd, stored, phi, to, work);
     }
 }
 
@@ -80,14 +75,10 @@ impl<F: Function> WithSimd for OuterBack<'_, F> {
         let size = self.second.region.pixels * self.second.region.channels;
         for index in 0..self.sum.len() / size {
             let here = index * size..(index + 1) * size;
-            let (sum, activated) = (self.sum[here.clone()].as_ptr(), self.activated[here.clone()].as_ptr());
-            let dy = self.gradient[here.clone()].as_ptr();
-            let (dz, du) = (self.dz[here.clone()].as_mut_ptr(), self.du[here].as_mut_ptr());
-            // SAFETY: all pointers are to whole regions.
-            unsafe {
-                self.third.pull_back(simd, index, Known { value: activated, dy }, self.phi, dz, self.work);
-                self.second.pull_back(simd, index, Known { value: sum, dy: dz }, Identity, du, self.work);
-            }
+            let [sum, activated, dy] = [self.sum, self.activated, self.gradient].map(|all| Readable::from(&all[here.clone()]));
+            let (dz, du) = (Writable::from(&mut self.dz[here.clone()]), Writable::from(&mut self.du[here]));
+            self.third.pull_back(simd, index, Stored { value: activated, dy }, self.phi, dz, self.work);
+            self.second.pull_back(simd, index, Stored { value: sum, dy: dz.into() }, Identity, du, self.work);
         }
     }
 }
@@ -114,15 +105,11 @@ impl<F: Function> WithSimd for InnerBack<'_, F> {
         let size = region.pixels * region.channels;
         for index in 0..self.activated.len() / size {
             let here = index * size..(index + 1) * size;
-            let (value, dy) = (self.activated[here.clone()].as_ptr(), self.gradient[here.clone()].as_mut_ptr());
-            // SAFETY: all pointers are to whole regions.
-            unsafe {
-                self.first.pull_back(simd, index, Known { value, dy }, self.phi, dy, self.work);
-                if let Some(normalized) = &mut self.normalized {
-                    let (source, to) = (scaled(value, self.first.norm, None, self.work), normalized[here].as_mut_ptr());
-                    region.sum(simd, &Activate::<_, _, 0> { source, function: Identity, to }, self.work);
-                }
-            }
+            let value = Readable::from(&self.activated[here.clone()]);
+            let dy = Writable::from(&mut self.gradient[here.clone()]);
+            self.first.pull_back(simd, index, Stored { value, dy: dy.into() }, self.phi, dy, self.work);
+            let normalized = self.normalized.as_mut().map(|all| Writable::from(&mut all[here]));
+            scale(simd, region, value, self.first.norm, normalized, self.work);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What happens to the samples of a chunk around the convolutions of a step.
 use pulp::{Simd, WithSimd};
 
+use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
 use crate::norm::passes::{Activate, Plain, Scaled, Sum};
 use crate::norm::{Affine, Region, Workspace};
-use crate::sweep::Pass;
 
 /// Where a result goes.
 pub(super) enum Output<'a> {
@@ -18,10 +18,10 @@ pub(super) enum Output<'a> {
 
 impl Output<'_> {
     /// Where the result of the region from `at` on goes, which may be where the value is.
-    fn at(&mut self, at: usize, value: *mut f32) -> Option<*mut f32> {
+    fn at<'a>(&'a mut self, at: usize, value: Writable<'a>) -> Option<Writable<'a>> {
         match self {
             Self::InPlace => Some(value),
-            Self::To(to) => Some(to[at..].as_mut_ptr()),
+            Self::To(to) => Some(Writable::from(&mut to[at..][..value.len()])),
             Self::Nowhere => None,
         }
     }
@@ -60,15 +60,13 @@ impl<F: Function> WithSimd for Inner<'_, F> {
         let region = self.region;
         let size = region.pixels * region.channels;
         for (index, a) in self.a.chunks_exact_mut(size).enumerate() {
-            let a = a.as_mut_ptr();
+            let a = Writable::from(a);
             let to = self.to.at(index * size, a);
             let moments = self.statistics.of(index, region.groups);
-            let activate = Activate::<_, _, 1> { source: Plain(a), function: self.phi, to: a };
-            // SAFETY: `a` is a whole region, and so is where the result goes.
-            unsafe {
-                measure(simd, region, &activate, a, self.norm, moments, self.work);
-                scale(simd, region, a, self.norm, to, self.work);
-            }
+            let activate = Activate::<_, _, 1> { source: Plain(a.into()), function: self.phi, to: a };
+            region.sum(simd, &activate, &mut self.work.totals);
+            measure(simd, region, a.into(), self.norm, moments, self.work);
+            scale(simd, region, a.into(), self.norm, to, self.work);
         }
     }
 }
@@ -98,59 +96,48 @@ impl<F: Function> WithSimd for Outer<'_, F> {
         let size = region.pixels * region.channels;
         let parts = self.b.chunks_exact_mut(size).zip(self.u.chunks_exact(size)).zip(self.z.chunks_exact(size));
         for (index, ((b, u), z)) in parts.enumerate() {
-            let (b, u, z) = (b.as_mut_ptr(), u.as_ptr(), z.as_ptr());
+            let (b, u, z) = (Writable::from(b), u.into(), Readable::from(z));
             let activated = self.activated.at(index * size, b).unwrap_or(b);
             let to = self.to.at(index * size, activated);
             let [second, third] = &mut self.statistics;
             let (second, third) = (second.of(index, region.groups), third.of(index, region.groups));
-            // SAFETY: all pointers are to whole regions.
-            unsafe {
-                let add = Activate::<_, _, 1> { source: Sum { a: b, b: u }, function: Identity, to: b };
-                measure(simd, region, &add, b, self.norms[0], second, self.work);
-                let source = scaled(b, self.norms[0], Some(z), self.work);
-                let activate = Activate::<_, _, 1> { source, function: self.phi, to: activated };
-                measure(simd, region, &activate, activated, self.norms[1], third, self.work);
-                scale(simd, region, activated, self.norms[1], to, self.work);
-            }
+            let add = Activate::<_, _, 1> { source: Sum { a: b.into(), b: u }, function: Identity, to: b };
+            region.sum(simd, &add, &mut self.work.totals);
+            measure(simd, region, b.into(), self.norms[0], second, self.work);
+            let source = Scaled::new(b.into(), &self.work.constants, self.norms[0].offset, Some(z));
+            let activate = Activate::<_, _, 1> { source, function: self.phi, to: activated };
+            region.sum(simd, &activate, &mut self.work.totals);
+            measure(simd, region, activated.into(), self.norms[1], third, self.work);
+            scale(simd, region, activated.into(), self.norms[1], to, self.work);
         }
     }
 }
 
-/// Statistics of the values that a first pass over a region leaves, with everything ready for scaling them.
-///
-/// # Safety
-///
-/// The pass and the values must be good for the whole region.
+/// Statistics of the values whose sums a first pass over a region left, with everything ready for scaling them.
 #[inline(always)]
-unsafe fn measure<S: Simd, P: Pass<S>>(
+fn measure<S: Simd>(
     simd: S,
     region: Region,
-    first: &P,
-    values: *const f32,
+    values: Readable<'_>,
     norm: Affine,
     [mean, variance]: [&mut [f32]; 2],
     work: &mut Workspace,
 ) {
-    // SAFETY: as the caller guarantees.
-    unsafe { region.measure(simd, first, values, work, [mean, variance]) };
-    region.prepare(work, mean, variance, norm.scale);
+    region.measure(simd, values, work, [mean, variance]);
+    region.prepare(&mut work.constants, mean, variance, norm.scale);
 }
 
 /// `(values - mean) gain + offset`, if anybody needs it.
-///
-/// # Safety
-///
-/// The pointers must be good for the whole region.
 #[inline(always)]
-unsafe fn scale<S: Simd>(simd: S, region: Region, values: *const f32, norm: Affine, to: Option<*mut f32>, work: &mut Workspace) {
+pub(super) fn scale<S: Simd>(
+    simd: S,
+    region: Region,
+    values: Readable<'_>,
+    norm: Affine,
+    to: Option<Writable<'_>>,
+    work: &mut Workspace,
+) {
     let Some(to) = to else { return };
-    let source = scaled(values, norm, None, work);
-    // SAFETY: as the caller guarantees.
-    unsafe { region.sum(simd, &Activate::<_, _, 0> { source, function: Identity, to }, work) };
-}
-
-/// The values, scaled as the workspace says.
-#[inline(always)]
-pub(super) fn scaled(values: *const f32, norm: Affine, shortcut: Option<*const f32>, work: &Workspace) -> Scaled {
-    Scaled { x: values, mean: work.mean.as_ptr(), gain: work.gain.as_ptr(), offset: norm.offset.as_ptr(), shortcut }
+    let source = Scaled::new(values, &work.constants, norm.offset, None);
+    region.sum(simd, &Activate::<_, _, 0> { source, function: Identity, to }, &mut work.totals);
 }

@@ -37,6 +37,28 @@ pub struct CellGradients {
     pub norm_3: AffineGradient,
 }
 
+/// Where the gradients of a step go.
+#[derive(Debug)]
+pub struct CellTargets<'a> {
+    /// That of the state, if it is wanted.
+    pub z: Option<&'a mut [f32]>,
+    /// That of the injected input.
+    pub u: &'a mut [f32],
+    /// Those of the parameters, if they are wanted.
+    pub parameters: Option<ParameterTargets<'a>>,
+}
+
+/// Where the gradients of a cell's parameters go.
+#[derive(Debug)]
+pub struct ParameterTargets<'a> {
+    /// `[2C, C, 3, 3]`
+    pub conv_a: &'a mut [f32],
+    /// `[C, 2C, 3, 3]`
+    pub conv_b: &'a mut [f32],
+    /// Scale and offset of the three normalisations.
+    pub norms: [[&'a mut [f32]; 2]; 3],
+}
+
 impl PreparedCell {
     /// `out = g(z; u)`, the very numbers that [`step`](PreparedCell::step) gives, with what its gradients need.
     ///
@@ -122,44 +144,64 @@ impl Linearisation {
     ///
     /// If `z` and the gradient are not as many states as the cell was taken at, or `prepared` is another cell.
     pub fn backward(&self, prepared: &PreparedCell, z: &[f32], gradient: &[f32], scratch: &mut Scratch) -> CellGradients {
-        prepared.check(&[self.sum.len(), z.len(), gradient.len()]);
+        let [first, second, third] = prepared.cell.norm_channels();
+        let norm = |channels| AffineGradient { scale: vec![0.0; channels], offset: vec![0.0; channels] };
+        let mut found = CellGradients {
+            z: vec![0.0; z.len()],
+            u: vec![0.0; z.len()],
+            conv_a: vec![0.0; prepared.cell.conv_a(1).weight_len()],
+            norm_1: norm(first),
+            conv_b: vec![0.0; prepared.cell.conv_b(1).weight_len()],
+            norm_2: norm(second),
+            norm_3: norm(third),
+        };
+        let CellGradients { z: dz, u: du, conv_a, norm_1, conv_b, norm_2, norm_3 } = &mut found;
+        let norms = [norm_1, norm_2, norm_3].map(|norm| [&mut norm.scale[..], &mut norm.offset]);
+        let parameters = ParameterTargets { conv_a, conv_b, norms };
+        self.backward_to(prepared, z, gradient, CellTargets { z: Some(dz), u: du, parameters: Some(parameters) }, scratch);
+        found
+    }
+
+    /// The same, as far as they are wanted, to where they are wanted.
+    ///
+    /// # Panics
+    ///
+    /// As [`backward`](Linearisation::backward), or if there is not a place for every number of what is wanted.
+    pub fn backward_to(&self, prepared: &PreparedCell, z: &[f32], gradient: &[f32], to: CellTargets<'_>, scratch: &mut Scratch) {
+        let CellTargets { z: mut dz, u: du, parameters } = to;
+        prepared.check(&[self.sum.len(), z.len(), gradient.len(), du.len(), dz.as_ref().map_or(z.len(), |dz| dz.len())]);
         scratch.grow(&prepared.cell, 1);
-        let (mut dz, mut du) = (vec![0.0; z.len()], vec![0.0; z.len()]);
         let Scratch { conv, narrow, batch, work, sums, .. } = scratch;
         let [normalized, da] = batch.each_mut().map(|memory| memory.take(2 * z.len()));
         let chunk = prepared.chunk() * prepared.cell.state_len();
         for (index, gradient) in gradient.chunks(chunk).enumerate() {
             let back = Back { saved: self, prepared, at: index * chunk, len: gradient.len() };
             let (here, wide) = (back.at..back.at + back.len, 2 * back.at..2 * (back.at + back.len));
-            let (dz, du, da) = (&mut dz[here.clone()], &mut du[here], &mut da[wide.clone()]);
+            let (du, da) = (&mut du[here.clone()], &mut da[wide.clone()]);
             let direct = narrow.take(gradient.len());
             back.outer(gradient, direct, du, work, sums);
             back.conv_b(du, da, conv);
             back.inner(da, Some(&mut normalized[wide]), work, &mut sums[0]);
-            back.conv_a(da, dz, conv);
-            prepared.set.run(Add { x: direct, to: dz });
+            if let Some(dz) = &mut dz {
+                let dz = &mut dz[here];
+                back.conv_a(da, dz, conv);
+                prepared.set.run(Add { x: direct, to: dz });
+            }
         }
-        let [conv_a, conv_b] = self.weight_gradients(prepared, [z, normalized], [da, &du], conv);
-        let [norm_1, norm_2, norm_3] = sums.each_mut().map(|sums| std::mem::take(sums).into());
-        CellGradients { z: dz, u: du, conv_a, norm_1, conv_b, norm_2, norm_3 }
+        let Some(parameters) = parameters else { return };
+        let samples = z.len() / prepared.cell.state_len();
+        conv::weight_gradient(prepared.set, &prepared.cell.conv_a(samples), z, da, parameters.conv_a, conv);
+        conv::weight_gradient(prepared.set, &prepared.cell.conv_b(samples), normalized, du, parameters.conv_b, conv);
+        for ([scale, offset], sums) in parameters.norms.into_iter().zip(sums) {
+            copy(&sums.scale, scale);
+            copy(&sums.offset, offset);
+        }
     }
+}
 
-    fn weight_gradients(
-        &self,
-        prepared: &PreparedCell,
-        x: [&[f32]; 2],
-        dy: [&[f32]; 2],
-        scratch: &mut conv::Scratch,
-    ) -> [Vec<f32>; 2] {
-        let samples = self.sum.len() / prepared.cell.state_len();
-        let mut index = 0;
-        [prepared.cell.conv_a(samples), prepared.cell.conv_b(samples)].map(|geometry| {
-            let mut gradient = vec![0.0; geometry.weight_len()];
-            conv::weight_gradient(prepared.set, &geometry, x[index], dy[index], &mut gradient, scratch);
-            index += 1;
-            gradient
-        })
-    }
+fn copy(sums: &[f64], to: &mut [f32]) {
+    assert_eq!(sums.len(), to.len(), "a gradient for every channel");
+    to.iter_mut().zip(sums).for_each(|(to, sum)| *to = *sum as f32);
 }
 
 /// A chunk of samples on its way back.

@@ -12,9 +12,9 @@
 //! use fedeq_kernels::InstructionSet;
 //! use fedeq_kernels::activation::Activation;
 //! use fedeq_kernels::cell::{Cell, CellParameters, PreparedCell, Scratch};
-//! use fedeq_kernels::norm::{Affine, Reach};
+//! use fedeq_kernels::norm::{Affine, NormScope};
 //!
-//! let cell = Cell { height: 4, width: 4, channels: 8, groups: 8, activation: Activation::Softplus, reach: Reach::Plane };
+//! let cell = Cell { height: 4, width: 4, channels: 8, groups: 8, activation: Activation::Softplus, scope: NormScope::Plane };
 //! let (weights, ones, zeros) = (vec![0.01; 16 * 8 * 9], [1.0; 16], [0.0; 16]);
 //! let wide = Affine { scale: &ones, offset: &zeros };
 //! let narrow = Affine { scale: &ones[..8], offset: &zeros[..8] };
@@ -38,10 +38,11 @@ use std::sync::OnceLock;
 use crate::InstructionSet;
 use crate::activation::{Activation, Relu, Softplus};
 use crate::conv::{self, Geometry, Weights};
-use crate::norm::{Affine, Moments, Reach, Region, Workspace};
+use crate::norm::{Affine, Moments, NormScope, Region, Workspace};
+use crate::size::product;
 use forward::{Inner, Outer, Output, Statistics};
 
-pub use linearisation::{CellGradients, Linearisation};
+pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
 pub use scratch::Scratch;
 
 /// What a cell is like.
@@ -58,13 +59,17 @@ pub struct Cell {
     /// The nonlinearity.
     pub activation: Activation,
     /// What the normalisations take their statistics over: planes or rows.
-    pub reach: Reach,
+    pub scope: NormScope,
 }
 
 impl Cell {
     /// How many numbers the state of one sample has.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than any memory holds.
     pub fn state_len(&self) -> usize {
-        self.height * self.width * self.channels
+        product([self.height, self.width, self.channels])
     }
 
     fn conv_a(&self, batch: usize) -> Geometry {
@@ -79,13 +84,13 @@ impl Cell {
 
     /// What shares its statistics, of a state with this many channels.
     fn region(&self, channels: usize) -> Region {
-        let pixels = if self.reach == Reach::Row { self.width } else { self.height * self.width };
+        let pixels = if self.scope == NormScope::Row { self.width } else { self.height * self.width };
         Region { pixels, channels, groups: self.groups }
     }
 
     /// How many means a normalisation takes of one sample.
     fn statistics(&self) -> usize {
-        if self.reach == Reach::Row { self.height * self.groups } else { self.groups }
+        if self.scope == NormScope::Row { self.height * self.groups } else { self.groups }
     }
 
     fn norm_channels(&self) -> [usize; 3] {
@@ -93,7 +98,9 @@ impl Cell {
     }
 
     fn check(&self) {
-        assert!(self.reach != Reach::Batch, "the samples of a cell do not influence one another");
+        assert!(self.scope != NormScope::Batch, "the samples of a cell do not influence one another");
+        // Inside a cell there are twice as many numbers.
+        product([2, self.height, self.width, self.channels]);
         assert!(self.groups > 0 && self.channels.is_multiple_of(self.groups), "the groups must divide the channels");
         assert!(self.state_len() > 0, "a state has at least one number");
     }
@@ -157,8 +164,12 @@ impl PreparedCell {
         Self { weights, ..Self::for_steps(set, cell, parameters) }
     }
 
-    /// The same for steps only, without the memory that gradients would need.
-    pub(crate) fn for_steps(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
+    /// The same for steps only, without the memory that gradients would need, until [`turn`](PreparedCell::turn) prepares for these.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](PreparedCell::new).
+    pub fn for_steps(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
         cell.check();
         let CellParameters { conv_a, norm_1, conv_b, norm_2, norm_3 } = parameters;
         let [first, second, third] = cell.norm_channels();
@@ -169,6 +180,43 @@ impl PreparedCell {
             forward: [Weights::forward(set, &cell.conv_a(1), conv_a), Weights::forward(set, &cell.conv_b(1), conv_b)],
             backward: OnceLock::new(),
             norms: [OwnedAffine::new(norm_1, first), OwnedAffine::new(norm_2, second), OwnedAffine::new(norm_3, third)],
+        }
+    }
+
+    /// Other parameters for steps, in the same memory.
+    ///
+    /// # Panics
+    ///
+    /// If the parameters have other shapes.
+    pub fn update(&mut self, parameters: CellParameters) {
+        let weights = [parameters.conv_a, parameters.conv_b];
+        let mut index = 0;
+        match self.backward.take() {
+            Some(turned) => {
+                self.forward = turned.map(|turned| {
+                    index += 1;
+                    turned.turned(self.set, weights[index - 1])
+                })
+            }
+            None => self.forward.iter_mut().zip(weights).for_each(|(forward, weight)| forward.update(self.set, weight)),
+        }
+        for (norm, from) in self.norms.iter_mut().zip([parameters.norm_1, parameters.norm_2, parameters.norm_3]) {
+            norm.scale.copy_from_slice(from.scale);
+            norm.offset.copy_from_slice(from.offset);
+        }
+    }
+
+    /// The same cell prepared for gradients instead of steps, in the same memory. No step can be taken, nor a linearisation, until the next
+    /// [`update`](PreparedCell::update).
+    ///
+    /// # Panics
+    ///
+    /// If the parameters have other shapes.
+    pub fn turn(&mut self, parameters: CellParameters) {
+        if self.backward.get().is_none() {
+            let [conv_a, conv_b] = &mut self.forward;
+            let turned = [conv_a.take().turned(self.set, parameters.conv_a), conv_b.take().turned(self.set, parameters.conv_b)];
+            self.backward = OnceLock::from(turned);
         }
     }
 
@@ -200,24 +248,6 @@ impl PreparedCell {
         }
     }
 
-    /// `g(z; u)` in memory of its own.
-    ///
-    /// # Panics
-    ///
-    /// If the slices are not equally many whole states.
-    pub fn stepped(&self, z: &[f32], u: &[f32], scratch: &mut Scratch) -> Vec<f32> {
-        self.check(&[z.len(), u.len()]);
-        let size = self.chunk() * self.cell.state_len();
-        let mut out = Vec::with_capacity(z.len());
-        for (z, u) in z.chunks(size).zip(u.chunks(size)) {
-            // Chunk by chunk, so that memory filled with zeros is still in the cache when it is overwritten.
-            let from = out.len();
-            out.resize(from + z.len(), 0.0);
-            self.step(z, u, &mut out[from..], scratch);
-        }
-        out
-    }
-
     /// How many samples go through the cell together.
     fn chunk(&self) -> usize {
         (CHUNK / (2 * self.cell.state_len())).max(1)
@@ -240,12 +270,6 @@ impl PreparedCell {
                 self.set.run(Outer { region, phi: Softplus, b, u, z, norms, statistics, activated, to, work })
             }
         }
-    }
-
-    /// The same for gradients only, without the memory that further steps would need.
-    pub(crate) fn for_gradients(mut self) -> Self {
-        self.forward.iter_mut().for_each(Weights::release);
-        self
     }
 
     fn backward_weights(&self) -> &[Weights; 2] {

@@ -1,5 +1,6 @@
 //! The sizes of a convolution.
 use crate::padding::{same_padding, same_size};
+use crate::size::product;
 
 /// The sizes of a convolution: `x` is `[batch, height, width, from]`, `y` is `[batch, output, to]`, channels last; the weights are
 /// `[to, from, window, window]`.
@@ -31,18 +32,23 @@ impl Geometry {
     }
 
     /// Numbers in the input.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than any memory holds; so do the others.
     pub fn input_len(&self) -> usize {
-        self.batch * self.height * self.width * self.from
+        product([self.batch, self.height, self.width, self.from])
     }
 
     /// Numbers in the output.
     pub fn output_len(&self) -> usize {
-        self.output_pixels() * self.to
+        let [height, width] = self.output();
+        product([self.batch, height, width, self.to])
     }
 
     /// Numbers in the weights.
     pub fn weight_len(&self) -> usize {
-        self.to * self.patch_len()
+        product([self.to, self.window, self.window, self.from])
     }
 
     /// Pixels of the output, of all samples.

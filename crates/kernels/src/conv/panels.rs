@@ -1,6 +1,7 @@
 //! Matrices cut into panels of columns, the order in which products read their right factor.
 use crate::InstructionSet;
 use crate::gemm::{Factor, Product, Size};
+use crate::size::product;
 
 /// Where the entries of a matrix lie: panels of `width` columns one after the other, in each the rows one after the other.
 ///
@@ -31,10 +32,15 @@ impl Panels {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.rows * self.columns
+        product([self.rows, self.columns])
     }
 
-    /// The place of an entry.
+    /// Whether vectors of so many lanes that begin at a multiple of that lie in a row of a panel.
+    pub(super) fn holds_vectors(&self, lanes: usize) -> bool {
+        self.columns.is_multiple_of(lanes) && self.width.is_multiple_of(lanes)
+    }
+
+    /// The place of an entry; that of the last one is `len() - 1`. Entries of a row lie together in a panel.
     #[inline(always)]
     pub(super) fn at(&self, row: usize, column: usize) -> usize {
         let start = column >> self.shift << self.shift;

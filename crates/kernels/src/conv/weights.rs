@@ -17,8 +17,8 @@ impl Way {
     pub(super) fn of(geometry: &Geometry) -> Self {
         // Below that the transforms cost more than they save, and so they do in tiles that are mostly outside of the image.
         let enough_channels = geometry.from >= 3;
-        let tiles = geometry.height.div_ceil(4) * geometry.width.div_ceil(4);
-        let enough_pixels = 16 * tiles <= 3 * geometry.height * geometry.width;
+        let tiles = geometry.height.div_ceil(4).saturating_mul(geometry.width.div_ceil(4));
+        let enough_pixels = tiles.saturating_mul(16) <= geometry.height.saturating_mul(geometry.width).saturating_mul(3);
         let possible = geometry.window == 3 && geometry.stride == 1;
         if possible && enough_channels && enough_pixels { Self::Winograd } else { Self::Patches }
     }
@@ -94,9 +94,21 @@ impl Weights {
         self.way.prepare(set, &self.geometry, self.direction, weight, &mut self.data);
     }
 
-    /// Gives the memory back; these weights are not to be used again.
-    pub(crate) fn release(&mut self) {
-        self.data = Buffer::default();
+    /// The same memory with weights prepared for the other purpose: [`forward`](super::forward) or
+    /// [`input_gradient`](super::input_gradient).
+    pub(crate) fn turned(mut self, set: InstructionSet, weight: &[f32]) -> Self {
+        self.direction = match self.direction {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        };
+        self.update(set, weight);
+        self
+    }
+
+    /// The same weights, whose memory is gone from here.
+    pub(crate) fn take(&mut self) -> Self {
+        let data = std::mem::take(&mut self.data);
+        Self { data, ..self.clone() }
     }
 
     pub(super) fn data(&self) -> &[f32] {

@@ -1,9 +1,10 @@
 //! The gradients of a normalisation.
 use pulp::{Simd, WithSimd};
 
-use super::passes::{ActivatedAfter, ActivatedBefore, Known, Project};
+use super::passes::{ActivatedAfter, ActivatedBefore, GradientSums, Stored};
 use super::{Affine, AffineGradient, Norm, Region, Saved, Sums, Workspace};
 use crate::InstructionSet;
+use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
 
 /// What the backward pass works on.
@@ -25,10 +26,11 @@ pub(super) struct After<F>(pub(super) F);
 /// One region of all that is read and written.
 pub(super) struct Part<'a> {
     region: Region,
-    x: &'a [f32],
-    y: &'a [f32],
+    x: Readable<'a>,
+    /// Nothing where nobody needs it.
+    y: Readable<'a>,
     dy: &'a [f32],
-    dx: &'a mut [f32],
+    dx: Writable<'a>,
     d_shortcut: Option<&'a mut [f32]>,
 }
 
@@ -37,7 +39,7 @@ pub(super) trait Passes {
     const NEEDS_OUTPUT: bool;
 
     /// Leaves the sums in the workspace.
-    fn project<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace);
+    fn sum<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace);
 
     /// Writes the gradient of the input.
     fn pull_back<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace);
@@ -47,28 +49,25 @@ impl<F: Function> Passes for Before<F> {
     const NEEDS_OUTPUT: bool = false;
 
     #[inline(always)]
-    fn project<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
-        let (x, dy, kept, mean) = (part.x.as_ptr(), part.dy.as_ptr(), part.dx.as_mut_ptr(), work.mean.as_ptr());
+    fn sum<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
         if let Some(d_shortcut) = &mut part.d_shortcut {
             d_shortcut.copy_from_slice(part.dy);
         }
-        // SAFETY: the slices of a part are whole regions.
-        unsafe {
-            if F::IDENTITY {
-                part.region.sum(simd, &Project { behind: Known { value: x, dy }, mean }, work);
-            } else {
-                part.region.sum(simd, &Project { behind: ActivatedBefore { function: self.0, x, dy, kept }, mean }, work);
-            }
+        let &mut Part { region, x, dy, dx, .. } = part;
+        let (mean, dy) = (work.constants.mean[..].into(), dy.into());
+        if F::IDENTITY {
+            region.sum(simd, &GradientSums { source: Stored { value: x, dy }, mean }, &mut work.totals);
+        } else {
+            let source = ActivatedBefore { function: self.0, x, dy, kept: dx };
+            region.sum(simd, &GradientSums { source, mean }, &mut work.totals);
         }
     }
 
     #[inline(always)]
     fn pull_back<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
-        let dx = part.dx.as_mut_ptr();
-        // The first pass left the activated values there.
-        let value = if F::IDENTITY { part.x.as_ptr() } else { dx.cast_const() };
-        // SAFETY: the slices of a part are whole regions.
-        unsafe { part.region.pull_back(simd, Known { value, dy: part.dy.as_ptr() }, self.0, dx, work) };
+        // The first pass left the activated values in the gradient's memory.
+        let value = if F::IDENTITY { part.x } else { part.dx.into() };
+        part.region.pull_back(simd, Stored { value, dy: part.dy.into() }, self.0, part.dx, work);
     }
 }
 
@@ -76,19 +75,17 @@ impl<F: Function> Passes for After<F> {
     const NEEDS_OUTPUT: bool = true;
 
     #[inline(always)]
-    fn project<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
-        let (x, y, dy, kept) = (part.x.as_ptr(), part.y.as_ptr(), part.dy.as_ptr(), part.dx.as_mut_ptr());
-        let shortcut = part.d_shortcut.as_mut().map(|shortcut| shortcut.as_mut_ptr());
-        let behind = ActivatedAfter { function: self.0, x, y, dy, kept, shortcut };
-        // SAFETY: the slices of a part are whole regions.
-        unsafe { part.region.sum(simd, &Project { behind, mean: work.mean.as_ptr() }, work) };
+    fn sum<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
+        let shortcut = part.d_shortcut.as_deref_mut().map(Writable::from);
+        let (x, y, dy, kept) = (part.x, part.y, part.dy.into(), part.dx);
+        let source = ActivatedAfter { function: self.0, x, y, dy, kept, shortcut };
+        part.region.sum(simd, &GradientSums { source, mean: work.constants.mean[..].into() }, &mut work.totals);
     }
 
     #[inline(always)]
     fn pull_back<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
-        let dx = part.dx.as_mut_ptr();
-        // The first pass left the gradient in front of the activation there. SAFETY: the slices of a part are whole regions.
-        unsafe { part.region.pull_back(simd, Known { value: part.x.as_ptr(), dy: dx }, Identity, dx, work) };
+        // The first pass left the gradient in front of the activation there.
+        part.region.pull_back(simd, Stored { value: part.x, dy: part.dx.into() }, Identity, part.dx, work);
     }
 }
 
@@ -125,10 +122,11 @@ impl<P: Passes> WithSimd for Kernel<'_, P> {
             let (mean, variance) = (&saved.moments.mean[groups.clone()], &saved.moments.variance[groups]);
             let y = if P::NEEDS_OUTPUT { &saved.y[here.clone()] } else { &[] };
             let d_shortcut = d_shortcut.as_mut().map(|shortcut| &mut shortcut[here.clone()]);
-            let mut part = Part { region, x: &saved.x[here.clone()], y, dy: &dy[here], dx, d_shortcut };
-            region.prepare(&mut work, mean, variance, affine.scale);
-            passes.project(simd, &mut part, &mut work);
-            region.project(&mut work, variance, affine.scale, saved.given, &mut sums);
+            let (x, y, dx) = (saved.x[here.clone()].into(), y.into(), dx.into());
+            let mut part = Part { region, x, y, dy: &dy[here], dx, d_shortcut };
+            region.prepare(&mut work.constants, mean, variance, affine.scale);
+            passes.sum(simd, &mut part, &mut work);
+            region.add_affine_gradients(&mut work, variance, affine.scale, saved.given, &mut sums);
             passes.pull_back(simd, &mut part, &mut work);
         }
         sums.into()

@@ -2,8 +2,9 @@
 use pulp::{Simd, WithSimd};
 
 use super::passes::{Activate, Plain, Scaled, Total};
-use super::{Affine, Moments, Norm, Reach, Region, Workspace};
+use super::{Affine, Moments, Norm, NormScope, Region, Workspace};
 use crate::InstructionSet;
+use crate::access::{Readable, Writable};
 use crate::activation::Function;
 
 /// Where the statistics come from.
@@ -49,14 +50,15 @@ impl<F: Function, G: Function> WithSimd for Kernel<'_, F, G> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { arguments: Arguments { norm, mut statistics, x, affine, shortcut, y }, before, after } = self;
         // Statistics of a batch, once given, apply to each image on its own, which then stays in the cache.
-        let shared = norm.reach == Reach::Batch && matches!(statistics, Statistics::Given(_));
+        let shared = norm.scope == NormScope::Batch && matches!(statistics, Statistics::Given(_));
         let region = if shared { norm.image() } else { norm.region() };
         let mut work = Workspace::new(region.channels);
         let size = region.pixels * region.channels;
         for (index, (x, y)) in x.chunks_exact(size).zip(y.chunks_exact_mut(size)).enumerate() {
             let first = if shared { 0 } else { index * norm.groups };
             let groups = first..first + norm.groups;
-            let shortcut = shortcut.map(|shortcut| &shortcut[index * size..][..size]);
+            let shortcut = shortcut.map(|shortcut| shortcut[index * size..][..size].into());
+            let (x, y) = (Readable::from(x), Writable::from(y));
             let values = match &mut statistics {
                 Statistics::Own(moments) => {
                     let moments = [&mut moments.mean[groups.clone()], &mut moments.variance[groups.clone()]];
@@ -68,52 +70,49 @@ impl<F: Function, G: Function> WithSimd for Kernel<'_, F, G> {
                 Statistics::Own(moments) => &**moments,
                 Statistics::Given(moments) => moments,
             };
-            region.prepare(&mut work, &moments.mean[groups.clone()], &moments.variance[groups], affine.scale);
+            region.prepare(&mut work.constants, &moments.mean[groups.clone()], &moments.variance[groups], affine.scale);
             scale(simd, region, values, affine.offset, shortcut, after, y, &mut work);
         }
     }
 }
 
-/// Statistics of `before(x)`; that is where the pointer points to, in `y` unless it is `x`.
+/// Statistics of `before(x)`, which is returned: in `y` unless it is `x`.
 #[inline(always)]
-fn measure<S: Simd, F: Function>(
+fn measure<'a, S: Simd, F: Function>(
     simd: S,
     region: Region,
     before: F,
-    x: &[f32],
-    y: &mut [f32],
+    x: Readable<'a>,
+    y: Writable<'a>,
     work: &mut Workspace,
     moments: [&mut [f32]; 2],
-) -> *const f32 {
-    // SAFETY: `x` and `y` are whole regions.
-    unsafe {
-        if F::IDENTITY {
-            region.measure(simd, &Total { x: x.as_ptr() }, x.as_ptr(), work, moments);
-            return x.as_ptr();
-        }
-        let to = y.as_mut_ptr();
-        region.measure(simd, &Activate::<_, _, 1> { source: Plain(x.as_ptr()), function: before, to }, to, work, moments);
-        to
-    }
+) -> Readable<'a> {
+    let values = if F::IDENTITY {
+        region.sum(simd, &Total { x }, &mut work.totals);
+        x
+    } else {
+        region.sum(simd, &Activate::<_, _, 1> { source: Plain(x), function: before, to: y }, &mut work.totals);
+        y.into()
+    };
+    region.measure(simd, values, work, moments);
+    values
 }
 
 /// The same without statistics.
 #[inline(always)]
-fn activate<S: Simd, F: Function>(
+fn activate<'a, S: Simd, F: Function>(
     simd: S,
     region: Region,
     before: F,
-    x: &[f32],
-    y: &mut [f32],
+    x: Readable<'a>,
+    y: Writable<'a>,
     work: &mut Workspace,
-) -> *const f32 {
+) -> Readable<'a> {
     if F::IDENTITY {
-        return x.as_ptr();
+        return x;
     }
-    let to = y.as_mut_ptr();
-    // SAFETY: `x` and `y` are whole regions.
-    unsafe { region.sum(simd, &Activate::<_, _, 0> { source: Plain(x.as_ptr()), function: before, to }, work) };
-    to
+    region.sum(simd, &Activate::<_, _, 0> { source: Plain(x), function: before, to: y }, &mut work.totals);
+    y.into()
 }
 
 /// The last pass.
@@ -122,15 +121,13 @@ fn activate<S: Simd, F: Function>(
 fn scale<S: Simd, G: Function>(
     simd: S,
     region: Region,
-    values: *const f32,
+    values: Readable<'_>,
     offset: &[f32],
-    shortcut: Option<&[f32]>,
+    shortcut: Option<Readable<'_>>,
     after: G,
-    y: &mut [f32],
+    y: Writable<'_>,
     work: &mut Workspace,
 ) {
-    let (mean, gain, offset) = (work.mean.as_ptr(), work.gain.as_ptr(), offset.as_ptr());
-    let source = Scaled { x: values, mean, gain, offset, shortcut: shortcut.map(<[f32]>::as_ptr) };
-    // SAFETY: `values` points to `x` or `y`, which are whole regions as is the shortcut; constants are there for all channels.
-    unsafe { region.sum(simd, &Activate::<_, _, 0> { source, function: after, to: y.as_mut_ptr() }, work) };
+    let source = Scaled::new(values, &work.constants, offset, shortcut);
+    region.sum(simd, &Activate::<_, _, 0> { source, function: after, to: y }, &mut work.totals);
 }

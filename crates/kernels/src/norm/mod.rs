@@ -1,7 +1,7 @@
 //! Normalisation: to mean 0 and variance 1 over some of the axes, then a learned scale and offset a channel.
 //!
 //! `y = (x - mean) / sqrt(variance + 1e-5) * scale + offset`; what the mean and the (biased) variance are taken over is the
-//! [`Reach`]. An activation before or after it, and a shortcut added in between, cost no memory of their own.
+//! [`NormScope`]. An activation before or after it, and a shortcut added in between, cost no memory of their own.
 //!
 //! Variances are means of squared differences from the mean, in a pass of their own: the difference of two means of squares would
 //! lose all digits where the mean is large.
@@ -25,6 +25,7 @@ pub(crate) mod region;
 
 use crate::InstructionSet;
 use crate::activation::{Activation, Identity, Relu, Softplus};
+use crate::size::product;
 
 pub(crate) use region::{Region, Sums, Workspace};
 
@@ -36,7 +37,7 @@ pub const GROUPS: usize = 8;
 
 /// What the statistics are taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum NormScope {
     /// The plane of a group of channels of one image: textbook group normalisation.
     Plane,
     /// One row of a group of channels of one image, as in the authors' code.
@@ -71,8 +72,12 @@ pub struct Shape {
 
 impl Shape {
     /// How many numbers there are in all.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than any memory holds.
     pub fn len(&self) -> usize {
-        self.batch * self.height * self.width * self.channels
+        product([self.batch, self.height, self.width, self.channels])
     }
 
     /// Whether there are none.
@@ -89,7 +94,7 @@ pub struct Norm {
     /// How many groups of neighbouring channels share their statistics; divides the channels.
     pub groups: usize,
     /// What the statistics are taken over.
-    pub reach: Reach,
+    pub scope: NormScope,
     /// The activation around it.
     pub fusion: Fusion,
 }
@@ -152,13 +157,13 @@ pub struct Saved<'a> {
 
 impl Norm {
     /// Group normalisation of [`GROUPS`] groups.
-    pub fn group(shape: Shape, reach: Reach, fusion: Fusion) -> Self {
-        Self { shape, groups: GROUPS, reach, fusion }
+    pub fn group(shape: Shape, scope: NormScope, fusion: Fusion) -> Self {
+        Self { shape, groups: GROUPS, scope, fusion }
     }
 
     /// Batch normalisation.
     pub fn batch(shape: Shape, fusion: Fusion) -> Self {
-        Self { shape, groups: shape.channels, reach: Reach::Batch, fusion }
+        Self { shape, groups: shape.channels, scope: NormScope::Batch, fusion }
     }
 
     /// Normalises `x` with its own statistics, adds a shortcut if there is one, and returns the statistics.
@@ -167,7 +172,7 @@ impl Norm {
     ///
     /// If the lengths of the slices do not fit the shape, or the groups do not divide the channels.
     pub fn forward(&self, set: InstructionSet, x: &[f32], affine: Affine, shortcut: Option<&[f32]>, y: &mut [f32]) -> Moments {
-        self.check(affine);
+        self.check(x, affine);
         let count = self.regions() * self.groups;
         let mut moments = Moments { mean: vec![0.0; count], variance: vec![0.0; count] };
         self.run_forward(set, forward::Statistics::Own(&mut moments), x, affine, shortcut, y);
@@ -188,7 +193,7 @@ impl Norm {
         shortcut: Option<&[f32]>,
         y: &mut [f32],
     ) {
-        self.check(affine);
+        self.check(x, affine);
         self.check_moments(moments);
         self.run_forward(set, forward::Statistics::Given(moments), x, affine, shortcut, y);
     }
@@ -207,7 +212,7 @@ impl Norm {
         dx: &mut [f32],
         d_shortcut: Option<&mut [f32]>,
     ) -> AffineGradient {
-        self.check(affine);
+        self.check(saved.x, affine);
         self.check_moments(saved.moments);
         let arguments = backward::Arguments { norm: self, saved, affine, dy, dx, d_shortcut };
         match self.fusion {
@@ -240,20 +245,20 @@ impl Norm {
 
     /// How many regions have statistics of their own.
     fn regions(&self) -> usize {
-        match self.reach {
-            Reach::Plane => self.shape.batch,
-            Reach::Row => self.shape.batch * self.shape.height,
-            Reach::Batch => 1,
+        match self.scope {
+            NormScope::Plane => self.shape.batch,
+            NormScope::Row => self.shape.batch * self.shape.height,
+            NormScope::Batch => 1,
         }
     }
 
     /// A region with statistics of its own.
     fn region(&self) -> Region {
         let image = self.image();
-        match self.reach {
-            Reach::Plane => image,
-            Reach::Row => Region { pixels: self.shape.width, ..image },
-            Reach::Batch => Region { pixels: self.shape.batch * image.pixels, ..image },
+        match self.scope {
+            NormScope::Plane => image,
+            NormScope::Row => Region { pixels: self.shape.width, ..image },
+            NormScope::Batch => Region { pixels: self.shape.batch * image.pixels, ..image },
         }
     }
 
@@ -262,9 +267,12 @@ impl Norm {
         Region { pixels: self.shape.height * self.shape.width, channels: self.shape.channels, groups: self.groups }
     }
 
-    fn check(&self, affine: Affine) {
+    /// Before anything is allocated for them: the sizes are those of numbers that exist.
+    fn check(&self, x: &[f32], affine: Affine) {
         let channels = self.shape.channels;
-        assert!(self.groups > 0 && channels.is_multiple_of(self.groups), "the groups must divide the channels");
+        assert_eq!(x.len(), self.shape.len(), "input and output have the layer's shape");
+        let groups = 1..=channels.max(1);
+        assert!(groups.contains(&self.groups) && channels.is_multiple_of(self.groups), "the groups must divide the channels");
         assert!(affine.scale.len() == channels && affine.offset.len() == channels, "scale and offset have one number a channel");
     }
 

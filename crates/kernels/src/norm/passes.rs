@@ -1,10 +1,11 @@
 //! The passes over the pixels that normalisations and their gradients are made of.
 //!
-//! Passes hold pointers and not slices because most of them work in place, on the data they read.
+//! Most of them work in place, on the data they read.
 use pulp::{MemMask, Simd};
 
+use super::region::Constants;
+use crate::access::{Readable, Writable};
 use crate::activation::Function;
-use crate::gemm::{load, store};
 use crate::instructions::multiply_add;
 use crate::sweep::Pass;
 
@@ -13,91 +14,114 @@ pub(crate) trait Source<S: Simd> {
     /// What is the same at all pixels for a vector of channels.
     type Constants: Copy;
 
+    /// As [`Pass::covers`].
+    fn covers(&self, numbers: usize, channels: usize) -> bool;
+
     /// Loads the constants of the channels from `channel` on.
     ///
     /// # Safety
     ///
-    /// As for [`Pass::constants`].
+    /// As for [`Pass::constants`], with what this covers.
     unsafe fn constants(&self, simd: S, channel: usize, mask: Option<MemMask<S::m32s>>) -> Self::Constants;
 
     /// The vector at `at`.
     ///
     /// # Safety
     ///
-    /// As for [`Pass::visit`].
+    /// As for [`Pass::visit`], with what this covers.
     unsafe fn read(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, constants: Self::Constants) -> S::f32s;
 }
 
 /// `x`, read as it is.
 #[derive(Clone, Copy)]
-pub(crate) struct Plain(pub(crate) *const f32);
+pub(crate) struct Plain<'a>(pub(crate) Readable<'a>);
 
-impl<S: Simd> Source<S> for Plain {
+impl<S: Simd> Source<S> for Plain<'_> {
     type Constants = ();
+
+    #[inline(always)]
+    fn covers(&self, numbers: usize, _: usize) -> bool {
+        self.0.len() >= numbers
+    }
 
     #[inline(always)]
     unsafe fn constants(&self, _: S, _: usize, _: Option<MemMask<S::m32s>>) {}
 
     #[inline(always)]
     unsafe fn read(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, (): ()) -> S::f32s {
-        // SAFETY: as the caller guarantees.
-        unsafe { load(simd, self.0.add(at), mask) }
+        // SAFETY: the caller stays within what `covers` has looked at.
+        unsafe { self.0.load(simd, at, mask) }
     }
 }
 
 /// `a + b`
 #[derive(Clone, Copy)]
-pub(crate) struct Sum {
-    pub(crate) a: *const f32,
-    pub(crate) b: *const f32,
+pub(crate) struct Sum<'a> {
+    pub(crate) a: Readable<'a>,
+    pub(crate) b: Readable<'a>,
 }
 
-impl<S: Simd> Source<S> for Sum {
+impl<S: Simd> Source<S> for Sum<'_> {
     type Constants = ();
+
+    #[inline(always)]
+    fn covers(&self, numbers: usize, _: usize) -> bool {
+        self.a.len().min(self.b.len()) >= numbers
+    }
 
     #[inline(always)]
     unsafe fn constants(&self, _: S, _: usize, _: Option<MemMask<S::m32s>>) {}
 
     #[inline(always)]
     unsafe fn read(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, (): ()) -> S::f32s {
-        // SAFETY: as the caller guarantees.
-        unsafe { simd.add_f32s(load(simd, self.a.add(at), mask), load(simd, self.b.add(at), mask)) }
+        // SAFETY: the caller stays within what `covers` has looked at.
+        unsafe { simd.add_f32s(self.a.load(simd, at, mask), self.b.load(simd, at, mask)) }
     }
 }
 
 /// `(x - mean) gain + offset`, plus `shortcut` where there is one: the last step of a normalisation.
 #[derive(Clone, Copy)]
-pub(crate) struct Scaled {
-    pub(crate) x: *const f32,
-    pub(crate) mean: *const f32,
-    pub(crate) gain: *const f32,
-    pub(crate) offset: *const f32,
-    pub(crate) shortcut: Option<*const f32>,
+pub(crate) struct Scaled<'a> {
+    pub(crate) x: Readable<'a>,
+    pub(crate) mean: Readable<'a>,
+    pub(crate) gain: Readable<'a>,
+    pub(crate) offset: Readable<'a>,
+    pub(crate) shortcut: Option<Readable<'a>>,
 }
 
-impl<S: Simd> Source<S> for Scaled {
+impl<'a> Scaled<'a> {
+    /// Values, scaled as the constants of their channels say.
+    #[inline(always)]
+    pub(crate) fn new(x: Readable<'a>, constants: &'a Constants, offset: &'a [f32], shortcut: Option<Readable<'a>>) -> Self {
+        Self { x, mean: constants.mean[..].into(), gain: constants.gain[..].into(), offset: offset.into(), shortcut }
+    }
+}
+
+impl<S: Simd> Source<S> for Scaled<'_> {
     type Constants = [S::f32s; 3];
 
     #[inline(always)]
+    fn covers(&self, numbers: usize, channels: usize) -> bool {
+        let constants = self.mean.len().min(self.gain.len()).min(self.offset.len());
+        constants >= channels && self.x.len() >= numbers && self.shortcut.is_none_or(|shortcut| shortcut.len() >= numbers)
+    }
+
+    #[inline(always)]
     unsafe fn constants(&self, simd: S, channel: usize, mask: Option<MemMask<S::m32s>>) -> [S::f32s; 3] {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller stays within what `covers` has looked at.
         unsafe {
-            [
-                load(simd, self.mean.add(channel), mask),
-                load(simd, self.gain.add(channel), mask),
-                load(simd, self.offset.add(channel), mask),
-            ]
+            [self.mean.load(simd, channel, mask), self.gain.load(simd, channel, mask), self.offset.load(simd, channel, mask)]
         }
     }
 
     #[inline(always)]
     unsafe fn read(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, [mean, gain, offset]: [S::f32s; 3]) -> S::f32s {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller stays within what `covers` has looked at.
         unsafe {
-            let centred = simd.sub_f32s(load(simd, self.x.add(at), mask), mean);
+            let centred = simd.sub_f32s(self.x.load(simd, at, mask), mean);
             let y = multiply_add(simd, centred, gain, offset);
             match self.shortcut {
-                Some(shortcut) => simd.add_f32s(y, load(simd, shortcut.add(at), mask)),
+                Some(shortcut) => simd.add_f32s(y, shortcut.load(simd, at, mask)),
                 None => y,
             }
         }
@@ -105,72 +129,87 @@ impl<S: Simd> Source<S> for Scaled {
 }
 
 /// `to = phi(source)`, with the sum of that over the pixels if one is asked for.
-pub(crate) struct Activate<Q, F, const SUMS: usize> {
+pub(crate) struct Activate<'a, Q, F, const SUMS: usize> {
     pub(crate) source: Q,
     pub(crate) function: F,
-    pub(crate) to: *mut f32,
+    pub(crate) to: Writable<'a>,
 }
 
-impl<S: Simd, Q: Source<S>, F: Function, const SUMS: usize> Pass<S> for Activate<Q, F, SUMS> {
+impl<S: Simd, Q: Source<S>, F: Function, const SUMS: usize> Pass<S> for Activate<'_, Q, F, SUMS> {
     type Constants = Q::Constants;
     const SUMS: usize = SUMS;
 
     #[inline(always)]
+    fn covers(&self, numbers: usize, channels: usize) -> bool {
+        self.source.covers(numbers, channels) && self.to.len() >= numbers
+    }
+
+    #[inline(always)]
     unsafe fn constants(&self, simd: S, channel: usize, mask: Option<MemMask<S::m32s>>) -> Self::Constants {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller stays within what `covers` has looked at.
         unsafe { self.source.constants(simd, channel, mask) }
     }
 
     #[inline(always)]
     unsafe fn visit(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, constants: Q::Constants, sums: &mut [S::f32s; 2]) {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller stays within what `covers` has looked at.
         unsafe {
             let value = self.function.value(simd, self.source.read(simd, at, mask, constants));
-            store(simd, self.to.add(at), value, mask);
+            self.to.store(simd, at, value, mask);
             sums[0] = simd.add_f32s(sums[0], value);
         }
     }
 }
 
 /// The sum of `x` over the pixels.
-pub(crate) struct Total {
-    pub(crate) x: *const f32,
+pub(crate) struct Total<'a> {
+    pub(crate) x: Readable<'a>,
 }
 
-impl<S: Simd> Pass<S> for Total {
+impl<S: Simd> Pass<S> for Total<'_> {
     type Constants = ();
     const SUMS: usize = 1;
+
+    #[inline(always)]
+    fn covers(&self, numbers: usize, _: usize) -> bool {
+        self.x.len() >= numbers
+    }
 
     #[inline(always)]
     unsafe fn constants(&self, _: S, _: usize, _: Option<MemMask<S::m32s>>) {}
 
     #[inline(always)]
     unsafe fn visit(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, (): (), sums: &mut [S::f32s; 2]) {
-        // SAFETY: as the caller guarantees.
-        sums[0] = simd.add_f32s(sums[0], unsafe { load(simd, self.x.add(at), mask) });
+        // SAFETY: the caller stays within what `covers` has looked at.
+        sums[0] = simd.add_f32s(sums[0], unsafe { self.x.load(simd, at, mask) });
     }
 }
 
 /// The sum of `(x - mean)^2` over the pixels.
-pub(crate) struct Squares {
-    pub(crate) x: *const f32,
-    pub(crate) mean: *const f32,
+pub(crate) struct Squares<'a> {
+    pub(crate) x: Readable<'a>,
+    pub(crate) mean: Readable<'a>,
 }
 
-impl<S: Simd> Pass<S> for Squares {
+impl<S: Simd> Pass<S> for Squares<'_> {
     type Constants = S::f32s;
     const SUMS: usize = 1;
 
     #[inline(always)]
+    fn covers(&self, numbers: usize, channels: usize) -> bool {
+        self.x.len() >= numbers && self.mean.len() >= channels
+    }
+
+    #[inline(always)]
     unsafe fn constants(&self, simd: S, channel: usize, mask: Option<MemMask<S::m32s>>) -> S::f32s {
-        // SAFETY: as the caller guarantees.
-        unsafe { load(simd, self.mean.add(channel), mask) }
+        // SAFETY: the caller stays within what `covers` has looked at.
+        unsafe { self.mean.load(simd, channel, mask) }
     }
 
     #[inline(always)]
     unsafe fn visit(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, mean: S::f32s, sums: &mut [S::f32s; 2]) {
-        // SAFETY: as the caller guarantees.
-        let centred = simd.sub_f32s(unsafe { load(simd, self.x.add(at), mask) }, mean);
+        // SAFETY: the caller stays within what `covers` has looked at.
+        let centred = simd.sub_f32s(unsafe { self.x.load(simd, at, mask) }, mean);
         sums[0] = multiply_add(simd, centred, centred, sums[0]);
     }
 }
@@ -179,138 +218,168 @@ impl<S: Simd> Pass<S> for Squares {
 ///
 /// With an activation before the normalisation the value is `phi(x)`; with one after it the gradient is `phi' dy`. What had to be
 /// computed is kept in `kept` for the second pass, and in `shortcut` if somebody wants the gradient of the shortcut.
-pub(crate) trait Behind<S: Simd> {
+pub(crate) trait GradientSource<S: Simd> {
+    /// Whether everything that is read or written has at least so many numbers.
+    fn covers(&self, numbers: usize) -> bool;
+
     /// The value and the gradient at `at`.
     ///
     /// # Safety
     ///
-    /// As for [`Pass::visit`].
+    /// As for [`Pass::visit`], with what this covers.
     unsafe fn read(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>) -> (S::f32s, S::f32s);
 }
 
 /// Both are there.
 #[derive(Clone, Copy)]
-pub(crate) struct Known {
-    pub(crate) value: *const f32,
-    pub(crate) dy: *const f32,
+pub(crate) struct Stored<'a> {
+    pub(crate) value: Readable<'a>,
+    pub(crate) dy: Readable<'a>,
 }
 
-impl<S: Simd> Behind<S> for Known {
+impl<S: Simd> GradientSource<S> for Stored<'_> {
+    #[inline(always)]
+    fn covers(&self, numbers: usize) -> bool {
+        self.value.len().min(self.dy.len()) >= numbers
+    }
+
     #[inline(always)]
     unsafe fn read(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>) -> (S::f32s, S::f32s) {
-        // SAFETY: as the caller guarantees.
-        unsafe { (load(simd, self.value.add(at), mask), load(simd, self.dy.add(at), mask)) }
+        // SAFETY: the caller stays within what `covers` has looked at.
+        unsafe { (self.value.load(simd, at, mask), self.dy.load(simd, at, mask)) }
     }
 }
 
 /// An activation came before: the value is computed again.
-pub(crate) struct ActivatedBefore<F> {
+pub(crate) struct ActivatedBefore<'a, F> {
     pub(crate) function: F,
-    pub(crate) x: *const f32,
-    pub(crate) dy: *const f32,
-    pub(crate) kept: *mut f32,
+    pub(crate) x: Readable<'a>,
+    pub(crate) dy: Readable<'a>,
+    pub(crate) kept: Writable<'a>,
 }
 
-impl<S: Simd, F: Function> Behind<S> for ActivatedBefore<F> {
+impl<S: Simd, F: Function> GradientSource<S> for ActivatedBefore<'_, F> {
+    #[inline(always)]
+    fn covers(&self, numbers: usize) -> bool {
+        self.x.len().min(self.dy.len()).min(self.kept.len()) >= numbers
+    }
+
     #[inline(always)]
     unsafe fn read(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>) -> (S::f32s, S::f32s) {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller stays within what `covers` has looked at.
         unsafe {
-            let value = self.function.value(simd, load(simd, self.x.add(at), mask));
-            store(simd, self.kept.add(at), value, mask);
-            (value, load(simd, self.dy.add(at), mask))
+            let value = self.function.value(simd, self.x.load(simd, at, mask));
+            self.kept.store(simd, at, value, mask);
+            (value, self.dy.load(simd, at, mask))
         }
     }
 }
 
 /// An activation comes after: the gradient passes through it first.
-pub(crate) struct ActivatedAfter<F> {
+pub(crate) struct ActivatedAfter<'a, F> {
     pub(crate) function: F,
-    pub(crate) x: *const f32,
-    pub(crate) y: *const f32,
-    pub(crate) dy: *const f32,
-    pub(crate) kept: *mut f32,
-    pub(crate) shortcut: Option<*mut f32>,
+    pub(crate) x: Readable<'a>,
+    pub(crate) y: Readable<'a>,
+    pub(crate) dy: Readable<'a>,
+    pub(crate) kept: Writable<'a>,
+    pub(crate) shortcut: Option<Writable<'a>>,
 }
 
-impl<S: Simd, F: Function> Behind<S> for ActivatedAfter<F> {
+impl<S: Simd, F: Function> GradientSource<S> for ActivatedAfter<'_, F> {
+    #[inline(always)]
+    fn covers(&self, numbers: usize) -> bool {
+        let read = self.x.len().min(self.y.len()).min(self.dy.len());
+        read.min(self.kept.len()) >= numbers && self.shortcut.is_none_or(|shortcut| shortcut.len() >= numbers)
+    }
+
     #[inline(always)]
     unsafe fn read(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>) -> (S::f32s, S::f32s) {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller stays within what `covers` has looked at.
         unsafe {
-            let (y, dy) = (load(simd, self.y.add(at), mask), load(simd, self.dy.add(at), mask));
+            let (y, dy) = (self.y.load(simd, at, mask), self.dy.load(simd, at, mask));
             let gradient = self.function.pull_back(simd, y, dy);
-            store(simd, self.kept.add(at), gradient, mask);
+            self.kept.store(simd, at, gradient, mask);
             if let Some(shortcut) = self.shortcut {
-                store(simd, shortcut.add(at), gradient, mask);
+                shortcut.store(simd, at, gradient, mask);
             }
-            (load(simd, self.x.add(at), mask), gradient)
+            (self.x.load(simd, at, mask), gradient)
         }
     }
 }
 
 /// The sums of the gradient and of the gradient times `value - mean` over the pixels.
-pub(crate) struct Project<B> {
-    pub(crate) behind: B,
-    pub(crate) mean: *const f32,
+pub(crate) struct GradientSums<'a, B> {
+    pub(crate) source: B,
+    pub(crate) mean: Readable<'a>,
 }
 
-impl<S: Simd, B: Behind<S>> Pass<S> for Project<B> {
+impl<S: Simd, B: GradientSource<S>> Pass<S> for GradientSums<'_, B> {
     type Constants = S::f32s;
     const SUMS: usize = 2;
 
     #[inline(always)]
+    fn covers(&self, numbers: usize, channels: usize) -> bool {
+        self.source.covers(numbers) && self.mean.len() >= channels
+    }
+
+    #[inline(always)]
     unsafe fn constants(&self, simd: S, channel: usize, mask: Option<MemMask<S::m32s>>) -> S::f32s {
-        // SAFETY: as the caller guarantees.
-        unsafe { load(simd, self.mean.add(channel), mask) }
+        // SAFETY: the caller stays within what `covers` has looked at.
+        unsafe { self.mean.load(simd, channel, mask) }
     }
 
     #[inline(always)]
     unsafe fn visit(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, mean: S::f32s, sums: &mut [S::f32s; 2]) {
-        // SAFETY: as the caller guarantees.
-        let (value, gradient) = unsafe { self.behind.read(simd, at, mask) };
+        // SAFETY: the caller stays within what `covers` has looked at.
+        let (value, gradient) = unsafe { self.source.read(simd, at, mask) };
         sums[0] = simd.add_f32s(sums[0], gradient);
         sums[1] = multiply_add(simd, gradient, simd.sub_f32s(value, mean), sums[1]);
     }
 }
 
-/// `to = (gain dy + level + (value - mean) tilt) phi'`, with `phi'` told from the value.
-pub(crate) struct PullBack<F> {
-    pub(crate) known: Known,
+/// `to = (gain dy + mean_term + (value - mean) var_term) phi'`, with `phi'` told from the value.
+pub(crate) struct PullBack<'a, F> {
+    pub(crate) stored: Stored<'a>,
     pub(crate) function: F,
-    pub(crate) mean: *const f32,
-    pub(crate) gain: *const f32,
-    pub(crate) level: *const f32,
-    pub(crate) tilt: *const f32,
-    pub(crate) to: *mut f32,
+    pub(crate) mean: Readable<'a>,
+    pub(crate) gain: Readable<'a>,
+    pub(crate) mean_term: Readable<'a>,
+    pub(crate) var_term: Readable<'a>,
+    pub(crate) to: Writable<'a>,
 }
 
-impl<S: Simd, F: Function> Pass<S> for PullBack<F> {
+impl<S: Simd, F: Function> Pass<S> for PullBack<'_, F> {
     type Constants = [S::f32s; 4];
     const SUMS: usize = 0;
 
     #[inline(always)]
+    fn covers(&self, numbers: usize, channels: usize) -> bool {
+        let constants = self.mean.len().min(self.gain.len()).min(self.mean_term.len()).min(self.var_term.len());
+        constants >= channels && GradientSource::<S>::covers(&self.stored, numbers) && self.to.len() >= numbers
+    }
+
+    #[inline(always)]
     unsafe fn constants(&self, simd: S, channel: usize, mask: Option<MemMask<S::m32s>>) -> [S::f32s; 4] {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller stays within what `covers` has looked at.
         unsafe {
             [
-                load(simd, self.mean.add(channel), mask),
-                load(simd, self.gain.add(channel), mask),
-                load(simd, self.level.add(channel), mask),
-                load(simd, self.tilt.add(channel), mask),
+                self.mean.load(simd, channel, mask),
+                self.gain.load(simd, channel, mask),
+                self.mean_term.load(simd, channel, mask),
+                self.var_term.load(simd, channel, mask),
             ]
         }
     }
 
     #[inline(always)]
     unsafe fn visit(&self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>, constants: [S::f32s; 4], _: &mut [S::f32s; 2]) {
-        let [mean, gain, level, tilt] = constants;
-        // SAFETY: as the caller guarantees.
+        let [mean, gain, mean_term, var_term] = constants;
+        // SAFETY: the caller stays within what `covers` has looked at.
         unsafe {
-            let (value, dy) = self.known.read(simd, at, mask);
-            let scaled = multiply_add(simd, gain, dy, level);
-            let gradient = multiply_add(simd, simd.sub_f32s(value, mean), tilt, scaled);
-            store(simd, self.to.add(at), self.function.pull_back(simd, value, gradient), mask);
+            let (value, dy) = self.stored.read(simd, at, mask);
+            let scaled = multiply_add(simd, gain, dy, mean_term);
+            let gradient = multiply_add(simd, simd.sub_f32s(value, mean), var_term, scaled);
+            self.to.store(simd, at, self.function.pull_back(simd, value, gradient), mask);
         }
     }
 }

@@ -2,7 +2,8 @@
 use pulp::Simd;
 
 use super::EPSILON;
-use super::passes::{Known, PullBack, Squares};
+use super::passes::{PullBack, Squares, Stored};
+use crate::access::{Readable, Writable};
 use crate::activation::Function;
 use crate::sweep::{Pass, sweep};
 
@@ -19,59 +20,52 @@ pub(crate) struct Region {
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     pub(crate) totals: [Vec<f64>; 2],
+    pub(crate) constants: Constants,
+}
+
+/// What is the same at all pixels of a region, a number a channel.
+#[derive(Debug, Default)]
+pub(crate) struct Constants {
     pub(crate) mean: Vec<f32>,
     /// `scale / sqrt(variance + epsilon)`
     pub(crate) gain: Vec<f32>,
-    level: Vec<f32>,
-    tilt: Vec<f32>,
+    /// What the gradient through the mean adds.
+    mean_term: Vec<f32>,
+    /// What the gradient through the variance adds, for every unit of distance from the mean.
+    var_term: Vec<f32>,
 }
 
 impl Workspace {
     pub(crate) fn new(channels: usize) -> Self {
         let zeros = || vec![0.0; channels];
-        Self { totals: [vec![0.0; channels], vec![0.0; channels]], mean: zeros(), gain: zeros(), level: zeros(), tilt: zeros() }
+        let constants = Constants { mean: zeros(), gain: zeros(), mean_term: zeros(), var_term: zeros() };
+        Self { totals: [vec![0.0; channels], vec![0.0; channels]], constants }
     }
 
     /// Makes room for this many channels.
     pub(crate) fn grow(&mut self, channels: usize) {
-        if self.mean.len() < channels {
+        if self.constants.mean.len() < channels {
             *self = Self::new(channels);
-        }
-    }
-
-    fn clear(&mut self, channels: usize) {
-        for totals in &mut self.totals {
-            totals[..channels].fill(0.0);
         }
     }
 }
 
+fn clear(totals: &mut [Vec<f64>; 2], channels: usize) {
+    for totals in totals {
+        totals[..channels].fill(0.0);
+    }
+}
+
 impl Region {
-    /// Mean and biased variance of the groups of `values`, the first pass over which is `summing`; leaves the workspace ready for
-    /// scaling.
-    ///
-    /// # Safety
-    ///
-    /// The pass and the values must be good for the whole region.
+    /// Mean and biased variance of the groups of `values`, whose [sums](Region::sum) over the pixels the workspace has; leaves the means
+    /// there too.
     #[inline(always)]
-    pub(crate) unsafe fn measure<S: Simd, P: Pass<S>>(
-        self,
-        simd: S,
-        summing: &P,
-        values: *const f32,
-        work: &mut Workspace,
-        [mean, variance]: [&mut [f32]; 2],
-    ) {
-        work.clear(self.channels);
-        // SAFETY: as the caller guarantees; the workspace has room for all channels.
-        unsafe { sweep(simd, summing, self.pixels, self.channels, &mut work.totals) };
-        self.group_means(&work.totals[0], mean);
-        self.spread(mean, &mut work.mean);
-        work.clear(self.channels);
-        let squares = Squares { x: values, mean: work.mean.as_ptr() };
-        // SAFETY: as above.
-        unsafe { sweep(simd, &squares, self.pixels, self.channels, &mut work.totals) };
-        self.group_means(&work.totals[0], variance);
+    pub(crate) fn measure<S: Simd>(self, simd: S, values: Readable<'_>, work: &mut Workspace, [mean, variance]: [&mut [f32]; 2]) {
+        let Workspace { totals, constants } = work;
+        self.group_means(&totals[0], mean);
+        self.spread(mean, &mut constants.mean);
+        self.sum(simd, &Squares { x: values, mean: constants.mean[..].into() }, totals);
+        self.group_means(&totals[0], variance);
     }
 
     /// The mean over the pixels and channels of each group, from the totals of the channels.
@@ -92,12 +86,12 @@ impl Region {
         }
     }
 
-    /// Makes the workspace ready for scaling with given statistics.
+    /// Gets the constants ready for scaling with given statistics.
     #[inline(always)]
-    pub(crate) fn prepare(self, work: &mut Workspace, mean: &[f32], variance: &[f32], scale: &[f32]) {
+    pub(crate) fn prepare(self, constants: &mut Constants, mean: &[f32], variance: &[f32], scale: &[f32]) {
         let width = self.channels / self.groups;
-        self.spread(mean, &mut work.mean);
-        for ((gain, scale), variance) in work.gain.chunks_exact_mut(width).zip(scale.chunks_exact(width)).zip(variance) {
+        self.spread(mean, &mut constants.mean);
+        for ((gain, scale), variance) in constants.gain.chunks_exact_mut(width).zip(scale.chunks_exact(width)).zip(variance) {
             let inverse = inverse_deviation(*variance);
             for (gain, scale) in gain.iter_mut().zip(scale) {
                 *gain = inverse * scale;
@@ -105,61 +99,62 @@ impl Region {
         }
     }
 
-    /// From the sums that [`Project`](super::passes::Project) left in the workspace: adds to the gradients of scale and offset, and
-    /// makes the workspace ready for [`pull_back`](Region::pull_back).
+    /// From the sums that [`GradientSums`](super::passes::GradientSums) left in the workspace: adds to the gradients of scale and offset,
+    /// and gets the constants ready for [`pull_back`](Region::pull_back).
     #[inline(always)]
-    pub(crate) fn project(self, work: &mut Workspace, variance: &[f32], scale: &[f32], given: bool, gradients: &mut Sums) {
+    pub(crate) fn add_affine_gradients(
+        self,
+        work: &mut Workspace,
+        variance: &[f32],
+        scale: &[f32],
+        given: bool,
+        gradients: &mut Sums,
+    ) {
+        let Workspace { totals, constants } = work;
         let width = self.channels / self.groups;
         let count = (width * self.pixels) as f64;
         for (group, &variance) in variance.iter().enumerate().take(self.groups) {
             let channels = group * width..(group + 1) * width;
             let inverse = f64::from(inverse_deviation(variance));
-            let (mut level, mut tilt) = (0.0, 0.0);
+            let (mut mean_term, mut var_term) = (0.0, 0.0);
             for channel in channels.clone() {
-                let (plain, slanted) = (work.totals[0][channel], work.totals[1][channel] * inverse);
-                gradients.offset[channel] += plain;
-                gradients.scale[channel] += slanted;
-                level += plain * f64::from(scale[channel]);
-                tilt += slanted * f64::from(scale[channel]);
+                // The sums over the pixels of the gradient, and of the gradient times the normalised value.
+                let (offset, slope) = (totals[0][channel], totals[1][channel] * inverse);
+                gradients.offset[channel] += offset;
+                gradients.scale[channel] += slope;
+                mean_term += offset * f64::from(scale[channel]);
+                var_term += slope * f64::from(scale[channel]);
             }
             if given {
-                (level, tilt) = (0.0, 0.0);
+                (mean_term, var_term) = (0.0, 0.0);
             }
-            work.level[channels.clone()].fill((-inverse * level / count) as f32);
-            work.tilt[channels].fill((-inverse * inverse * tilt / count) as f32);
+            constants.mean_term[channels.clone()].fill((-inverse * mean_term / count) as f32);
+            constants.var_term[channels].fill((-inverse * inverse * var_term / count) as f32);
         }
     }
 
     /// Writes the gradient in front of the normalisation, and in front of the activation before it, if any.
-    ///
-    /// # Safety
-    ///
-    /// The pointers must be good for the whole region.
     #[inline(always)]
-    pub(crate) unsafe fn pull_back<S: Simd, F: Function>(
+    pub(crate) fn pull_back<S: Simd, F: Function>(
         self,
         simd: S,
-        known: Known,
+        stored: Stored<'_>,
         function: F,
-        to: *mut f32,
+        to: Writable<'_>,
         work: &mut Workspace,
     ) {
-        let (mean, gain) = (work.mean.as_ptr(), work.gain.as_ptr());
-        let pass = PullBack { known, function, mean, gain, level: work.level.as_ptr(), tilt: work.tilt.as_ptr(), to };
-        // SAFETY: as the caller guarantees; the workspace has constants for all channels.
-        unsafe { sweep(simd, &pass, self.pixels, self.channels, &mut work.totals) };
+        let Workspace { totals, constants } = work;
+        let [mean, gain, mean_term, var_term] =
+            [&constants.mean, &constants.gain, &constants.mean_term, &constants.var_term].map(|numbers| numbers[..].into());
+        let pass = PullBack { stored, function, mean, gain, mean_term, var_term, to };
+        sweep(simd, &pass, self.pixels, self.channels, totals);
     }
 
     /// Sets the totals to zero and does a pass over the region.
-    ///
-    /// # Safety
-    ///
-    /// The pass must be good for the whole region.
     #[inline(always)]
-    pub(crate) unsafe fn sum<S: Simd, P: Pass<S>>(self, simd: S, pass: &P, work: &mut Workspace) {
-        work.clear(self.channels);
-        // SAFETY: as the caller guarantees; the workspace has room for all channels.
-        unsafe { sweep(simd, pass, self.pixels, self.channels, &mut work.totals) };
+    pub(crate) fn sum<S: Simd, P: Pass<S>>(self, simd: S, pass: &P, totals: &mut [Vec<f64>; 2]) {
+        clear(totals, self.channels);
+        sweep(simd, pass, self.pixels, self.channels, totals);
     }
 }
 

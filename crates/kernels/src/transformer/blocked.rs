@@ -1,11 +1,12 @@
 //! Where attention may not go, in the order the kernels read it.
 use super::parameters::LayerShape;
+use crate::size::product;
 
 /// How many queries share a [`Panel`].
 const PANEL: usize = 16;
 
 /// Where attention may not go.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Blocked {
     length: usize,
     /// `[batch, key, query]`, 1 where blocked and 0 elsewhere.
@@ -41,12 +42,28 @@ impl Blocked {
     ///
     /// If that is not a whole number of sequences.
     pub fn new(length: usize, blocked: &[bool]) -> Self {
-        assert!(length > 0 && blocked.len().is_multiple_of(length * length), "blocked is not [batch, length, length]");
+        assert!(length > 0 && blocked.len().is_multiple_of(product([length, length])), "blocked is not [batch, length, length]");
         let sequences = || blocked.chunks_exact(length * length);
         let flags = sequences().flat_map(|blocked| {
             (0..length * length).map(move |at| f32::from(u8::from(blocked[at % length * length + at / length])))
         });
         Self { length, flags: flags.collect(), panels: sequences().flat_map(|blocked| panels(length, blocked)).collect() }
+    }
+
+    /// Becomes that of some sequences of `from`, in its own memory.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such sequences.
+    pub fn pick(&mut self, from: &Self, sequences: &[usize]) {
+        let (size, count) = (from.length * from.length, from.length.div_ceil(PANEL));
+        self.length = from.length;
+        self.flags.clear();
+        self.panels.clear();
+        for &index in sequences {
+            self.flags.extend_from_slice(&from.flags[index * size..][..size]);
+            self.panels.extend_from_slice(&from.panels[index * count..][..count]);
+        }
     }
 
     pub(super) fn sequence(&self, index: usize) -> BlockedSequence<'_> {
@@ -55,7 +72,7 @@ impl Blocked {
     }
 
     pub(super) fn fits(&self, shape: &LayerShape) -> bool {
-        self.length == shape.length && self.flags.len() == shape.batch * shape.length * shape.length
+        self.length == shape.length && self.flags.len() == product([shape.batch, shape.length, shape.length])
     }
 }
 

@@ -103,6 +103,11 @@ impl Prepared {
         }
     }
 
+    /// The same for batches of another size.
+    pub fn set_batch(&mut self, batch: usize) {
+        self.shape.batch = batch;
+    }
+
     /// The sizes it was made for.
     pub fn shape(&self) -> LayerShape {
         self.shape

@@ -2,6 +2,7 @@
 use super::blocked::Blocked;
 use crate::InstructionSet;
 use crate::dense::{add_column_sums, add_transposed_product};
+use crate::size::product;
 
 /// The sizes of a layer and of what it is applied to, `[batch, length, width]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +22,12 @@ pub struct LayerShape {
 impl LayerShape {
     /// Numbers of one sequence.
     pub(super) fn sequence(&self) -> usize {
-        self.length * self.width
+        product([self.length, self.width])
     }
 
     /// Numbers of the batch.
     pub(super) fn numbers(&self) -> usize {
-        self.batch * self.sequence()
+        product([self.batch, self.length, self.width])
     }
 }
 
@@ -161,7 +162,8 @@ impl LayerParts<usize> {
     /// How many numbers each parameter has.
     pub fn lengths(shape: &LayerShape) -> Self {
         let (w, h) = (shape.width, shape.hidden);
-        Self::from_array([w, w, w * w, w, w * w, w, w * w, w, w * w, w, w, w, w * h, h, h * w, w])
+        let (square, wide) = (product([w, w]), product([w, h]));
+        Self::from_array([w, w, square, w, square, w, square, w, square, w, w, w, wide, h, wide, w])
     }
 }
 

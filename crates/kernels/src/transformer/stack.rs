@@ -59,6 +59,12 @@ impl Stack {
         Self { set, shape, layers, norm: norm.owned() }
     }
 
+    /// The same for batches of another size.
+    pub fn set_batch(&mut self, batch: usize) {
+        self.shape.batch = batch;
+        self.layers.iter_mut().for_each(|layer| layer.set_batch(batch));
+    }
+
     /// No gradients yet; [`Stack::backward`] adds to them.
     pub fn zero_gradients(&self) -> StackGradients {
         let layers = self.layers.iter().map(|_| LayerGradients::zeros(&self.shape)).collect();

@@ -1,7 +1,7 @@
 //! The layers written down as they are defined, in double precision, and how to compare with them.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::norm::{EPSILON, Fusion, Norm, Reach, Shape};
+use fedeq_kernels::norm::{EPSILON, Fusion, Norm, NormScope, Shape};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -77,10 +77,10 @@ pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
 pub(crate) fn statistics_of(norm: &Norm, at: usize) -> usize {
     let Shape { height, width, channels, .. } = norm.shape;
     let group = at % channels / (channels / norm.groups);
-    let region = match norm.reach {
-        Reach::Plane => at / (channels * width * height),
-        Reach::Row => at / (channels * width),
-        Reach::Batch => 0,
+    let region = match norm.scope {
+        NormScope::Plane => at / (channels * width * height),
+        NormScope::Row => at / (channels * width),
+        NormScope::Batch => 0,
     };
     region * norm.groups + group
 }

@@ -63,7 +63,7 @@ impl Record {
 
     /// By which of a client's models the method is judged.
     pub fn headline(&self) -> View {
-        self.experiment.method.algorithm().headline()
+        self.experiment.method.algorithm().default_view()
     }
 
     /// The last evaluation so far. A finished run's summary holds the one of its end.

@@ -177,7 +177,7 @@ pub(super) fn worst(closeup: &Closeup) -> Table {
 
 /// Those met only after training, where a run had any.
 pub(super) fn unseen(report: &Report) -> Option<Table> {
-    let of = |line: &Line, measure: fn(&fedeq_run::run::Unseen) -> Option<f64>| {
+    let of = |line: &Line, measure: fn(&fedeq_core::Unseen) -> Option<f64>| {
         share(&line.over_runs(&report.runs, |member| measure(member.run.summary.as_ref()?.unseen.as_ref()?)))
     };
     let has = |line: &&Line| {

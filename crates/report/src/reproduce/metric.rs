@@ -62,7 +62,7 @@ pub enum Metric {
     BatchTime,
     /// Seconds of training and evaluation.
     Seconds,
-    /// Simulated time, in units of the fastest client's work, where clients do not work in step.
+    /// Simulated time, in units of the fastest client's work, where clients are asynchronous.
     SimulatedTime,
 }
 

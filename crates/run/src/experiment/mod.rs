@@ -92,8 +92,7 @@ pub struct DataConfig {
 pub struct Engine {
     /// Clients that train side by side; as many as there are cores if left out.
     pub workers: Option<NonZeroUsize>,
-    /// `cpu`, and what was compiled in: `cuda`, `cuda:1`, `wgpu`. Several, with commas between, share the clients: client `i` works
-    /// on device `i` modulo their number.
+    /// What clients are computed on: `cpu`.
     pub device: String,
     /// Megabytes (1e6 bytes) of client states kept in memory; the rest is on disk.
     pub client_memory_mb: usize,

@@ -2,17 +2,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use fedeq_core::{
-    ClientState, ClientStore, Error, InitialHeads, Method, NetworkSite, Params, Projection, Result, ServerState, Site, Sites,
-    Training, Weights, head_of, named_statistics, params_of, travelling,
+    Array, ClientState, ClientStore, Error, InitialHeads, LocalProblem, LocalProblems, Params, Result, ServerState, Training,
+    Weights, shared_part,
 };
+use fedeq_cpu::{Network, NetworkProblem, project_params};
 use fedeq_data::partition::{ClientIndices, Federation, Partition};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::Source;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
-use fedeq_models::{Network, Part, Task};
+use fedeq_models::graph::Parameter;
+use fedeq_models::{Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
 use super::{Experiment, device};
@@ -31,19 +32,10 @@ pub struct Prepared {
     features: Option<Features>,
     /// Who holds what, and who is met only after training.
     pub federation: Federation,
-    /// The network, with its first weights.
-    pub network: Network,
-    /// At least one.
-    stations: Vec<Station>,
+    /// The network, which all clients share.
+    pub network: Arc<Network>,
     /// Training, validation and test samples of each client; those met only after training come last.
     shards: Vec<[Shard; 3]>,
-}
-
-/// Where clients work.
-struct Station {
-    device: Device,
-    /// Tells the architecture, not the numbers.
-    network: Network,
 }
 
 impl Experiment {
@@ -81,7 +73,7 @@ impl Experiment {
         scaling: impl FnOnce(&Dataset, &Federation) -> Result<Option<Scaling>>,
     ) -> Result<Prepared> {
         self.check_settings()?;
-        let devices = device::named(&self.engine.device)?;
+        device::check(&self.engine.device)?;
         let mut dataset = load()?;
         let federation = self.assign(&dataset)?;
         let features = Features::of(&self.data.source, &dataset);
@@ -92,12 +84,8 @@ impl Experiment {
         self.plan.sampling.cohort_size(federation.clients.len())?;
         let shards = federation.clients.iter().chain(&federation.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
-        let seed = self.root_seed().derive("model", []).to_u64();
-        let task = task_of(&dataset)?;
-        let station = |device: Device| Ok(Station { network: self.build(&task, &device, seed)?, device });
-        let stations = devices.into_iter().map(station).collect::<Result<Vec<_>>>()?;
-        let network = stations[0].network.clone();
-        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, federation, network, stations, shards };
+        let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));
+        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, federation, network, shards };
         prepared.check_heads()?;
         Ok(prepared)
     }
@@ -111,14 +99,6 @@ impl Experiment {
             )),
             _ => Ok(()),
         }
-    }
-
-    fn build(&self, task: &Task, device: &Device, seed: u64) -> Result<Network> {
-        let network = self.model.build(task, device, seed)?;
-        Ok(match self.training.projection {
-            Some(projection) => projection.apply(network),
-            None => network,
-        })
     }
 
     pub(crate) fn load(&self) -> Result<Dataset> {
@@ -171,16 +151,16 @@ impl Experiment {
     }
 
     fn check_projection(&self) -> Result<()> {
-        if self.training.projection.is_none() || self.model.name() == Projection::MODEL {
+        if self.training.projection.is_none() || self.model.has_projected_matrix() {
             return Ok(());
         }
         let problem = format!("`training.projection` does not go with `{}`, which has no matrix to put back", self.model.name());
-        Err(Error::invalid(problem, format!("leave it out, or choose the model `{}`", Projection::MODEL)))
+        Err(Error::invalid(problem, "leave it out, or choose the model `deq-mlp`"))
     }
 
     /// Heads of their own mean something only to methods that keep them with the clients.
     fn check_heads(&self) -> Result<()> {
-        if self.training.initial_heads == InitialHeads::Same || !self.method.algorithm().travels(Part::Personal) {
+        if self.training.initial_heads == InitialHeads::Same || !self.method.algorithm().shares(Part::Personal) {
             return Ok(());
         }
         let method = self.method.name();
@@ -191,9 +171,9 @@ impl Experiment {
 
     fn check_symbols(&self) -> Result<()> {
         let is_text = matches!(self.data.source, Source::Shakespeare(_) | Source::Text(_));
-        match &self.method {
-            Method::Fedeq(fedeq) if fedeq.per_symbol && !is_text => {
-                let problem = format!("`method.per_symbol` does not go with `{}`, which is not text", self.data.source.name());
+        match self.method.algorithm().needs_text() {
+            Some(setting) if !is_text => {
+                let problem = format!("`{setting}` does not go with `{}`, which is not text", self.data.source.name());
                 Err(Error::invalid(problem, "leave it out"))
             }
             _ => Ok(()),
@@ -276,15 +256,19 @@ impl Prepared {
 
     /// The model everybody starts from.
     pub fn initial(&self) -> Weights {
-        Weights { params: params_of(&self.network), statistics: named_statistics(&self.network.fresh_statistics()) }
+        let seed = self.experiment.root_seed().derive("model", []).to_u64();
+        let mut weights = Weights::initial(self.network.graph(), seed);
+        if let Some(projection) = self.experiment.training.projection {
+            weights.params = project_params(projection, self.network.graph(), &weights.params);
+        }
+        weights
     }
 
     /// The server before the first round.
     pub fn server(&self) -> ServerState {
-        let method = &self.experiment.method;
-        let weights = travelling(method.algorithm(), &self.initial());
-        let rho = if let Method::Fedeq(fedeq) = method { Some(fedeq.rho) } else { None };
-        ServerState::new(weights, self.federation.clients.len(), rho)
+        let algorithm = self.experiment.method.algorithm();
+        let weights = shared_part(algorithm, &self.initial());
+        ServerState::new(weights, self.federation.clients.len(), algorithm.initial_rho())
     }
 
     /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
@@ -315,13 +299,14 @@ impl Prepared {
 
     /// A draw of the head for each client.
     fn heads(&self) -> impl Fn(usize) -> Params + Send + Sync + 'static {
-        let Experiment { model, .. } = self.experiment.clone();
-        let (task, device) = (*self.network.task(), self.stations[0].device.clone());
+        let network = Arc::clone(&self.network);
         let seed = self.experiment.root_seed().derive("head", []);
         move |client| {
             let seed = seed.derive("client", [client as u64]).to_u64();
-            let network = model.build(&task, &device, seed).expect("it was built for this task before");
-            head_of(&network)
+            let drawn = |parameter: &Parameter| {
+                (parameter.path.clone(), Array::new(parameter.shape.clone(), parameter.initial_values(seed)))
+            };
+            network.graph().parameters_of(Part::Personal).map(drawn).collect()
         }
     }
 
@@ -345,7 +330,7 @@ impl Prepared {
             WarmStart::PreviousBatch => train.len().min(training.batch_size.get()),
             WarmStart::Off | WarmStart::BySample { .. } => train.len(),
         };
-        let numbers = self.network.state_size()?;
+        let numbers = self.network.graph().state_size()?;
         let most = self.shards.iter().map(|shards| training.warm_start.bytes(samples(shards), numbers)).max();
         most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
     }
@@ -353,15 +338,14 @@ impl Prepared {
     /// How many clients take part in a round.
     pub(crate) fn cohort(&self) -> Result<usize> {
         let Experiment { method, plan, .. } = &self.experiment;
-        let clients = self.federation.clients.len();
-        if method.algorithm().takes_everybody() { Ok(clients) } else { plan.sampling.cohort_size(clients) }
+        plan.cohort_size(method.algorithm(), self.federation.clients.len())
     }
 
     /// The bytes of remembered fixed points that are part of a client's state between rounds.
     pub(crate) fn lasting_warm_bytes(&self, client: usize) -> u64 {
-        let (warm_start, numbers) = (self.experiment.training.warm_start, self.network.state_size().unwrap_or_default());
+        let (warm_start, numbers) = (self.experiment.training.warm_start, self.network.graph().state_size().unwrap_or_default());
         match warm_start {
-            WarmStart::BySample { lasting: true, .. } => warm_start.bytes(Sites::samples(self, client), numbers) as u64,
+            WarmStart::BySample { lasting: true, .. } => warm_start.bytes(LocalProblems::samples(self, client), numbers) as u64,
             WarmStart::Off | WarmStart::PreviousBatch | WarmStart::BySample { .. } => 0,
         }
     }
@@ -384,15 +368,13 @@ impl Prepared {
     }
 
     /// A client's data and a network to use on it.
-    pub fn network_site(&self, client: usize) -> NetworkSite {
-        let Station { device, network } = &self.stations[client % self.stations.len()];
-        NetworkSite::new(network.clone(), device.clone(), self.shards[client].clone(), &self.experiment.training)
+    pub fn network_problem(&self, client: usize) -> NetworkProblem {
+        self.problem_with(self.shards[client].clone())
     }
 
     /// Any samples and a network to use on them.
-    pub(crate) fn site_with(&self, shards: [Shard; 3]) -> NetworkSite {
-        let Station { device, network } = &self.stations[0];
-        NetworkSite::new(network.clone(), device.clone(), shards, &self.experiment.training)
+    pub(crate) fn problem_with(&self, shards: [Shard; 3]) -> NetworkProblem {
+        NetworkProblem::new(Arc::clone(&self.network), shards, &self.experiment.training)
     }
 
     /// So many of the first client's training samples, over and over if there are fewer.
@@ -421,18 +403,18 @@ impl Prepared {
         (self.federation.clients.len()..self.shards.len()).collect()
     }
 
-    /// Parameters that travel, and parameters that stay.
+    /// Parameters that are shared, and parameters that stay with their clients.
     pub fn parameters(&self) -> [usize; 2] {
         let algorithm = self.experiment.method.algorithm();
-        let total = |travels: bool| {
-            let parts = [Part::Shared, Part::Personal].into_iter().filter(|part| algorithm.travels(*part) == travels);
-            parts.map(|part| self.network.count(part)).sum()
+        let total = |shared: bool| {
+            let parts = [Part::Shared, Part::Personal].into_iter().filter(|part| algorithm.shares(*part) == shared);
+            parts.map(|part| self.network.graph().count(part)).sum()
         };
         [total(true), total(false)]
     }
 }
 
-impl Sites for Prepared {
+impl LocalProblems for Prepared {
     fn clients(&self) -> usize {
         self.shards.len()
     }
@@ -446,7 +428,7 @@ impl Sites for Prepared {
         train.len()
     }
 
-    fn site(&self, client: usize) -> Result<Box<dyn Site>> {
-        Ok(Box::new(self.network_site(client)))
+    fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
+        Ok(Box::new(self.network_problem(client)))
     }
 }

@@ -1,11 +1,5 @@
 //! What work a client has, counted and not done.
-use std::cell::{Cell, RefCell};
-
-use fedeq_core::{
-    Client, Descent, Neighbours, Params, Phase, Portion, Request, Result, Score, ServerState, Site, Task, Trains, Weights,
-};
-use fedeq_data::Seed;
-use fedeq_equilibrium::WarmMemory;
+use fedeq_core::{ClientInfo, Portion, Question, RoundContext, Task, Trains};
 
 use super::pace::Pace;
 use crate::experiment::Prepared;
@@ -20,16 +14,32 @@ pub(super) struct Effort {
 }
 
 impl Effort {
-    /// What a client does when it is asked.
-    pub(super) fn of(prepared: &Prepared, task: Task) -> Result<Self> {
+    /// What a client that has not trained yet does when it is asked: a method says so in plain values.
+    pub(super) fn of(prepared: &Prepared, task: Task) -> Self {
         let experiment = &prepared.experiment;
-        let counter = Counter { samples: prepared.samples_of(0)[0], ..Counter::default() };
-        let mut state = prepared.fresh_state(0);
-        let (algorithm, training) = (experiment.method.algorithm(), &experiment.training);
-        let mut client = Client { algorithm, training, site: &counter, state: &mut state, seed: Seed::new(0) };
-        let ServerState { weights, rho, .. } = prepared.server();
-        client.handle(&Request { task, round: 0, rounds: experiment.plan.rounds, rho, weights })?;
-        Ok(Self { trained: counter.trained.into_inner(), judged: counter.judged.get() })
+        let (algorithm, me) = (experiment.method.algorithm(), ClientInfo::default());
+        let (rounds, rho) = (experiment.plan.rounds, algorithm.initial_rho());
+        let round = RoundContext { round: 0, rounds, rho, training: &experiment.training };
+        let update = match task {
+            Task::Train => algorithm.client_update(&me, &round),
+            Task::Finish => algorithm.finish(&me, &round),
+            Task::Adopt => algorithm.adopt(&me, &round),
+            Task::Evaluate => return Self::asked(&Question::all(algorithm, &me)),
+            // The gradient takes a pass over all training data.
+            Task::Measure => return Self { trained: vec![(Trains::Everything, 1)], ..Self::of(prepared, Task::Evaluate) },
+        };
+        Self { trained: update.phases().map(|phase| (phase.trains, phase.epochs)).collect(), ..Self::default() }
+    }
+
+    fn asked(questions: &[Question]) -> Self {
+        let mut effort = Self::default();
+        for question in questions {
+            effort.judged[question.on as usize] += 1;
+            if question.neighbours.is_some() {
+                effort.judged[Portion::Train as usize] += 1; // Neighbours are found among embedded training samples.
+            }
+        }
+        effort
     }
 
     /// Seconds for a client of so many batches, and so many training, validation and test samples to be judged by.
@@ -37,46 +47,6 @@ impl Effort {
         let trained: f64 = self.trained.iter().map(|(trains, epochs)| *epochs as f64 * batches * pace.batch(*trains)).sum();
         let judged: f64 = self.judged.iter().zip(samples).map(|(times, samples)| *times as f64 * samples * pace.sample).sum();
         trained + judged
-    }
-}
-
-/// A site that takes note of what is asked of it and does nothing.
-#[derive(Default)]
-struct Counter {
-    samples: usize,
-    trained: RefCell<Vec<(Trains, usize)>>,
-    judged: Cell<[usize; 3]>,
-}
-
-impl Counter {
-    fn look_at(&self, portion: Portion) {
-        let mut judged = self.judged.get();
-        judged[portion as usize] += 1;
-        self.judged.set(judged);
-    }
-}
-
-impl Site for Counter {
-    fn samples(&self) -> usize {
-        self.samples
-    }
-
-    fn descend(&self, _: &mut Weights, _: &mut WarmMemory, phase: &Phase<'_>, _: Seed) -> Result<Descent> {
-        self.trained.borrow_mut().push((phase.trains, phase.epochs));
-        Ok(Descent::default())
-    }
-
-    fn score(&self, _: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score> {
-        self.look_at(on);
-        if neighbours.is_some() {
-            self.look_at(Portion::Train); // Neighbours are found among embedded training samples.
-        }
-        Ok(Score::default())
-    }
-
-    fn gradient(&self, weights: &Weights) -> Result<(f64, Params)> {
-        self.trained.borrow_mut().push((Trains::Everything, 1));
-        Ok((0.0, weights.params.zeros_like()))
     }
 }
 
@@ -88,11 +58,11 @@ mod tests {
     fn effort(settings: &[&str], task: Task) -> Effort {
         let wishes: Vec<_> = settings.iter().map(|setting| setting.parse().expect("a setting")).collect();
         let prepared = Experiment::read(None, &wishes).and_then(|experiment| experiment.prepare()).expect("an experiment");
-        Effort::of(&prepared, task).expect("counted")
+        Effort::of(&prepared, task)
     }
 
     #[test]
-    fn the_work_of_a_method_is_what_its_client_asks_of_its_site() {
+    fn the_work_of_a_method_is_counted_from_its_local_updates() {
         let epochs = ["training.epochs=3", "training.personal_epochs=2"];
         let trained = |method: &str| effort(&[&[method], &epochs[..]].concat(), Task::Train).trained;
         assert_eq!(trained("method=fedeq"), [(Trains::Personal, 2), (Trains::Shared, 3)]);

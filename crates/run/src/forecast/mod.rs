@@ -1,6 +1,6 @@
 //! What an experiment will take, before it is begun: seconds from a batch that is measured, bytes on disk from the states that it keeps (`run::Disk`).
 //!
-//! The time of a run is nearly all in batches: how many there are of which kind is counted by letting a client do its work on a site that only counts, and how long one takes
+//! The time of a run is nearly all in batches: how many there are of which kind is counted from what the method wants its clients to do, and how long one takes
 //! is measured once for every network, kind of data and size of batch, on one thread. Where the data is not at hand, samples of the same shape stand in.
 //!
 //! # Layout
@@ -97,10 +97,10 @@ fn seconds(prepared: &Prepared, pace: &Pace) -> Result<f64> {
     let cohort = prepared.cohort()?;
     let batches: usize = (0..clients).map(|client| prepared.batches(client)).sum();
     let mean_batches = batches as f64 / clients.max(1) as f64;
-    let train = Effort::of(prepared, Task::Train)?.seconds(pace, mean_batches, [0.0; 3]);
+    let train = Effort::of(prepared, Task::Train).seconds(pace, mean_batches, [0.0; 3]);
     let judge = if plan.measure_theory { Task::Measure } else { Task::Evaluate };
-    let judged = judge_all(prepared, judge, pace)?;
-    let finish = Effort::of(prepared, Task::Finish)?.seconds(pace, mean_batches, [0.0; 3]) * clients as f64;
+    let judged = judge_all(prepared, judge, pace);
+    let finish = Effort::of(prepared, Task::Finish).seconds(pace, mean_batches, [0.0; 3]) * clients as f64;
     let every = plan.evaluate_every.max(1).min(plan.rounds);
     let evaluations = if plan.evaluate_every == 0 { 1 } else { plan.rounds.div_ceil(every) };
     let (few, all) = (workers(prepared).min(cohort) as f64, workers(prepared).min(clients) as f64);
@@ -108,12 +108,12 @@ fn seconds(prepared: &Prepared, pace: &Pace) -> Result<f64> {
 }
 
 /// Seconds of one evaluation of all clients, one after the other.
-fn judge_all(prepared: &Prepared, task: Task, pace: &Pace) -> Result<f64> {
-    let effort = Effort::of(prepared, task)?;
+fn judge_all(prepared: &Prepared, task: Task, pace: &Pace) -> f64 {
+    let effort = Effort::of(prepared, task);
     let one = |client: usize| {
         effort.seconds(pace, prepared.batches(client) as f64, prepared.samples_of(client).map(|count| count as f64))
     };
-    Ok((0..prepared.federation.clients.len()).map(one).sum())
+    (0..prepared.federation.clients.len()).map(one).sum()
 }
 
 fn workers(prepared: &Prepared) -> usize {

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedeq_core::{Error, Phase, Portion, Result, Site, Trains};
+use fedeq_core::{Error, LocalProblem, Phase, Portion, Result, Slot, Trains};
 use fedeq_data::Seed;
 use fedeq_data::shard::Shard;
 
@@ -50,16 +50,16 @@ impl Pace {
         let batch = Shard::new(Arc::clone(&prepared.dataset), some(size))?;
         let (few, none) =
             (Shard::new(Arc::clone(&prepared.dataset), some(JUDGED))?, Shard::new(Arc::clone(&prepared.dataset), Vec::new())?);
-        let site = prepared.site_with([batch, none, few]);
+        let problem = prepared.problem_with([batch, none, few]);
         let mut state = prepared.fresh_state(0);
         let mut train = |trains: Trains| {
             // A small step: the numbers do not matter, and must not diverge.
-            let phase = Phase { name: "measure", trains, epochs: 1, learning_rate: 1e-6, pull: None };
-            timed(|| site.descend(&mut state.own, &mut state.memory, &phase, Seed::new(0)).map(|_| ()))
+            let phase = Phase { name: "measure", slot: Slot::Own, trains, epochs: 1, learning_rate: 1e-6, proximal: None };
+            timed(|| problem.train(&mut state.own, &mut state.memory, &phase, None, Seed::new(0)).map(|_| ()))
         };
         let (everything, shared, personal) = (train(Trains::Everything)?, train(Trains::Shared)?, train(Trains::Personal)?);
         let own = state.own;
-        let judged = timed(|| site.score(&own, Portion::Test, None).map(|_| ()))?;
+        let judged = timed(|| problem.score(&own, Portion::Test, None).map(|_| ()))?;
         Ok(Self { everything, shared, personal, sample: judged / JUDGED as f64 })
     }
 }

@@ -37,8 +37,8 @@ pub struct Answer {
 
 /// What a client's model says to some inputs.
 pub fn predict(prepared: &Prepared, model: &ClientModel, questions: &Questions) -> Result<Vec<Answer>> {
-    let site = prepared.network_site(model.client);
-    let rows = site.probabilities(&model.weights, &questions.shard, model.neighbours.as_ref())?;
+    let problem = prepared.network_problem(model.client);
+    let rows = problem.probabilities(&model.weights, &questions.shard, model.neighbours.as_ref())?;
     let dataset = &prepared.dataset;
     let answer = |(sample, name): (usize, &String)| {
         let probabilities = rows[questions.row_of(sample)].clone();

@@ -4,10 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use fedeq_core::{
-    Error, Evaluation, Federation, InProcess, Reply, Request, Result, Scores, ServerState, Task, Traffic, Transport,
-};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use fedeq_core::{ClientByClient, Error, Evaluation, InProcess, Result, Server, ServerState, Traffic, Unseen, Workers};
 
 use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, ensure_device_unchanged, restore, save};
 use super::control::{ControlThread, PauseGate};
@@ -15,7 +12,7 @@ use super::folder::{Lock, RunFolder};
 use super::metadata::RunState;
 use super::progress::{HeadRecorder, ProgressTracker};
 use super::record::Recorder;
-use super::summary::{Summary, Unseen, solves_of};
+use super::summary::{Summary, solves_of};
 use super::watch::{Disk, Onlooker, RunStart, Watch};
 use crate::experiment::{Experiment, Prepared};
 use crate::number::counted;
@@ -26,7 +23,7 @@ pub struct Run {
     prepared: Prepared,
     position: Position,
     seal: Seal,
-    pool: ThreadPool,
+    workers: Workers,
     /// Given back when the run is dropped.
     _lock: Lock,
 }
@@ -91,8 +88,8 @@ impl Run {
 
     fn ready(folder: RunFolder, prepared: Prepared, position: Position, seal: Seal, lock: Lock) -> Result<Self> {
         folder.write_roster(&prepared)?;
-        let pool = pool(&prepared.experiment)?;
-        Ok(Self { folder, prepared, position, seal, pool, _lock: lock })
+        let workers = workers(&prepared.experiment)?;
+        Ok(Self { folder, prepared, position, seal, workers, _lock: lock })
     }
 
     /// Where it is written.
@@ -117,7 +114,7 @@ impl Run {
             interrupted,
         };
         let control = ControlThread { folder: &self.folder, gate: &around.gate, progress: &around.progress };
-        let outcome = control.beside(|| self.pool.install(|| self.work(watch, &around)));
+        let outcome = control.beside(|| self.work(watch, &around));
         watch.end();
         let noted = self.folder.write_status(RunState::after(&outcome));
         // What went wrong first is what there is to tell.
@@ -133,7 +130,7 @@ impl Run {
             title: format!("{}, {clients}{pace}", experiment.title()),
             round: self.position.server.round,
             rounds: plan.rounds,
-            headline: method.algorithm().headline(),
+            headline: method.algorithm().default_view(),
             disk: Disk::of(&self.prepared),
             warm_bytes: self.prepared.warm_bytes(),
         }
@@ -146,8 +143,9 @@ impl Run {
         let mut store = prepared.store(folder.clients());
         store.restore(position.clients.clone());
         let stops = || around.gate.stops(&around.interrupted);
+        let clients = ClientByClient::new(prepared, self.workers.clone());
         let mut transport =
-            InProcess::new(method.algorithm(), training, prepared, &mut store, seed, &stops).watched_by(&around.progress);
+            InProcess::new(method.algorithm(), training, &clients, &mut store, seed, &stops).watched_by(&around.progress);
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
@@ -181,13 +179,10 @@ impl Run {
         watch: &mut dyn Watch,
         around: &Surroundings<'_>,
     ) -> Result<Evaluation> {
-        let Experiment { method, plan, .. } = &self.prepared.experiment;
-        let seed = self.prepared.federation_seed();
         let mut recorder = Recorder::open(&self.folder, server.round, &around.gate)?;
         let mut heads = HeadRecorder::open(&self.folder, &around.progress)?;
         let mut onlooker = Onlooker { watch, last: None };
-        let clients = self.prepared.federation.clients.len();
-        let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
+        let mut federation = self.server(transport);
         match federation.run(server, &mut [&mut recorder, &mut heads, &mut onlooker, checkpointer])? {
             ControlFlow::Break(()) => Err(Error::Interrupted),
             // A run that was killed after its last round has the evaluation on disk, but rounded by its way through text.
@@ -195,38 +190,24 @@ impl Run {
         }
     }
 
-    /// Lets those who were not there during training make the shared part their own, and judges them.
+    fn server<'s, 't>(&'s self, transport: &'s mut InProcess<'t>) -> Server<'s, InProcess<'t>> {
+        let Experiment { method, plan, .. } = &self.prepared.experiment;
+        let (clients, seed) = (self.prepared.federation.clients.len(), self.prepared.federation_seed());
+        Server { algorithm: method.algorithm(), plan, clients, transport, seed }
+    }
+
+    /// Lets those who were not there during training make the shared part their own, and evaluates them.
     fn meet_unseen(&self, server: &ServerState, transport: &mut InProcess<'_>) -> Result<Option<Unseen>> {
         let unseen = self.prepared.unseen();
-        if unseen.is_empty() {
-            return Ok(None);
-        }
+        let mut federation = self.server(transport);
         if self.position.stage == Stage::Training {
-            self.ask(&unseen, server, Task::Adopt, transport)?;
+            federation.meet_unseen(server, &unseen)?;
         }
-        let replies = self.ask(&unseen, server, Task::Evaluate, transport)?;
-        let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
-        Ok(Some(Unseen::of(Evaluation::of(server.round, &scores, transport.traffic()))))
-    }
-
-    fn ask(&self, clients: &[usize], server: &ServerState, task: Task, transport: &mut InProcess<'_>) -> Result<Vec<Reply>> {
-        let ServerState { weights, round, rho, .. } = server.clone();
-        let request = Request { task, round, rounds: self.prepared.experiment.plan.rounds, rho, weights };
-        transport.exchange(clients, &request).map_err(|error| error.diverged_at(|| format!("after round {round},")))
+        federation.evaluate_unseen(server, &unseen)
     }
 }
 
-pub(super) fn scores_of(reply: Reply) -> Result<Scores> {
-    match reply {
-        Reply::Scores(scores) => Ok(*scores),
-        _ => Err(Error::message("a client asked for its scores answered something else")),
-    }
-}
-
-pub(super) fn pool(experiment: &Experiment) -> Result<ThreadPool> {
-    let workers = experiment.engine.workers.map_or(0, |workers| workers.get()); // 0: as many as there are cores.
-    ThreadPoolBuilder::new()
-        .num_threads(workers)
-        .build()
-        .map_err(|error| Error::invalid(format!("`engine.workers = {workers}` cannot be had: {error}"), "ask for fewer workers"))
+/// The threads that an experiment asks for.
+pub(super) fn workers(experiment: &Experiment) -> Result<Workers> {
+    Workers::new(experiment.engine.workers.map_or(0, |workers| workers.get()))
 }

@@ -61,6 +61,7 @@ pub use metadata::{Roster, RunState, Status, Version};
 pub use progress::{Activity, Head, Heads};
 pub use reach::Reach;
 pub use record::Timing;
-pub use summary::{Resources, Summary, Unseen, headline};
+pub use summary::{Resources, Summary, headline};
+
 pub use trained::{ClientModel, Diagnosis, Judgement, Trained};
 pub use watch::{Disk, RunStart, Silent, Watch};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fedeq_core::{ClientState, Event, Observer, Params, Result, Task, Witness};
+use fedeq_core::{ClientObserver, Event, KeptState, Observer, Params, Result, Task};
 use serde::{Deserialize, Serialize};
 
 use super::folder::RunFolder;
@@ -30,7 +30,7 @@ pub struct Activity {
 
 impl Activity {
     fn called(&mut self, task: Task, clients: &[usize]) {
-        // Clients that do not work in step are called a few at a time: those who are done with the same task stay in sight.
+        // Asynchronous clients are called a few at a time: those who are done with the same task stay in sight.
         if self.task != Some(task) {
             self.done.clear();
         }
@@ -92,30 +92,32 @@ impl ProgressTracker {
     }
 }
 
-/// The head by which a client is judged: that of its second model, where the method keeps one.
-fn head_of(state: &ClientState) -> Params {
-    state.second.as_ref().unwrap_or(&state.own).head()
+/// The head by which a client is evaluated: that of its second model, where the method keeps one. Nothing where it cannot be read just now.
+fn head_of(state: &KeptState) -> Option<Params> {
+    let state = state.to_host().ok()?;
+    Some(state.second.as_ref().unwrap_or(&state.own).head())
 }
 
-impl Witness for ProgressTracker {
+impl ClientObserver for ProgressTracker {
     fn called(&self, task: Task, clients: &[usize]) {
         self.now().activity.called(task, clients);
     }
 
-    fn begins(&self, client: usize, state: &ClientState) {
+    fn begins(&self, client: usize, state: &KeptState) {
         let mut now = self.now();
         now.activity.begins(client);
         if matches!(now.activity.task, Some(Task::Train | Task::Finish)) {
-            now.before.push((client, head_of(state)));
+            now.before.extend(head_of(state).map(|head| (client, head)));
         }
     }
 
-    fn ends(&self, client: usize, state: &ClientState) {
+    fn ends(&self, client: usize, state: &KeptState) {
         let mut now = self.now();
         now.activity.ends(client);
         if let Some(place) = now.before.iter().position(|(other, _)| *other == client) {
             let (_, before) = now.before.swap_remove(place);
-            let head = Head::between(client, &before, &head_of(state));
+            let Some(after) = head_of(state) else { return };
+            let head = Head::between(client, &before, &after);
             // Most methods have nothing left to do when training is over.
             if head.moved > 0.0 || now.activity.task == Some(Task::Train) {
                 now.trained.push(head);
@@ -175,7 +177,13 @@ impl<T: ?Sized> Observer<T> for HeadRecorder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use fedeq_core::ClientState;
+
     use super::*;
+
+    fn fresh() -> KeptState {
+        ClientState::default().into()
+    }
 
     fn sets(activity: &Activity) -> [Vec<usize>; 3] {
         [&activity.waiting, &activity.working, &activity.done].map(|set| set.iter().copied().collect())
@@ -185,9 +193,9 @@ mod tests {
     fn clients_wait_work_and_are_done() {
         let tracker = ProgressTracker::after(4);
         tracker.called(Task::Train, &[2, 5, 7]);
-        tracker.begins(5, &ClientState::default());
-        tracker.begins(2, &ClientState::default());
-        tracker.ends(5, &ClientState::default());
+        tracker.begins(5, &fresh());
+        tracker.begins(2, &fresh());
+        tracker.ends(5, &fresh());
         assert_eq!(sets(&tracker.activity()), [vec![7], vec![2], vec![5]]);
         assert_eq!(tracker.activity().round, 4);
     }
@@ -197,8 +205,8 @@ mod tests {
         let tracker = ProgressTracker::default();
         for (task, clients) in [(Task::Train, [3, 1]), (Task::Evaluate, [0, 1])] {
             tracker.called(task, &clients);
-            clients.iter().for_each(|&client| tracker.begins(client, &ClientState::default()));
-            clients.iter().for_each(|&client| tracker.ends(client, &ClientState::default()));
+            clients.iter().for_each(|&client| tracker.begins(client, &fresh()));
+            clients.iter().for_each(|&client| tracker.ends(client, &fresh()));
         }
         assert_eq!(tracker.settle(1).iter().map(|head| head.client).collect::<Vec<_>>(), [1, 3]);
         assert!(tracker.settle(2).is_empty() && sets(&tracker.activity()).iter().all(Vec::is_empty));

@@ -1,5 +1,5 @@
 //! What came out of a run.
-use fedeq_core::{Evaluation, Quality, Round, SolveTally, View};
+use fedeq_core::{Evaluation, Quality, Round, SolveTally, Unseen, View};
 use serde::{Deserialize, Serialize};
 
 use super::record::Timing;
@@ -38,17 +38,6 @@ pub struct Summary {
     pub solves: SolveTally,
     /// What it took.
     pub resources: Resources,
-}
-
-/// How those who were not there during training fare.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Unseen {
-    /// How many there are.
-    pub clients: usize,
-    /// With the model each has made its own.
-    pub local: Quality,
-    /// With the shared part as the server has it, where something is shared.
-    pub shared: Option<Quality>,
 }
 
 /// What a run took: time and memory, which no two runs have in common.
@@ -97,7 +86,7 @@ impl Summary {
             clients: prepared.federation.clients.len(),
             shared_parameters,
             personal_parameters,
-            headline: experiment.method.algorithm().headline(),
+            headline: experiment.method.algorithm().default_view(),
             evaluation,
             unseen,
             solves,
@@ -124,12 +113,6 @@ pub fn headline(view: View, evaluation: &Evaluation) -> &Quality {
 /// The equilibrium solves of some rounds.
 pub(super) fn solves_of(rounds: &[Round]) -> SolveTally {
     rounds.iter().fold(SolveTally::default(), |sum, round| sum.plus(&round.solves))
-}
-
-impl Unseen {
-    pub(super) fn of(evaluation: Evaluation) -> Self {
-        Self { clients: evaluation.local.clients.len(), local: evaluation.local, shared: evaluation.shared }
-    }
 }
 
 impl Resources {

@@ -2,18 +2,16 @@
 use std::collections::BTreeMap;
 
 use fedeq_core::{
-    ClientState, ClientStore, Error, Evaluation, Examined, Federation, FixedPoints, InProcess, Neighbours, Portion, Request,
-    Result, Search, ServerState, Site, Task, Traffic, Transport, View, Weights, client_seed,
+    ClientByClient, ClientState, ClientStore, Error, Evaluation, Examined, FixedPoints, InProcess, LocalProblem, Neighbours,
+    Portion, Result, Search, Server, ServerState, Traffic, Unseen, View, Weights, client_seed,
 };
-use fedeq_models::{Network, Statistics};
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde::Serialize;
 
 use super::checkpoint::{Seal, last};
 use super::folder::RunFolder;
-use super::launch::{pool, scores_of};
+use super::launch::workers;
 use super::metadata::RunState;
-use super::summary::{Summary, Unseen};
+use super::summary::Summary;
 use crate::closest::closest;
 use crate::experiment::{Experiment, Prepared};
 
@@ -87,47 +85,33 @@ impl Trained {
 
     /// Judges all clients as at the end of the run.
     pub fn evaluate(&self) -> Result<Judgement> {
-        pool(&self.prepared.experiment)?.install(|| self.judge())
-    }
-
-    fn judge(&self) -> Result<Judgement> {
         let Experiment { method, training, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.experiment.root_seed().derive("clients", []);
         let mut store = self.store();
         let never = || false;
-        let mut transport = InProcess::new(method.algorithm(), training, &self.prepared, &mut store, seed, &never);
+        let engine = ClientByClient::new(&self.prepared, workers(&self.prepared.experiment)?);
+        let mut transport = InProcess::new(method.algorithm(), training, &engine, &mut store, seed, &never);
         transport.resume_traffic(self.traffic);
-        let unseen = self.judge_unseen(&mut transport)?;
         let clients = self.prepared.federation.clients.len();
         let transport = &mut transport;
-        let mut federation = Federation { algorithm: method.algorithm(), plan, clients, transport, seed };
+        let mut federation = Server { algorithm: method.algorithm(), plan, clients, transport, seed };
+        let unseen = federation.evaluate_unseen(&self.server, &self.prepared.unseen())?;
         let evaluation = federation.evaluation(&self.server)?;
         let agrees = same(&evaluation, &self.summary.evaluation) && same(&unseen, &self.summary.unseen);
         Ok(Judgement { evaluation, unseen, agrees })
-    }
-
-    fn judge_unseen(&self, transport: &mut InProcess<'_>) -> Result<Option<Unseen>> {
-        let unseen = self.prepared.unseen();
-        if unseen.is_empty() {
-            return Ok(None);
-        }
-        let ServerState { weights, round, rho, .. } = self.server.clone();
-        let request = Request { task: Task::Evaluate, round, rounds: self.prepared.experiment.plan.rounds, rho, weights };
-        let scores = transport.exchange(&unseen, &request)?.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
-        Ok(Some(Unseen::of(Evaluation::of(round, &scores, self.traffic))))
     }
 
     /// What the solves of some clients' test samples end in when they are started elsewhere, by the model each is judged by; nothing where the model
     /// solves for no fixed point.
     pub fn diagnose(&self, clients: &[usize], search: &Search) -> Result<Option<Vec<Diagnosis>>> {
         let one = |&client: &usize| self.diagnose_client(client, search);
-        pool(&self.prepared.experiment)?.install(|| clients.par_iter().map(one).collect())
+        workers(&self.prepared.experiment)?.map_clients(clients, |_| 0, one).into_iter().collect()
     }
 
     fn diagnose_client(&self, client: usize, search: &Search) -> Result<Option<Diagnosis>> {
         let ClientModel { name, weights, .. } = self.model(client)?;
         let seed = client_seed(self.prepared.clients_seed(), client).derive("fixed points", [self.server.round]);
-        let samples = self.prepared.network_site(client).fixed_points(&weights, Portion::Test, search, seed)?;
+        let samples = self.prepared.network_problem(client).fixed_points(&weights, Portion::Test, search, seed)?;
         Ok(samples.map(|samples| Diagnosis { client: name, found: FixedPoints::of(&samples), samples }))
     }
 
@@ -151,38 +135,32 @@ impl Trained {
 
     /// The model by which a client is judged.
     pub fn model(&self, client: usize) -> Result<ClientModel> {
-        Ok(ClientModel::of(&self.prepared, client, &self.server.weights, &self.store().get(client)?))
+        ClientModel::of(&self.prepared, client, &self.server.weights, &self.store().get(client)?)
     }
 
     /// One of a client's two models.
     pub fn model_in(&self, client: usize, view: View) -> Result<ClientModel> {
-        Ok(ClientModel::viewed(&self.prepared, client, &self.server.weights, &self.store().get(client)?, view))
+        ClientModel::viewed(&self.prepared, client, &self.server.weights, &self.store().get(client)?, view)
     }
 }
 
 impl ClientModel {
     /// The model of a client in some state, with the shared part as it was last received.
-    pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Self {
-        // Whoever was met only after training is judged by what it has made of the shared part, see `Unseen`.
+    pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Result<Self> {
+        // Whoever was met only after training is evaluated by what it has made of the shared part, see `Unseen`.
         let is_unseen = client >= prepared.federation.clients.len();
-        let view = if is_unseen { View::Local } else { prepared.experiment.method.algorithm().headline() };
+        let view = if is_unseen { View::Local } else { prepared.experiment.method.algorithm().default_view() };
         Self::viewed(prepared, client, received, state, view)
     }
 
-    fn viewed(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState, view: View) -> Self {
-        let algorithm = prepared.experiment.method.algorithm();
+    fn viewed(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState, view: View) -> Result<Self> {
+        let (algorithm, me) = (prepared.experiment.method.algorithm(), state.info());
         let name = prepared.names().nth(client).unwrap_or_default().to_owned();
-        let (weights, neighbours) = match (view, algorithm.shared_view(received, state)) {
+        let (model, neighbours) = match (view, algorithm.shared_view(&me)) {
             (View::Shared, Some(shared)) => (shared, None),
-            _ => (algorithm.local_view(received, state).into_owned(), algorithm.neighbours()),
+            _ => (algorithm.local_view(&me), algorithm.neighbours()),
         };
-        Self { name, client, weights, neighbours }
-    }
-
-    /// The model as a network like `template` and its statistics.
-    pub fn network(&self, template: &Network) -> (Network, Statistics) {
-        let network = fedeq_core::network_with(template.clone(), &self.weights.params);
-        (network, fedeq_core::statistics_with(template, &self.weights.statistics))
+        Ok(Self { name, client, weights: state.view(&model, received)?, neighbours })
     }
 }
 

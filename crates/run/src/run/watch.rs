@@ -1,7 +1,7 @@
 //! Who watches a run, and what it is told before the run begins.
 use std::ops::ControlFlow;
 
-use fedeq_core::{Evaluation, Event, Method, Observer, Result, Sites, View};
+use fedeq_core::{Evaluation, Event, LocalProblems, Observer, Result, View};
 
 use crate::experiment::Prepared;
 
@@ -26,7 +26,7 @@ pub struct RunStart {
     pub round: u64,
     /// Rounds in all.
     pub rounds: u64,
-    /// By which of a client's models the method is judged.
+    /// By which of a client's models the method is evaluated.
     pub headline: View,
     /// How much disk it will take.
     pub disk: Disk,
@@ -95,8 +95,8 @@ impl Disk {
 /// The states of all clients, once everybody has taken part.
 fn states(prepared: &Prepared) -> u64 {
     let fresh = prepared.fresh_state(0);
-    let models = if matches!(prepared.experiment.method, Method::Ditto(_)) { 2 } else { 1 };
+    let models = if prepared.experiment.method.algorithm().keeps_second_model() { 2 } else { 1 };
     let own = 4 * (fresh.own.params.count() + fresh.own.statistics.count()) as u64;
     let fixed = models * own + 4 * fresh.dual.count() as u64;
-    (0..Sites::clients(prepared)).map(|client| fixed + prepared.lasting_warm_bytes(client)).sum()
+    (0..LocalProblems::clients(prepared)).map(|client| fixed + prepared.lasting_warm_bytes(client)).sum()
 }

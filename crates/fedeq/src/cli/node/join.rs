@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Join, data: &Path) -> Outcome<()> {
     let key = store.key().map_err(refused)?;
     let connection = Connection::new(&arguments.address()?, key);
     let mut worker = NodeWorker::new(arguments.client, data.to_owned());
-    listen_for_interrupts("the work at hand");
+    listen_for_interrupts("the current request");
     let mut notify = |notice| tell(&printable(&describe(&notice)));
     let message_limit = usize::try_from(u64::from(arguments.message_limit) << 20).unwrap_or(usize::MAX);
     let stopped = &is_interrupted;

@@ -8,6 +8,7 @@ use super::POINTS;
 use super::tiles::{Tiles, beyond_two};
 use super::transforms::{Output, TileTransform, TileWork, Transform, both_sides};
 use crate::gemm::{load, store};
+use crate::size::product;
 
 /// 36 matrices, one for each point, with a row for each tile.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,14 @@ impl Points {
     }
 
     pub(super) fn len(&self) -> usize {
-        POINTS * self.plane
+        product([POINTS, self.plane])
+    }
+
+    /// Whether there are so many rows, and vectors of so many lanes over so many columns: then at every point, for all rows below these and
+    /// columns below these that are multiples of the lanes, a vector lies below [`len`](Points::len).
+    fn hold(&self, rows: usize, columns: usize, lanes: usize) -> bool {
+        let matrix = self.matrix;
+        rows <= matrix.rows && columns <= matrix.columns && matrix.holds_vectors(lanes)
     }
 
     /// Where the matrix of a point lies.
@@ -60,8 +68,7 @@ impl<const N: usize, T: TileTransform<N, 6>> WithSimd for ToPoints<'_, N, T> {
                 && self.places.len() <= self.image.len()
                 && self.places.channels <= self.zeros.len()
         );
-        assert!(self.points.len() <= self.to.len() && self.tiles.len() <= self.points.matrix.rows);
-        assert!(self.places.channels.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns);
+        assert!(self.points.len() <= self.to.len() && self.points.hold(self.tiles.len(), self.places.channels, S::F32_LANES));
         let to = self.to.as_mut_ptr();
         for (row, tile) in self.tiles.enumerate() {
             let (narrow, places) = self.places.pixels::<N>(tile);
@@ -73,13 +80,14 @@ impl<const N: usize, T: TileTransform<N, 6>> WithSimd for ToPoints<'_, N, T> {
                     }
                 }
             }
-            let work = TileToPoints { simd, pixels, channels: self.places.channels, points: self.points, row, to };
+            // SAFETY: all pixels have `channels` numbers, those outside as zeros; the points hold the row, and `to` the points.
+            let work = unsafe { TileToPoints::new(simd, pixels, self.places.channels, self.points, row, to) };
             self.transform.for_tile(narrow, work);
         }
     }
 }
 
-/// One tile, whose pixels have all `channels` and whose points all have `row`, as whoever makes this has made sure.
+/// One tile.
 struct TileToPoints<S, const N: usize> {
     simd: S,
     pixels: [[*const f32; N]; N],
@@ -89,6 +97,17 @@ struct TileToPoints<S, const N: usize> {
     to: *mut f32,
 }
 
+impl<S: Simd, const N: usize> TileToPoints<S, N> {
+    /// # Safety
+    ///
+    /// While this exists, every pixel must point to `channels` numbers, the points [hold](Points::hold) vectors of so many columns in this
+    /// row, and `to` point to as many numbers as they have.
+    #[inline(always)]
+    unsafe fn new(simd: S, pixels: [[*const f32; N]; N], channels: usize, points: Points, row: usize, to: *mut f32) -> Self {
+        Self { simd, pixels, channels, points, row, to }
+    }
+}
+
 impl<S: Simd, const N: usize> TileWork<N, 6> for TileToPoints<S, N> {
     #[inline(always)]
     fn run<A: Transform<N, 6>, D: Transform<N, 6>>(self, across: A, down: D) {
@@ -96,7 +115,8 @@ impl<S: Simd, const N: usize> TileWork<N, 6> for TileToPoints<S, N> {
         for channel in (0..self.channels).step_by(S::F32_LANES) {
             let mask = rest(simd, self.channels - channel);
             let (first, plane) = self.points.at(self.row, channel);
-            // SAFETY: pixels and points are there; the mask leaves out what is behind the last channel.
+            // SAFETY: whoever made this guarantees that pixels and points are there; the mask leaves out what is behind the last channel of
+            // a pixel, and points hold whole vectors.
             unsafe {
                 let mut values = [[simd.splat_f32s(0.0); N]; N];
                 for i in 0..N {
@@ -147,8 +167,8 @@ impl WithSimd for FromPoints<'_> {
                 && self.places.len() <= self.image.len()
                 && self.channels.end <= self.places.channels
         );
-        assert!(self.points.len() <= self.from.len() && self.tiles.len() <= self.points.matrix.rows);
-        assert!(count.next_multiple_of(S::F32_LANES) <= self.points.matrix.columns && count <= self.waste.len());
+        assert!(self.points.len() <= self.from.len() && self.points.hold(self.tiles.len(), count, S::F32_LANES));
+        assert!(count <= self.waste.len());
         let (image, waste) = (self.image.as_mut_ptr().wrapping_add(self.channels.start), self.waste.as_mut_ptr());
         for (row, tile) in self.tiles.enumerate() {
             let (narrow, places) = self.places.pixels::<4>(tile);
@@ -160,13 +180,15 @@ impl WithSimd for FromPoints<'_> {
                     }
                 }
             }
-            let work = TileFromPoints { simd, pixels, channels: count, points: self.points, row, from: self.from.as_ptr() };
+            // SAFETY: from the first of the channels on all pixels have `count` numbers, those outside as waste; the points hold the row,
+            // and `from` the points.
+            let work = unsafe { TileFromPoints::new(simd, pixels, count, self.points, row, self.from.as_ptr()) };
             Output.for_tile(narrow, work);
         }
     }
 }
 
-/// One tile, whose pixels have all `channels` and whose points all have `row`, as whoever makes this has made sure.
+/// One tile.
 struct TileFromPoints<S> {
     simd: S,
     pixels: [[*mut f32; 4]; 4],
@@ -176,6 +198,17 @@ struct TileFromPoints<S> {
     from: *const f32,
 }
 
+impl<S: Simd> TileFromPoints<S> {
+    /// # Safety
+    ///
+    /// While this exists, every pixel must point to `channels` numbers, the points [hold](Points::hold) vectors of so many columns in this
+    /// row, and `from` point to as many numbers as they have.
+    #[inline(always)]
+    unsafe fn new(simd: S, pixels: [[*mut f32; 4]; 4], channels: usize, points: Points, row: usize, from: *const f32) -> Self {
+        Self { simd, pixels, channels, points, row, from }
+    }
+}
+
 impl<S: Simd> TileWork<6, 4> for TileFromPoints<S> {
     #[inline(always)]
     fn run<A: Transform<6, 4>, D: Transform<6, 4>>(self, across: A, down: D) {
@@ -183,7 +216,8 @@ impl<S: Simd> TileWork<6, 4> for TileFromPoints<S> {
         for channel in (0..self.channels).step_by(S::F32_LANES) {
             let mask = rest(simd, self.channels - channel);
             let (first, plane) = self.points.at(self.row, channel);
-            // SAFETY: pixels and points are there; the mask leaves out what is behind the last channel.
+            // SAFETY: whoever made this guarantees that pixels and points are there; the mask leaves out what is behind the last channel of
+            // a pixel, and points hold whole vectors.
             unsafe {
                 let mut points = [[simd.splat_f32s(0.0); 6]; 6];
                 for i in 0..6 {

@@ -2,6 +2,7 @@
 use std::ops::Range;
 
 use super::super::Geometry;
+use crate::size::product;
 
 /// Images, cut into tiles of 4x4 pixels; those at the right and at the bottom may reach outside.
 ///
@@ -113,7 +114,7 @@ impl Tiles {
     }
 
     /// In which directions a tile is narrow, and where its pixels start, in a square of `N` pixels around a whole tile, as far as they
-    /// are inside of the image.
+    /// are inside of the image: pixels of the images, whose channels all lie below [`len`](Tiles::len).
     #[inline(always)]
     pub(super) fn pixels<const N: usize>(&self, tile: usize) -> (Narrow, [[Option<usize>; N]; N]) {
         let (narrow, [image, top, left]) = self.place(tile);
@@ -133,6 +134,6 @@ impl Tiles {
 
     /// Numbers in all images.
     pub(super) fn len(&self) -> usize {
-        self.batch * self.height * self.width * self.channels
+        product([self.batch, self.height, self.width, self.channels])
     }
 }

@@ -12,7 +12,7 @@ use super::transforms::{Weights, WeightsGradient, both_sides};
 use crate::InstructionSet;
 use crate::buffer::Buffer;
 use crate::gemm::{load, store};
-use crate::instructions::WIDEST;
+use crate::instructions::{WIDEST, from_array, to_array};
 
 /// Rows of windows gathered at a time: a vector read at once after its numbers were written one by one waits for them.
 const ROWS: usize = 8;
@@ -124,7 +124,7 @@ impl WithSimd for Prepare<'_> {
 fn window_to_points<S: Simd>(simd: S, taps: &[[f32; WIDEST]; 9], data: &mut [f32], plane: usize) {
     let mut values = [[simd.splat_f32s(0.0); 3]; 3];
     for tap in 0..9 {
-        values[tap / 3][tap % 3] = vector(simd, &taps[tap]);
+        values[tap / 3][tap % 3] = from_array(simd, &taps[tap]);
     }
     let points = both_sides(simd, Weights, Weights, values);
     for point in 0..POINTS {
@@ -132,13 +132,6 @@ fn window_to_points<S: Simd>(simd: S, taps: &[[f32; WIDEST]; 9], data: &mut [f32
         // SAFETY: the slice is as long as a vector.
         unsafe { store(simd, to.as_mut_ptr(), points[point / 6][point % 6], None) };
     }
-}
-
-#[inline(always)]
-fn vector<S: Simd>(simd: S, numbers: &[f32; WIDEST]) -> S::f32s {
-    const { assert!(S::F32_LANES <= WIDEST) };
-    // SAFETY: no vector is longer than the array.
-    unsafe { load(simd, numbers.as_ptr(), None) }
 }
 
 /// `G^T dU G` for some input and all output channels, into `[to, from, 3, 3]`.
@@ -180,8 +173,7 @@ impl WithSimd for Gradient<'_> {
                 }
                 let values = both_sides(simd, WeightsGradient, WeightsGradient, points);
                 for tap in 0..9 {
-                    // SAFETY: no vector is longer than the array, as `vector` asserts.
-                    unsafe { store(simd, taps[tap].as_mut_ptr(), values[tap / 3][tap % 3], None) };
+                    taps[tap] = to_array(simd, values[tap / 3][tap % 3]);
                 }
                 for lane in 0..lanes {
                     let window = &mut self.dw[((column + lane) * self.from + channel) * 9..][..9];

@@ -1,0 +1,228 @@
+//! What engines are given to do.
+use fedeq_data::Seed;
+use fedeq_models::Part;
+
+use super::Engine;
+use crate::algorithm::{Algorithm, Update, View};
+use crate::client::shared_part;
+use crate::divergence::{after as diverged_after, ensure_finite};
+use crate::error::Result;
+use crate::fixed_points::FixedPoints;
+use crate::message::{Reply, Request, Scores, Task, Theory};
+use crate::state::{ClientState, KeptState};
+use crate::stats::{Neighbours, Portion, Score, TrainStats};
+use crate::training::Training;
+use crate::weights::Weights;
+use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext};
+
+/// Where clients get their states when they begin, and leave them when they are done.
+pub(crate) trait States: Sync {
+    /// A client begins.
+    fn begin(&self, client: usize) -> Result<KeptState>;
+
+    /// A client is done; `changed` tells whether its state is another one now.
+    fn end(&self, client: usize, state: KeptState, changed: bool) -> Result<()>;
+}
+
+/// What all jobs of a federation have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'a> {
+    pub(crate) algorithm: &'a dyn Algorithm,
+    pub(crate) training: &'a Training,
+    pub(crate) engine: &'a dyn Engine,
+    pub(crate) states: &'a dyn States,
+}
+
+impl Work<'_> {
+    /// The state of a client that begins. Weights of another shape than the client's own are refused; a state in an engine's form was checked when it still was plain numbers.
+    fn begin(&self, client: usize, request: &Request) -> Result<KeptState> {
+        let state = self.states.begin(client)?;
+        if let Some(state) = state.here() {
+            request.weights.ensure_like(&shared_part(self.algorithm, &state.own))?;
+        }
+        Ok(state)
+    }
+}
+
+/// A client's local work in a round.
+///
+/// It is begun when its turn comes: only clients at work hold a copy of their state.
+pub struct Job<'a> {
+    /// Whose it is.
+    pub client: usize,
+    /// What the server sent. Clients that received the same share it.
+    pub received: &'a Weights,
+    /// The client's randomness in this round; each phase [derives](Seed::derive) its own from it by its name.
+    pub seed: Seed,
+    pub(crate) request: &'a Request,
+    pub(crate) work: Work<'a>,
+}
+
+/// A job that has begun.
+pub struct Started {
+    /// The client's state.
+    pub state: KeptState,
+    /// What it is to do.
+    pub update: LocalUpdate,
+}
+
+/// What came of a job's steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Done {
+    /// How the training went, all phases together.
+    pub stats: TrainStats,
+    /// The value of what is [sent](LocalUpdate::sent).
+    pub sent: Weights,
+    /// `||theta_i - theta||` between the client's own model and what was received; 0 where nothing was.
+    pub gap: f64,
+}
+
+impl Job<'_> {
+    /// The client begins. Fails where the message does not fit the client, or the run is to stop.
+    pub fn begin(&self) -> Result<Started> {
+        let state = self.work.begin(self.client, self.request)?;
+        let update = self.update(&state.info());
+        Ok(Started { state, update })
+    }
+
+    fn update(&self, me: &ClientInfo) -> LocalUpdate {
+        let Request { task, round, rounds, rho, .. } = *self.request;
+        let (algorithm, round) = (self.work.algorithm, RoundContext { round, rounds, rho, training: self.work.training });
+        match task {
+            Task::Finish => algorithm.finish(me, &round),
+            Task::Adopt => algorithm.adopt(me, &round),
+            Task::Train | Task::Evaluate | Task::Measure => algorithm.client_update(me, &round),
+        }
+    }
+
+    /// The client is done, and in this state now. `update` is what it was to do.
+    pub fn end(&self, update: &LocalUpdate, mut state: KeptState, done: Done) -> Result<Reply> {
+        let Done { stats, sent, gap } = done;
+        state.end_stretch();
+        if self.request.task != Task::Train {
+            // Most methods have nothing left to do when training is over: what did not change need not be kept anew.
+            let changed = self.request.task == Task::Adopt || !update.steps.is_empty();
+            self.work.states.end(self.client, state, changed)?;
+            return Ok(Reply::Done(stats));
+        }
+        // What is kept and sent beyond what local training has seen: duals, statistics, terms of a consensus.
+        if !(sent.is_finite() && state.is_finite() && gap.is_finite()) {
+            let problem = "the model or its dual is no longer finite after local training";
+            return Err(diverged_after(problem.into(), self.work.training));
+        }
+        state.took_part(self.request.round);
+        self.work.states.end(self.client, state, true)?;
+        let samples = self.work.engine.samples(self.client) as u64;
+        Ok(Reply::Update(Update { weights: sent, samples, gap, stats }))
+    }
+}
+
+/// A client's models, to be scored.
+pub struct EvaluationJob<'a> {
+    /// Whose they are.
+    pub client: usize,
+    /// What the server sent.
+    pub received: &'a Weights,
+    /// The client's own randomness.
+    pub(crate) seed: Seed,
+    pub(crate) request: &'a Request,
+    pub(crate) work: Work<'a>,
+}
+
+/// How well a model does on a part of a client's data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The model.
+    pub model: Expression,
+    /// The data.
+    pub on: Portion,
+    /// Whether the client's training samples vote along.
+    pub neighbours: Option<Neighbours>,
+}
+
+impl Question {
+    /// All that an evaluation asks of a client: its local model on test samples, the default one on validation samples, the shared one on test samples where something is shared.
+    pub fn all(algorithm: &dyn Algorithm, me: &ClientInfo) -> Vec<Self> {
+        let (local, shared) = (algorithm.local_view(me), algorithm.shared_view(me));
+        let of_local = |on: Portion| Self { model: local.clone(), on, neighbours: algorithm.neighbours() };
+        let of_shared = |shared: &Expression, on: Portion| Self { model: shared.clone(), on, neighbours: None };
+        let validation = match (algorithm.default_view(), &shared) {
+            (View::Shared, Some(shared)) => of_shared(shared, Portion::Validation),
+            _ => of_local(Portion::Validation),
+        };
+        let mut all = vec![of_local(Portion::Test), validation];
+        all.extend(shared.iter().map(|shared| of_shared(shared, Portion::Test)));
+        all
+    }
+}
+
+/// An evaluation that has begun.
+pub struct StartedEvaluation {
+    /// The client's state, which stays as it is.
+    pub state: KeptState,
+    /// What is asked: one score for each.
+    pub questions: Vec<Question>,
+}
+
+impl EvaluationJob<'_> {
+    /// The client begins. Fails where the message does not fit the client, or the run is to stop.
+    pub fn begin(&self) -> Result<StartedEvaluation> {
+        let state = self.work.begin(self.client, self.request)?;
+        let questions = Question::all(self.work.algorithm, &state.info());
+        Ok(StartedEvaluation { state, questions })
+    }
+
+    /// The client is done: these are the scores it was asked for.
+    pub fn end(&self, state: KeptState, scores: &[Score]) -> Result<Reply> {
+        let scores = self.scores(&*state.to_host()?, scores)?;
+        ensure_finite(&scores, self.work.training)?;
+        self.work.states.end(self.client, state, false)?;
+        Ok(Reply::Scores(Box::new(scores)))
+    }
+
+    fn scores(&self, state: &ClientState, scores: &[Score]) -> Result<Scores> {
+        let score = |at: usize| scores.get(at).copied();
+        let is_measured = self.request.task == Task::Measure;
+        Ok(Scores {
+            local: score(0).unwrap_or_default(),
+            validation: score(1).filter(|score| score.predictions > 0),
+            shared: score(2),
+            participations: state.participations,
+            gap: gap(&state.own, self.received),
+            dual_norm: state.dual.norm(),
+            theory: is_measured.then(|| self.theory(state)).transpose()?,
+            fixed_points: self.fixed_points(state)?,
+        })
+    }
+
+    /// What the solves of some test samples end in by the default model, if that is watched.
+    fn fixed_points(&self, state: &ClientState) -> Result<Option<FixedPoints>> {
+        let Work { algorithm, training, engine, .. } = self.work;
+        let Some(search) = &training.watch_fixed_points else { return Ok(None) };
+        let me = state.info();
+        let shared = algorithm.shared_view(&me).filter(|_| algorithm.default_view() == View::Shared);
+        let model = state.view(&shared.unwrap_or_else(|| algorithm.local_view(&me)), self.received)?;
+        let seed = self.seed.derive("fixed points", [self.request.round]);
+        let examined = engine.fixed_points(self.client, &model, Portion::Test, search, seed)?;
+        Ok(examined.map(|examined| FixedPoints::of(&examined)))
+    }
+
+    fn theory(&self, state: &ClientState) -> Result<Theory> {
+        let rho = self.request.rho.unwrap_or_default();
+        let (loss, gradient) = self.work.engine.gradient(self.client, &state.own)?;
+        let theta_gradient = gradient.filter(|path| Part::of(path) == Part::Shared);
+        let head_gradient = gradient.filter(|path| Part::of(path) == Part::Personal).norm();
+        if state.dual.is_empty() {
+            return Ok(Theory { lagrangian: loss, stationarity: theta_gradient.norm(), head_gradient });
+        }
+        let difference = state.own.theta().minus(&self.received.theta());
+        let lagrangian = loss + state.dual.dot(&difference) + 0.5 * rho * difference.dot(&difference);
+        Ok(Theory { lagrangian, stationarity: theta_gradient.plus(1.0, &state.dual).norm(), head_gradient })
+    }
+}
+
+/// `||theta_i - theta||`; 0 where nothing is shared.
+pub(crate) fn gap(own: &Weights, received: &Weights) -> f64 {
+    let theta = received.theta();
+    if theta.is_empty() { 0.0 } else { own.theta().minus(&theta).norm() }
+}

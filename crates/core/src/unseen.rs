@@ -1,0 +1,46 @@
+//! Clients that are met only after training.
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::message::{Reply, Task};
+use crate::metrics::{Evaluation, Quality};
+use crate::server::{Server, scores_of};
+use crate::server_state::ServerState;
+use crate::transport::Transport;
+
+/// How those who were not there during training fare.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// How many there are.
+    pub clients: usize,
+    /// With the model each has made its own.
+    pub local: Quality,
+    /// With the shared part as the server has it, where something is shared.
+    pub shared: Option<Quality>,
+}
+
+impl<T: Transport> Server<'_, T> {
+    /// Lets clients that were not there during training make the shared part their own.
+    pub fn meet_unseen(&mut self, server: &ServerState, unseen: &[usize]) -> Result<()> {
+        if unseen.is_empty() {
+            return Ok(());
+        }
+        self.ask_afterwards(server, Task::Adopt, unseen).map(|_| ())
+    }
+
+    /// Evaluates clients that were not there during training; nothing if there are none.
+    pub fn evaluate_unseen(&mut self, server: &ServerState, unseen: &[usize]) -> Result<Option<Unseen>> {
+        if unseen.is_empty() {
+            return Ok(None);
+        }
+        let replies = self.ask_afterwards(server, Task::Evaluate, unseen)?;
+        let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
+        let Evaluation { local, shared, .. } = Evaluation::of(server.round, &scores, self.transport.traffic());
+        Ok(Some(Unseen { clients: local.clients.len(), local, shared }))
+    }
+
+    fn ask_afterwards(&mut self, server: &ServerState, task: Task, unseen: &[usize]) -> Result<Vec<Reply>> {
+        let round = server.round;
+        self.ask(server, task, unseen).map_err(|error| error.diverged_at(|| format!("after round {round},")))
+    }
+}

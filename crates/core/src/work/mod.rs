@@ -1,0 +1,135 @@
+//! Local work as data: what a method wants a client to do, said in plain values that any engine can carry out.
+//!
+//! # Layout
+//! - this file: the steps of a client's work, and what a method may know when it writes them
+//! - `expression`: the mathematics between training phases
+//! - `phase`: training phases
+mod expression;
+mod phase;
+
+use crate::training::Training;
+
+pub use expression::{Expression, Scaled, Slot, dual, nothing, own, received, second, temporary};
+pub use phase::{Phase, ProximalGradient, ProximalTerm, Trains};
+
+/// What a client is to do: steps in their order, and what is sent when they are done.
+///
+/// ```
+/// use fedeq_core::{LocalUpdate, RoundContext, Slot, Training, Trains, own, received};
+///
+/// // FedAvg: train the received model, and send it back.
+/// let training = Training::default();
+/// let round = RoundContext { round: 0, rounds: 10, rho: None, training: &training };
+/// let mut work = LocalUpdate::default();
+/// work.assign(Slot::Own, own().with(received()));
+/// work.train(round.body(Trains::Everything));
+/// let work = work.sending(own());
+/// assert_eq!(work.phases().count(), 1);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LocalUpdate {
+    /// Carried out one after the other.
+    pub steps: Vec<Step>,
+    /// What is sent: parameters, with the statistics that go with them.
+    pub sent: Expression,
+}
+
+/// One step of a client's work.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// A slot gets the value of an expression.
+    Assign {
+        /// What is replaced.
+        slot: Slot,
+        /// By what.
+        value: Expression,
+    },
+    /// Gradient steps on local data.
+    Train(Phase),
+}
+
+impl LocalUpdate {
+    /// Nothing is done and nothing is sent.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// Adds an assignment.
+    pub fn assign(&mut self, slot: Slot, value: Expression) {
+        self.steps.push(Step::Assign { slot, value });
+    }
+
+    /// Keeps a value under a name for later steps of the same update.
+    pub fn keep(&mut self, name: &'static str, value: Expression) -> Expression {
+        self.assign(Slot::Temporary(name), value);
+        temporary(name)
+    }
+
+    /// Adds a training phase.
+    pub fn train(&mut self, phase: Phase) {
+        self.steps.push(Step::Train(phase));
+    }
+
+    /// Says what is sent.
+    pub fn sending(self, sent: Expression) -> Self {
+        Self { sent, ..self }
+    }
+
+    /// The training phases in their order.
+    pub fn phases(&self) -> impl Iterator<Item = &Phase> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Train(phase) => Some(phase),
+            Step::Assign { .. } => None,
+        })
+    }
+}
+
+/// What a method may know of a client when it writes its work: no weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// How often the client has taken part.
+    pub participations: u64,
+    /// The last round it took part in.
+    pub last_round: Option<u64>,
+    /// Whether it keeps a second model.
+    pub has_second: bool,
+}
+
+/// What a method may know of the round that a client works in.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundContext<'a> {
+    /// The round, from 0.
+    pub round: u64,
+    /// How many there will be.
+    pub rounds: u64,
+    /// The penalty in force.
+    pub rho: Option<f64>,
+    /// How clients train.
+    pub training: &'a Training,
+}
+
+impl RoundContext<'_> {
+    /// Trains the personal parameters of the client's own model on its fixed representation.
+    pub fn head(&self) -> Phase {
+        Phase {
+            name: "head",
+            slot: Slot::Own,
+            trains: Trains::Personal,
+            epochs: self.training.personal_epochs,
+            learning_rate: self.training.personal_rate(),
+            proximal: None,
+        }
+    }
+
+    /// Trains some of the client's own model for as many epochs as the shared part gets.
+    pub fn body(&self, trains: Trains) -> Phase {
+        Phase {
+            name: "body",
+            slot: Slot::Own,
+            trains,
+            epochs: self.training.epochs,
+            learning_rate: self.training.learning_rate,
+            proximal: None,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Training phases.
+use fedeq_models::Part;
+
+use super::expression::{Expression, Slot};
+use crate::params::Params;
+
+/// Some epochs of stochastic gradient descent on the local loss.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Tells the phases of a round apart in seeds and reports.
+    pub name: &'static str,
+    /// Whose numbers move.
+    pub slot: Slot,
+    /// Which of them.
+    pub trains: Trains,
+    /// Passes over the local data.
+    pub epochs: usize,
+    /// The step size.
+    pub learning_rate: f64,
+    /// What is minimised beside the loss.
+    pub proximal: Option<ProximalTerm>,
+}
+
+impl Phase {
+    /// The same phase with a term beside the loss.
+    pub fn towards(self, proximal: ProximalTerm) -> Self {
+        Self { proximal: Some(proximal), ..self }
+    }
+
+    /// The same phase on another slot.
+    pub fn on(self, slot: Slot) -> Self {
+        Self { slot, ..self }
+    }
+}
+
+/// What a phase trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trains {
+    /// The shared parameters.
+    Shared,
+    /// The personal parameters; the representation stays fixed.
+    Personal,
+    /// Both.
+    Everything,
+}
+
+impl Trains {
+    /// Whether a part is trained.
+    pub fn includes(self, part: Part) -> bool {
+        match self {
+            Self::Shared => part == Part::Shared,
+            Self::Personal => part == Part::Personal,
+            Self::Everything => true,
+        }
+    }
+}
+
+/// `<dual, p - anchor> + strength / 2 ||p - anchor||^2`, minimised beside the loss for every parameter `p` of the anchor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProximalTerm {
+    /// `rho` of an augmented Lagrangian, or the weight of a proximal term.
+    pub strength: f64,
+    /// Towards what.
+    pub anchor: Expression,
+    /// `lambda` of an augmented Lagrangian.
+    pub dual: Option<Expression>,
+    /// Whether the term is divided by the number of predictions in a batch (for text, symbols that are not padding).
+    pub per_prediction: bool,
+}
+
+impl ProximalTerm {
+    /// `strength / 2 ||p - anchor||^2`.
+    pub fn new(strength: f64, anchor: Expression) -> Self {
+        Self { strength, anchor, dual: None, per_prediction: false }
+    }
+
+    /// `<dual, p - anchor> + strength / 2 ||p - anchor||^2`.
+    pub fn augmented(strength: f64, anchor: Expression, dual: Expression) -> Self {
+        Self { dual: Some(dual), ..Self::new(strength, anchor) }
+    }
+}
+
+/// A [`ProximalTerm`] whose expressions have been evaluated: `strength * p + offset` is added to the gradient of every parameter `p` that `offset` names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProximalGradient {
+    /// As in the term.
+    pub strength: f64,
+    /// `dual - strength * anchor`.
+    pub offset: Params,
+    /// As in the term.
+    pub per_prediction: bool,
+}
+
+impl ProximalGradient {
+    /// That of a term with this anchor and this dual.
+    pub fn new(term: &ProximalTerm, anchor: &Params, dual: Option<&Params>) -> Self {
+        let factor = -term.strength as f32;
+        let offset = match dual {
+            Some(dual) => dual.plus(factor, anchor),
+            None => anchor.map(|value| factor * value),
+        };
+        Self { strength: term.strength, offset, per_prediction: term.per_prediction }
+    }
+}

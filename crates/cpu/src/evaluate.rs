@@ -1,0 +1,177 @@
+//! A network that is used, not trained: scores, probabilities, nearest neighbours.
+use std::num::NonZeroUsize;
+
+use fedeq_core::{Neighbours, Result, Score, Weights};
+use fedeq_data::shard::{Batch, Shard};
+use fedeq_kernels::InstructionSet;
+use fedeq_kernels::loss::{cross_entropy, negative_log_likelihood, softmax};
+use fedeq_kernels::neighbours::{Voters, distances, vote};
+use fedeq_models::Graph;
+
+use crate::executor::{Context, Executor, Input};
+use crate::network::{Network, classes, input_of, padding, predictions, size_of};
+use crate::op::Start;
+use crate::plan::Mode;
+use crate::statistics::Running;
+
+/// Samples a forward pass when nothing is trained: enough to use prepared weights often, few enough to bound the memory.
+pub(crate) const EVALUATION_BATCH: NonZeroUsize = const { NonZeroUsize::new(100).unwrap() };
+
+/// A model that is used.
+#[derive(Debug)]
+pub(crate) struct Evaluator<'a> {
+    network: &'a Network,
+    /// The network's own, or that with another way to its fixed point.
+    graph: &'a Graph,
+    parameters: Vec<f32>,
+    statistics: Vec<Running>,
+    executor: Option<Executor>,
+    /// Whether all parameters want gradients.
+    differentiates: bool,
+}
+
+impl<'a> Evaluator<'a> {
+    pub(crate) fn new(network: &'a Network, weights: &Weights) -> Result<Self> {
+        Self::of(network, network.graph(), weights, false)
+    }
+
+    pub(crate) fn of(network: &'a Network, graph: &'a Graph, weights: &Weights, differentiates: bool) -> Result<Self> {
+        let mut parameters = Vec::new();
+        network.flat(weights, &mut parameters)?;
+        Ok(Self { network, graph, parameters, statistics: network.statistics(weights)?, executor: None, differentiates })
+    }
+
+    /// Runs the network on a batch.
+    pub(crate) fn run(&mut self, batch: &Batch, start: Start<'_>) -> Result<&mut Executor> {
+        self.network.check(batch)?;
+        let size = size_of(batch);
+        if self.executor.as_ref().is_some_and(|executor| [executor.batch(), executor.length()] != size) {
+            self.executor = None; // Before the next one asks for memory.
+        }
+        let wanted = self.differentiates;
+        let new = || Executor::new(self.graph, size[0], size[1], Mode::Evaluate, |_| wanted);
+        let executor = self.executor.get_or_insert_with(new);
+        let mut context = Context { parameters: &self.parameters, statistics: &mut self.statistics, dropout: None, start };
+        executor.forward(input_of(batch), &mut context);
+        Ok(executor)
+    }
+
+    /// The gradients of all parameters, given that of the logits, of the batch that was run last.
+    pub(crate) fn backward(&mut self, batch: &Batch, gradients: &mut [f32]) {
+        let mut context =
+            Context { parameters: &self.parameters, statistics: &mut self.statistics, dropout: None, start: Start::Model };
+        if let Some(executor) = &mut self.executor {
+            executor.backward(input_of(batch), &mut context, gradients);
+        }
+    }
+
+    /// As [`Executor::spectral_radius`], of the batch that was run last.
+    pub(crate) fn spectral_radius(
+        &mut self,
+        batch: &Batch,
+        probe: fedeq_equilibrium::HostStates,
+        products: usize,
+    ) -> Option<Vec<f64>> {
+        let mut context =
+            Context { parameters: &self.parameters, statistics: &mut self.statistics, dropout: None, start: Start::Model };
+        self.executor.as_mut()?.spectral_radius(input_of(batch), &mut context, probe, products)
+    }
+
+    fn classes(&self) -> usize {
+        self.graph.task.classes
+    }
+
+    /// How well the model does on batches, alone or together with the neighbours.
+    pub(crate) fn score(&mut self, of: &Shard, voters: Option<&Voting>) -> Result<Score> {
+        let (mut total, mut mixed) = (Score::default(), Vec::new());
+        for batch in of.in_order(EVALUATION_BATCH) {
+            let (count, targets, ignored) = (self.classes(), classes(&batch)?, padding(&batch));
+            let executor = self.run(&batch, Start::Model)?;
+            let (found, loss) = match voters {
+                None => {
+                    let found = predictions(executor.logits(), count, targets, ignored.as_deref());
+                    (found, cross_entropy(InstructionSet::best(), found))
+                }
+                Some(voters) => {
+                    voters.mix(executor, input_of(&batch), count, &mut mixed);
+                    let found = predictions(&mixed, count, targets, ignored.as_deref());
+                    (found, negative_log_likelihood(found))
+                }
+            };
+            total = total.plus(Score { predictions: loss.count as u64, correct: found.correct() as u64, loss: loss.sum });
+        }
+        Ok(total)
+    }
+
+    /// The probability of every class, one row a sample, for text one row a position.
+    pub(crate) fn probabilities(&mut self, of: &Shard, voters: Option<&Voting>) -> Result<Vec<Vec<f32>>> {
+        let (mut rows, mut row) = (Vec::new(), Vec::new());
+        for batch in of.in_order(EVALUATION_BATCH) {
+            let count = self.classes();
+            let executor = self.run(&batch, Start::Model)?;
+            match voters {
+                None => probabilities(executor, count, &mut row),
+                Some(voters) => voters.mix(executor, input_of(&batch), count, &mut row),
+            }
+            rows.extend(row.chunks_exact(count).map(<[f32]>::to_vec));
+        }
+        Ok(rows)
+    }
+
+    /// The training samples that vote along, where the method lets them.
+    pub(crate) fn voters(&mut self, train: &Shard, neighbours: Option<&Neighbours>) -> Result<Option<Voting>> {
+        let Some(neighbours) = neighbours.filter(|neighbours| neighbours.mixing != 0.0) else { return Ok(None) };
+        let mut voting = Voting { neighbours: *neighbours, width: 0, embeddings: Vec::new(), labels: Vec::new() };
+        for batch in train.in_order(EVALUATION_BATCH) {
+            let (labels, ignored) = (classes(&batch)?, padding(&batch));
+            let embeddings = self.run(&batch, Start::Model)?.embedding(input_of(&batch)).unwrap_or_default();
+            voting.width = embeddings.len() / labels.len().max(1);
+            for (row, (embedding, label)) in embeddings.chunks_exact(voting.width.max(1)).zip(labels).enumerate() {
+                if !ignored.as_ref().is_some_and(|ignored| ignored[row]) {
+                    voting.embeddings.extend_from_slice(embedding);
+                    voting.labels.push(*label);
+                }
+            }
+        }
+        Ok((!voting.labels.is_empty()).then_some(voting))
+    }
+}
+
+fn probabilities(executor: &Executor, classes: usize, rows: &mut Vec<f32>) {
+    rows.resize(executor.logits().len(), 0.0);
+    softmax(InstructionSet::best(), classes, executor.logits(), rows);
+}
+
+/// The embedded training samples of a client.
+#[derive(Debug)]
+pub(crate) struct Voting {
+    neighbours: Neighbours,
+    width: usize,
+    /// `[entries, width]`
+    embeddings: Vec<f32>,
+    /// `[entries]`
+    labels: Vec<i32>,
+}
+
+/// Distances computed at a time, so that those of a whole batch of text to all positions of a client need not be held at once.
+const DISTANCES: usize = 1 << 20;
+
+impl Voting {
+    /// `mixing * vote + (1 - mixing) * softmax(logits)`
+    fn mix(&self, executor: &Executor, input: Input<'_>, classes: usize, rows: &mut Vec<f32>) {
+        probabilities(executor, classes, rows);
+        let set = InstructionSet::best();
+        let voters = Voters { labels: &self.labels, neighbours: self.neighbours.count, classes };
+        let (new, old) = (self.neighbours.mixing as f32, (1.0 - self.neighbours.mixing) as f32);
+        let some = (DISTANCES / self.labels.len()).max(1);
+        let (mut far, mut votes) = (Vec::new(), Vec::new());
+        let queries = executor.embedding(input).unwrap_or_default().chunks(some * self.width);
+        for (queries, rows) in queries.zip(rows.chunks_mut(some * classes)) {
+            far.resize(queries.len() / self.width * self.labels.len(), 0.0);
+            votes.resize(rows.len(), 0.0);
+            distances(set, self.width, queries, &self.embeddings, &mut far);
+            vote(set, voters, &far, &mut votes);
+            rows.iter_mut().zip(&votes).for_each(|(row, vote)| *row = vote * new + *row * old);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Carries a plan out.
+use fedeq_equilibrium::HostStates;
+use fedeq_kernels::InstructionSet;
+use fedeq_kernels::transformer::Blocked;
+use fedeq_models::graph::{Graph, Parameter, Shape};
+
+use crate::memory::INPUT;
+use crate::op::{Op, Run, Scratch, Solved, Start, Symbols};
+use crate::parameters::{Gradients, Layout, Values};
+use crate::plan::{Mode, Plan};
+use crate::statistics::Running;
+
+/// A network ready to run on batches of one size: its plan and all the memory it needs.
+#[derive(Debug)]
+pub struct Executor {
+    plan: Plan,
+    parameters: Layout,
+    trained: Layout,
+    batch: usize,
+    length: usize,
+    input_len: usize,
+    classes: usize,
+    scratch: Scratch,
+    /// Memory for a second gradient of the same parameter.
+    spare: Vec<f32>,
+    blocked: Option<Blocked>,
+}
+
+/// A batch of inputs.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Pictures or vectors, sample after sample.
+    Numbers(&'a [f32]),
+    /// Symbols, `[batch, length]`, with 0 for padding.
+    Symbols(&'a [i32]),
+}
+
+/// What a pass needs besides the input.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The values of all parameters, in the order of the graph.
+    pub parameters: &'a [f32],
+    /// The running statistics, in the order of the graph; a training pass moves them.
+    pub statistics: &'a mut [Running],
+    /// The seed of the dropout masks; none for no dropout.
+    pub dropout: Option<u64>,
+    /// Where an equilibrium solve starts.
+    pub start: Start<'a>,
+}
+
+impl Executor {
+    /// For batches of so many samples (of text, of such a length), with gradients for the parameters that are `trained`.
+    pub fn new(graph: &Graph, batch: usize, length: usize, mode: Mode, trained: impl Fn(&Parameter) -> bool) -> Self {
+        let trained = Layout::of_some(graph, trained);
+        let input_len = match graph.values[0] {
+            Shape::Vector(width) => batch * width,
+            Shape::Image(shape) => batch * shape.iter().product::<usize>(),
+            Shape::Sequence(width) => batch * length * width,
+            Shape::Symbols => batch * length,
+        };
+        Self {
+            plan: Plan::new(graph, batch, length, mode, &trained),
+            parameters: Layout::of(graph),
+            trained,
+            batch,
+            length,
+            input_len,
+            classes: graph.task.classes,
+            scratch: Scratch::default(),
+            spare: Vec::new(),
+            blocked: None,
+        }
+    }
+
+    /// How many samples a batch has.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// The length of sequences.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Where each trained parameter is among the gradients.
+    pub fn trained(&self) -> &Layout {
+        &self.trained
+    }
+
+    /// The bytes of all values and gradients on their way through the network.
+    pub fn bytes(&self) -> usize {
+        self.plan.memory.bytes()
+    }
+
+    /// Runs the network on a batch.
+    ///
+    /// # Panics
+    ///
+    /// If the batch, the parameters or the statistics are not those of the plan.
+    pub fn forward(&mut self, input: Input<'_>, context: &mut Context<'_>) {
+        if let Input::Symbols(symbols) = input {
+            self.blocked = Some(blocked(symbols, self.length));
+        }
+        self.run(input, context, &mut [], |plan, run| plan.iter_mut().for_each(|op| op.forward(run)));
+    }
+
+    /// The gradients of the trained parameters, given those of the [logits](Self::differentiate); the input is that of the way forward.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Self::forward), or if there is not a gradient for every trained parameter.
+    pub fn backward(&mut self, input: Input<'_>, context: &mut Context<'_>, gradients: &mut [f32]) {
+        assert_eq!(gradients.len(), self.trained.len(), "a gradient for every trained parameter");
+        self.run(input, context, gradients, |plan, run| plan.iter_mut().rev().for_each(|op| op.backward(run)));
+    }
+
+    fn run<R>(
+        &mut self,
+        input: Input<'_>,
+        context: &mut Context<'_>,
+        gradients: &mut [f32],
+        pass: impl FnOnce(&mut [Box<dyn Op>], &mut Run<'_>) -> R,
+    ) -> R {
+        let (numbers, symbols): (&[f32], &[i32]) = match input {
+            Input::Numbers(numbers) => (numbers, &[]),
+            Input::Symbols(symbols) => (&[], symbols),
+        };
+        assert_eq!(numbers.len().max(symbols.len()), self.input_len, "the batch has the size of the plan");
+        assert_eq!(context.parameters.len(), self.parameters.len(), "all parameters of the network");
+        let mut run = Run {
+            set: InstructionSet::best(),
+            numbers: self.plan.memory.with_input(numbers),
+            symbols: Symbols { values: symbols, blocked: self.blocked.as_ref() },
+            parameters: Values { layout: &self.parameters, values: context.parameters },
+            gradients: Gradients { layout: &self.trained, values: gradients, spare: &mut self.spare },
+            statistics: context.statistics,
+            scratch: &mut self.scratch,
+            dropout: context.dropout,
+            start: context.start,
+        };
+        pass(&mut self.plan.ops, &mut run)
+    }
+
+    /// The fixed point of the last batch; nothing for a network that solves for none.
+    pub fn solved(&self) -> Option<Solved<'_>> {
+        self.plan.ops.iter().find_map(|op| op.solved())
+    }
+
+    /// The spectral radius of the cell's Jacobian at the fixed point of the last batch, an estimate for every sample by the power method with
+    /// so many products, from the vectors of `probe`. Nothing for a network that solves for no fixed point.
+    pub fn spectral_radius(
+        &mut self,
+        input: Input<'_>,
+        context: &mut Context<'_>,
+        probe: HostStates,
+        products: usize,
+    ) -> Option<Vec<f64>> {
+        self.run(input, context, &mut [], |plan, run| {
+            for op in plan {
+                if op.solved().is_some() {
+                    return op.spectral_radius(run, probe, products);
+                }
+                // What is injected may have made room for other values since.
+                op.forward(run);
+            }
+            None
+        })
+    }
+
+    /// The logits of the last batch, one row a sample, for text one row a position.
+    pub fn logits(&self) -> &[f32] {
+        self.plan.memory.read(self.plan.logits)
+    }
+
+    /// The embeddings of the last batch, whose input this is: one row for each row of logits; nothing where there are gradients.
+    pub fn embedding<'a>(&'a self, input: Input<'a>) -> Option<&'a [f32]> {
+        match (self.plan.embedding?, input) {
+            (INPUT, Input::Numbers(numbers)) => Some(numbers),
+            (embedding, _) => Some(self.plan.memory.read(embedding)),
+        }
+    }
+
+    /// How many classes there are.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Lets `loss` read the logits of the last batch and write their gradient; nothing happens where there are no gradients.
+    pub fn differentiate<R>(&mut self, loss: impl FnOnce(&[f32], &mut [f32]) -> R) -> Option<R> {
+        let (logits, gradient) = (self.plan.logits, self.plan.logits_gradient?);
+        let mut numbers = self.plan.memory.with_input(&[]);
+        Some(numbers.write(gradient, |numbers, gradient| loss(numbers.read(logits), gradient)))
+    }
+}
+
+/// Where attention may not go: to the future, and to padding (symbol 0).
+fn blocked(symbols: &[i32], length: usize) -> Blocked {
+    let sequences = symbols.chunks_exact(length);
+    let flags = sequences.flat_map(|symbols| {
+        (0..length * length).map(move |at| {
+            let (query, key) = (at / length, at % length);
+            key > query || symbols[key] == 0
+        })
+    });
+    Blocked::new(length, &flags.collect::<Vec<_>>())
+}

@@ -1,0 +1,26 @@
+//! Runs the networks of fedeq on a CPU.
+//!
+//! A network is [data](fedeq_models::Graph). For a batch size and what is trained, a plan says which kernel runs when and which memory it
+//! writes to; then a training step allocates nothing. Gradients are those of the kernels, written by hand.
+mod dropout;
+mod evaluate;
+mod executor;
+mod fixed_points;
+mod memory;
+mod network;
+mod op;
+mod parameters;
+mod plan;
+mod problem;
+mod projection;
+mod statistics;
+mod train;
+
+pub use executor::{Context, Executor, Input};
+pub use network::Network;
+pub use op::{Solved, Start};
+pub use parameters::Layout;
+pub use plan::Mode;
+pub use problem::NetworkProblem;
+pub use projection::project_params;
+pub use statistics::Running;

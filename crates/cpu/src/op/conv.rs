@@ -1,0 +1,67 @@
+//! Convolution.
+use fedeq_kernels::conv::{self, Geometry};
+use fedeq_models::graph::{ParameterId, ValueId};
+
+use super::{Op, Run};
+use crate::memory::{Buffer, Target};
+use crate::parameters::ParameterTarget;
+use crate::plan::Planner;
+
+#[derive(Debug)]
+pub(super) struct Conv {
+    geometry: Geometry,
+    weight: ParameterId,
+    x: Buffer,
+    y: Buffer,
+    back: Option<Back>,
+}
+
+#[derive(Debug)]
+struct Back {
+    dy: Buffer,
+    dx: Option<Target>,
+    dw: Option<ParameterTarget>,
+}
+
+impl Conv {
+    pub(super) fn new(plan: &mut Planner<'_>, x: ValueId, weight: ParameterId, stride: usize, y: ValueId) -> Self {
+        let (from, window) = (plan.images(x), plan.graph.parameters[weight.0].shape[2]);
+        let geometry = Geometry {
+            batch: from.batch,
+            height: from.height,
+            width: from.width,
+            from: from.channels,
+            to: plan.images(y).channels,
+            window,
+            stride,
+        };
+        let back = plan.incoming(y).map(|dy| Back { dy, dx: plan.target(x), dw: plan.parameter(weight) });
+        if back.as_ref().is_some_and(|back| back.dw.is_some()) {
+            plan.backward(x);
+        }
+        Self { geometry, weight, x: plan.forward(x), y: plan.forward(y), back }
+    }
+}
+
+impl Op for Conv {
+    fn forward(&mut self, run: &mut Run<'_>) {
+        let (weight, scratch) = (run.parameters.get(self.weight), &mut run.scratch.conv);
+        run.numbers.write(self.y, |numbers, y| {
+            conv::forward_once(run.set, &self.geometry, numbers.read(self.x), weight, y, scratch);
+        });
+    }
+
+    fn backward(&mut self, run: &mut Run<'_>) {
+        let Some(back) = &self.back else { return };
+        let (geometry, weight, scratch) = (&self.geometry, run.parameters.get(self.weight), &mut run.scratch.conv);
+        let (x, dy) = (self.x, back.dy);
+        run.gradients.write(back.dw, |dw| {
+            conv::weight_gradient(run.set, geometry, run.numbers.read(x), run.numbers.read(dy), dw, scratch);
+        });
+        if let Some(dx) = back.dx {
+            run.numbers.write_gradient(dx, |numbers, dx| {
+                conv::input_gradient_once(run.set, geometry, numbers.read(dy), weight, dx, scratch);
+            });
+        }
+    }
+}

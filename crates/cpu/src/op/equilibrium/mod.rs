@@ -1,0 +1,334 @@
+//! The fixed point of a cell, and gradients through it.
+mod dense;
+mod residual;
+mod transformer;
+
+use std::fmt::{self, Debug};
+
+use fedeq_equilibrium::{Equilibrium as Settings, HostStates, Map, Report, Workspace, diagnose};
+use fedeq_kernels::InstructionSet;
+use fedeq_kernels::transformer::Blocked;
+use fedeq_models::graph::{self, ValueId};
+
+use super::{Op, Run};
+use crate::memory::{Buffer, Target, add};
+use crate::parameters::{Gradients, Values};
+use crate::plan::Planner;
+
+/// What a cell is run under.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around<'a> {
+    pub(super) set: InstructionSet,
+    pub(super) parameters: Values<'a>,
+    /// Where attention may not go.
+    pub(super) blocked: Option<&'a Blocked>,
+    pub(super) dropout: Option<u64>,
+}
+
+/// `g(z; u)` on a batch of states, with its gradients by hand.
+///
+/// A pass goes: [`prepare`](Cell::prepare), any number of [`steps`](Cell::step), maybe for [fewer samples](Cell::keep) from some point on;
+/// [`linearise`](Cell::linearise) for all samples; [`turn`](Cell::turn); then products and gradients.
+pub(super) trait Cell: Debug + Send {
+    /// Takes the parameters as they are now.
+    fn prepare(&mut self, around: &Around<'_>);
+
+    /// Where a solve starts by itself.
+    fn start(&self, u: &[f32], z: &mut [f32]);
+
+    /// `out = g(z; u)`
+    fn step(&mut self, around: &Around<'_>, z: &[f32], u: &[f32], out: &mut [f32]);
+
+    /// Further steps are for these samples only, of those at present.
+    fn keep(&mut self, _: &Around<'_>, _: &[usize]) {}
+
+    /// Keeps what the gradients of step number `index`, at `z`, need.
+    fn linearise(&mut self, around: &Around<'_>, index: usize, z: &[f32], u: &[f32]);
+
+    /// There will be no further steps.
+    fn turn(&mut self, _: &Around<'_>) {}
+
+    /// `out = (dg/dz)^T v` at step number `index`.
+    fn pull_back(&mut self, around: &Around<'_>, index: usize, v: &[f32], out: &mut [f32]);
+
+    /// The gradients of step number `index`, at `z`, given that of its result: of the state if wanted, of what is injected, and of the
+    /// parameters, which are added to those of the steps with higher numbers if `add` says so.
+    fn backward(&mut self, around: &Around<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>);
+}
+
+/// A step whose gradients are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At<'a> {
+    pub(super) index: usize,
+    pub(super) z: &'a [f32],
+    /// The gradient of the step's result.
+    pub(super) v: &'a [f32],
+    /// Whether other steps have written gradients of the parameters already.
+    pub(super) add: bool,
+}
+
+/// Where the gradients of a step go.
+#[derive(Debug)]
+pub(super) struct To<'a> {
+    pub(super) dz: Option<&'a mut [f32]>,
+    pub(super) du: &'a mut [f32],
+}
+
+pub(super) struct Equilibrium {
+    settings: Settings,
+    cell: Box<dyn Cell>,
+    batch: usize,
+    width: usize,
+    /// When it is computed.
+    time: usize,
+    injection: Buffer,
+    y: Buffer,
+    back: Option<Back>,
+    /// The fixed point.
+    z: HostStates,
+    image: HostStates,
+    report: Report,
+    kept: Vec<f32>,
+    /// The states at which further steps are differentiated, after the fixed point.
+    states: Vec<Vec<f32>>,
+    gradient: HostStates,
+    dz: Vec<f32>,
+    du: Vec<f32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Back {
+    dy: Buffer,
+    du: Target,
+}
+
+impl Debug for Equilibrium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Equilibrium").field("settings", &self.settings).field("cell", &self.cell).finish_non_exhaustive()
+    }
+}
+
+impl Equilibrium {
+    pub(super) fn new(plan: &mut Planner<'_>, injection: ValueId, cell: &graph::Cell, settings: &Settings, y: ValueId) -> Self {
+        let len = plan.len(y);
+        let back = plan.incoming(y).map(|dy| {
+            let du = plan.target(injection);
+            Back { dy, du: du.unwrap_or_else(|| Target { buffer: plan.temporary(len), added_by: None }) }
+        });
+        if back.is_some() {
+            plan.backward(injection);
+        }
+        let cell: Box<dyn Cell> = match cell {
+            graph::Cell::Dense { weight, activation } => {
+                Box::new(dense::Dense::new(plan, *weight, *activation, y, back.is_some()))
+            }
+            graph::Cell::Residual { .. } => Box::new(residual::Residual::new(plan, cell, y, back.is_some())),
+            graph::Cell::Transformer { layers, norm } => {
+                Box::new(transformer::Sequences::new(plan, layers, *norm, y, back.is_some()))
+            }
+        };
+        Self {
+            settings: settings.clone(),
+            cell,
+            batch: plan.batch,
+            width: len / plan.batch.max(1),
+            time: plan.time(),
+            injection: plan.forward(injection),
+            y: plan.forward(y),
+            back,
+            z: HostStates::default(),
+            image: HostStates::default(),
+            report: Report::default(),
+            kept: Vec::new(),
+            states: Vec::new(),
+            gradient: HostStates::default(),
+            dz: Vec::new(),
+            du: Vec::new(),
+        }
+    }
+
+    fn solve(&mut self, around: &Around<'_>, u: &[f32], start: Start<'_>) {
+        self.cell.prepare(around);
+        self.z.resize(self.batch, self.width);
+        self.cell.start(u, self.z.values_mut());
+        match start {
+            Start::Model => {}
+            Start::At(state) => self.z.values_mut().copy_from_slice(state.values()),
+            Start::Recalled(memory, samples) => memory.recall(samples, &mut self.z),
+        }
+        let mut map = CellMap { cell: self.cell.as_mut(), around, u, kept: &mut self.kept, width: self.width, shrunk: false };
+        // Solvers need the memory of many states. They give it back, since the way back needs as much for other things.
+        self.report = self.settings.solve_into(&mut map, &mut self.z, &mut self.image, &mut Workspace::default());
+        self.kept = Vec::new();
+    }
+
+    /// The steps after the fixed point that are differentiated, leaving the last state in `y`.
+    fn go_on(&mut self, around: &Around<'_>, u: &[f32], y: &mut [f32]) {
+        let (steps, damping) = self.settings.adjoint.differentiated_steps();
+        if (steps, damping) == (1, 0.0) {
+            return y.copy_from_slice(self.image.values());
+        }
+        // All samples again.
+        self.cell.prepare(around);
+        y.copy_from_slice(self.z.values());
+        self.states.resize_with(steps, Vec::new);
+        for state in &mut self.states {
+            state.clear();
+            state.extend_from_slice(y);
+            self.cell.step(around, state, u, y);
+            let (old, new) = (damping as f32, (1.0 - damping) as f32);
+            y.iter_mut().zip(&*state).for_each(|(y, z)| *y = new * *y + old * z);
+        }
+    }
+}
+
+/// Where a solve starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Start<'a> {
+    /// From the network's own choice.
+    #[default]
+    Model,
+    /// From these states, one a sample.
+    At(&'a HostStates),
+    /// From the remembered states of these samples, and from the network's own choice for those not remembered.
+    Recalled(&'a fedeq_equilibrium::WarmMemory, &'a [u64]),
+}
+
+/// A solve that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Solved<'a> {
+    /// The fixed point.
+    pub z: &'a HostStates,
+    /// How the solve went.
+    pub report: &'a Report,
+}
+
+fn around<'a>(run: &Run<'a>) -> Around<'a> {
+    Around { set: run.set, parameters: run.parameters, blocked: run.symbols.blocked, dropout: run.dropout }
+}
+
+impl Op for Equilibrium {
+    fn forward(&mut self, run: &mut Run<'_>) {
+        let (around, start) = (around(run), run.start);
+        let (injection, differentiated) = (self.injection, self.back.is_some());
+        run.numbers.give_back_idle(self.time);
+        run.numbers.write(self.y, |numbers, y| {
+            let u = numbers.read(injection);
+            self.solve(&around, u, start);
+            if differentiated {
+                self.go_on(&around, u, y);
+            } else {
+                y.copy_from_slice(self.image.values());
+            }
+        });
+    }
+
+    fn backward(&mut self, run: &mut Run<'_>) {
+        let Some(Back { dy, du }) = self.back else { return };
+        let around = around(run);
+        let (steps, damping) = self.settings.adjoint.differentiated_steps();
+        let Self { settings, cell, z, states, gradient, dz, du: part, .. } = self;
+        let at = |index: usize| if (steps, damping) == (1, 0.0) { z.values() } else { &states[index][..] };
+        cell.prepare(&around);
+        for index in 0..steps {
+            cell.linearise(&around, index, at(index), run.numbers.read(self.injection));
+        }
+        cell.turn(&around);
+        gradient.resize(self.batch, self.width);
+        gradient.values_mut().copy_from_slice(run.numbers.read(dy));
+        if settings.adjoint.solves_a_system() {
+            let mut transposed = Transposed { cell: cell.as_mut(), around: &around };
+            settings.adjoint.correct(&mut transposed, gradient, &mut Workspace::default());
+        }
+        let gradients = &mut run.gradients;
+        run.numbers.write_gradient(du, |_, du| {
+            for index in (0..steps).rev() {
+                let last = index + 1 == steps;
+                let (v, old) = (gradient.values_mut(), damping as f32);
+                dz.resize(v.len(), 0.0);
+                if damping != 0.0 {
+                    // What passes the step by; the rest goes through it.
+                    dz.iter_mut().zip(&*v).for_each(|(dz, v)| *dz = old * v);
+                    v.iter_mut().for_each(|v| *v *= 1.0 - old);
+                }
+                let by = (damping != 0.0).then(|| dz.clone());
+                let to_du = if last { &mut *du } else { fit(part, du.len()) };
+                let to = To { dz: (index > 0).then_some(&mut dz[..]), du: to_du };
+                cell.backward(&around, At { index, z: at(index), v, add: !last }, to, gradients);
+                if !last {
+                    add(du, part);
+                }
+                if index > 0 {
+                    v.copy_from_slice(dz);
+                    if let Some(by) = by {
+                        add(v, &by);
+                    }
+                }
+            }
+        });
+    }
+
+    fn solved(&self) -> Option<Solved<'_>> {
+        Some(Solved { z: &self.z, report: &self.report })
+    }
+
+    fn spectral_radius(&mut self, run: &mut Run<'_>, probe: HostStates, products: usize) -> Option<Vec<f64>> {
+        let around = around(run);
+        self.cell.prepare(&around);
+        self.cell.linearise(&around, 0, self.z.values(), run.numbers.read(self.injection));
+        self.cell.turn(&around);
+        let mut transposed = Transposed { cell: self.cell.as_mut(), around: &around };
+        Some(diagnose::spectral_radius_of(&mut transposed, probe, products))
+    }
+}
+
+/// As many numbers as wanted, in memory that is kept.
+pub(super) fn fit(memory: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    memory.resize(len, 0.0);
+    memory
+}
+
+/// `z -> g(z; u)`
+struct CellMap<'a> {
+    cell: &'a mut dyn Cell,
+    around: &'a Around<'a>,
+    u: &'a [f32],
+    /// What is injected into the samples that are left, once some are gone.
+    kept: &'a mut Vec<f32>,
+    width: usize,
+    shrunk: bool,
+}
+
+impl Map<HostStates> for CellMap<'_> {
+    fn apply(&mut self, z: &HostStates, out: &mut HostStates) {
+        let u = if self.shrunk { self.kept.as_slice() } else { self.u };
+        self.cell.step(self.around, z.values(), u, out.values_mut());
+    }
+
+    fn keep(&mut self, rows: &[usize]) -> bool {
+        if !self.shrunk {
+            self.kept.clear();
+            self.kept.extend_from_slice(self.u);
+            self.shrunk = true;
+        }
+        // Rows only move towards the front.
+        for (to, &from) in rows.iter().enumerate() {
+            self.kept.copy_within(from * self.width..(from + 1) * self.width, to * self.width);
+        }
+        self.kept.truncate(rows.len() * self.width);
+        self.cell.keep(self.around, rows);
+        true
+    }
+}
+
+/// `v -> (dg/dz)^T v`
+struct Transposed<'a> {
+    cell: &'a mut dyn Cell,
+    around: &'a Around<'a>,
+}
+
+impl Map<HostStates> for Transposed<'_> {
+    fn apply(&mut self, v: &HostStates, out: &mut HostStates) {
+        self.cell.pull_back(self.around, 0, v.values(), out.values_mut());
+    }
+}

@@ -1,0 +1,144 @@
+//! The cell of DEQ-Transformer: a stack of layers with a normalisation at the end.
+use fedeq_kernels::transformer::{Blocked, LayerShape, Norm, Stack, StackGradients, StackMasks, StackSaved, StackScratch};
+use fedeq_models::graph::{self, Affine, ParameterId, ValueId};
+
+use super::super::transformer::{layer_shape, parts};
+use super::{Around, At, Cell, To, fit};
+use crate::dropout::Multipliers;
+use crate::parameters::{Gradients, ParameterTarget};
+use crate::plan::{Mode, Planner};
+
+#[derive(Debug)]
+pub(super) struct Sequences {
+    shape: LayerShape,
+    layers: Vec<[ParameterId; 16]>,
+    norm: Affine,
+    targets: Vec<[Option<ParameterTarget>; 16]>,
+    norm_targets: [Option<ParameterTarget>; 2],
+    multipliers: Multipliers,
+    stack: Option<Stack>,
+    saved: Vec<StackSaved>,
+    sums: Option<StackGradients>,
+    scratch: StackScratch,
+    /// What is left of the samples in a solve; nothing while all are there.
+    kept: Option<Kept>,
+    spare: Vec<f32>,
+}
+
+/// The masks of the samples that are left, and who they are.
+#[derive(Debug, Default)]
+struct Kept {
+    samples: Vec<usize>,
+    blocked: Blocked,
+    multipliers: Vec<f32>,
+}
+
+impl Sequences {
+    pub(super) fn new(
+        plan: &mut Planner<'_>,
+        layers: &graph::Transformer,
+        norm: Affine,
+        y: ValueId,
+        differentiated: bool,
+    ) -> Self {
+        let mut target = |id| if differentiated { plan.parameter(id) } else { None };
+        let norm_targets = [target(norm.scale), target(norm.offset)];
+        let targets = layers.layers.iter().map(|layer| layer.map(&mut target)).collect();
+        Self {
+            shape: layer_shape(plan, layers, y),
+            layers: layers.layers.clone(),
+            norm,
+            targets,
+            norm_targets,
+            multipliers: Multipliers::new(&layers.dropout, layers.layers.len(), plan.mode == Mode::Train),
+            stack: None,
+            saved: Vec::new(),
+            sums: None,
+            scratch: StackScratch::default(),
+            kept: None,
+            spare: Vec::new(),
+        }
+    }
+
+    fn each(&self) -> usize {
+        self.shape.length * self.shape.width
+    }
+
+    /// The masks of all samples.
+    fn masks<'a>(multipliers: &'a Multipliers, around: &Around<'a>) -> StackMasks<'a> {
+        let blocked = around.blocked.expect("attention is to symbols");
+        StackMasks { blocked, dropout: multipliers.get().map(|(all, _)| all) }
+    }
+}
+
+const PREPARED: &str = "a pass begins with the preparation";
+
+impl Cell for Sequences {
+    fn prepare(&mut self, around: &Around<'_>) {
+        let values = &around.parameters;
+        let layers: Vec<_> = self.layers.iter().map(|layer| parts(layer, values)).collect();
+        let norm = Norm { scale: values.get(self.norm.scale), offset: values.get(self.norm.offset) };
+        self.stack = Some(Stack::new(around.set, self.shape, &layers, norm));
+        self.multipliers.draw(around.dropout, self.shape.batch, self.each());
+        self.kept = None;
+    }
+
+    fn start(&self, _: &[f32], z: &mut [f32]) {
+        z.fill(0.0);
+    }
+
+    fn step(&mut self, around: &Around<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
+        let all = Self::masks(&self.multipliers, around);
+        let masks = self
+            .kept
+            .as_ref()
+            .map_or(all, |kept| StackMasks { blocked: &kept.blocked, dropout: all.dropout.map(|_| &kept.multipliers[..]) });
+        self.stack.as_ref().expect(PREPARED).step(z, u, masks, out, &mut self.scratch);
+    }
+
+    fn keep(&mut self, around: &Around<'_>, rows: &[usize]) {
+        let batch = self.shape.batch;
+        let kept = self.kept.get_or_insert_with(|| Kept { samples: (0..batch).collect(), ..Kept::default() });
+        kept.samples = rows.iter().map(|&row| kept.samples[row]).collect();
+        let all = Self::masks(&self.multipliers, around);
+        kept.blocked.pick(all.blocked, &kept.samples);
+        kept.multipliers.clear();
+        if let Some(dropout) = all.dropout {
+            let each = dropout.len() / batch;
+            kept.samples.iter().for_each(|&sample| kept.multipliers.extend_from_slice(&dropout[sample * each..][..each]));
+        }
+        self.stack.as_mut().expect(PREPARED).set_batch(rows.len());
+    }
+
+    fn linearise(&mut self, around: &Around<'_>, index: usize, z: &[f32], u: &[f32]) {
+        if self.saved.len() <= index {
+            self.saved.resize_with(index + 1, StackSaved::default);
+        }
+        let (masks, out) = (Self::masks(&self.multipliers, around), fit(&mut self.spare, z.len()));
+        self.stack.as_ref().expect(PREPARED).step_saving(z, u, masks, out, &mut self.saved[index], &mut self.scratch);
+    }
+
+    fn pull_back(&mut self, around: &Around<'_>, index: usize, v: &[f32], out: &mut [f32]) {
+        let masks = Self::masks(&self.multipliers, around);
+        self.stack.as_ref().expect(PREPARED).pull_back(&self.saved[index], masks, v, out, &mut self.scratch);
+    }
+
+    fn backward(&mut self, around: &Around<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>) {
+        let (stack, masks) = (self.stack.as_ref().expect(PREPARED), Self::masks(&self.multipliers, around));
+        let sums = self.sums.get_or_insert_with(|| stack.zero_gradients());
+        sums.layers.iter_mut().flat_map(|layer| layer.as_mut_array()).for_each(|sum| sum.fill(0.0));
+        sums.norm.scale.fill(0.0);
+        sums.norm.offset.fill(0.0);
+        let dz = to.dz.unwrap_or_else(|| fit(&mut self.spare, at.v.len()));
+        stack.backward(&self.saved[at.index], masks, at.v, dz, to.du, sums, &mut self.scratch);
+        let adding = |target: Option<ParameterTarget>| target.map(|target| target.adding(at.add));
+        for (targets, sums) in self.targets.iter().zip(&sums.layers) {
+            for (target, sum) in targets.iter().zip(sums.as_array()) {
+                gradients.write(adding(*target), |to| to.copy_from_slice(sum));
+            }
+        }
+        let [scale, offset] = self.norm_targets;
+        gradients.write(adding(scale), |to| to.copy_from_slice(&sums.norm.scale));
+        gradients.write(adding(offset), |to| to.copy_from_slice(&sums.norm.offset));
+    }
+}

@@ -1,0 +1,105 @@
+//! The layers of a network, each with its way forward and its way back.
+mod conv;
+mod dense;
+mod equilibrium;
+mod norm;
+mod pool;
+mod text;
+mod transformer;
+
+use std::fmt::Debug;
+
+use fedeq_equilibrium::HostStates;
+use fedeq_kernels::activation as kernels;
+use fedeq_kernels::transformer::Blocked;
+use fedeq_kernels::{InstructionSet, conv as conv_kernels, transformer as transformer_kernels};
+use fedeq_models::Activation;
+use fedeq_models::graph::Layer;
+
+use crate::memory::Numbers;
+use crate::parameters::{Gradients, Values};
+use crate::plan::Planner;
+use crate::statistics::Running;
+
+pub use equilibrium::{Solved, Start};
+
+/// The kernel of a nonlinearity.
+pub(crate) fn kernel_of(activation: Activation) -> kernels::Activation {
+    match activation {
+        Activation::Relu => kernels::Activation::Relu,
+        Activation::Softplus => kernels::Activation::Softplus,
+    }
+}
+
+/// A layer of a plan.
+pub(crate) trait Op: Debug + Send {
+    /// Computes the output, and keeps what the way back needs.
+    fn forward(&mut self, run: &mut Run<'_>);
+
+    /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
+    fn backward(&mut self, run: &mut Run<'_>);
+
+    /// The fixed point that the layer has solved for, if it solves for one.
+    fn solved(&self) -> Option<Solved<'_>> {
+        None
+    }
+
+    /// The spectral radius of the cell's Jacobian at the fixed point, an estimate for every sample.
+    fn spectral_radius(&mut self, _: &mut Run<'_>, _: HostStates, _: usize) -> Option<Vec<f64>> {
+        None
+    }
+}
+
+/// What layers work with.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) set: InstructionSet,
+    pub(crate) numbers: Numbers<'a>,
+    pub(crate) symbols: Symbols<'a>,
+    pub(crate) parameters: Values<'a>,
+    pub(crate) gradients: Gradients<'a>,
+    pub(crate) statistics: &'a mut [Running],
+    pub(crate) scratch: &'a mut Scratch,
+    /// The seed of the dropout masks, if there is dropout.
+    pub(crate) dropout: Option<u64>,
+    /// Where an equilibrium solve starts.
+    pub(crate) start: Start<'a>,
+}
+
+/// The symbols of a batch of text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Symbols<'a> {
+    /// `[batch, length]`
+    pub(crate) values: &'a [i32],
+    /// Where attention may not go.
+    pub(crate) blocked: Option<&'a Blocked>,
+}
+
+/// Memory that layers work in, shared by all of them; it grows when first used.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) conv: conv_kernels::Scratch,
+    pub(crate) transformer: transformer_kernels::Scratch,
+    pub(crate) transposed: Vec<f32>,
+    pub(crate) gradient: Vec<f32>,
+}
+
+/// The layer with its place in the plan.
+pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
+    match *layer {
+        Layer::Conv { x, weight, stride, y } => Box::new(conv::Conv::new(plan, x, weight, stride, y)),
+        Layer::Norm { x, affine, over, fusion, y } => Box::new(norm::Norm::new(plan, x, affine, over, fusion, y)),
+        Layer::MaxPool { x, y } => Box::new(pool::MaxPool::new(plan, x, y)),
+        Layer::MeanPool { x, y } => Box::new(pool::MeanPool::new(plan, x, y)),
+        Layer::Widen { x, y } => Box::new(pool::Widen::new(plan, x, y)),
+        Layer::Dense { x, weight, bias, activation, y } => Box::new(dense::Dense::new(plan, x, weight, bias, activation, y)),
+        Layer::Embed { tokens, positions, y } => Box::new(text::Embed::new(plan, tokens, positions, y)),
+        Layer::LayerNorm { x, affine, y } => Box::new(text::LayerNorm::new(plan, x, affine, y)),
+        Layer::Transformer { h, injection, ref layers, y } => {
+            Box::new(transformer::Transformer::new(plan, h, injection, layers, y))
+        }
+        Layer::Equilibrium { injection, ref cell, ref settings, y } => {
+            Box::new(equilibrium::Equilibrium::new(plan, injection, cell, settings, y))
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The parameters of a network in one piece of memory, and their gradients in another.
+use std::ops::Range;
+
+use fedeq_models::graph::{Graph, Parameter, ParameterId};
+
+/// Where each parameter is: `[parameters of the graph]`, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    ranges: Vec<Range<usize>>,
+}
+
+impl Layout {
+    /// All parameters of a graph.
+    pub fn of(graph: &Graph) -> Self {
+        Self::of_some(graph, |_| true)
+    }
+
+    /// Some parameters of a graph; the others have no place.
+    pub fn of_some(graph: &Graph, wanted: impl Fn(&Parameter) -> bool) -> Self {
+        let mut end = 0;
+        let range = |parameter: &Parameter| {
+            let start = end;
+            if wanted(parameter) {
+                end += parameter.shape.iter().product::<usize>();
+            }
+            start..end
+        };
+        Self { ranges: graph.parameters.iter().map(range).collect() }
+    }
+
+    /// How many numbers there are in all.
+    pub fn len(&self) -> usize {
+        self.ranges.last().map_or(0, |range| range.end)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where a parameter is; an empty range for one that has no place.
+    pub fn range(&self, id: ParameterId) -> Range<usize> {
+        self.ranges[id.0].clone()
+    }
+
+    /// Whether a parameter has a place.
+    pub fn has(&self, id: ParameterId) -> bool {
+        !self.ranges[id.0].is_empty()
+    }
+}
+
+/// The values of all parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Values<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) values: &'a [f32],
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn get(&self, id: ParameterId) -> &'a [f32] {
+        &self.values[self.layout.range(id)]
+    }
+}
+
+/// The gradients of the parameters that are trained.
+#[derive(Debug)]
+pub(crate) struct Gradients<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) values: &'a mut [f32],
+    /// Memory for a second gradient of the same parameter.
+    pub(crate) spare: &'a mut Vec<f32>,
+}
+
+/// Where the gradient of a parameter goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParameterTarget {
+    pub(crate) id: ParameterId,
+    /// Whether another layer has written its part already.
+    pub(crate) accumulate: bool,
+}
+
+impl ParameterTarget {
+    /// The same, added to what is there also if `adding`.
+    pub(crate) fn adding(self, adding: bool) -> Self {
+        Self { accumulate: self.accumulate || adding, ..self }
+    }
+}
+
+impl Gradients<'_> {
+    /// Lets `fill` write the gradient of a parameter, if it is wanted.
+    pub(crate) fn write(&mut self, target: Option<ParameterTarget>, fill: impl FnOnce(&mut [f32])) {
+        let Some(ParameterTarget { id, accumulate }) = target else { return };
+        let to = &mut self.values[self.layout.range(id)];
+        if !accumulate {
+            return fill(to);
+        }
+        self.spare.clear();
+        self.spare.resize(to.len(), 0.0);
+        fill(self.spare);
+        crate::memory::add(to, self.spare);
+    }
+
+    /// Lets `fill` write the gradients of several parameters at once; it is told if none is wanted.
+    pub(crate) fn write_all<const N: usize>(
+        &mut self,
+        targets: [Option<ParameterTarget>; N],
+        fill: impl FnOnce(Option<[&mut [f32]; N]>),
+    ) {
+        if targets.iter().all(Option::is_none) {
+            return fill(None);
+        }
+        let straight = targets.iter().all(|target| target.is_some_and(|target| !target.accumulate));
+        if straight {
+            let ranges = targets.map(|target| target.map_or(0..0, |target| self.layout.range(target.id)));
+            return fill(self.values.get_disjoint_mut(ranges).ok());
+        }
+        // Some are not wanted, or to be added: one after the other in memory of their own.
+        let lengths = targets.map(|target| target.map_or(0, |target| self.layout.range(target.id).len()));
+        assert!(targets.iter().all(Option::is_some), "the parameters of a cell are trained together");
+        self.spare.clear();
+        self.spare.resize(lengths.iter().sum(), 0.0);
+        let mut end = 0;
+        let ranges = lengths.map(|len| {
+            end += len;
+            end - len..end
+        });
+        fill(self.spare.get_disjoint_mut(ranges.clone()).ok());
+        for (target, range) in targets.into_iter().flatten().zip(ranges) {
+            let to = &mut self.values[self.layout.range(target.id)];
+            if !target.accumulate {
+                to.fill(0.0);
+            }
+            crate::memory::add(to, &self.spare[range]);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What is computed when, and where: made once for a network, a batch size and what is trained.
+use fedeq_kernels::norm::Shape;
+use fedeq_models::graph::{self, Graph, Layer, ParameterId, ValueId};
+
+use crate::memory::{Buffer, INPUT, Lifetimes, Memory, Target};
+use crate::op::{self, Op};
+use crate::parameters::{Layout, ParameterTarget};
+
+/// Whether a network is being trained or used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Batch normalisation takes the statistics of the batch, the running ones move, and there is dropout.
+    Train,
+    /// Batch normalisation takes the running statistics, which stay as they are, and there is no dropout.
+    Evaluate,
+}
+
+/// How a network is run, ready to be carried out.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) ops: Vec<Box<dyn Op>>,
+    pub(crate) memory: Memory,
+    pub(crate) logits: Buffer,
+    /// In evaluation only.
+    pub(crate) embedding: Option<Buffer>,
+    /// Where the loss leaves the gradient of the logits, if there are gradients.
+    pub(crate) logits_gradient: Option<Buffer>,
+}
+
+impl Plan {
+    /// For batches of that many samples (for text, of that length), with gradients for the parameters that have a place in `trained`.
+    pub(crate) fn new(graph: &Graph, batch: usize, length: usize, mode: Mode, trained: &Layout) -> Self {
+        let mut planner = Planner::new(graph, batch, length, mode, trained);
+        let logits = planner.result(graph.logits);
+        let embedding = (!planner.wants(graph.logits)).then(|| planner.result(graph.embedding));
+        let logits_gradient = planner.start_gradient(graph.logits);
+        // Backwards, so that it is known of every gradient which layer writes it first.
+        let mut ops: Vec<Box<dyn Op>> = Vec::with_capacity(graph.layers.len());
+        for (index, layer) in graph.layers.iter().enumerate().rev() {
+            planner.layer = index;
+            ops.push(op::build(layer, &mut planner));
+        }
+        ops.reverse();
+        Self { ops, memory: planner.lifetimes.assign(), logits, embedding, logits_gradient }
+    }
+}
+
+/// A plan in the making. It stands at one layer, and goes from the last layer to the first.
+#[derive(Debug)]
+pub(crate) struct Planner<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) batch: usize,
+    pub(crate) length: usize,
+    pub(crate) mode: Mode,
+    trained: &'a Layout,
+    /// Of every value, whether a trained parameter has a say in it.
+    depends: Vec<bool>,
+    lifetimes: Lifetimes,
+    values: Vec<Option<Buffer>>,
+    gradients: Vec<Option<Buffer>>,
+    /// Of every parameter, whether a layer behind writes its gradient.
+    written: Vec<bool>,
+    layer: usize,
+}
+
+impl<'a> Planner<'a> {
+    fn new(graph: &'a Graph, batch: usize, length: usize, mode: Mode, trained: &'a Layout) -> Self {
+        let mut depends = vec![false; graph.values.len()];
+        for layer in &graph.layers {
+            let of_parameters = parameters(layer).into_iter().any(|id| trained.has(id));
+            depends[output(layer).0] = of_parameters || inputs(layer).into_iter().any(|x| depends[x.0]);
+        }
+        let (values, gradients) = (vec![None; graph.values.len()], vec![None; graph.values.len()]);
+        let written = vec![false; graph.parameters.len()];
+        let lifetimes = Lifetimes::new();
+        Self { graph, batch, length, mode, trained, depends, lifetimes, values, gradients, written, layer: 0 }
+    }
+
+    /// When the loss is computed: between the last layer and its gradients.
+    fn end(&self) -> usize {
+        self.graph.layers.len()
+    }
+
+    fn backward_time(&self) -> usize {
+        2 * self.end() - self.layer
+    }
+
+    /// A value that is read after the last layer.
+    fn result(&mut self, value: ValueId) -> Buffer {
+        self.value(value, self.end())
+    }
+
+    fn start_gradient(&mut self, value: ValueId) -> Option<Buffer> {
+        let (len, end) = (self.len(value), self.end());
+        self.gradients[value.0] = self.wants(value).then(|| self.lifetimes.add(len, end));
+        self.gradients[value.0]
+    }
+
+    fn value(&mut self, value: ValueId, at: usize) -> Buffer {
+        if value.0 == 0 {
+            return INPUT;
+        }
+        let len = self.len(value);
+        let buffer = *self.values[value.0].get_or_insert_with(|| self.lifetimes.add(len, at));
+        self.lifetimes.need(buffer, at);
+        buffer
+    }
+
+    /// When this layer is computed.
+    pub(crate) fn time(&self) -> usize {
+        self.layer
+    }
+
+    /// A value that this layer reads or writes on the way forward.
+    pub(crate) fn forward(&mut self, value: ValueId) -> Buffer {
+        self.value(value, self.layer)
+    }
+
+    /// A value that this layer reads again on the way back.
+    pub(crate) fn backward(&mut self, value: ValueId) -> Buffer {
+        self.value(value, self.backward_time())
+    }
+
+    /// Memory for this layer's way back.
+    pub(crate) fn temporary(&mut self, len: usize) -> Buffer {
+        self.lifetimes.add(len, self.backward_time())
+    }
+
+    /// Whether gradients flow to a value.
+    pub(crate) fn wants(&self, value: ValueId) -> bool {
+        self.depends[value.0]
+    }
+
+    /// The gradient that comes to this layer's output; none if the layer has no way back.
+    pub(crate) fn incoming(&mut self, output: ValueId) -> Option<Buffer> {
+        let buffer = self.gradients[output.0]?;
+        self.lifetimes.need(buffer, self.backward_time());
+        Some(buffer)
+    }
+
+    /// Where the gradient of an input goes, if it is wanted.
+    pub(crate) fn target(&mut self, input: ValueId) -> Option<Target> {
+        if !self.wants(input) {
+            return None;
+        }
+        let (len, at) = (self.len(input), self.backward_time());
+        match self.gradients[input.0] {
+            None => {
+                let buffer = self.lifetimes.add(len, at);
+                self.gradients[input.0] = Some(buffer);
+                Some(Target { buffer, added_by: None })
+            }
+            Some(buffer) => {
+                self.lifetimes.need(buffer, at);
+                Some(Target { buffer, added_by: Some(self.temporary(len)) })
+            }
+        }
+    }
+
+    /// Where the gradient of an input goes that has the very gradient of the output.
+    pub(crate) fn same_as(&mut self, input: ValueId, output: Buffer) -> Passed {
+        if !self.wants(input) {
+            return Passed::Unwanted;
+        }
+        match self.gradients[input.0] {
+            // Nobody needs the gradient of the output any more: it becomes that of the input where it is.
+            None => {
+                self.gradients[input.0] = Some(output);
+                Passed::InPlace
+            }
+            Some(buffer) => {
+                self.lifetimes.need(buffer, self.backward_time());
+                Passed::AddedTo(buffer)
+            }
+        }
+    }
+
+    /// Where the gradient of a parameter goes, if it is trained.
+    pub(crate) fn parameter(&mut self, id: ParameterId) -> Option<ParameterTarget> {
+        if !self.trained.has(id) {
+            return None;
+        }
+        let accumulate = std::mem::replace(&mut self.written[id.0], true);
+        Some(ParameterTarget { id, accumulate })
+    }
+
+    /// How many numbers a value has, of all samples.
+    pub(crate) fn len(&self, value: ValueId) -> usize {
+        self.rows(value) * self.width(value)
+    }
+
+    /// Samples of a value, or positions of all samples.
+    pub(crate) fn rows(&self, value: ValueId) -> usize {
+        match self.graph.values[value.0] {
+            graph::Shape::Vector(_) | graph::Shape::Image(_) => self.batch,
+            graph::Shape::Sequence(_) | graph::Shape::Symbols => self.batch * self.length,
+        }
+    }
+
+    /// Numbers a row.
+    pub(crate) fn width(&self, value: ValueId) -> usize {
+        match self.graph.values[value.0] {
+            graph::Shape::Vector(width) | graph::Shape::Sequence(width) => width,
+            graph::Shape::Image(shape) => shape.iter().product(),
+            graph::Shape::Symbols => 1,
+        }
+    }
+
+    /// A value as images; a vector is an image of one pixel.
+    pub(crate) fn images(&self, value: ValueId) -> Shape {
+        match self.graph.values[value.0] {
+            graph::Shape::Image([height, width, channels]) => Shape { batch: self.batch, height, width, channels },
+            _ => Shape { batch: self.rows(value), height: 1, width: 1, channels: self.width(value) },
+        }
+    }
+}
+
+/// Where the gradient of an input goes that has the very gradient of the output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Passed {
+    /// It is not wanted.
+    Unwanted,
+    /// It stays where it is.
+    InPlace,
+    /// It is added to what is there.
+    AddedTo(Buffer),
+}
+
+/// The value that a layer gives.
+pub(crate) fn output(layer: &Layer) -> ValueId {
+    match *layer {
+        Layer::Conv { y, .. }
+        | Layer::Norm { y, .. }
+        | Layer::MaxPool { y, .. }
+        | Layer::MeanPool { y, .. }
+        | Layer::Widen { y, .. }
+        | Layer::Dense { y, .. }
+        | Layer::Embed { y, .. }
+        | Layer::Transformer { y, .. }
+        | Layer::LayerNorm { y, .. }
+        | Layer::Equilibrium { y, .. } => y,
+    }
+}
+
+/// The values that a layer reads.
+fn inputs(layer: &Layer) -> Vec<ValueId> {
+    match *layer {
+        Layer::Norm { x, fusion: graph::Fusion::AddThen(shortcut, _), .. } => vec![x, shortcut],
+        Layer::Conv { x, .. }
+        | Layer::Norm { x, .. }
+        | Layer::MaxPool { x, .. }
+        | Layer::MeanPool { x, .. }
+        | Layer::Widen { x, .. }
+        | Layer::Dense { x, .. }
+        | Layer::LayerNorm { x, .. } => vec![x],
+        Layer::Embed { .. } => Vec::new(),
+        Layer::Transformer { h, injection, .. } => h.into_iter().chain([injection]).collect(),
+        Layer::Equilibrium { injection, .. } => vec![injection],
+    }
+}
+
+/// The parameters of a layer.
+fn parameters(layer: &Layer) -> Vec<ParameterId> {
+    let of = |affine: &graph::Affine| [affine.scale, affine.offset];
+    match layer {
+        Layer::Conv { weight, .. } => vec![*weight],
+        Layer::Norm { affine, .. } | Layer::LayerNorm { affine, .. } => of(affine).to_vec(),
+        Layer::MaxPool { .. } | Layer::MeanPool { .. } | Layer::Widen { .. } => Vec::new(),
+        Layer::Dense { weight, bias, .. } => [*weight].into_iter().chain(*bias).collect(),
+        Layer::Embed { tokens, positions, .. } => [*tokens].into_iter().chain(*positions).collect(),
+        Layer::Transformer { layers, .. } => layers.layers.concat(),
+        Layer::Equilibrium { cell, .. } => match cell {
+            graph::Cell::Dense { weight, .. } => vec![*weight],
+            graph::Cell::Residual { conv_a, norm_1, conv_b, norm_2, norm_3, .. } => {
+                let norms = [norm_1, norm_2, norm_3].into_iter().flat_map(of);
+                [*conv_a, *conv_b].into_iter().chain(norms).collect()
+            }
+            graph::Cell::Transformer { layers, norm } => [layers.layers.concat(), of(norm).to_vec()].concat(),
+        },
+    }
+}

@@ -1,0 +1,281 @@
+//! Every network, run by kernels on planned memory, against the same network run by automatic differentiation in double precision.
+use std::collections::BTreeMap;
+
+use fedeq_cpu::{Context, Executor, Input, Layout, Mode, Running, Start};
+use fedeq_kernels::InstructionSet;
+use fedeq_kernels::loss::{Predictions, cross_entropy_with_gradient};
+use fedeq_models::graph::{Graph, ParameterId};
+use fedeq_models::{ModelConfig, Part, Task};
+use fedeq_reference::{Pass, Precision, Reference, Values, widened};
+
+/// Numbers between -1 and 1 that look like chance.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    let mut state = seed as u64 * 2_654_435_761 + 12_345;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) as f32 / (1u64 << 23) as f32) - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Inputs of a batch, and a class for every row of logits.
+struct Batch {
+    size: [usize; 2],
+    numbers: Vec<f32>,
+    symbols: Vec<i32>,
+    targets: Vec<i32>,
+}
+
+impl Batch {
+    fn of_numbers(samples: usize, each: usize, classes: usize) -> Self {
+        let targets = (0..samples).map(|sample| (sample * 7 % classes) as i32).collect();
+        Self { size: [samples, 1], numbers: numbers(samples * each, 3), symbols: Vec::new(), targets }
+    }
+
+    /// Text whose second sequence ends in padding.
+    fn of_text(samples: usize, length: usize, vocabulary: i32) -> Self {
+        let symbol = |(at, value): (usize, f32)| {
+            let padded = at / length == 1 && at % length > length / 2;
+            if padded { 0 } else { 1 + ((value + 1.0) * 1000.0) as i32 % (vocabulary - 1) }
+        };
+        let symbols: Vec<i32> = numbers(samples * length, 9).into_iter().enumerate().map(symbol).collect();
+        let targets = symbols.iter().map(|symbol| (symbol * 5 + 1) % vocabulary).collect();
+        Self { size: [samples, length], numbers: Vec::new(), symbols, targets }
+    }
+
+    fn input(&self) -> Input<'_> {
+        if self.symbols.is_empty() { Input::Numbers(&self.numbers) } else { Input::Symbols(&self.symbols) }
+    }
+
+    fn for_reference(&self) -> fedeq_reference::Input {
+        let numbers = self.numbers.iter().map(|&number| f64::from(number));
+        let values = numbers.chain(self.symbols.iter().map(|&symbol| f64::from(symbol))).collect();
+        fedeq_reference::Input { samples: self.size[0], values }
+    }
+}
+
+/// What a pass gave.
+struct Passed {
+    loss: f64,
+    logits: Vec<f64>,
+    embedding: Option<Vec<f64>>,
+    gradients: Values,
+    statistics: Values,
+}
+
+fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&value| value.into()).collect()
+}
+
+fn by_reference(graph: &Graph, values: &BTreeMap<String, Vec<f32>>, batch: &Batch, mode: Mode) -> Passed {
+    let (values, statistics, input) = (widened(values), widened(&graph.initial_statistics()), batch.for_reference());
+    let pass = if mode == Mode::Train { Pass::train(11) } else { Pass::evaluate() };
+    let reference = Reference::new(graph, Precision::Double);
+    let outputs = reference.forward(&values, &statistics, &input, &pass);
+    let solved = outputs.report.as_ref().is_none_or(|report| report.all_converged());
+    assert!(solved, "a solve that does not end says nothing: {:?}", outputs.report);
+    let (loss, gradients) = reference.gradient(&values, &statistics, &input, &pass, &batch.targets);
+    Passed { loss, logits: outputs.logits, embedding: Some(outputs.embedding), gradients, statistics: outputs.statistics }
+}
+
+/// Two passes, of which the second must not care what the first left in memory.
+fn by_plan(
+    graph: &Graph,
+    values: &BTreeMap<String, Vec<f32>>,
+    batch: &Batch,
+    mode: Mode,
+    wanted: impl Fn(Part) -> bool,
+) -> Passed {
+    let parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
+    let [samples, length] = batch.size;
+    let mut executor = Executor::new(graph, samples, length, mode, |parameter| wanted(parameter.part));
+    let first = one_pass(graph, &mut executor, &parameters, batch, mode);
+    let second = one_pass(graph, &mut executor, &parameters, batch, mode);
+    assert_eq!((first.loss, &first.logits, &first.gradients), (second.loss, &second.logits, &second.gradients));
+    second
+}
+
+fn one_pass(graph: &Graph, executor: &mut Executor, parameters: &[f32], batch: &Batch, mode: Mode) -> Passed {
+    let mut statistics: Vec<Running> = graph.statistics.iter().map(|running| Running::fresh(running.channels)).collect();
+    let dropout = (mode == Mode::Train).then_some(11);
+    let mut context = Context { parameters, statistics: &mut statistics, dropout, start: Start::Model };
+    executor.forward(batch.input(), &mut context);
+    let (logits, embedding) = (wide(executor.logits()), executor.embedding(batch.input()).map(wide));
+    let ignored: Option<Vec<bool>> =
+        (!batch.symbols.is_empty()).then(|| batch.symbols.iter().map(|&symbol| symbol == 0).collect());
+    let loss = executor.differentiate(|logits, gradient| {
+        let (classes, targets) = (graph.task.classes, &batch.targets);
+        let predictions = Predictions { logits, classes, targets, ignored: ignored.as_deref() };
+        cross_entropy_with_gradient(InstructionSet::best(), predictions, 1.0 / predictions.count() as f32, gradient)
+    });
+    let mut gradients = vec![f32::NAN; executor.trained().len()];
+    executor.backward(batch.input(), &mut context, &mut gradients);
+    let layout: &Layout = executor.trained();
+    let named = graph.parameters.iter().enumerate().filter(|(index, _)| layout.has(ParameterId(*index)));
+    let named = named.map(|(index, parameter)| (parameter.path.clone(), wide(&gradients[layout.range(ParameterId(index))])));
+    let running = graph.statistics.iter().zip(&statistics).flat_map(|(layer, running)| {
+        let Running { moments, steps } = running;
+        layer.names().into_iter().zip([wide(&moments.mean), wide(&moments.variance), vec![f64::from(*steps)]])
+    });
+    let loss = loss.map_or(f64::NAN, |loss| loss.sum / loss.count as f64);
+    Passed { loss, logits, embedding, gradients: named.collect(), statistics: running.collect() }
+}
+
+/// `||a - b|| / ||a||`, with lengths below `least` counted as that.
+fn apart(a: &[f64], b: &[f64], least: f64) -> f64 {
+    let length = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+    assert_eq!(a.len(), b.len());
+    length(&mut a.iter().zip(b).map(|(a, b)| a - b)) / length(&mut a.iter().copied()).max(least)
+}
+
+/// Some parameters start at zero or one; nothing may hide there.
+fn moved(graph: &Graph, by: f32) -> BTreeMap<String, Vec<f32>> {
+    let mut values = graph.initial_values(7);
+    for (index, values) in values.values_mut().enumerate() {
+        let noise = numbers(values.len(), 100 + index);
+        values.iter_mut().zip(noise).for_each(|(value, noise)| *value += by * noise);
+    }
+    // How strongly a residual cell changes its state: little enough for all solves to end.
+    values.get_mut("cell.norm_2.scale").into_iter().flatten().for_each(|scale| *scale *= 0.3);
+    values
+}
+
+fn agrees(config: &ModelConfig, task: &Task, batch: &Batch, noise: f32, tolerance: f64) {
+    let graph = config.graph(task).unwrap();
+    let values = moved(&graph, noise);
+    for mode in [Mode::Train, Mode::Evaluate] {
+        let expected = by_reference(&graph, &values, batch, mode);
+        let largest =
+            expected.gradients.values().map(|gradient| apart(gradient, &vec![0.0; gradient.len()], 1.0)).fold(0.0, f64::max);
+        let largest = largest.max(1e-3);
+        for part in [None, Some(Part::Shared), Some(Part::Personal)] {
+            let wanted = |each: Part| part.is_none_or(|part| each == part);
+            if !graph.parameters.iter().any(|parameter| wanted(parameter.part)) {
+                continue;
+            }
+            let found = by_plan(&graph, &values, batch, mode, wanted);
+            let close = |what: &str, a: &[f64], b: &[f64], least: f64| {
+                let apart = apart(a, b, least);
+                assert!(apart < tolerance, "{config} {mode:?} {part:?} {what}: {apart}");
+            };
+            close("logits", &expected.logits, &found.logits, 1e-3);
+            close("loss", &[expected.loss], &[found.loss], 1e-3);
+            for (path, gradient) in &found.gradients {
+                close(path, &expected.gradients[path], gradient, 1e-2 * largest);
+            }
+            for (name, statistic) in &found.statistics {
+                close(name, &expected.statistics[name], statistic, 1e-6);
+            }
+        }
+        let used = by_use(&graph, &values, batch);
+        if mode == Mode::Evaluate {
+            for (what, expected, found) in [
+                ("logits", &expected.logits, &used.logits),
+                ("embedding", expected.embedding.as_ref().unwrap(), used.embedding.as_ref().unwrap()),
+            ] {
+                let apart = apart(expected, found, 1e-3);
+                assert!(apart < tolerance, "{config} without gradients, {what}: {apart}");
+            }
+        }
+    }
+}
+
+/// A pass of a plan without gradients.
+fn by_use(graph: &Graph, values: &BTreeMap<String, Vec<f32>>, batch: &Batch) -> Passed {
+    let parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
+    let mut executor = Executor::new(graph, batch.size[0], batch.size[1], Mode::Evaluate, |_| false);
+    one_pass(graph, &mut executor, &parameters, batch, Mode::Evaluate)
+}
+
+fn named(name: &str) -> ModelConfig {
+    name.parse().unwrap()
+}
+
+#[test]
+fn dense_networks_agree() {
+    agrees(&named("linear"), &Task::image(8, 8, 1, 10), &Batch::of_numbers(5, 64, 10), 0.02, 1e-4);
+    agrees(&named("mlp"), &Task::image(8, 8, 1, 10), &Batch::of_numbers(5, 64, 10), 0.02, 1e-4);
+    agrees(&named("mlp"), &Task::vector(20, 3), &Batch::of_numbers(3, 20, 3), 0.02, 1e-4);
+}
+
+#[test]
+fn residual_networks_agree() {
+    agrees(&named("resnet-xs"), &Task::image(8, 8, 1, 10), &Batch::of_numbers(5, 64, 10), 0.02, 1e-4);
+    agrees(&named("resnet-20"), &Task::image(28, 28, 1, 62), &Batch::of_numbers(3, 784, 62), 0.01, 5e-3);
+    agrees(&named("resnet-14"), &Task::image(32, 32, 3, 10), &Batch::of_numbers(2, 3072, 10), 0.01, 5e-3);
+    let groups: ModelConfig =
+        serde_json::from_str(r#"{ "name": "resnet-14", "norm": "group", "activation": "softplus" }"#).unwrap();
+    agrees(&groups, &Task::image(13, 9, 3, 10), &Batch::of_numbers(2, 13 * 9 * 3, 10), 0.01, 1e-3);
+}
+
+#[test]
+fn transformers_agree() {
+    agrees(&named("transformer-4"), &Task::next_symbol(20, 30), &Batch::of_text(3, 20, 30), 0.02, 1e-4);
+    agrees(&named("transformer-4"), &Task::next_symbol(20, 30), &Batch::of_text(3, 11, 30), 0.02, 1e-4);
+}
+
+/// The network with fixed points as precise as 32 bits allow.
+fn with_adjoint(name: &str, adjoint: &str) -> ModelConfig {
+    let equilibrium = format!(r#"{{ "stop": {{ "relative": 3e-6, "max_steps": 300 }}, "adjoint": {adjoint} }}"#);
+    serde_json::from_str(&format!(r#"{{ "name": "{name}", "equilibrium": {equilibrium} }}"#)).unwrap()
+}
+
+const ADJOINTS: [&str; 3] = [
+    r#""jacobian-free""#,
+    r#"{ "phantom": { "steps": 3, "damping": 0.3 } }"#,
+    r#"{ "implicit": { "stop": { "relative": 3e-6, "max_steps": 300 } } }"#,
+];
+
+#[test]
+fn residual_equilibria_agree_by_every_adjoint() {
+    for adjoint in ADJOINTS {
+        let config = with_adjoint("deq-resnet-xs", adjoint);
+        agrees(&config, &Task::image(8, 8, 1, 10), &Batch::of_numbers(5, 64, 10), 0.0, 1e-3);
+    }
+}
+
+#[test]
+fn dense_equilibria_agree_by_every_adjoint() {
+    for adjoint in ADJOINTS {
+        agrees(&with_adjoint("deq-mlp", adjoint), &Task::image(8, 8, 1, 10), &Batch::of_numbers(5, 64, 10), 0.0, 1e-3);
+    }
+}
+
+#[test]
+fn equilibria_of_sequences_agree_by_every_adjoint() {
+    for adjoint in ADJOINTS {
+        let config = with_adjoint("deq-transformer", adjoint);
+        agrees(&config, &Task::next_symbol(20, 30), &Batch::of_text(3, 20, 30), 0.003, 1e-3);
+    }
+}
+
+/// Losses of gradient steps on the same batch, by the plan and by the reference.
+fn steps_agree(config: &ModelConfig, task: &Task, batch: &Batch, rate: f32) {
+    let graph = config.graph(task).unwrap();
+    let first = moved(&graph, 0.0);
+    let (mut exact, mut statistics) = (widened(&first), widened(&graph.initial_statistics()));
+    let mut parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| first[&parameter.path].clone()).collect();
+    let mut executor = Executor::new(&graph, batch.size[0], batch.size[1], Mode::Train, |_| true);
+    let reference = Reference::new(&graph, Precision::Double);
+    for step in 0..4 {
+        let found = one_pass(&graph, &mut executor, &parameters, batch, Mode::Train);
+        let (loss, gradient) = reference.gradient(&exact, &statistics, &batch.for_reference(), &Pass::train(11), &batch.targets);
+        assert!((found.loss - loss).abs() < 1e-3 * loss, "{config} step {step}: {} {loss}", found.loss);
+        statistics = reference.forward(&exact, &statistics, &batch.for_reference(), &Pass::train(11)).statistics;
+        for (path, gradient) in gradient {
+            let values = exact.get_mut(&path).unwrap();
+            values.iter_mut().zip(gradient).for_each(|(value, gradient)| *value -= f64::from(rate) * gradient);
+        }
+        let moves = graph.parameters.iter().flat_map(|parameter| found.gradients[&parameter.path].clone());
+        parameters.iter_mut().zip(moves).for_each(|(value, gradient)| *value -= rate * gradient as f32);
+    }
+}
+
+#[test]
+fn training_follows_the_reference_for_several_steps() {
+    let digits = Batch::of_numbers(10, 64, 10);
+    for name in ["resnet-xs", "resnet-14", "deq-resnet-xs", "deq-mlp"] {
+        steps_agree(&named(name), &Task::image(8, 8, 1, 10), &digits, 0.05);
+    }
+    steps_agree(&named("deq-transformer"), &Task::next_symbol(12, 20), &Batch::of_text(3, 12, 20), 0.05);
+}

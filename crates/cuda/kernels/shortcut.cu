@@ -1,0 +1,25 @@
+// Residual blocks: the shortcut on its own (batch_norm.cu adds it while it normalises), and the gradient of one that widens.
+#include "shortcut.cuh"
+
+// y = phi(x + shortcut), y16 the same in 16 bits; either may be null, and y may be x. C is a multiple of 4.
+// Grid: (ceil(pixels * C / 1024), most samples of a client, clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) add_shortcut(const float* x, Shortcut shortcut, float* y, f16* y16, Cohort cohort, int pixels, int C, int phi) {
+    const Mine mine = my_sample(cohort);
+    const int e = (blockIdx.x * 256 + threadIdx.x) * 4;
+    if (!mine.here || e >= pixels * C) return;
+    const int pixel = e / C;
+    const i64 quad = (mine.sample * pixels * C + e) / 4;
+    const float4 out = phi_of(phi, load4(x, quad) + shortcut_at(shortcut, mine.sample, pixel, e - pixel * C, C));
+    if (y) store4(y, quad, out);
+    if (y16) store4(y16, quad, out);
+}
+
+// dx[HS][WS][CS] of a widening shortcut from the gradient d [H][W][C] of what it was added to, every number of it: zeros where nothing was taken.
+// A convolution can then `add` its own. Grid: (ceil(HS * WS * CS / 256), most samples of a client, clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) widen_backward(const float* d, float* dx, Cohort cohort, int HS, int WS, int CS, int H, int W, int C) {
+    const Mine mine = my_sample(cohort);
+    const int e = blockIdx.x * 256 + threadIdx.x;
+    if (!mine.here || e >= HS * WS * CS) return;
+    const int pixel = e / CS, c = e - pixel * CS, y = pixel / WS, x = pixel - y * WS;
+    dx[mine.sample * HS * WS * CS + e] = y & 1 || x & 1 ? 0.f : d[((mine.sample * H + y / 2) * W + x / 2) * C + c + (C - CS) / 2];
+}
