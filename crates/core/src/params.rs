@@ -2,6 +2,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use fedeq_models::store::names_today;
 use half::f16;
 use safetensors::tensor::{Dtype, SafeTensors, TensorInfo, TensorView};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -163,6 +164,13 @@ impl Params {
             Some(name) => Err(Error::message(format!("`{name}` is not expected"))),
             None => Ok(()),
         }
+    }
+
+    /// The same arrays under the names of today, where they have those of an [older version](names_today).
+    pub(crate) fn named_like(self, expected: &Self) -> Self {
+        let is_expected = |name: &str| expected.arrays.contains_key(name);
+        let Some(names) = names_today(self.arrays.keys().map(String::as_str), is_expected) else { return self };
+        names.into_iter().map(|(old, today)| (today, self.arrays[old].clone())).collect()
     }
 
     /// The same arrays under longer names: `theta` and `cell.weight` give `theta/cell.weight`.

@@ -68,8 +68,7 @@ impl ServerState {
     /// Reads the bytes of a file, written after `round` rounds; `like` tells which layout is expected.
     pub fn from_bytes(bytes: &[u8], round: u64, like: &Self) -> Result<Self> {
         let (all, notes) = Params::from_bytes(bytes)?;
-        let weights = Weights::unpacked(&all);
-        weights.ensure_like(&like.weights)?;
+        let weights = Weights::stored(&all, &like.weights)?;
         let rho = notes.get("rho").map(|rho| rho.parse().map_err(|_| Error::message("its `rho` is not a number")));
         let schedule = notes.get(SCHEDULE).map(|text| read_schedule(text, &all, like));
         Ok(Self { weights, clients: like.clients, round, rho: rho.transpose()?, schedule: schedule.transpose()? })
@@ -92,8 +91,7 @@ fn read_schedule(text: &str, all: &Params, like: &ServerState) -> Result<AsyncSc
     let mut schedule: AsyncSchedule =
         serde_json::from_str(text).map_err(|error| Error::message(format!("its schedule is damaged: {error}")))?;
     for begun in schedule.begun() {
-        let theta = Weights::unpacked(&all.below(&handed_out(begun)));
-        theta.ensure_like(&like.weights)?;
+        let theta = Weights::stored(&all.below(&handed_out(begun)), &like.weights)?;
         schedule.handed_out.insert(begun, theta);
     }
     if schedule.is_sound(like.clients) { Ok(schedule) } else { Err(Error::message("its schedule does not fit its clients")) }

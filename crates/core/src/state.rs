@@ -82,13 +82,11 @@ impl ClientState {
     /// Reads the bytes of a file; `like` tells which warm starts are wanted and which layout is expected.
     pub fn from_bytes(bytes: &[u8], like: &Self) -> Result<Self> {
         let (all, notes) = Params::from_bytes_halved(bytes, |name| name == MEMORY)?;
-        let own = Weights::unpacked(&all.below("own"));
-        own.ensure_like(&like.own)?;
-        let dual = all.below("dual");
+        let own = Weights::stored(&all.below("own"), &like.own)?;
+        let dual = all.below("dual").named_like(&like.dual);
         dual.ensure_like(&like.dual)?;
         let second = all.below("second");
-        let second = (!second.is_empty()).then(|| Weights::unpacked(&second));
-        second.iter().try_for_each(|second| second.ensure_like(&like.own))?;
+        let second = (!second.is_empty()).then(|| Weights::stored(&second, &like.own)).transpose()?;
         let mut state = Self { own, dual, second, memory: like.memory.clone(), ..Self::default() };
         state.participations = number(&notes, "participations")?.ok_or_else(|| Error::message("`participations` is missing"))?;
         state.last_round = number(&notes, "last_round")?;

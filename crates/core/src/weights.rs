@@ -78,4 +78,13 @@ impl Weights {
     pub fn unpacked(packed: &Params) -> Self {
         Self { params: packed.below("params"), statistics: packed.below("statistics") }
     }
+
+    /// The same for what stands in a file, perhaps one of an older version; refuses another layout than that of `expected`.
+    pub(crate) fn stored(packed: &Params, expected: &Self) -> Result<Self> {
+        let Self { params, statistics } = Self::unpacked(packed);
+        let weights =
+            Self { params: params.named_like(&expected.params), statistics: statistics.named_like(&expected.statistics) };
+        weights.ensure_like(expected)?;
+        Ok(weights)
+    }
 }

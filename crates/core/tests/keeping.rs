@@ -2,7 +2,7 @@
 mod common;
 
 use common::{Problem, weights};
-use fedeq_core::{ClientState, ClientStore, Error, Params, Reply, Request, Task, Weights};
+use fedeq_core::{Array, ClientState, ClientStore, Error, Params, Reply, Request, ServerState, Task, Weights};
 use fedeq_equilibrium::{Precision, WarmStart};
 use proptest::prelude::*;
 
@@ -38,6 +38,32 @@ fn a_state_comes_back_from_its_bytes_and_gives_the_same_bytes_again() {
         assert_eq!(back, state);
         assert_eq!(back.to_bytes().expect("writable"), bytes);
     }
+}
+
+/// Arrays of one number each.
+fn named(names: &[&str]) -> Params {
+    let arrays = names.iter().enumerate().map(|(index, name)| (name.to_string(), Array::new(vec![1], vec![index as f32])));
+    arrays.collect()
+}
+
+#[test]
+fn states_of_an_older_version_are_read_under_the_names_of_today() {
+    let shared = |dense: &str| named(&["c.weight", dense]);
+    let state = |dense: &str, head: &str| {
+        let own = Weights { params: named(&["c.weight", dense, head]), statistics: named(&[&format!("{dense}.mean")]) };
+        let mut state = ClientState::fresh(own.clone(), shared(dense), WarmStart::Off);
+        state.second = Some(own);
+        state
+    };
+    let (old, today) = (state("head.weight", "player.weight"), state("dense.weight", "head.weight"));
+    assert_eq!(ClientState::from_bytes(&old.to_bytes().expect("writable"), &today).expect("an old state"), today);
+    // What the server keeps has no head by which its age could be told.
+    let server = |dense: &str| ServerState::new(Weights { params: shared(dense), statistics: Params::default() }, 3, None);
+    let bytes = server("head.weight").to_bytes().expect("writable");
+    assert_eq!(
+        ServerState::from_bytes(&bytes, 0, &server("dense.weight")).expect("an old state").weights,
+        server("dense.weight").weights
+    );
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn a_method_that_shares_nothing_has_one_model_in_both_views() {
 fn what_travels_is_the_shared_part_and_the_statistics_only() {
     let digits = Digits::new("deq-resnet-xs", brief());
     let outcome = digits.run(&FedEq::default(), 1, 2);
-    assert!(outcome.server.weights.params.iter().all(|(path, _)| !path.starts_with("player")));
+    assert!(outcome.server.weights.params.iter().all(|(path, _)| !path.starts_with("head.")));
     assert_eq!(outcome.server.weights.params.count(), 15_824);
     assert!(outcome.server.weights.statistics.count() > 0);
     // Three of six clients, each way: at least four bytes a number, and little more than that.
@@ -237,7 +237,7 @@ fn rivalling_problem(strength: f32) -> (NetworkProblem, Weights) {
     let network = Arc::new(Network::new(config.graph(&Task::vector(2, 2)).expect("fits")));
     let mut params = Weights::initial(network.graph(), 3).params.zeros_like();
     let square = |values: [f32; 4]| Array::new(vec![2, 2], values.to_vec());
-    let identity = ["c.weight", "head.weight", "player.weight"].map(|name| (name.to_owned(), square([1.0, 0.0, 0.0, 1.0])));
+    let identity = ["c.weight", "dense.weight", "head.weight"].map(|name| (name.to_owned(), square([1.0, 0.0, 0.0, 1.0])));
     params.overwrite(&identity.into_iter().collect());
     params.overwrite(&[("cell.b.weight".to_owned(), square([0.0, -strength, -strength, 0.0]))].into_iter().collect());
     let weights = Weights { params, statistics: Params::default() };

@@ -194,9 +194,9 @@ impl Builder<'_> {
 
     /// The personal layer with weights drawn as given.
     pub fn drawn_personal_dense(&mut self, x: ValueId, init: Initializer) -> ValueId {
-        let (classes, mut player) = (self.task().classes, self.personal());
+        let (classes, mut head) = (self.task().classes, self.personal());
         // The layer is the place itself: `weight` and `bias` lie directly in it.
-        player.drawn_dense("", x, classes, None, init)
+        head.drawn_dense("", x, classes, None, init)
     }
 
     /// The learned vectors of symbols, and of their positions where given.

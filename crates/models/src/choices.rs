@@ -47,8 +47,8 @@ pub(crate) struct Style {
 }
 
 /// The shared end of an image network: `before = phi(fc2(phi(fc1(x))))` and `norm(before)`.
-pub(crate) fn dense_end(head: &mut Builder<'_>, x: ValueId, widths: [usize; 2], style: Style) -> [ValueId; 2] {
-    let h = head.dense("fc1", x, widths[0], Some(style.activation));
-    let before = head.dense("fc2", h, widths[1], Some(style.activation));
-    [before, head.norm("norm", before, style.norm, Fusion::None)]
+pub(crate) fn dense_end(dense: &mut Builder<'_>, x: ValueId, widths: [usize; 2], style: Style) -> [ValueId; 2] {
+    let h = dense.dense("fc1", x, widths[0], Some(style.activation));
+    let before = dense.dense("fc2", h, widths[1], Some(style.activation));
+    [before, dense.norm("norm", before, style.norm, Fusion::None)]
 }

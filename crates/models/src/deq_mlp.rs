@@ -75,7 +75,7 @@ impl Architecture for DeqMlpOptions {
             if let Some(kind) = self.norm {
                 z = net.norm("norm", z, kind, Fusion::None);
             }
-            let h = net.dense("head", z, self.dense, Some(phi));
+            let h = net.dense("dense", z, self.dense, Some(phi));
             Ends { logits: net.personal_dense(h), embedding: h }
         })
     }

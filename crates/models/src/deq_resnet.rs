@@ -70,7 +70,7 @@ impl Architecture for DeqResNetOptions {
             let cell = net.at("cell").residual_cell(size.channels, self.cell_norm, style.activation);
             let z = net.equilibrium(u, cell, &self.equilibrium);
             let z = net.max_pool(z);
-            let [embedding, features] = dense_end(&mut net.at("head"), z, size.dense, style);
+            let [embedding, features] = dense_end(&mut net.at("dense"), z, size.dense, style);
             Ends { logits: net.personal_dense(features), embedding }
         })
     }

@@ -63,7 +63,7 @@ impl Architecture for LinearOptions {
 
 /// `h_0 = x`, `h_i = phi(W_i h_(i-1) + b_i)`, `logits = W h_n + b`
 ///
-/// The last layer is `player` where it is personal and `output` where it is shared; the embedding is what it reads.
+/// The last layer is `head` where it is personal and `output` where it is shared; the embedding is what it reads.
 impl Architecture for MlpOptions {
     type Size = ();
     const INPUTS: Inputs = Inputs::Numbers;

@@ -12,15 +12,15 @@ pub enum Part {
 }
 
 /// The first name in the path of every personal parameter.
-pub(crate) const PERSONAL: &str = "player";
+pub(crate) const PERSONAL: &str = "head";
 
 impl Part {
-    /// Everything under `player` is personal, the rest is shared.
+    /// Everything under `head` is personal, the rest is shared.
     ///
     /// ```
     /// use fedeq_models::Part;
     /// assert_eq!(Part::of("cell.conv_a.weight"), Part::Shared);
-    /// assert_eq!(Part::of("player.weight"), Part::Personal);
+    /// assert_eq!(Part::of("head.weight"), Part::Personal);
     /// ```
     pub fn of(path: &str) -> Self {
         if path.split('.').next() == Some(PERSONAL) { Self::Personal } else { Self::Shared }

@@ -158,7 +158,7 @@ impl Architecture for ResNetOptions {
                 }
             }
             let x = net.mean_pool(x);
-            let [before, features] = dense_end(&mut net.at("head"), x, plan.dense, style);
+            let [before, features] = dense_end(&mut net.at("dense"), x, plan.dense, style);
             let embedding = if plan.cifar_manner { before } else { features };
             Ends { logits: net.drawn_personal_dense(features, plan.logits()), embedding }
         })

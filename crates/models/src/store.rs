@@ -73,9 +73,14 @@ pub fn to_bytes(graph: &Graph, values: &Values, statistics: &Values, metadata: &
 /// Whatever the bytes are, the outcome is exactly the expected tensors, all finite, or an error.
 pub fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Saved> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| damaged(error.to_string()))?;
-    refuse_strangers(&file, &expected_shapes(graph))?;
+    let expected = expected_shapes(graph);
+    let renamed = names_today(file.names().into_iter(), |name| expected.contains_key(name)).unwrap_or_default();
+    let stored: BTreeMap<&str, &str> = renamed.iter().map(|(old, today)| (today.as_str(), *old)).collect();
+    if renamed.is_empty() {
+        refuse_strangers(&file, &expected)?;
+    }
     let read = |(name, shape): (String, Vec<usize>)| {
-        let numbers = read_tensor(&file, &name, &shape)?;
+        let numbers = read_tensor(&file, stored.get(name.as_str()).unwrap_or(&name.as_str()), &shape)?;
         Ok((name, numbers))
     };
     Ok(Saved {
@@ -83,6 +88,29 @@ pub fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Saved> {
         statistics: graph.statistics.iter().flat_map(named_shapes).map(read).collect::<Result<_>>()?,
         metadata: read_metadata(bytes)?,
     })
+}
+
+/// The names of today for those in a file of an older version, by the older ones; nothing for a file that has the names of today, or those of
+/// another network.
+///
+/// The head was called `player` once, and the dense layers before it `head`. Which of the two a `head` is can be told by what is expected.
+pub fn names_today<'a>(
+    found: impl Iterator<Item = &'a str> + Clone,
+    is_expected: impl Fn(&str) -> bool,
+) -> Option<BTreeMap<&'a str, String>> {
+    if found.clone().all(&is_expected) {
+        return None;
+    }
+    let names: BTreeMap<&str, String> = found.map(|old| (old, name_today(old))).collect();
+    names.values().all(|name| is_expected(name)).then_some(names)
+}
+
+fn name_today(old: &str) -> String {
+    match old.split_once('.') {
+        Some(("player", rest)) => format!("head.{rest}"),
+        Some(("head", rest)) => format!("dense.{rest}"),
+        _ => old.to_owned(),
+    }
 }
 
 fn write_through(path: &Path, bytes: &[u8]) -> std::io::Result<()> {

@@ -69,11 +69,11 @@ fn layer(at: &mut Builder<'_>, depth: usize) -> [ParameterId; 16] {
 
 /// One layer, a normalisation and the logits. The embedding is what the logits are read from.
 pub(crate) fn personal_end(net: &mut Builder<'_>, h: ValueId, injection: ValueId, depth: usize, dropout: f64) -> Ends {
-    let mut player = net.personal();
-    let layers = vec![layer(&mut player.at("layer"), depth)];
+    let mut head = net.personal();
+    let layers = vec![layer(&mut head.at("layer"), depth)];
     let layers = Stack { layers, heads: HEADS, hidden: MLP_WIDTH, dropout: Dropout { name: PERSONAL, rate: dropout } };
-    let h = player.transformer(Some(h), injection, layers);
-    let embedding = player.layer_norm("norm", h);
-    let classes = player.task().classes;
-    Ends { logits: player.dense("output", embedding, classes, None), embedding }
+    let h = head.transformer(Some(h), injection, layers);
+    let embedding = head.layer_norm("norm", h);
+    let classes = head.task().classes;
+    Ends { logits: head.dense("output", embedding, classes, None), embedding }
 }

@@ -26,7 +26,7 @@ fn deq_mlp_has_the_parameters_of_section_2_1() {
     assert_eq!(counts("deq-mlp", &femnist()), [729_216, 7_998]);
     assert_eq!(group("deq-mlp", &femnist(), "c."), 401_408);
     assert_eq!(group("deq-mlp", &femnist(), "cell."), 262_144);
-    assert_eq!(group("deq-mlp", &femnist(), "head."), 65_664);
+    assert_eq!(group("deq-mlp", &femnist(), "dense."), 65_664);
     // For CIFAR the state is 1024 wide: 3,072 x 1,024 + 1,024 x 1,024 + 1,024 x 128 + 128.
     assert_eq!(counts("deq-mlp", &cifar(10)), [3_145_728 + 1_048_576 + 131_200, 1_290]);
 }
@@ -43,7 +43,7 @@ fn deq_resnets_have_the_parameters_of_section_2_2() {
 
 #[test]
 fn the_parts_of_deq_resnets_have_the_parameters_of_section_2_2() {
-    let parts = ["stem.", "cell.", "head.fc1.", "head.fc2.", "head.norm."];
+    let parts = ["stem.", "cell.", "dense.fc1.", "dense.fc2.", "dense.norm."];
     let of = |name, task: &Task| parts.map(|prefix| group(name, task, prefix));
     assert_eq!(of("deq-resnet-s", &femnist()), [704, 147_968, 803_072, 32_896, 256]);
     assert_eq!(of("deq-resnet-m", &femnist()), [1_408, 590_848, 1_605_888, 32_896, 256]);
@@ -76,7 +76,7 @@ fn a_transformer_layer_has_49_984_parameters() {
     assert_eq!(group("transformer-4", &task, "layers.0."), 49_984);
     assert_eq!(group("transformer-4", &task, "layers.0.attention."), 16_640);
     assert_eq!(group("transformer-4", &task, "layers.0.norm_"), 256);
-    assert_eq!(group("deq-transformer", &task, "player.layer."), 49_984);
+    assert_eq!(group("deq-transformer", &task, "head.layer."), 49_984);
 }
 
 #[test]
@@ -95,6 +95,6 @@ fn batch_normalisation_statistics_are_counted() {
     let config: ModelConfig = "deq-resnet-s".parse().expect("a known name");
     let graph = config.graph(&femnist()).expect("a fitting task");
     let layers: Vec<&str> = graph.statistics.iter().map(|running| running.path.as_str()).collect();
-    assert_eq!(layers, ["stem.norm", "head.norm"]);
+    assert_eq!(layers, ["stem.norm", "dense.norm"]);
     assert_eq!(graph.initial_statistics().values().map(Vec::len).sum::<usize>(), 2 * (64 + 128) + 2);
 }

@@ -31,18 +31,18 @@ fn every_network_is_sound_and_names_every_parameter_once() {
 }
 
 #[test]
-fn personal_parameters_are_those_under_player() {
+fn personal_parameters_are_those_under_head() {
     let personal = |name: &str| -> Vec<String> {
         graph(name, &tasks(name)[0]).parameters_of(Part::Personal).map(|parameter| parameter.path.clone()).collect()
     };
     for name in ["mlp", "deq-mlp", "deq-resnet-xs", "resnet-xs", "resnet-14"] {
-        assert_eq!(personal(name), ["player.weight", "player.bias"], "{name}");
+        assert_eq!(personal(name), ["head.weight", "head.bias"], "{name}");
     }
     assert_eq!(personal("linear"), [""; 0]);
     for name in ["transformer-4", "deq-transformer"] {
         let paths = personal(name);
         assert_eq!(paths.len(), 2 + 8 + 2 + 4 + 2 + 2, "{name}");
-        assert_eq!(paths[paths.len() - 2..], ["player.output.weight", "player.output.bias"], "{name}");
+        assert_eq!(paths[paths.len() - 2..], ["head.output.weight", "head.output.bias"], "{name}");
     }
 }
 

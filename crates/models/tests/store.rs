@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use fedeq_models::store::{Metadata, from_bytes, load, save, to_bytes};
+use fedeq_models::store::{Metadata, from_bytes, load, names_today, save, to_bytes};
 use fedeq_models::{Graph, ModelConfig, ModelError, Task, Values};
 use proptest::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -65,17 +65,48 @@ fn every_kind_of_network_comes_back_bit_for_bit() {
     }
 }
 
-/// The fresh network of seed 7, saved by the program when networks were still burn modules: a file stays readable, and a seed goes on meaning the
-/// same numbers.
+/// The fresh network of seed 7, saved by the program when the head was still called `player`, and the dense layer before it `head`.
+const OF_OLD: &[u8] = include_bytes!("files/deq-mlp-of-old.safetensors");
+
+fn like_the_one_of_old() -> Graph {
+    let json = r#"{ "name": "deq-mlp", "hidden": 4, "dense": 3, "norm": "batch" }"#;
+    serde_json::from_str::<ModelConfig>(json).expect("well-formed").graph(&Task::vector(2, 2)).expect("fits")
+}
+
 #[test]
-fn a_file_of_old_holds_what_its_seed_means_today() {
-    let config: ModelConfig =
-        serde_json::from_str(r#"{ "name": "deq-mlp", "hidden": 4, "dense": 3, "norm": "batch" }"#).expect("sound");
-    let graph = config.graph(&Task::vector(2, 2)).expect("fits");
-    let loaded = from_bytes(include_bytes!("files/deq-mlp-of-old.safetensors"), &graph).expect("an old file");
-    assert_eq!(loaded.values, graph.initial_values(7));
+fn a_file_of_old_is_read_under_the_names_of_today() {
+    let graph = like_the_one_of_old();
+    let loaded = from_bytes(OF_OLD, &graph).expect("an old file");
+    let file = SafeTensors::deserialize(OF_OLD).expect("sound");
+    let stored = |name: &str| -> Vec<f32> {
+        let words = file.tensor(name).expect("there").data().chunks_exact(4);
+        words.map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+    };
+    for (today, of_old) in [("dense.weight", "head.weight"), ("head.weight", "player.weight"), ("cell.b.weight", "cell.b.weight")]
+    {
+        assert_eq!(loaded.values[today], stored(of_old), "{today}");
+    }
+    assert_eq!(loaded.values.len(), graph.parameters.len());
     assert_eq!(loaded.statistics, graph.initial_statistics());
     assert_eq!(loaded.metadata["model"], "deq-mlp");
+    // A seed goes on meaning the same numbers for whatever kept its name.
+    for name in ["c.weight", "cell.b.weight"] {
+        assert_eq!(loaded.values[name], graph.initial_values(7)[name], "{name}");
+    }
+}
+
+#[test]
+fn a_part_of_a_file_of_old_is_known_by_what_is_expected() {
+    let names = |found: &[&'static str], expected: &[&str]| {
+        names_today(found.iter().copied(), |name| expected.contains(&name)).map(|names| names.into_values().collect::<Vec<_>>())
+    };
+    assert_eq!(
+        names(&["c.weight", "head.weight"], &["c.weight", "dense.weight"]),
+        Some(vec!["c.weight".into(), "dense.weight".into()])
+    );
+    assert_eq!(names(&["player.weight"], &["head.weight"]), Some(vec!["head.weight".to_owned()]));
+    assert_eq!(names(&["dense.weight", "head.weight"], &["dense.weight", "head.weight"]), None, "the names of today");
+    assert_eq!(names(&["c.weight", "player.weight"], &["dense.weight", "head.weight"]), None, "another network");
 }
 
 #[test]
@@ -113,17 +144,17 @@ fn names_in_a_file_are_readable() {
         "cell.norm_2.scale",
         "cell.norm_3.offset",
         "cell.norm_3.scale",
-        "head.fc1.bias",
-        "head.fc1.weight",
-        "head.fc2.bias",
-        "head.fc2.weight",
-        "head.norm.mean",
-        "head.norm.offset",
-        "head.norm.scale",
-        "head.norm.steps",
-        "head.norm.variance",
-        "player.bias",
-        "player.weight",
+        "dense.fc1.bias",
+        "dense.fc1.weight",
+        "dense.fc2.bias",
+        "dense.fc2.weight",
+        "dense.norm.mean",
+        "dense.norm.offset",
+        "dense.norm.scale",
+        "dense.norm.steps",
+        "dense.norm.variance",
+        "head.bias",
+        "head.weight",
         "stem.conv.weight",
         "stem.norm.mean",
         "stem.norm.offset",
@@ -175,21 +206,21 @@ fn an_extra_tensor_is_named() {
 
 #[test]
 fn a_tensor_of_another_shape_is_named() {
-    let bytes = tampered(&bytes_of(&trained()), "player.bias", Some((Dtype::F32, vec![2, 5], vec![0; 40])));
-    assert_eq!(refusal(&bytes), "this file belongs to another network: `player.bias` has shape `[2, 5]` instead of [10]");
+    let bytes = tampered(&bytes_of(&trained()), "head.bias", Some((Dtype::F32, vec![2, 5], vec![0; 40])));
+    assert_eq!(refusal(&bytes), "this file belongs to another network: `head.bias` has shape `[2, 5]` instead of [10]");
 }
 
 #[test]
 fn a_tensor_of_another_type_is_named() {
-    let bytes = tampered(&bytes_of(&trained()), "player.bias", Some((Dtype::F16, vec![10], vec![0; 20])));
-    assert_eq!(refusal(&bytes), "this file belongs to another network: `player.bias` is stored as `F16` instead of F32");
+    let bytes = tampered(&bytes_of(&trained()), "head.bias", Some((Dtype::F16, vec![10], vec![0; 20])));
+    assert_eq!(refusal(&bytes), "this file belongs to another network: `head.bias` is stored as `F16` instead of F32");
 }
 
 #[test]
 fn a_value_that_is_not_finite_is_named() {
     let values: Vec<u8> = [f32::NAN; 10].iter().flat_map(|value| value.to_le_bytes()).collect();
-    let bytes = tampered(&bytes_of(&trained()), "player.bias", Some((Dtype::F32, vec![10], values)));
-    assert_eq!(refusal(&bytes), "this is not a sound network file: `player.bias` holds the value `NaN`");
+    let bytes = tampered(&bytes_of(&trained()), "head.bias", Some((Dtype::F32, vec![10], values)));
+    assert_eq!(refusal(&bytes), "this is not a sound network file: `head.bias` holds the value `NaN`");
 }
 
 #[test]

@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn state() -> ClientState {
-        let own = Weights { params: named(&[("theta", 5.0), ("player.w", 7.0)]), statistics: named(&[("mean", 0.5)]) };
+        let own = Weights { params: named(&[("theta", 5.0), ("head.w", 7.0)]), statistics: named(&[("mean", 0.5)]) };
         ClientState { own, dual: named(&[("theta", 2.0)]), ..ClientState::default() }
     }
 
@@ -240,7 +240,7 @@ mod tests {
         for (wrong, words) in [
             (second(), "`second`, which is empty"),
             (temporary("x"), "`x`, which is empty"),
-            (own() - received(), "without `player.w`"),
+            (own() - received(), "without `head.w`"),
         ] {
             let error = workspace.evaluate(&wrong).expect_err("not there").to_string();
             assert!(error.contains(words), "{error}");

@@ -43,12 +43,12 @@ impl LeastSquares {
 
 pub(crate) fn weights(theta: &[f64], w: &[f64]) -> Weights {
     let array = |values: &[f64]| Array::new(vec![values.len()], values.iter().map(|&value| value as f32).collect());
-    let params = [("theta".to_owned(), array(theta)), ("player.w".to_owned(), array(w))].into_iter().collect();
+    let params = [("theta".to_owned(), array(theta)), ("head.w".to_owned(), array(w))].into_iter().collect();
     Weights { params, statistics: Params::default() }
 }
 
 fn flat(params: &Params) -> Vec<f64> {
-    ["theta", "player.w"]
+    ["theta", "head.w"]
         .iter()
         .flat_map(|name| params.get(name).expect("there").values.iter().map(|&value| value.into()))
         .collect()
@@ -76,7 +76,7 @@ impl LocalProblem for LeastSquares {
         for _ in 0..phase.epochs {
             let (loss, mut force) = self.value(&x);
             if let Some(proximal) = proximal {
-                for (index, name) in ["theta", "player.w"].into_iter().enumerate() {
+                for (index, name) in ["theta", "head.w"].into_iter().enumerate() {
                     let Some(offset) = proximal.offset.get(name) else { continue };
                     for (at, value) in offset.values.iter().enumerate() {
                         force[index * SHARED + at] += proximal.strength * x[index * SHARED + at] + f64::from(*value);

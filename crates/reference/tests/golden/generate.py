@@ -130,9 +130,9 @@ def fixed_point(step, start, count):
 # ---------------------------------------------------------------- networks: (output, embedding, state)
 
 def vision_head(p, norm, act, x, widths):
-    x = act(p.dense("head.fc1", x, widths[0]))
-    before = act(p.dense("head.fc2", x, widths[1]))
-    return before, norm("head.norm", before)
+    x = act(p.dense("dense.fc1", x, widths[0]))
+    before = act(p.dense("dense.fc2", x, widths[1]))
+    return before, norm("dense.norm", before)
 
 
 def deq_resnet_xs(case, p, x):
@@ -147,7 +147,7 @@ def deq_resnet_xs(case, p, x):
 
     z, state, residuals = fixed_point(step, u, case["steps"])
     before, after = vision_head(p, norm, act, max_pool(z).reshape(len(x), -1), (64, 32))
-    logits = p.dense("player", after, case["task"]["classes"])
+    logits = p.dense("head", after, case["task"]["classes"])
     return {"logits": logits, "embedding": before, "state": state.reshape(len(x), -1)}, residuals
 
 
@@ -157,8 +157,8 @@ def deq_mlp(case, p, x):
     z, state, residuals = fixed_point(lambda z: jax.nn.relu(p.dense("cell.b", z, config["hidden"], False) + u), u, case["steps"])
     if "norm" in config:
         z = case["norm"]("norm", z)
-    embedding = jax.nn.relu(p.dense("head", z, config["dense"]))
-    return {"logits": p.dense("player", embedding, case["task"]["classes"]), "embedding": embedding, "state": state}, residuals
+    embedding = jax.nn.relu(p.dense("dense", z, config["dense"]))
+    return {"logits": p.dense("head", embedding, case["task"]["classes"]), "embedding": embedding, "state": state}, residuals
 
 
 def resnet(case, p, x, channels, blocks, widths, cifar):
@@ -176,7 +176,7 @@ def resnet(case, p, x, channels, blocks, widths, cifar):
                 x = norm(f"{at}.shortcut.norm", p.conv(f"{at}.shortcut.conv", x, to, 1, 2))
             x = act(x + y)
     before, after = vision_head(p, norm, act, x.mean((1, 2)), widths)
-    return {"logits": p.dense("player", after, case["task"]["classes"]), "embedding": before if cifar else after}, []
+    return {"logits": p.dense("head", after, case["task"]["classes"]), "embedding": before if cifar else after}, []
 
 
 def resnet_xs(case, p, x):
@@ -210,9 +210,9 @@ def text(case, p, symbols):
     return tokens, tokens + positions, past[None] & (symbols > 0)[:, None, :]
 
 
-def player(case, p, h, injection, visible):
-    h = layer_norm(p, "player.norm", transformer_layer(p, "player.layer", h, injection, visible)).reshape(-1, 64)
-    return {"logits": p.dense("player.output", h, case["task"]["classes"]), "embedding": h}
+def personal(case, p, h, injection, visible):
+    h = layer_norm(p, "head.norm", transformer_layer(p, "head.layer", h, injection, visible)).reshape(-1, 64)
+    return {"logits": p.dense("head.output", h, case["task"]["classes"]), "embedding": h}
 
 
 def transformer_4(case, p, symbols):
@@ -220,7 +220,7 @@ def transformer_4(case, p, symbols):
     h = jnp.zeros_like(injection)
     for index in range(3):
         h = transformer_layer(p, f"layers.{index}", h, injection, visible)
-    return player(case, p, h, injection, visible), []
+    return personal(case, p, h, injection, visible), []
 
 
 def deq_transformer(case, p, symbols):
@@ -232,7 +232,7 @@ def deq_transformer(case, p, symbols):
         return layer_norm(p, "cell.norm", z)
 
     z, state, residuals = fixed_point(step, jnp.zeros_like(jnp.asarray(injection)), case["steps"])
-    return player(case, p, z, tokens, visible) | {"state": state.reshape(len(symbols), -1)}, residuals
+    return personal(case, p, z, tokens, visible) | {"state": state.reshape(len(symbols), -1)}, residuals
 
 
 # ---------------------------------------------------------------- cases
