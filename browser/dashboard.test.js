@@ -40,10 +40,10 @@ test("the printed address opens it once, and a cookie from then on", async () =>
   await visitor.page.getByRole("heading", { name: "Runs" }).waitFor();
 });
 
-test("who does not know the token sees nothing but the door", async () => {
+test("who does not know the token sees only the page that asks for it", async () => {
   const page = await visitor.stranger();
   assert.equal((await page.goto(visitor.address)).status(), 401);
-  await page.getByText("asks for its token").waitFor();
+  await page.getByText("asks for its access token").waitFor();
   assert.equal((await page.goto(`${visitor.address}api/runs`)).status(), 403);
   await page.goto(visitor.address);
   await page.getByLabel("Token").fill(new URL(served.address).searchParams.get("token"));

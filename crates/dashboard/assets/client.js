@@ -49,7 +49,7 @@ export function client(run, which) {
 
 function sentence({ unseen, rounds, holds }) {
   const samples = holds ? `${counted(holds.train.samples, "training sample")}, ${count(holds.test.samples)} to test with` : "Only the client knows its samples";
-  if (unseen) return `${samples}. It was not there during training; what is known of it stands in the run's summary.`;
+  if (unseen) return `${samples}. It was not part of training; its accuracy is in the run's summary.`;
   return `${samples}. It has trained ${rounds === 1 ? "once" : `${count(rounds)} times`}.`;
 }
 

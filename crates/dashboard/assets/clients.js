@@ -13,7 +13,7 @@ export function clients(run) {
   const more = element("button", { type: "button", hidden: true, onclick: () => { all = true; show(); } });
   const node = element("section", { "aria-labelledby": "clients" }, element("h2", { id: "clients" }, "Clients"), hint, place, more);
   const columns = [
-    { title: "Client", text: (row) => link(["run", run, "client", row.client], row.unseen ? `${row.name} (met after training)` : row.name) },
+    { title: "Client", text: (row) => link(["run", run, "client", row.client], row.unseen ? `${row.name} (unseen in training)` : row.name) },
     { title: "Samples", text: (row) => count(row.samples), number: true },
     { title: "Labels", text: (row) => count(row.labels), number: true },
     { title: "Rounds", text: (row) => count(row.rounds), number: true },

@@ -7,7 +7,7 @@ const STATES = {
   finished: ["✓", ""],
   stopped: ["■", "Somebody stopped it. Resume goes on from its last checkpoint."],
   failed: ["✕", "It ended with an error. Resume tries again from its last checkpoint, once the reason is gone."],
-  killed: ["✕", "Its process is gone without a word: killed, or a power cut. Resume goes on from its last checkpoint."],
+  killed: ["✕", "Its process ended without notice: killed, or a power cut. Resume goes on from its last checkpoint."],
   malformed: ["!", "Something in its folder cannot be read."],
 };
 

@@ -10,7 +10,7 @@ const TASKS = {
   evaluate: "Evaluation",
   measure: "Evaluation with theory",
   finish: "The last step of the method",
-  adopt: "Meeting those who were not there during training",
+  adopt: "Adapting to clients that were not part of training",
 };
 
 /** The panel, and `show(activity, state)`. */

@@ -3,7 +3,7 @@ use fedeq_core::{Evaluation, Result};
 use fedeq_data::partition::ClientTally;
 use serde::Serialize;
 
-use super::refusal::Refusal;
+use super::refusal::RequestRefusal;
 use super::thinned::Thinned;
 use fedeq_run::run::{Head, Roster, RunFolder, headline};
 
@@ -16,17 +16,17 @@ pub(super) struct ClientRow {
     samples: Option<usize>,
     /// Different labels among them, where samples have one class each.
     labels: Option<usize>,
-    /// By the model the method is judged by, at the last evaluation.
+    /// By the model the method is evaluated by, at the last evaluation.
     accuracy: Option<f64>,
     /// Rounds it took part in.
     rounds: usize,
-    /// Whether it was met only after training.
+    /// Whether it took no part in training.
     unseen: bool,
 }
 
 /// All that is known of one client.
 #[derive(Serialize)]
-pub(super) struct Portrait {
+pub(super) struct ClientView {
     client: usize,
     name: String,
     unseen: bool,
@@ -73,7 +73,7 @@ pub(super) fn rows(folder: &RunFolder) -> Result<Vec<ClientRow>> {
     Ok(tally.clients.into_iter().enumerate().map(row).collect())
 }
 
-/// The last accuracy of every client; those met only after training come last, once they have been judged.
+/// The last accuracy of every client; unseen ones come last, once they have been evaluated.
 fn last_accuracies(folder: &RunFolder) -> Result<Vec<Option<f64>>> {
     let view = folder.experiment()?.method.algorithm().default_view();
     let mut last = Evaluation::default();
@@ -96,11 +96,11 @@ fn participations(folder: &RunFolder, clients: usize) -> Result<Vec<usize>> {
 }
 
 /// One client of a run.
-pub(super) fn portrait(folder: &RunFolder, client: usize) -> std::result::Result<Portrait, Refusal> {
+pub(super) fn client_view(folder: &RunFolder, client: usize) -> std::result::Result<ClientView, RequestRefusal> {
     let Roster { training, tally } = folder.roster()?;
     let everybody = tally.clients.len();
-    let holds = tally.clients.into_iter().nth(client).ok_or_else(|| Refusal::unknown_client(client))?;
-    Ok(Portrait {
+    let holds = tally.clients.into_iter().nth(client).ok_or_else(|| RequestRefusal::unknown_client(client))?;
+    Ok(ClientView {
         client,
         unseen: client >= training,
         classes: tally.classes,

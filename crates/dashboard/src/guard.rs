@@ -10,7 +10,7 @@ use axum::response::{Html, IntoResponse, Response};
 
 use super::address::{Token, host};
 use super::page;
-use super::refusal::Refusal;
+use super::refusal::RequestRefusal;
 
 /// A header that a page of another site cannot send without asking first, which is never granted.
 pub(super) const ACTION_HEADER: &str = "x-fedeq-action";
@@ -77,13 +77,13 @@ impl Guard {
 
 /// Examines every request.
 pub(super) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let at_the_door = request.uri().path() == "/";
+    let is_front_page = request.uri().path() == "/";
     let mut response = match guard.examine(&request) {
         Ok(()) => match &guard.token {
-            Some(token) if at_the_door && given(request.uri()).is_some() => guard.keep(token),
+            Some(token) if is_front_page && given(request.uri()).is_some() => guard.keep(token),
             _ => next.run(request).await,
         },
-        Err(Objection::Unknown) if at_the_door => (StatusCode::UNAUTHORIZED, Html(page::DOOR)).into_response(),
+        Err(Objection::Unknown) if is_front_page => (StatusCode::UNAUTHORIZED, Html(page::TOKEN_PAGE)).into_response(),
         Err(objection) => objection.into_response(),
     };
     response.headers_mut().extend(page::safety());
@@ -94,13 +94,13 @@ impl IntoResponse for Objection {
     fn into_response(self) -> Response {
         match self {
             Self::Unknown => {
-                Refusal::forbidden("the token is missing or wrong", "open the address that `fedeq dashboard` printed")
+                RequestRefusal::forbidden("the token is missing or wrong", "open the address that `fedeq dashboard` printed")
             }
-            Self::ForeignHost => Refusal::forbidden(
+            Self::ForeignHost => RequestRefusal::forbidden(
                 "the address is not this machine's own",
                 "use `localhost`, or start the dashboard without `--no-token`",
             ),
-            Self::ForeignAction => Refusal::forbidden("this did not come from the dashboard's page", "use its buttons"),
+            Self::ForeignAction => RequestRefusal::forbidden("this did not come from the dashboard's page", "use its buttons"),
         }
         .into_response()
     }

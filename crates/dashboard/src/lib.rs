@@ -5,9 +5,9 @@
 //!
 //! # Layout
 //! - this file: the settings, and serving them
-//! - `address`, `guard`: who may look, and who may act
-//! - `connection`: how many may look at a time, and for how long they may hold a connection for nothing
-//! - `view`, `point`, `thinned`, `index`: the runs there are, and what is known of them
+//! - `address`, `guard`: who may watch, and who may act
+//! - `connection`: how many connections there may be, and for how long they may be idle
+//! - `run_index`, `run_view`: the runs there are, and what is known of each; `point`, `thinned`: the points of its curves
 //! - `client`: one client of a run
 //! - `start`: resuming a run in a process of its own
 //! - `route`, `events`, `answer`, `refusal`: requests and answers
@@ -46,7 +46,7 @@ use run_index::RunIndex;
 pub struct Dashboard {
     /// The folder below which runs are looked for; it may itself be a run.
     pub folder: PathBuf,
-    /// What everybody must know who wants to look, if anything.
+    /// The access token, if one is asked for.
     pub token: Option<Token>,
     /// The program that resumes runs.
     pub program: PathBuf,

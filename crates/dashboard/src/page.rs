@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 
 /// What everybody sees who knows no token.
-pub(super) const DOOR: &str = include_str!("../assets/door.html");
+pub(super) const TOKEN_PAGE: &str = include_str!("../assets/token.html");
 
 const INDEX: &str = include_str!("../assets/index.html");
 

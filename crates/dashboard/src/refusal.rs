@@ -9,13 +9,13 @@ use super::answer::Json;
 
 /// Why a request is not met.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RequestRefusal {
     status: StatusCode,
     problem: String,
     hint: String,
 }
 
-impl Refusal {
+impl RequestRefusal {
     pub(super) fn unknown(run: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no run `{run}`"), "choose one from the list of runs")
     }
@@ -46,13 +46,13 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for RequestRefusal {
     fn from(error: Error) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, problem: error.to_string(), hint: error.hint() }
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for RequestRefusal {
     fn into_response(self) -> Response {
         (self.status, Json(json!({ "problem": self.problem, "hint": self.hint }))).into_response()
     }

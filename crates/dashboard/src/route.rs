@@ -15,7 +15,7 @@ use super::connection::{body, hold_clock};
 use super::events::follow;
 use super::guard::{Guard, check};
 use super::page;
-use super::refusal::Refusal;
+use super::refusal::RequestRefusal;
 use super::run_index::{Action, RunIndex};
 use fedeq_run::run::RunFolder;
 
@@ -28,14 +28,14 @@ pub(super) fn router(index: RunIndex, guard: Guard) -> Router {
         .route("/api/events", get(events))
         .route("/api/experiment", get(experiment))
         .route("/api/clients", get(clients))
-        .route("/api/client", get(portrait))
+        .route("/api/client", get(client_view))
         .route("/api/act", post(act))
         .layer(from_fn_with_state(Arc::new(guard), check))
         .layer(from_fn(hold_clock))
         .with_state(Arc::new(index))
 }
 
-type Answer<V> = Result<Json<V>, Refusal>;
+type Answer<V> = Result<Json<V>, RequestRefusal>;
 
 #[derive(Deserialize)]
 struct OfRun {
@@ -56,7 +56,7 @@ struct Wanted {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Deed {
+struct ActionRequest {
     run: String,
     action: Action,
 }
@@ -68,11 +68,11 @@ async fn runs(State(index): State<Arc<RunIndex>>) -> Answer<impl Serialize> {
 async fn events(State(index): State<Arc<RunIndex>>, Query(wanted): Query<Wanted>) -> Response {
     match serde_json::from_str(wanted.runs.as_deref().unwrap_or("[]")) {
         Ok(runs) => follow(index, runs).into_response(),
-        Err(error) => Refusal::not_understood(format!("`runs` is no list of names: {error}")).into_response(),
+        Err(error) => RequestRefusal::not_understood(format!("`runs` is no list of names: {error}")).into_response(),
     }
 }
 
-async fn experiment(State(index): State<Arc<RunIndex>>, Query(OfRun { run }): Query<OfRun>) -> Result<String, Refusal> {
+async fn experiment(State(index): State<Arc<RunIndex>>, Query(OfRun { run }): Query<OfRun>) -> Result<String, RequestRefusal> {
     of_run(index, run, |folder| Ok(folder.experiment_text()?)).await
 }
 
@@ -80,18 +80,19 @@ async fn clients(State(index): State<Arc<RunIndex>>, Query(OfRun { run }): Query
     of_run(index, run, |folder| Ok(client::rows(folder)?)).await.map(Json)
 }
 
-async fn portrait(
+async fn client_view(
     State(index): State<Arc<RunIndex>>,
     Query(OfClient { run, client }): Query<OfClient>,
 ) -> Answer<impl Serialize> {
-    of_run(index, run, move |folder| client::portrait(folder, client)).await.map(Json)
+    of_run(index, run, move |folder| client::client_view(folder, client)).await.map(Json)
 }
 
-async fn act(State(index): State<Arc<RunIndex>>, request: Request) -> Result<StatusCode, Refusal> {
+async fn act(State(index): State<Arc<RunIndex>>, request: Request) -> Result<StatusCode, RequestRefusal> {
     let body = body(request, index.patience).await;
-    let body = body.ok_or_else(|| Refusal::not_understood("this is too long or too slow for an action".into()))?;
-    let deed = serde_json::from_str(&body).map_err(|error| Refusal::not_understood(format!("this is no action: {error}")))?;
-    let Deed { run, action } = deed;
+    let body = body.ok_or_else(|| RequestRefusal::not_understood("this is too long or too slow for an action".into()))?;
+    let action_request =
+        serde_json::from_str(&body).map_err(|error| RequestRefusal::not_understood(format!("this is no action: {error}")))?;
+    let ActionRequest { run, action } = action_request;
     beside(move || index.act(&run, action)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
@@ -99,15 +100,17 @@ async fn act(State(index): State<Arc<RunIndex>>, request: Request) -> Result<Sta
 async fn of_run<V: Send + 'static>(
     index: Arc<RunIndex>,
     run: String,
-    read: impl FnOnce(&RunFolder) -> Result<V, Refusal> + Send + 'static,
-) -> Result<V, Refusal> {
+    read: impl FnOnce(&RunFolder) -> Result<V, RequestRefusal> + Send + 'static,
+) -> Result<V, RequestRefusal> {
     let _turn = index.readers.acquire().await;
     let index = Arc::clone(&index);
     beside(move || read(&index.folder(&run)?)).await
 }
 
 /// Does what may take a while on a thread where it holds up nobody.
-async fn beside<V: Send + 'static>(work: impl FnOnce() -> Result<V, Refusal> + Send + 'static) -> Result<V, Refusal> {
+async fn beside<V: Send + 'static>(
+    work: impl FnOnce() -> Result<V, RequestRefusal> + Send + 'static,
+) -> Result<V, RequestRefusal> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Refusal::failed("something went wrong while the run was read".into())))
+    done.unwrap_or_else(|_| Err(RequestRefusal::failed("something went wrong while the run was read".into())))
 }

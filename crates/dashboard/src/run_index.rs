@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use super::point::{EvaluationPoint, QualityPoint, RoundPoint, TimingPoint};
-use super::refusal::Refusal;
+use super::refusal::RequestRefusal;
 use super::run_view::{RunInfo, RunView, Story};
 use super::start::Starts;
 use super::thinned::Thinned;
@@ -38,13 +38,13 @@ struct Known {
 
 /// A run in the list of runs.
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct RunRow {
     run: String,
     state: RunState,
     problem: Option<String>,
     info: Option<RunInfo>,
     round: u64,
-    /// How clients fare with their own models, and with the shared part as the server has it: methods are looked at in the same way.
+    /// The accuracy of clients with their own models, and with the shared part as the server has it: methods are looked at in the same way.
     local: Option<QualityPoint>,
     shared: Option<QualityPoint>,
     seconds_left: Option<f64>,
@@ -113,7 +113,7 @@ impl RunIndex {
     }
 
     /// All runs.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<RunRow> {
         let known = self.up_to_date();
         known.runs.iter().map(|(run, view)| known.row(run, view)).collect()
     }
@@ -145,26 +145,26 @@ impl RunIndex {
     }
 
     /// The folder of a run. Only what was found below the root has a name, so no name leads out of it.
-    pub(super) fn folder(&self, run: &str) -> Result<RunFolder, Refusal> {
+    pub(super) fn folder(&self, run: &str) -> Result<RunFolder, RequestRefusal> {
         let known = self.up_to_date();
-        known.runs.get(run).map(|view| view.folder.clone()).ok_or_else(|| Refusal::unknown(run))
+        known.runs.get(run).map(|view| view.folder.clone()).ok_or_else(|| RequestRefusal::unknown(run))
     }
 
     /// Does something about a run, where that makes sense.
-    pub(super) fn act(&self, run: &str, action: Action) -> Result<(), Refusal> {
+    pub(super) fn act(&self, run: &str, action: Action) -> Result<(), RequestRefusal> {
         let mut known = self.up_to_date();
         let Known { runs, starts, looked } = &mut *known;
-        let view = runs.get(run).ok_or_else(|| Refusal::unknown(run))?;
+        let view = runs.get(run).ok_or_else(|| RequestRefusal::unknown(run))?;
         let folder = &view.folder;
-        let leave = |command: ControlCommand| folder.leave_command(command).map_err(Refusal::from);
+        let leave = |command: ControlCommand| folder.leave_command(command).map_err(RequestRefusal::from);
         match (action, view.state) {
             (Action::Pause, RunState::Running) => leave(ControlCommand::Pause),
             (Action::Resume, RunState::Paused | RunState::Running) => leave(ControlCommand::Continue),
-            (Action::Resume, RunState::Stopped | RunState::Killed | RunState::Failed) => {
-                starts.resume(run, folder.path()).map_err(|error| Refusal::failed(format!("cannot start `fedeq`: {error}")))
-            }
+            (Action::Resume, RunState::Stopped | RunState::Killed | RunState::Failed) => starts
+                .resume(run, folder.path())
+                .map_err(|error| RequestRefusal::failed(format!("cannot start `fedeq`: {error}"))),
             (Action::Stop, RunState::Running | RunState::Paused) => leave(ControlCommand::Stop),
-            (_, state) => Err(Refusal::out_of_place(run, state)),
+            (_, state) => Err(RequestRefusal::out_of_place(run, state)),
         }?;
         *looked = None;
         Ok(())
@@ -189,9 +189,9 @@ impl Known {
         self.starts.look();
     }
 
-    fn row(&self, run: &str, view: &RunView) -> Row {
+    fn row(&self, run: &str, view: &RunView) -> RunRow {
         let evaluation = view.evaluation();
-        Row {
+        RunRow {
             run: run.to_owned(),
             state: view.state,
             problem: view.problem.clone(),

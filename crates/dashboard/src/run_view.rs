@@ -30,13 +30,13 @@ pub(super) struct RunView {
     /// Why it cannot be read.
     pub(super) problem: Option<String>,
     pub(super) info: Option<RunInfo>,
-    /// Grows whenever everything begins anew.
+    /// Grows whenever everything is read from the beginning.
     beginnings: u64,
     pub(super) story: Story,
     pub(super) activity: Option<Activity>,
     tails: [Tail; 3],
     pid: Option<u32>,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 }
 
 /// What the journals say.
@@ -54,7 +54,7 @@ pub(super) struct Story {
 
 /// How one can tell that a process lives.
 #[derive(Default)]
-struct Pulse {
+struct Heartbeat {
     /// Locks work on this disk: one was seen.
     lock_seen: bool,
     beat: Option<u64>,
@@ -79,7 +79,7 @@ impl RunView {
             story: Story::default(),
             activity: None,
             pid: None,
-            pulse: Pulse::default(),
+            heartbeat: Heartbeat::default(),
         }
     }
 
@@ -89,7 +89,7 @@ impl RunView {
         let mut outcome = self.read();
         if outcome.is_err() && was_sound {
             // A run that was resumed goes on from its last checkpoint: some of what was read is no longer there.
-            self.begin_anew();
+            self.start_over();
             outcome = self.read();
         }
         self.problem = outcome.err().map(|error| error.to_string());
@@ -104,23 +104,23 @@ impl RunView {
         }
         let status = self.folder.status()?;
         if self.pid.replace(status.pid).is_some_and(|before| before != status.pid) {
-            self.begin_anew();
+            self.start_over();
             self.info = Some(RunInfo::of(&self.folder)?);
         }
         self.story.go_on(&mut self.tails)?;
         self.activity = self.folder.activity();
-        let (folder, activity, pulse) = (&self.folder, self.activity.as_ref(), &mut self.pulse);
-        self.state = folder.state_if(|| pulse.is_felt(folder, activity))?;
+        let (folder, activity, heartbeat) = (&self.folder, self.activity.as_ref(), &mut self.heartbeat);
+        self.state = folder.state_if(|| heartbeat.is_alive(folder, activity))?;
         Ok(())
     }
 
-    fn begin_anew(&mut self) {
+    fn start_over(&mut self) {
         self.beginnings = self.edition() + 1;
         self.tails = self.folder.tails();
         self.story = Story::default();
     }
 
-    /// Grows whenever what was told before no longer holds: everything began anew, or a curve was thinned out.
+    /// Grows whenever what was told before no longer holds: everything was read from the beginning, or a curve was thinned out.
     pub(super) fn edition(&self) -> u64 {
         self.beginnings + self.story.thinned
     }
@@ -168,8 +168,8 @@ impl Story {
     }
 }
 
-impl Pulse {
-    fn is_felt(&mut self, folder: &RunFolder, activity: Option<&Activity>) -> bool {
+impl Heartbeat {
+    fn is_alive(&mut self, folder: &RunFolder, activity: Option<&Activity>) -> bool {
         let is_locked = folder.is_locked();
         self.lock_seen |= is_locked;
         let beat = activity.map(|activity| activity.beat);

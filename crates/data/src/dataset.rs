@@ -88,8 +88,6 @@ pub enum Labels {
         /// One class number a sample.
         values: Vec<u16>,
     },
-    /// One number a sample (regression).
-    Numbers(Vec<f32>),
     /// One symbol a position: `samples * length` of them, padding where the input is padding.
     NextSymbols(Vec<u8>),
 }
@@ -122,7 +120,7 @@ impl Dataset {
     pub fn classes(&self) -> Option<&[u16]> {
         match &self.labels {
             Labels::Classes { values, .. } => Some(values),
-            Labels::Numbers(_) | Labels::NextSymbols(_) => None,
+            Labels::NextSymbols(_) => None,
         }
     }
 }

@@ -10,10 +10,12 @@ fn dataset(samples: Samples, labels: Labels) -> Arc<Dataset> {
     Arc::new(Dataset { name: "synthetic".into(), samples, labels, owners: None, test_start: None })
 }
 
-/// Sample `i` is the number `10 i`, and so is its target.
+/// Sample `i` is the number `10 i` and of class `i`.
 fn tens(samples: usize) -> Arc<Dataset> {
     let values: Vec<f32> = (0..samples).map(|sample| 10.0 * sample as f32).collect();
-    dataset(Samples::Vectors(Vectors { width: 1, values: values.clone() }), Labels::Numbers(values))
+    let names = (0..samples).map(|class| class.to_string()).collect();
+    let labels = Labels::Classes { names, values: (0..samples as u16).collect() };
+    dataset(Samples::Vectors(Vectors { width: 1, values }), labels)
 }
 
 /// Every other sample of `2 * samples`.
@@ -83,7 +85,7 @@ proptest! {
         for batch in shard.batches(size(batch), Remainder::Keep, Seed::new(seed)) {
             let expected: Vec<f32> = batch.ids.iter().map(|&id| 10.0 * id as f32).collect();
             prop_assert_eq!(batch.inputs, Inputs::Dense { values: expected.clone(), shape: vec![expected.len(), 1] });
-            prop_assert_eq!(batch.targets, Targets::Numbers(expected));
+            prop_assert_eq!(batch.targets, Targets::Classes(batch.ids.iter().map(|&id| id as i32).collect()));
         }
     }
 }

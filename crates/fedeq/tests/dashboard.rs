@@ -126,7 +126,7 @@ fn a_finished_run_is_listed_with_its_clients_and_their_history() {
     let clients = clients.as_array().expect("rows");
     assert_eq!(clients.len(), 30);
     assert_eq!(clients.iter().filter(|client| client["unseen"] == true).count(), 2);
-    assert!(clients.iter().all(|client| client["accuracy"].is_f64()), "those met after training have been judged too");
+    assert!(clients.iter().all(|client| client["accuracy"].is_f64()), "unseen clients have been evaluated too");
 
     let trained = clients.iter().find(|client| client["rounds"].as_u64() > Some(0)).expect("somebody trained");
     let portrait = served.json(&format!("/api/client?run=sweep%2Fone&client={}", trained["client"]));
@@ -253,8 +253,8 @@ fn with_a_token_nobody_looks_without_it() {
     assert_eq!(served.get("/api/runs").0, 403);
     assert_eq!(served.get("/api/runs?token=correct-hors").0, 403);
     assert_eq!(served.get("/assets/app.js").0, 403);
-    let (status, door) = served.get("/");
-    assert!(status == 401 && door.contains("asks for its token"), "{door}");
+    let (status, page) = served.get("/");
+    assert!(status == 401 && page.contains("asks for its access token"), "{page}");
     assert_eq!(served.get("/api/runs?token=correct-horse").0, 200);
     assert_eq!(served.ask("GET /api/runs", &["Authorization: Bearer correct-horse"], "").0, 200);
     let (status, head, _) = served.ask("GET /?token=correct-horse", &[], "");

@@ -44,7 +44,7 @@ fn samples(node: &NodeFolder) -> Vec<[u8; WINDOW]> {
     let (prepared, _) = load_model(&node.trained(), "nowhere".as_ref()).expect("the digits are here");
     let Samples::Images(images) = &prepared.dataset.samples else { panic!("digits are pictures") };
     let size: usize = images.shape.iter().product();
-    let client = &prepared.federation.clients[0];
+    let client = &prepared.splits.clients[0];
     let mut all = Vec::new();
     for &sample in client.train.iter().chain(&client.validation).chain(&client.test) {
         let pixels = &images.pixels[sample as usize * size..][..size];

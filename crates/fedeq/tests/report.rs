@@ -54,7 +54,9 @@ fn copy_folder(from: &Path, to: &Path) {
 #[test]
 fn a_page_holds_every_part_and_needs_no_other_file() {
     let page = page("one.html", &["runs/deq-0"]);
-    for part in ["Accuracy over rounds", "megabytes", "Those who fare worst", "takes for what", "Consensus gap", "Dual norm"] {
+    for part in
+        ["Accuracy over rounds", "megabytes", "Least accurate clients", "confusion matrix of", "Consensus gap", "Dual norm"]
+    {
         assert!(page.contains(part), "{part}");
     }
     for part in [
@@ -96,8 +98,9 @@ fn all_methods_are_shown_by_the_same_view_of_their_clients() {
     let views = |arguments: &[&str]| {
         let arguments = [arguments, &["--format", "json"]].concat();
         let report: Value = serde_json::from_str(&stdout(&arguments)).expect("JSON");
-        let closeups = report["closeups"].as_array().expect("a list").iter().map(|closeup| closeup["seen"]["view"].clone());
-        (report["view"].clone(), closeups.collect::<Vec<_>>())
+        let details =
+            report["client_details"].as_array().expect("a list").iter().map(|detail| detail["available"]["view"].clone());
+        (report["view"].clone(), details.collect::<Vec<_>>())
     };
     assert_eq!(views(&["runs"]), ("local".into(), vec!["local".into(); 2]));
     assert_eq!(views(&["runs", "--view", "shared"]), ("shared".into(), vec!["shared".into(); 2]));
@@ -139,8 +142,8 @@ fn every_figure_is_written_as_svg_and_png_and_named_in_the_markdown() {
 fn a_confusion_counts_all_a_client_is_judged_by() {
     let report: Value =
         serde_json::from_str(&stdout(&["runs/deq-0", "--client", "client-07", "--format", "json"])).expect("JSON");
-    let closeup = &report["closeups"][0]["seen"];
-    let (chosen, confusion) = (&closeup["chosen"], &closeup["confusion"]["seen"]);
+    let detail = &report["client_details"][0]["available"];
+    let (chosen, confusion) = (&detail["chosen"], &detail["confusion"]["available"]);
     assert_eq!(chosen["name"], "client-07");
     let rows = confusion["counts"].as_array().expect("rows");
     let number = |value: &Value| value.as_u64().expect("a number");
@@ -218,7 +221,7 @@ fn a_run_without_its_models_or_its_data_is_shown_without_them() {
     let (_folder, copy) = copy_of("deq-0");
     fs::remove_dir_all(copy.join("checkpoints")).expect("removed");
     let told = page("models.html", &[copy.to_str().expect("UTF-8")]);
-    assert!(told.contains("its models have not been kept") && told.contains("client-"));
+    assert!(told.contains("its models were not kept") && told.contains("client-"));
 
     let folder = TempDir::new().expect("a folder");
     let row = |index: usize| {
@@ -241,7 +244,7 @@ fn a_run_without_its_models_or_its_data_is_shown_without_them() {
         String::from_utf8(output.stdout).expect("UTF-8")
     };
     let without = text(&[]);
-    assert!(without.contains("data is not at hand: no `") && without.contains("data.csv"), "{without}");
+    assert!(without.contains("data is not available: no `") && without.contains("data.csv"), "{without}");
     assert!(text(&["--data", "moved.csv"]).contains("well ("));
 }
 

@@ -114,7 +114,7 @@ fn an_experiment_gives_tables_figures_and_a_readme_and_keeps_what_a_person_wrote
 
     let again = succeed(&mut tiny(&folder));
     let told = String::from_utf8(again.stderr).expect("UTF-8");
-    assert_eq!(told.matches("finished already").count(), 2, "{told}");
+    assert_eq!(told.matches("already finished").count(), 2, "{told}");
     assert_eq!((read(&folder, "table-small.md"), read(&folder, "rounds-small.svg")), (table, figure), "the same bytes");
     assert_eq!(read(&folder, "README.md"), format!("{first}\nA person's words.\n"));
 }

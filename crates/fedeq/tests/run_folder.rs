@@ -227,7 +227,7 @@ fn a_run_is_never_overwritten_and_the_usual_names_are_counted() {
     let folder = TempDir::new().expect("a folder");
     run(&folder, "one", &[]);
     let (error, hint) = refusal(&mut run_command(&folder, "one", &[]), 2);
-    assert_eq!(error, "`one` is there already");
+    assert_eq!(error, "`one` already exists");
     assert!(hint.contains("fedeq resume one"), "{hint}");
     for _ in 0..2 {
         let mut command = fedeq(&folder);

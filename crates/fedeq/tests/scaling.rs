@@ -70,7 +70,7 @@ fn the_statistics_are_those_of_the_training_samples_of_those_who_take_part() {
         panic!("vectors")
     };
     let trained: Vec<usize> =
-        raw.federation.clients.iter().flat_map(|client| client.train.iter().map(|&index| index as usize)).collect();
+        raw.splits.clients.iter().flat_map(|client| client.train.iter().map(|&index| index as usize)).collect();
     for column in 0..3 {
         let of = |values: &[f32]| trained.iter().map(|row| f64::from(values[row * 4 + column])).collect::<Vec<f64>>();
         let mean = of(&rows.values).iter().sum::<f64>() / trained.len() as f64;

@@ -7,7 +7,7 @@ use std::process::Command;
 use fedeq_core::Method;
 use fedeq_data::source::Source;
 use fedeq_run::experiment::{Experiment, Override};
-use fedeq_run::sweep::{Axis, NOTHING, cells};
+use fedeq_run::sweep::{NOTHING, SweepAxis, cells};
 use run_support::{TINY, fedeq, json, refusal, run, run_command, succeed};
 use tempfile::TempDir;
 
@@ -96,7 +96,7 @@ fn what_is_set_is_what_a_run_trains_with() {
     run_support::assert_same_files(&folder.path().join("before"), &folder.path().join("after"), "the order means nothing");
 }
 
-fn axes(texts: &[&str]) -> Vec<Axis> {
+fn axes(texts: &[&str]) -> Vec<SweepAxis> {
     texts.iter().map(|text| text.parse().expect("an axis")).collect()
 }
 

@@ -1,11 +1,11 @@
-//! What can be done with a finished run: judge it anew, ask it, and take its models elsewhere.
+//! What can be done with a finished run: re-evaluate it, ask it, and take its models elsewhere.
 mod run_support;
 
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use fedeq_core::{Params, Weights};
+use fedeq_core::{Method, Params, Weights};
 use fedeq_models::{ModelConfig, Task};
 use run_support::{fedeq, json, refusal, run, run_command, spawn, succeed};
 use serde_json::Value;
@@ -30,23 +30,23 @@ fn refused(arguments: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn a_finished_run_judged_anew_has_the_numbers_of_its_last_evaluation() {
-    let judgement: Value = serde_json::from_str(&stdout(&["evaluate", "done", "--json"])).expect("JSON");
+fn a_finished_run_evaluated_again_has_the_numbers_of_its_last_evaluation() {
+    let found: Value = serde_json::from_str(&stdout(&["evaluate", "done", "--json"])).expect("JSON");
     let summary = json(&finished().path().join("done/summary.json"));
-    assert_eq!(judgement["evaluation"], summary["evaluation"]);
-    assert_eq!(judgement["unseen"], summary["unseen"]);
-    assert_eq!(judgement["agrees"], true);
+    assert_eq!(found["evaluation"], summary["evaluation"]);
+    assert_eq!(found["unseen"], summary["unseen"]);
+    assert_eq!(found["agrees"], true);
 }
 
 #[test]
-fn every_method_is_judged_anew_with_the_same_numbers() {
+fn every_method_is_evaluated_again_with_the_same_numbers() {
     let folder = TempDir::new().expect("a folder");
-    for method in ["local", "fedavg", "fedavg-ft", "ditto", "fedper", "fedrep", "knn-per"] {
+    for method in Method::NAMES {
         let set = format!("method={method}");
         run(&folder, method, &[&set, "model=mlp", "plan.rounds=1"]);
         let output = succeed(fedeq(&folder).args(["evaluate", method, "--json"]));
-        let judgement: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(judgement["agrees"], true, "{method}");
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(found["agrees"], true, "{method}");
     }
 }
 
@@ -62,7 +62,7 @@ fn accuracy_of(folder: &TempDir, run: &str, client: &str) -> f64 {
 fn the_models_of_unseen_clients_are_those_they_were_judged_by() {
     let folder = TempDir::new().expect("a folder");
     let trained_hard = ["plan.rounds=1", "data.unseen={ count = 2 }", "training.epochs=4", "training.learning_rate=0.1"];
-    for method in ["fedeq", "local", "fedavg", "fedavg-ft", "ditto", "fedper", "fedrep", "knn-per"] {
+    for method in Method::NAMES {
         let set = format!("method={method}");
         let path = run(&folder, method, &[&[set.as_str(), "model=resnet-xs"], &trained_hard[..]].concat());
         let unseen = json(&path.join("summary.json"))["unseen"].clone();

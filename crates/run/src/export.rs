@@ -27,7 +27,7 @@ pub struct Export {
     /// The shape of inputs and the number of classes.
     pub task: Task,
     /// How inputs become the numbers a network sees, for pictures and for tables whose features are scaled.
-    pub scaling: Option<Scaling>,
+    pub scaling: Option<InputScaling>,
     /// The names of the classes, where they have names.
     pub classes: Vec<String>,
     /// The tensors that are personal; all others came from the shared part.
@@ -41,7 +41,7 @@ pub struct Export {
 
 /// A value `v` is fed as `(v / white - mean) / deviation`: of a picture channel by channel, of a table column by column.
 #[derive(Clone, Debug, Serialize)]
-pub struct Scaling {
+pub struct InputScaling {
     /// The value that stands for 1; 1 for tables.
     pub white: u8,
     /// Subtracted.
@@ -116,12 +116,12 @@ fn describe(trained: &Trained, clients: Vec<Exported>) -> Export {
     }
 }
 
-fn scaling_of(prepared: &Prepared) -> Option<Scaling> {
+fn scaling_of(prepared: &Prepared) -> Option<InputScaling> {
     let (white, fedeq_data::Scaling { mean, deviation }) = match &prepared.dataset.samples {
         Samples::Images(images) => (images.white, images.scaling.clone()),
         _ => (1, prepared.scaling.clone()?),
     };
-    Some(Scaling { white, mean, deviation })
+    Some(InputScaling { white, mean, deviation })
 }
 
 fn classes_of(dataset: &Dataset) -> Vec<String> {

@@ -30,39 +30,47 @@
 use std::num::NonZeroUsize;
 
 use fedeq_core::{Error, Method, Plan, Result, Sampling, Training};
-use fedeq_data::source::Source;
+use fedeq_data::source::{Entry, Kind, Source};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, LinearSolver, Ridge, Solver, Stop, WarmStart};
 use fedeq_models::{DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, ModelConfig, Reach};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How an experiment fills in what it leaves out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Preset {
+/// Makes [`Preset`] of lines `Variant = "name"`.
+macro_rules! presets {
+    ($($(#[$attribute:meta])+ $variant:ident = $name:literal,)+) => {
+        /// How an experiment fills in what it leaves out.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum Preset {
+            $($(#[$attribute])+ #[serde(rename = $name)] $variant,)+
+        }
+
+        impl Preset {
+            /// Every name.
+            pub const NAMES: [&str; [$($name),+].len()] = [$($name),+];
+
+            /// The preset of that name.
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+presets! {
     /// `paper`, with the theta-step started from the received theta: measured to learn far better where clients take part seldom.
     #[default]
-    Recommended,
+    Recommended = "recommended",
     /// Algorithm 1 to the letter.
-    Paper,
+    Paper = "paper",
     /// What the authors' code does.
-    Reference,
+    Reference = "reference",
 }
 
 impl Preset {
-    /// Every name.
-    pub const NAMES: [&str; 3] = ["recommended", "paper", "reference"];
-
-    /// The preset of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "recommended" => Some(Self::Recommended),
-            "paper" => Some(Self::Paper),
-            "reference" => Some(Self::Reference),
-            _ => None,
-        }
-    }
-
     /// The method of that name as this preset has it for that data.
     pub fn method(self, name: &str, source: &Source) -> Result<Method> {
         tuned_method(name, self, source)
@@ -81,7 +89,7 @@ impl Preset {
         Training {
             learning_rate: if method.algorithm().prefers_equilibrium() { runner.fedeq_rate } else { runner.rate },
             batch_size: runner.batch,
-            warm_start: if has_equilibrium(model) { self.warm_start() } else { WarmStart::Off },
+            warm_start: if model.is_equilibrium() { self.warm_start() } else { WarmStart::Off },
             ..Training::default()
         }
     }
@@ -158,11 +166,6 @@ fn tuned_model(model: ModelConfig, preset: Preset) -> ModelConfig {
     }
 }
 
-/// Whether it solves for a fixed point, and so can be started warm.
-pub(crate) fn has_equilibrium(model: &ModelConfig) -> bool {
-    model.name().starts_with("deq-")
-}
-
 fn reference_resnet(options: DeqResNetOptions) -> DeqResNetOptions {
     DeqResNetOptions { cell_norm: Reach::RowWise, equilibrium: reference_images(), ..options }
 }
@@ -213,10 +216,11 @@ struct Runner {
 }
 
 impl Runner {
-    /// The values for a data set.
+    /// The values for a data set: those of the run scripts where there are any, else those of its kind.
     fn of(source: &Source) -> Self {
-        match source {
-            Source::Digits {} => Self {
+        let Entry { name, kind, .. } = *source.entry();
+        match (name, kind) {
+            ("digits", _) => Self {
                 rounds: 60,
                 fraction: 0.2,
                 evaluate_every: 5,
@@ -224,11 +228,11 @@ impl Runner {
                 fedeq_rate: 0.05,
                 ..Self::images("deq-resnet-xs", "resnet-xs", 10)
             },
-            Source::Femnist {} | Source::Images(_) => Self::images("deq-resnet-s", "resnet-20", 10),
-            Source::Cifar10 {} => Self::images("deq-resnet-m", "resnet-34", 20),
-            Source::Cifar100 {} => Self { rate: 0.05, ..Self::images("deq-resnet-m", "resnet-34", 20) },
-            Source::Shakespeare(_) | Source::Text(_) => Self::text(),
-            Source::Csv(_) | Source::Synthetic(_) => Self::images("deq-mlp", "mlp", 10),
+            ("cifar10", _) => Self::images("deq-resnet-m", "resnet-34", 20),
+            ("cifar100", _) => Self { rate: 0.05, ..Self::images("deq-resnet-m", "resnet-34", 20) },
+            (_, Kind::Images) => Self::images("deq-resnet-s", "resnet-20", 10),
+            (_, Kind::Text) => Self::text(),
+            (_, Kind::Numbers) => Self::images("deq-mlp", "mlp", 10),
         }
     }
 

@@ -181,7 +181,6 @@ fn every_number_of_every_source_and_partition() {
     walk(&[&table, "model=mlp", "model.hidden=[8]", all], &["data."]);
     walk(&[&text, "model=transformer-4", all], &["data."]);
     walk(&["data=synthetic", "model=mlp", "model.hidden=[8]"], &["data."]);
-    walk(&["data=synthetic", "data.source.problem={ kind = 'regression' }", "model=mlp"], &["data."]);
     walk(&["data=images"], &["data."]);
     for rule in ["natural", "label-shards", "distinct-labels", "dirichlet", "iid", "own"] {
         let (source, rule) = (if rule == "natural" { "data=synthetic" } else { "data=digits" }, format!("data.partition={rule}"));

@@ -5,8 +5,8 @@ use fedeq_core::{
     Params, Phase, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, ServerState, TrainStats, Training, Weights,
     Workers, shared_part,
 };
+use fedeq_data::Seed;
 use fedeq_data::source::synthetic::{Optimum, Regression};
-use fedeq_data::{Labels, Samples, Seed};
 use fedeq_equilibrium::{WarmMemory, WarmStart};
 use fedeq_models::Part;
 
@@ -121,12 +121,9 @@ pub(crate) struct Problem {
 impl Problem {
     pub(crate) fn new(seed: u64) -> Self {
         let problem = Regression { clients: CLIENTS, samples: 30, shared: SHARED, personal: PERSONAL, noise: 0.5 };
-        let (dataset, optimum) = problem.generate(Seed::new(seed)).expect("a sound problem");
-        let (Samples::Vectors(vectors), Labels::Numbers(targets)) = (&dataset.samples, &dataset.labels) else {
-            panic!("regression")
-        };
+        let (data, optimum) = problem.generate(Seed::new(seed)).expect("a sound problem");
         let row = |(row, target): (&[f32], &f32)| (row.iter().map(|&value| value.into()).collect(), f64::from(*target));
-        let rows: Vec<(Vec<f64>, f64)> = vectors.values.chunks(vectors.width).zip(targets).map(row).collect();
+        let rows: Vec<(Vec<f64>, f64)> = data.features.values.chunks(data.features.width).zip(&data.targets).map(row).collect();
         Self { clients: rows.chunks(30).map(|rows| LeastSquares { rows: rows.to_vec() }).collect(), optimum }
     }
 

@@ -13,7 +13,6 @@ impl<'a> Classes<'a> {
     pub(super) fn required(dataset: &'a Dataset, rule: &str) -> Result<Self> {
         let kind = match &dataset.labels {
             Labels::Classes { names, values } => return Ok(Self { names, of: values }),
-            Labels::Numbers(_) => "numbers",
             Labels::NextSymbols(_) => "sequences of symbols",
         };
         let problem = format!("the rule `{rule}` needs one class a sample, but `{}` is labelled with {kind}", dataset.name);

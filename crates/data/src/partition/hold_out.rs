@@ -2,7 +2,7 @@
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-use super::federation::Federation;
+use super::client_splits::ClientSplits;
 use crate::error::quoted;
 use crate::{Error, Result, Seed};
 
@@ -23,8 +23,8 @@ pub enum HoldOut {
     Count(usize),
 }
 
-impl Federation {
-    /// Moves whole clients, drawn by seed, from [`Federation::clients`] to [`Federation::unseen`]; both stay in order.
+impl ClientSplits {
+    /// Moves whole clients, drawn by seed, from [`ClientSplits::clients`] to [`ClientSplits::unseen`]; both stay in order.
     ///
     /// At least one client must remain, and a fraction above 0 must come to at least one client.
     pub fn hold_out(mut self, amount: HoldOut, seed: Seed) -> Result<Self> {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-use super::federation::{ClientIndices, Federation};
+use super::client_splits::{ClientIndices, ClientSplits};
 use crate::Seed;
 
 /// How many samples a client keeps at most; what is left out is not limited.
@@ -26,7 +26,7 @@ pub struct Limit {
     pub test: Option<NonZeroUsize>,
 }
 
-impl Federation {
+impl ClientSplits {
     /// Lets every client forget samples, drawn by seed, until it has no more than the limit; those it keeps stay in order.
     #[must_use]
     pub fn limited(mut self, limit: Limit, seed: Seed) -> Self {
@@ -53,14 +53,14 @@ fn keep(samples: &mut Vec<u32>, most: Option<NonZeroUsize>, seed: Seed) {
 mod tests {
     use super::*;
 
-    fn federation() -> Federation {
+    fn federation() -> ClientSplits {
         let client = |start: u32| ClientIndices {
             name: format!("from {start}"),
             train: (start..start + 10).collect(),
             validation: Vec::new(),
             test: (start + 10..start + 13).collect(),
         };
-        Federation { clients: vec![client(0), client(20)], unseen: vec![client(40)] }
+        ClientSplits { clients: vec![client(0), client(20)], unseen: vec![client(40)] }
     }
 
     #[test]

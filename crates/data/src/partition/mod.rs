@@ -1,7 +1,7 @@
 //! Who holds what: pure functions from labels and a seed to the samples of each client.
 //!
 //! A [`Partition`] is the rule, a [`Split`] says how a client's samples are divided into training, validation and test, and
-//! [`Partition::assign`] turns both into a [`Federation`]: for each client, indices into the [`Dataset`](crate::Dataset).
+//! [`Partition::assign`] turns both into a [`ClientSplits`]: for each client, indices into the [`Dataset`](crate::Dataset).
 //!
 //! Whatever the rule, no sample is given to two clients or to two parts of one client, and every sample is given to somebody
 //! (`natural` with fewer clients than owners gives out the samples of the chosen ones; `own` gives out nothing where no client is).
@@ -13,8 +13,8 @@
 //! `rule` is what a user writes; each rule lays a `plan` and the plan deals a pool of samples to the clients. The plan is laid
 //! once and dealt twice, to the training and to the test samples, which is why a client is tested on the labels it trains on.
 mod classes;
+mod client_splits;
 mod dirichlet;
-mod federation;
 mod hold_out;
 mod iid;
 mod label_slots;
@@ -28,7 +28,7 @@ mod rule;
 mod split;
 mod tally;
 
-pub use federation::{ClientIndices, Federation};
+pub use client_splits::{ClientIndices, ClientSplits};
 pub use hold_out::HoldOut;
 pub use limit::Limit;
 pub use natural::Pick;

@@ -2,8 +2,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::classes::Classes;
+use super::client_splits::ClientSplits;
 use super::dirichlet::Shares;
-use super::federation::Federation;
 use super::label_slots::label_slots;
 use super::label_table::LabelTable;
 use super::natural::{Chosen, Pick};
@@ -11,6 +11,7 @@ use super::own::Own;
 use super::plan::{Plan, check_clients};
 use super::pools::Pools;
 use super::split::Split;
+use crate::source::UsualPartition;
 use crate::{Dataset, Result, Seed};
 
 /// A rule that divides a data set among clients.
@@ -106,12 +107,35 @@ impl Partition {
         }
     }
 
+    /// The rule of that name with the usual settings of a data set; nothing if there is no such rule.
+    pub fn named(rule: &str, usual: &UsualPartition) -> Option<Self> {
+        Self::all(usual).into_iter().find(|partition| partition.rule() == rule)
+    }
+
+    /// The name of every rule.
+    pub fn rules() -> Vec<&'static str> {
+        Self::all(&UsualPartition::NATURAL).iter().map(Self::rule).collect()
+    }
+
+    /// One of each, with the usual settings of a data set.
+    fn all(usual: &UsualPartition) -> Vec<Self> {
+        let UsualPartition { clients, labels, owners, .. } = *usual;
+        vec![
+            Self::Natural { clients: owners, pick: Pick::First, minimum: 1 },
+            Self::LabelShards { clients, shards: labels },
+            Self::DistinctLabels { clients, labels },
+            Self::Dirichlet { clients, alpha: 0.5, minimum: 1 },
+            Self::Iid { clients },
+            Self::Own { clients, here: None },
+        ]
+    }
+
     /// Divides `dataset` among clients, and each client's samples into training, validation and test.
     ///
     /// The result depends on the labels, the owners and the seed alone. Every client has at least one sample to train on, unless its
     /// samples are elsewhere; where samples are few, a client's validation and test parts may miss labels it trains on, or be
     /// empty. A request that this data cannot meet is [`Error::Unmeetable`](crate::Error::Unmeetable).
-    pub fn assign(&self, dataset: &Dataset, split: &Split, seed: Seed) -> Result<Federation> {
+    pub fn assign(&self, dataset: &Dataset, split: &Split, seed: Seed) -> Result<ClientSplits> {
         let seed = seed.derive("partition", []);
         let pools = Pools::of(dataset, split)?;
         split.check(pools.test.is_some())?;
@@ -125,7 +149,7 @@ impl Partition {
         let clients = plan.names().into_iter().zip(hands).enumerate().map(|(client, (name, (own, published)))| {
             split.divide(name, own, published, dataset.classes(), seed.derive("split", [client as u64]))
         });
-        Ok(Federation { clients: clients.collect(), unseen: Vec::new() })
+        Ok(ClientSplits { clients: clients.collect(), unseen: Vec::new() })
     }
 
     fn plan<'a>(&self, dataset: &'a Dataset, pools: &Pools, seed: Seed) -> Result<Plan<'a>> {

@@ -3,7 +3,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-use super::federation::ClientIndices;
+use super::client_splits::ClientIndices;
 use crate::{Error, Result, Seed};
 
 /// The test fraction of data sets whose publisher keeps no test set apart, where none is asked for.

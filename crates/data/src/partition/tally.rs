@@ -1,7 +1,7 @@
 //! Who holds how much of what, for tables and drawings.
 use serde::{Deserialize, Serialize};
 
-use super::federation::ClientIndices;
+use super::client_splits::ClientIndices;
 use crate::{Dataset, Labels, Spread};
 
 /// Samples per client and class.
@@ -53,7 +53,7 @@ impl Tally {
     pub fn of(dataset: &Dataset, clients: &[ClientIndices]) -> Self {
         let classes = match &dataset.labels {
             Labels::Classes { names, .. } => names.clone(),
-            Labels::Numbers(_) | Labels::NextSymbols(_) => Vec::new(),
+            Labels::NextSymbols(_) => Vec::new(),
         };
         let count = |indices: &[u32]| Counts::of(indices, dataset.classes().unwrap_or_default(), classes.len());
         let tally = |client: &ClientIndices| ClientTally {

@@ -35,8 +35,6 @@ pub enum Inputs {
 pub enum Targets {
     /// One class number a sample.
     Classes(Vec<i32>),
-    /// One number a sample.
-    Numbers(Vec<f32>),
     /// One symbol a position, `[samples, length]` row-major.
     Symbols {
         /// As many as the shape multiplies to.

@@ -22,7 +22,7 @@ use crate::{Dataset, Error, Result, Seed};
 /// let dataset = Arc::new(Dataset {
 ///     name: "four numbers".into(),
 ///     samples: Samples::Vectors(Vectors { width: 1, values: vec![0.0, 10.0, 20.0, 30.0] }),
-///     labels: Labels::Numbers(vec![0.0, 1.0, 2.0, 3.0]),
+///     labels: Labels::Classes { names: vec!["low".into(), "high".into()], values: vec![0, 0, 1, 1] },
 ///     owners: None,
 ///     test_start: None,
 /// });

@@ -48,7 +48,6 @@ impl<'a> Reader<'a> {
     fn targets(&self, indices: &[u32]) -> Targets {
         match &self.dataset.labels {
             Labels::Classes { values, .. } => Targets::Classes(gather(values, 1, indices, i32::from)),
-            Labels::Numbers(values) => Targets::Numbers(gather(values, 1, indices, identity)),
             Labels::NextSymbols(symbols) => {
                 let length = symbols.len() / self.dataset.len();
                 Targets::Symbols { values: gather(symbols, length, indices, i32::from), shape: vec![indices.len(), length] }

@@ -1,7 +1,10 @@
 //! CIFAR-10 and CIFAR-100 in the publisher's binary version.
 use super::records::{Layout, Records};
-use super::{Entry, locate};
+use super::{DataSet, Entry, Kind, UsualPartition, locate, stand_in};
+#[cfg(feature = "fetch")]
+use crate::fetch::{Archive, Fingerprint, Member, Offer};
 use crate::{Dataset, Error, Place, Result, Scaling};
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -9,25 +12,67 @@ use std::path::Path;
 const CITATION: &str = "Krizhevsky (2009), Learning Multiple Layers of Features from Tiny Images";
 const LICENCE: &str = "no formal licence; cite the report";
 
-/// What the catalog says of CIFAR-10.
-pub(super) const ENTRY_10: Entry = Entry {
-    name: "cifar10",
-    about: "60,000 colour photographs of 32x32, 10 classes; 50,000 for training",
-    places: &["", "cifar-10-batches-bin"],
-    layout: "data_batch_1.bin .. data_batch_5.bin and test_batch.bin (the binary version); batches.meta.txt may be absent",
-    licence: LICENCE,
-    citation: CITATION,
-};
+/// CIFAR-10; there is nothing to choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cifar10 {}
 
-/// What the catalog says of CIFAR-100.
-pub(super) const ENTRY_100: Entry = Entry {
-    name: "cifar100",
-    about: "60,000 colour photographs of 32x32, 100 classes; 50,000 for training",
-    places: &["", "cifar-100-binary"],
-    layout: "train.bin and test.bin (the binary version); fine_label_names.txt may be absent",
-    licence: LICENCE,
-    citation: CITATION,
-};
+impl DataSet for Cifar10 {
+    const ENTRY: Entry = Entry {
+        name: "cifar10",
+        about: "60,000 colour photographs of 32x32, 10 classes; 50,000 for training",
+        kind: Kind::Images,
+        partition: UsualPartition::BY_LABEL,
+        places: &["", "cifar-10-batches-bin"],
+        layout: "data_batch_1.bin .. data_batch_5.bin and test_batch.bin (the binary version); batches.meta.txt may be absent",
+        licence: LICENCE,
+        citation: CITATION,
+    };
+
+    fn load(&self, folder: &Path) -> Result<Dataset> {
+        Cifar::Ten.load(folder)
+    }
+
+    fn stand_in(&self) -> Option<Dataset> {
+        Some(stand_in::pictures(Self::ENTRY.name, [32, 32, 3], 10, 60_000, 50_000))
+    }
+
+    #[cfg(feature = "fetch")]
+    fn offer() -> Option<Offer> {
+        Some(Offer::Archive(archive_10()))
+    }
+}
+
+/// CIFAR-100; there is nothing to choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cifar100 {}
+
+impl DataSet for Cifar100 {
+    const ENTRY: Entry = Entry {
+        name: "cifar100",
+        about: "60,000 colour photographs of 32x32, 100 classes; 50,000 for training",
+        kind: Kind::Images,
+        partition: UsualPartition::BY_LABEL,
+        places: &["", "cifar-100-binary"],
+        layout: "train.bin and test.bin (the binary version); fine_label_names.txt may be absent",
+        licence: LICENCE,
+        citation: CITATION,
+    };
+
+    fn load(&self, folder: &Path) -> Result<Dataset> {
+        Cifar::Hundred.load(folder)
+    }
+
+    fn stand_in(&self) -> Option<Dataset> {
+        Some(stand_in::pictures(Self::ENTRY.name, [32, 32, 3], 100, 60_000, 50_000))
+    }
+
+    #[cfg(feature = "fetch")]
+    fn offer() -> Option<Offer> {
+        Some(Offer::Archive(archive_100()))
+    }
+}
 
 /// Far more than any file of class names needs.
 const MOST_NAME_BYTES: u64 = 64 * 1024;
@@ -66,8 +111,8 @@ impl Cifar {
 
     fn entry(self) -> &'static Entry {
         match self {
-            Self::Ten => &ENTRY_10,
-            Self::Hundred => &ENTRY_100,
+            Self::Ten => &Cifar10::ENTRY,
+            Self::Hundred => &Cifar100::ENTRY,
         }
     }
 
@@ -121,4 +166,42 @@ impl Cifar {
 
 fn read_file(records: Records, path: &Path) -> Result<Records> {
     records.read(locate::open(path)?, path)
+}
+
+/// The length and SHA-256 of the archives are those that independent projects publish for the same addresses (GoMLX, Julia's MLDatasets, torchvision-ruby);
+/// those of the members were computed from bit-exact copies and agree with what torchvision-ruby publishes of them.
+#[cfg(feature = "fetch")]
+fn archive_10() -> Archive {
+    const BATCH: u64 = 30_730_000;
+    let member = |file, sha256| member("cifar-10-batches-bin", file, BATCH, sha256);
+    Archive {
+        address: "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz".into(),
+        fingerprint: Fingerprint::new(170_052_171, "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
+        members: vec![
+            member("data_batch_1.bin", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+            member("data_batch_2.bin", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+            member("data_batch_3.bin", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+            member("data_batch_4.bin", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+            member("data_batch_5.bin", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+            member("test_batch.bin", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+        ],
+    }
+}
+
+#[cfg(feature = "fetch")]
+fn archive_100() -> Archive {
+    let member = |file, bytes, sha256| member("cifar-100-binary", file, bytes, sha256);
+    Archive {
+        address: "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz".into(),
+        fingerprint: Fingerprint::new(168_513_733, "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
+        members: vec![
+            member("train.bin", 153_700_000, "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29"),
+            member("test.bin", 30_740_000, "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a"),
+        ],
+    }
+}
+
+#[cfg(feature = "fetch")]
+fn member(folder: &str, file: &str, bytes: u64, sha256: &str) -> Member {
+    Member { path: format!("{folder}/{file}"), fingerprint: Fingerprint::new(bytes, sha256) }
 }

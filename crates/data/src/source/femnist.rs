@@ -3,36 +3,71 @@
 //! A user of the file is a writer: `x` holds one row of 28x28 numbers a picture, 1.0 for paper and 0.0 for ink, and `y` its class.
 //! Here ink is 255 and paper 0. LEAF never splits a writer among files, so a writer who appears twice is an error: the folder
 //! holds two versions of the data.
+#[cfg(feature = "fetch")]
+use super::Source;
 use super::json::Each;
 use super::leaf::{self, Users};
 use super::roster::Roster;
-use super::{Entry, locate};
+use super::{DataSet, Entry, Kind, UsualPartition, locate, stand_in};
+#[cfg(feature = "fetch")]
+use crate::fetch::{Offer, Recipe};
 use crate::{Dataset, Error, Images, Labels, Owners, Result, Samples, Scaling};
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Read;
 use std::path::Path;
-
-/// What the catalog says.
-pub(super) const ENTRY: Entry = Entry {
-    name: "femnist",
-    about: "hand-written characters of 28x28 by writer, 62 classes; not split, so split within each writer",
-    places: &["", "all_data", "data/all_data", "femnist", "femnist/data/all_data"],
-    layout: "all_data_*.json as LEAF's `preprocess.sh` leaves them in femnist/data/all_data",
-    licence: "derives from NIST Special Database 19; LEAF's code is under BSD-2-Clause",
-    citation: "Caldas et al. (2018), LEAF: A Benchmark for Federated Settings; Cohen et al. (2017), EMNIST",
-};
 
 const REMEDY: &str = "make the file again with LEAF's `preprocess.sh`, or download it again";
 const SIDE: usize = 28;
 const PIXELS: usize = SIDE * SIDE;
 const CLASSES: u16 = 62;
 
+/// Federated EMNIST; there is nothing to choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Femnist {}
+
+impl DataSet for Femnist {
+    const ENTRY: Entry = Entry {
+        name: "femnist",
+        about: "hand-written characters of 28x28 by writer, 62 classes; not split, so split within each writer",
+        kind: Kind::Images,
+        partition: UsualPartition { owners: Some(100), ..UsualPartition::NATURAL },
+        places: &["", "all_data", "data/all_data", "femnist", "femnist/data/all_data"],
+        layout: "all_data_*.json as LEAF's `preprocess.sh` leaves them in femnist/data/all_data",
+        licence: "derives from NIST Special Database 19; LEAF's code is under BSD-2-Clause",
+        citation: "Caldas et al. (2018), LEAF: A Benchmark for Federated Settings; Cohen et al. (2017), EMNIST",
+    };
+
+    fn load(&self, folder: &Path) -> Result<Dataset> {
+        load(folder)
+    }
+
+    fn stand_in(&self) -> Option<Dataset> {
+        Some(stand_in::owned_pictures(Self::ENTRY.name, [SIDE, SIDE, 1], CLASSES))
+    }
+
+    #[cfg(feature = "fetch")]
+    fn offer() -> Option<Offer> {
+        Some(Offer::Recipe(Recipe {
+            source: Source::Femnist(Self {}),
+            folder: "femnist/data/all_data",
+            names: &[("all_data", ".json")],
+            reason: "NIST publishes scanned forms (Special Database 19), which LEAF's scripts turn into pictures by writer",
+            steps: &[
+                "git clone https://github.com/TalwalkarLab/leaf && cd leaf/data/femnist",
+                "./preprocess.sh -s niid --sf 1.0 -k 0 -t sample    # fetches by_class.zip and by_write.zip from NIST",
+                "fedeq data get femnist --from data/all_data",
+            ],
+        }))
+    }
+}
+
 /// Reads every `all_data*.json` in order of the names.
 pub fn load(folder: &Path) -> Result<Dataset> {
     let mut writers = Writers::default();
-    for file in locate::files(folder, ENTRY.places, &["all_data*.json"])? {
+    for file in locate::files(folder, Femnist::ENTRY.places, &["all_data*.json"])? {
         writers = writers.read(locate::open(&file)?, &file)?;
     }
     writers.into_dataset()
@@ -67,7 +102,7 @@ impl Writers {
         self.pixels.shrink_to_fit();
         let images = Images { shape: [SIDE, SIDE, 1], pixels: self.pixels, white: 255, scaling: Scaling::identity(1) };
         Ok(Dataset {
-            name: ENTRY.name.into(),
+            name: Femnist::ENTRY.name.into(),
             samples: Samples::Images(images),
             labels: Labels::Classes { names: class_names(), values: self.classes },
             owners: Some(Owners { names: self.names.into_names(), of: self.owners }),

@@ -4,7 +4,7 @@
 //! pictures is refused rather than skipped, so that nothing goes missing unseen; only names that begin with a dot are passed over.
 use super::classes::ClassNames;
 use super::roster::Roster;
-use super::{Entry, locate};
+use super::{DataSet, Entry, Kind, UsualPartition, locate};
 use crate::error::counted;
 use crate::{Dataset, Error, Images, Owners, Place, Result, Samples, Scaling};
 use image::imageops::FilterType;
@@ -14,16 +14,6 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Seek};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
-
-/// What the catalog says.
-pub(super) const ENTRY: Entry = Entry {
-    name: "images",
-    about: "your own pictures, in folders by client and class",
-    places: &[""],
-    layout: "<client>/<class>/*.png, .jpg, .jpeg, .bmp, .pbm, .pgm, .ppm, all of one size or with `resize`",
-    licence: "your own",
-    citation: "your own",
-};
 
 const FORMATS: [&str; 7] = ["png", "jpg", "jpeg", "bmp", "pbm", "pgm", "ppm"];
 const EXPECTED: &str = "lay the pictures out as `<client>/<class>/<picture>`, and keep other files elsewhere";
@@ -64,6 +54,32 @@ pub struct Picture {
     pub pixels: Vec<u8>,
 }
 
+impl DataSet for ImageFolder {
+    const ENTRY: Entry = Entry {
+        name: "images",
+        about: "your own pictures, in folders by client and class",
+        kind: Kind::Images,
+        partition: UsualPartition::NATURAL,
+        places: &[""],
+        layout: "<client>/<class>/*.png, .jpg, .jpeg, .bmp, .pbm, .pgm, .ppm, all of one size or with `resize`",
+        licence: "your own",
+        citation: "your own",
+    };
+
+    /// Reads every picture below `root`.
+    fn load(&self, root: &Path) -> Result<Dataset> {
+        let found = Found::below(root)?;
+        let (shape, pixels) = self.decode_all(&found.pictures)?;
+        Ok(Dataset {
+            name: ImageFolder::ENTRY.name.into(),
+            samples: Samples::Images(Images { shape, pixels, white: 255, scaling: Scaling::identity(shape[2]) }),
+            labels: found.classes.into_classes(&found.class_of, self.classes.as_ref())?,
+            owners: Some(Owners { names: found.clients.into_names(), of: found.client_of }),
+            test_start: None,
+        })
+    }
+}
+
 impl ImageFolder {
     /// A reader that makes pictures of this shape (height, width, channels); nothing if there are no such pictures.
     pub fn for_shape([height, width, channels]: [usize; 3]) -> Option<Self> {
@@ -74,19 +90,6 @@ impl ImageFolder {
             _ => return None,
         };
         Some(Self { resize: Some([side(height)?, side(width)?]), channels: Some(channels), classes: None })
-    }
-
-    /// Reads every picture below `root`.
-    pub fn load(&self, root: &Path) -> Result<Dataset> {
-        let found = Found::below(root)?;
-        let (shape, pixels) = self.decode_all(&found.pictures)?;
-        Ok(Dataset {
-            name: ENTRY.name.into(),
-            samples: Samples::Images(Images { shape, pixels, white: 255, scaling: Scaling::identity(shape[2]) }),
-            labels: found.classes.into_classes(&found.class_of, self.classes.as_ref())?,
-            owners: Some(Owners { names: found.clients.into_names(), of: found.client_of }),
-            test_start: None,
-        })
     }
 
     /// Decodes one picture; the format is told from its first bytes.

@@ -4,7 +4,8 @@
 //! [`Source::load`] does the work.
 //!
 //! # Layout
-//! - [`Source`], [`catalog`] and [`Summary`]: what there is, where it comes from, how large it is.
+//! - [`Source`], [`catalog`], [`DataSet`] and [`Summary`]: what there is, where it comes from, how large it is. A data set is a file that implements
+//!   [`DataSet`] and a line in `data_sets!` below.
 //! - [`digits`], [`cifar`]: pictures in binary records ([`records`]).
 //! - [`femnist`]: pictures of writers, in LEAF's JSON.
 //! - [`text`], [`shakespeare`]: what clients wrote or said, as [`vocabulary`] symbols, from JSON lines or LEAF's JSON.
@@ -28,15 +29,17 @@ pub mod records;
 mod roster;
 pub mod scale;
 pub mod shakespeare;
+mod stand_in;
 mod summary;
 pub mod synthetic;
 pub mod table;
 pub mod text;
 pub mod vocabulary;
 
+#[cfg(feature = "fetch")]
+use crate::fetch::Offer;
 use crate::{Dataset, Error, Labels, Result, Samples, Scaling};
-pub use catalog::{Entry, catalog};
-use cifar::Cifar;
+pub use catalog::{DataSet, Entry, Kind, UsualPartition, catalog};
 use classes::ClassNames;
 use image_folder::ImageFolder;
 use scale::Scale;
@@ -47,63 +50,95 @@ use synthetic::Synthetic;
 use table::Table;
 use text::Text;
 
-/// Which data set, and how it is to be read.
-///
-/// ```
-/// use fedeq_data::source::Source;
-/// let source = Source::named("digits")?;
-/// let digits = source.load("data".as_ref())?;
-/// assert_eq!(digits.len(), 1_797);
-/// # Ok::<(), fedeq_data::Error>(())
-/// ```
-///
-/// As data it is a table whose `name` decides what else may stand there: `{ name = "shakespeare", length = 80 }`.
-// Variants without options are written `{}`: serde refuses unknown keys only for variants that have fields.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "name", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Source {
+/// Makes [`Source`] of lines `Variant(Options) = "name"`, one a data set.
+macro_rules! data_sets {
+    ($($(#[$doc:meta])+ $variant:ident($options:ty) = $name:literal,)+) => {
+        /// Which data set, and how it is to be read.
+        ///
+        /// ```
+        /// use fedeq_data::source::Source;
+        /// let source = Source::named("digits")?;
+        /// let digits = source.load("data".as_ref())?;
+        /// assert_eq!(digits.len(), 1_797);
+        /// # Ok::<(), fedeq_data::Error>(())
+        /// ```
+        ///
+        /// As data it is a table whose `name` decides what else may stand there: `{ name = "shakespeare", length = 80 }`.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "name")]
+        pub enum Source {
+            $($(#[$doc])+ #[serde(rename = $name)] $variant($options),)+
+        }
+
+        impl Source {
+            /// One of each, with default options, in the order people should meet them.
+            pub fn all() -> Vec<Self> {
+                vec![$(Self::$variant(<$options>::default()),)+]
+            }
+
+            /// What the catalog says about it.
+            pub fn entry(&self) -> &'static Entry {
+                match self {
+                    $(Self::$variant(_) => &<$options as DataSet>::ENTRY,)+
+                }
+            }
+
+            /// Reads the whole data set from `folder`, or from one of the [places](Entry::places) below it.
+            ///
+            /// A source of a single file (`text`, `csv`, `shakespeare`) also takes the path of that file; `digits` and `synthetic` look
+            /// nowhere.
+            pub fn load(&self, folder: &Path) -> Result<Dataset> {
+                match self {
+                    $(Self::$variant(options) => DataSet::load(options, folder),)+
+                }
+            }
+
+            /// Noise of the same shape, for measuring where the data is not available; nothing where its shape is not known.
+            pub fn stand_in(&self) -> Option<Dataset> {
+                match self {
+                    $(Self::$variant(options) => options.stand_in(),)+
+                }
+            }
+
+            /// How it can be fetched, if it can.
+            #[cfg(feature = "fetch")]
+            pub fn offer(&self) -> Option<Offer> {
+                match self {
+                    $(Self::$variant(_) => <$options as DataSet>::offer(),)+
+                }
+            }
+        }
+    };
+}
+
+data_sets! {
     /// The UCI hand-written digits, part of the program.
-    Digits {},
+    Digits(digits::Digits) = "digits",
     /// CIFAR-10, binary version.
-    Cifar10 {},
+    Cifar10(cifar::Cifar10) = "cifar10",
     /// CIFAR-100, binary version, fine labels.
-    Cifar100 {},
+    Cifar100(cifar::Cifar100) = "cifar100",
     /// Federated EMNIST in LEAF's JSON.
-    Femnist {},
+    Femnist(femnist::Femnist) = "femnist",
     /// What Shakespeare's roles say, from LEAF's JSON or JSON lines.
-    Shakespeare(Text),
+    Shakespeare(shakespeare::Shakespeare) = "shakespeare",
     /// Your own text, as JSON lines.
-    Text(Text),
+    Text(Text) = "text",
     /// Your own pictures, in folders by client and class.
-    Images(ImageFolder),
+    Images(ImageFolder) = "images",
     /// Your own numbers, as a table.
-    Csv(Table),
+    Csv(Table) = "csv",
     /// Generated problems with a known optimum.
-    Synthetic(Synthetic),
+    Synthetic(Synthetic) = "synthetic",
 }
 
 impl Default for Source {
     fn default() -> Self {
-        Self::Digits {}
+        Self::Digits(digits::Digits {})
     }
 }
 
 impl Source {
-    /// One of each, with default options, in the order people should meet them.
-    pub fn all() -> Vec<Self> {
-        vec![
-            Self::Digits {},
-            Self::Cifar10 {},
-            Self::Cifar100 {},
-            Self::Femnist {},
-            Self::Shakespeare(Text::default()),
-            Self::Text(Text::default()),
-            Self::Images(ImageFolder::default()),
-            Self::Csv(Table::default()),
-            Self::Synthetic(Synthetic::default()),
-        ]
-    }
-
     /// The source that goes by `name` on the command line, with default options.
     pub fn named(name: &str) -> Result<Self> {
         let unknown = || Error::unmeetable(format!("there is no data set `{name}`"), format!("choose one of {}", names()));
@@ -113,21 +148,6 @@ impl Source {
     /// The name it goes by on the command line and in experiment files.
     pub fn name(&self) -> &'static str {
         self.entry().name
-    }
-
-    /// What the catalog says about it.
-    pub fn entry(&self) -> &'static Entry {
-        match self {
-            Self::Digits {} => &digits::ENTRY,
-            Self::Cifar10 {} => &cifar::ENTRY_10,
-            Self::Cifar100 {} => &cifar::ENTRY_100,
-            Self::Femnist {} => &femnist::ENTRY,
-            Self::Shakespeare(_) => &shakespeare::ENTRY,
-            Self::Text(_) => &text::ENTRY,
-            Self::Images(_) => &image_folder::ENTRY,
-            Self::Csv(_) => &table::ENTRY,
-            Self::Synthetic(_) => &synthetic::ENTRY,
-        }
     }
 
     /// The same source for people who hold other samples than those in `example`: read by it, theirs have the shape and the classes
@@ -151,24 +171,6 @@ impl Source {
         match self {
             Self::Csv(Table { scale: Scale::By(scaling), .. }) => Some(scaling.clone()),
             _ => None,
-        }
-    }
-
-    /// Reads the whole data set from `folder`, or from one of the [places](Entry::places) below it.
-    ///
-    /// A source of a single file (`text`, `csv`, `shakespeare`) also takes the path of that file; `digits` and `synthetic` look
-    /// nowhere.
-    pub fn load(&self, folder: &Path) -> Result<Dataset> {
-        match self {
-            Self::Digits {} => digits::load(),
-            Self::Cifar10 {} => Cifar::Ten.load(folder),
-            Self::Cifar100 {} => Cifar::Hundred.load(folder),
-            Self::Femnist {} => femnist::load(folder),
-            Self::Shakespeare(options) => shakespeare::load(folder, options),
-            Self::Text(options) => options.load(folder),
-            Self::Images(options) => options.load(folder),
-            Self::Csv(options) => options.load(folder),
-            Self::Synthetic(options) => options.load(),
         }
     }
 }

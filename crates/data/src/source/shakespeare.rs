@@ -4,38 +4,74 @@
 //! character after each. The text is put together again: as long as a window is the one before it moved on by one
 //! character the two belong to one snippet; where that breaks, as it does in a sample of LEAF's windows, a new snippet
 //! begins. The snippets are then treated like those of any other [text](super::text).
+#[cfg(feature = "fetch")]
+use super::Source;
 use super::json::Each;
 use super::leaf::{self, Users};
 use super::text::{Clients, Text};
-use super::{Entry, locate};
+use super::{DataSet, Entry, Kind, UsualPartition, locate, stand_in, vocabulary};
+#[cfg(feature = "fetch")]
+use crate::fetch::{Offer, Recipe};
 use crate::{Dataset, Result};
 use serde::de::{IgnoredAny, MapAccess};
+use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
 
-/// What the catalog says.
-pub(super) const ENTRY: Entry = Entry {
-    name: "shakespeare",
-    about: "the complete works by speaking role, next-character prediction over 90 symbols",
-    places: &["", "shakespeare", "all_data", "data/all_data", "shakespeare/data/all_data"],
-    layout: "roles.jsonl, one {\"client\": .., \"text\": ..} a line, or LEAF's all_data*.json",
-    licence: "the edition LEAF uses is for non-commercial use",
-    citation: "Caldas et al. (2018), LEAF: A Benchmark for Federated Settings",
-};
-
 const REMEDY: &str = "make the file again with LEAF's `preprocess.sh`, or download it again";
+
+/// Shakespeare's roles, cut like any other [text](super::text).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Shakespeare(pub Text);
+
+impl DataSet for Shakespeare {
+    const ENTRY: Entry = Entry {
+        name: "shakespeare",
+        about: "the complete works by speaking role, next-character prediction over 90 symbols",
+        kind: Kind::Text,
+        partition: UsualPartition { owners: Some(200), ..UsualPartition::NATURAL },
+        places: &["", "shakespeare", "all_data", "data/all_data", "shakespeare/data/all_data"],
+        layout: "roles.jsonl, one {\"client\": .., \"text\": ..} a line, or LEAF's all_data*.json",
+        licence: "the edition LEAF uses is for non-commercial use",
+        citation: "Caldas et al. (2018), LEAF: A Benchmark for Federated Settings",
+    };
+
+    fn load(&self, path: &Path) -> Result<Dataset> {
+        load(path, &self.0)
+    }
+
+    fn stand_in(&self) -> Option<Dataset> {
+        Some(stand_in::owned_text(Self::ENTRY.name, self.0.length.get().into(), vocabulary::SIZE))
+    }
+
+    #[cfg(feature = "fetch")]
+    fn offer() -> Option<Offer> {
+        Some(Offer::Recipe(Recipe {
+            source: Source::Shakespeare(Self::default()),
+            folder: "shakespeare",
+            names: &[("roles", ".jsonl"), ("all_data", ".json")],
+            reason: "Project Gutenberg publishes the complete works as one text, which LEAF's scripts cut into speaking roles",
+            steps: &[
+                "git clone https://github.com/TalwalkarLab/leaf && cd leaf/data/shakespeare",
+                "./preprocess.sh -s niid --sf 1.0 -k 0 -t sample    # fetches ebook 100 from gutenberg.org, whose address has moved before",
+                "fedeq data get shakespeare --from data/all_data",
+            ],
+        }))
+    }
+}
 
 /// Reads JSON lines (`roles*.jsonl`) where there are any, else LEAF's JSON (`all_data*.json`).
 pub fn load(path: &Path, options: &Text) -> Result<Dataset> {
     let mut roles = Clients::default();
-    for file in locate::files(path, ENTRY.places, &["roles*.jsonl", "all_data*.json"])? {
+    for file in locate::files(path, Shakespeare::ENTRY.places, &["roles*.jsonl", "all_data*.json"])? {
         let input = locate::open(&file)?;
         roles = match file.extension() {
             Some(extension) if extension == "json" => read_leaf(roles, input, &file)?,
             _ => roles.read_lines(input, &file)?,
         };
     }
-    roles.into_dataset(ENTRY.name, options)
+    roles.into_dataset(Shakespeare::ENTRY.name, options)
 }
 
 /// Reads one of LEAF's files on top of what was read before; a role that is already there is an error.

@@ -12,7 +12,7 @@ pub struct Summary {
     pub training: usize,
     /// Samples of the publisher's own test set; 0 where there is none.
     pub test: usize,
-    /// Classes, or symbols for text; nothing for regression.
+    /// Classes, or symbols for text.
     pub classes: Option<usize>,
     /// Clients, where the source knows them.
     pub clients: Option<usize>,

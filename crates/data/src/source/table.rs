@@ -5,22 +5,12 @@ use super::classes::ClassNames;
 use super::flaw::Flaw;
 use super::roster::Roster;
 use super::scale::Scale;
-use super::{Entry, locate};
-use crate::{Dataset, Error, Labels, Owners, Place, Result, Samples, Vectors};
+use super::{DataSet, Entry, Kind, UsualPartition, locate};
+use crate::{Dataset, Error, Owners, Place, Result, Samples, Vectors};
 use csv::{ErrorKind, StringRecord, Trim};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
-
-/// What the catalog says.
-pub(super) const ENTRY: Entry = Entry {
-    name: "csv",
-    about: "your own numbers: a table with columns for client, label and features",
-    places: &[""],
-    layout: "one *.csv with a header; columns `client` and `label` unless named otherwise, the rest numbers",
-    licence: "your own",
-    citation: "your own",
-};
 
 const DEFAULT_CLIENT: &str = "client";
 const NAME_COLUMNS: &str = "say which columns are meant: `client = \"..\"`, `label = \"..\"`";
@@ -51,8 +41,6 @@ pub enum Task {
     /// One of some classes, named by any text.
     #[default]
     Classes,
-    /// A finite number.
-    Numbers,
 }
 
 impl Default for Table {
@@ -61,10 +49,21 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl DataSet for Table {
+    const ENTRY: Entry = Entry {
+        name: "csv",
+        about: "your own numbers: a table with columns for client, label and features",
+        kind: Kind::Numbers,
+        partition: UsualPartition::NATURAL,
+        places: &[""],
+        layout: "one *.csv with a header; columns `client` and `label` unless named otherwise, the rest numbers",
+        licence: "your own",
+        citation: "your own",
+    };
+
     /// Reads a CSV file, or the only one of a folder.
-    pub fn load(&self, path: &Path) -> Result<Dataset> {
-        let files = locate::files(path, ENTRY.places, &["*.csv"])?;
+    fn load(&self, path: &Path) -> Result<Dataset> {
+        let files = locate::files(path, Table::ENTRY.places, &["*.csv"])?;
         match files.as_slice() {
             [file] => self.read(locate::open(file)?, file),
             several => {
@@ -73,7 +72,9 @@ impl Table {
             }
         }
     }
+}
 
+impl Table {
     /// Reads a table; rows stream by.
     pub fn read(&self, input: impl Read, file: &Path) -> Result<Dataset> {
         let mut reader = csv::ReaderBuilder::new().trim(Trim::All).from_reader(input);
@@ -83,9 +84,9 @@ impl Table {
         let mut record = StringRecord::new();
         while reader.read_record(&mut record).map_err(|error| in_words(error, file))? {
             let line = record.position().map_or(0, csv::Position::line);
-            rows.push(&record, &columns, &header, self.task).map_err(|flaw| flaw.at(Place::Line(line), file))?;
+            rows.push(&record, &columns, &header).map_err(|flaw| flaw.at(Place::Line(line), file))?;
         }
-        match rows.labels.is_empty() && rows.numbers.is_empty() {
+        match rows.labels.is_empty() {
             true => Err(Error::malformed(file, Place::Whole, "there are no rows below the header", "add some")),
             false => rows.into_dataset(&columns, self),
         }
@@ -137,31 +138,24 @@ struct Rows {
     owners: Vec<u32>,
     classes: Roster,
     labels: Vec<u32>,
-    numbers: Vec<f32>,
 }
 
 impl Rows {
-    fn push(&mut self, row: &StringRecord, columns: &Columns, header: &StringRecord, task: Task) -> Result<(), Flaw> {
+    fn push(&mut self, row: &StringRecord, columns: &Columns, header: &StringRecord) -> Result<(), Flaw> {
         for &column in &columns.features {
             self.values.push(number(row, column, header)?);
         }
         if let Some(column) = columns.client {
             self.owners.push(self.clients.number(name(row, column, header)?));
         }
-        match task {
-            Task::Classes => self.labels.push(self.classes.number(name(row, columns.label, header)?)),
-            Task::Numbers => self.numbers.push(number(row, columns.label, header)?),
-        }
+        self.labels.push(self.classes.number(name(row, columns.label, header)?));
         Ok(())
     }
 
     fn into_dataset(self, columns: &Columns, table: &Table) -> Result<Dataset> {
-        let labels = match table.task {
-            Task::Classes => self.classes.into_classes(&self.labels, table.classes.as_ref())?,
-            Task::Numbers => Labels::Numbers(self.numbers),
-        };
+        let labels = self.classes.into_classes(&self.labels, table.classes.as_ref())?;
         Ok(Dataset {
-            name: ENTRY.name.into(),
+            name: Table::ENTRY.name.into(),
             samples: Samples::Vectors(Vectors { width: columns.features.len(), values: self.values }),
             labels,
             owners: columns.client.map(|_| Owners { names: self.clients.into_names(), of: self.owners }),

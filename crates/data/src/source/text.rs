@@ -6,23 +6,13 @@
 use super::flaw::Flaw;
 use super::json::problem_of;
 use super::roster::Roster;
-use super::{Entry, locate, vocabulary};
+use super::{DataSet, Entry, Kind, UsualPartition, locate, vocabulary};
 use crate::{Dataset, Error, Labels, Owners, Place, Result, Samples, Sequences};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
 use std::num::NonZeroU16;
 use std::path::Path;
-
-/// What the catalog says.
-pub(super) const ENTRY: Entry = Entry {
-    name: "text",
-    about: "your own text by client, read as next-character prediction with the vocabulary of `shakespeare`",
-    places: &[""],
-    layout: "JSON lines, *.jsonl: one {\"client\": .., \"text\": ..} a line",
-    licence: "your own",
-    citation: "your own",
-};
 
 /// No line may be longer: what a corrupt file without line breaks would otherwise fill the memory with.
 const MOST_LINE_BYTES: u64 = 256 * 1024 * 1024;
@@ -42,14 +32,25 @@ impl Default for Text {
     }
 }
 
-impl Text {
+impl DataSet for Text {
+    const ENTRY: Entry = Entry {
+        name: "text",
+        about: "your own text by client, read as next-character prediction with the vocabulary of `shakespeare`",
+        kind: Kind::Text,
+        partition: UsualPartition::NATURAL,
+        places: &[""],
+        layout: "JSON lines, *.jsonl: one {\"client\": .., \"text\": ..} a line",
+        licence: "your own",
+        citation: "your own",
+    };
+
     /// Reads a file of JSON lines, or every `*.jsonl` of a folder in order of the names.
-    pub fn load(&self, path: &Path) -> Result<Dataset> {
+    fn load(&self, path: &Path) -> Result<Dataset> {
         let mut clients = Clients::default();
-        for file in locate::files(path, ENTRY.places, &["*.jsonl"])? {
+        for file in locate::files(path, Text::ENTRY.places, &["*.jsonl"])? {
             clients = clients.read_lines(locate::open(&file)?, &file)?;
         }
-        clients.into_dataset(ENTRY.name, self)
+        clients.into_dataset(Text::ENTRY.name, self)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Clients that training never meets.
 use fedeq_data::Seed;
-use fedeq_data::partition::{ClientIndices, Federation, HoldOut, Partition};
+use fedeq_data::partition::{ClientIndices, ClientSplits, HoldOut, Partition};
 
 use crate::support::{assign, balanced};
 
-fn hundred() -> Federation {
+fn hundred() -> ClientSplits {
     assign(&Partition::Iid { clients: 100 }, &balanced(10, 20, 10), 0)
 }
 

@@ -1,12 +1,12 @@
 //! Clients as the source names them.
 use fedeq_data::Dataset;
-use fedeq_data::partition::{Federation, Partition, Pick};
+use fedeq_data::partition::{ClientSplits, Partition, Pick};
 
 use crate::support::{all_of, assign, owned};
 
 const SIZES: [usize; 6] = [10, 3, 8, 20, 1, 9];
 
-fn names(federation: &Federation) -> Vec<&str> {
+fn names(federation: &ClientSplits) -> Vec<&str> {
     federation.clients.iter().map(|client| client.name.as_str()).collect()
 }
 
@@ -39,7 +39,7 @@ fn the_minimum_counts_training_samples_only() {
 fn a_random_pick_varies_with_the_seed_and_stays_in_the_sources_order() {
     let dataset = owned(&[5; 40]);
     let pick = |seed| assign(&Partition::Natural { clients: Some(10), pick: Pick::Random, minimum: 1 }, &dataset, seed);
-    let order = |federation: &Federation| -> Vec<u32> { federation.clients.iter().map(|client| client.train[0] / 5).collect() };
+    let order = |federation: &ClientSplits| -> Vec<u32> { federation.clients.iter().map(|client| client.train[0] / 5).collect() };
     assert_ne!(pick(1), pick(2));
     assert_eq!(order(&pick(1)).len(), 10);
     assert!(order(&pick(1)).is_sorted());

@@ -128,9 +128,8 @@ fn more_natural_clients_than_there_are() {
 
 #[test]
 fn rules_by_label_on_data_without_classes() {
-    let numbers = Dataset { labels: Labels::Numbers(vec![0.0; 20]), ..undivided(2, 10) };
     let symbols = Dataset { labels: Labels::NextSymbols(vec![0; 20]), ..undivided(2, 10) };
-    for (dataset, kind) in [(&numbers, "numbers"), (&symbols, "sequences of symbols")] {
+    for (dataset, kind) in [(&symbols, "sequences of symbols")] {
         for partition in [
             Partition::LabelShards { clients: 2, shards: 1 },
             Partition::DistinctLabels { clients: 2, labels: 1 },

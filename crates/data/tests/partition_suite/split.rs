@@ -58,7 +58,7 @@ fn a_test_fraction_asked_for_divides_the_publishers_sets_anew() {
 
 #[test]
 fn labels_that_are_no_classes_are_split_as_well() {
-    let dataset = Dataset { labels: Labels::Numbers(vec![0.5; 100]), ..undivided(5, 20) };
+    let dataset = Dataset { labels: Labels::NextSymbols(vec![1; 100]), ..undivided(5, 20) };
     let split = Split { validation: 0.1, test: Some(0.2) };
     let client = ALL.assign(&dataset, &split, Seed::new(0)).unwrap().clients.remove(0);
     assert_eq!((client.train.len(), client.validation.len(), client.test.len()), (70, 10, 20));

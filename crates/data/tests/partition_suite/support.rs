@@ -1,7 +1,7 @@
 //! Data sets made of nothing but labels.
 use std::collections::BTreeSet;
 
-use fedeq_data::partition::{ClientIndices, Federation, Partition, Split};
+use fedeq_data::partition::{ClientIndices, ClientSplits, Partition, Split};
 use fedeq_data::{Dataset, Labels, Owners, Samples, Seed, Vectors};
 
 /// A data set whose samples are their own numbers.
@@ -36,7 +36,7 @@ pub(crate) fn owned(sizes: &[usize]) -> Dataset {
     Dataset { owners: Some(Owners { names, of }), ..labelled(3, values, None) }
 }
 
-pub(crate) fn assign(partition: &Partition, dataset: &Dataset, seed: u64) -> Federation {
+pub(crate) fn assign(partition: &Partition, dataset: &Dataset, seed: u64) -> ClientSplits {
     partition.assign(dataset, &Split::default(), Seed::new(seed)).expect("a request that can be met")
 }
 

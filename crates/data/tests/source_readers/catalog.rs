@@ -2,6 +2,7 @@ use crate::assert_refused;
 use fedeq_data::Scaling;
 use fedeq_data::source::image_folder::{Channels, ImageFolder};
 use fedeq_data::source::scale::Scale;
+use fedeq_data::source::shakespeare::Shakespeare;
 use fedeq_data::source::table::{Table, Task};
 use fedeq_data::source::text::Text;
 use fedeq_data::source::{Source, catalog};
@@ -45,14 +46,14 @@ fn the_default_needs_no_files() {
 fn options_are_read() {
     let read = |text| serde_json::from_str::<Source>(text).unwrap();
     let side = |side| NonZeroU16::new(side).unwrap();
-    assert_eq!(read(r#"{"name": "shakespeare", "length": 80}"#), Source::Shakespeare(Text { length: side(80) }));
+    assert_eq!(read(r#"{"name": "shakespeare", "length": 80}"#), Source::Shakespeare(Shakespeare(Text { length: side(80) })));
     assert_eq!(
         read(r#"{"name": "images", "resize": [4, 6], "channels": "grey"}"#),
         Source::Images(ImageFolder { resize: Some([side(4), side(6)]), channels: Some(Channels::Grey), classes: None })
     );
     assert_eq!(
-        read(r#"{"name": "csv", "client": "site", "label": "price", "task": "numbers", "scale": "standardise"}"#),
-        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Numbers, ..Table::default() })
+        read(r#"{"name": "csv", "client": "site", "label": "price", "task": "classes", "scale": "standardise"}"#),
+        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Classes, ..Table::default() })
     );
     let by = r#"{"name": "csv", "scale": {"by": {"mean": [1.5], "deviation": [2.0]}}}"#;
     assert_eq!(read(by).given_scaling(), Some(Scaling { mean: vec![1.5], deviation: vec![2.0] }));
@@ -68,6 +69,7 @@ fn unknown_keys_and_impossible_options_are_refused() {
         assert!(serde_json::from_value::<Source>(written).is_err(), "{} takes unknown keys", source.name());
     }
     assert!(serde_json::from_str::<Source>(r#"{"name": "text", "length": 0}"#).is_err());
+    assert!(serde_json::from_str::<Source>(r#"{"name": "csv", "task": "numbers"}"#).is_err(), "no network predicts numbers");
     assert!(serde_json::from_str::<Source>(r#"{"name": "images", "resize": [0, 8]}"#).is_err());
 }
 

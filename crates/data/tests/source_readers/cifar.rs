@@ -1,7 +1,7 @@
 use crate::sound::assert_sound;
 use crate::{assert_refused, nowhere};
 use fedeq_data::source::Source;
-use fedeq_data::source::cifar::Cifar;
+use fedeq_data::source::cifar::{Cifar, Cifar10, Cifar100};
 use fedeq_data::source::records::Records;
 use fedeq_data::{Dataset, Labels, Samples, Scaling};
 use proptest::prelude::*;
@@ -36,8 +36,8 @@ fn cifar10_is_read_from_its_folder_or_the_folder_above_training_first() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("cifar-10-batches-bin");
     write_cifar10(&folder);
-    let dataset = Source::Cifar10 {}.load(parent.path()).unwrap();
-    assert_eq!(dataset, Source::Cifar10 {}.load(&folder).unwrap());
+    let dataset = Source::Cifar10(Cifar10 {}).load(parent.path()).unwrap();
+    assert_eq!(dataset, Source::Cifar10(Cifar10 {}).load(&folder).unwrap());
     assert_sound(&dataset);
     let (names, classes, _, scaling) = parts(&dataset);
     assert_eq!(classes, [1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 9]);
@@ -51,7 +51,7 @@ fn the_class_of_cifar100_is_the_fine_label() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("train.bin"), file(&[&[19, 11], &[0, 99]])).unwrap();
     fs::write(folder.path().join("test.bin"), file(&[&[3, 42]])).unwrap();
-    let dataset = Source::Cifar100 {}.load(folder.path()).unwrap();
+    let dataset = Source::Cifar100(Cifar100 {}).load(folder.path()).unwrap();
     let (names, classes, _, scaling) = parts(&dataset);
     assert_eq!((classes, dataset.test_start), (&[11, 99, 42][..], Some(2)));
     assert_eq!((names[11].as_str(), names[42].as_str(), names[99].as_str()), ("boy", "leopard", "worm"));
@@ -64,9 +64,9 @@ fn class_names_beside_the_records_come_first_and_must_be_complete() {
     write_cifar10(folder.path());
     let names = folder.path().join("batches.meta.txt");
     fs::write(&names, "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n").unwrap();
-    assert_eq!(parts(&Source::Cifar10 {}.load(folder.path()).unwrap()).0[9], "j");
+    assert_eq!(parts(&Source::Cifar10(Cifar10 {}).load(folder.path()).unwrap()).0[9], "j");
     fs::write(&names, "a\nb\n").unwrap();
-    assert_refused(Source::Cifar10 {}.load(folder.path()), &["batches.meta.txt", "`2` class names, not 10"]);
+    assert_refused(Source::Cifar10(Cifar10 {}).load(folder.path()), &["batches.meta.txt", "`2` class names, not 10"]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_missing_batch_is_named() {
     let folder = tempfile::tempdir().unwrap();
     write_cifar10(folder.path());
     fs::remove_file(folder.path().join("data_batch_4.bin")).unwrap();
-    assert_refused(Source::Cifar10 {}.load(folder.path()), &["data_batch_4.bin", "cannot open it"]);
+    assert_refused(Source::Cifar10(Cifar10 {}).load(folder.path()), &["data_batch_4.bin", "cannot open it"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use crate::sound::assert_sound;
 use crate::{assert_refused, nowhere};
 use fedeq_data::source::Source;
-use fedeq_data::source::femnist::{self, Writers};
+use fedeq_data::source::femnist::{self, Femnist, Writers};
 use fedeq_data::{Dataset, Labels, Result, Samples};
 use serde_json::{Value, json};
 use std::fs;
@@ -75,7 +75,7 @@ fn files_are_read_in_order_of_their_names() {
     let one = |writer: &str| json!({ "users": [writer], "num_samples": [1], "user_data": { writer: { "x": [vec![1; 784]], "y": [0] } } });
     fs::write(folder.join("all_data_1.json"), one("zoe").to_string()).unwrap();
     fs::write(folder.join("all_data_0.json"), one("yan").to_string()).unwrap();
-    let dataset = Source::Femnist {}.load(root.path()).unwrap();
+    let dataset = Source::Femnist(Femnist {}).load(root.path()).unwrap();
     assert_eq!(dataset.owners.unwrap().names, ["yan", "zoe"]);
     fs::write(folder.join("all_data_2.json"), one("yan").to_string()).unwrap();
     assert_refused(femnist::load(&folder), &["all_data_2.json", "for client `yan`", "was read before"]);

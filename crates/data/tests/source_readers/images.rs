@@ -1,8 +1,8 @@
 use crate::sound::assert_sound;
 use crate::{assert_refused, nowhere};
-use fedeq_data::source::Source;
 use fedeq_data::source::classes::ClassNames;
 use fedeq_data::source::image_folder::{Channels, ImageFolder};
+use fedeq_data::source::{DataSet, Source};
 use fedeq_data::{Labels, Samples};
 use image::{DynamicImage, GrayImage, ImageFormat, Luma, Rgb, RgbImage};
 use std::fs;

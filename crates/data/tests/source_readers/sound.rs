@@ -49,10 +49,6 @@ fn assert_labels(dataset: &Dataset, samples: usize) {
             assert_eq!(values.len(), samples);
             assert!(values.iter().all(|&class| usize::from(class) < names.len()));
         }
-        (Labels::Numbers(numbers), _) => {
-            assert_eq!(numbers.len(), samples);
-            assert!(numbers.iter().all(|number| number.is_finite()));
-        }
         (Labels::NextSymbols(next), Samples::Sequences(sequences)) => {
             assert_eq!(next.len(), sequences.symbols.len());
             let padding = |symbol: &u8| *symbol == 0;

@@ -11,9 +11,9 @@ use fedeq_dashboard::Token;
 /// A page that leads to an address, readable by its owner alone; it is gone when this is dropped.
 ///
 /// An address with a token is not handed to the browser directly: everybody on a machine can see the arguments of everybody's programs.
-pub(super) struct Doorway(Option<PathBuf>);
+pub(super) struct TokenPage(Option<PathBuf>);
 
-impl Doorway {
+impl TokenPage {
     /// Asks the system to open an address; where it cannot, the address stands in the terminal.
     pub(super) fn open(url: &str) -> Self {
         let program = match env::consts::OS {
@@ -37,7 +37,7 @@ impl Doorway {
     }
 }
 
-impl Drop for Doorway {
+impl Drop for TokenPage {
     fn drop(&mut self) {
         let _ = self.0.take().map(fs::remove_file);
     }
@@ -52,7 +52,7 @@ fn write(url: &str) -> io::Result<PathBuf> {
     Ok(page)
 }
 
-/// Makes a file for its owner alone; one that is there already is not touched.
+/// Makes a file for its owner alone; one that already exists is not touched.
 fn create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);

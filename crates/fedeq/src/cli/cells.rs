@@ -2,7 +2,7 @@
 use super::failure::{Failure, Outcome};
 use super::output::tell;
 use super::place::relocate;
-use super::settings::{Conduct, carry_out};
+use super::settings::{RunArgs, carry_out};
 use crate::memory::forget_peak;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::number::counted;
@@ -12,8 +12,8 @@ use fedeq_run::sweep::SweepCell;
 /// Carries out a cell, goes on with one that was begun, or reads one that is finished.
 ///
 /// A cell that fails is a value, so that others can go on; one that cannot begin or is interrupted is a failure.
-pub(super) fn attempt(cell: &SweepCell, conduct: &Conduct) -> Outcome<Result<Summary, String>> {
-    match summary(cell, conduct) {
+pub(super) fn attempt(cell: &SweepCell, run_args: &RunArgs) -> Outcome<Result<Summary, String>> {
+    match summary(cell, run_args) {
         Ok(summary) => Ok(Ok(summary)),
         Err(Failure::Told { problem, code: 1, .. }) => {
             tell(&format!("this cell failed: {problem}"));
@@ -38,16 +38,16 @@ pub(super) fn conclude(failed: usize, what: &str) -> Outcome<()> {
     }
 }
 
-fn summary(cell: &SweepCell, conduct: &Conduct) -> Outcome<Summary> {
+fn summary(cell: &SweepCell, run_args: &RunArgs) -> Outcome<Summary> {
     if let Some(summary) = finished(cell).map_err(Failure::refused)? {
-        if !conduct.quiet {
-            tell("finished already");
+        if !run_args.quiet {
+            tell("already finished");
         }
         return Ok(summary);
     }
-    let run = ready(cell, conduct).map_err(Failure::refused)?;
+    let run = ready(cell, run_args).map_err(Failure::refused)?;
     forget_peak();
-    carry_out(&run, conduct.quiet)
+    carry_out(&run, run_args.quiet)
 }
 
 /// What came out of a cell, if it is finished.
@@ -55,15 +55,15 @@ pub(super) fn finished(cell: &SweepCell) -> fedeq_core::Result<Option<Summary>> 
     RunFolder::open(&cell.folder).map_or(Ok(None), |folder| folder.summary())
 }
 
-fn ready(cell: &SweepCell, conduct: &Conduct) -> fedeq_core::Result<Run> {
+fn ready(cell: &SweepCell, run_args: &RunArgs) -> fedeq_core::Result<Run> {
     match RunFolder::open(&cell.folder) {
-        Ok(folder) => Run::resume(&folder, Which::Latest, |experiment| adapt(experiment, cell, conduct)),
+        Ok(folder) => Run::resume(&folder, Which::Latest, |experiment| adapt(experiment, cell, run_args)),
         // A folder that a killed process has just begun to make is taken; one that holds anything else is left alone.
         Err(_) => Run::create(&cell.experiment, &cell.folder),
     }
 }
 
-fn adapt(experiment: &mut Experiment, cell: &SweepCell, conduct: &Conduct) {
+fn adapt(experiment: &mut Experiment, cell: &SweepCell, run_args: &RunArgs) {
     experiment.engine = cell.experiment.engine.clone();
-    relocate(experiment, conduct.data.as_deref());
+    relocate(experiment, run_args.data.as_deref());
 }

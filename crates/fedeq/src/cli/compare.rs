@@ -7,7 +7,7 @@ use fedeq_core::View;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::table::{Align, Table};
-use super::view::{VIEWS, Viewed};
+use super::view::{VIEWS, ViewArgs};
 use fedeq_run::compare::{Comparison, Contrast, Gathered, Group, Qualities, gather};
 use fedeq_run::number::{bytes, count};
 use fedeq_run::statistics::{BEST, Sample};
@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     #[command(flatten)]
-    viewed: Viewed,
+    view_args: ViewArgs,
     /// Write it all as JSON
     #[arg(long)]
     json: bool,
@@ -41,7 +41,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let gathered = gather(&arguments.runs).map_err(Failure::refused)?;
     tell_of_omissions(&gathered);
-    let comparison = Comparison::of(&gathered.runs, arguments.viewed.view().unwrap_or_default()).map_err(Failure::refused)?;
+    let comparison = Comparison::of(&gathered.runs, arguments.view_args.view().unwrap_or_default()).map_err(Failure::refused)?;
     if arguments.json {
         return print_json(&comparison);
     }
@@ -99,7 +99,7 @@ fn legend(comparison: &Comparison) -> String {
     if comparison.groups.iter().all(|group| group.seeds.len() < 2) {
         lines.push("one seed each: nothing is marked as best; `fedeq sweep --seeds` runs several".into());
     } else {
-        lines.push(format!("* {BEST}; lines with one seed are not judged"));
+        lines.push(format!("* {BEST}; lines with one seed are not compared"));
     }
     let mut rounds: Vec<u64> = comparison.groups.iter().map(|group| group.rounds).collect();
     rounds.sort_unstable();

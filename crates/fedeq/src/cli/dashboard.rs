@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::browser::Doorway;
+use super::browser::TokenPage;
 use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
 use fedeq_dashboard::{Address, Dashboard, Shutdown, Token, require_folder};
@@ -18,8 +18,8 @@ Examples:
   fedeq dashboard runs --port 9000           where the usual port is taken
   fedeq dashboard runs --bind 0.0.0.0        for other machines
 
-It prints an address with a token, which opens it; the browser keeps the token in a cookie. Who shares this machine with you cannot look without it. A token of your
-own is best given in FEDEQ_DASHBOARD_TOKEN: others can see the arguments of your programs.
+It prints an address with an access token, which opens it; the browser keeps the token in a cookie. Other users of this machine have no access without it. Give a token of
+your own in FEDEQ_DASHBOARD_TOKEN: others can see the arguments of your programs.
 It reads run folders and nothing else, so it shows finished runs and those of other processes too; links in them are not followed. Ctrl-C ends it; runs go on.
 Nothing is encrypted: over a network you do not trust, use `ssh -L 7333:localhost:7333 MACHINE` instead of `--bind`.")]
 pub(super) struct Arguments {
@@ -32,10 +32,10 @@ pub(super) struct Arguments {
     /// The address to listen at
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     bind: IpAddr,
-    /// What everybody must know who wants to look [default: one that is made up and printed]
+    /// The access token [default: a random one, which is printed]
     #[arg(long, value_name = "T", env = "FEDEQ_DASHBOARD_TOKEN", hide_env_values = true, conflicts_with = "no_token")]
     token: Option<Token>,
-    /// Let everybody on this machine look, pause, stop and resume
+    /// Ask for no access token: everybody on this machine may watch, pause, stop and resume
     #[arg(long)]
     no_token: bool,
     /// Open it in the browser
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     tell(&format!("runs below `{}`, until you press Ctrl-C:", folder.display()));
     // Whoever gave a token knows it already, and may not want it in a terminal.
     print(&format!("{}\n", address.url(token.as_ref().filter(|_| arguments.token.is_none()))))?;
-    let _doorway = arguments.open.then(|| Doorway::open(&address.url(token.as_ref())));
+    let _token_page = arguments.open.then(|| TokenPage::open(&address.url(token.as_ref())));
     let program = std::env::current_exe().map_err(Failure::io(Path::new("fedeq"), "find it"))?;
     let dashboard = Dashboard { folder, token, program, patience: Dashboard::PATIENCE };
     dashboard.serve(listener, &ended_by_ctrl_c()).map_err(Failure::during_work)

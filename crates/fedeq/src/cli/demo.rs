@@ -9,7 +9,7 @@ use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
 use super::settings::carry_out;
 use super::table::{Align, Table};
-use crate::demo::{COLUMNS, Entry, LEGEND, METHODS, SEEDS, experiment, free_folder, run_folder, verdict, write_report};
+use crate::demo::{COLUMNS, LEGEND, METHODS, MethodResult, SEEDS, experiment, free_folder, run_folder, verdict, write_report};
 use crate::memory::forget_peak;
 use fedeq_report::report::written;
 use fedeq_run::number::percent;
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     }
     let of_method =
         |method: &&str| runs.iter().filter(|(known, ..)| known == method).map(|(.., path)| path.clone()).collect::<Vec<_>>();
-    let entries = METHODS.iter().map(|method| Entry::read(&of_method(method))).collect::<fedeq_core::Result<Vec<_>>>();
+    let entries = METHODS.iter().map(|method| MethodResult::read(&of_method(method))).collect::<fedeq_core::Result<Vec<_>>>();
     let entries = entries.map_err(Failure::during_work)?;
     let paths: Vec<PathBuf> = runs.into_iter().map(|(.., path)| path).collect();
     let report = write_report(&folder, &paths, &entries).map_err(Failure::during_work)?;
@@ -87,7 +87,7 @@ impl Arguments {
     }
 }
 
-fn text_of(entries: &[Entry], report: &Path) -> String {
+fn text_of(entries: &[MethodResult], report: &Path) -> String {
     let align = |column: usize| if column < 2 { Align::Left } else { Align::Right };
     let columns: Vec<(&str, Align)> = COLUMNS.iter().enumerate().map(|(column, name)| (*name, align(column))).collect();
     let mut table = Table::new(&columns);

@@ -6,7 +6,8 @@ use serde::Serialize;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json};
 use super::table::{Align, Table};
-use super::trained::Chosen;
+use super::trained::FinishedRunArgs;
+use fedeq_run::experiment::equilibrium_models;
 use fedeq_run::number::{count, counted};
 use fedeq_run::run::{Diagnosis, Trained};
 
@@ -23,7 +24,7 @@ have found different fixed points. Below 1 the spectral radius of the cell's Jac
 has `--set training.watch_fixed_points.samples=5`.")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    run: Chosen,
+    run: FinishedRunArgs,
     /// Only this client [default: all]
     #[arg(long, value_name = "NAME")]
     client: Option<String>,
@@ -65,7 +66,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 
 fn explicit(trained: &Trained) -> Failure {
     let model = &trained.summary().model;
-    Failure::request(format!("`{model}` solves for no fixed point"), "diagnose a run of a model whose name begins with `deq-`")
+    Failure::request(format!("`{model}` solves for no fixed point"), format!("diagnose a run of {}", equilibrium_models()))
 }
 
 fn text_of(finding: &Finding) -> String {

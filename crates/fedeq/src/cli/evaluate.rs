@@ -4,11 +4,11 @@ use clap::Args;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::table::facts;
-use super::trained::Chosen;
+use super::trained::FinishedRunArgs;
 use fedeq_run::number::{counted, percent};
-use fedeq_run::run::{Judgement, Trained, headline};
+use fedeq_run::run::{Reevaluation, Trained, headline};
 
-/// Judges the models of a finished run anew.
+/// Re-evaluates the models of a finished run.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
 The numbers are those of the run's last evaluation, if data and program are the same.")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    run: Chosen,
+    run: FinishedRunArgs,
     /// Write it all as JSON
     #[arg(long)]
     json: bool,
@@ -26,16 +26,16 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let trained = arguments.run.open()?;
-    let judgement = trained.evaluate().map_err(Failure::during_work)?;
-    if !judgement.agrees {
-        tell("these are not the numbers that the run itself found: its data or the program has changed since");
+    let found = trained.evaluate().map_err(Failure::during_work)?;
+    if !found.agrees {
+        tell("these numbers differ from those of the run itself: its data or the program has changed since");
     }
-    if arguments.json { print_json(&judgement) } else { print(&text_of(&trained, &judgement)) }
+    if arguments.json { print_json(&found) } else { print(&text_of(&trained, &found)) }
 }
 
-fn text_of(trained: &Trained, judgement: &Judgement) -> String {
+fn text_of(trained: &Trained, found: &Reevaluation) -> String {
     let summary = trained.summary();
-    let evaluation = &judgement.evaluation;
+    let evaluation = &found.evaluation;
     let quality = headline(summary.headline, evaluation);
     let mut lines = vec![
         (
@@ -53,8 +53,8 @@ fn text_of(trained: &Trained, judgement: &Judgement) -> String {
     ];
     let told = |mean: f64| format!("{} (the server's model with each client's head)", percent(mean));
     lines.extend(evaluation.shared.as_ref().map(|shared| ("shared", told(shared.mean))));
-    lines.extend(judgement.unseen.as_ref().map(|unseen| ("unseen", percent(unseen.local.mean))));
-    let agreement = if judgement.agrees { "the same numbers" } else { "other numbers" };
+    lines.extend(found.unseen.as_ref().map(|unseen| ("unseen", percent(unseen.local.mean))));
+    let agreement = if found.agrees { "the same numbers" } else { "other numbers" };
     lines.push(("at its end", agreement.into()));
     format!("{} on {} with {}\n{}", summary.method, summary.data, summary.model, facts(&lines))
 }

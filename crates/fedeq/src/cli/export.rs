@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
-use super::trained::Chosen;
+use super::trained::FinishedRunArgs;
 use fedeq_run::export::export;
 use fedeq_run::number::counted;
 
@@ -19,7 +19,7 @@ Examples:
 A file holds a client's whole model, shared and personal part; `export.json` says what belongs to which, and how inputs are scaled.")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    run: Chosen,
+    run: FinishedRunArgs,
     /// Only this client
     #[arg(long, value_name = "NAME")]
     client: Option<String>,

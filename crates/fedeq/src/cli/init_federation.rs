@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
-use super::settings::Wish;
+use super::settings::ExperimentArgs;
 use crate::federation;
 
 /// Writes an experiment as an app for a Flower federation.
@@ -22,7 +22,7 @@ the classes, and the mean and deviation that features are standardised by (unles
 The folder's README has the commands that start a SuperLink, nodes and a run on one machine.")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    wish: Wish,
+    experiment: ExperimentArgs,
     /// The folder of the app, which must not exist yet
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let experiment = arguments.wish.experiment(arguments.data.as_deref())?;
+    let experiment = arguments.experiment.experiment(arguments.data.as_deref())?;
     federation::write(&experiment, &arguments.out).map_err(Failure::refused)?;
     let path = arguments.out.display();
     tell(&format!("wrote `{path}`; `{path}/README.md` says how to start it"));

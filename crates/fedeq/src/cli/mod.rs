@@ -90,7 +90,7 @@ enum Command {
     Report(report::Arguments),
     /// Watch runs in the browser while they train.
     Dashboard(dashboard::Arguments),
-    /// Judge the models of a finished run anew.
+    /// Re-evaluate the models of a finished run.
     Evaluate(evaluate::Arguments),
     /// Ask a client's model about new inputs.
     Predict(predict::Arguments),

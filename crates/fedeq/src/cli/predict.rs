@@ -6,7 +6,7 @@ use clap::Args;
 use super::failure::{Failure, Outcome};
 use super::output::print;
 use super::table::{Align, Table};
-use super::trained::Chosen;
+use super::trained::FinishedRunArgs;
 use fedeq_run::experiment::Prepared;
 use fedeq_run::number::percent;
 use fedeq_run::predict::{Answer, Questions, predict};
@@ -23,12 +23,12 @@ Examples:
 {INPUTS}"))]
 pub(super) struct Arguments {
     #[command(flatten)]
-    run: Chosen,
+    run: FinishedRunArgs,
     /// Whose model
     #[arg(long, value_name = "NAME")]
     client: String,
     #[command(flatten)]
-    asked: Asked,
+    asked: PredictArgs,
 }
 
 /// What files may hold.
@@ -38,7 +38,7 @@ name where the model learned from a table (for pictures: one column a pixel, in 
 
 /// What a model is asked, and how it answers.
 #[derive(Args, Debug)]
-pub(super) struct Asked {
+pub(super) struct PredictArgs {
     /// Pictures, CSV files or JSON lines, as suits the model [default: the client's own test samples]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     input: Vec<PathBuf>,
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     arguments.asked.answer(trained.prepared(), &model)
 }
 
-impl Asked {
+impl PredictArgs {
     /// Asks a model and writes what it says.
     pub(super) fn answer(&self, prepared: &Prepared, model: &ClientModel) -> Outcome<()> {
         let questions = self.questions(prepared, model.client)?;
@@ -75,7 +75,7 @@ impl Asked {
     fn questions(&self, prepared: &Prepared, client: usize) -> Outcome<Questions> {
         let questions = match &self.samples {
             Some(range) => Questions::own(&prepared.dataset, range_of(range)?),
-            None if self.input.is_empty() => Questions::judged(prepared, client),
+            None if self.input.is_empty() => Questions::test_samples(prepared, client),
             None => Questions::from_files(prepared, &self.input),
         };
         questions.map_err(Failure::refused)

@@ -13,8 +13,8 @@ use fedeq_run::run::{RunStart, Watch, headline};
 pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
     match (quiet, stderr().is_terminal()) {
         (true, _) => Box::new(Quiet::default()),
-        (false, true) => Box::new(Bar::default()),
-        (false, false) => Box::new(Lines::default()),
+        (false, true) => Box::new(RoundBar::default()),
+        (false, false) => Box::new(EvaluationLines::default()),
     }
 }
 
@@ -54,13 +54,13 @@ const WORTH_SAYING: u64 = 1_000_000;
 
 /// A bar that moves.
 #[derive(Default)]
-struct Bar {
+struct RoundBar {
     bar: Option<ProgressBar>,
     view: Option<View>,
     warnings: Warnings,
 }
 
-impl Watch for Bar {
+impl Watch for RoundBar {
     fn begin(&mut self, start: &RunStart) {
         announce(start);
         self.view = Some(start.headline);
@@ -94,13 +94,13 @@ fn style() -> ProgressStyle {
 
 /// A line an evaluation.
 #[derive(Default)]
-struct Lines {
+struct EvaluationLines {
     start: Option<RunStart>,
     loss: f64,
     warnings: Warnings,
 }
 
-impl Watch for Lines {
+impl Watch for EvaluationLines {
     fn begin(&mut self, start: &RunStart) {
         announce(start);
         self.start = Some(start.clone());

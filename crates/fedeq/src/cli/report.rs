@@ -7,8 +7,8 @@ use fedeq_core::write_atomically;
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
-use super::view::Viewed;
-use fedeq_report::report::{Report, Wishes};
+use super::view::ViewArgs;
+use fedeq_report::report::{Report, ReportOptions};
 use fedeq_run::number::counted;
 
 /// Shows runs on a page to keep and to pass on.
@@ -18,12 +18,12 @@ Examples:
   fedeq report runs/fedeq-digits-0                             writes report.html into the folder
   fedeq report runs/demo --out four.html                       all runs in a folder, side by side
   fedeq report runs/first runs/second --figures pictures       every figure as SVG and PNG as well
-  fedeq report runs/first --client client-07                   what this client takes for what
+  fedeq report runs/first --client client-07                   the confusion matrix of this client
   fedeq report sweeps/methods --format md > RESULTS.md
 
 Runs that differ only in their seed are one line: mean and standard deviation, after the same number of rounds. Both views of clients' models are in the table; curves over bytes, \
 clients and tests of significance take the one that `--view` names, of all methods; a single method is shown by the model that it names itself. The page needs no other file and no network. Runs need not be finished. \
-Names and labels of clients, and what a client takes for what, are shown where the data is at hand.")]
+Names and labels of clients and confusion matrices are shown where the data is available.")]
 pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders
     #[arg(value_name = "RUN", required = true)]
@@ -35,11 +35,11 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
     #[command(flatten)]
-    viewed: Viewed,
+    view_args: ViewArgs,
     /// A folder to write every figure to, as SVG and as PNG
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
-    /// Whose confusion to show, by name or by number [default: the client that fares worst]
+    /// Whose confusion matrix to show, by name or by number [default: the least accurate client]
     #[arg(long, value_name = "CLIENT")]
     client: Option<String>,
     /// The folder that data sets are kept in, or the path of your own data [default: where the runs found it]
@@ -60,8 +60,9 @@ enum Format {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let wishes = Wishes { client: arguments.client.as_deref(), data: arguments.data.as_deref(), view: arguments.viewed.view() };
-    let report = Report::read(&arguments.runs, &wishes).map_err(Failure::refused)?;
+    let options =
+        ReportOptions { client: arguments.client.as_deref(), data: arguments.data.as_deref(), view: arguments.view_args.view() };
+    let report = Report::read(&arguments.runs, &options).map_err(Failure::refused)?;
     for path in &report.repeated {
         tell(&format!("left out: `{}` repeats an experiment with the same seed", path.display()));
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
 use super::place::{relocate, require_use};
-use super::settings::Conduct;
+use super::settings::RunArgs;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::run::{Run, RunFolder, Which};
 
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     previous: bool,
     #[command(flatten)]
-    conduct: Conduct,
+    run_args: RunArgs,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
@@ -34,27 +34,27 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     if !arguments.previous && folder.is_complete() {
         return arguments.show_finished(&folder);
     }
-    require_use(&folder.experiment().map_err(Failure::refused)?, arguments.conduct.data.as_deref())?;
+    require_use(&folder.experiment().map_err(Failure::refused)?, arguments.run_args.data.as_deref())?;
     let which = if arguments.previous { Which::Previous } else { Which::Latest };
     let run = Run::resume(&folder, which, |experiment| arguments.adapt(experiment)).map_err(Failure::refused)?;
-    arguments.conduct.train(&run)
+    arguments.run_args.train(&run)
 }
 
 impl Arguments {
     fn show_finished(&self, folder: &RunFolder) -> Outcome<()> {
         folder.check_finished().map_err(Failure::refused)?;
         let path = folder.path().display().to_string();
-        tell(&format!("`{path}` is finished already"));
-        if self.conduct.json {
+        tell(&format!("`{path}` is already finished"));
+        if self.run_args.json {
             // As it was written: numbers change their last digit on the way through a reader.
             return print(&folder.summary_text().map_err(Failure::refused)?);
         }
         let summary = folder.summary().map_err(Failure::refused)?;
-        summary.map_or(Ok(()), |summary| self.conduct.show(&summary, folder))
+        summary.map_or(Ok(()), |summary| self.run_args.show(&summary, folder))
     }
 
     fn adapt(&self, experiment: &mut Experiment) {
-        self.conduct.staff(experiment);
-        relocate(experiment, self.conduct.data.as_deref());
+        self.run_args.set_workers(experiment);
+        relocate(experiment, self.run_args.data.as_deref());
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
-use super::settings::{Conduct, Wish};
+use super::settings::{ExperimentArgs, RunArgs};
 use fedeq_run::experiment::Experiment;
 use fedeq_run::run::{Run, RunFolder};
 
@@ -16,7 +16,7 @@ Examples:
   fedeq run experiment.toml --preset paper --out runs/first
   fedeq run --data my/pictures                     your own: a folder of pictures, a CSV file or JSON lines
   fedeq run --set data=cifar10 --set data.partition.shards=2 --set seed=7
-  fedeq run --set method.server_step=consensus --set plan.asynchronous.slowest=10      nobody waits for the slow
+  fedeq run --set method.server_step=consensus --set plan.asynchronous.slowest=10      asynchronous clients
 
 Ctrl-C stops after the clients at work, with exit code 130; all rounds that were over are kept, and `fedeq resume` goes on.";
 
@@ -24,12 +24,12 @@ Ctrl-C stops after the clients at work, with exit code 130; all rounds that were
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    wish: Wish,
-    /// The folder of the run, which must not be there yet [default: runs/<method>-<data>-<seed>]
+    experiment: ExperimentArgs,
+    /// The folder of the run, which must not exist yet [default: runs/<method>-<data>-<seed>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    conduct: Conduct,
+    run_args: RunArgs,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
@@ -37,15 +37,15 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let usual = || RunFolder::usual_name(Path::new("runs"), &experiment);
     let out = arguments.out.clone().unwrap_or_else(usual);
     let run = Run::create(&experiment, &out).map_err(Failure::refused)?;
-    arguments.conduct.train(&run)
+    arguments.run_args.train(&run)
 }
 
 impl Arguments {
     fn experiment(&self) -> Outcome<Experiment> {
-        let place = self.conduct.data.as_deref();
-        self.conduct.agrees(&self.wish.overrides(place)?)?;
-        let mut experiment = self.wish.experiment(place)?;
-        self.conduct.staff(&mut experiment);
+        let place = self.run_args.data.as_deref();
+        self.run_args.agrees(&self.experiment.overrides(place)?)?;
+        let mut experiment = self.experiment.experiment(place)?;
+        self.run_args.set_workers(&mut experiment);
         Ok(experiment)
     }
 }

@@ -15,22 +15,22 @@ use fedeq_run::experiment::{Experiment, Override};
 use fedeq_run::number::{bytes, count, counted, percent};
 use fedeq_run::run::{Run, RunFolder, Summary};
 
-/// What is to be carried out.
+/// The experiment of a command: a file, settings that go over it, and a preset.
 #[derive(Args, Debug)]
-pub(super) struct Wish {
-    /// What to do, as TOML; what it leaves out the preset fills in
+pub(super) struct ExperimentArgs {
+    /// The experiment, as TOML; the preset fills in what it leaves out
     #[arg(value_name = "EXPERIMENT.toml")]
     file: Option<PathBuf>,
     /// A setting that goes over the file's, by its dotted path; in any order, and of a key given twice the last value counts. What
     /// does not apply is refused. `KEY={ .. }` replaces what the file says of a whole section
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// What fills in the rest: `recommended`, `paper` or `reference`
+    /// The preset that fills in the rest: `recommended`, `paper` or `reference`
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 }
 
-impl Wish {
+impl ExperimentArgs {
     /// The experiment file, if one is given.
     pub(super) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
@@ -67,11 +67,11 @@ pub(super) fn parsed(settings: &[String]) -> Outcome<Vec<Override>> {
 
 /// How a run is computed and shown.
 #[derive(Args, Debug)]
-pub(super) struct Conduct {
+pub(super) struct RunArgs {
     /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
-    /// The path of your own data, whose kind is told from its looks, or the folder that data sets are kept in [default: $FEDEQ_DATA,
+    /// The path of your own data, whose kind is recognised, or the folder that data sets are kept in [default: $FEDEQ_DATA,
     /// or data]
     #[arg(long, value_name = "PATH")]
     pub(super) data: Option<PathBuf>,
@@ -83,9 +83,9 @@ pub(super) struct Conduct {
     pub(super) json: bool,
 }
 
-impl Conduct {
+impl RunArgs {
     /// Gives an experiment as many workers as were asked for.
-    pub(super) fn staff(&self, experiment: &mut Experiment) {
+    pub(super) fn set_workers(&self, experiment: &mut Experiment) {
         experiment.engine.workers = self.workers.or(experiment.engine.workers);
     }
 

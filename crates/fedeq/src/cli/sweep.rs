@@ -9,12 +9,12 @@ use super::compare::percents;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::place::settle;
-use super::settings::{Conduct, Wish};
+use super::settings::{ExperimentArgs, RunArgs};
 use super::table::{Align, Table};
 use super::view::VIEWS;
 use fedeq_run::experiment::Override;
 use fedeq_run::number::{bytes, count};
-use fedeq_run::sweep::{Axis, CellOutcome, Grid, GridPoint, Seeds, SweepCell, cells, csv_of, points};
+use fedeq_run::sweep::{CellOutcome, GridPoint, Seeds, SweepAxis, SweepCell, SweepGrid, cells, csv_of, points};
 
 /// Carries out an experiment over a grid of settings and several seeds.
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ Examples:
 The same command again goes on where it was stopped: finished cells are skipped, half-finished ones resumed.")]
 pub(super) struct Arguments {
     #[command(flatten)]
-    wish: Wish,
+    experiment: ExperimentArgs,
     /// A setting and the values it takes in turn; several make a grid, in any order. Where one means nothing (`method.rho` with
     /// `method=fedrep`), the cell is carried out once, without it
     #[arg(long, value_name = "KEY=VALUE,VALUE")]
@@ -36,24 +36,24 @@ pub(super) struct Arguments {
     /// The seeds of every cell: `0,1,2`, or `0..3` for the same (without the end), or `0..=2` [default: the seed of the experiment]
     #[arg(long, value_name = "N,N")]
     seeds: Option<String>,
-    /// The folder of the sweep, which may be there already
+    /// The folder of the sweep, which may already exist
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
-    conduct: Conduct,
+    run_args: RunArgs,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let axes = arguments.axes().map_err(Failure::refused)?;
-    let Grid { cells, notes } = arguments.grid(&axes)?;
-    if !arguments.conduct.quiet {
+    let SweepGrid { cells, notes } = arguments.grid(&axes)?;
+    if !arguments.run_args.quiet {
         notes.iter().for_each(|note| tell(note));
     }
     check_ahead(&cells).map_err(Failure::refused)?;
     let mut done: Vec<CellOutcome> = Vec::new();
     for (index, cell) in cells.iter().enumerate() {
         arguments.announce(index, cells.len(), cell);
-        done.push(CellOutcome { cell: cell.clone(), result: attempt(cell, &arguments.conduct)? });
+        done.push(CellOutcome { cell: cell.clone(), result: attempt(cell, &arguments.run_args)? });
         let path = arguments.out.join("sweep.csv");
         write_atomically(&path, csv_of(&axes, &done).as_bytes()).map_err(Failure::during_work)?;
     }
@@ -67,24 +67,24 @@ fn check_ahead(cells: &[SweepCell]) -> fedeq_core::Result<()> {
 }
 
 impl Arguments {
-    fn axes(&self) -> fedeq_core::Result<Vec<Axis>> {
+    fn axes(&self) -> fedeq_core::Result<Vec<SweepAxis>> {
         self.grid.iter().map(|text| text.parse()).collect()
     }
 
-    fn grid(&self, axes: &[Axis]) -> Outcome<Grid> {
-        let overrides = self.wish.overrides(self.conduct.data.as_deref())?;
-        self.conduct.agrees(&overrides)?;
+    fn grid(&self, axes: &[SweepAxis]) -> Outcome<SweepGrid> {
+        let overrides = self.experiment.overrides(self.run_args.data.as_deref())?;
+        self.run_args.agrees(&overrides)?;
         let seeds = self.seeds(axes, &overrides)?;
-        let mut grid = cells(self.wish.file(), &overrides, axes, &seeds, &self.out).map_err(Failure::refused)?;
+        let mut grid = cells(self.experiment.file(), &overrides, axes, &seeds, &self.out).map_err(Failure::refused)?;
         for cell in &mut grid.cells {
-            self.conduct.staff(&mut cell.experiment);
+            self.run_args.set_workers(&mut cell.experiment);
             settle(&mut cell.experiment, &overrides);
         }
         Ok(grid)
     }
 
     /// The seeds that are asked for, in one way only.
-    fn seeds(&self, axes: &[Axis], overrides: &[Override]) -> Outcome<Vec<u64>> {
+    fn seeds(&self, axes: &[SweepAxis], overrides: &[Override]) -> Outcome<Vec<u64>> {
         let Some(text) = &self.seeds else { return Ok(Vec::new()) };
         let is_set = overrides.iter().any(|wish| wish.path == ["seed"]) || axes.iter().any(|axis| axis.key == "seed");
         if is_set {
@@ -95,14 +95,14 @@ impl Arguments {
     }
 
     fn announce(&self, index: usize, total: usize, cell: &SweepCell) {
-        if !self.conduct.quiet {
+        if !self.run_args.quiet {
             let values = if cell.values.is_empty() { String::new() } else { format!("{}, ", cell.values.join(", ")) };
             tell(&format!("cell {} of {total}: {values}seed {}", index + 1, cell.experiment.seed));
         }
     }
 
-    fn show(&self, axes: &[Axis], points: &[GridPoint]) -> Outcome<()> {
-        if self.conduct.json {
+    fn show(&self, axes: &[SweepAxis], points: &[GridPoint]) -> Outcome<()> {
+        if self.run_args.json {
             let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
             print_json(&serde_json::json!({ "axes": keys, "points": points }))?;
         } else {
@@ -119,7 +119,7 @@ impl Arguments {
     }
 }
 
-fn table_of(axes: &[Axis], points: &[GridPoint]) -> String {
+fn table_of(axes: &[SweepAxis], points: &[GridPoint]) -> String {
     let mut columns: Vec<(&str, Align)> = axes.iter().map(|axis| (axis.key.as_str(), Align::Left)).collect();
     let measured = ["seeds", "local %", "shared %", "worst tenth %", "sent", "seconds"];
     columns.extend(measured.map(|name| (name, Align::Right)));

@@ -9,7 +9,7 @@ use fedeq_run::run::{RunFolder, Trained};
 
 /// A finished run, and where its data is now.
 #[derive(Args, Debug)]
-pub(super) struct Chosen {
+pub(super) struct FinishedRunArgs {
     /// The folder of a finished run
     #[arg(value_name = "RUN")]
     folder: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Chosen {
     data: Option<PathBuf>,
 }
 
-impl Chosen {
+impl FinishedRunArgs {
     /// Opens it.
     pub(super) fn open(&self) -> Outcome<Trained> {
         let folder = RunFolder::open(&self.folder).map_err(Failure::refused)?;

@@ -4,7 +4,7 @@ use fedeq_core::View;
 
 /// By which of their clients' models methods are compared.
 #[derive(Args, Debug)]
-pub(super) struct Viewed {
+pub(super) struct ViewArgs {
     /// By which of their clients' models all methods are compared, the same for all of them [default: local]
     #[arg(long, value_enum)]
     view: Option<ViewArgument>,
@@ -18,7 +18,7 @@ enum ViewArgument {
     Shared,
 }
 
-impl Viewed {
+impl ViewArgs {
     /// What was asked for, if anything was.
     pub(super) fn view(&self) -> Option<View> {
         self.view.map(|view| match view {

@@ -33,7 +33,7 @@ const PLAN: Plan = Plan {
 
 /// The experiment of a method: its usual network, and for all methods the same data, rate and number of passes.
 pub fn experiment(method: &str, seed: u64) -> Result<Experiment> {
-    let usual = Experiment::defaults(Preset::Recommended, method, Source::Digits {}, None)?;
+    let usual = Experiment::defaults(Preset::Recommended, method, Source::default(), None)?;
     let batch_size = const { NonZeroUsize::new(5).unwrap() };
     Ok(Experiment {
         seed,

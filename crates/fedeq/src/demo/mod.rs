@@ -5,15 +5,15 @@
 //!
 //! # Layout
 //! - `contest`: the experiments and the folders they go to
-//! - `entry`: what came out of one method
+//! - `method_result`: what came out of one method
 //! - `verdict`: what the results show, in words
 //! - `report`: the same as a page to keep
 mod contest;
-mod entry;
+mod method_result;
 mod report;
 mod verdict;
 
 pub use contest::{METHODS, SEEDS, experiment, free_folder, run_folder};
-pub use entry::{COLUMNS, Entry, LEGEND};
+pub use method_result::{COLUMNS, LEGEND, MethodResult};
 pub use report::write_report;
 pub use verdict::verdict;

@@ -1,12 +1,12 @@
 //! What the results show, in words.
-use super::entry::{Entry, percents};
+use super::method_result::{MethodResult, percents};
 use fedeq_run::number::{bytes, count, counted, percent};
 use fedeq_run::statistics::{BySeed, Sample, compare};
 
 /// A few sentences on the results, whatever these are: first what FeDEQ costs, then what it reaches, by both models of a client.
-pub fn verdict(entries: &[Entry]) -> Vec<String> {
+pub fn verdict(entries: &[MethodResult]) -> Vec<String> {
     let Some(fedeq) = entries.iter().find(|entry| entry.method == "fedeq") else { return Vec::new() };
-    let others: Vec<&Entry> = entries.iter().filter(|entry| entry.method != "fedeq").collect();
+    let others: Vec<&MethodResult> = entries.iter().filter(|entry| entry.method != "fedeq").collect();
     let mut sentences: Vec<String> = on_cost(fedeq, &others).into_iter().chain(on_bytes(fedeq, &others)).collect();
     sentences.push(on_accuracy("By the server's model with each client's head (shared)", fedeq, &others, |entry| &entry.shared));
     sentences.push(on_accuracy("By each client's own model (local)", fedeq, &others, |entry| &entry.local));
@@ -15,8 +15,8 @@ pub fn verdict(entries: &[Entry]) -> Vec<String> {
 }
 
 /// What is shared, sent and held, beside the most accurate of those who share as well.
-fn on_cost(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
-    let mean = |entry: &Entry| Sample::of(entry.shared.values().copied()).mean;
+fn on_cost(fedeq: &MethodResult, others: &[&MethodResult]) -> Option<String> {
+    let mean = |entry: &MethodResult| Sample::of(entry.shared.values().copied()).mean;
     let sharing = others.iter().filter(|other| other.shared_parameters > 0);
     let rival = sharing.max_by(|a, b| mean(a).total_cmp(&mean(b)))?;
     let ratio = rival.shared_parameters as f64 / fedeq.shared_parameters.max(1) as f64;
@@ -33,8 +33,8 @@ fn on_cost(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
 }
 
 /// What others have reached with the bytes that FeDEQ takes in all.
-fn on_bytes(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
-    let reached = |other: &&Entry| {
+fn on_bytes(fedeq: &MethodResult, others: &[&MethodResult]) -> Option<String> {
+    let reached = |other: &&MethodResult| {
         let (sent, accuracy) = other.after_bytes(fedeq.sent).filter(|_| fedeq.sent > 0)?;
         Some(format!("{} has {} after {}", other.name(), percent(accuracy), bytes(sent)))
     };
@@ -45,8 +45,8 @@ fn on_bytes(fedeq: &Entry, others: &[&Entry]) -> Option<String> {
     })
 }
 
-fn on_accuracy(by: &str, fedeq: &Entry, others: &[&Entry], view: fn(&Entry) -> &BySeed) -> String {
-    let mean = |entry: &Entry| Sample::of(view(entry).values().copied()).mean;
+fn on_accuracy(by: &str, fedeq: &MethodResult, others: &[&MethodResult], view: fn(&MethodResult) -> &BySeed) -> String {
+    let mean = |entry: &MethodResult| Sample::of(view(entry).values().copied()).mean;
     let mut ranked = others.to_vec();
     ranked.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
     let against: Vec<String> = ranked.iter().map(|other| compared(other.name(), view(fedeq), view(other))).collect();
@@ -65,7 +65,7 @@ fn compared(name: &str, own: &BySeed, theirs: &BySeed) -> String {
     format!("{:.1} points {side} {name}{chance}", points.abs())
 }
 
-fn on_chance(fedeq: &Entry) -> String {
+fn on_chance(fedeq: &MethodResult) -> String {
     let seeds = fedeq.shared.len();
     let next = fedeq.shared.keys().max().map_or(0, |seed| seed.wrapping_add(1));
     let test = match seeds {
@@ -79,12 +79,12 @@ fn on_chance(fedeq: &Entry) -> String {
 mod tests {
     use super::*;
 
-    fn entry(method: &str, accuracies: [f64; 3], shared_parameters: usize) -> Entry {
+    fn entry(method: &str, accuracies: [f64; 3], shared_parameters: usize) -> MethodResult {
         let shared: BySeed = (4..).zip(accuracies).collect();
         let local = shared.iter().map(|(seed, accuracy)| (*seed, accuracy - 0.02)).collect();
         let sent = 1_000_000 * shared_parameters as u64;
         let course = vec![(sent / 3, 0.5), (sent, accuracies[0])];
-        Entry {
+        MethodResult {
             method: method.into(),
             shared,
             local,
@@ -92,7 +92,7 @@ mod tests {
             sent,
             course,
             client_memory: 2_000_000,
-            ..Entry::default()
+            ..MethodResult::default()
         }
     }
 

@@ -15,7 +15,7 @@ use fedeq_run::run::{RunFolder, RunState, Summary};
 
 /// What the server does in each round; `plan.json` of an app.
 #[derive(Debug, Serialize)]
-struct Plan {
+struct AppPlan {
     /// The name under which nodes store their states; unique to this app, so that it never continues from the states of another.
     federation: String,
     /// The method's name.
@@ -108,14 +108,14 @@ fn ensure_writable(rounds: u64, cohort: usize) -> Result<()> {
     Err(Error::invalid(problem, "lower `plan.rounds` or `plan.sampling.fraction`"))
 }
 
-fn plan(prepared: &Prepared, weighting: Weighting) -> Result<Plan> {
+fn plan(prepared: &Prepared, weighting: Weighting) -> Result<AppPlan> {
     let Experiment { method, plan, .. } = &prepared.experiment;
-    let clients = prepared.federation.clients.len();
+    let clients = prepared.splits.clients.len();
     let seed = prepared.federation_seed();
     let algorithm = method.algorithm();
     ensure_writable(plan.rounds, plan.cohort_size(algorithm, clients)?)?;
     let cohorts = (0..plan.rounds).map(|round| plan.cohort(algorithm, clients, seed, round)).collect::<Result<_>>()?;
-    Ok(Plan {
+    Ok(AppPlan {
         federation: fingerprint(format!("{} {:?}", prepared.experiment.identity()?, SystemTime::now()).as_bytes()),
         method: method.name(),
         weighting,

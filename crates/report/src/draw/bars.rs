@@ -1,15 +1,12 @@
 //! How much each client holds: one bar a client, the largest first.
 use std::io;
 
-use super::canvas::{Canvas, PLAIN};
-use super::colour;
-use super::heading::Heading;
-use super::scale::ticks;
-use super::style::{LEADING, LINE, MARGIN};
+use super::canvas::{Canvas, LEADING, LINE, MARGIN, PLAIN, of_share};
+use super::layout::{Heading, ticks};
 use fedeq_run::number;
 
 /// What a bar chart shows.
-pub struct Bars {
+pub struct BarChart {
     /// What stands above.
     pub heading: Heading,
     /// What is counted, above the axis.
@@ -26,7 +23,7 @@ const HEIGHT: u32 = 640;
 const WIDTH: u32 = 1300;
 
 /// Draws the chart.
-pub fn bars(chart: &Bars) -> io::Result<Canvas> {
+pub fn bars(chart: &BarChart) -> io::Result<Canvas> {
     let most = chart.counts.iter().copied().max().unwrap_or(0).max(1);
     let left = MARGIN + PLAIN.length(&number::count(most)) + 20;
     let mut canvas = Canvas::new(chart.heading.width().max(left + WIDTH + MARGIN), HEAD + HEIGHT + 2 * LEADING + MARGIN);
@@ -55,7 +52,7 @@ fn draw_bars(canvas: &mut Canvas, counts: &[usize], most: usize, left: u32) {
         let width = edge(index + 1) - edge(index);
         let gap = if width >= 6 { 2 } else { 0 };
         let tall = height(count, most);
-        canvas.rectangle([edge(index), HEAD + HEIGHT - tall], [width - gap, tall], colour::of_share(0.7));
+        canvas.rectangle([edge(index), HEAD + HEIGHT - tall], [width - gap, tall], of_share(0.7));
     }
 }
 

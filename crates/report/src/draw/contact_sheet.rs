@@ -3,22 +3,18 @@ use std::io;
 
 use image::{RgbImage, imageops};
 
-use super::canvas::{Canvas, PLAIN};
-use super::flow::Flow;
-use super::heading::Heading;
-use super::style::MARGIN;
-use super::wrap::shorten;
-
+use super::canvas::{Canvas, MARGIN, PLAIN};
+use super::layout::{Flow, Heading, shorten};
 /// What a contact sheet shows.
 pub struct ContactSheet {
     /// What stands above.
     pub heading: Heading,
     /// From top to bottom.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ContactRow>,
 }
 
 /// One labelled row.
-pub struct Row {
+pub struct ContactRow {
     /// What stands to the left of it.
     pub label: String,
     /// Said beside the label, in grey.
@@ -45,7 +41,7 @@ pub fn contact_sheet(sheet: &ContactSheet) -> io::Result<Canvas> {
     Ok(canvas)
 }
 
-fn draw_row(canvas: &mut Canvas, row: &Row, [x, y]: [u32; 2], layout: &Layout) -> io::Result<()> {
+fn draw_row(canvas: &mut Canvas, row: &ContactRow, [x, y]: [u32; 2], layout: &Layout) -> io::Result<()> {
     let middle = y + layout.cell[1] / 2;
     canvas.text([x, middle], &shorten(&row.label, PLAIN, LONGEST_LABEL), PLAIN)?;
     canvas.text([x + layout.label + layout.note, middle], &row.note, PLAIN.grey().ending())?;
@@ -76,7 +72,7 @@ struct Layout {
 
 impl Layout {
     fn of(sheet: &ContactSheet) -> Self {
-        let longest = |text: fn(&Row) -> &str| sheet.rows.iter().map(|row| PLAIN.length(text(row))).max().unwrap_or(0);
+        let longest = |text: fn(&ContactRow) -> &str| sheet.rows.iter().map(|row| PLAIN.length(text(row))).max().unwrap_or(0);
         let flow = Flow::of(sheet.rows.len(), ROWS_A_COLUMN);
         let cell = sheet.rows.iter().find_map(|row| row.pictures.first()).map_or([SIDE; 2], cell);
         let most = sheet.rows.iter().map(|row| row.pictures.len()).max().unwrap_or(0) as u32;

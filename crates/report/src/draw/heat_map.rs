@@ -1,12 +1,8 @@
 //! Who holds which labels: one line a client, one column a class, the more samples the darker.
 use std::io;
 
-use super::canvas::{Canvas, PLAIN};
-use super::colour;
-use super::heading::Heading;
-use super::scale::{step, ticks};
-use super::style::{INK, LEADING, MARGIN};
-use super::wrap::shorten;
+use super::canvas::{Canvas, INK, LEADING, MARGIN, PLAIN, of_count, of_share};
+use super::layout::{Heading, shorten, step, ticks};
 use fedeq_run::number;
 
 /// What a heat map shows.
@@ -18,13 +14,13 @@ pub struct HeatMap {
     /// The names of the columns.
     pub columns: Vec<String>,
     /// The rows, from top to bottom.
-    pub lines: Vec<Line>,
+    pub lines: Vec<HeatMapRow>,
     /// Lines from here on stand apart, under this name.
     pub apart: Option<(usize, String)>,
 }
 
 /// One client.
-pub struct Line {
+pub struct HeatMapRow {
     /// What stands to the left of it.
     pub name: String,
     /// One count a column.
@@ -63,7 +59,7 @@ fn draw_cells(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) {
     for (row, line) in map.lines.iter().enumerate() {
         for (column, &count) in line.counts.iter().enumerate() {
             let corner = [layout.x(column), layout.y(row)];
-            canvas.rectangle(corner, [width - gap(width), height - gap(height)], colour::of_count(count, most));
+            canvas.rectangle(corner, [width - gap(width), height - gap(height)], of_count(count, most));
         }
     }
 }
@@ -106,7 +102,7 @@ fn draw_colour_bar(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) -> io::R
     let [x, y] = [layout.bar, HEAD + LEADING];
     for offset in 0..height {
         let share = 1.0 - f64::from(offset) / f64::from(height - 1);
-        canvas.rectangle([x, y + offset], [width, 1], colour::of_share(share));
+        canvas.rectangle([x, y + offset], [width, 1], of_share(share));
     }
     canvas.text([x, HEAD + 6], &map.unit, PLAIN.grey())?;
     for tick in ticks(most, 5).into_iter().skip(1) {
@@ -115,7 +111,7 @@ fn draw_colour_bar(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) -> io::R
         canvas.text([x + width + 16, level], &number::count(tick), PLAIN)?;
     }
     let none = y + height + 24;
-    canvas.rectangle([x, none], [width, width], colour::of_count(0, 1));
+    canvas.rectangle([x, none], [width, width], of_count(0, 1));
     canvas.text([x + width + 16, none + width / 2], "none", PLAIN)
 }
 

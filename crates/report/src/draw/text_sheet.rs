@@ -1,11 +1,8 @@
 //! What some clients wrote or said, on one page.
 use std::io;
 
-use super::canvas::{Canvas, PLAIN};
-use super::heading::Heading;
-use super::style::{LEADING, LINE, MARGIN};
-use super::wrap::{shorten, wrap};
-
+use super::canvas::{Canvas, LEADING, LINE, MARGIN, PLAIN};
+use super::layout::{Heading, shorten, wrap};
 /// What a page of text shows.
 pub struct TextSheet {
     /// What stands above.

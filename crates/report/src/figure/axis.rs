@@ -6,7 +6,7 @@ pub struct Axis {
     /// What is measured, with its unit: `megabytes sent`.
     pub label: String,
     /// How values are spaced.
-    pub scale: Scale,
+    pub scale: AxisScale,
     /// How values are written.
     pub unit: Unit,
     /// Where it begins; without it, where the values do.
@@ -17,7 +17,7 @@ pub struct Axis {
 
 /// How values are spaced along an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scale {
+pub enum AxisScale {
     /// Equal differences are equally long.
     #[default]
     Linear,
@@ -55,7 +55,7 @@ impl Axis {
 
     /// A logarithmic axis of plain numbers.
     pub fn log(label: impl Into<String>) -> Self {
-        Self { scale: Scale::Log, ..Self::new(label) }
+        Self { scale: AxisScale::Log, ..Self::new(label) }
     }
 
     /// With fixed ends; what lies beyond is drawn at the end.
@@ -69,7 +69,7 @@ impl Axis {
     }
 }
 
-impl Scale {
+impl AxisScale {
     /// Whether a value has a place on an axis of this scale.
     pub(super) fn can_show(self, value: f64) -> bool {
         // Beyond this, differences of values would overflow.

@@ -7,7 +7,7 @@ use super::coordinate::{Coordinate, Fit};
 use super::legend::Legend;
 use super::palette::INK;
 use super::panel::{BarSeries, Bars};
-use super::plot::{BARELY_ABOVE, BELOW, Chart, Grid, chart};
+use super::plot::{BARELY_ABOVE, BELOW, Chart, GridLines, chart};
 use super::sheet::{LABEL, px};
 
 /// The thickness of a group.
@@ -29,7 +29,7 @@ pub(super) fn draw<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, bars: &Bar
     let names = bars.categories.iter().map(|name| LABEL.shorten(name, LONGEST_NAME)).collect();
     let x = Coordinate::of(&bars.value, ends(bars), Fit::Round, 5);
     let (area, _) = area.split_vertically(height(bars));
-    let mut chart = chart(&area, x, Coordinate::down(names), [&bars.value.label, ""], Grid::Down)?;
+    let mut chart = chart(&area, x, Coordinate::down(names), [&bars.value.label, ""], GridLines::Down)?;
     for category in 0..bars.categories.len() {
         if bars.stacked {
             draw_stack(&mut chart, bars, category, legend)?;

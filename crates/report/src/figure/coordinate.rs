@@ -3,13 +3,13 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-use super::axis::{Axis, Scale, Unit};
+use super::axis::{Axis, AxisScale, Unit};
 use super::ticks::{Ticks, step};
 
 /// An axis that knows its ends and its marks.
 #[derive(Clone, Debug)]
 pub(super) struct Coordinate {
-    scale: Scale,
+    scale: AxisScale,
     low: f64,
     high: f64,
     ticks: Ticks,
@@ -36,13 +36,13 @@ impl Coordinate {
     /// Room for named things: the first from 0 to 1, the next from 1 to 2.
     pub(super) fn across(names: Vec<String>) -> Self {
         let values = (0..names.len()).map(|index| index as f64 + 0.5).collect();
-        Self { scale: Scale::Linear, low: 0.0, high: names.len().max(1) as f64, ticks: Ticks { values, labels: names } }
+        Self { scale: AxisScale::Linear, low: 0.0, high: names.len().max(1) as f64, ticks: Ticks { values, labels: names } }
     }
 
     /// The same downwards: the first from 0 to -1, the next from -1 to -2.
     pub(super) fn down(names: Vec<String>) -> Self {
         let values = (0..names.len()).map(|index| -(index as f64) - 0.5).collect();
-        Self { scale: Scale::Linear, low: -(names.len().max(1) as f64), high: 0.0, ticks: Ticks { values, labels: names } }
+        Self { scale: AxisScale::Linear, low: -(names.len().max(1) as f64), high: 0.0, ticks: Ticks { values, labels: names } }
     }
 
     /// What is written along it.
@@ -57,11 +57,11 @@ impl Coordinate {
 
     /// Where bars stand: zero, or the end that is nearest to it.
     pub(super) fn foot(&self) -> f64 {
-        if self.scale == Scale::Log { self.low } else { 0.0f64.clamp(self.low, self.high) }
+        if self.scale == AxisScale::Log { self.low } else { 0.0f64.clamp(self.low, self.high) }
     }
 
     fn share(&self, value: f64) -> f64 {
-        let place = |value: f64| if self.scale == Scale::Log { libm::log10(value.max(f64::MIN_POSITIVE)) } else { value };
+        let place = |value: f64| if self.scale == AxisScale::Log { libm::log10(value.max(f64::MIN_POSITIVE)) } else { value };
         ((place(value) - place(self.low)) / (place(self.high) - place(self.low))).clamp(0.0, 1.0)
     }
 }
@@ -79,7 +79,7 @@ fn extent(axis: &Axis, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
         (true, true) => (low.min(high), low.max(high)),
         (true, false) => (low, low),
         (false, true) => (high, high),
-        (false, false) if axis.scale == Scale::Log => (0.1, 10.0),
+        (false, false) if axis.scale == AxisScale::Log => (0.1, 10.0),
         (false, false) => (0.0, 1.0),
     };
     if high - low > 1e-9 * high.abs().max(low.abs()) { (low, high) } else { widened(low, axis) }
@@ -87,7 +87,7 @@ fn extent(axis: &Axis, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 
 /// Some room around a single value.
 fn widened(value: f64, axis: &Axis) -> (f64, f64) {
-    if axis.scale == Scale::Log {
+    if axis.scale == AxisScale::Log {
         return (value / 2.0, value * 2.0);
     }
     let least = if axis.unit == Unit::Percent { 0.05 } else { 0.5 };
@@ -98,9 +98,9 @@ fn widened(value: f64, axis: &Axis) -> (f64, f64) {
 fn fitted((low, high): (f64, f64), axis: &Axis, fit: Fit, wanted: usize) -> (f64, f64) {
     let (lower, higher) = match (fit, axis.scale) {
         (Fit::Tight, _) => (low, high),
-        (Fit::Loose, Scale::Linear) => (low - 0.05 * (high - low), high + 0.05 * (high - low)),
-        (Fit::Round, Scale::Linear) => rounded(axis.unit, if is_near_zero(low, high) { 0.0 } else { low }, high, wanted),
-        (Fit::Loose | Fit::Round, Scale::Log) => {
+        (Fit::Loose, AxisScale::Linear) => (low - 0.05 * (high - low), high + 0.05 * (high - low)),
+        (Fit::Round, AxisScale::Linear) => rounded(axis.unit, if is_near_zero(low, high) { 0.0 } else { low }, high, wanted),
+        (Fit::Loose | Fit::Round, AxisScale::Log) => {
             let room = libm::pow(high / low, 0.05);
             (low / room, high * room)
         }

@@ -7,7 +7,7 @@ use super::Drawn;
 use super::coordinate::Coordinate;
 use super::palette::{EMPTY, ON_DARK, ON_PALE};
 use super::panel::{Heat, HeatCell};
-use super::plot::{ABOVE, BELOW, Chart, Grid, chart};
+use super::plot::{ABOVE, BELOW, Chart, GridLines, chart};
 use super::sheet::{LABEL, PANEL_WIDTH, px};
 use super::text::Anchor;
 use crate::draw::of_share;
@@ -55,7 +55,7 @@ pub(super) fn draw<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, heat: &Hea
     let columns = thinned(short(&heat.columns), across(heat) / room);
     let none = vec![String::new(); columns.len()];
     let (along, label) = if is_turned { (none, "") } else { (columns.clone(), heat.x.as_str()) };
-    let mut chart = chart(&upper, Coordinate::across(along), Coordinate::down(rows), [label, &heat.y], Grid::None)?;
+    let mut chart = chart(&upper, Coordinate::across(along), Coordinate::down(rows), [label, &heat.y], GridLines::None)?;
     for (row, cells) in heat.cells.iter().enumerate() {
         for (column, cell) in cells.iter().enumerate() {
             draw_cell(&mut chart, cell, column as f64, -(row as f64))?;

@@ -9,12 +9,12 @@ use super::{Drawn, Figure, palette};
 /// The names of a figure, with the colours they have in all panels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Legend {
-    entries: Vec<Entry>,
+    entries: Vec<LegendEntry>,
 }
 
 /// A name and how it is drawn.
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
+struct LegendEntry {
     name: String,
     colour: usize,
     swatch: Swatch,
@@ -55,7 +55,7 @@ impl Legend {
         let taken = |colour: usize| self.entries.iter().any(|entry| entry.colour == colour);
         let colour = colour.unwrap_or_else(|| (0..).find(|colour| !taken(*colour)).unwrap_or(0));
         let swatch = if palette::is_repeated(colour) && swatch == Swatch::Line { Swatch::Dashes } else { swatch };
-        self.entries.push(Entry { name: name.to_owned(), colour, swatch });
+        self.entries.push(LegendEntry { name: name.to_owned(), colour, swatch });
     }
 
     /// The colour of a name.
@@ -101,7 +101,7 @@ impl Legend {
     }
 }
 
-impl Entry {
+impl LegendEntry {
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, plotters::coord::Shift>, x: i32, y: i32) -> Drawn<DB> {
         let colour = palette::series(self.colour);
         let (start, end) = (x, x + px(SWATCH) - px(6));

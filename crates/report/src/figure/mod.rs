@@ -34,7 +34,7 @@ mod sheet;
 mod text;
 mod ticks;
 
-pub use axis::{Axis, Scale, Unit};
+pub use axis::{Axis, AxisScale, Unit};
 pub use output::STYLE;
 pub use panel::{BarSeries, Bars, Heat, HeatCell, Mark, Panel, Plot, Series};
 

@@ -25,7 +25,7 @@ pub(super) type Chart<'a, DB> = ChartContext<'a, DB, Cartesian2d<Coordinate, Coo
 
 /// Which lines there are behind a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Grid {
+pub(super) enum GridLines {
     /// From the marks at the left to the right.
     Across,
     /// From the top down to the marks.
@@ -36,7 +36,7 @@ pub(super) enum Grid {
 
 /// Draws a panel.
 pub(super) fn draw<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, plot: &Plot, legend: &Legend) -> Drawn<DB> {
-    let mut chart = chart(area, horizontal(plot), vertical(plot), [&plot.x.label, &plot.y.label], Grid::Across)?;
+    let mut chart = chart(area, horizontal(plot), vertical(plot), [&plot.x.label, &plot.y.label], GridLines::Across)?;
     plot.series.iter().try_for_each(|series| draw_spread(&mut chart, series, legend))?;
     plot.series.iter().try_for_each(|series| draw_series(&mut chart, series, legend))?;
     plot.series.iter().try_for_each(|series| draw_labels(&mut chart, series))?;
@@ -71,7 +71,7 @@ pub(super) fn chart<'a, DB: DrawingBackend>(
     x: Coordinate,
     y: Coordinate,
     labels: [&str; 2],
-    grid: Grid,
+    grid: GridLines,
 ) -> Result<Chart<'a, DB>, DrawingAreaErrorKind<DB::ErrorType>> {
     let left = y.labels().iter().map(|label| LABEL.length(label)).max().unwrap_or(0) + 3 * TICK;
     let right = x.labels().last().map_or(0, |label| LABEL.length(label) / 2);
@@ -86,10 +86,10 @@ pub(super) fn chart<'a, DB: DrawingBackend>(
     let mut mesh = chart.configure_mesh();
     mesh.bold_line_style(GRID.stroke_width(px(1) as u32)).axis_style(GRID.stroke_width(px(1) as u32));
     mesh.label_style(LABEL.style(Anchor::Start)).set_all_tick_mark_size(TICK);
-    if grid != Grid::Across {
+    if grid != GridLines::Across {
         mesh.disable_y_mesh();
     }
-    if grid != Grid::Down {
+    if grid != GridLines::Down {
         mesh.disable_x_mesh();
     }
     mesh.draw()?;

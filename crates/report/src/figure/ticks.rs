@@ -1,5 +1,5 @@
 //! Round numbers along an axis, and how they are written.
-use super::axis::{Axis, Scale, Unit};
+use super::axis::{Axis, AxisScale, Unit};
 use fedeq_run::number::count;
 
 /// Places of an axis that are marked.
@@ -13,8 +13,8 @@ impl Ticks {
     /// Round numbers between two ends, about `wanted` of them.
     pub(super) fn of(axis: &Axis, low: f64, high: f64, wanted: usize) -> Self {
         let decades = match axis.scale {
-            Scale::Linear => Vec::new(),
-            Scale::Log => logarithmic(low, high, wanted),
+            AxisScale::Linear => Vec::new(),
+            AxisScale::Log => logarithmic(low, high, wanted),
         };
         if decades.len() >= 2 {
             return Self { labels: written(&decades, axis.unit), values: decades };

@@ -3,13 +3,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fedeq_core::Result;
 
-use super::table::Table;
-use super::{Line, Record, Report};
+use super::table::ReportTable;
+use super::{MethodLine, Record, Report};
 use fedeq_run::run::Version;
 
 /// The settings in which lines differ, side by side; nothing for a single line.
-pub(super) fn differences(report: &Report) -> Result<Option<Table>> {
-    let first = |line: &Line| line.runs(&report.runs)[0].experiment.settings();
+pub(super) fn differences(report: &Report) -> Result<Option<ReportTable>> {
+    let first = |line: &MethodLine| line.runs(&report.runs)[0].experiment.settings();
     let settings = report.lines.iter().map(first).collect::<Result<Vec<BTreeMap<String, String>>>>()?;
     let keys: BTreeSet<&String> = settings.iter().flat_map(BTreeMap::keys).collect();
     let differs = |key: &&String| settings.iter().any(|other| other.get(*key) != settings[0].get(*key));
@@ -20,7 +20,7 @@ pub(super) fn differences(report: &Report) -> Result<Option<Table>> {
     let rows: Vec<Vec<String>> = keys.into_iter().filter(differs).map(row).collect();
     let heading: Vec<String> =
         std::iter::once("setting".to_owned()).chain(report.lines.iter().map(|line| line.name.clone())).collect();
-    Ok((!rows.is_empty()).then(|| Table { words: heading.len(), heading, rows, best: Vec::new() }))
+    Ok((!rows.is_empty()).then(|| ReportTable { words: heading.len(), heading, rows, best: Vec::new() }))
 }
 
 /// The commands that carry out all runs again, from what their folders hold.

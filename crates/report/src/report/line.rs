@@ -11,7 +11,7 @@ use fedeq_run::statistics::{BySeed, Sample};
 
 /// Runs that differ only in their seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Line {
+pub struct MethodLine {
     /// What it is called: the method, and what sets it apart from the others.
     pub name: String,
     /// The method.
@@ -30,13 +30,20 @@ pub struct Line {
 pub(super) type Point = (f64, Sample);
 
 /// Groups runs.
-pub(super) fn lines(runs: &[Record]) -> Result<Vec<Line>> {
+pub(super) fn lines(runs: &[Record]) -> Result<Vec<MethodLine>> {
     let experiments: Vec<_> = runs.iter().map(|run| &run.experiment).collect();
     let clusters = clusters(&experiments)?;
     let name = |cluster: &Cluster| name(cluster, &clusters);
     let line = |cluster: &Cluster| {
         let [method, model, data] = cluster.names.clone();
-        Line { name: name(cluster), method, model, data, settings: cluster.settings.clone(), members: cluster.members.clone() }
+        MethodLine {
+            name: name(cluster),
+            method,
+            model,
+            data,
+            settings: cluster.settings.clone(),
+            members: cluster.members.clone(),
+        }
     };
     Ok(clusters.iter().map(line).collect())
 }
@@ -72,7 +79,7 @@ pub fn written(method: &str) -> &str {
 
 /// The runs of a line that can be put together: all after the same number of rounds. Those that are finished or, where none is, all that were judged, as far as all of them came.
 pub(super) struct Pool<'a> {
-    pub(super) members: Vec<Member<'a>>,
+    pub(super) members: Vec<PooledRun<'a>>,
     /// The rounds they have behind them.
     pub(super) round: u64,
     /// Whether these are results and no snapshots.
@@ -81,20 +88,20 @@ pub(super) struct Pool<'a> {
 
 /// A run as it was after the rounds of its pool.
 #[derive(Clone, Copy)]
-pub(super) struct Member<'a> {
+pub(super) struct PooledRun<'a> {
     pub(super) run: &'a Record,
     pub(super) evaluation: &'a Evaluation,
     pub(super) timings: &'a [Timing],
 }
 
-impl<'a> Member<'a> {
+impl<'a> PooledRun<'a> {
     fn of(run: &'a Record, evaluation: &'a Evaluation) -> Self {
         let end = run.timings.partition_point(|timing| timing.round <= evaluation.round);
         Self { run, evaluation, timings: &run.timings[..end] }
     }
 }
 
-impl Line {
+impl MethodLine {
     /// Its runs.
     pub(super) fn runs<'a>(&self, all: &'a [Record]) -> Vec<&'a Record> {
         self.members.iter().map(|place| &all[*place]).collect()
@@ -106,7 +113,7 @@ impl Line {
         let finished: Vec<&Record> = judged.iter().copied().filter(|run| run.is_finished()).collect();
         let (runs, is_finished) = if finished.is_empty() { (judged, false) } else { (finished, true) };
         let round = runs.iter().filter_map(|run| run.last()).map(|evaluation| evaluation.round).min()?;
-        let members = runs.into_iter().filter_map(|run| Some(Member::of(run, run.after(round)?))).collect();
+        let members = runs.into_iter().filter_map(|run| Some(PooledRun::of(run, run.after(round)?))).collect();
         Some(Pool { members, round, is_finished })
     }
 
@@ -116,7 +123,7 @@ impl Line {
     }
 
     /// Some measure of the runs themselves, over seeds.
-    pub(super) fn over_runs(&self, all: &[Record], measure: impl Fn(&Member<'_>) -> Option<f64>) -> Option<Sample> {
+    pub(super) fn over_runs(&self, all: &[Record], measure: impl Fn(&PooledRun<'_>) -> Option<f64>) -> Option<Sample> {
         let values: Vec<f64> = self.pool(all)?.members.iter().filter_map(measure).collect();
         (!values.is_empty()).then(|| Sample::of(values))
     }

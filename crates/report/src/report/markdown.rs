@@ -3,7 +3,7 @@ use std::path::Path;
 
 use fedeq_core::Result;
 
-use super::{Closeup, Line, Look, Report, configuration, figures, summary};
+use super::{Availability, ClientDetail, MethodLine, Report, configuration, figures, summary};
 use crate::figure::Figure;
 
 /// The whole text; with pictures if it is told in which folder they are, as seen from the text.
@@ -14,11 +14,11 @@ pub(super) fn text(report: &Report, pictures: Option<&Path>) -> Result<String> {
     parts.push(summary::overview(report)?.markdown());
     parts.push(summary::legend(report));
     parts.extend(bullets(&summary::contrasts(report)));
-    parts.extend(summary::unseen(report).map(|table| format!("## Clients met only after training\n\n{}", table.markdown())));
+    parts.extend(summary::unseen(report).map(|table| format!("## Unseen clients: not part of training\n\n{}", table.markdown())));
     if let Some(folder) = pictures {
         parts.extend(figures::all(report).iter().map(|figure| picture(figure, folder)));
     }
-    parts.push("## Worst clients".into());
+    parts.push("## Least accurate clients".into());
     parts.extend(worst(report));
     parts.extend(
         configuration::differences(report)?.map(|table| format!("## Where the experiments differ\n\n{}", table.markdown())),
@@ -41,17 +41,17 @@ fn picture(figure: &Figure, folder: &Path) -> String {
 }
 
 fn worst(report: &Report) -> Vec<String> {
-    let part = |(line, closeup): (&Line, &Look<Closeup>)| match closeup {
-        Look::Seen(closeup) => {
-            let view = closeup.view.name();
+    let part = |(line, client_detail): (&MethodLine, &Availability<ClientDetail>)| match client_detail {
+        Availability::Available(client_detail) => {
+            let view = client_detail.view.name();
             format!(
-                "{} (run `{}`, judged by its {view} models)\n\n{}",
+                "{} (run `{}`, evaluated by its {view} models)\n\n{}",
                 line.name,
-                closeup.run,
-                summary::worst(closeup).markdown()
+                client_detail.run,
+                summary::worst(client_detail).markdown()
             )
         }
-        Look::LeftOut(problem) => format!("{}: left out, because the data is not at hand: {problem}", line.name),
+        Availability::Missing(problem) => format!("{}: left out, because the data is not available: {problem}", line.name),
     };
-    report.lines.iter().zip(&report.closeups).map(part).collect()
+    report.lines.iter().zip(&report.client_details).map(part).collect()
 }

@@ -3,11 +3,11 @@
 //! # Layout
 //! - `record`: what a run folder says
 //! - `line`: runs that differ only in their seed
-//! - `closeup`: the worst clients of a run, the labels they hold, and what one of them takes for what
+//! - `client_detail`: the least accurate clients of a run, the labels they hold, and the confusion matrix of one of them
 //! - `figures`: every picture
 //! - `summary`, `configuration`: every table; `table`: how tables are written
 //! - `page`, `markdown`, `spreadsheet`: the whole as HTML, Markdown and CSV
-mod closeup;
+mod client_detail;
 mod configuration;
 mod figures;
 mod line;
@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use fedeq_core::{Error, Result, View};
 use serde::Serialize;
 
-pub use closeup::{Closeup, Confusion, Label, Look, WorstClient};
-pub use line::Line;
+pub use client_detail::{Availability, ClientDetail, Confusion, Label, WorstClient};
+pub use line::MethodLine;
 pub use line::written;
 pub use record::Record;
 
@@ -44,20 +44,20 @@ pub struct Report {
     /// All runs, each experiment once.
     pub runs: Vec<Record>,
     /// The runs by what they have in common but their seed.
-    pub lines: Vec<Line>,
+    pub lines: Vec<MethodLine>,
     /// For each line what is known about single clients, or why nothing is.
-    pub closeups: Vec<Look<Closeup>>,
+    pub client_details: Vec<Availability<ClientDetail>>,
     /// On every data set, the most accurate line against every other, where both have at least two finished seeds.
     pub contrasts: Vec<Contrast>,
-    /// Runs left out because their experiment and seed are there already.
+    /// Runs left out because they repeat an experiment with the same seed.
     #[serde(skip)]
     pub repeated: Vec<PathBuf>,
 }
 
 /// What somebody asks for beside the runs.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes<'a> {
-    /// Whose confusion is shown; of each line the worst client's if nobody is named.
+pub struct ReportOptions<'a> {
+    /// Whose confusion matrix is shown; of each line the least accurate client's if nobody is named.
     pub client: Option<&'a str>,
     /// Where the data is now, if not where the runs found it.
     pub data: Option<&'a Path>,
@@ -67,27 +67,27 @@ pub struct Wishes<'a> {
 
 impl Report {
     /// Reads the runs at some paths: run folders, or folders that hold run folders.
-    pub fn read(paths: &[PathBuf], wishes: &Wishes<'_>) -> Result<Self> {
+    pub fn read(paths: &[PathBuf], options: &ReportOptions<'_>) -> Result<Self> {
         let (mut runs, mut repeated, mut seen) = (Vec::new(), Vec::new(), std::collections::BTreeSet::new());
         for folder in paths.iter().map(|path| folders(path)).collect::<Result<Vec<_>>>()?.concat() {
             let record = Record::of(&folder)?;
             if seen.insert(record.experiment.identity()?) { runs.push(record) } else { repeated.push(record.path) }
         }
-        if let (Some(place), Some(run)) = (wishes.data, runs.first())
+        if let (Some(place), Some(run)) = (options.data, runs.first())
             && runs.iter().all(|run| run.experiment.data.source.entry().places.is_empty())
         {
             require_files(&run.experiment.data.source, place)?;
         }
         let lines = line::lines(&runs)?;
-        let view = wishes.view.unwrap_or_else(|| usual_view(&lines, &runs));
-        let closeups = lines.iter().map(|line| closeup(line, &runs, wishes, view)).collect::<Result<Vec<_>>>()?;
-        if let Some(client) = wishes.client {
-            ensure_found(client, &closeups)?;
+        let view = options.view.unwrap_or_else(|| usual_view(&lines, &runs));
+        let client_details = lines.iter().map(|line| client_detail(line, &runs, options, view)).collect::<Result<Vec<_>>>()?;
+        if let Some(client) = options.client {
+            ensure_found(client, &client_details)?;
         }
-        let contestant = |line: &Line| line.contestant(&runs, |evaluation| evaluation.quality(view).mean);
+        let contestant = |line: &MethodLine| line.contestant(&runs, |evaluation| evaluation.quality(view).mean);
         let contestants = lines.iter().map(contestant).collect::<Result<Vec<Contestant>>>()?;
         let (title, contrasts) = (title(&lines), contrasts(&contestants));
-        Ok(Self { title, words: Vec::new(), view, runs, lines, closeups, contrasts, repeated })
+        Ok(Self { title, words: Vec::new(), view, runs, lines, client_details, contrasts, repeated })
     }
 
     /// Every picture there is, in the order of the page.
@@ -111,39 +111,44 @@ impl Report {
     }
 }
 
-/// A look at single clients, by the first run of a line; a problem with the run's data is told in the report, for it may lie elsewhere.
-fn closeup(line: &Line, runs: &[Record], wishes: &Wishes<'_>, view: View) -> Result<Look<Closeup>> {
+/// The clients of the first run of a line, one by one; a problem with the run's data is told in the report, for it may lie elsewhere.
+fn client_detail(
+    line: &MethodLine,
+    runs: &[Record],
+    options: &ReportOptions<'_>,
+    view: View,
+) -> Result<Availability<ClientDetail>> {
     let members = line.runs(runs);
     let run = members.iter().find(|run| run.is_finished()).or(members.first()).copied();
-    let Some(run) = run else { return Ok(Look::LeftOut("there is no run".into())) };
-    match Closeup::of(run, wishes, view) {
-        Ok(closeup) => Ok(Look::Seen(closeup)),
+    let Some(run) = run else { return Ok(Availability::Missing("there is no run".into())) };
+    match ClientDetail::of(run, options, view) {
+        Ok(client_detail) => Ok(Availability::Available(client_detail)),
         Err(error @ Error::Damaged { .. }) => Err(error),
-        Err(error) => Ok(Look::LeftOut(error.to_string())),
+        Err(error) => Ok(Availability::Missing(error.to_string())),
     }
 }
 
 /// A client that somebody named must be in one of the runs, unless nothing is known about any client.
-fn ensure_found(client: &str, closeups: &[Look<Closeup>]) -> Result<()> {
-    let known: Vec<&Closeup> = closeups.iter().filter_map(Look::seen).collect();
-    if known.is_empty() || known.iter().any(|closeup| closeup.chosen.is_some()) {
+fn ensure_found(client: &str, client_details: &[Availability<ClientDetail>]) -> Result<()> {
+    let known: Vec<&ClientDetail> = client_details.iter().filter_map(Availability::available).collect();
+    if known.is_empty() || known.iter().any(|client_detail| client_detail.chosen.is_some()) {
         return Ok(());
     }
-    let example = known.iter().find_map(|closeup| closeup.worst.first()).map_or("", |worst| worst.name.as_str());
+    let example = known.iter().find_map(|client_detail| client_detail.worst.first()).map_or("", |worst| worst.name.as_str());
     let hint = format!("name one that is there, such as `{example}`, or leave out `--client`");
     Err(Error::invalid(format!("there is no client `{client}` in these runs"), hint))
 }
 
 /// Several lines are compared by the view that all methods have; a single one is shown by the model that its method names.
-fn usual_view(lines: &[Line], runs: &[Record]) -> View {
+fn usual_view(lines: &[MethodLine], runs: &[Record]) -> View {
     match lines {
         [line] => line.runs(runs).first().map_or(View::Local, |run| run.headline()),
         _ => View::Local,
     }
 }
 
-fn title(lines: &[Line]) -> String {
-    let unique = |part: fn(&Line) -> &str| {
+fn title(lines: &[MethodLine]) -> String {
+    let unique = |part: fn(&MethodLine) -> &str| {
         let mut parts: Vec<&str> = Vec::new();
         lines.iter().map(part).for_each(|part| {
             if !parts.contains(&part) {

@@ -1,8 +1,8 @@
 //! The report as a page that needs no other file.
 use fedeq_core::Result;
 
-use super::figures::{Part, part};
-use super::{Closeup, Line, Look, Record, Report, configuration, summary};
+use super::figures::{PagePart, part};
+use super::{Availability, ClientDetail, MethodLine, Record, Report, configuration, summary};
 use crate::figure::{Figure, STYLE};
 use crate::html::{escaped, prose};
 
@@ -14,9 +14,9 @@ pub(super) fn page(report: &Report) -> Result<String> {
     let sections = [
         overview(report)?,
         section("Clients", &clients(report)?),
-        section("Training and consensus", &pictures(&part(report, Part::Consensus))?),
-        section("Equilibrium solver", &pictures(&part(report, Part::Solver))?),
-        section("Time and memory", &pictures(&part(report, Part::Cost))?),
+        section("Training and consensus", &pictures(&part(report, PagePart::Consensus))?),
+        section("Equilibrium solver", &pictures(&part(report, PagePart::Solver))?),
+        section("Time and memory", &pictures(&part(report, PagePart::Cost))?),
         section("Configuration", &configuration(report)?),
         section("How to do it again", &again(report)),
     ];
@@ -36,7 +36,7 @@ fn section(title: &str, content: &str) -> String {
 fn overview(report: &Report) -> Result<String> {
     let words: String = report.words.iter().map(|words| format!("<p>{}</p>\n", prose(words))).collect();
     let unseen = summary::unseen(report)
-        .map_or(String::new(), |table| format!("<h3>Clients met only after training</h3>\n{}", table.html()));
+        .map_or(String::new(), |table| format!("<h3>Unseen clients: not part of training</h3>\n{}", table.html()));
     Ok([
         notice(&summary::unfinished(report)),
         words,
@@ -44,7 +44,7 @@ fn overview(report: &Report) -> Result<String> {
         format!("<p class=\"aside\">{}</p>\n", escaped(&summary::legend(report))),
         list(&summary::contrasts(report)),
         unseen,
-        pictures(&part(report, Part::Accuracy))?,
+        pictures(&part(report, PagePart::Accuracy))?,
     ]
     .concat())
 }
@@ -64,31 +64,35 @@ fn pictures(figures: &[Figure]) -> Result<String> {
 }
 
 fn clients(report: &Report) -> Result<String> {
-    let worst: String = report.lines.iter().zip(&report.closeups).map(|(line, closeup)| worst(line, closeup)).collect();
-    let spread = pictures(&part(report, Part::Clients))?;
-    Ok(format!("{spread}<h3>Those who fare worst</h3>\n<div class=\"figures clients\">\n{worst}</div>\n"))
+    let worst: String =
+        report.lines.iter().zip(&report.client_details).map(|(line, client_detail)| worst(line, client_detail)).collect();
+    let spread = pictures(&part(report, PagePart::Clients))?;
+    Ok(format!("{spread}<h3>Least accurate clients</h3>\n<div class=\"figures clients\">\n{worst}</div>\n"))
 }
 
-fn worst(line: &Line, closeup: &Look<Closeup>) -> String {
+fn worst(line: &MethodLine, client_detail: &Availability<ClientDetail>) -> String {
     let name = escaped(&line.name);
-    match closeup {
-        Look::Seen(closeup) if closeup.worst.is_empty() => format!("<p>{name}: no client has been judged yet.</p>\n"),
-        Look::Seen(closeup) => {
-            let (run, view, table) = (escaped(&closeup.run), closeup.view.name(), summary::worst(closeup).html());
-            format!("<div>\n<h4>{name}, run {run}, {view} models</h4>\n{table}{}</div>\n", without_confusion(closeup))
+    match client_detail {
+        Availability::Available(client_detail) if client_detail.worst.is_empty() => {
+            format!("<p>{name}: no client has been evaluated yet.</p>\n")
         }
-        Look::LeftOut(problem) => format!(
-            "<p>{name}: clients' names, labels and confusion are left out: {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",
+        Availability::Available(client_detail) => {
+            let (run, view, table) =
+                (escaped(&client_detail.run), client_detail.view.name(), summary::worst(client_detail).html());
+            format!("<div>\n<h4>{name}, run {run}, {view} models</h4>\n{table}{}</div>\n", without_confusion(client_detail))
+        }
+        Availability::Missing(problem) => format!(
+            "<p>{name}: clients' names, labels and confusion matrix are left out: {}. <code>fedeq report --data DIR</code> says where the data is.</p>\n",
             prose(problem)
         ),
     }
 }
 
-fn without_confusion(closeup: &Closeup) -> String {
-    match &closeup.confusion {
-        Look::Seen(_) => String::new(),
-        Look::LeftOut(problem) => {
-            format!("<p class=\"aside\">What a client takes for what is not shown: {}.</p>\n", escaped(problem))
+fn without_confusion(client_detail: &ClientDetail) -> String {
+    match &client_detail.confusion {
+        Availability::Available(_) => String::new(),
+        Availability::Missing(problem) => {
+            format!("<p class=\"aside\">The confusion matrix is not shown: {}.</p>\n", escaped(problem))
         }
     }
 }

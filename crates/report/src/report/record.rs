@@ -61,7 +61,7 @@ impl Record {
         self.rounds.last().map_or(0, |round| round.round + 1)
     }
 
-    /// By which of a client's models the method is judged.
+    /// By which of a client's models the method is evaluated.
     pub fn headline(&self) -> View {
         self.experiment.method.algorithm().default_view()
     }

@@ -1,9 +1,9 @@
 //! The tables of what came out.
 use fedeq_core::{Evaluation, Quality, Result, View};
 
-use super::line::{Line, Member, Pool};
-use super::table::Table;
-use super::{Closeup, Record, Report};
+use super::line::{MethodLine, Pool, PooledRun};
+use super::table::ReportTable;
+use super::{ClientDetail, Record, Report};
 use fedeq_run::compare::best;
 use fedeq_run::number::{bytes, count, counted, percent};
 use fedeq_run::run::Timing;
@@ -44,35 +44,35 @@ const FIRST: usize = 1;
 
 const VIEWS: &str = "\
 Accuracy on test samples, which nobody trained with, mean over clients. local: a client's own model after its last training; shared: the server's model with the client's own head, or, where a method shares nothing, its one model. \
-By samples: clients count by their samples. † marks the model by which the method itself is meant to be judged, and which predicts.";
+By samples: clients count by their samples. † marks the model by which the method itself is meant to be evaluated, and which predicts.";
 
 /// What stands below the table.
 pub(super) fn legend(report: &Report) -> String {
     let finished = report.runs.iter().filter(|run| run.is_finished()).count();
     let mark = match (report.lines.len(), finished > report.lines.len()) {
         (0 | 1, _) => String::new(),
-        (_, true) => format!(" Bold: {BEST}; runs that are not finished, and methods with one seed, are not judged."),
+        (_, true) => format!(" Bold: {BEST}; runs that are not finished, and methods with one seed, are not compared."),
         (_, false) => " Nothing is marked as best: that takes several seeds.".into(),
     };
     format!("{VIEWS}{mark}")
 }
 
 /// All lines side by side.
-pub(super) fn overview(report: &Report) -> Result<Table> {
+pub(super) fn overview(report: &Report) -> Result<ReportTable> {
     let mut marked = Vec::new();
     for (column, accuracy) in ACCURACIES.into_iter().enumerate() {
         let contestants = report.lines.iter().map(|line| line.contestant(&report.runs, |evaluation| of(accuracy, evaluation)));
         marked.extend(best(&contestants.collect::<Result<Vec<_>>>()?).into_iter().map(|row| (row, FIRST + column)));
     }
     let rows = report.lines.iter().map(|line| row(line, &report.runs)).collect();
-    Ok(Table { heading: HEADING.map(str::to_owned).to_vec(), rows, words: 1, best: marked })
+    Ok(ReportTable { heading: HEADING.map(str::to_owned).to_vec(), rows, words: 1, best: marked })
 }
 
 fn of((view, part): Accuracy, evaluation: &Evaluation) -> f64 {
     part(evaluation.quality(view))
 }
 
-fn row(line: &Line, runs: &[Record]) -> Vec<String> {
+fn row(line: &MethodLine, runs: &[Record]) -> Vec<String> {
     let judged = line.runs(runs).first().map(|run| run.headline());
     let accuracy = |(column, accuracy): (usize, Accuracy)| {
         let is_mean = column == 0 || column == 2;
@@ -87,7 +87,7 @@ fn row(line: &Line, runs: &[Record]) -> Vec<String> {
 }
 
 /// Bytes, parameters, memory and time.
-fn costs(line: &Line, runs: &[Record]) -> [String; 4] {
+fn costs(line: &MethodLine, runs: &[Record]) -> [String; 4] {
     let sent = line.at_the_end(runs, |evaluation| Some(evaluation.traffic.total() as f64));
     let parameters = line.runs(runs).into_iter().find_map(|run| run.summary.as_ref());
     let memory = line
@@ -113,7 +113,7 @@ fn share(sample: &Option<Sample>) -> String {
 }
 
 /// `3`, or `2 (1 unfinished)` where a run is not among the numbers of its line.
-fn seeds(line: &Line, runs: &[Record]) -> String {
+fn seeds(line: &MethodLine, runs: &[Record]) -> String {
     let pooled = line.pool(runs).map_or(0, |pool| pool.members.len());
     match line.members.len() - pooled {
         0 => count(pooled),
@@ -122,7 +122,7 @@ fn seeds(line: &Line, runs: &[Record]) -> String {
 }
 
 /// `20`, or `7 of 20` of a line of which no run is finished.
-fn rounds(line: &Line, runs: &[Record]) -> String {
+fn rounds(line: &MethodLine, runs: &[Record]) -> String {
     let planned = line.runs(runs).first().map_or(0, |run| run.experiment.plan.rounds);
     match line.pool(runs) {
         Some(Pool { is_finished: true, .. }) => count(planned as usize),
@@ -166,26 +166,26 @@ pub(super) fn contrasts(report: &Report) -> Vec<String> {
 }
 
 /// The worst clients of a run.
-pub(super) fn worst(closeup: &Closeup) -> Table {
+pub(super) fn worst(client_detail: &ClientDetail) -> ReportTable {
     let row = |client: &super::WorstClient| {
         let accuracy = client.accuracy.map_or_else(|| "–".into(), percent);
         vec![client.name.clone(), client.holds(), count(client.train), count(client.test), accuracy]
     };
     let heading = ["client", "holds (samples)", "train", "test", "accuracy"].map(str::to_owned).to_vec();
-    Table { heading, rows: closeup.worst.iter().map(row).collect(), words: 2, best: Vec::new() }
+    ReportTable { heading, rows: client_detail.worst.iter().map(row).collect(), words: 2, best: Vec::new() }
 }
 
-/// Those met only after training, where a run had any.
-pub(super) fn unseen(report: &Report) -> Option<Table> {
-    let of = |line: &Line, measure: fn(&fedeq_core::Unseen) -> Option<f64>| {
+/// The unseen clients, where a run had any.
+pub(super) fn unseen(report: &Report) -> Option<ReportTable> {
+    let of = |line: &MethodLine, measure: fn(&fedeq_core::Unseen) -> Option<f64>| {
         share(&line.over_runs(&report.runs, |member| measure(member.run.summary.as_ref()?.unseen.as_ref()?)))
     };
-    let has = |line: &&Line| {
+    let has = |line: &&MethodLine| {
         line.runs(&report.runs).iter().any(|run| run.summary.as_ref().is_some_and(|summary| summary.unseen.is_some()))
     };
-    let row = |line: &Line| {
+    let row = |line: &MethodLine| {
         let clients = line
-            .over_runs(&report.runs, |member: &Member<'_>| Some(member.run.summary.as_ref()?.unseen.as_ref()?.clients as f64));
+            .over_runs(&report.runs, |member: &PooledRun<'_>| Some(member.run.summary.as_ref()?.unseen.as_ref()?.clients as f64));
         vec![
             line.name.clone(),
             clients.map_or_else(String::new, |clients| count(clients.mean as usize)),
@@ -195,5 +195,5 @@ pub(super) fn unseen(report: &Report) -> Option<Table> {
     };
     let rows: Vec<Vec<String>> = report.lines.iter().filter(has).map(row).collect();
     let heading = ["method", "clients", "local", "shared"].map(str::to_owned).to_vec();
-    (!rows.is_empty()).then_some(Table { heading, rows, words: 1, best: Vec::new() })
+    (!rows.is_empty()).then_some(ReportTable { heading, rows, words: 1, best: Vec::new() })
 }

@@ -3,7 +3,7 @@ use crate::html::escaped;
 
 /// Rows of cells under a heading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Table {
+pub(super) struct ReportTable {
     pub(super) heading: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
     /// How many columns, from the first, hold words; the others hold numbers.
@@ -12,7 +12,7 @@ pub(super) struct Table {
     pub(super) best: Vec<(usize, usize)>,
 }
 
-impl Table {
+impl ReportTable {
     /// Scrolls sideways where the screen is narrow; its first column stays.
     pub(super) fn html(&self) -> String {
         let cell = |tag: &str, row: Option<usize>, (column, text): (usize, &String)| {
@@ -51,9 +51,9 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
+    fn table() -> ReportTable {
         let rows = vec![vec!["a<b".into(), "1".into()], vec!["c|d".into(), "2".into()]];
-        Table { heading: vec!["name".into(), "value".into()], rows, words: 1, best: vec![(1, 1)] }
+        ReportTable { heading: vec!["name".into(), "value".into()], rows, words: 1, best: vec![(1, 1)] }
     }
 
     #[test]

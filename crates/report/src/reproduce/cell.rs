@@ -1,11 +1,12 @@
 //! From a specification to experiments.
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::Path;
+use std::str::FromStr;
 
 use fedeq_core::{Error, Result};
 
-use super::select::PART;
-use super::spec::{Choice, Part, Scale, ScaleName, Settings, Spec};
+use super::spec::{Choice, PART, ScaleName, Settings, Spec, SpecPart, SpecScale};
 use fedeq_run::experiment::{Experiment, Override};
 use fedeq_run::sweep;
 
@@ -44,15 +45,15 @@ impl ExperimentCell {
     }
 }
 
-/// All cells of a scale, part by part; `wishes` go over whatever the specification says.
-pub fn cells(spec: &Spec, scale: ScaleName, wishes: &[Override]) -> Result<Vec<ExperimentCell>> {
+/// All cells of a scale, part by part; `overrides` go over whatever the specification says.
+pub fn cells(spec: &Spec, scale: ScaleName, overrides: &[Override]) -> Result<Vec<ExperimentCell>> {
     let scale = spec.scale(scale)?;
     let mut cells = Vec::new();
     for part in &spec.part {
         for choices in combinations(part) {
             let named = named_choices(part, &choices);
             if !scale.leave_out.iter().any(|condition| condition.holds(&named)) {
-                cells.push(cell(spec, scale, part, &choices, named, wishes)?);
+                cells.push(cell(spec, scale, part, &choices, named, overrides)?);
             }
         }
     }
@@ -60,7 +61,7 @@ pub fn cells(spec: &Spec, scale: ScaleName, wishes: &[Override]) -> Result<Vec<E
 }
 
 /// One choice of every axis, the last axis varying fastest.
-pub(super) fn combinations(part: &Part) -> Vec<Vec<Choice>> {
+pub(super) fn combinations(part: &SpecPart) -> Vec<Vec<Choice>> {
     part.axis.iter().fold(vec![Vec::new()], |begun, axis| {
         let choices = axis.choices();
         let longer = |shorter: &Vec<Choice>| {
@@ -71,13 +72,13 @@ pub(super) fn combinations(part: &Part) -> Vec<Vec<Choice>> {
 }
 
 /// Choices by axis, and the part.
-pub(super) fn named_choices(part: &Part, choices: &[Choice]) -> BTreeMap<String, String> {
+pub(super) fn named_choices(part: &SpecPart, choices: &[Choice]) -> BTreeMap<String, String> {
     let axes = part.axis.iter().zip(choices).map(|(axis, choice)| (axis.name.clone(), choice.name.clone()));
     axes.chain([(PART.to_owned(), part.name.clone())]).collect()
 }
 
 /// The name of a cell: its choices, after its part where there are several.
-pub(super) fn name_of(spec: &Spec, part: &Part, choices: &[Choice]) -> String {
+pub(super) fn name_of(spec: &Spec, part: &SpecPart, choices: &[Choice]) -> String {
     let part = (spec.part.len() > 1).then_some(part.name.as_str());
     part.into_iter().chain(choices.iter().map(|choice| choice.name.as_str())).map(slug).collect::<Vec<_>>().join("-")
 }
@@ -91,17 +92,17 @@ fn slug(text: &str) -> String {
 
 fn cell(
     spec: &Spec,
-    scale: &Scale,
-    part: &Part,
+    scale: &SpecScale,
+    part: &SpecPart,
     choices: &[Choice],
     named: BTreeMap<String, String>,
-    wishes: &[Override],
+    overrides: &[Override],
 ) -> Result<ExperimentCell> {
     let name = name_of(spec, part, choices);
     let adjustments =
         scale.adjust.iter().filter(|adjustment| adjustment.condition.holds(&named)).map(|adjustment| &adjustment.set);
     let layers = [&scale.set, &part.set].into_iter().chain(choices.iter().map(|choice| &choice.set)).chain(adjustments);
-    let origins: Vec<Vec<Override>> = layers.map(overrides).chain([wishes.to_vec()]).collect();
+    let origins: Vec<Vec<Override>> = layers.map(overrides_of).chain([overrides.to_vec()]).collect();
     let experiment = Experiment::layered(origins.iter().map(Vec::as_slice)).map_err(|error| in_cell(spec, &name, &error))?;
     let values = part.axis.iter().zip(choices).filter_map(|(axis, choice)| Some((axis.name.clone(), choice.value?)));
     Ok(ExperimentCell {
@@ -114,12 +115,46 @@ fn cell(
     })
 }
 
-fn overrides(settings: &Settings) -> Vec<Override> {
+fn overrides_of(settings: &Settings) -> Vec<Override> {
     settings.iter().map(|(key, value)| Override::new(key, value.clone())).collect()
 }
 
 fn in_cell(spec: &Spec, cell: &str, error: &Error) -> Error {
     Error::invalid(format!("cell `{cell}` of `{}`: {error}", spec.name), error.hint())
+}
+
+/// A name in which `*` stands for any letters and `?` for any one.
+///
+/// ```
+/// use fedeq_report::reproduce::Pattern;
+/// let pattern: Pattern = "fedeq-*".parse().unwrap();
+/// assert!(pattern.matches("fedeq-cifar10") && !pattern.matches("fedrep-cifar10"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(Vec<char>);
+
+impl FromStr for Pattern {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Infallible> {
+        Ok(Self(text.chars().collect()))
+    }
+}
+
+impl Pattern {
+    /// Whether a name fits.
+    pub fn matches(&self, name: &str) -> bool {
+        fits(&self.0, &name.chars().collect::<Vec<_>>())
+    }
+}
+
+fn fits(pattern: &[char], name: &[char]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, None) => true,
+        (Some(('*', rest)), _) => (0..=name.len()).any(|skipped| fits(rest, &name[skipped..])),
+        (Some((wanted, rest)), Some((letter, others))) => (*wanted == '?' || wanted == letter) && fits(rest, others),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -131,5 +166,12 @@ mod tests {
         assert_eq!(slug("FedAvg+FT"), "fedavg-ft");
         assert_eq!(slug("CIFAR-10 (100, 2)"), "cifar-10-100-2");
         assert_eq!(slug("0.001"), "0.001");
+    }
+
+    #[test]
+    fn stars_stand_for_anything_and_question_marks_for_one_letter() {
+        let matches = |pattern: &str, name: &str| pattern.parse::<Pattern>().expect("never fails").matches(name);
+        assert!(matches("*", "") && matches("*-0.0?", "rho-0.01") && matches("a*b*c", "aXbYc"));
+        assert!(!matches("rho", "rho-1") && !matches("?", "") && !matches("a*b", "abc"));
     }
 }

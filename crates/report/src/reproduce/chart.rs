@@ -6,8 +6,7 @@ use fedeq_core::Result;
 use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::results::Results;
-use super::select::PART;
-use super::spec::{Direction, FigureSpec, Kind, Part, Spec};
+use super::spec::{Direction, FigureSpec, Kind, PART, Spec, SpecPart};
 use crate::figure::{Axis, BarSeries, Bars, Figure, Mark, Panel, Plot, Series};
 use fedeq_run::statistics::Sample;
 
@@ -44,7 +43,7 @@ fn note(spec: &Spec, results: &Results) -> String {
 }
 
 /// The cells of a part that were run and that the figure wants.
-fn shown<'a>(part: &Part, figure: &FigureSpec, cells: &'a [ExperimentCell], results: &Results) -> Vec<&'a ExperimentCell> {
+fn shown<'a>(part: &SpecPart, figure: &FigureSpec, cells: &'a [ExperimentCell], results: &Results) -> Vec<&'a ExperimentCell> {
     let is_wanted = |cell: &&ExperimentCell| {
         let is_chosen = figure.only.as_ref().is_none_or(|condition| condition.holds(&cell.choices));
         cell.choices.get(PART) == Some(&part.name) && is_chosen && results.cells.contains_key(&cell.name)
@@ -53,7 +52,7 @@ fn shown<'a>(part: &Part, figure: &FigureSpec, cells: &'a [ExperimentCell], resu
 }
 
 struct Chart<'a> {
-    part: &'a Part,
+    part: &'a SpecPart,
     figure: &'a FigureSpec,
     results: &'a Results,
     cells: Vec<&'a ExperimentCell>,

@@ -2,9 +2,8 @@
 use fedeq_core::Result;
 
 use super::cell::ExperimentCell;
-use super::machine::Machine;
 use super::metric::Metric;
-use super::results::{CellResult, Results};
+use super::results::{CellResult, Machine, Results};
 use fedeq_run::forecast::{Forecast, Forecaster};
 use fedeq_run::number::{bytes, counted, duration};
 use fedeq_run::run::{RunFolder, Timing};
@@ -22,7 +21,7 @@ pub struct Estimate {
     pub seconds: f64,
     /// Bytes of their folders, once they are finished.
     pub disk: u64,
-    /// Data sets that are not at hand.
+    /// Data sets that are not available.
     pub missing: Vec<String>,
 }
 
@@ -70,7 +69,7 @@ impl Estimate {
         let missing = match &self.missing[..] {
             [] => String::new(),
             missing => format!(
-                "\nnot at hand: {}; samples of the same shape stood in, and how many a client holds is a guess where clients are people (`fedeq data get` fetches)",
+                "\nnot available: {}; samples of the same shape stood in, and how many a client holds is a guess where clients are people (`fedeq data get` fetches)",
                 missing.join(", ")
             ),
         };

@@ -2,17 +2,17 @@
 use super::cell::{combinations, name_of, named_choices};
 use super::metric::{Metric, Preference};
 use super::results::Results;
-use super::spec::{Axis, Choice, Part, Scale, Spec};
+use super::spec::{Choice, Spec, SpecAxis, SpecPart, SpecScale};
 use fedeq_run::statistics::{BySeed, Sample, best_beyond_scatter};
 
 /// Rows and columns of what came out beside what the paper has.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Grid {
+pub(super) struct ResultGrid {
     pub(super) title: String,
     /// What stands over the names of the rows.
     pub(super) corner: String,
     pub(super) columns: Vec<String>,
-    pub(super) rows: Vec<(String, Vec<Entry>)>,
+    pub(super) rows: Vec<(String, Vec<GridEntry>)>,
     /// Whether the paper has any of these numbers.
     pub(super) has_paper: bool,
     /// Whether all rows learn from the same data, so that their seeds can be paired.
@@ -21,7 +21,7 @@ pub(super) struct Grid {
 
 /// One number.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct GridEntry {
     pub(super) metric: Metric,
     pub(super) ours: Ours,
     /// The number of each seed.
@@ -43,26 +43,26 @@ pub(super) enum Ours {
 }
 
 /// The grids of a part.
-pub(super) fn grids(spec: &Spec, scale: &Scale, part: &Part, results: &Results) -> Vec<Grid> {
-    let source = Source { spec, scale, part, results };
+pub(super) fn grids(spec: &Spec, scale: &SpecScale, part: &SpecPart, results: &Results) -> Vec<ResultGrid> {
+    let source = GridSource { spec, scale, part, results };
     let mut grids = match (&part.table.rows, &part.table.columns) {
         (Some(rows), Some(columns)) => part.table.metrics.iter().map(|&metric| source.matrix(rows, columns, metric)).collect(),
         _ => vec![source.list()],
     };
-    grids.iter_mut().for_each(Grid::mark_best);
+    grids.iter_mut().for_each(ResultGrid::mark_best);
     grids
 }
 
-struct Source<'a> {
+struct GridSource<'a> {
     spec: &'a Spec,
-    scale: &'a Scale,
-    part: &'a Part,
+    scale: &'a SpecScale,
+    part: &'a SpecPart,
     results: &'a Results,
 }
 
-impl Source<'_> {
+impl GridSource<'_> {
     /// One metric over two axes.
-    fn matrix(&self, rows: &str, columns: &str, metric: Metric) -> Grid {
+    fn matrix(&self, rows: &str, columns: &str, metric: Metric) -> ResultGrid {
         let cells = combinations(self.part);
         let at = |row: &Choice, column: &Choice| {
             let is_there = |cell: &&Vec<Choice>| self.is(cell, rows, row) && self.is(cell, columns, column);
@@ -70,13 +70,13 @@ impl Source<'_> {
         };
         let (row_choices, column_choices) = (self.choices(rows), self.choices(columns));
         let entries = |row: &Choice| {
-            let entry = |(index, column): (usize, &Choice)| Entry {
+            let entry = |(index, column): (usize, &Choice)| GridEntry {
                 paper: self.paper(metric, &row.name, index),
                 ..self.entry(at(row, column), metric)
             };
             column_choices.iter().enumerate().map(entry).collect()
         };
-        Grid {
+        ResultGrid {
             title: format!("{}: {}", self.part.title, metric.title()),
             corner: rows.to_owned(),
             columns: column_choices.iter().map(|choice| choice.name.clone()).collect(),
@@ -87,12 +87,12 @@ impl Source<'_> {
     }
 
     /// A row a cell and a column a metric.
-    fn list(&self) -> Grid {
+    fn list(&self) -> ResultGrid {
         let metrics = &self.part.table.metrics;
         let label = |cell: &[Choice]| cell.iter().map(|choice| choice.name.as_str()).collect::<Vec<_>>().join(", ");
         let row = |cell: Vec<Choice>| (label(&cell), metrics.iter().map(|&metric| self.entry(Some(&cell), metric)).collect());
         let axes: Vec<&str> = self.part.axis.iter().map(|axis| axis.name.as_str()).collect();
-        Grid {
+        ResultGrid {
             title: self.part.title.clone(),
             corner: axes.join(", "),
             columns: metrics.iter().map(|metric| metric.title().to_owned()).collect(),
@@ -103,10 +103,10 @@ impl Source<'_> {
     }
 
     /// What came out of a cell, if it is part of the experiment.
-    fn entry(&self, cell: Option<&Vec<Choice>>, metric: Metric) -> Entry {
+    fn entry(&self, cell: Option<&Vec<Choice>>, metric: Metric) -> GridEntry {
         let ours = cell.map_or(Ours::LeftOut, |cell| self.ours(cell, metric));
         let by_seed = cell.map(|cell| self.results.by_seed(&name_of(self.spec, self.part, cell), metric));
-        Entry { metric, ours, by_seed: by_seed.unwrap_or_default(), paper: None, is_best: false }
+        GridEntry { metric, ours, by_seed: by_seed.unwrap_or_default(), paper: None, is_best: false }
     }
 
     fn choices(&self, axis: &str) -> Vec<Choice> {
@@ -135,7 +135,7 @@ impl Source<'_> {
     }
 }
 
-impl Grid {
+impl ResultGrid {
     /// Whether nothing of it is run at this scale.
     pub(super) fn is_left_out(&self) -> bool {
         self.rows.iter().flat_map(|(_, entries)| entries).all(|entry| entry.ours == Ours::LeftOut)
@@ -158,7 +158,7 @@ impl Grid {
 }
 
 /// An entry's numbers so that more is better; nothing where that cannot be said, or where the cell is not part of this scale.
-fn signed(entry: &Entry) -> BySeed {
+fn signed(entry: &GridEntry) -> BySeed {
     let sign = match (entry.ours, entry.metric.preference()) {
         (Ours::Measured(_), Some(Preference::Higher)) => 1.0,
         (Ours::Measured(_), Some(Preference::Lower)) => -1.0,
@@ -168,7 +168,7 @@ fn signed(entry: &Entry) -> BySeed {
 }
 
 /// Whether the choices of an axis change nothing of the data and its division.
-fn leaves_data_alone(axis: &Axis) -> bool {
+fn leaves_data_alone(axis: &SpecAxis) -> bool {
     axis.choices().iter().all(|choice| choice.set.keys().all(|key| key != "data" && !key.starts_with("data.")))
 }
 
@@ -176,20 +176,20 @@ fn leaves_data_alone(axis: &Axis) -> bool {
 mod tests {
     use super::*;
 
-    fn grid(metric: Metric, rows: &[&[f64]]) -> Grid {
+    fn grid(metric: Metric, rows: &[&[f64]]) -> ResultGrid {
         let entry = |numbers: &[f64]| {
             let by_seed: BySeed = (0..).zip(numbers.iter().copied()).collect();
             let ours = Ours::Measured(Sample::of(numbers.iter().copied()));
-            vec![Entry { metric, ours, by_seed, paper: None, is_best: false }]
+            vec![GridEntry { metric, ours, by_seed, paper: None, is_best: false }]
         };
         let rows = rows.iter().map(|numbers| (String::new(), entry(numbers))).collect();
         let (title, corner, columns) = (String::new(), String::new(), vec![String::new()]);
-        let mut grid = Grid { title, corner, columns, rows, has_paper: false, same_data: true };
+        let mut grid = ResultGrid { title, corner, columns, rows, has_paper: false, same_data: true };
         grid.mark_best();
         grid
     }
 
-    fn marks(grid: &Grid) -> Vec<bool> {
+    fn marks(grid: &ResultGrid) -> Vec<bool> {
         grid.rows.iter().map(|(_, entries)| entries[0].is_best).collect()
     }
 

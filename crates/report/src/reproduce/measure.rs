@@ -5,16 +5,16 @@ use std::path::Path;
 
 use fedeq_core::{Error, Evaluation, Result, Round};
 
-use super::machine::Machine;
-use super::metric::{Metric, Stretch};
-use super::results::Measured;
+use super::metric::{Metric, Span};
+use super::results::{Machine, Measured};
 use super::spec::Spec;
 use fedeq_run::run::{RunFolder, Summary, Timing};
 
 /// What a finished run measured; nothing if it is not finished.
 pub fn measure(spec: &Spec, folder: &RunFolder) -> Result<Option<Measured>> {
     let Some(summary) = folder.summary()? else { return Ok(None) };
-    let journals = Journals { evaluations: folder.evaluations()?, rounds: folder.rounds()?, timings: folder.timings()?, summary };
+    let journals =
+        RunJournals { evaluations: folder.evaluations()?, rounds: folder.rounds()?, timings: folder.timings()?, summary };
     Ok(Some(Measured {
         seed: journals.summary.seed,
         metrics: journals.at_the_end(),
@@ -24,41 +24,37 @@ pub fn measure(spec: &Spec, folder: &RunFolder) -> Result<Option<Measured>> {
     }))
 }
 
-struct Journals {
+struct RunJournals {
     summary: Summary,
     evaluations: Vec<Evaluation>,
     rounds: Vec<Round>,
     timings: Vec<Timing>,
 }
 
-impl Journals {
+impl RunJournals {
     fn at_the_end(&self) -> BTreeMap<Metric, f64> {
-        let whole = Stretch {
-            summary: &self.summary,
-            evaluation: &self.summary.evaluation,
-            rounds: &self.rounds,
-            timings: &self.timings,
-        };
+        let whole =
+            Span { summary: &self.summary, evaluation: &self.summary.evaluation, rounds: &self.rounds, timings: &self.timings };
         Metric::ALL.iter().filter_map(|&metric| Some((metric, tidy(metric.read(&whole)?)))).collect()
     }
 
     /// One value an evaluation; nothing for a metric that the run does not give every time.
     fn curves(&self, metrics: &[Metric]) -> BTreeMap<Metric, Vec<f64>> {
-        let stretches = self.stretches();
-        let curve = |metric: Metric| stretches.iter().map(|stretch| metric.read(stretch).map(tidy)).collect::<Option<Vec<f64>>>();
+        let spans = self.spans();
+        let curve = |metric: Metric| spans.iter().map(|span| metric.read(span).map(tidy)).collect::<Option<Vec<f64>>>();
         metrics.iter().filter_map(|&metric| Some((metric, curve(metric)?))).collect()
     }
 
     /// What was noted before each evaluation and after the one before it.
-    fn stretches(&self) -> Vec<Stretch<'_>> {
+    fn spans(&self) -> Vec<Span<'_>> {
         let ends = || self.evaluations.iter().map(|evaluation| evaluation.round);
         let starts = std::iter::once(0).chain(ends());
-        let stretch = |(evaluation, after)| self.stretch(evaluation, after);
-        self.evaluations.iter().zip(starts).map(stretch).collect()
+        let span = |(evaluation, after)| self.span(evaluation, after);
+        self.evaluations.iter().zip(starts).map(span).collect()
     }
 
-    fn stretch<'a>(&'a self, evaluation: &'a Evaluation, after: u64) -> Stretch<'a> {
-        Stretch {
+    fn span<'a>(&'a self, evaluation: &'a Evaluation, after: u64) -> Span<'a> {
+        Span {
             summary: &self.summary,
             evaluation,
             rounds: between(&self.rounds, after, evaluation.round, |round| round.round + 1),

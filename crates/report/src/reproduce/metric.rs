@@ -28,7 +28,7 @@ pub enum Metric {
     SharedWeighted,
     /// The same for the worst tenth of the clients.
     SharedWorstTenth,
-    /// Clients met only after training, in the local view, mean over them, in percent.
+    /// Unseen clients, in the local view, mean over them, in percent.
     Unseen,
     /// The same in the shared view.
     UnseenShared,
@@ -52,7 +52,7 @@ pub enum Metric {
     Unconverged,
     /// Solves that started where an earlier one of the same sample ended, in percent.
     Warm,
-    /// Parameters that travel.
+    /// Shared parameters.
     SharedParameters,
     /// Sent in both directions so far.
     Megabytes,
@@ -68,7 +68,7 @@ pub enum Metric {
 
 /// What a run noted between two evaluations, or from beginning to end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch<'a> {
+pub(super) struct Span<'a> {
     pub(super) summary: &'a Summary,
     /// The evaluation at its end.
     pub(super) evaluation: &'a Evaluation,
@@ -179,9 +179,9 @@ impl Metric {
         }
     }
 
-    /// What a stretch says; nothing where it does not.
-    pub(super) fn read(self, stretch: &Stretch<'_>) -> Option<f64> {
-        let Stretch { summary, evaluation, rounds, timings } = stretch;
+    /// What a span says; nothing where it does not.
+    pub(super) fn read(self, span: &Span<'_>) -> Option<f64> {
+        let Span { summary, evaluation, rounds, timings } = span;
         let percent = |view: View, part: fn(&Quality) -> f64| Some(100.0 * part(evaluation.quality(view)));
         match self {
             Self::Round => Some(evaluation.round as f64),

@@ -13,36 +13,30 @@
 //!
 //! # Layout
 //! - `catalog`: the embedded experiments by name
-//! - `spec`: what an experiment file says; `select`: conditions on cells
-//! - `cell`: from a specification to experiments; `pattern`: cells by name
+//! - `spec`: what an experiment file says, with its conditions on cells
+//! - `cell`: from a specification to experiments, and cells by name
 //! - `metric`, `measure`: from a run folder to numbers
-//! - `results`, `machine`: the file of numbers, and where they come from
+//! - `results`: the file of numbers, and where they come from
 //! - `estimate`: what is ahead
-//! - `grid`, `table`, `chart`, `readme`: what is shown of the numbers; `publish`: all of it at once
+//! - `grid`, `table`, `chart`: what is shown of the numbers; `publish`: all of it at once, with a README
 mod catalog;
 mod cell;
 mod chart;
 mod estimate;
 mod grid;
-mod machine;
 mod measure;
 mod metric;
-mod pattern;
 mod publish;
-mod readme;
 mod results;
-mod select;
 mod spec;
 mod table;
 
 pub use catalog::{NAMES, find};
-pub use cell::{ExperimentCell, cells};
+pub use cell::{ExperimentCell, Pattern, cells};
 pub use estimate::{Estimate, expected};
-pub use machine::Machine;
 pub use measure::measure;
 pub use metric::Metric;
-pub use pattern::Pattern;
 pub use publish::publish;
-pub use results::{CellResult, Measured, Results};
+pub use results::{CellResult, Machine, Measured, Results};
 pub use spec::{ScaleName, Spec};
 pub use table::{TextTable, legend, text_tables};

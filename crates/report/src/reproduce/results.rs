@@ -1,15 +1,16 @@
 //! The file of numbers that everything shown is made from.
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fedeq_core::Result;
 use serde::{Deserialize, Serialize};
 
 use super::cell::ExperimentCell;
-use super::machine::Machine;
 use super::metric::Metric;
 use super::spec::ScaleName;
-use fedeq_run::run::{read_json, write_json};
+use fedeq_run::number::counted;
+use fedeq_run::run::{Version, read_json, write_json};
 use fedeq_run::statistics::{BySeed, Sample};
 
 /// What came out of an experiment at one scale, as far as it was run. The same runs give the same bytes: no date stands in it.
@@ -127,5 +128,43 @@ impl CellResult {
         self.mean = samples.iter().map(|(metric, sample)| (*metric, sample.mean)).collect();
         let spread = samples.iter().filter(|(_, sample)| sample.count > 1);
         self.deviation = spread.map(|(metric, sample)| (*metric, sample.deviation)).collect();
+    }
+}
+
+/// The program and the machine that carried out a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Machine {
+    /// The version of the program.
+    pub version: String,
+    /// The system and its architecture.
+    pub system: String,
+    /// The processor, where the system tells.
+    pub processor: Option<String>,
+    /// Its cores, as far as the program may use them.
+    pub cores: Option<usize>,
+}
+
+impl Machine {
+    /// What a run folder says.
+    pub(super) fn of_run(folder: &Path) -> Result<Self> {
+        Version::read(folder).map(Self::of)
+    }
+
+    /// This program on this machine.
+    pub(super) fn here() -> Self {
+        Self::of(Version::here())
+    }
+
+    fn of(version: Version) -> Self {
+        let Version { fedeq, system, architecture, processor, cores } = version;
+        Self { version: fedeq, system: format!("{system} {architecture}"), processor, cores }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cores = self.cores.map_or_else(|| "unknown cores".into(), |cores| counted(cores, "core"));
+        let processor = self.processor.as_deref().unwrap_or("unknown processor");
+        write!(formatter, "{cores} of {processor}, {}, fedeq {}", self.system, self.version)
     }
 }

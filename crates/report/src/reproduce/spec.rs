@@ -8,7 +8,6 @@ use toml::Value;
 
 use super::cell::{combinations, named_choices};
 use super::metric::Metric;
-use super::select::Condition;
 
 /// Settings by their dotted paths, as `fedeq run --set` takes them.
 pub(super) type Settings = BTreeMap<String, Value>;
@@ -30,9 +29,9 @@ pub struct Spec {
     #[serde(default)]
     pub notes: Vec<String>,
     /// What each scale has of its own.
-    pub(super) scale: BTreeMap<ScaleName, Scale>,
+    pub(super) scale: BTreeMap<ScaleName, SpecScale>,
     /// The grids, in the order in which they are shown.
-    pub(super) part: Vec<Part>,
+    pub(super) part: Vec<SpecPart>,
 }
 
 /// How much of the paper's effort is made.
@@ -62,7 +61,7 @@ impl fmt::Display for ScaleName {
 /// What a scale has of its own.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Scale {
+pub(super) struct SpecScale {
     /// How it compares with the paper's runs.
     pub(super) about: String,
     /// Seeds of every cell: 0 and so on.
@@ -90,7 +89,7 @@ pub(super) struct Adjustment {
 /// A grid of cells and what is shown of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Part {
+pub(super) struct SpecPart {
     /// Short, for files.
     pub(super) name: String,
     /// What its tables and figures are called.
@@ -99,7 +98,7 @@ pub(super) struct Part {
     #[serde(default)]
     pub(super) set: Settings,
     /// What varies.
-    pub(super) axis: Vec<Axis>,
+    pub(super) axis: Vec<SpecAxis>,
     /// What is tabulated.
     pub(super) table: TableSpec,
     /// What is drawn.
@@ -113,7 +112,7 @@ pub(super) struct Part {
 /// What varies: choices with names, or a key with values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Axis {
+pub(super) struct SpecAxis {
     pub(super) name: String,
     #[serde(default)]
     choice: Vec<Choice>,
@@ -133,7 +132,7 @@ pub(super) struct Choice {
     pub(super) set: Settings,
 }
 
-impl Axis {
+impl SpecAxis {
     /// Its choices, in order.
     pub(super) fn choices(&self) -> Vec<Choice> {
         let Some(key) = &self.key else { return self.choice.clone() };
@@ -213,14 +212,14 @@ impl Spec {
     }
 
     /// What a scale has of its own.
-    pub(super) fn scale(&self, name: ScaleName) -> Result<&Scale> {
+    pub(super) fn scale(&self, name: ScaleName) -> Result<&SpecScale> {
         let missing = || Error::invalid(format!("`{}` has no scale `{name}`", self.name), "choose the other one");
         self.scale.get(&name).ok_or_else(missing)
     }
 
     /// Refuses names of axes, choices and metrics that mean nothing, and numbers of the paper that have no place in their table.
     pub fn check(&self, scale: ScaleName) -> Result<()> {
-        let faults = self.part.iter().flat_map(Part::faults).chain(self.scale(scale)?.faults(&self.part));
+        let faults = self.part.iter().flat_map(SpecPart::faults).chain(self.scale(scale)?.faults(&self.part));
         match faults.into_iter().next() {
             None => Ok(()),
             Some(fault) => Err(Error::invalid(format!("the experiment `{}`: {fault}", self.name), "correct its `spec.toml`")),
@@ -242,9 +241,9 @@ impl Spec {
     }
 }
 
-impl Scale {
+impl SpecScale {
     /// Conditions that hold nowhere.
-    fn faults(&self, parts: &[Part]) -> Vec<String> {
+    fn faults(&self, parts: &[SpecPart]) -> Vec<String> {
         let conditions = self.adjust.iter().map(|adjustment| &adjustment.condition).chain(&self.leave_out);
         let cells: Vec<_> =
             parts.iter().flat_map(|part| combinations(part).into_iter().map(|cell| named_choices(part, &cell))).collect();
@@ -253,7 +252,7 @@ impl Scale {
     }
 }
 
-impl Part {
+impl SpecPart {
     fn faults(&self) -> Vec<String> {
         let is_axis = |name: &String| self.axis.iter().any(|axis| axis.name == *name);
         let mut names: Vec<&String> = self.table.rows.iter().chain(&self.table.columns).collect();
@@ -267,7 +266,8 @@ impl Part {
 
     /// Numbers of the paper in rows that are not there, or too few or too many of them.
     fn misplaced(&self) -> Vec<String> {
-        let choices = |name: &Option<String>| self.axis.iter().find(|axis| Some(&axis.name) == name.as_ref()).map(Axis::choices);
+        let choices =
+            |name: &Option<String>| self.axis.iter().find(|axis| Some(&axis.name) == name.as_ref()).map(SpecAxis::choices);
         let rows = choices(&self.table.rows).unwrap_or_default();
         let columns = choices(&self.table.columns).unwrap_or_default().len();
         let fits =
@@ -284,5 +284,65 @@ impl FigureSpec {
             Some(name) => Metric::named(name),
             None => Some(Metric::Round),
         }
+    }
+}
+
+/// Holds where the cell's choice on every named axis is one of those named; `part` stands for the name of the part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Condition(pub(super) BTreeMap<String, OneOrMore>);
+
+/// A name or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+/// Stands for the name of the part.
+pub(super) const PART: &str = "part";
+
+impl Condition {
+    /// Whether it holds for a cell, given as its choice by axis. An axis that the cell does not have is never met.
+    pub(super) fn holds(&self, choices: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|(axis, wanted)| choices.get(axis).is_some_and(|choice| wanted.contains(choice)))
+    }
+}
+
+impl Condition {
+    /// Whether every name in it is that of some cell, and it holds for at least one.
+    pub(super) fn is_met_entirely(&self, cells: &[BTreeMap<String, String>]) -> bool {
+        let is_known = |axis: &str, name: &str| cells.iter().any(|cell| cell.get(axis).is_some_and(|choice| choice == name));
+        let are_known = self.0.iter().all(|(axis, wanted)| wanted.names().iter().all(|name| is_known(axis, name)));
+        are_known && cells.iter().any(|cell| self.holds(cell))
+    }
+}
+
+impl OneOrMore {
+    fn names(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::More(more) => more,
+        }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.names().iter().any(|one| one == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_named_axis_must_agree() {
+        let condition: Condition = toml::from_str("method = 'FeDEQ'\ndata = ['digits', 'femnist']").expect("a condition");
+        let cell = |method: &str, data: &str| {
+            BTreeMap::from([("method".to_owned(), method.to_owned()), ("data".to_owned(), data.to_owned())])
+        };
+        assert!(condition.holds(&cell("FeDEQ", "femnist")));
+        assert!(!condition.holds(&cell("FedRep", "femnist")) && !condition.holds(&cell("FeDEQ", "cifar10")));
+        assert!(Condition::default().holds(&BTreeMap::new()));
     }
 }

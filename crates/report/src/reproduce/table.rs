@@ -1,7 +1,7 @@
 //! Grids as text.
 use fedeq_core::Result;
 
-use super::grid::{Entry, Grid, Ours, grids};
+use super::grid::{GridEntry, Ours, ResultGrid, grids};
 use super::metric::{Digits, Metric};
 use super::results::Results;
 use super::spec::Spec;
@@ -21,7 +21,7 @@ pub fn legend(spec: &Spec, results: &Results) -> Result<Vec<String>> {
     Ok(sentences(&all(spec, results)?, results, "*"))
 }
 
-fn sentences(grids: &[Grid], results: &Results, mark: &str) -> Vec<String> {
+fn sentences(grids: &[ResultGrid], results: &Results, mark: &str) -> Vec<String> {
     let mut metrics = grids.iter().flat_map(|grid| &grid.rows).flat_map(|(_, entries)| entries).map(|entry| entry.metric);
     let mut sentences = Vec::new();
     if metrics.any(Metric::is_accuracy) {
@@ -52,9 +52,9 @@ pub struct TextTable {
 
 /// The tables for a terminal.
 pub fn text_tables(spec: &Spec, results: &Results) -> Result<Vec<TextTable>> {
-    let entry = |entry: &Entry| plain(entry, results.seeds());
-    let row = |(name, entries): &(String, Vec<Entry>)| [name.clone()].into_iter().chain(entries.iter().map(entry)).collect();
-    let table = |grid: Grid| TextTable {
+    let entry = |entry: &GridEntry| plain(entry, results.seeds());
+    let row = |(name, entries): &(String, Vec<GridEntry>)| [name.clone()].into_iter().chain(entries.iter().map(entry)).collect();
+    let table = |grid: ResultGrid| TextTable {
         rows: grid.rows.iter().map(row).collect(),
         heading: [grid.corner].into_iter().chain(grid.columns).collect(),
         title: grid.title,
@@ -62,40 +62,40 @@ pub fn text_tables(spec: &Spec, results: &Results) -> Result<Vec<TextTable>> {
     Ok(all(spec, results)?.into_iter().filter(|grid| !grid.is_left_out()).map(table).collect())
 }
 
-fn all(spec: &Spec, results: &Results) -> Result<Vec<Grid>> {
+fn all(spec: &Spec, results: &Results) -> Result<Vec<ResultGrid>> {
     let scale = spec.scale(results.scale)?;
     Ok(spec.part.iter().flat_map(|part| grids(spec, scale, part, results)).collect())
 }
 
-fn markdown(grid: &Grid, seeds: usize) -> String {
+fn markdown(grid: &ResultGrid, seeds: usize) -> String {
     if grid.is_left_out() {
         return format!("**{}**: not at this scale.\n", grid.title);
     }
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let heading = line([grid.corner.clone()].into_iter().chain(grid.columns.iter().cloned()).collect());
     let rule = format!("|---|{}\n", "---|".repeat(grid.columns.len()));
-    let entry = |entry: &Entry| marked(entry, seeds);
+    let entry = |entry: &GridEntry| marked(entry, seeds);
     let row =
-        |(name, entries): &(String, Vec<Entry>)| line([name.clone()].into_iter().chain(entries.iter().map(entry)).collect());
+        |(name, entries): &(String, Vec<GridEntry>)| line([name.clone()].into_iter().chain(entries.iter().map(entry)).collect());
     let rows: String = grid.rows.iter().map(row).collect();
     let legend = if grid.has_paper { " (ours; the paper's and the difference)" } else { "" };
     format!("**{}**{legend}\n\n{heading}{rule}{rows}", grid.title)
 }
 
 /// A cell of a Markdown table.
-fn marked(entry: &Entry, seeds: usize) -> String {
+fn marked(entry: &GridEntry, seeds: usize) -> String {
     let ours = ours(entry, seeds);
     let ours = if entry.is_best { format!("**{ours}**") } else { ours };
     beside_paper(entry, ours, "<br>")
 }
 
 /// A cell of a table on a terminal.
-fn plain(entry: &Entry, seeds: usize) -> String {
+fn plain(entry: &GridEntry, seeds: usize) -> String {
     let star = if entry.is_best { "*" } else { "" };
     beside_paper(entry, format!("{star}{}", ours(entry, seeds)), " ")
 }
 
-fn beside_paper(entry: &Entry, ours: String, between: &str) -> String {
+fn beside_paper(entry: &GridEntry, ours: String, between: &str) -> String {
     match (entry.paper, entry.ours) {
         (Some(paper), Ours::Measured(sample)) => format!("{ours}{between}({paper:.2}, {:+.1})", sample.mean - paper),
         (Some(paper), _) => format!("{ours}{between}({paper:.2})"),
@@ -104,7 +104,7 @@ fn beside_paper(entry: &Entry, ours: String, between: &str) -> String {
 }
 
 /// Says how many seeds a cell has, where others have more.
-fn ours(entry: &Entry, seeds: usize) -> String {
+fn ours(entry: &GridEntry, seeds: usize) -> String {
     match entry.ours {
         Ours::Measured(sample) if sample.count < seeds => {
             format!("{} (n = {})", spread(&sample, entry.metric), sample.count)
@@ -150,8 +150,8 @@ mod tests {
     use super::*;
     use fedeq_run::statistics::BySeed;
 
-    fn entry(ours: Ours, paper: Option<f64>, is_best: bool) -> Entry {
-        Entry { metric: Metric::Accuracy, ours, by_seed: BySeed::new(), paper, is_best }
+    fn entry(ours: Ours, paper: Option<f64>, is_best: bool) -> GridEntry {
+        GridEntry { metric: Metric::Accuracy, ours, by_seed: BySeed::new(), paper, is_best }
     }
 
     #[test]

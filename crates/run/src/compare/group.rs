@@ -74,11 +74,11 @@ pub struct Group {
     pub seeds: Vec<u64>,
     /// The folders of the runs, in the order of the seeds.
     pub runs: Vec<PathBuf>,
-    /// Parameters that travel.
+    /// Shared parameters.
     pub shared_parameters: usize,
     /// Parameters that stay with their clients.
     pub personal_parameters: usize,
-    /// By which of a client's models the method is meant to be judged on its own.
+    /// By which of a client's models the method is meant to be evaluated on its own.
     pub headline: View,
     /// What came out, over the seeds.
     pub measures: Measures,

@@ -1,47 +1,16 @@
 //! The data of an experiment: who holds what where nobody says otherwise, the numbers of a table brought to one scale, and the same samples several times.
 use fedeq_core::{Error, Result};
-use fedeq_data::partition::{Federation, Partition, Pick};
+use fedeq_data::partition::{ClientSplits, Partition};
 use fedeq_data::source::Source;
 use fedeq_data::source::scale::Scale;
 use fedeq_data::{Dataset, Labels, Owners, Samples, Scaling, Vectors};
 
 use crate::number::{count, counted};
 
-/// The partition of the paper's runs.
+/// The partition of a data set where nobody says otherwise.
 pub(super) fn usual_partition(source: &Source) -> Partition {
-    let rule = match source {
-        Source::Digits {} | Source::Cifar10 {} | Source::Cifar100 {} => "label-shards",
-        _ => "natural",
-    };
-    partition_by_rule(rule, source).unwrap_or(Partition::Iid { clients: clients(source) })
-}
-
-/// A rule with its usual settings for a data set; nothing if there is no such rule.
-pub(super) fn partition_by_rule(rule: &str, source: &Source) -> Option<Partition> {
-    let clients = clients(source);
-    let labels = if matches!(source, Source::Digits {}) { 2 } else { 5 };
-    match rule {
-        "natural" => Some(Partition::Natural { clients: natural_clients(source), pick: Pick::First, minimum: 1 }),
-        "label-shards" => Some(Partition::LabelShards { clients, shards: labels }),
-        "distinct-labels" => Some(Partition::DistinctLabels { clients, labels }),
-        "dirichlet" => Some(Partition::Dirichlet { clients, alpha: 0.5, minimum: 1 }),
-        "iid" => Some(Partition::Iid { clients }),
-        "own" => Some(Partition::Own { clients, here: None }),
-        _ => None,
-    }
-}
-
-fn clients(source: &Source) -> usize {
-    if matches!(source, Source::Digits {}) { 30 } else { 100 }
-}
-
-/// The published sets have more writers and roles than the paper takes; one's own data has those it has.
-fn natural_clients(source: &Source) -> Option<usize> {
-    match source {
-        Source::Femnist {} => Some(100),
-        Source::Shakespeare(_) => Some(200),
-        _ => None,
-    }
+    let usual = &source.entry().partition;
+    Partition::named(usual.rule, usual).unwrap_or(Partition::Iid { clients: usual.clients })
 }
 
 /// What the features of a table are before they are scaled.
@@ -81,13 +50,13 @@ impl Features {
 const FAR: f32 = 10.0;
 
 /// How the features of a data set are scaled before anything learns from them: by the training samples of those who take part.
-pub(super) fn scaling_for(source: &Source, dataset: &Dataset, federation: &Federation) -> Result<Option<Scaling>> {
+pub(super) fn scaling_for(source: &Source, dataset: &Dataset, splits: &ClientSplits) -> Result<Option<Scaling>> {
     let (Source::Csv(table), Samples::Vectors(vectors)) = (source, &dataset.samples) else { return Ok(None) };
     match &table.scale {
         Scale::None => Ok(None),
         Scale::By(scaling) => Ok(Some(scaling.clone())),
         Scale::Standardise => {
-            let trained: Vec<u32> = federation.clients.iter().flat_map(|client| client.train.iter().copied()).collect();
+            let trained: Vec<u32> = splits.clients.iter().flat_map(|client| client.train.iter().copied()).collect();
             Ok(Scaling::of(vectors, trained))
         }
     }
@@ -155,7 +124,6 @@ pub(super) fn repeated(dataset: Dataset, times: usize) -> Result<Dataset> {
         },
         labels: match dataset.labels {
             Labels::Classes { names, values } => Labels::Classes { names, values: repeat.of(&values) },
-            Labels::Numbers(numbers) => Labels::Numbers(repeat.of(&numbers)),
             Labels::NextSymbols(symbols) => Labels::NextSymbols(repeat.of(&symbols)),
         },
         owners: dataset.owners.map(|owners| Owners { of: repeat.of(&owners.of), ..owners }),
@@ -186,17 +154,18 @@ mod tests {
 
     #[test]
     fn samples_keep_their_labels_and_the_test_set_its_place() {
+        let names = ["a", "b", "c"].map(str::to_owned).to_vec();
         let once = Dataset {
             name: "pairs".into(),
             samples: Samples::Vectors(Vectors { width: 2, values: vec![1.0, 1.5, 2.0, 2.5, 3.0, 3.5] }),
-            labels: Labels::Numbers(vec![1.0, 2.0, 3.0]),
+            labels: Labels::Classes { names: names.clone(), values: vec![0, 1, 2] },
             owners: None,
             test_start: Some(2),
         };
         let twice = repeated(once, 2).expect("room");
         let Samples::Vectors(vectors) = &twice.samples else { panic!("vectors") };
         assert_eq!(vectors.values, [1.0, 1.5, 2.0, 2.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 3.0, 3.5]);
-        assert_eq!(twice.labels, Labels::Numbers(vec![1.0, 2.0, 1.0, 2.0, 3.0, 3.0]));
+        assert_eq!(twice.labels, Labels::Classes { names, values: vec![0, 1, 0, 1, 2, 2] });
         assert_eq!((twice.len(), twice.test_start), (6, Some(4)));
     }
 }

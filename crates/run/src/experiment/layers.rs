@@ -62,14 +62,14 @@ impl Layer {
     /// What a command says, in whatever order.
     pub(super) fn of(overrides: &[Override]) -> Result<Self> {
         let mut layer = Self::default();
-        for (index, wish) in overrides.iter().enumerate() {
-            if overrides[index + 1..].iter().any(|later| later.path == wish.path) {
+        for (index, setting) in overrides.iter().enumerate() {
+            if overrides[index + 1..].iter().any(|later| later.path == setting.path) {
                 continue;
             }
-            if wish.value.is_table() {
-                layer.sections.push(wish.path.clone());
+            if setting.value.is_table() {
+                layer.sections.push(setting.path.clone());
             }
-            for setting in settings_of(wish) {
+            for setting in settings_of(setting) {
                 layer.add(setting)?;
             }
         }
@@ -126,11 +126,11 @@ impl Setting {
 }
 
 /// The values that a person sets at once: one, or those of a whole section.
-fn settings_of(wish: &Override) -> Vec<Setting> {
+fn settings_of(setting: &Override) -> Vec<Setting> {
     let mut table = Table::new();
-    put(&mut table, &wish.path, &wish.value);
+    put(&mut table, &setting.path, &setting.value);
     expand(&mut table);
-    let said = wish.to_string();
+    let said = setting.to_string();
     leaves(&table).into_iter().map(|(path, value)| Setting { path, value, said: said.clone() }).collect()
 }
 

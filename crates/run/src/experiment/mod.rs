@@ -5,8 +5,8 @@
 //!
 //! ```
 //! use fedeq_run::experiment::{Experiment, Override};
-//! let wishes: Vec<Override> = vec!["method=fedrep".parse()?, "plan.rounds=3".parse()?];
-//! let experiment = Experiment::read(None, &wishes)?;
+//! let settings: Vec<Override> = vec!["method=fedrep".parse()?, "plan.rounds=3".parse()?];
+//! let experiment = Experiment::read(None, &settings)?;
 //! assert_eq!((experiment.method.name(), experiment.plan.rounds), ("fedrep", 3));
 //! assert_eq!(Experiment::from_resolved(&experiment.to_toml()?)?, experiment);
 //! # Ok::<(), fedeq_core::Error>(())
@@ -78,11 +78,11 @@ pub struct DataConfig {
     pub copies: Option<NonZeroUsize>,
     /// Who holds what.
     pub partition: Partition,
-    /// What a client trains on and is judged by.
+    /// What a client trains on and is evaluated by.
     pub split: Split,
     /// At most so many samples a client, all of them if left out.
     pub limit: Option<Limit>,
-    /// Clients kept out of training, to be met only afterwards.
+    /// Clients kept out of training: the unseen ones.
     pub unseen: Option<HoldOut>,
 }
 
@@ -180,6 +180,16 @@ impl Experiment {
         let mut essence = self.clone().on_another_machine(PathBuf::new());
         essence.engine.device = self.devices();
         Ok(fingerprint(essence.to_toml()?.as_bytes()))
+    }
+}
+
+/// The models that solve for a fixed point, by name: `` `deq-mlp`, `deq-resnet-xs` or .. ``.
+pub fn equilibrium_models() -> String {
+    let solves = |name: &&str| name.parse().is_ok_and(|model: ModelConfig| model.is_equilibrium());
+    let names: Vec<String> = ModelConfig::NAMES.iter().copied().filter(solves).map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
     }
 }
 

@@ -7,18 +7,17 @@ use fedeq_core::{
     Weights, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem, project_params};
-use fedeq_data::partition::{ClientIndices, Federation, Partition};
+use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
 use fedeq_data::shard::Shard;
-use fedeq_data::source::Source;
+use fedeq_data::source::Kind;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::graph::Parameter;
 use fedeq_models::{Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
-use super::{Experiment, device};
+use super::{Experiment, device, equilibrium_models};
 use crate::present::require_present;
-use crate::preset::has_equilibrium;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
 pub struct Prepared {
@@ -30,11 +29,11 @@ pub struct Prepared {
     pub scaling: Option<Scaling>,
     /// What the features of a table were before.
     features: Option<Features>,
-    /// Who holds what, and who is met only after training.
-    pub federation: Federation,
+    /// Who holds what, and who is unseen in training.
+    pub splits: ClientSplits,
     /// The network, which all clients share.
     pub network: Arc<Network>,
-    /// Training, validation and test samples of each client; those met only after training come last.
+    /// Training, validation and test samples of each client; unseen ones come last.
     shards: Vec<[Shard; 3]>,
 }
 
@@ -58,7 +57,7 @@ impl Experiment {
 
     /// As [`prepare`](Self::prepare), with data that somebody else loads.
     pub(crate) fn prepare_from(&self, load: impl FnOnce() -> Result<Arc<Dataset>>) -> Result<Prepared> {
-        self.prepare_with(load, |dataset, federation| scaling_for(&self.data.source, dataset, federation))
+        self.prepare_with(load, |dataset, splits| scaling_for(&self.data.source, dataset, splits))
     }
 
     /// The data, which must be there.
@@ -70,22 +69,22 @@ impl Experiment {
     fn prepare_with(
         &self,
         load: impl FnOnce() -> Result<Arc<Dataset>>,
-        scaling: impl FnOnce(&Dataset, &Federation) -> Result<Option<Scaling>>,
+        scaling: impl FnOnce(&Dataset, &ClientSplits) -> Result<Option<Scaling>>,
     ) -> Result<Prepared> {
         self.check_settings()?;
         device::check(&self.engine.device)?;
         let mut dataset = load()?;
-        let federation = self.assign(&dataset)?;
+        let splits = self.assign(&dataset)?;
         let features = Features::of(&self.data.source, &dataset);
-        let scaling = scaling(&dataset, &federation)?;
+        let scaling = scaling(&dataset, &splits)?;
         if let Some(scaling) = &scaling {
             scale(Arc::make_mut(&mut dataset), scaling)?;
         }
-        self.plan.sampling.cohort_size(federation.clients.len())?;
-        let shards = federation.clients.iter().chain(&federation.unseen).map(|client| shards_of(&dataset, client));
+        self.plan.sampling.cohort_size(splits.clients.len())?;
+        let shards = splits.clients.iter().chain(&splits.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
         let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));
-        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, federation, network, shards };
+        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, shards };
         prepared.check_heads()?;
         Ok(prepared)
     }
@@ -109,13 +108,13 @@ impl Experiment {
         }
     }
 
-    fn assign(&self, dataset: &Dataset) -> Result<Federation> {
+    fn assign(&self, dataset: &Dataset) -> Result<ClientSplits> {
         self.require_owners(dataset)?;
-        let federation = self.data.partition.assign(dataset, &self.data.split, self.root_seed())?;
-        let federation = federation.limited(self.data.limit.unwrap_or_default(), self.root_seed());
+        let splits = self.data.partition.assign(dataset, &self.data.split, self.root_seed())?;
+        let splits = splits.limited(self.data.limit.unwrap_or_default(), self.root_seed());
         match self.data.unseen {
-            Some(amount) => Ok(federation.hold_out(amount, self.root_seed())?),
-            None => Ok(federation),
+            Some(amount) => Ok(splits.hold_out(amount, self.root_seed())?),
+            None => Ok(splits),
         }
     }
 
@@ -139,6 +138,7 @@ impl Experiment {
         self.training.validate()?;
         self.method.algorithm().validate()?;
         self.plan.validate(self.method.algorithm())?;
+        self.check_equilibrium()?;
         self.check_projection()?;
         self.check_watch()?;
         self.check_heads()?;
@@ -148,6 +148,15 @@ impl Experiment {
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
         at_most("engine.client_memory_mb", self.engine.client_memory_mb, MOST_MEGABYTES)?;
         at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
+    }
+
+    /// Refuses settings of the equilibrium that mean nothing, by their whole paths.
+    fn check_equilibrium(&self) -> Result<()> {
+        let Some(equilibrium) = self.model.equilibrium() else { return Ok(()) };
+        equilibrium.validate().map_err(|setting| {
+            let setting = setting.under("model.equilibrium");
+            Error::invalid(format!("`{}` is `{}`", setting.name, setting.value), format!("give {}", setting.expected))
+        })
     }
 
     fn check_projection(&self) -> Result<()> {
@@ -170,7 +179,7 @@ impl Experiment {
     }
 
     fn check_symbols(&self) -> Result<()> {
-        let is_text = matches!(self.data.source, Source::Shakespeare(_) | Source::Text(_));
+        let is_text = self.data.source.entry().kind == Kind::Text;
         match self.method.algorithm().needs_text() {
             Some(setting) if !is_text => {
                 let problem = format!("`{setting}` does not go with `{}`, which is not text", self.data.source.name());
@@ -181,12 +190,12 @@ impl Experiment {
     }
 
     fn check_watch(&self) -> Result<()> {
-        if self.training.watch_fixed_points.is_none() || has_equilibrium(&self.model) {
+        if self.training.watch_fixed_points.is_none() || self.model.is_equilibrium() {
             return Ok(());
         }
         let model = self.model.name();
         let problem = format!("`training.watch_fixed_points` does not go with `{model}`, which solves for no fixed point");
-        Err(Error::invalid(problem, "leave it out, or choose a model whose name begins with `deq-`"))
+        Err(Error::invalid(problem, format!("leave it out, or choose {}", equilibrium_models())))
     }
 
     /// All randomness comes from here.
@@ -218,7 +227,7 @@ fn task_of(dataset: &Dataset) -> Result<Task> {
         (Samples::Vectors(vectors), Labels::Classes { names, .. }) => Ok(Task::vector(vectors.width, names.len())),
         (Samples::Sequences(sequences), Labels::NextSymbols(_)) => Ok(Task::next_symbol(sequences.length, sequences.vocabulary)),
         _ => Err(Error::invalid(
-            format!("`{}` asks for numbers, and the networks answer with classes", dataset.name),
+            format!("the samples of `{}` are not of the kind that its labels belong to", dataset.name),
             "choose data with classes or text",
         )),
     }
@@ -250,7 +259,7 @@ fn shards_of(dataset: &Arc<Dataset>, client: &ClientIndices) -> Result<[Shard; 3
 impl Prepared {
     /// What is to be known about the data before training begins, if there is anything.
     pub fn remark(&self) -> Option<String> {
-        let trained: usize = self.federation.clients.iter().map(|client| client.train.len()).sum();
+        let trained: usize = self.splits.clients.iter().map(|client| client.train.len()).sum();
         self.features.as_ref().map(|features| features.remark(&self.experiment.data.source, self.scaling.is_some(), trained))
     }
 
@@ -268,7 +277,7 @@ impl Prepared {
     pub fn server(&self) -> ServerState {
         let algorithm = self.experiment.method.algorithm();
         let weights = shared_part(algorithm, &self.initial());
-        ServerState::new(weights, self.federation.clients.len(), algorithm.initial_rho())
+        ServerState::new(weights, self.splits.clients.len(), algorithm.initial_rho())
     }
 
     /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
@@ -338,7 +347,7 @@ impl Prepared {
     /// How many clients take part in a round.
     pub(crate) fn cohort(&self) -> Result<usize> {
         let Experiment { method, plan, .. } = &self.experiment;
-        plan.cohort_size(method.algorithm(), self.federation.clients.len())
+        plan.cohort_size(method.algorithm(), self.splits.clients.len())
     }
 
     /// The bytes of remembered fixed points that are part of a client's state between rounds.
@@ -393,14 +402,14 @@ impl Prepared {
         self.shards[client][0].batches(batch_size, remainder, Seed::new(0)).len()
     }
 
-    /// The clients' names in order of their numbers; those met only after training come last.
+    /// The clients' names in order of their numbers; unseen ones come last.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.federation.clients.iter().chain(&self.federation.unseen).map(|client| client.name.as_str())
+        self.splits.clients.iter().chain(&self.splits.unseen).map(|client| client.name.as_str())
     }
 
-    /// The numbers of those who are met only after training.
+    /// The numbers of the unseen clients.
     pub fn unseen(&self) -> Vec<usize> {
-        (self.federation.clients.len()..self.shards.len()).collect()
+        (self.splits.clients.len()..self.shards.len()).collect()
     }
 
     /// Parameters that are shared, and parameters that stay with their clients.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fedeq_core::{Error, Method, Result};
+use fedeq_data::partition::Partition;
 use fedeq_data::source::{Source, catalog};
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::ModelConfig;
@@ -12,11 +13,9 @@ use toml::{Table, Value};
 use super::layers::{Layer, lay, leaves, put};
 use super::refusal::{Refusal, refuse, unknown_name};
 use super::setting::Override;
-use super::{Experiment, data};
+use super::{Experiment, equilibrium_models};
 use crate::present::{found_at, require_files};
 use crate::preset::Preset;
-
-const RULES: [&str; 6] = ["natural", "label-shards", "distinct-labels", "dirichlet", "iid", "own"];
 
 /// Where data sets are kept where nobody says otherwise.
 pub const USUAL_FOLDER: &str = "data";
@@ -51,9 +50,9 @@ impl Experiment {
             layers.iter().any(is_told) || all.get(&FOLDER).is_some_and(|folder| folder.as_str() != Some(USUAL_FOLDER));
         let in_file = all.paths();
         layers.iter().try_for_each(|layer| layer.over(&mut all))?;
-        let mut wishes = all.table();
-        name_source(&mut wishes, all.get(&FOLDER))?;
-        let experiment = resolve(&wishes).map_err(|refusal| {
+        let mut settings = all.table();
+        name_source(&mut settings, all.get(&FOLDER))?;
+        let experiment = resolve(&settings).map_err(|refusal| {
             let is_left_over = |unknown: &[String]| {
                 let is_meant = |path: &[String]| path.starts_with(unknown);
                 in_file.iter().any(|path| is_meant(path))
@@ -77,40 +76,40 @@ const WARM_START: [&str; 2] = ["training", "warm_start"];
 /// Refuses to begin where an earlier solve ended if nothing is solved.
 fn require_fixed_point(experiment: &Experiment) -> Result<()> {
     let model = experiment.model.name();
-    if experiment.training.warm_start == WarmStart::Off || model.starts_with("deq-") {
+    if experiment.training.warm_start == WarmStart::Off || experiment.model.is_equilibrium() {
         return Ok(());
     }
     let problem = format!("`training.warm_start` does not go with `{model}`, which solves for no fixed point");
-    Err(Error::invalid(problem, "leave it out, or choose a model whose name begins with `deq-`"))
+    Err(Error::invalid(problem, format!("leave it out, or choose {}", equilibrium_models())))
 }
 
 /// Finds out which data set is meant where only its place is given.
-fn name_source(wishes: &mut Table, folder: Option<&Value>) -> Result<()> {
-    let is_named = named(wishes, &["data", "source", "name"]).is_some();
+fn name_source(settings: &mut Table, folder: Option<&Value>) -> Result<()> {
+    let is_named = named(settings, &["data", "source", "name"]).is_some();
     let Some(folder) = folder.and_then(Value::as_str).filter(|_| !is_named) else { return Ok(()) };
     let found = found_at(Path::new(folder))?;
     let path = ["data", "source", "name"].map(str::to_owned);
-    put(wishes, &path, &Value::String(found.name().into()));
+    put(settings, &path, &Value::String(found.name().into()));
     Ok(())
 }
 
 /// Fills in what a table leaves out.
-fn resolve(wishes: &Table) -> std::result::Result<Experiment, Refusal> {
-    let defaults = table_of_defaults(wishes)?;
-    completed(&defaults, wishes).map_err(|error| {
-        let attempt = |wishes: &Table| completed(&defaults, wishes).err();
-        refuse(error.message(), wishes, &defaults, attempt, kinds_with)
+fn resolve(settings: &Table) -> std::result::Result<Experiment, Refusal> {
+    let defaults = table_of_defaults(settings)?;
+    completed(&defaults, settings).map_err(|error| {
+        let attempt = |settings: &Table| completed(&defaults, settings).err();
+        refuse(error.message(), settings, &defaults, attempt, kinds_with)
     })
 }
 
-fn completed(defaults: &Table, wishes: &Table) -> std::result::Result<Experiment, toml::de::Error> {
+fn completed(defaults: &Table, settings: &Table) -> std::result::Result<Experiment, toml::de::Error> {
     let mut complete = defaults.clone();
-    lay(&mut complete, wishes);
+    lay(&mut complete, settings);
     complete.try_into()
 }
 
-fn table_of_defaults(wishes: &Table) -> Result<Table> {
-    Table::try_from(defaults_for(wishes)?)
+fn table_of_defaults(settings: &Table) -> Result<Table> {
+    Table::try_from(defaults_for(settings)?)
         .map_err(|error| Error::invalid(format!("the defaults cannot be written: {error}"), "report this as a bug"))
 }
 
@@ -124,14 +123,14 @@ fn table_of(file: &Path) -> Result<Table> {
 }
 
 /// The defaults that go with the names a table gives.
-fn defaults_for(wishes: &Table) -> Result<Experiment> {
-    let preset = chosen(wishes, &["preset"], &Preset::NAMES)?.and_then(Preset::named).unwrap_or_default();
-    let source = chosen(wishes, &["data", "source", "name"], &sources())?.map(Source::named).transpose()?.unwrap_or_default();
-    let method = chosen(wishes, &["method", "name"], &Method::NAMES)?.unwrap_or("fedeq");
-    let model = chosen(wishes, &["model", "name"], &ModelConfig::NAMES)?;
-    let rule = chosen(wishes, &["data", "partition", "rule"], &RULES)?;
+fn defaults_for(settings: &Table) -> Result<Experiment> {
+    let preset = chosen(settings, &["preset"], &Preset::NAMES)?.and_then(Preset::named).unwrap_or_default();
+    let source = chosen(settings, &["data", "source", "name"], &sources())?.map(Source::named).transpose()?.unwrap_or_default();
+    let method = chosen(settings, &["method", "name"], &Method::NAMES)?.unwrap_or("fedeq");
+    let model = chosen(settings, &["model", "name"], &ModelConfig::NAMES)?;
+    let rule = chosen(settings, &["data", "partition", "rule"], &Partition::rules())?;
     let mut defaults = Experiment::defaults(preset, method, source, model)?;
-    if let Some(partition) = rule.and_then(|rule| data::partition_by_rule(rule, &defaults.data.source)) {
+    if let Some(partition) = rule.and_then(|rule| Partition::named(rule, &defaults.data.source.entry().partition)) {
         defaults.data.partition = partition;
     }
     Ok(defaults)
@@ -146,7 +145,7 @@ fn kinds_with(path: &[String], value: &Value) -> Vec<String> {
     let sections: [(&[&str], &str, Vec<&str>); 4] = [
         (&["method"], "name", Method::NAMES.to_vec()),
         (&["model"], "name", ModelConfig::NAMES.to_vec()),
-        (&["data", "partition"], "rule", RULES.to_vec()),
+        (&["data", "partition"], "rule", Partition::rules()),
         (&["data", "source"], "name", sources()),
     ];
     let is_part = |section: &[&str]| path.len() > section.len() && path.iter().zip(section).all(|(key, known)| key == known);
@@ -166,14 +165,14 @@ fn kinds_with(path: &[String], value: &Value) -> Vec<String> {
 }
 
 /// What stands at a path.
-fn named<'a>(wishes: &'a Table, path: &[&str]) -> Option<&'a Value> {
+fn named<'a>(settings: &'a Table, path: &[&str]) -> Option<&'a Value> {
     let (last, way) = path.split_last()?;
-    way.iter().try_fold(wishes, |table, key| table.get(*key).and_then(Value::as_table))?.get(*last)
+    way.iter().try_fold(settings, |table, key| table.get(*key).and_then(Value::as_table))?.get(*last)
 }
 
 /// The name at a path, one of those known; nothing if none is given there.
-fn chosen<'a>(wishes: &'a Table, path: &[&str], known: &[&str]) -> Result<Option<&'a str>> {
-    match named(wishes, path) {
+fn chosen<'a>(settings: &'a Table, path: &[&str], known: &[&str]) -> Result<Option<&'a str>> {
+    match named(settings, path) {
         Some(Value::String(name)) if known.contains(&name.as_str()) => Ok(Some(name)),
         Some(other) => Err(unknown_name(&path.join("."), other, known)),
         None => Ok(None),

@@ -63,7 +63,7 @@ impl From<Refusal> for Error {
 /// the kinds that have a key.
 pub(super) fn refuse(
     complaint: &str,
-    wishes: &Table,
+    settings: &Table,
     defaults: &Table,
     attempt: impl Fn(&Table) -> Option<toml::de::Error>,
     kinds_with: impl Fn(&[String], &Value) -> Vec<String>,
@@ -73,7 +73,7 @@ pub(super) fn refuse(
         put(&mut alone, path, value);
         attempt(&alone).is_some_and(|error| error.message() == complaint)
     };
-    let culprit = leaves(wishes).into_iter().find(is_culprit);
+    let culprit = leaves(settings).into_iter().find(is_culprit);
     let (mut path, value) = culprit.map_or((Vec::new(), None), |(path, value)| (path, Some(value)));
     let kinds = value.as_ref().map_or(Vec::new(), |value| kinds_with(&path, value));
     let mut quoted = complaint.split('`').skip(1).step_by(2);

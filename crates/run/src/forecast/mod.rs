@@ -1,15 +1,13 @@
 //! What an experiment will take, before it is begun: seconds from a batch that is measured, bytes on disk from the states that it keeps (`run::Disk`).
 //!
 //! The time of a run is nearly all in batches: how many there are of which kind is counted from what the method wants its clients to do, and how long one takes
-//! is measured once for every network, kind of data and size of batch, on one thread. Where the data is not at hand, samples of the same shape stand in.
+//! is measured once for every network, kind of data and size of batch, on one thread. Where the data is not available, samples of the same shape stand in.
 //!
 //! # Layout
 //! - this file: from experiments to forecasts
 //! - `effort`: what work there is; `pace`: how long a piece of it takes
-//! - `stand_in`: samples for data that is not there
 mod effort;
 mod pace;
-mod stand_in;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,7 +37,7 @@ pub struct Forecast {
     pub seconds: f64,
     /// Bytes of its run folder, once it is finished.
     pub disk: u64,
-    /// Whether its data is not at hand, so that others of the same shape stood in.
+    /// Whether its data is not available, so that others of the same shape stood in.
     pub is_stand_in: bool,
 }
 
@@ -75,7 +73,7 @@ impl Forecaster {
         let data = match require_present(&config.source, &config.folder) {
             Ok(()) => Data { dataset: Arc::new(experiment.load()?), is_stand_in: false },
             Err(missing) => {
-                let dataset = stand_in::stand_in(&config.source).ok_or(missing)?;
+                let dataset = config.source.stand_in().ok_or(missing)?;
                 Data { dataset: Arc::new(dataset), is_stand_in: true }
             }
         };
@@ -93,7 +91,7 @@ fn pace_key(prepared: &Prepared) -> String {
 
 fn seconds(prepared: &Prepared, pace: &Pace) -> Result<f64> {
     let plan = &prepared.experiment.plan;
-    let clients = prepared.federation.clients.len();
+    let clients = prepared.splits.clients.len();
     let cohort = prepared.cohort()?;
     let batches: usize = (0..clients).map(|client| prepared.batches(client)).sum();
     let mean_batches = batches as f64 / clients.max(1) as f64;
@@ -113,7 +111,7 @@ fn judge_all(prepared: &Prepared, task: Task, pace: &Pace) -> f64 {
     let one = |client: usize| {
         effort.seconds(pace, prepared.batches(client) as f64, prepared.samples_of(client).map(|count| count as f64))
     };
-    (0..prepared.federation.clients.len()).map(one).sum()
+    (0..prepared.splits.clients.len()).map(one).sum()
 }
 
 fn workers(prepared: &Prepared) -> usize {

@@ -103,7 +103,7 @@ fn unreadable(file: &Path, error: &csv::Error) -> Error {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct TextLine {
     text: String,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn texts(like: &Sequences, files: &[PathBuf]) -> Result<FileInputs> {
     for file in files {
         let content = fs::read_to_string(file).map_err(Error::io(file, "read it"))?;
         for (index, line) in content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let Line { text } = serde_json::from_str(line).map_err(|error| malformed(file, index + 1, &error))?;
+            let TextLine { text } = serde_json::from_str(line).map_err(|error| malformed(file, index + 1, &error))?;
             symbols.extend(chunk(&text, like.length));
             names.push(format!("{}:{}", file.display(), index + 1));
         }

@@ -95,9 +95,9 @@ impl Questions {
         Self::among(dataset, range.collect())
     }
 
-    /// What a client is judged by: its test samples.
-    pub fn judged(prepared: &Prepared, client: usize) -> Result<Self> {
-        let mut clients = prepared.federation.clients.iter().chain(&prepared.federation.unseen);
+    /// What a client is evaluated by: its test samples.
+    pub fn test_samples(prepared: &Prepared, client: usize) -> Result<Self> {
+        let mut clients = prepared.splits.clients.iter().chain(&prepared.splits.unseen);
         let test = clients.nth(client).map(|client| client.test.clone()).unwrap_or_default();
         Self::among(&prepared.dataset, test)
     }
@@ -154,7 +154,6 @@ impl Questions {
                 let length = symbols.len() / self.shard.dataset().len();
                 symbols.get(index * length + row % length).map(|&symbol| usize::from(symbol))
             }
-            Labels::Numbers(_) => None,
         }
     }
 }
@@ -162,8 +161,8 @@ impl Questions {
 /// Labels of the right kind that say nothing.
 fn unknown_labels(like: &Labels, samples: &Samples, count: usize) -> Labels {
     match (like, samples) {
+        (Labels::NextSymbols(_), Samples::Sequences(sequences)) => Labels::NextSymbols(vec![0; sequences.symbols.len()]),
+        (Labels::NextSymbols(_), _) => Labels::NextSymbols(vec![0; count]),
         (Labels::Classes { names, .. }, _) => Labels::Classes { names: names.clone(), values: vec![0; count] },
-        (_, Samples::Sequences(sequences)) => Labels::NextSymbols(vec![0; sequences.symbols.len()]),
-        _ => Labels::Numbers(vec![0.0; count]),
     }
 }

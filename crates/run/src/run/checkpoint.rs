@@ -248,7 +248,7 @@ pub(super) fn ensure_device_unchanged(folder: &RunFolder, seal: &Seal) -> Result
 fn start_over(folder: &RunFolder, which: Which, server: ServerState) -> Result<Position> {
     if which == Which::Previous {
         let problem = format!("`{}` has no checkpoint before its last", folder.path().display());
-        return Err(Error::invalid(problem, "leave out `--previous`, or start the run anew"));
+        return Err(Error::invalid(problem, "leave out `--previous`, or start a new run"));
     }
     if length(&folder.rounds_file()) > 0 {
         // The first checkpoint is written before the first round.

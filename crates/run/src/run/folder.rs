@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::checkpoint::{Manifest, Stage};
 use super::control::{ControlCommand, ControlFile};
 use super::find::is_run;
-use super::journal::{Journals, Lines, Tail};
+use super::journal::{JournalLines, Journals, Tail};
 use super::metadata::{Roster, RunState, Status, Version};
 use super::progress::{Activity, Heads};
 use super::reach::{LARGEST, Reach, SMALL};
@@ -440,7 +440,7 @@ pub fn read_json<V: DeserializeOwned>(path: &Path) -> Result<V> {
 
 /// Takes the whole lines of a journal; one that is still being written is left out.
 fn take_lines<V: DeserializeOwned>(path: &Path, file: File, mut take: impl FnMut(V)) -> Result<()> {
-    let mut lines = Lines::new(path, file, 0);
+    let mut lines = JournalLines::new(path, file, 0);
     while let Some((value, _)) = lines.read()? {
         take(value);
     }

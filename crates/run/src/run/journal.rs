@@ -129,15 +129,15 @@ fn read_if_there(path: &Path) -> Result<Vec<u8>> {
 const LONGEST: u64 = 64 << 20;
 
 /// The whole lines of a journal, one after the other; one that is still being written is left out.
-pub(super) struct Lines<'a> {
+pub(super) struct JournalLines<'a> {
     path: &'a Path,
     reader: BufReader<File>,
     buffer: Vec<u8>,
-    /// Lines that were read, counted from the beginning of the journal.
+    /// JournalLines that were read, counted from the beginning of the journal.
     number: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> JournalLines<'a> {
     /// Goes on in an opened journal where so many lines have been read.
     pub(super) fn new(path: &'a Path, file: File, number: usize) -> Self {
         Self { path, reader: BufReader::new(file), buffer: Vec::new(), number }
@@ -177,10 +177,10 @@ impl Tail {
     }
 
     /// Takes the whole lines written since this was last asked, one after the other: they need not fit into memory. An error may also mean that the journal has
-    /// been cut back: begin anew then.
+    /// been cut back: start from its beginning then.
     pub fn added<V: DeserializeOwned>(&mut self, mut take: impl FnMut(V)) -> Result<()> {
         let Some(file) = self.open()? else { return Ok(()) };
-        let mut lines = Lines::new(&self.path, file, self.lines);
+        let mut lines = JournalLines::new(&self.path, file, self.lines);
         while let Some((value, size)) = lines.read()? {
             take(value);
             self.offset += size as u64;

@@ -13,7 +13,7 @@ use super::metadata::RunState;
 use super::progress::{HeadRecorder, ProgressTracker};
 use super::record::Recorder;
 use super::summary::{Summary, solves_of};
-use super::watch::{Disk, Onlooker, RunStart, Watch};
+use super::watch::{Disk, LastEvaluation, RunStart, Watch};
 use crate::experiment::{Experiment, Prepared};
 use crate::number::counted;
 
@@ -31,8 +31,8 @@ pub struct Run {
 /// Asked before every client; true means stop.
 type Interrupted<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// What surrounds the work on a run: who may hold it up, and who looks on.
-struct Surroundings<'a> {
+/// What surrounds the work on a run: who may hold it up, and who watches.
+struct RunContext<'a> {
     gate: PauseGate,
     progress: ProgressTracker,
     interrupted: Interrupted<'a>,
@@ -108,13 +108,10 @@ impl Run {
     pub fn train(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
         self.folder.remove_command()?;
         watch.begin(&self.start());
-        let around = Surroundings {
-            gate: PauseGate::default(),
-            progress: ProgressTracker::after(self.position.server.round),
-            interrupted,
-        };
-        let control = ControlThread { folder: &self.folder, gate: &around.gate, progress: &around.progress };
-        let outcome = control.beside(|| self.work(watch, &around));
+        let context =
+            RunContext { gate: PauseGate::default(), progress: ProgressTracker::after(self.position.server.round), interrupted };
+        let control = ControlThread { folder: &self.folder, gate: &context.gate, progress: &context.progress };
+        let outcome = control.beside(|| self.work(watch, &context));
         watch.end();
         let noted = self.folder.write_status(RunState::after(&outcome));
         // What went wrong first is what there is to tell.
@@ -124,7 +121,7 @@ impl Run {
     fn start(&self) -> RunStart {
         let experiment = &self.prepared.experiment;
         let Experiment { method, plan, .. } = experiment;
-        let clients = counted(self.prepared.federation.clients.len(), "client");
+        let clients = counted(self.prepared.splits.clients.len(), "client");
         let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
         RunStart {
             title: format!("{}, {clients}{pace}", experiment.title()),
@@ -136,20 +133,20 @@ impl Run {
         }
     }
 
-    fn work(&self, watch: &mut dyn Watch, around: &Surroundings<'_>) -> Result<Summary> {
+    fn work(&self, watch: &mut dyn Watch, context: &RunContext<'_>) -> Result<Summary> {
         let Self { folder, prepared, position, .. } = self;
         let Experiment { method, training, engine, .. } = &prepared.experiment;
         let seed = prepared.clients_seed();
         let mut store = prepared.store(folder.clients());
         store.restore(position.clients.clone());
-        let stops = || around.gate.stops(&around.interrupted);
+        let stops = || context.gate.stops(&context.interrupted);
         let clients = ClientByClient::new(prepared, self.workers.clone());
         let mut transport =
-            InProcess::new(method.algorithm(), training, &clients, &mut store, seed, &stops).watched_by(&around.progress);
+            InProcess::new(method.algorithm(), training, &clients, &mut store, seed, &stops).watched_by(&context.progress);
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
-        let trained = self.federate(&mut server, &mut transport, &mut checkpointer, watch, around);
+        let trained = self.federate(&mut server, &mut transport, &mut checkpointer, watch, context);
         let met = trained.and_then(|evaluation| Ok((evaluation, self.meet_unseen(&server, &mut transport)?)));
         let (evaluation, unseen) = match met {
             Ok(met) => met,
@@ -177,11 +174,11 @@ impl Run {
         transport: &mut InProcess<'_>,
         checkpointer: &mut Checkpointer<'_>,
         watch: &mut dyn Watch,
-        around: &Surroundings<'_>,
+        context: &RunContext<'_>,
     ) -> Result<Evaluation> {
-        let mut recorder = Recorder::open(&self.folder, server.round, &around.gate)?;
-        let mut heads = HeadRecorder::open(&self.folder, &around.progress)?;
-        let mut onlooker = Onlooker { watch, last: None };
+        let mut recorder = Recorder::open(&self.folder, server.round, &context.gate)?;
+        let mut heads = HeadRecorder::open(&self.folder, &context.progress)?;
+        let mut onlooker = LastEvaluation { watch, last: None };
         let mut federation = self.server(transport);
         match federation.run(server, &mut [&mut recorder, &mut heads, &mut onlooker, checkpointer])? {
             ControlFlow::Break(()) => Err(Error::Interrupted),
@@ -192,7 +189,7 @@ impl Run {
 
     fn server<'s, 't>(&'s self, transport: &'s mut InProcess<'t>) -> Server<'s, InProcess<'t>> {
         let Experiment { method, plan, .. } = &self.prepared.experiment;
-        let (clients, seed) = (self.prepared.federation.clients.len(), self.prepared.federation_seed());
+        let (clients, seed) = (self.prepared.splits.clients.len(), self.prepared.federation_seed());
         Server { algorithm: method.algorithm(), plan, clients, transport, seed }
     }
 

@@ -120,7 +120,7 @@ fn processor() -> Option<String> {
 /// What `clients.json` says: names and counts, no data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Roster {
-    /// How many take part in training. Those who are met only afterwards come after them.
+    /// How many take part in training. Unseen ones come after them.
     pub training: usize,
     /// What everybody holds.
     #[serde(flatten)]
@@ -130,8 +130,8 @@ pub struct Roster {
 impl Roster {
     /// The clients of an experiment.
     pub(super) fn of(prepared: &Prepared) -> Self {
-        let federation = &prepared.federation;
-        let everybody: Vec<ClientIndices> = federation.clients.iter().chain(&federation.unseen).cloned().collect();
-        Self { training: federation.clients.len(), tally: Tally::of(&prepared.dataset, &everybody) }
+        let splits = &prepared.splits;
+        let everybody: Vec<ClientIndices> = splits.clients.iter().chain(&splits.unseen).cloned().collect();
+        Self { training: splits.clients.len(), tally: Tally::of(&prepared.dataset, &everybody) }
     }
 }

@@ -62,6 +62,5 @@ pub use progress::{Activity, Head, Heads};
 pub use reach::Reach;
 pub use record::Timing;
 pub use summary::{Resources, Summary, headline};
-
-pub use trained::{ClientModel, Diagnosis, Judgement, Trained};
+pub use trained::{ClientModel, Diagnosis, Reevaluation, Trained};
 pub use watch::{Disk, RunStart, Silent, Watch};

@@ -23,15 +23,15 @@ pub struct Summary {
     pub rounds: u64,
     /// Clients that took part.
     pub clients: usize,
-    /// Parameters that travel.
+    /// Shared parameters.
     pub shared_parameters: usize,
     /// Parameters that stay with their clients.
     pub personal_parameters: usize,
-    /// By which of a client's models the method is judged.
+    /// By which of a client's models the method is evaluated.
     pub headline: View,
     /// The last evaluation.
     pub evaluation: Evaluation,
-    /// Those who were met only after training, if there are any.
+    /// Unseen clients, if there are any.
     pub unseen: Option<Unseen>,
     /// The equilibrium solves of training, by samples; all zero where nothing is solved.
     #[serde(default)]
@@ -83,7 +83,7 @@ impl Summary {
             preset: experiment.preset,
             seed: experiment.seed,
             rounds: experiment.plan.rounds,
-            clients: prepared.federation.clients.len(),
+            clients: prepared.splits.clients.len(),
             shared_parameters,
             personal_parameters,
             headline: experiment.method.algorithm().default_view(),
@@ -94,12 +94,12 @@ impl Summary {
         }
     }
 
-    /// The quality of the models the method is judged by.
+    /// The quality of the models the method is evaluated by.
     pub fn quality(&self) -> &Quality {
         headline(self.headline, &self.evaluation)
     }
 
-    /// The mean over clients of the accuracy the method is judged by.
+    /// The mean over clients of the accuracy the method is evaluated by.
     pub fn accuracy(&self) -> f64 {
         self.quality().mean
     }

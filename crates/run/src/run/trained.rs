@@ -25,12 +25,12 @@ pub struct Trained {
     traffic: Traffic,
 }
 
-/// How a finished run's models do, judged anew.
+/// How a finished run's models do, evaluated once more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judgement {
+pub struct Reevaluation {
     /// Those who took part.
     pub evaluation: Evaluation,
-    /// Those who were met only after training, if there are any.
+    /// Unseen clients, if there are any.
     pub unseen: Option<Unseen>,
     /// Whether this is what the run itself found at its end, number by number.
     pub agrees: bool,
@@ -47,7 +47,7 @@ pub struct Diagnosis {
     pub samples: Vec<Examined>,
 }
 
-/// The model by which a client is judged.
+/// The model by which a client is evaluated.
 pub struct ClientModel {
     /// The client.
     pub name: String,
@@ -83,8 +83,8 @@ impl Trained {
         &self.summary
     }
 
-    /// Judges all clients as at the end of the run.
-    pub fn evaluate(&self) -> Result<Judgement> {
+    /// Evaluates all clients as at the end of the run.
+    pub fn evaluate(&self) -> Result<Reevaluation> {
         let Experiment { method, training, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.experiment.root_seed().derive("clients", []);
         let mut store = self.store();
@@ -92,16 +92,16 @@ impl Trained {
         let engine = ClientByClient::new(&self.prepared, workers(&self.prepared.experiment)?);
         let mut transport = InProcess::new(method.algorithm(), training, &engine, &mut store, seed, &never);
         transport.resume_traffic(self.traffic);
-        let clients = self.prepared.federation.clients.len();
+        let clients = self.prepared.splits.clients.len();
         let transport = &mut transport;
         let mut federation = Server { algorithm: method.algorithm(), plan, clients, transport, seed };
         let unseen = federation.evaluate_unseen(&self.server, &self.prepared.unseen())?;
         let evaluation = federation.evaluation(&self.server)?;
         let agrees = same(&evaluation, &self.summary.evaluation) && same(&unseen, &self.summary.unseen);
-        Ok(Judgement { evaluation, unseen, agrees })
+        Ok(Reevaluation { evaluation, unseen, agrees })
     }
 
-    /// What the solves of some clients' test samples end in when they are started elsewhere, by the model each is judged by; nothing where the model
+    /// What the solves of some clients' test samples end in when they are started elsewhere, by the model each is evaluated by; nothing where the model
     /// solves for no fixed point.
     pub fn diagnose(&self, clients: &[usize], search: &Search) -> Result<Option<Vec<Diagnosis>>> {
         let one = |&client: &usize| self.diagnose_client(client, search);
@@ -133,7 +133,7 @@ impl Trained {
         })
     }
 
-    /// The model by which a client is judged.
+    /// The model by which a client is evaluated.
     pub fn model(&self, client: usize) -> Result<ClientModel> {
         ClientModel::of(&self.prepared, client, &self.server.weights, &self.store().get(client)?)
     }
@@ -147,8 +147,8 @@ impl Trained {
 impl ClientModel {
     /// The model of a client in some state, with the shared part as it was last received.
     pub fn of(prepared: &Prepared, client: usize, received: &Weights, state: &ClientState) -> Result<Self> {
-        // Whoever was met only after training is evaluated by what it has made of the shared part, see `Unseen`.
-        let is_unseen = client >= prepared.federation.clients.len();
+        // An unseen client is evaluated by what it has made of the shared part, see `Unseen`.
+        let is_unseen = client >= prepared.splits.clients.len();
         let view = if is_unseen { View::Local } else { prepared.experiment.method.algorithm().default_view() };
         Self::viewed(prepared, client, received, state, view)
     }
@@ -167,7 +167,7 @@ impl ClientModel {
 fn unfinished(folder: &RunFolder) -> Error {
     let path = folder.path().display();
     if folder.status().is_ok_and(|status| status.state == RunState::Finished) {
-        let hint = format!("let `fedeq resume {path}` write it anew");
+        let hint = format!("let `fedeq resume {path}` write it again");
         return Error::invalid(format!("`{path}` is finished, but its `summary.json` is gone"), hint);
     }
     Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))

@@ -43,12 +43,12 @@ impl Watch for Silent {
 }
 
 /// Passes events to a watch, and remembers the last evaluation.
-pub(super) struct Onlooker<'a> {
+pub(super) struct LastEvaluation<'a> {
     pub(super) watch: &'a mut dyn Watch,
     pub(super) last: Option<Evaluation>,
 }
 
-impl<T: ?Sized> Observer<T> for Onlooker<'_> {
+impl<T: ?Sized> Observer<T> for LastEvaluation<'_> {
     fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
         if let Event::Evaluation { evaluation, .. } = event {
             self.last = Some((*evaluation).clone());
@@ -77,7 +77,7 @@ impl Disk {
     /// What a run will take: nearly all of it are the states of the clients that take part.
     pub(crate) fn of(prepared: &Prepared) -> Self {
         let plan = &prepared.experiment.plan;
-        let clients = prepared.federation.clients.len() as u64;
+        let clients = prepared.splits.clients.len() as u64;
         let cohort = prepared.cohort().map_or(clients, |cohort| cohort as u64);
         let taking_part = clients.min(cohort.saturating_mul(plan.rounds));
         let all = states(prepared);

@@ -10,20 +10,20 @@ use crate::experiment::{Experiment, Override, Refusal};
 /// A key and the values it takes in turn.
 ///
 /// ```
-/// use fedeq_run::sweep::Axis;
-/// let axis: Axis = "training.learning_rate=0.05,0.1".parse()?;
+/// use fedeq_run::sweep::SweepAxis;
+/// let axis: SweepAxis = "training.learning_rate=0.05,0.1".parse()?;
 /// assert_eq!((axis.key.as_str(), axis.values.len()), ("training.learning_rate", 2));
 /// # Ok::<(), fedeq_core::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Axis {
+pub struct SweepAxis {
     /// The dotted path of a setting.
     pub key: String,
     /// The setting, with each value in turn.
     pub values: Vec<Override>,
 }
 
-impl FromStr for Axis {
+impl FromStr for SweepAxis {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -124,7 +124,7 @@ pub const NOTHING: &str = "-";
 
 /// The experiments of a sweep.
 #[derive(Clone, Debug, Default)]
-pub struct Grid {
+pub struct SweepGrid {
     /// Seeds of one combination follow each other.
     pub cells: Vec<SweepCell>,
     /// What is to be said about them beforehand.
@@ -141,10 +141,10 @@ struct Combination<'a> {
 /// its experiment names.
 ///
 /// An axis that means nothing to some of the combinations, since another axis chooses a method, model or data set without such a setting, is
-/// left out there, and what is then the same is carried out once. One that means nothing to any combination is refused, and so is a wish.
-pub fn cells(file: Option<&Path>, wishes: &[Override], axes: &[Axis], seeds: &[u64], out: &Path) -> Result<Grid> {
-    ensure_different(axes, wishes)?;
-    let (combinations, notes) = meaningful(file, wishes, axes)?;
+/// left out there, and what is then the same is carried out once. One that means nothing to any combination is refused, and so is a setting.
+pub fn cells(file: Option<&Path>, overrides: &[Override], axes: &[SweepAxis], seeds: &[u64], out: &Path) -> Result<SweepGrid> {
+    ensure_different(axes, overrides)?;
+    let (combinations, notes) = meaningful(file, overrides, axes)?;
     let mut cells = Vec::new();
     for Combination { values, experiment } in &combinations {
         let own = [experiment.seed];
@@ -153,15 +153,19 @@ pub fn cells(file: Option<&Path>, wishes: &[Override], axes: &[Axis], seeds: &[u
         }
     }
     ensure_distinct(&cells)?;
-    Ok(Grid { cells, notes })
+    Ok(SweepGrid { cells, notes })
 }
 
 /// All combinations, each once, and what is to be said about those that miss something.
-fn meaningful<'a>(file: Option<&Path>, wishes: &[Override], axes: &'a [Axis]) -> Result<(Vec<Combination<'a>>, Vec<String>)> {
+fn meaningful<'a>(
+    file: Option<&Path>,
+    overrides: &[Override],
+    axes: &'a [SweepAxis],
+) -> Result<(Vec<Combination<'a>>, Vec<String>)> {
     let (mut found, mut notes): (Vec<Combination<'a>>, Vec<String>) = (Vec::new(), Vec::new());
     let mut refusal = None;
     for values in combinations(axes) {
-        let (combination, why) = reduced(file, wishes, axes, values)?;
+        let (combination, why) = reduced(file, overrides, axes, values)?;
         refusal = refusal.or(why);
         let is_reduced = combination.values.contains(&None);
         if !is_reduced || found.iter().all(|other| other.values != combination.values) {
@@ -179,14 +183,14 @@ fn meaningful<'a>(file: Option<&Path>, wishes: &[Override], axes: &'a [Axis]) ->
 /// The experiment of a combination, without the values that mean nothing to it, and why they do not.
 fn reduced<'a>(
     file: Option<&Path>,
-    wishes: &[Override],
-    axes: &[Axis],
+    overrides: &[Override],
+    axes: &[SweepAxis],
     values: Vec<&'a Override>,
 ) -> Result<(Combination<'a>, Option<Refusal>)> {
     let mut values: Vec<Option<&Override>> = values.into_iter().map(Some).collect();
     let mut why = None;
     loop {
-        let all: Vec<Override> = wishes.iter().chain(values.iter().flatten().copied()).cloned().collect();
+        let all: Vec<Override> = overrides.iter().chain(values.iter().flatten().copied()).cloned().collect();
         let refusal = match Experiment::attempt(file, &all) {
             Ok(experiment) => return Ok((Combination { values, experiment }, why)),
             Err(refusal) => refusal,
@@ -194,30 +198,30 @@ fn reduced<'a>(
         match values.iter().position(|value| value.is_some_and(|value| refusal.is_about(&value.path))) {
             // A single axis has nothing else to depend on.
             Some(axis) if axes.len() > 1 => values[axis] = None,
-            _ => return Err(explained(refusal, wishes, axes)),
+            _ => return Err(explained(refusal, overrides, axes)),
         }
         why = why.or(Some(refusal));
     }
 }
 
-/// A wish that only some cells can use is better given to those alone.
-fn explained(refusal: Refusal, wishes: &[Override], axes: &[Axis]) -> Error {
-    let unused = refusal.unknown().and_then(|unknown| wishes.iter().find(|wish| wish.path == unknown)).cloned();
+/// A setting that only some cells can use is better given to those alone.
+fn explained(refusal: Refusal, overrides: &[Override], axes: &[SweepAxis]) -> Error {
+    let unused = refusal.unknown().and_then(|unknown| overrides.iter().find(|setting| setting.path == unknown)).cloned();
     let error = Error::from(refusal);
-    let Some(wish) = unused else { return error };
-    let (Some(section), Some(key)) = (wish.path.first(), wish.path.get(1)) else { return error };
+    let Some(setting) = unused else { return error };
+    let (Some(section), Some(key)) = (setting.path.first(), setting.path.get(1)) else { return error };
     let is_chosen = axes.iter().any(|axis| axis.key == *section);
-    if !is_chosen || wish.path.len() != 2 {
+    if !is_chosen || setting.path.len() != 2 {
         return error;
     }
-    let value = &wish.value;
+    let value = &setting.value;
     let hint = format!(
-        "give it only where it applies: `--grid '{section}={{ name = \"NAME\", {key} = {value} }},OTHER'` instead of `--set {wish}`"
+        "give it only where it applies: `--grid '{section}={{ name = \"NAME\", {key} = {value} }},OTHER'` instead of `--set {setting}`"
     );
     Error::invalid(error.to_string(), hint)
 }
 
-fn note(axes: &[Axis], values: &[Option<&Override>]) -> Option<String> {
+fn note(axes: &[SweepAxis], values: &[Option<&Override>]) -> Option<String> {
     let kept: Vec<String> = values.iter().flatten().map(|value| format!("`{value}`")).collect();
     let missing: Vec<String> =
         axes.iter().zip(values).filter(|(_, value)| value.is_none()).map(|(axis, _)| format!("`{}`", axis.key)).collect();
@@ -230,29 +234,29 @@ impl SweepCell {
         let identity = experiment.identity()?;
         let [method, data] = [experiment.method.name(), experiment.data.source.name()];
         let folder = out.join(format!("{method}-{data}-{}-{}", experiment.seed, &identity[..8.min(identity.len())]));
-        let text = |wish: &Override| wish.value.as_str().map_or_else(|| wish.value.to_string(), str::to_owned);
+        let text = |setting: &Override| setting.value.as_str().map_or_else(|| setting.value.to_string(), str::to_owned);
         let values = values.iter().map(|value| value.map_or_else(|| NOTHING.to_owned(), text)).collect();
         Ok(Self { values, experiment, folder })
     }
 }
 
 /// One value of every axis, the last axis varying fastest.
-fn combinations(axes: &[Axis]) -> Vec<Vec<&Override>> {
+fn combinations(axes: &[SweepAxis]) -> Vec<Vec<&Override>> {
     axes.iter().fold(vec![Vec::new()], |begun, axis| {
         begun.iter().flat_map(|values| axis.values.iter().map(move |value| [values.as_slice(), &[value]].concat())).collect()
     })
 }
 
 /// Refuses an axis that is there twice, or whose key is set to one value as well: of a key given twice the last value would count.
-fn ensure_different(axes: &[Axis], wishes: &[Override]) -> Result<()> {
+fn ensure_different(axes: &[SweepAxis], overrides: &[Override]) -> Result<()> {
     let mut keys: BTreeSet<&str> = BTreeSet::new();
     if let Some(axis) = axes.iter().find(|axis| !keys.insert(&axis.key)) {
         return Err(Error::invalid(format!("there are two axes `{}`", axis.key), "name all values of a key in one `--grid`"));
     }
-    match wishes.iter().find(|wish| keys.contains(wish.path.join(".").as_str())) {
+    match overrides.iter().find(|setting| keys.contains(setting.path.join(".").as_str())) {
         None => Ok(()),
-        Some(wish) => {
-            let problem = format!("`{wish}` is set, and `{}` is an axis of the grid as well", wish.path.join("."));
+        Some(setting) => {
+            let problem = format!("`{setting}` is set, and `{}` is an axis of the grid as well", setting.path.join("."));
             Err(Error::invalid(problem, "leave one of them out"))
         }
     }
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_is_no_axis_is_refused() {
-        assert!(["method", "method=", "plan.rounds=1,,2", "=1"].iter().all(|text| text.parse::<Axis>().is_err()));
+        assert!(["method", "method=", "plan.rounds=1,,2", "=1"].iter().all(|text| text.parse::<SweepAxis>().is_err()));
     }
 
     #[test]

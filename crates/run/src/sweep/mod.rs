@@ -9,5 +9,5 @@
 mod grid;
 mod outcome;
 
-pub use grid::{Axis, Grid, NOTHING, Seeds, SweepCell, cells};
+pub use grid::{NOTHING, Seeds, SweepAxis, SweepCell, SweepGrid, cells};
 pub use outcome::{CellOutcome, GridPoint, csv_of, points};

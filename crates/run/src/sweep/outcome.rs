@@ -1,7 +1,7 @@
 //! What came out of cells and grid points.
 use serde::Serialize;
 
-use super::grid::{Axis, SweepCell};
+use super::grid::{SweepAxis, SweepCell};
 use crate::compare::{Measures, Qualities};
 use crate::run::Summary;
 use crate::statistics::Sample;
@@ -58,7 +58,7 @@ const MEASURES: [&str; 9] = [
 ];
 
 /// One line a cell, for other programs: the value on every axis, seed, run folder, what came out or the problem.
-pub fn csv_of(axes: &[Axis], outcomes: &[CellOutcome]) -> String {
+pub fn csv_of(axes: &[SweepAxis], outcomes: &[CellOutcome]) -> String {
     let keys = axes.iter().map(|axis| axis.key.as_str());
     let heading: Vec<&str> = keys.chain(["seed", "run"]).chain(MEASURES).collect();
     let rows = outcomes.iter().map(|outcome| row(outcome) + "\n");

@@ -52,7 +52,7 @@ impl Classification {
             self.add_client(names, seed.derive("samples", [client]), &mut values, &mut classes);
         }
         let dataset = Dataset {
-            name: super::ENTRY.name.into(),
+            name: <super::Synthetic as super::DataSet>::ENTRY.name.into(),
             samples: Samples::Vectors(Vectors { width: self.width, values }),
             labels: Labels::Classes { names: (0..self.classes).map(|class| class.to_string()).collect(), values: classes },
             owners: Some(owners(self.clients, self.samples)),

@@ -1,4 +1,5 @@
-//! Generated problems whose best answer is known, to test learning against.
+//! Generated problems whose best answer is known, to test learning against. [`Classification`] is a data set; [`Regression`] is a convex problem for tests of
+//! methods without any network.
 //!
 //! What is generated is a pure function of the options and the seed, to the byte and on every platform: only sums, products and
 //! quotients are used, no function of the system's mathematics library.
@@ -6,23 +7,14 @@ mod classification;
 mod least_squares;
 mod regression;
 
-use super::Entry;
+use super::{DataSet, Entry, Kind, UsualPartition};
 use crate::{Dataset, Error, Result, Seed};
 pub use classification::Classification;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
-pub use regression::{Optimum, Regression};
+pub use regression::{Optimum, Regression, RegressionData};
 use serde::{Deserialize, Serialize};
-
-/// What the catalog says.
-pub(super) const ENTRY: Entry = Entry {
-    name: "synthetic",
-    about: "generated regression or classification with a known optimum; nothing to download",
-    places: &[],
-    layout: "part of the program",
-    licence: "none needed",
-    citation: "none needed",
-};
+use std::path::Path;
 
 /// No more numbers than this are generated.
 const MOST_VALUES: usize = 1 << 28;
@@ -41,8 +33,6 @@ pub struct Synthetic {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Problem {
-    /// Least squares with a shared and a personal part.
-    Regression(Regression),
     /// Classes that a line can tell apart.
     Classification(Classification),
 }
@@ -53,12 +43,28 @@ impl Default for Problem {
     }
 }
 
+impl DataSet for Synthetic {
+    const ENTRY: Entry = Entry {
+        name: "synthetic",
+        about: "generated classes that a line can tell apart, with a known optimum; nothing to download",
+        kind: Kind::Numbers,
+        partition: UsualPartition::NATURAL,
+        places: &[],
+        layout: "part of the program",
+        licence: "none needed",
+        citation: "none needed",
+    };
+
+    fn load(&self, _: &Path) -> Result<Dataset> {
+        self.generate()
+    }
+}
+
 impl Synthetic {
     /// Generates the data, without the optimum that belongs to it.
-    pub fn load(&self) -> Result<Dataset> {
+    pub fn generate(&self) -> Result<Dataset> {
         let seed = Seed::new(self.seed);
         match &self.problem {
-            Problem::Regression(problem) => Ok(problem.generate(seed)?.0),
             Problem::Classification(problem) => Ok(problem.generate(seed)?.0),
         }
     }

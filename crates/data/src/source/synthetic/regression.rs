@@ -1,8 +1,7 @@
 //! Least squares with a shared and a personal part, and its exact solution.
 use super::least_squares::{Cholesky, dot};
 use super::{check_size, owners, uniform};
-use crate::{Dataset, Error, Labels, Result, Samples, Seed, Vectors};
-use serde::{Deserialize, Serialize};
+use crate::{Error, Owners, Result, Seed, Vectors};
 
 /// Linear regression in which all clients share `theta` and each has its own `w_i`.
 ///
@@ -11,8 +10,7 @@ use serde::{Deserialize, Serialize};
 /// and `noise`. The problem is to minimise, over theta and all w_i, the mean over clients of
 ///
 /// L_i(theta, w_i) = (1/n) sum (<theta, a> + <w_i, b> - y)^2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
     /// How many clients.
     pub clients: usize,
@@ -28,6 +26,17 @@ pub struct Regression {
 
 /// The exact solution takes time that grows with the cube of this.
 const MOST_PARAMETERS: usize = 1_000;
+
+/// What a [`Regression`] generates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegressionData {
+    /// A row (a, b) a sample.
+    pub features: Vectors,
+    /// Its y.
+    pub targets: Vec<f32>,
+    /// Whose it is.
+    pub owners: Owners,
+}
 
 /// Where the loss of a [`Regression`] is smallest, for the data as generated (noise and rounding included).
 #[derive(Clone, Debug, PartialEq)]
@@ -52,12 +61,12 @@ impl Regression {
     /// ```
     /// use fedeq_data::{Seed, source::synthetic::Regression};
     /// let exact = Regression { noise: 0.0, ..Regression::default() };
-    /// let (dataset, optimum) = exact.generate(Seed::new(1))?;
-    /// assert_eq!(dataset.len(), 20 * 50);
+    /// let (data, optimum) = exact.generate(Seed::new(1))?;
+    /// assert_eq!(data.targets.len(), 20 * 50);
     /// assert!(optimum.loss < 1e-12);
     /// # Ok::<(), fedeq_data::Error>(())
     /// ```
-    pub fn generate(&self, seed: Seed) -> Result<(Dataset, Optimum)> {
+    pub fn generate(&self, seed: Seed) -> Result<(RegressionData, Optimum)> {
         self.check()?;
         let theta = draw(seed.derive("theta", []), self.shared);
         let (mut values, mut targets) = (Vec::new(), Vec::new());
@@ -66,14 +75,8 @@ impl Regression {
             self.add_client(&parameters, seed.derive("samples", [client]), &mut values, &mut targets);
         }
         let optimum = self.solve(&values, &targets)?;
-        let dataset = Dataset {
-            name: super::ENTRY.name.into(),
-            samples: Samples::Vectors(Vectors { width: self.width(), values }),
-            labels: Labels::Numbers(targets),
-            owners: Some(owners(self.clients, self.samples)),
-            test_start: None,
-        };
-        Ok((dataset, optimum))
+        let features = Vectors { width: self.width(), values };
+        Ok((RegressionData { features, targets, owners: owners(self.clients, self.samples) }, optimum))
     }
 
     fn width(&self) -> usize {

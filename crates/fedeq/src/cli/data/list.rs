@@ -29,7 +29,7 @@ pub(in crate::cli) struct Arguments {
 
 /// One data set, as told to people and programs.
 #[derive(Serialize)]
-struct Entry {
+struct ListedSet {
     name: &'static str,
     about: &'static str,
     /// Built in, brought by the person, or found here.
@@ -45,15 +45,15 @@ struct Entry {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let entries: Vec<Entry> = Source::all().iter().map(|source| Entry::of(source, &arguments.folder.path())).collect();
+    let entries: Vec<ListedSet> = Source::all().iter().map(|source| ListedSet::of(source, &arguments.folder.path())).collect();
     if arguments.json {
         return print_json(&entries);
     }
-    let blocks: Vec<String> = entries.iter().map(Entry::text).collect();
+    let blocks: Vec<String> = entries.iter().map(ListedSet::text).collect();
     print(&blocks.join("\n"))
 }
 
-impl Entry {
+impl ListedSet {
     fn of(source: &Source, data: &Path) -> Self {
         let entry = source.entry();
         let archive = match offer(entry.name) {

@@ -9,13 +9,13 @@ use fedeq_run::number::bytes;
 
 /// What fits where stderr goes.
 pub(super) fn watch() -> Box<dyn Watch> {
-    if stderr().is_terminal() { Box::new(Bar(None)) } else { Box::new(Lines { tenths: 0 }) }
+    if stderr().is_terminal() { Box::new(DownloadBar(None)) } else { Box::new(DownloadLines { tenths: 0 }) }
 }
 
 /// What is said the same way everywhere.
 fn sentence(event: &Event<'_>) -> Option<String> {
     match event {
-        Event::AlreadyThere => Some("everything is there already".into()),
+        Event::AlreadyThere => Some("everything is already there".into()),
         Event::Retrying { problem, pause } => Some(format!("{problem}; trying again in {:.0} s", pause.as_secs_f64())),
         Event::Checking { file } => Some(format!("checking `{}`", file.display())),
         Event::Placed { file } => Some(format!("wrote `{}`", file.display())),
@@ -24,9 +24,9 @@ fn sentence(event: &Event<'_>) -> Option<String> {
 }
 
 /// A bar that moves.
-struct Bar(Option<ProgressBar>);
+struct DownloadBar(Option<ProgressBar>);
 
-impl Watch for Bar {
+impl Watch for DownloadBar {
     fn see(&mut self, event: &Event<'_>) {
         if let Event::Downloaded { done, total } = event {
             let bar = self.0.get_or_insert_with(|| ProgressBar::new(*total).with_style(style()).with_position(*done));
@@ -49,11 +49,11 @@ fn style() -> ProgressStyle {
 }
 
 /// A line every tenth.
-struct Lines {
+struct DownloadLines {
     tenths: u64,
 }
 
-impl Watch for Lines {
+impl Watch for DownloadLines {
     fn see(&mut self, event: &Event<'_>) {
         match event {
             Event::Downloaded { done, total } => self.downloaded(*done, *total),
@@ -62,7 +62,7 @@ impl Watch for Lines {
     }
 }
 
-impl Lines {
+impl DownloadLines {
     fn downloaded(&mut self, done: u64, total: u64) {
         let tenths = done * 10 / total.max(1);
         if tenths != self.tenths || done == 0 {

@@ -7,7 +7,7 @@ use image::{Rgb, RgbImage};
 
 use super::inspect::Selection;
 use crate::cli::failure::{Failure, Outcome};
-use fedeq_report::draw::{Canvas, ContactSheet, Heading, Passage, Row, TextSheet, contact_sheet, text_sheet};
+use fedeq_report::draw::{Canvas, ContactRow, ContactSheet, Heading, Passage, TextSheet, contact_sheet, text_sheet};
 use fedeq_run::number::{count, counted};
 
 /// Pictures a class.
@@ -19,7 +19,7 @@ const LINES: usize = 6;
 const LINES_ALONE: usize = 50;
 
 /// Whether there is anything to see.
-pub(super) fn has_looks(dataset: &Dataset) -> bool {
+pub(super) fn is_drawable(dataset: &Dataset) -> bool {
     !matches!(dataset.samples, Samples::Vectors(_))
 }
 
@@ -28,7 +28,7 @@ pub(super) fn draw(dataset: &Dataset, selection: &Selection, name: &str) -> Outc
     let canvas = match (&dataset.samples, &dataset.labels) {
         (Samples::Images(images), labels) => contact_sheet(&pictures(images, labels, selection, name)),
         (Samples::Sequences(sequences), _) => text_sheet(&passages(dataset, sequences, selection, name)),
-        (Samples::Vectors(_), _) => return Err(no_looks(name)),
+        (Samples::Vectors(_), _) => return Err(not_drawable(name)),
     };
     canvas.map_err(|error| Failure::request(format!("cannot draw `{name}`: {error}"), "leave out `--out`"))
 }
@@ -41,9 +41,9 @@ pub(super) fn alone(dataset: &Dataset, selection: &Selection, name: &str) -> Out
     }
 }
 
-fn no_looks(name: &str) -> Failure {
+fn not_drawable(name: &str) -> Failure {
     Failure::request(
-        format!("the samples of `{name}` are rows of numbers, which have no looks"),
+        format!("the samples of `{name}` are rows of numbers, which cannot be shown as pictures"),
         format!("leave out `--out`, or draw who holds what with `fedeq data partition {name} --out FILE.png`"),
     )
 }
@@ -55,12 +55,12 @@ fn pictures(images: &Images, labels: &Labels, selection: &Selection, name: &str)
         let class = if let Labels::Classes { values, .. } = labels { usize::from(values[sample]) } else { 0 };
         by_class.entry(class).or_default().push(sample);
     }
-    let row = |(class, samples): (&usize, &Vec<usize>)| Row {
+    let row = |(class, samples): (&usize, &Vec<usize>)| ContactRow {
         label: if let Labels::Classes { names, .. } = labels { names[*class].clone() } else { "all".into() },
         note: count(samples.len()),
         pictures: spread(samples, COLUMNS).map(|sample| picture(images, sample)).collect(),
     };
-    let rows: Vec<Row> = by_class.iter().map(row).collect();
+    let rows: Vec<ContactRow> = by_class.iter().map(row).collect();
     let [height, width, _] = images.shape;
     let subtitle = format!(
         "{} of {height} x {width} pixels in {}; beside each class, how many there are",

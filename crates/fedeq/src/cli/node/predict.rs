@@ -6,7 +6,7 @@ use fedeq_flower::store::TrainedModel;
 
 use super::refused;
 use crate::cli::failure::{Failure, Outcome};
-use crate::cli::predict::{Asked, INPUTS};
+use crate::cli::predict::{INPUTS, PredictArgs};
 use crate::node::{describe, load_model};
 
 #[derive(Args, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     federation: Option<String>,
     #[command(flatten)]
-    asked: Asked,
+    asked: PredictArgs,
 }
 
 pub(super) fn run(arguments: &Arguments, data: &Path) -> Outcome<()> {

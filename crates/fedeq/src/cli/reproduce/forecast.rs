@@ -27,7 +27,7 @@ impl Job<'_> {
     /// What a seed of each cell takes.
     fn forecasts(&self) -> fedeq_core::Result<Vec<Forecast>> {
         let results = self.load()?;
-        if !self.arguments.conduct.quiet {
+        if !self.arguments.run_args.quiet {
             tell("measuring a batch of each network on this machine");
         }
         let mut forecaster = Forecaster::default();

@@ -20,7 +20,7 @@ pub(super) struct Job<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) spec: Spec,
     pub(super) scale: ScaleName,
-    pub(super) wishes: Vec<Override>,
+    pub(super) overrides: Vec<Override>,
     pub(super) cells: Vec<ExperimentCell>,
     pub(super) seeds: u64,
     /// Where the results go.
@@ -43,7 +43,7 @@ impl Job<'_> {
     }
 
     pub(super) fn load(&self) -> fedeq_core::Result<Results> {
-        let all = cells(&self.spec, self.scale, &self.wishes)?;
+        let all = cells(&self.spec, self.scale, &self.overrides)?;
         Results::load(&self.out, &self.spec.name, self.scale, &all)
     }
 
@@ -54,7 +54,7 @@ impl Job<'_> {
         let mut failed = 0;
         let ended = self.run_all(&mut results, &mut failed);
         // Whatever ended it, what was measured is shown.
-        publish(&self.spec, &self.wishes, &self.out).map_err(Failure::during_work)?;
+        publish(&self.spec, &self.overrides, &self.out).map_err(Failure::during_work)?;
         let end = ended?;
         self.show(&results)?;
         self.conclude(&end, failed)
@@ -80,7 +80,7 @@ impl Job<'_> {
                 return Ok(End::OutOfBudget);
             }
             self.announce(index, runs.len(), cell, run);
-            match attempt(run, &self.arguments.conduct)? {
+            match attempt(run, &self.arguments.run_args)? {
                 Ok(_) => self.keep(cell, run, results).map_err(Failure::during_work)?,
                 Err(_) => *failed += 1,
             }
@@ -94,7 +94,7 @@ impl Job<'_> {
     }
 
     fn announce(&self, index: usize, total: usize, cell: &ExperimentCell, run: &sweep::SweepCell) {
-        if !self.arguments.conduct.quiet {
+        if !self.arguments.run_args.quiet {
             tell(&format!("run {} of {total}: {}, seed {}", index + 1, cell.name, run.experiment.seed));
         }
     }
@@ -110,7 +110,7 @@ impl Job<'_> {
     }
 
     fn show(&self, results: &Results) -> Outcome<()> {
-        if self.arguments.conduct.json {
+        if self.arguments.run_args.json {
             return print_json(results);
         }
         let tables = text_tables(&self.spec, results).map_err(Failure::during_work)?;

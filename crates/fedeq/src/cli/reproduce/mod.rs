@@ -16,7 +16,7 @@ use fedeq_core::Error;
 use super::failure::{Failure, Outcome};
 use super::output::print;
 use super::place::settle;
-use super::settings::Conduct;
+use super::settings::RunArgs;
 use super::table::{Align, Table};
 use fedeq_report::reproduce::{ExperimentCell, NAMES, Pattern, ScaleName, Spec, cells, find};
 use fedeq_run::experiment::Override;
@@ -69,7 +69,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     #[command(flatten)]
-    conduct: Conduct,
+    run_args: RunArgs,
 }
 
 /// More seeds than this are a slip.
@@ -116,11 +116,11 @@ impl Arguments {
         self.check_amounts()?;
         let spec = find(name)?;
         let scale = ScaleName::from(self.scale);
-        let wishes = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
-        let mut cells = cells(&spec, scale, &wishes)?;
+        let overrides = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
+        let mut cells = cells(&spec, scale, &overrides)?;
         self.keep_wanted(&spec, &mut cells)?;
-        self.place(&spec, &mut cells, &wishes)?;
-        cells.iter_mut().for_each(|cell| self.conduct.staff(&mut cell.experiment));
+        self.place(&spec, &mut cells, &overrides)?;
+        cells.iter_mut().for_each(|cell| self.run_args.set_workers(&mut cell.experiment));
         Ok(Job {
             arguments: self,
             seeds: self.seeds.map_or_else(|| spec.seeds(scale), |seeds| Ok(seeds.get()))?,
@@ -128,7 +128,7 @@ impl Arguments {
             runs: self.runs.clone().unwrap_or_else(|| Path::new("runs/reproduce").join(name).join(scale.to_string())),
             spec,
             scale,
-            wishes,
+            overrides,
             cells,
         })
     }
@@ -144,15 +144,15 @@ impl Arguments {
     }
 
     /// Says where the cells that need data find it; a place that none of them needs is refused.
-    fn place(&self, spec: &Spec, cells: &mut [ExperimentCell], wishes: &[Override]) -> fedeq_core::Result<()> {
+    fn place(&self, spec: &Spec, cells: &mut [ExperimentCell], overrides: &[Override]) -> fedeq_core::Result<()> {
         let mut needy: Vec<&mut ExperimentCell> = cells.iter_mut().filter(|cell| cell.needs_data()).collect();
-        if let Some(place) = self.conduct.data.as_ref().filter(|_| needy.is_empty()) {
+        if let Some(place) = self.run_args.data.as_ref().filter(|_| needy.is_empty()) {
             let problem = format!("`--data {}` is given, and these cells of `{}` need no data", place.display(), spec.name);
             return Err(Error::invalid(problem, "leave it out: what they learn from is part of the program"));
         }
-        needy.iter_mut().for_each(|cell| match &self.conduct.data {
+        needy.iter_mut().for_each(|cell| match &self.run_args.data {
             Some(place) => cell.experiment.data.folder.clone_from(place),
-            None => settle(&mut cell.experiment, wishes),
+            None => settle(&mut cell.experiment, overrides),
         });
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::set::Set;
 use super::sheet;
 use crate::cli::failure::Outcome;
 use crate::cli::output::{PictureArguments, print, print_json, save};
-use report::Report;
+use report::InspectReport;
 pub(super) use selection::Selection;
 
 /// Counts what a data set holds, and draws what it looks like.
@@ -41,9 +41,9 @@ pub(in crate::cli) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let dataset = arguments.set.load()?;
     let selection = arguments.selection(&dataset)?;
-    let report = Report::of(&dataset, &selection);
+    let report = InspectReport::of(&dataset, &selection);
     if let Some(path) = arguments.picture.path(arguments.set.name(), &arguments.kind(), arguments.json)
-        && (arguments.picture.is_asked_for() || sheet::has_looks(&dataset))
+        && (arguments.picture.is_asked_for() || sheet::is_drawable(&dataset))
     {
         let name = arguments.set.name();
         let picture = if arguments.sample.is_some() {

@@ -9,7 +9,7 @@ use fedeq_run::number::{count, counted};
 
 /// What there is to say, to people and to programs.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct InspectReport {
     name: String,
     client: Option<String>,
     sample: String,
@@ -37,7 +37,7 @@ struct SequenceReport {
     symbols: usize,
 }
 
-impl Report {
+impl InspectReport {
     pub(super) fn of(dataset: &Dataset, selection: &Selection) -> Self {
         let summary = Summary::of(dataset);
         let test_start = dataset.test_start.unwrap_or(dataset.len());
@@ -79,7 +79,7 @@ impl Report {
     }
 
     fn classes_in_words(&self) -> String {
-        let Some(classes) = self.classes else { return "none: a number is predicted".into() };
+        let Some(classes) = self.classes else { return "none".into() };
         let held = self.samples_of_class.iter().filter(|class| class.samples > 0).count();
         let counts: Vec<usize> = self.samples_of_class.iter().map(|class| class.samples).filter(|&samples| samples > 0).collect();
         let each = Spread::of(counts).map_or(String::new(), |spread| format!(", {} each", samples_each(&spread)));

@@ -10,7 +10,7 @@ use fedeq_data::{Seed, source::Summary};
 use super::set::Set;
 use crate::cli::failure::Outcome;
 use crate::cli::output::{PictureArguments, print, print_json, save};
-use report::Report;
+use report::PartitionReport;
 use rule::RuleArguments;
 
 /// Divides a data set among clients, and draws who holds which labels.
@@ -29,7 +29,7 @@ pub(in crate::cli) struct Arguments {
     /// The same seed gives the same clients
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Keep this fraction of the clients out of training, to be met only afterwards
+    /// Keep this fraction of the clients out of training, as unseen clients
     #[arg(long, value_name = "F", default_value_t = 0.0, allow_negative_numbers = true)]
     unseen: f64,
     /// A heat map of clients and labels; for data without classes, how much each client holds
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let seed = Seed::new(arguments.seed);
     let federation = partition.assign(&dataset, &Split::default(), seed)?;
     let federation = federation.hold_out(HoldOut::Fraction(arguments.unseen), seed)?;
-    let report = Report::of(&dataset, partition, arguments.seed, &federation);
+    let report = PartitionReport::of(&dataset, partition, arguments.seed, &federation);
     if let Some(path) = arguments.picture.path(arguments.set.name(), "partition", arguments.json) {
         save(&picture::draw(&report, arguments.set.name())?, &path)?;
     }

@@ -1,16 +1,16 @@
 //! Who holds what, as a picture.
 use fedeq_data::partition::ClientTally;
 
-use super::report::Report;
+use super::report::PartitionReport;
 use crate::cli::failure::{Failure, Outcome};
-use fedeq_report::draw::{Bars, Canvas, Heading, HeatMap, Line, bars, heat_map};
+use fedeq_report::draw::{BarChart, Canvas, Heading, HeatMap, HeatMapRow, bars, heat_map};
 use fedeq_run::number::{count, counted};
 
 /// More lines than this make no picture a person can look at.
 const MOST_CLIENTS: usize = 5_000;
 
 /// A heat map where samples have classes, else bars.
-pub(super) fn draw(report: &Report, name: &str) -> Outcome<Canvas> {
+pub(super) fn draw(report: &PartitionReport, name: &str) -> Outcome<Canvas> {
     let clients = report.clients.clients.len() + report.unseen.clients.len();
     if clients > MOST_CLIENTS {
         let problem = format!("`{}` clients are too many to draw", count(clients));
@@ -20,8 +20,8 @@ pub(super) fn draw(report: &Report, name: &str) -> Outcome<Canvas> {
     canvas.map_err(|error| Failure::request(format!("cannot draw `{name}`: {error}"), "leave out `--out`"))
 }
 
-fn labels(report: &Report, name: &str) -> HeatMap {
-    let line = |client: &ClientTally| Line { name: client.name.clone(), counts: client.train.by_class.clone() };
+fn labels(report: &PartitionReport, name: &str) -> HeatMap {
+    let line = |client: &ClientTally| HeatMapRow { name: client.name.clone(), counts: client.train.by_class.clone() };
     let (trained, unseen) = (&report.clients.clients, &report.unseen.clients);
     HeatMap {
         heading: heading(report, format!("{name}: who holds which labels")),
@@ -32,8 +32,8 @@ fn labels(report: &Report, name: &str) -> HeatMap {
     }
 }
 
-fn sizes(report: &Report, name: &str) -> Bars {
-    Bars {
+fn sizes(report: &PartitionReport, name: &str) -> BarChart {
+    BarChart {
         heading: heading(report, format!("{name}: who holds how much")),
         unit: "training samples".into(),
         what: "clients that train, the largest first".into(),
@@ -41,7 +41,7 @@ fn sizes(report: &Report, name: &str) -> Bars {
     }
 }
 
-fn heading(report: &Report, title: String) -> Heading {
+fn heading(report: &PartitionReport, title: String) -> Heading {
     let clients = counted(report.clients.clients.len() + report.unseen.clients.len(), "client");
     Heading { title, subtitle: format!("{clients}, {}, seed {}", report.rule(), report.seed) }
 }

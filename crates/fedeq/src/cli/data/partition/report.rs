@@ -1,7 +1,7 @@
 //! Who holds what, as a table and as JSON.
 use fedeq_data::Dataset;
 use fedeq_data::Spread;
-use fedeq_data::partition::{ClientTally, Counts, Federation, Partition, Summary, Tally};
+use fedeq_data::partition::{ClientSplits, ClientTally, Counts, Partition, Summary, Tally};
 use serde::Serialize;
 
 use crate::cli::table::{Align, Table, facts};
@@ -9,13 +9,13 @@ use fedeq_run::number::{count, counted};
 
 /// A partition and what came of it.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct PartitionReport {
     pub(super) dataset: String,
     pub(super) partition: Partition,
     pub(super) seed: u64,
     /// The clients that train.
     pub(super) clients: Tally,
-    /// The clients met only afterwards.
+    /// The unseen clients.
     pub(super) unseen: Tally,
     pub(super) summary: Option<Summary>,
 }
@@ -23,10 +23,10 @@ pub(super) struct Report {
 /// A client with more labels than this has them counted, not listed.
 const MOST_LISTED: usize = 10;
 
-impl Report {
-    pub(super) fn of(dataset: &Dataset, partition: Partition, seed: u64, federation: &Federation) -> Self {
-        let clients = Tally::of(dataset, &federation.clients);
-        let unseen = Tally::of(dataset, &federation.unseen);
+impl PartitionReport {
+    pub(super) fn of(dataset: &Dataset, partition: Partition, seed: u64, splits: &ClientSplits) -> Self {
+        let clients = Tally::of(dataset, &splits.clients);
+        let unseen = Tally::of(dataset, &splits.unseen);
         let summary = clients.summary();
         Self { dataset: dataset.name.clone(), partition, seed, clients, unseen, summary }
     }

@@ -1,4 +1,4 @@
-//! Single clients: who fares worst, what they hold, and what one of them takes for what.
+//! Single clients: the least accurate, what they hold, and the confusion matrix of one of them.
 use std::collections::BTreeMap;
 
 use fedeq_core::{Result, View};
@@ -6,48 +6,48 @@ use fedeq_data::partition::ClientIndices;
 use fedeq_data::{Dataset, Labels};
 use serde::Serialize;
 
-use super::Wishes;
+use super::ReportOptions;
 use super::record::Record;
 use fedeq_run::experiment::{Experiment, Prepared};
 use fedeq_run::predict::{Questions, name_of, predict};
 use fedeq_run::run::{RunFolder, Trained};
 
-/// A look at single clients of a run.
+/// Single clients of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Closeup {
+pub struct ClientDetail {
     /// The run's folder.
     pub run: String,
     /// By which of their models clients are judged.
     pub view: View,
-    /// Those who fare worst, the worst first.
+    /// The least accurate, the worst first.
     pub worst: Vec<WorstClient>,
-    /// The client whose confusion is shown.
+    /// The client whose confusion matrix is shown.
     pub chosen: Option<WorstClient>,
-    /// What its model takes for what.
-    pub confusion: Look<Confusion>,
+    /// How its model confuses classes.
+    pub confusion: Availability<Confusion>,
 }
 
-/// Something that may not be at hand.
+/// Something that may not be available.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Look<T> {
+pub enum Availability<T> {
     /// It is.
-    Seen(T),
+    Available(T),
     /// It is not, and why.
-    LeftOut(String),
+    Missing(String),
 }
 
-impl<T> Look<T> {
-    /// What was seen.
-    pub fn seen(&self) -> Option<&T> {
+impl<T> Availability<T> {
+    /// What is available.
+    pub fn available(&self) -> Option<&T> {
         match self {
-            Self::Seen(seen) => Some(seen),
-            Self::LeftOut(_) => None,
+            Self::Available(value) => Some(value),
+            Self::Missing(_) => None,
         }
     }
 }
 
-/// A client, how it fares and what it holds.
+/// A client, its accuracy and what it holds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorstClient {
     /// Its name.
@@ -56,7 +56,7 @@ pub struct WorstClient {
     pub accuracy: Option<f64>,
     /// Samples it learns from.
     pub train: usize,
-    /// Samples it is judged by.
+    /// Samples it is evaluated by.
     pub test: usize,
     /// What it holds, the most frequent first.
     pub labels: Vec<Label>,
@@ -71,62 +71,62 @@ pub struct Label {
     pub samples: usize,
 }
 
-/// How often a model takes what for what, on what a client is judged by.
+/// A confusion matrix: how often a model predicts what, on a client's test samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confusion {
-    /// The classes that there are to be found, in their order.
+    /// The true classes among the samples, in their order: the rows.
     pub classes: Vec<String>,
-    /// These and the ones they are taken for, in their order.
+    /// These and the predicted ones, in their order: the columns.
     pub answers: Vec<String>,
-    /// For each of the classes how often it is taken for each of the answers.
+    /// For each true class how often each answer was predicted.
     pub counts: Vec<Vec<usize>>,
 }
 
 /// How many of the worst clients are named.
 const WORST: usize = 5;
 
-impl Closeup {
-    /// Looks at a run. Its data must be where it was, or where the wishes say.
-    pub(super) fn of(run: &Record, wishes: &Wishes<'_>, view: View) -> Result<Self> {
+impl ClientDetail {
+    /// Looks at a run. Its data must be where it was, or where the options say.
+    pub(super) fn of(run: &Record, options: &ReportOptions<'_>, view: View) -> Result<Self> {
         let folder = RunFolder::open(&run.path)?;
         let adapt = |experiment: &mut Experiment| {
-            if let Some(data) = wishes.data {
+            if let Some(data) = options.data {
                 experiment.data.folder = data.to_owned();
             }
         };
         // Models may have been thrown away to save room; what was measured remains.
         if run.is_finished() && folder.checkpoints().is_dir() {
             let trained = Trained::open(&folder, adapt)?;
-            let mut closeup = Self::by_data(run, trained.prepared(), wishes, view);
-            if let Some(client) = closeup.choice(trained.prepared()) {
-                closeup.confusion = Look::Seen(Confusion::of(&trained, client, view)?);
+            let mut client_detail = Self::by_data(run, trained.prepared(), options, view);
+            if let Some(client) = client_detail.choice(trained.prepared()) {
+                client_detail.confusion = Availability::Available(Confusion::of(&trained, client, view)?);
             }
-            return Ok(closeup);
+            return Ok(client_detail);
         }
         let mut experiment = run.experiment.clone();
         adapt(&mut experiment);
-        Ok(Self::by_data(run, &experiment.prepare()?, wishes, view))
+        Ok(Self::by_data(run, &experiment.prepare()?, options, view))
     }
 
-    fn by_data(run: &Record, prepared: &Prepared, wishes: &Wishes<'_>, view: View) -> Self {
+    fn by_data(run: &Record, prepared: &Prepared, options: &ReportOptions<'_>, view: View) -> Self {
         let accuracies = run.last().map(|evaluation| evaluation.quality(view).clients.clone()).unwrap_or_default();
-        let clients = &prepared.federation.clients;
+        let clients = &prepared.splits.clients;
         let look =
             |client: usize| WorstClient::of(&clients[client], accuracies.get(client).copied().flatten(), &prepared.dataset);
         let mut order: Vec<usize> =
             (0..clients.len()).filter(|client| accuracies.get(*client).is_some_and(Option::is_some)).collect();
         order.sort_by(|a, b| accuracies[*a].unwrap_or(1.0).total_cmp(&accuracies[*b].unwrap_or(1.0)));
         let worst: Vec<WorstClient> = order.into_iter().take(WORST).map(look).collect();
-        let chosen = match wishes.client {
+        let chosen = match options.client {
             Some(wish) => named(wish, clients).map(look),
             None => worst.first().cloned(),
         };
         let reason = match (&chosen, run.is_finished()) {
-            (None, _) => "nobody of that name is there",
-            (_, true) => "its models have not been kept",
+            (None, _) => "there is no client of that name",
+            (_, true) => "its models were not kept",
             (_, false) => "the run is not finished",
         };
-        Self { run: run.name(), view, worst, chosen, confusion: Look::LeftOut(reason.into()) }
+        Self { run: run.name(), view, worst, chosen, confusion: Availability::Missing(reason.into()) }
     }
 
     fn choice(&self, prepared: &Prepared) -> Option<usize> {
@@ -164,10 +164,10 @@ impl WorstClient {
 }
 
 impl Confusion {
-    /// Asks a client's model about all it is judged by.
+    /// Asks a client's model about all it is evaluated by.
     fn of(trained: &Trained, client: usize, view: View) -> Result<Self> {
         let prepared = trained.prepared();
-        let questions = Questions::judged(prepared, client)?;
+        let questions = Questions::test_samples(prepared, client)?;
         let answers = predict(prepared, &trained.model_in(client, view)?, &questions)?;
         let pairs: Vec<(String, String)> =
             answers.into_iter().filter_map(|answer| Some((answer.expected?, answer.class))).collect();
@@ -197,7 +197,6 @@ fn order(dataset: &Dataset) -> Vec<String> {
     let classes = match &dataset.labels {
         Labels::Classes { names, .. } => names.len(),
         Labels::NextSymbols(_) => usize::from(u8::MAX) + 1,
-        Labels::Numbers(_) => 0,
     };
     let mut names: Vec<String> = (0..classes).map(|class| name_of(dataset, class)).collect();
     let mut seen = std::collections::BTreeSet::new();

@@ -8,7 +8,7 @@ use fedeq_run::number::{bytes, count};
 use fedeq_run::run::{RunFolder, Timing};
 use fedeq_run::statistics::{BySeed, Sample};
 
-/// The headings of the [cells](Entry::cells).
+/// The headings of the [cells](MethodResult::cells).
 pub const COLUMNS: [&str; 9] = [
     "method",
     "network",
@@ -28,7 +28,7 @@ local: by the client's own model after its last training. Worst tenth: of the cl
 
 /// One method's results.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
+pub struct MethodResult {
     /// The method.
     pub method: String,
     /// The model.
@@ -41,7 +41,7 @@ pub struct Entry {
     pub worst: BySeed,
     /// Bytes sent in both directions, the mean over seeds.
     pub sent: u64,
-    /// Parameters that travel.
+    /// Shared parameters.
     pub shared_parameters: usize,
     /// The most memory that one client's work held, in bytes.
     pub client_memory: u64,
@@ -51,7 +51,7 @@ pub struct Entry {
     pub course: Vec<(u64, f64)>,
 }
 
-impl Entry {
+impl MethodResult {
     /// What the finished runs in some folders say, one a seed.
     pub fn read(folders: &[PathBuf]) -> Result<Self> {
         let records = folders.iter().map(|folder| Record::of(&RunFolder::open(folder)?)).collect::<Result<Vec<_>>>()?;

@@ -1,12 +1,12 @@
 //! The outcome of a partition.
 use serde::{Deserialize, Serialize};
 
-/// The clients that take part, and those kept back to be met only after training.
+/// Who holds which samples: the clients that take part, and the unseen ones, which are kept out of training.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Federation {
+pub struct ClientSplits {
     /// Who takes part in training.
     pub clients: Vec<ClientIndices>,
-    /// Who does not: empty until [`Federation::hold_out`] moves clients here.
+    /// Who does not: empty until [`ClientSplits::hold_out`] moves clients here.
     pub unseen: Vec<ClientIndices>,
 }
 
@@ -19,6 +19,6 @@ pub struct ClientIndices {
     pub train: Vec<u32>,
     /// What it may tune on.
     pub validation: Vec<u32>,
-    /// What it is judged by.
+    /// What it is evaluated by.
     pub test: Vec<u32>,
 }
