@@ -156,8 +156,14 @@ impl Executor {
         products: usize,
     ) -> Option<Vec<f64>> {
         self.run(input, context, &mut [], |plan, run| {
-            let op = plan.iter_mut().find(|op| op.solved().is_some())?;
-            op.spectral_radius(run, probe, products)
+            for op in plan {
+                if op.solved().is_some() {
+                    return op.spectral_radius(run, probe, products);
+                }
+                // What is injected may have made room for other values since.
+                op.forward(run);
+            }
+            None
         })
     }
 

@@ -38,4 +38,9 @@ fn a_demonstration_that_cannot_be_written_is_refused() {
     let (error, _) = refusal(fedeq(&folder).args(["demo", "--quiet", "--rounds", "1", "--seeds", "1"]), 2);
     assert!(error.contains("runs/demo"), "{error}");
     assert_eq!(refusal(fedeq(&folder).args(["demo", "--quiet", "--rounds", "0"]), 2).0, "`plan.rounds` is `0`");
+    for seeds in ["0", "10001", "18446744073709551615"] {
+        let output = fedeq(&folder).args(["demo", "--quiet", "--seeds", seeds]).output().expect("it starts");
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && words.contains(seeds) && words.contains("10000"), "{words}");
+    }
 }

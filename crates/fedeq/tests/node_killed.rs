@@ -48,15 +48,15 @@ fn sent(link: &SuperLink) -> BTreeMap<String, Weights> {
 
 /// Requests round after round from a node that is killed all the time, at random moments.
 fn disturb(node: &NodeFolder, link: &SuperLink, app: &App, rounds: u64) {
-    let (mut round, mut asked, mut fruitless) = (0, Instant::now(), 0);
+    let (mut round, mut asked, mut patience) = (0, Instant::now(), Patience::default());
     link.send(&app.train(0));
     for number in 0.. {
         let process = start(node, link);
-        sleep(lifetime(number, fruitless));
+        sleep(patience.lifetime(number));
         kill(process);
         let is_next = has_reply(link, round);
+        patience.note(is_next);
         round += u64::from(is_next);
-        fruitless = if is_next { 0 } else { fruitless + 1 };
         if round == rounds {
             return;
         }
@@ -67,10 +67,25 @@ fn disturb(node: &NodeFolder, link: &SuperLink, app: &App, rounds: u64) {
     }
 }
 
-/// How long a node lives. On a machine that is too busy to finish a round within these times, they double after many lives without one.
-fn lifetime(number: u64, fruitless: u32) -> Duration {
-    let longest = LONGEST_LIFETIMES[number as usize % LONGEST_LIFETIMES.len()] << (fruitless / 50).min(10);
-    Duration::from_millis(Seed::new(9).derive("life", [number]).to_u64() % longest)
+/// On a machine that is too busy to finish a round within the usual lifetimes, they are doubled after many lives without a reply.
+#[derive(Default)]
+struct Patience {
+    without_reply: u32,
+    doublings: u32,
+}
+
+impl Patience {
+    fn note(&mut self, is_reply: bool) {
+        self.without_reply = if is_reply { 0 } else { self.without_reply + 1 };
+        if self.without_reply == 50 {
+            (self.without_reply, self.doublings) = (0, (self.doublings + 1).min(10));
+        }
+    }
+
+    fn lifetime(&self, number: u64) -> Duration {
+        let longest = LONGEST_LIFETIMES[number as usize % LONGEST_LIFETIMES.len()] << self.doublings;
+        Duration::from_millis(Seed::new(9).derive("life", [number]).to_u64() % longest)
+    }
 }
 
 /// Compares a node that is killed all the time with one that is left alone.

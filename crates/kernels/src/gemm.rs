@@ -1,6 +1,6 @@
 //! Matrix products of small matrices: the inner loop of everything else.
 //!
-//! burn's own products are good where matrices are large. The ones here are small, come in dozens (one for each of Winograd's 36
+//! The matrices here are small, come in dozens (one for each of Winograd's 36
 //! points), and live in scratch memory, so they are computed in place, without packing.
 use pulp::{MemMask, Simd, WithSimd};
 

@@ -23,8 +23,6 @@ pub mod padding;
 pub mod pool;
 pub mod sgd;
 pub mod shortcut;
-#[cfg(feature = "burn")]
-pub mod tensor;
 pub mod transformer;
 
 pub use instructions::InstructionSet;

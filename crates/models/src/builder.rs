@@ -3,11 +3,11 @@ use std::fmt::Display;
 
 use fedeq_equilibrium::Equilibrium;
 
+use crate::choices::{Activation, GROUPS, NormKind, Reach};
 use crate::error::{ModelError, Result};
 use crate::graph::{Affine, Cell, Fusion, Graph, Layer, NormScope, Parameter, ParameterId, Running, Shape, Transformer, ValueId};
 use crate::init::Initializer;
-use crate::layers::{Activation, GROUPS, NormKind, Reach};
-use crate::parameters::{PERSONAL, Part};
+use crate::part::{PERSONAL, Part};
 use crate::task::Task;
 
 /// The values a network ends with.

@@ -2,21 +2,18 @@
 use std::fmt;
 use std::str::FromStr;
 
-use burn::tensor::Device;
 use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
-use crate::deq_mlp::{DeqMlp, DeqMlpOptions};
-use crate::deq_resnet::{DeqResNet, DeqResNetOptions, DeqResNetSize};
-use crate::deq_transformer::{DeqTransformer, DeqTransformerOptions};
-use crate::error::{ModelError, Result, ensure_room_between, ensure_within};
+use crate::deq_mlp::DeqMlpOptions;
+use crate::deq_resnet::{DeqResNetOptions, DeqResNetSize};
+use crate::deq_transformer::DeqTransformerOptions;
+use crate::error::{ModelError, Result, ensure_within};
 use crate::graph::Graph;
-use crate::init::Blueprint;
-use crate::mlp::{LinearOptions, Mlp, MlpOptions};
-use crate::network::{Model, Network};
-use crate::resnet::{ResNet, ResNetDepth, ResNetOptions};
+use crate::mlp::{LinearOptions, MlpOptions};
+use crate::resnet::{ResNetDepth, ResNetOptions};
 use crate::task::{InputShape, Task};
-use crate::transformer::{Text, Transformer, TransformerOptions, validate_dropout};
+use crate::transformer::TransformerOptions;
 
 /// A kind of network: what its options make of a task. Networks of one kind that differ in size share their options.
 ///
@@ -34,6 +31,11 @@ pub trait Architecture {
     /// How the fixed point is found, if it solves for one.
     fn equilibrium(&self) -> Option<&Equilibrium> {
         None
+    }
+
+    /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
+    fn has_projected_matrix(&self) -> bool {
+        false
     }
 
     /// What the options leave open and the task decides, if somebody should know.
@@ -113,6 +115,13 @@ macro_rules! networks {
                 }
             }
 
+            /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
+            pub fn has_projected_matrix(&self) -> bool {
+                match self {
+                    $(Self::$variant(options) => options.has_projected_matrix(),)+
+                }
+            }
+
             fn graph_for(&self, task: &Task) -> Result<Graph> {
                 match self {
                     $(Self::$variant(options) => options.graph(task, $size),)+
@@ -160,11 +169,6 @@ networks! {
 }
 
 impl ModelConfig {
-    /// As [`Network::recurrent_matrix`], before it is built.
-    pub fn recurrent_matrix(&self) -> Option<&'static str> {
-        matches!(self, Self::DeqMlp(_)).then_some(DeqMlp::RECURRENT_MATRIX)
-    }
-
     /// The network for a task, as data. Nothing is drawn or allocated for its parameters yet.
     ///
     /// ```
@@ -204,99 +208,6 @@ impl ModelConfig {
     pub fn note(&self, task: &Task) -> Option<String> {
         let note = self.note_on(task).filter(|_| self.inputs().includes(&task.input))?;
         Some(format!("{self} was not made for {task}: {note}"))
-    }
-
-    /// Builds the network for a task. The same configuration, task and seed give the same weights, bit for bit.
-    ///
-    /// On a device with autodiff (`device.autodiff()`) its parameters want gradients; on a plain one it can only be used.
-    ///
-    /// ```
-    /// use burn::tensor::Device;
-    /// use fedeq_models::{ModelConfig, Part, Task};
-    ///
-    /// let config: ModelConfig = "deq-resnet-s".parse().unwrap();
-    /// let network = config.build(&Task::image(28, 28, 1, 62), &Device::default(), 7).unwrap();
-    /// assert_eq!(network.count(Part::Shared), 984_896);
-    /// assert_eq!(network.count(Part::Personal), 7_998);
-    /// ```
-    pub fn build(&self, task: &Task, device: &Device, seed: u64) -> Result<Network> {
-        task.validate()?;
-        let at = Blueprint::new(device, seed);
-        let model = match self {
-            Self::Linear(options) => self.build_mlp(&at, task, &MlpOptions::linear(options))?,
-            Self::Mlp(options) => self.build_mlp(&at, task, options)?,
-            Self::DeqMlp(options) => self.build_deq_mlp(&at, task, options)?,
-            Self::DeqResNetXs(options) => self.build_deq_resnet(&at, task, DeqResNetSize::XS, options)?,
-            Self::DeqResNetS(options) => self.build_deq_resnet(&at, task, DeqResNetSize::S, options)?,
-            Self::DeqResNetM(options) => self.build_deq_resnet(&at, task, DeqResNetSize::M, options)?,
-            Self::ResNetXs(options) => self.build_resnet(&at, task, ResNetDepth::Xs, options)?,
-            Self::ResNet14(options) => self.build_resnet(&at, task, ResNetDepth::D14, options)?,
-            Self::ResNet20(options) => self.build_resnet(&at, task, ResNetDepth::D20, options)?,
-            Self::ResNet34(options) => self.build_resnet(&at, task, ResNetDepth::D34, options)?,
-            Self::DeqTransformer(options) => self.build_deq_transformer(&at, task, options)?,
-            Self::Transformer4(options) => self.build_transformer(&at, task, 4, options)?,
-            Self::Transformer8(options) => self.build_transformer(&at, task, 8, options)?,
-            Self::Transformer12(options) => self.build_transformer(&at, task, 12, options)?,
-        };
-        Ok(Network::new(*task, model))
-    }
-
-    fn build_mlp(&self, at: &Blueprint, task: &Task, options: &MlpOptions) -> Result<Model> {
-        options.validate()?;
-        let widths = [&[self.flat_width(task)?], options.hidden.as_slice(), &[task.classes]].concat();
-        ensure_room_between(&widths)?;
-        Ok(Model::Mlp(Mlp::new(at, self.flat_width(task)?, task.classes, options)))
-    }
-
-    fn build_deq_mlp(&self, at: &Blueprint, task: &Task, options: &DeqMlpOptions) -> Result<Model> {
-        options.validate()?;
-        let hidden = options.hidden_for(task);
-        ensure_room_between(&[self.flat_width(task)?, hidden, hidden, options.dense, task.classes])?;
-        Ok(Model::DeqMlp(DeqMlp::new(at, self.flat_width(task)?, hidden, task.classes, options)))
-    }
-
-    fn build_deq_resnet(&self, at: &Blueprint, task: &Task, size: DeqResNetSize, options: &DeqResNetOptions) -> Result<Model> {
-        options.equilibrium.validate()?;
-        let [flat, dense] = size.largest_layer(self.image(task)?);
-        ensure_room_between(&[flat, dense])?;
-        Ok(Model::DeqResNet(DeqResNet::new(at, size, self.image(task)?, task.classes, options)))
-    }
-
-    fn build_resnet(&self, at: &Blueprint, task: &Task, depth: ResNetDepth, options: &ResNetOptions) -> Result<Model> {
-        let [_, _, channels] = self.image(task)?;
-        let family = options.family_for(task);
-        Ok(Model::ResNet(ResNet::new(at, depth, family, channels, task.classes, options)))
-    }
-
-    fn build_transformer(&self, at: &Blueprint, task: &Task, depth: usize, options: &TransformerOptions) -> Result<Model> {
-        validate_dropout(options.dropout)?;
-        Ok(Model::Transformer(Transformer::new(at, depth, self.text(task)?, options.dropout)))
-    }
-
-    fn build_deq_transformer(&self, at: &Blueprint, task: &Task, options: &DeqTransformerOptions) -> Result<Model> {
-        validate_dropout(options.dropout)?;
-        options.equilibrium.validate()?;
-        Ok(Model::DeqTransformer(DeqTransformer::new(at, self.text(task)?, options)))
-    }
-
-    fn image(&self, task: &Task) -> Result<[usize; 3]> {
-        match task.input {
-            InputShape::Image { height, width, channels } => Ok([height, width, channels]),
-            _ => Err(self.unfitting(task, Inputs::Images)),
-        }
-    }
-
-    fn flat_width(&self, task: &Task) -> Result<usize> {
-        let width = task.input.flat_width().ok_or_else(|| self.unfitting(task, Inputs::Numbers))?;
-        crate::error::ensure_within("flattened input width", width, 1..=1_000_000)?;
-        Ok(width)
-    }
-
-    fn text(&self, task: &Task) -> Result<Text> {
-        match task.input {
-            InputShape::Symbols { length, vocabulary } => Ok(Text { length, vocabulary, classes: task.classes }),
-            _ => Err(self.unfitting(task, Inputs::Symbols)),
-        }
     }
 
     fn inputs(&self) -> Inputs {

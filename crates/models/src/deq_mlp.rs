@@ -1,17 +1,11 @@
 //! DEQ-MLP: a vector in, one dense layer applied until nothing changes any more.
-use burn::module::Module;
-use burn::tensor::Tensor;
-use fedeq_equilibrium::{Cell, Equilibrium};
+use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Architecture, Inputs};
-use crate::context::Context;
+use crate::choices::{Activation, GROUPS, NormKind};
 use crate::error::{ModelError, Result, ensure_within};
 use crate::graph::{Ends, Fusion, Graph};
-use crate::init::Blueprint;
-use crate::layers::{Activation, Around, Dense, GROUPS, Norm, NormKind};
-use crate::probe::Probe;
-use crate::representation::{Features, Representation, settle};
 use crate::task::{InputShape, Task};
 
 /// The choices left open in a DEQ-MLP.
@@ -46,7 +40,7 @@ impl Default for DeqMlpOptions {
 }
 
 impl DeqMlpOptions {
-    pub(crate) fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         let hidden = self.hidden.unwrap_or(512);
         ensure_within("hidden width", hidden, 1..=16_384)?;
         ensure_within("dense width", self.dense, 1..=16_384)?;
@@ -59,7 +53,7 @@ impl DeqMlpOptions {
     }
 
     /// The width of the state.
-    pub(crate) fn hidden_for(&self, task: &Task) -> usize {
+    fn hidden_for(&self, task: &Task) -> usize {
         let colour = matches!(task.input, InputShape::Image { channels: 3, .. });
         self.hidden.unwrap_or(if colour { 1024 } else { 512 })
     }
@@ -86,86 +80,11 @@ impl Architecture for DeqMlpOptions {
         })
     }
 
+    fn has_projected_matrix(&self) -> bool {
+        true
+    }
+
     fn equilibrium(&self) -> Option<&Equilibrium> {
         Some(&self.equilibrium)
-    }
-}
-
-/// DEQ-MLP.
-///
-/// `u = C x + b`, `z = phi(B z + u)` by [`VectorCell`], then one dense layer and the personal layer.
-/// `[B, n] -> [B, classes]`, with states of `[B, hidden]`.
-#[derive(Module, Debug)]
-pub(crate) struct DeqMlp {
-    c: Dense,
-    cell: VectorCell,
-    norm: Option<Norm>,
-    head: Dense,
-    pub(crate) player: Dense,
-    #[module(skip)]
-    activation: Activation,
-    #[module(skip)]
-    pub(crate) equilibrium: Equilibrium,
-}
-
-impl DeqMlp {
-    /// The path of `B`.
-    pub(crate) const RECURRENT_MATRIX: &'static str = "cell.b.weight";
-
-    pub(crate) fn new(at: &Blueprint, inputs: usize, hidden: usize, classes: usize, options: &DeqMlpOptions) -> Self {
-        let inject = if options.bias { Dense::new } else { Dense::without_bias };
-        Self {
-            c: inject(&at.at("c"), [inputs, hidden]),
-            cell: VectorCell::new(&at.at("cell"), hidden, options.activation),
-            norm: options.norm.map(|kind| Norm::new(&at.at("norm"), hidden, kind)),
-            head: Dense::new(&at.at("head"), [hidden, options.dense]),
-            player: Dense::new(&at.at("player"), [options.dense, classes]),
-            activation: options.activation,
-            equilibrium: options.equilibrium.clone(),
-        }
-    }
-
-    /// The numbers of a state.
-    pub(crate) fn state_size(&self) -> usize {
-        self.cell.b.weight.lazy_shape()[1]
-    }
-
-    /// The spectral radius of the cell at some states, `[B, hidden]`.
-    pub(crate) fn spectral_radius(&self, x: Tensor<2>, at: &Probe<'_>) -> Vec<f64> {
-        let u = self.c.forward(x);
-        at.radius(&self.cell, &u, u.dims())
-    }
-
-    pub(crate) fn represent(&self, x: Tensor<2>, context: &mut Context) -> Result<Representation> {
-        let u = self.c.forward(x);
-        let (mut z, equilibrated) = settle(&self.equilibrium, &self.cell, &u, u.clone(), context)?;
-        if let Some(norm) = &self.norm {
-            z = norm.forward(z, Around::nothing(), context);
-        }
-        let features = self.activation.apply(self.head.forward(z));
-        let features = Features::Vector { embedding: features.clone(), features };
-        Ok(Representation { features, equilibrium: Some(equilibrated) })
-    }
-}
-
-/// `g(z; u) = phi(B z + u)` on `[B, hidden]`.
-#[derive(Module, Debug)]
-pub(crate) struct VectorCell {
-    b: Dense,
-    #[module(skip)]
-    activation: Activation,
-}
-
-impl VectorCell {
-    fn new(at: &Blueprint, hidden: usize, activation: Activation) -> Self {
-        Self { b: Dense::without_bias(&at.at("b"), [hidden, hidden]), activation }
-    }
-}
-
-impl Cell<2> for VectorCell {
-    type Input = Tensor<2>;
-
-    fn step(&self, z: Tensor<2>, u: &Tensor<2>) -> Tensor<2> {
-        self.activation.apply(self.b.forward(z) + u.clone())
     }
 }

@@ -83,16 +83,7 @@ const MOST_PARAMETERS: usize = 1 << 28;
 /// Refuses parameters of these shapes that no machine has room for, before anything is allocated for them.
 pub(crate) fn ensure_parameters<'a>(shapes: impl Iterator<Item = &'a Vec<usize>>) -> Result<()> {
     let count = |shape: &Vec<usize>| shape.iter().copied().fold(1, usize::saturating_mul);
-    ensure_room(shapes.map(count).fold(0, usize::saturating_add))
-}
-
-/// Refuses dense layers between these widths that no machine has room for, before anything is allocated for them.
-pub(crate) fn ensure_room_between(widths: &[usize]) -> Result<()> {
-    let layers = widths.windows(2).map(|pair| pair[0].saturating_mul(pair[1]));
-    ensure_room(layers.fold(0, usize::saturating_add))
-}
-
-fn ensure_room(parameters: usize) -> Result<()> {
+    let parameters = shapes.map(count).fold(0, usize::saturating_add);
     if parameters <= MOST_PARAMETERS {
         return Ok(());
     }

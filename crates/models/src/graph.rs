@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use fedeq_equilibrium::Equilibrium;
 
 pub use crate::builder::{Builder, Ends};
+use crate::choices::Activation;
 use crate::init::{Initializer, stream, uniform};
-use crate::layers::Activation;
-use crate::parameters::Part;
+use crate::part::Part;
 use crate::task::{InputShape, Task};
 
 /// A network for one task.

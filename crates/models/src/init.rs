@@ -2,8 +2,6 @@
 //!
 //! Every parameter has its own stream of random numbers, told apart by its path, so its values depend on nothing but the seed
 //! and its own name: not on the order of construction, not on threads, not on the machine.
-use burn::module::{Param, ParamId};
-use burn::tensor::{Device, Tensor, TensorData};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -51,41 +49,6 @@ impl Initializer {
     }
 }
 
-/// The place in a network where something is being built: its path, and what it takes to build there.
-pub(crate) struct Blueprint<'a> {
-    device: &'a Device,
-    seed: u64,
-    path: String,
-}
-
-impl<'a> Blueprint<'a> {
-    pub(crate) fn new(device: &'a Device, seed: u64) -> Self {
-        Self { device, seed, path: String::new() }
-    }
-
-    /// The place called `name` inside this one.
-    pub(crate) fn at(&self, name: impl std::fmt::Display) -> Self {
-        let path = if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) };
-        Self { path, ..*self }
-    }
-
-    /// The path as it appears in parameter listings and files.
-    pub(crate) fn path(&self) -> &str {
-        &self.path
-    }
-
-    /// A trainable parameter of this place, drawn when it is first needed.
-    pub(crate) fn parameter<const D: usize>(&self, name: &str, shape: [usize; D], init: Initializer) -> Param<Tensor<D>> {
-        let path = self.at(name).path;
-        let rng = stream(self.seed, &path);
-        let draw = move |device: &Device, require_grad: bool| {
-            let values = init.draw(shape.iter().product(), rng);
-            Tensor::from_data(TensorData::new(values, shape), device).set_require_grad(require_grad)
-        };
-        Param::uninitialized(ParamId::from(fingerprint(&path)), draw, self.device.clone(), true, shape.into())
-    }
-}
-
 /// Standard normal numbers that depend on nothing but the seed and the name.
 pub fn normal_numbers(seed: u64, name: &str, count: usize) -> Vec<f32> {
     Initializer::Normal { deviation: 1.0 }.draw(count, stream(seed, name))
@@ -99,7 +62,7 @@ pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
 }
 
 /// 64-bit FNV-1a.
-pub(crate) fn fingerprint(text: &str) -> u64 {
+fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

@@ -1,21 +1,17 @@
-//! Explicit and equilibrium networks for personalised federated learning, as burn modules.
+//! Explicit and equilibrium networks for personalised federated learning, as plain data.
 //!
-//! A [`ModelConfig`] names a network and a [`Task`] describes the data; together they [build](ModelConfig::build) a [`Network`],
-//! which maps an [`Input`] to an [`Output`] in a [`Context`]. A network says which of its parameters are [shared and which are
-//! personal](Part), and holds no state: the running [`Statistics`] of batch normalisation are a value of their own.
+//! A [`ModelConfig`] names a network and a [`Task`] describes the data; together they give a [`Graph`]: the parameters, which of them are [shared
+//! and which personal](Part), and the layers, in the order in which they are computed. Nothing is computed here; engines do that.
 //!
 //! ```
-//! use burn::tensor::{Device, Tensor};
-//! use fedeq_models::{Context, Input, ModelConfig, Task};
+//! use fedeq_models::{ModelConfig, Part, Task};
 //!
-//! let device = Device::default();
 //! let config: ModelConfig = "deq-resnet-xs".parse()?;
-//! let network = config.build(&Task::image(8, 8, 1, 10), &device, 7)?;
-//!
-//! let digits = Input::Image(Tensor::ones([2, 8, 8, 1], &device));
-//! let output = network.forward(&digits, &mut Context::evaluate(network.fresh_statistics()))?;
-//! assert_eq!(output.logits.dims(), [2, 10]);
-//! assert_eq!(output.equilibrium.unwrap().report.len(), 2);
+//! let graph = config.graph(&Task::image(8, 8, 1, 10))?;
+//! assert_eq!(graph.count(Part::Shared), 15_824);
+//! assert_eq!(graph.state_size(), Some(4 * 4 * 16));
+//! let first = graph.initial_values(7); // The same seed gives the same values, bit for bit.
+//! assert_eq!(first["stem.conv.weight"].len(), 16 * 9);
 //! # Ok::<(), fedeq_models::ModelError>(())
 //! ```
 //!
@@ -23,55 +19,47 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`catalog`](ModelConfig), [`task`](Task) | what can be asked for |
-//! | [`network`](Network), [`context`](Context), [`representation`](Representation) | how it is run |
-//! | [`parameters`](ParameterInfo), [`statistics`](Statistics), [`store`] | what it consists of, by name, in memory and on disk |
+//! | [`catalog`](ModelConfig), [`task`](Task) | what can be asked for: a line a network |
 //! | `mlp`, `resnet`, `transformer` | explicit networks |
 //! | `deq_mlp`, `deq_resnet`, `deq_transformer` | equilibrium networks |
-//! | `vision`, `layers`, `init` | what they are made of |
+//! | [`graph`], [`builder`](graph::Builder), `shapes` | what they are made of, how they are written down, what fits what |
+//! | `choices`, [`init`](Initializer), [`part`](Part) | options, first values, to whom a parameter belongs |
+//! | [`store`] | files |
 mod builder;
 mod catalog;
-mod context;
+mod choices;
 mod deq_mlp;
 mod deq_resnet;
 mod deq_transformer;
 mod error;
 pub mod graph;
 mod init;
-mod layers;
 mod mlp;
-mod network;
-mod parameters;
-mod probe;
-mod representation;
+mod part;
 mod resnet;
 mod shapes;
-mod statistics;
 pub mod store;
 mod task;
 mod transformer;
-mod vision;
 
 pub use catalog::{Architecture, Inputs, ModelConfig};
-pub use context::{Context, Mode, Start};
+pub use choices::{Activation, NormKind, Reach};
 pub use deq_mlp::DeqMlpOptions;
 pub use deq_resnet::{DeqResNetOptions, DeqResNetSize};
 pub use deq_transformer::DeqTransformerOptions;
 pub use error::{ModelError, Result};
 pub use graph::Graph;
 pub use init::{Initializer, normal_numbers};
-pub use layers::{Activation, NormKind, Reach};
 pub use mlp::{LinearOptions, MlpOptions};
-pub use network::{Input, Network, Output};
-pub use parameters::{ParameterInfo, Part, PathTracker};
-pub use probe::random_start;
-pub use representation::{Equilibrated, Features, Representation};
+pub use part::Part;
 pub use resnet::{Family, ResNetDepth, ResNetOptions};
-pub use statistics::{Moments, Statistics};
 pub use task::{InputShape, Task};
 pub use transformer::TransformerOptions;
 
-/// The page is compiled and run.
+/// Numbers by name: parameters by path, statistics by `<path>.mean`, `<path>.variance` and `<path>.steps`.
+pub type Values = std::collections::BTreeMap<String, Vec<f32>>;
+
+/// The code on the page is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/add-a-network.md")]
 struct AddANetwork;

@@ -1,15 +1,11 @@
 //! Explicit dense networks, down to a single layer.
-use burn::module::Module;
-use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Architecture, Inputs};
+use crate::choices::Activation;
 use crate::error::{Result, ensure_within};
 use crate::graph::{Ends, Graph};
-use crate::init::Blueprint;
-use crate::layers::{Activation, Dense};
-use crate::parameters::Part;
-use crate::representation::{Features, Representation};
+use crate::part::Part;
 use crate::task::Task;
 
 /// The choices left open in a linear network: `y = W x + b`.
@@ -85,42 +81,5 @@ impl Architecture for MlpOptions {
             };
             Ends { logits, embedding: h }
         })
-    }
-}
-
-/// Dense layers one after the other; the last one is `player` where it is personal and `output` where it is shared.
-///
-/// `[B, n] -> [B, classes]`; the embedding is what the last layer reads.
-#[derive(Module, Debug)]
-pub(crate) struct Mlp {
-    layers: Vec<Dense>,
-    output: Option<Dense>,
-    player: Option<Dense>,
-    #[module(skip)]
-    activation: Activation,
-}
-
-impl Mlp {
-    pub(crate) fn new(at: &Blueprint, inputs: usize, classes: usize, options: &MlpOptions) -> Self {
-        let widths: Vec<usize> = std::iter::once(inputs).chain(options.hidden.iter().copied()).collect();
-        let layer = |(index, pair): (usize, &[usize])| Dense::new(&at.at("layers").at(index), [pair[0], pair[1]]);
-        let last =
-            |name, part| (options.last_layer == part).then(|| Dense::new(&at.at(name), [widths[widths.len() - 1], classes]));
-        Self {
-            layers: widths.windows(2).enumerate().map(layer).collect(),
-            output: last("output", Part::Shared),
-            player: last("player", Part::Personal),
-            activation: options.activation,
-        }
-    }
-
-    /// The last layer.
-    pub(crate) fn last(&self) -> &Dense {
-        self.output.as_ref().or(self.player.as_ref()).expect("built with one of the two")
-    }
-
-    pub(crate) fn represent(&self, x: Tensor<2>) -> Representation {
-        let features = self.layers.iter().fold(x, |x, layer| self.activation.apply(layer.forward(x)));
-        Representation::explicit(Features::Vector { embedding: features.clone(), features })
     }
 }

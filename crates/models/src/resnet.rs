@@ -1,22 +1,15 @@
 //! Explicit residual networks, the baselines for images.
 use std::fmt;
 
-use burn::module::Module;
-use burn::tensor::ops::PadMode;
-use burn::tensor::{Tensor, s};
-use fedeq_kernels::tensor::global_average_pool;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
 use crate::catalog::{Architecture, Inputs};
-use crate::context::Context;
+use crate::choices::{Activation, NormKind, Style, dense_end};
 use crate::error::Result;
 use crate::graph::{Ends, Fusion, Graph, Shape, ValueId};
-use crate::init::{Blueprint, Initializer};
-use crate::layers::{Activation, Around, Conv, Dense, Norm, NormKind};
-use crate::representation::Representation;
+use crate::init::Initializer;
 use crate::task::{InputShape, Task};
-use crate::vision::{EmbeddingPoint, Head, Stem, Style, dense_end};
 
 /// The choices left open in a ResNet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +31,7 @@ impl Default for ResNetOptions {
 
 impl ResNetOptions {
     /// The family of a network for a task.
-    pub(crate) fn family_for(&self, task: &Task) -> Family {
+    fn family_for(&self, task: &Task) -> Family {
         self.family.or(Family::of(task)).unwrap_or(Family::Femnist)
     }
 }
@@ -140,10 +133,6 @@ impl Plan {
         Self { channels, blocks, dense: [256, 128], cifar_manner }
     }
 
-    fn embedding(&self) -> EmbeddingPoint {
-        if self.cifar_manner { EmbeddingPoint::BeforeNorm } else { EmbeddingPoint::AfterNorm }
-    }
-
     fn logits(&self) -> Initializer {
         if self.cifar_manner { Initializer::Zeros } else { Initializer::fan_in(self.dense[1]) }
     }
@@ -201,123 +190,4 @@ fn residual_block(block: &mut Builder<'_>, x: ValueId, to: usize, project: bool,
         }
     };
     block.norm("norm_2", h, style.norm, Fusion::AddThen(shortcut, phi))
-}
-
-/// ResNet: a stem, stages of [`Block`]s, the mean over the plane, two dense layers, a normalisation and the personal layer.
-///
-/// `[B, H, W, c] -> [B, classes]`
-#[derive(Module, Debug)]
-pub(crate) struct ResNet {
-    stem: Stem,
-    stages: Vec<Vec<Block>>,
-    head: Head,
-    pub(crate) player: Dense,
-}
-
-impl ResNet {
-    pub(crate) fn new(
-        at: &Blueprint,
-        depth: ResNetDepth,
-        family: Family,
-        channels: usize,
-        classes: usize,
-        options: &ResNetOptions,
-    ) -> Self {
-        let plan = Plan::of(depth, family);
-        let style = Style { norm: options.norm, activation: options.activation };
-        let last = plan.channels[plan.channels.len() - 1];
-        Self {
-            stem: stem(&at.at("stem"), channels, &plan, style),
-            stages: (0..plan.channels.len()).map(|index| stage(&at.at("stages").at(index), index, &plan, style)).collect(),
-            head: Head::new(&at.at("head"), last, plan.dense, style, plan.embedding()),
-            player: Dense::drawn(&at.at("player"), [plan.dense[1], classes], plan.logits()),
-        }
-    }
-
-    pub(crate) fn represent(&self, x: Tensor<4>, context: &mut Context) -> Representation {
-        let x = self.stem.forward(x, context);
-        let x = self.stages.iter().flatten().fold(x, |x, block| block.forward(x, context));
-        Representation::explicit(self.head.forward(global_average_pool(x), context))
-    }
-}
-
-fn stem(at: &Blueprint, channels: usize, plan: &Plan, style: Style) -> Stem {
-    let conv = Conv::new(&at.at("conv"), [channels, plan.channels[0]], 3, 1);
-    let build = if plan.cifar_manner { Stem::activating_first } else { Stem::normalizing_first };
-    build(at, conv, plan.channels[0], style)
-}
-
-fn stage(at: &Blueprint, index: usize, plan: &Plan, style: Style) -> Vec<Block> {
-    let to = plan.channels[index];
-    let block = |number: usize| {
-        let from = if number == 0 { plan.channels[index.saturating_sub(1)] } else { to };
-        Block::new(&at.at(number), [from, to], !plan.cifar_manner, style)
-    };
-    (0..plan.blocks[index]).map(block).collect()
-}
-
-/// `phi(norm(conv(phi(norm(conv(x))))) + shortcut(x))`, with 3x3 convolutions.
-///
-/// A block that widens its channels also halves the plane: `[B, H, W, c] -> [B, H / 2, W / 2, C]`, rounded up.
-#[derive(Module, Debug)]
-pub(crate) struct Block {
-    conv_1: Conv,
-    norm_1: Norm,
-    conv_2: Conv,
-    norm_2: Norm,
-    shortcut: Option<Projection>,
-    #[module(skip)]
-    activation: Activation,
-}
-
-impl Block {
-    fn new(at: &Blueprint, [from, to]: [usize; 2], project: bool, style: Style) -> Self {
-        let stride = if from == to { 1 } else { 2 };
-        let norm = |name| Norm::new(&at.at(name), to, style.norm);
-        Self {
-            conv_1: Conv::new(&at.at("conv_1"), [from, to], 3, stride),
-            norm_1: norm("norm_1"),
-            conv_2: Conv::new(&at.at("conv_2"), [to, to], 3, 1),
-            norm_2: norm("norm_2"),
-            shortcut: (project && from != to).then(|| Projection::new(&at.at("shortcut"), [from, to], style)),
-            activation: style.activation,
-        }
-    }
-
-    fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
-        let inner = self.norm_1.forward(self.conv_1.forward(x.clone()), Around::after(self.activation), context);
-        let inner = self.conv_2.forward(inner);
-        let shortcut = match &self.shortcut {
-            Some(projection) => projection.forward(x, context),
-            None => widen(x, inner.dims()[3]),
-        };
-        self.norm_2.forward(inner, Around::adding(shortcut, self.activation), context)
-    }
-}
-
-/// A shortcut with parameters: `norm(conv(x))`, 1x1, every second pixel.
-#[derive(Module, Debug)]
-pub(crate) struct Projection {
-    conv: Conv,
-    norm: Norm,
-}
-
-impl Projection {
-    fn new(at: &Blueprint, channels: [usize; 2], style: Style) -> Self {
-        Self { conv: Conv::new(&at.at("conv"), channels, 1, 2), norm: Norm::new(&at.at("norm"), channels[1], style.norm) }
-    }
-
-    fn forward(&self, x: Tensor<4>, context: &mut Context) -> Tensor<4> {
-        self.norm.forward(self.conv.forward(x), Around::nothing(), context)
-    }
-}
-
-/// A shortcut without parameters: every second pixel, with channels of zero added on both sides up to `channels`.
-fn widen(x: Tensor<4>, channels: usize) -> Tensor<4> {
-    let missing = channels - x.dims()[3];
-    if missing == 0 {
-        return x;
-    }
-    let padding = [(0, 0), (0, 0), (missing / 2, missing - missing / 2)];
-    x.slice(s![.., ..;2, ..;2, ..]).pad(padding, PadMode::Constant(0.0))
 }

@@ -7,12 +7,11 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-use burn::tensor::TensorData;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
+use crate::Values;
 use crate::error::{ModelError, Result};
-use crate::network::Network;
-use crate::statistics::Statistics;
+use crate::graph::{Graph, Parameter, Running};
 
 /// What a saved network says about itself: free text by key.
 pub type Metadata = BTreeMap<String, String>;
@@ -21,19 +20,19 @@ pub type Metadata = BTreeMap<String, String>;
 const METADATA_KEY: &str = "fedeq";
 
 /// What a file holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
-    /// The network.
-    pub network: Network,
+    /// The parameters of the network.
+    pub values: Values,
     /// Its running statistics.
-    pub statistics: Statistics,
+    pub statistics: Values,
     /// What was noted about it.
     pub metadata: Metadata,
 }
 
 /// Writes a network to a file, all or nothing: a power cut leaves the old file or the new one.
-pub fn save(path: &Path, network: &Network, statistics: &Statistics, metadata: &Metadata) -> Result<()> {
-    let bytes = to_bytes(network, statistics, metadata)?;
+pub fn save(path: &Path, graph: &Graph, values: &Values, statistics: &Values, metadata: &Metadata) -> Result<()> {
+    let bytes = to_bytes(graph, values, statistics, metadata)?;
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = Path::new(&partial);
@@ -41,40 +40,49 @@ pub fn save(path: &Path, network: &Network, statistics: &Statistics, metadata: &
     fs::rename(partial, path).map_err(ModelError::io(path, "replace it"))
 }
 
-/// Reads a network from a file into one of the same configuration and task.
-pub fn load(path: &Path, like: Network) -> Result<Saved> {
+/// Reads the numbers of a network from a file that was saved from one of the same configuration and task.
+pub fn load(path: &Path, graph: &Graph) -> Result<Saved> {
     let bytes = fs::read(path).map_err(ModelError::io(path, "read it"))?;
-    from_bytes(&bytes, like).map_err(|error| match error {
+    from_bytes(&bytes, graph).map_err(|error| match error {
         ModelError::Unloadable { problem, remedy } => ModelError::unloadable(format!("`{}`: {problem}", path.display()), remedy),
         other => other,
     })
 }
 
 /// The bytes of a safetensors file.
-pub fn to_bytes(network: &Network, statistics: &Statistics, metadata: &Metadata) -> Result<Vec<u8>> {
-    let mut tensors = network.values();
-    tensors.extend(statistics.values());
-    let raw: BTreeMap<&str, (Vec<usize>, Vec<u8>)> =
-        tensors.iter().map(|(name, data)| (name.as_str(), (data.shape().to_vec(), little_endian(data)))).collect();
-    let views = raw.iter().map(|(&name, (shape, bytes))| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)));
+///
+/// All numbers that a network has must be there, and no others.
+pub fn to_bytes(graph: &Graph, values: &Values, statistics: &Values, metadata: &Metadata) -> Result<Vec<u8>> {
+    let expected = expected_shapes(graph);
+    if let Some(name) = values.keys().chain(statistics.keys()).find(|name| !expected.contains_key(*name)) {
+        return Err(unfitting(format!("it has no `{name}`")));
+    }
+    let raw = expected.into_iter().map(|(name, shape)| {
+        let numbers =
+            values.get(&name).or_else(|| statistics.get(&name)).ok_or_else(|| unfitting(format!("`{name}` is missing")))?;
+        Ok((name, shape, numbers.iter().copied().flat_map(f32::to_le_bytes).collect::<Vec<u8>>()))
+    });
+    let raw = raw.collect::<Result<Vec<_>>>()?;
+    let views = raw.iter().map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)));
     let views = views.collect::<std::result::Result<Vec<_>, _>>().map_err(unwritable)?;
     safetensors::serialize(views, header(metadata)).map_err(unwritable)
 }
 
-/// Reads the bytes of a safetensors file into a network of the same configuration and task.
+/// Reads the bytes of a safetensors file that was saved from a network of the same configuration and task.
 ///
-/// Whatever the bytes are, the outcome is a network with exactly the expected tensors, all finite, or an error.
-pub fn from_bytes(bytes: &[u8], like: Network) -> Result<Saved> {
+/// Whatever the bytes are, the outcome is exactly the expected tensors, all finite, or an error.
+pub fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Saved> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| damaged(error.to_string()))?;
-    let expected_statistics = like.fresh_statistics();
-    let expected = expected_shapes(&like, &expected_statistics);
-    refuse_strangers(&file, &expected)?;
-    let values = expected
-        .iter()
-        .map(|(name, shape)| Ok((name.clone(), read_tensor(&file, name, shape)?)))
-        .collect::<Result<BTreeMap<_, _>>>()?;
-    let statistics = expected_statistics.with_values(&values);
-    Ok(Saved { network: like.with_values(&values), statistics, metadata: read_metadata(bytes)? })
+    refuse_strangers(&file, &expected_shapes(graph))?;
+    let read = |(name, shape): (String, Vec<usize>)| {
+        let numbers = read_tensor(&file, &name, &shape)?;
+        Ok((name, numbers))
+    };
+    Ok(Saved {
+        values: graph.parameters.iter().map(named_shape).map(read).collect::<Result<_>>()?,
+        statistics: graph.statistics.iter().flat_map(named_shapes).map(read).collect::<Result<_>>()?,
+        metadata: read_metadata(bytes)?,
+    })
 }
 
 fn write_through(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
@@ -94,10 +102,16 @@ fn read_metadata(bytes: &[u8]) -> Result<Metadata> {
     serde_json::from_str(json).map_err(|error| damaged(format!("its `{METADATA_KEY}` metadata: {error}")))
 }
 
-fn expected_shapes(network: &Network, statistics: &Statistics) -> BTreeMap<String, Vec<usize>> {
-    let parameters = network.parameters().into_iter().map(|parameter| (parameter.path, parameter.shape));
-    let moments = statistics.values().into_iter().map(|(name, data)| (name, data.shape().to_vec()));
-    parameters.chain(moments).collect()
+fn named_shape(parameter: &Parameter) -> (String, Vec<usize>) {
+    (parameter.path.clone(), parameter.shape.clone())
+}
+
+fn named_shapes(running: &Running) -> impl Iterator<Item = (String, Vec<usize>)> {
+    running.names().into_iter().zip([running.channels, running.channels, 1].map(|count| vec![count]))
+}
+
+fn expected_shapes(graph: &Graph) -> BTreeMap<String, Vec<usize>> {
+    graph.parameters.iter().map(named_shape).chain(graph.statistics.iter().flat_map(named_shapes)).collect()
 }
 
 fn refuse_strangers(file: &SafeTensors, expected: &BTreeMap<String, Vec<usize>>) -> Result<()> {
@@ -109,7 +123,7 @@ fn refuse_strangers(file: &SafeTensors, expected: &BTreeMap<String, Vec<usize>>)
     }
 }
 
-fn read_tensor(file: &SafeTensors, name: &str, shape: &[usize]) -> Result<TensorData> {
+fn read_tensor(file: &SafeTensors, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
     let view = file.tensor(name).map_err(|_| foreign(format!("it has no `{name}`")))?;
     if view.shape() != shape {
         return Err(foreign(format!("`{name}` has shape `{:?}` instead of {shape:?}", view.shape())));
@@ -120,13 +134,9 @@ fn read_tensor(file: &SafeTensors, name: &str, shape: &[usize]) -> Result<Tensor
     let words = view.data().chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
     let values: Vec<f32> = words.collect();
     match values.iter().find(|value| !value.is_finite()) {
-        None => Ok(TensorData::new(values, shape.to_vec())),
+        None => Ok(values),
         Some(value) => Err(damaged(format!("`{name}` holds the value `{value}`"))),
     }
-}
-
-fn little_endian(data: &TensorData) -> Vec<u8> {
-    data.iter::<f32>().flat_map(f32::to_le_bytes).collect()
 }
 
 fn damaged(problem: String) -> ModelError {
@@ -137,6 +147,13 @@ fn foreign(problem: String) -> ModelError {
     ModelError::unloadable(
         format!("this file belongs to another network: {problem}"),
         "load it into a network of the configuration and the task it was saved from",
+    )
+}
+
+fn unfitting(problem: String) -> ModelError {
+    ModelError::unloadable(
+        format!("these numbers belong to another network: {problem}"),
+        "save all numbers of the network, and no others",
     )
 }
 

@@ -1,17 +1,16 @@
 //! The parameter counts of the specification, every row of every table.
-use burn::tensor::Device;
 use fedeq_models::{ModelConfig, Part, Task};
 
 fn counts(name: &str, task: &Task) -> [usize; 2] {
     let config: ModelConfig = name.parse().expect("a known name");
-    let network = config.build(task, &Device::default(), 0).expect("a fitting task");
-    [Part::Shared, Part::Personal].map(|part| network.count(part))
+    let graph = config.graph(task).expect("a fitting task");
+    [Part::Shared, Part::Personal].map(|part| graph.count(part))
 }
 
 fn group(name: &str, task: &Task, prefix: &str) -> usize {
     let config: ModelConfig = name.parse().expect("a known name");
-    let network = config.build(task, &Device::default(), 0).expect("a fitting task");
-    network.parameters().iter().filter(|parameter| parameter.path.starts_with(prefix)).map(|parameter| parameter.count()).sum()
+    let graph = config.graph(task).expect("a fitting task");
+    graph.parameters.iter().filter(|parameter| parameter.path.starts_with(prefix)).map(|parameter| parameter.count()).sum()
 }
 
 fn femnist() -> Task {
@@ -94,8 +93,8 @@ fn the_extra_small_networks_fit_a_microcontroller_and_differ_by_more_than_two() 
 #[test]
 fn batch_normalisation_statistics_are_counted() {
     let config: ModelConfig = "deq-resnet-s".parse().expect("a known name");
-    let statistics = config.build(&femnist(), &Device::default(), 0).expect("a fitting task").fresh_statistics();
-    let layers: Vec<&str> = statistics.iter().map(|(path, _)| path).collect();
-    assert_eq!(layers, ["head.norm", "stem.norm"]);
-    assert_eq!(statistics.count(), 2 * (64 + 128) + 2);
+    let graph = config.graph(&femnist()).expect("a fitting task");
+    let layers: Vec<&str> = graph.statistics.iter().map(|running| running.path.as_str()).collect();
+    assert_eq!(layers, ["stem.norm", "head.norm"]);
+    assert_eq!(graph.initial_statistics().values().map(Vec::len).sum::<usize>(), 2 * (64 + 128) + 2);
 }

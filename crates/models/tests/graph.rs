@@ -1,12 +1,9 @@
-//! Networks as data: the same parameters, in number, shape and first values, as the modules of today.
-use std::collections::BTreeMap;
+//! Networks as data: what they say of themselves, and what is refused.
+use std::collections::BTreeSet;
 
-use burn::tensor::Device;
 use fedeq_equilibrium::{Equilibrium, Stop};
 use fedeq_models::graph::{Ends, Fusion, Graph, Layer, ValueId};
 use fedeq_models::{Activation, ModelConfig, NormKind, Part, Task};
-
-mod common;
 
 fn tasks(name: &str) -> Vec<Task> {
     match name {
@@ -21,39 +18,44 @@ fn graph(name: &str, task: &Task) -> Graph {
 }
 
 #[test]
-fn a_graph_has_the_parameters_of_the_module() {
+fn every_network_is_sound_and_names_every_parameter_once() {
     for name in ModelConfig::NAMES {
         for task in tasks(name) {
-            let (graph, network) = (graph(name, &task), common::build(name, &task, &Device::default(), 7));
-            let found: BTreeMap<_, _> = graph
-                .parameters
-                .iter()
-                .map(|parameter| (parameter.path.clone(), (parameter.shape.clone(), parameter.part)))
-                .collect();
-            let expected: BTreeMap<_, _> =
-                network.parameters().into_iter().map(|parameter| (parameter.path, (parameter.shape, parameter.part))).collect();
-            assert_eq!(found, expected, "{name}, {task}");
-            assert_eq!(graph.parameters.len(), expected.len(), "{name}: every path once");
-            for part in [Part::Shared, Part::Personal] {
-                assert_eq!(graph.count(part), network.count(part), "{name}, {task}");
-            }
-            assert_eq!(graph.state_size(), network.state_size(), "{name}, {task}");
-            assert_eq!(graph.equilibrium(), network.equilibrium(), "{name}");
+            let graph = graph(name, &task);
             graph.validate().expect("a sound network");
+            let paths: BTreeSet<&str> = graph.parameters.iter().map(|parameter| parameter.path.as_str()).collect();
+            assert_eq!(paths.len(), graph.parameters.len(), "{name}, {task}");
+            assert!(graph.parameters.iter().all(|parameter| Part::of(&parameter.path) == parameter.part), "{name}, {task}");
         }
     }
 }
 
 #[test]
-fn a_seed_means_the_same_numbers_in_a_graph_and_in_a_module() {
-    for name in ModelConfig::NAMES.iter().filter(|name| !name.ends_with("34") && !name.ends_with("-m")) {
-        let task = common::task_for(name);
-        let (graph, network) = (graph(name, &task), common::build(name, &task, &Device::default(), 7));
-        let host = |values: BTreeMap<String, burn::tensor::TensorData>| -> BTreeMap<String, Vec<f32>> {
-            values.into_iter().map(|(path, data)| (path, data.iter::<f32>().collect())).collect()
-        };
-        assert!(graph.initial_values(7) == host(network.values()), "{name}");
-        assert_eq!(graph.initial_statistics(), host(network.fresh_statistics().values()), "{name}");
+fn personal_parameters_are_those_under_player() {
+    let personal = |name: &str| -> Vec<String> {
+        graph(name, &tasks(name)[0]).parameters_of(Part::Personal).map(|parameter| parameter.path.clone()).collect()
+    };
+    for name in ["mlp", "deq-mlp", "deq-resnet-xs", "resnet-xs", "resnet-14"] {
+        assert_eq!(personal(name), ["player.weight", "player.bias"], "{name}");
+    }
+    assert_eq!(personal("linear"), [""; 0]);
+    for name in ["transformer-4", "deq-transformer"] {
+        let paths = personal(name);
+        assert_eq!(paths.len(), 2 + 8 + 2 + 4 + 2 + 2, "{name}");
+        assert_eq!(paths[paths.len() - 2..], ["player.output.weight", "player.output.bias"], "{name}");
+    }
+}
+
+#[test]
+fn a_seed_means_the_same_numbers_on_any_number_of_threads() {
+    for name in ["deq-resnet-xs", "resnet-xs", "deq-mlp", "deq-transformer"] {
+        let graph = graph(name, &tasks(name)[0]);
+        let expected = graph.initial_values(7);
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (0..4).map(|_| scope.spawn(|| graph.initial_values(7))).collect();
+            others.into_iter().for_each(|other| assert!(other.join().expect("drawn") == expected, "{name}"));
+        });
+        assert!(graph.initial_values(8) != expected, "{name}");
     }
 }
 

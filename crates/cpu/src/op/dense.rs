@@ -6,6 +6,7 @@ use fedeq_models::graph::{ParameterId, ValueId};
 
 use super::{Op, Run, Scratch};
 use crate::memory::{Buffer, Target};
+use crate::op::kernel_of;
 use crate::parameters::ParameterTarget;
 use crate::plan::Planner;
 
@@ -53,7 +54,7 @@ impl Dense {
                 plan.backward(y);
             }
         }
-        Self { shape, weight, bias, activation: activation.map(Into::into), x: plan.forward(x), y: plan.forward(y), back }
+        Self { shape, weight, bias, activation: activation.map(kernel_of), x: plan.forward(x), y: plan.forward(y), back }
     }
 }
 

@@ -10,8 +10,10 @@ mod transformer;
 use std::fmt::Debug;
 
 use fedeq_equilibrium::HostStates;
+use fedeq_kernels::activation as kernels;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_kernels::{InstructionSet, conv as conv_kernels, transformer as transformer_kernels};
+use fedeq_models::Activation;
 use fedeq_models::graph::Layer;
 
 use crate::memory::Numbers;
@@ -20,6 +22,14 @@ use crate::plan::Planner;
 use crate::statistics::Running;
 
 pub use equilibrium::{Solved, Start};
+
+/// The kernel of a nonlinearity.
+pub(crate) fn kernel_of(activation: Activation) -> kernels::Activation {
+    match activation {
+        Activation::Relu => kernels::Activation::Relu,
+        Activation::Softplus => kernels::Activation::Softplus,
+    }
+}
 
 /// A layer of a plan.
 pub(crate) trait Op: Debug + Send {

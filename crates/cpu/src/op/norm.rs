@@ -5,6 +5,7 @@ use fedeq_models::graph::{Affine, Fusion, NormScope, ValueId};
 
 use super::{Op, Run};
 use crate::memory::{Buffer, Target, add};
+use crate::op::kernel_of;
 use crate::parameters::{ParameterTarget, Values};
 use crate::plan::{Mode, Passed, Planner};
 
@@ -44,9 +45,9 @@ impl Norm {
         };
         let (kernel_fusion, shortcut) = match fusion {
             Fusion::None => (kernels::Fusion::None, None),
-            Fusion::Before(phi) => (kernels::Fusion::Before(phi.into()), None),
-            Fusion::After(phi) => (kernels::Fusion::After(phi.into()), None),
-            Fusion::AddThen(shortcut, phi) => (kernels::Fusion::After(phi.into()), Some((shortcut, phi.into()))),
+            Fusion::Before(phi) => (kernels::Fusion::Before(kernel_of(phi)), None),
+            Fusion::After(phi) => (kernels::Fusion::After(kernel_of(phi)), None),
+            Fusion::AddThen(shortcut, phi) => (kernels::Fusion::After(kernel_of(phi)), Some((shortcut, kernel_of(phi)))),
         };
         let running = if let NormScope::Batch { statistics } = over { Some(statistics) } else { None };
         let back = plan.incoming(y).map(|dy| Back {

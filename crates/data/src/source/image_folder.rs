@@ -20,8 +20,11 @@ const EXPECTED: &str = "lay the pictures out as `<client>/<class>/<picture>`, an
 /// What decoding one picture may allocate, and no side may be longer than this either.
 const MOST_BYTES: u64 = 256 * 1024 * 1024;
 const LONGEST_SIDE: u32 = 8_192;
-/// Pictures decoded at a time, so that the decoded ones are never all held twice.
+/// Pictures decoded at a time, and bytes of them if the pictures are large, so that the decoded ones are never all held twice.
 const BLOCK: usize = 256;
+const BLOCK_BYTES: usize = 256 * 1024 * 1024;
+/// Bytes of all decoded pictures together: 16 GiB.
+const MOST_PIXELS: usize = 1 << 34;
 
 /// How pictures are made alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,20 +128,20 @@ impl ImageFolder {
 
     /// Decodes in parallel and joins in order; the first picture decides the shape.
     fn decode_all(&self, files: &[PathBuf]) -> Result<([usize; 3], Vec<u8>)> {
-        let mut first: Option<(&Path, [usize; 3])> = None;
+        let model = files.first().ok_or_else(|| Error::unmeetable("there are no pictures", EXPECTED))?;
+        let shape = self.decode(locate::open(model)?, model)?.shape;
+        let each: usize = shape.iter().product();
+        ensure_room(files.len(), each)?;
+        let decode = |file: &PathBuf| {
+            let picture = self.decode(locate::open(file)?, file)?;
+            if picture.shape == shape { Ok(picture.pixels) } else { Err(differs(file, picture.shape, model, shape)) }
+        };
         let mut pixels = Vec::new();
-        for block in files.chunks(BLOCK) {
-            let decoded: Vec<_> = block.par_iter().map(|file| self.decode(locate::open(file)?, file)).collect();
-            for (file, picture) in block.iter().zip(decoded) {
-                let picture = picture?;
-                let &mut (model, shape) = first.get_or_insert((file, picture.shape));
-                if picture.shape != shape {
-                    return Err(differs(file, picture.shape, model, shape));
-                }
-                pixels.extend_from_slice(&picture.pixels);
+        for block in files.chunks((BLOCK_BYTES / each.max(1)).clamp(1, BLOCK)) {
+            for picture in block.par_iter().map(decode).collect::<Vec<_>>() {
+                pixels.extend_from_slice(&picture?);
             }
         }
-        let (_, shape) = first.ok_or_else(|| Error::unmeetable("there are no pictures", EXPECTED))?;
         Ok((shape, pixels))
     }
 }
@@ -199,6 +202,15 @@ fn check_format(path: &Path) -> Result<()> {
     }
     let problem = format!("is not a picture in one of the formats {}", FORMATS.join(", "));
     Err(Error::malformed(path, Place::Whole, problem, "convert it, or move it elsewhere"))
+}
+
+/// Refuses more pixels than can be held, before they are decoded.
+fn ensure_room(pictures: usize, each: usize) -> Result<()> {
+    if pictures.checked_mul(each).is_some_and(|bytes| bytes <= MOST_PIXELS) {
+        return Ok(());
+    }
+    let problem = format!("`{pictures}` pictures of `{each}` bytes each are more than `{MOST_PIXELS}` bytes in all");
+    Err(Error::unmeetable(problem, "ask for smaller pictures with `resize`, such as `resize = [64, 64]`, or for fewer pictures"))
 }
 
 fn limits() -> Limits {

@@ -1,5 +1,4 @@
 //! `fedeq` without arguments, and `fedeq demo`.
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -29,8 +28,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// How many seeds each method has [default: 5]
-    #[arg(long, value_name = "N")]
-    seeds: Option<NonZeroU64>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
+    seeds: Option<u64>,
     /// A new folder for the runs and the report [default: runs/demo, with a number if that is taken]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -41,6 +40,9 @@ pub(super) struct Arguments {
     #[arg(long, short)]
     quiet: bool,
 }
+
+/// More seeds than this are a slip.
+const MOST_SEEDS: u64 = 10_000;
 
 const INTRODUCTION: &str = "\
 Thirty clients hold hand-written digits: at most three different ones each, and about nine samples to learn from.
@@ -68,7 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 impl Arguments {
     /// Method, seed and folder of every run.
     fn runs(&self, folder: &Path) -> Vec<(&'static str, u64, PathBuf)> {
-        let seeds = (0..self.seeds.map_or(SEEDS, NonZeroU64::get)).map(|index| self.seed.wrapping_add(index));
+        let seeds = (0..self.seeds.unwrap_or(SEEDS)).map(|index| self.seed.wrapping_add(index));
         let run = |method: &'static str, seed: u64| (method, seed, run_folder(folder, method, seed));
         METHODS.into_iter().flat_map(|method| seeds.clone().map(move |seed| run(method, seed))).collect()
     }

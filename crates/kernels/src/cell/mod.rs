@@ -248,24 +248,6 @@ impl PreparedCell {
         }
     }
 
-    /// `g(z; u)` in memory of its own.
-    ///
-    /// # Panics
-    ///
-    /// If the slices are not equally many whole states.
-    pub fn stepped(&self, z: &[f32], u: &[f32], scratch: &mut Scratch) -> Vec<f32> {
-        self.check(&[z.len(), u.len()]);
-        let size = self.chunk() * self.cell.state_len();
-        let mut out = Vec::with_capacity(z.len());
-        for (z, u) in z.chunks(size).zip(u.chunks(size)) {
-            // Chunk by chunk, so that memory filled with zeros is still in the cache when it is overwritten.
-            let from = out.len();
-            out.resize(from + z.len(), 0.0);
-            self.step(z, u, &mut out[from..], scratch);
-        }
-        out
-    }
-
     /// How many samples go through the cell together.
     fn chunk(&self) -> usize {
         (CHUNK / (2 * self.cell.state_len())).max(1)
@@ -288,12 +270,6 @@ impl PreparedCell {
                 self.set.run(Outer { region, phi: Softplus, b, u, z, norms, statistics, activated, to, work })
             }
         }
-    }
-
-    /// The same for gradients only, without the memory that further steps would need.
-    pub(crate) fn for_gradients(mut self) -> Self {
-        self.forward.iter_mut().for_each(Weights::release);
-        self
     }
 
     fn backward_weights(&self) -> &[Weights; 2] {

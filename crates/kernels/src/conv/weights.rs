@@ -105,11 +105,6 @@ impl Weights {
         self
     }
 
-    /// Gives the memory back; these weights are not to be used again.
-    pub(crate) fn release(&mut self) {
-        self.take();
-    }
-
     /// The same weights, whose memory is gone from here.
     pub(crate) fn take(&mut self) -> Self {
         let data = std::mem::take(&mut self.data);

@@ -89,17 +89,12 @@ fn is_constant(vectors: &Vectors, column: usize) -> bool {
     values.all(|value| Some(value) == first)
 }
 
-/// Pixels, numbers or symbols of all samples together.
-const MOST_VALUES: usize = 1 << 31;
+/// Bytes of all samples, their labels and whose they are: 2 GiB.
+const MOST_BYTES: usize = 1 << 31;
 
 /// A data set in which every sample is there `times` times. The publisher's test set stays at the end.
 pub(super) fn repeated(dataset: Dataset, times: usize) -> Result<Dataset> {
-    let values = match &dataset.samples {
-        Samples::Images(images) => images.pixels.len(),
-        Samples::Vectors(vectors) => vectors.values.len(),
-        Samples::Sequences(sequences) => sequences.symbols.len(),
-    };
-    let most = (MOST_VALUES / values.max(1)).max(1);
+    let most = (MOST_BYTES / bytes_of(&dataset).max(1)).max(1);
     if times > most {
         let problem = format!("`data.copies` is `{times}`, and so many copies of `{}` have no room", dataset.name);
         return Err(Error::invalid(problem, format!("give at most {}", count(most))));
@@ -132,6 +127,20 @@ pub(super) fn repeated(dataset: Dataset, times: usize) -> Result<Dataset> {
     })
 }
 
+/// What of a data set grows with its samples.
+fn bytes_of(dataset: &Dataset) -> usize {
+    let samples = match &dataset.samples {
+        Samples::Images(images) => size_of_val(&images.pixels[..]),
+        Samples::Vectors(vectors) => size_of_val(&vectors.values[..]),
+        Samples::Sequences(sequences) => size_of_val(&sequences.symbols[..]),
+    };
+    let labels = match &dataset.labels {
+        Labels::Classes { values, .. } => size_of_val(&values[..]),
+        Labels::NextSymbols(symbols) => size_of_val(&symbols[..]),
+    };
+    samples + labels + dataset.owners.as_ref().map_or(0, |owners| size_of_val(&owners.of[..]))
+}
+
 struct Repeat {
     times: usize,
     samples: usize,
@@ -144,13 +153,33 @@ impl Repeat {
     fn of<V: Copy>(&self, values: &[V]) -> Vec<V> {
         let each = values.len() / self.samples.max(1);
         let (train, test) = values.split_at(each * self.test);
-        [train.repeat(self.times), test.repeat(self.times)].concat()
+        let mut repeated = Vec::with_capacity(values.len() * self.times);
+        for part in [train, test] {
+            (0..self.times).for_each(|_| repeated.extend_from_slice(part));
+        }
+        repeated
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_are_counted_with_all_that_a_sample_has() {
+        let few = |width: usize| Dataset {
+            name: "few".into(),
+            samples: Samples::Vectors(Vectors { width, values: vec![0.0; 2 * width] }),
+            labels: Labels::Classes { names: vec!["only".into()], values: vec![0; 2] },
+            owners: Some(Owners { names: vec!["a".into()], of: vec![0; 2] }),
+            test_start: None,
+        };
+        // Two samples with a number and an owner of four bytes each, and a label of two.
+        let error = repeated(few(1), MOST_BYTES / 20 + 1).expect_err("too many").to_string();
+        assert!(error.contains("`data.copies`") && error.contains("have no room"), "{error}");
+        assert!(repeated(few(1), usize::MAX).is_err());
+        assert_eq!(repeated(few(3), 1000).expect("room").len(), 2000);
+    }
 
     #[test]
     fn samples_keep_their_labels_and_the_test_set_its_place() {

@@ -160,7 +160,7 @@ impl Experiment {
     }
 
     fn check_projection(&self) -> Result<()> {
-        if self.training.projection.is_none() || self.model.recurrent_matrix().is_some() {
+        if self.training.projection.is_none() || self.model.has_projected_matrix() {
             return Ok(());
         }
         let problem = format!("`training.projection` does not go with `{}`, which has no matrix to put back", self.model.name());

@@ -144,6 +144,7 @@ struct Combination<'a> {
 /// left out there, and what is then the same is carried out once. One that means nothing to any combination is refused, and so is a setting.
 pub fn cells(file: Option<&Path>, overrides: &[Override], axes: &[SweepAxis], seeds: &[u64], out: &Path) -> Result<SweepGrid> {
     ensure_different(axes, overrides)?;
+    ensure_few(axes, seeds)?;
     let (combinations, notes) = meaningful(file, overrides, axes)?;
     let mut cells = Vec::new();
     for Combination { values, experiment } in &combinations {
@@ -247,6 +248,20 @@ fn combinations(axes: &[SweepAxis]) -> Vec<Vec<&Override>> {
     })
 }
 
+/// More runs than this are a slip.
+const MOST_RUNS: usize = 100_000;
+
+/// Refuses a grid of more runs than anybody carries out, before it is laid out.
+fn ensure_few(axes: &[SweepAxis], seeds: &[u64]) -> Result<()> {
+    let lengths = axes.iter().map(|axis| axis.values.len()).chain([seeds.len().max(1)]);
+    let runs = lengths.fold(1usize, usize::saturating_mul);
+    if runs <= MOST_RUNS {
+        return Ok(());
+    }
+    let problem = format!("all values of `{}` axes with `{}` seeds are `{runs}` runs", axes.len(), seeds.len().max(1));
+    Err(Error::invalid(problem, format!("give fewer values or seeds, for at most {MOST_RUNS} runs")))
+}
+
 /// Refuses an axis that is there twice, or whose key is set to one value as well: of a key given twice the last value would count.
 fn ensure_different(axes: &[SweepAxis], overrides: &[Override]) -> Result<()> {
     let mut keys: BTreeSet<&str> = BTreeSet::new();
@@ -286,6 +301,19 @@ mod tests {
     #[test]
     fn what_is_no_axis_is_refused() {
         assert!(["method", "method=", "plan.rounds=1,,2", "=1"].iter().all(|text| text.parse::<SweepAxis>().is_err()));
+    }
+
+    #[test]
+    fn a_grid_of_more_runs_than_anybody_carries_out_is_refused() {
+        let axis =
+            |key: &str| format!("{key}={}", (1..=10).map(|n| n.to_string()).collect::<Vec<_>>().join(",")).parse::<SweepAxis>();
+        let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t", "u"];
+        let axes = keys.map(|key| axis(key).expect("an axis"));
+        assert!(ensure_few(&axes[..5], &[]).is_ok() && ensure_few(&axes[..4], &[1; 10]).is_ok());
+        for (axes, seeds) in [(&axes[..6], &[][..]), (&axes[..5], &[1, 2]), (&axes, &[])] {
+            let error = cells(None, &[], axes, seeds, Path::new("nowhere")).expect_err("too many").to_string();
+            assert!(error.contains("runs"), "{error}");
+        }
     }
 
     #[test]

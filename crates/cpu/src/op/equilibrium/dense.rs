@@ -4,6 +4,7 @@ use fedeq_kernels::dense::{self, Addend, DenseShape};
 use fedeq_models::graph::{ParameterId, ValueId};
 
 use super::{Around, At, Cell, To, fit};
+use crate::op::kernel_of;
 use crate::parameters::{Gradients, ParameterTarget};
 use crate::plan::Planner;
 
@@ -30,7 +31,7 @@ impl Dense {
         Self {
             width: plan.width(y),
             weight,
-            activation: activation.into(),
+            activation: kernel_of(activation),
             target: if differentiated { plan.parameter(weight) } else { None },
             results: Vec::new(),
             transposed: Vec::new(),

@@ -4,6 +4,7 @@ use fedeq_kernels::norm;
 use fedeq_models::graph::{self, NormScope, ParameterId, ValueId};
 
 use super::{Around, At, Cell, To};
+use crate::op::kernel_of;
 use crate::parameters::{Gradients, ParameterTarget, Values};
 use crate::plan::Planner;
 
@@ -36,7 +37,7 @@ impl Residual {
             _ => norms[index - 2],
         });
         Self {
-            cell: kernels::Cell { height, width, channels, groups, activation: activation.into(), scope },
+            cell: kernels::Cell { height, width, channels, groups, activation: kernel_of(activation), scope },
             targets: if differentiated { parameters.map(|id| plan.parameter(id)) } else { [None; 8] },
             parameters,
             prepared: None,

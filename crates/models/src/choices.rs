@@ -1,0 +1,54 @@
+//! What networks of several kinds leave open.
+use serde::{Deserialize, Serialize};
+
+use crate::builder::Builder;
+use crate::graph::{Fusion, ValueId};
+
+/// How many groups a group normalisation makes of the channels.
+pub(crate) const GROUPS: usize = 8;
+
+/// The nonlinearity of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    /// `max(x, 0)`.
+    Relu,
+    /// `log(1 + e^x)`, a smooth version of it.
+    Softplus,
+}
+
+/// Which normalisation a network uses outside its equilibrium cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormKind {
+    /// Over the batch, with running statistics that travel between clients and server.
+    #[default]
+    Batch,
+    /// Over groups of channels of one sample, without any state.
+    Group,
+}
+
+/// What group normalisation takes its statistics over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    /// The whole plane of a group of channels, as in textbooks.
+    #[default]
+    Textbook,
+    /// One image row of a group of channels, as in the authors' code.
+    RowWise,
+}
+
+/// The choices that run through a whole network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) norm: NormKind,
+    pub(crate) activation: Activation,
+}
+
+/// The shared end of an image network: `before = phi(fc2(phi(fc1(x))))` and `norm(before)`.
+pub(crate) fn dense_end(head: &mut Builder<'_>, x: ValueId, widths: [usize; 2], style: Style) -> [ValueId; 2] {
+    let h = head.dense("fc1", x, widths[0], Some(style.activation));
+    let before = head.dense("fc2", h, widths[1], Some(style.activation));
+    [before, head.norm("norm", before, style.norm, Fusion::None)]
+}
