@@ -174,8 +174,8 @@ mod tests {
             owners: Some(Owners { names: vec!["a".into()], of: vec![0; 2] }),
             test_start: None,
         };
-        // Two samples with a number, a label and an owner of four bytes each.
-        let error = repeated(few(1), MOST_BYTES / 24 + 1).expect_err("too many").to_string();
+        // Two samples with a number and an owner of four bytes each, and a label of two.
+        let error = repeated(few(1), MOST_BYTES / 20 + 1).expect_err("too many").to_string();
         assert!(error.contains("`data.copies`") && error.contains("have no room"), "{error}");
         assert!(repeated(few(1), usize::MAX).is_err());
         assert_eq!(repeated(few(3), 1000).expect("room").len(), 2000);
