@@ -1,7 +1,7 @@
 //! Runs the networks of fedeq on a CPU.
 //!
 //! A network is [data](fedeq_models::Graph). For a batch size and what is trained, a plan says which kernel runs when and which memory it
-//! writes to; then a training step allocates nothing. Gradients are those of the kernels, written by hand.
+//! writes to, so that values and gradients need no memory asked for in a training step. Gradients are those of the kernels, written by hand.
 mod dropout;
 mod evaluate;
 mod executor;
