@@ -270,7 +270,8 @@ fn with_a_token_nobody_looks_without_it() {
 #[test]
 fn a_run_is_paused_resumed_stopped_and_started_again_to_the_same_bytes() {
     let folder = TempDir::new().expect("a folder");
-    let settings = ["plan.rounds=12"];
+    // Enough rounds that the run is still under way when it is told to stop.
+    let settings = ["plan.rounds=100"];
     let whole = run(&folder, "whole", &settings);
     let path = folder.path().join("live");
     let mut child = spawn(&mut run_command(&folder, "live", &settings));

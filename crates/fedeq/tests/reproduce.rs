@@ -142,7 +142,10 @@ fn a_dry_run_says_what_would_run_how_long_it_takes_and_how_much_disk() {
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(text.contains("fedavg-ft-cifar-100-100-20") && text.contains("56 cells, 2 seeds"), "{text}");
     assert!(text.contains("112 runs ahead: about ") && text.contains(" of disk"), "{text}");
-    assert!(text.contains("not at hand: femnist, cifar10, cifar100, shakespeare; samples of the same shape stood in"), "{text}");
+    assert!(
+        text.contains("not available: femnist, cifar10, cifar100, shakespeare; samples of the same shape stood in"),
+        "{text}"
+    );
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "a dry run writes nothing");
 }
 

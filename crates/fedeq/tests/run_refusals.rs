@@ -70,7 +70,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["plan.asynchronous.slow=2"], "there is no key `plan.asynchronous.slow`", "did you mean `plan.asynchronous.slowest`?"),
     (&["data.copies=0"], "`data.copies`", ""),
     (&["engine.device=cpu,cpu"], "`engine.device` names `cpu` twice", "once"),
-    (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "features"),
+    (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "`cpu`"),
     (&["data=synthetic", "data.source.problem={ kind = 'regression' }"], "cannot be `regression`", "classification"),
     (&["data=csv", "data.source.task=numbers"], "`data.source.task` cannot be `numbers`", "classes"),
     (&["rounds"], "`rounds` is not a setting", "key=value"),

@@ -164,6 +164,7 @@ fn single_precision_is_close_to_double() {
             Reference::new(&case.graph, precision).forward(&case.values, &case.statistics, &case.batch(), &pass).logits
         };
         let error = common::relative_error(&run(Precision::Single), &run(Precision::Double));
-        assert!(error < 1e-4, "{name}: {error:.1e}");
+        // Thirty-four layers of batch normalisation over three samples leave about 1e-4.
+        assert!(error < 5e-4, "{name}: {error:.1e}");
     }
 }
