@@ -132,7 +132,7 @@ test("a killed run is shown as such", async () => {
   await until("it runs", is("running"));
   child.kill("SIGKILL");
   await until("it is killed", is("killed"));
-  assert.match(await visitor.page.locator(".head").textContent(), /Resume goes on from its last checkpoint/);
+  assert.match(await visitor.page.locator(".head").textContent(), /Resume continues from its last checkpoint/);
   await visitor.picture("killed");
 });
 

@@ -69,9 +69,9 @@ impl Error {
             Self::Model(error) => error.hint(),
             Self::Invalid { remedy, .. } | Self::Diverged { remedy, .. } => remedy.clone(),
             Self::Message { .. } => "check that both sides run the same experiment with the same version".into(),
-            Self::Interrupted => "resume the run to go on from its last checkpoint".into(),
+            Self::Interrupted => "resume the run to continue from its last checkpoint".into(),
             Self::Damaged { .. } => {
-                "bring back a copy of it, or resume from the checkpoint before it, or start the run anew".into()
+                "bring back a copy of it, or resume from the checkpoint before it, or start the run over".into()
             }
             Self::Io { .. } if self.is_disk_full() => "free some space on that disk, then try again".into(),
             Self::Io { path, .. } => format!("check that `{}` exists, may be accessed and has room", path.display()),

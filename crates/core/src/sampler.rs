@@ -30,7 +30,7 @@ impl Sampling {
         }
         let all = if clients == 1 { "client" } else { "clients" };
         Err(Error::invalid(
-            format!("`plan.sampling.fraction = {}` of `{clients}` {all} selects nobody", self.fraction),
+            format!("`plan.sampling.fraction = {}` of `{clients}` {all} selects no client", self.fraction),
             format!("give a fraction between {} and 1: the former is one of {clients} {all}", just_enough(clients)),
         ))
     }

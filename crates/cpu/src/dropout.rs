@@ -16,7 +16,7 @@ impl Multipliers {
         Self { dropout: *dropout, sites: 2 * layers, on: training && dropout.rate > 0.0 && layers > 0, values: Vec::new() }
     }
 
-    /// Draws them anew; there are none without a seed. `each` is the numbers of a sequence.
+    /// Draws new ones; there are none without a seed. `each` is the numbers of a sequence.
     pub(crate) fn draw(&mut self, seed: Option<u64>, batch: usize, each: usize) {
         self.values.clear();
         let Some(seed) = seed.filter(|_| self.on) else { return };

@@ -3,11 +3,11 @@ import { element } from "./dom.js";
 
 const STATES = {
   running: ["▶", ""],
-  paused: ["❚❚", "It waits where it is until somebody resumes it."],
+  paused: ["❚❚", "It waits where it is until it is resumed."],
   finished: ["✓", ""],
-  stopped: ["■", "Somebody stopped it. Resume goes on from its last checkpoint."],
+  stopped: ["■", "It was stopped. Resume continues from its last checkpoint."],
   failed: ["✕", "It ended with an error. Resume tries again from its last checkpoint, once the reason is gone."],
-  killed: ["✕", "Its process ended without notice: killed, or a power cut. Resume goes on from its last checkpoint."],
+  killed: ["✕", "Its process ended without notice: killed, or a power cut. Resume continues from its last checkpoint."],
   malformed: ["!", "Something in its folder cannot be read."],
 };
 

@@ -1,4 +1,4 @@
-//! What is known of a run: read once, and added to as the run goes on.
+//! What is known of a run: read once, and added to while the run continues.
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -88,7 +88,7 @@ impl RunView {
         let was_sound = self.problem.is_none() && self.pid.is_some();
         let mut outcome = self.read();
         if outcome.is_err() && was_sound {
-            // A run that was resumed goes on from its last checkpoint: some of what was read is no longer there.
+            // A run that was resumed continues from its last checkpoint: some of what was read is no longer there.
             self.start_over();
             outcome = self.read();
         }
@@ -130,12 +130,12 @@ impl RunView {
         self.story.rounds.last().map_or(0, RoundPoint::round)
     }
 
-    /// How clients fared when they were last judged.
+    /// How clients fared when they were last evaluated.
     pub(super) fn evaluation(&self) -> Option<&EvaluationPoint> {
         self.story.evaluations.last()
     }
 
-    /// Seconds that are left if it goes on as in its last rounds.
+    /// Seconds that are left if it continues as in its last rounds.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         let last = &self.story.last_seconds;
         let left = self.info.as_ref()?.rounds.saturating_sub(self.round());
@@ -145,7 +145,7 @@ impl RunView {
     }
 }
 
-/// The rounds by which the time that is left is judged.
+/// The rounds by which the time that is left is estimated.
 const LAST: usize = 10;
 
 impl Story {

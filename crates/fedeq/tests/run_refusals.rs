@@ -47,7 +47,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["model=deq-transformer"], "`deq-transformer` takes sequences of symbols", "choose"),
     (&["data.partition={ rule = 'iid', clients = 0 }"], "`0`", ""),
     (&["data.partition=own"], "leaves the data with the nodes", "fedeq init-federation"),
-    (&["plan.sampling.fraction=0.001"], "selects nobody", "between 0.036 and 1: the former is one of 28 clients"),
+    (&["plan.sampling.fraction=0.001"], "selects no client", "between 0.036 and 1: the former is one of 28 clients"),
     (&["plan.sampling.fraction=1.5"], "`plan.sampling.fraction = 1.5`", ""),
     (&["training.learning_rate=-0.1"], "`training.learning_rate` is `-0.1`", "above 0"),
     (&["training.epochs=0", "training.personal_epochs=0"], "nothing is trained", "at least one"),

@@ -1,4 +1,4 @@
-//! A run that is stopped keeps every round that was over, and says from where it goes on.
+//! A run that is stopped keeps every round that was over, and says from where it continues.
 #![cfg(unix)]
 mod run_support;
 
@@ -45,7 +45,7 @@ fn stop_and_resume(settings: &[&str], stop: impl Fn(&Path, &Child)) {
     let rounds = kept(&stopped);
     assert!(rounds >= 2, "only {rounds} rounds are kept: {words}");
     assert!(words.contains(&format!("stopped after {rounds} of 12 rounds")), "{words}");
-    assert!(words.contains("go on from there with `fedeq resume stopped`"), "{words}");
+    assert!(words.contains("continue from there with `fedeq resume stopped`"), "{words}");
     assert_eq!(json(&stopped.join("status.json"))["state"], "stopped");
     let again = succeed(fedeq(&folder).args(["resume", "stopped"]));
     let words = String::from_utf8(again.stderr).expect("UTF-8");

@@ -95,7 +95,7 @@ impl Error {
         move |error| Self::File { path, problem: format!("cannot {action}: {error}") }
     }
 
-    /// Whether only one message is affected, so that the node can go on with others.
+    /// Whether only one message is affected, so that the node can continue with others.
     pub fn concerns_one_message(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Local: everybody alone.
+//! Local: every client alone.
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 

@@ -24,7 +24,7 @@ pub use schedule::{Arrival, AsyncSchedule};
 /// [`FedEq`](crate::FedEq) with the [exact consensus step](crate::ServerStep::Consensus).
 ///
 /// A round is then as many updates as a synchronous round would have, so that evaluations, checkpoints and curves are
-/// comparable; work under way goes on from one round into the next.
+/// comparable; work under way continues from one round into the next.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asynchronous {

@@ -58,7 +58,7 @@ impl AsyncSchedule {
         self.applied
     }
 
-    /// Hands `theta` to everybody who may begin.
+    /// Hands `theta` to every client that may begin.
     pub(crate) fn begin(&mut self, theta: &Weights, durations: &[u64], max_staleness: u64) {
         while self.staleness_at_worst() <= max_staleness {
             let Some(client) = self.waiting.pop_front() else { break };
@@ -81,7 +81,7 @@ impl AsyncSchedule {
         self.under_way.iter().take_while(is_certain).take(at_most).copied().collect()
     }
 
-    /// A piece of work has arrived, and its client may begin anew.
+    /// A piece of work has arrived, and its client may begin again.
     pub(crate) fn arrive(&mut self, work: Work) -> Arrival {
         self.under_way.remove(&work);
         if !self.under_way.iter().any(|other| other.begun == work.begun) {

@@ -53,7 +53,7 @@ fn check_tested(classes: &Classes, pools: &Pools, trained: &[usize]) -> Result<(
         None => Ok(()),
         Some(class) => {
             let problem = format!("class `{}` has test samples but none to train on, so no client holds it", classes.name(class));
-            Err(Error::unmeetable(problem, "set a test fraction, so that training and test samples are divided anew"))
+            Err(Error::unmeetable(problem, "set a test fraction, so that training and test samples are divided again"))
         }
     }
 }

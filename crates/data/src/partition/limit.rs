@@ -22,7 +22,7 @@ pub struct Limit {
     pub train: Option<NonZeroUsize>,
     /// Samples to tune on.
     pub validation: Option<NonZeroUsize>,
-    /// Samples to be judged by.
+    /// Samples to be evaluated on.
     pub test: Option<NonZeroUsize>,
 }
 

@@ -62,7 +62,7 @@ pub enum Partition {
     },
     /// Each class is shared out in proportions drawn from a symmetric Dirichlet distribution over the clients.
     ///
-    /// Drawn anew, up to a hundred times, until every client has at least `minimum` samples.
+    /// Drawn again, up to a hundred times, until every client has at least `minimum` samples.
     Dirichlet {
         /// How many clients.
         clients: usize,

@@ -27,7 +27,7 @@ pub struct Split {
     pub validation: f64,
     /// The fraction set aside for testing. Left out, it is the publisher's test set, divided among the clients by the same rule
     /// as the training set, or [`DEFAULT_TEST`] where there is none. Given, the publisher's division is not used: both sets
-    /// are dealt together and each client's samples are divided anew.
+    /// are dealt together and each client's samples are divided again.
     pub test: Option<f64>,
 }
 

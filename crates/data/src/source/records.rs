@@ -5,7 +5,7 @@ use crate::{Dataset, Error, Images, Labels, Place, Result, Samples, Scaling};
 use std::io::Read;
 use std::path::Path;
 
-const REMEDY: &str = "download the publisher's archive again and unpack it anew";
+const REMEDY: &str = "download and unpack the publisher's archive again";
 
 /// How the records of a file are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

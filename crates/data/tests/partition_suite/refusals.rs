@@ -68,7 +68,7 @@ fn classes_that_are_tested_but_not_trained() {
     values.extend([1; 5]);
     let (problem, remedy) = refused(Partition::LabelShards { clients: 2, shards: 1 }, &labelled(2, values, Some(20)));
     assert_eq!(problem, "class `class 1` has test samples but none to train on, so no client holds it");
-    assert_eq!(remedy, "set a test fraction, so that training and test samples are divided anew");
+    assert_eq!(remedy, "set a test fraction, so that training and test samples are divided again");
 }
 
 #[test]

@@ -9,9 +9,9 @@ use fedeq_run::number::counted;
 use fedeq_run::run::{Run, RunFolder, Summary, Which};
 use fedeq_run::sweep::SweepCell;
 
-/// Carries out a cell, goes on with one that was begun, or reads one that is finished.
+/// Carries out a cell, continues one that was begun, or reads one that is finished.
 ///
-/// A cell that fails is a value, so that others can go on; one that cannot begin or is interrupted is a failure.
+/// A cell that fails is a value, so that others can continue; one that cannot begin or is interrupted is a failure.
 pub(super) fn attempt(cell: &SweepCell, run_args: &RunArgs) -> Outcome<Result<Summary, String>> {
     match summary(cell, run_args) {
         Ok(summary) => Ok(Ok(summary)),
@@ -20,7 +20,7 @@ pub(super) fn attempt(cell: &SweepCell, run_args: &RunArgs) -> Outcome<Result<Su
             Ok(Err(problem))
         }
         Err(Failure::Told { problem, code: 130, .. }) => {
-            Err(Failure::Told { problem, hint: "the same command again goes on from here".into(), code: 130 })
+            Err(Failure::Told { problem, hint: "the same command again continues from here".into(), code: 130 })
         }
         Err(other) => Err(other),
     }

@@ -20,7 +20,7 @@ Examples:
 
 It prints an address with an access token, which opens it; the browser keeps the token in a cookie. Other users of this machine have no access without it. Give a token of
 your own in FEDEQ_DASHBOARD_TOKEN: others can see the arguments of your programs.
-It reads run folders and nothing else, so it shows finished runs and those of other processes too; links in them are not followed. Ctrl-C ends it; runs go on.
+It reads run folders and nothing else, so it shows finished runs and those of other processes too; links in them are not followed. Ctrl-C ends it; runs continue.
 Nothing is encrypted: over a network you do not trust, use `ssh -L 7333:localhost:7333 MACHINE` instead of `--bind`.")]
 pub(super) struct Arguments {
     /// The folder below which runs are looked for [default: runs]
@@ -35,7 +35,7 @@ pub(super) struct Arguments {
     /// The access token [default: a random one, which is printed]
     #[arg(long, value_name = "T", env = "FEDEQ_DASHBOARD_TOKEN", hide_env_values = true, conflicts_with = "no_token")]
     token: Option<Token>,
-    /// Ask for no access token: everybody on this machine may watch, pause, stop and resume
+    /// Ask for no access token: all users of this machine may watch, pause, stop and resume
     #[arg(long)]
     no_token: bool,
     /// Open it in the browser
@@ -76,7 +76,7 @@ impl Arguments {
 
     fn token(&self) -> Outcome<Option<Token>> {
         if self.no_token && !self.bind.is_loopback() {
-            let problem = format!("`--no-token` at `{}` would let everybody on the network stop your runs", self.bind);
+            let problem = format!("`--no-token` at `{}` would let anyone on the network stop your runs", self.bind);
             return Err(Failure::request(problem, "leave one of `--no-token` and `--bind` out"));
         }
         match &self.token {

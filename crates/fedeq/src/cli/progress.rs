@@ -18,7 +18,7 @@ pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
     }
 }
 
-/// What a run is, where it goes on, and what it will take.
+/// What a run is, where it continues, and what it will take.
 fn announce(start: &RunStart) {
     let RunStart { title, round, rounds, disk, warm_bytes, .. } = start;
     tell(title);
@@ -43,7 +43,7 @@ impl Watch for Quiet {
     }
 }
 
-/// By which model the method is judged, once the run has begun.
+/// With which model the method is evaluated, once the run has begun.
 fn sentence(evaluation: &Evaluation, view: View) -> String {
     let quality = headline(view, evaluation);
     format!("accuracy {:.1} %, worst tenth {:.1} %", 100.0 * quality.mean, 100.0 * quality.worst_decile)

@@ -18,7 +18,7 @@ Examples:
   fedeq run --set data=cifar10 --set data.partition.shards=2 --set seed=7
   fedeq run --set method.server_step=consensus --set plan.asynchronous.slowest=10      asynchronous clients
 
-Ctrl-C stops after the clients at work, with exit code 130; all rounds that were over are kept, and `fedeq resume` goes on.";
+Ctrl-C stops after the clients at work, with exit code 130; all rounds that were over are kept, and `fedeq resume` continues.";
 
 /// Trains a federation.
 #[derive(Args, Debug)]

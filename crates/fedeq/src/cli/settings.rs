@@ -139,7 +139,7 @@ pub(super) fn listen_for_interrupts(what_finishes: &'static str) {
     let _ = ctrlc::set_handler(handler);
 }
 
-/// Says why a run ended early, and from where it will go on.
+/// Says why a run ended early, and from where it will continue.
 fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
     let resume = format!("`fedeq resume {}`", run.folder().path().display());
     let rounds = run.prepared().experiment.plan.rounds;
@@ -148,11 +148,11 @@ fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
     match Failure::during_work(error) {
         Failure::Told { code: 130, .. } => Failure::Told {
             problem: format!("stopped after {kept} of {}", counted(rounds as usize, "round")),
-            hint: format!("go on from there with {resume}"),
+            hint: format!("continue from there with {resume}"),
             code: 130,
         },
         Failure::Told { problem, code, .. } if is_full => {
-            let hint = format!("free some space on that disk, then go on after round {kept} of {rounds} with {resume}");
+            let hint = format!("free some space on that disk, then continue after round {kept} of {rounds} with {resume}");
             Failure::Told { problem, hint, code }
         }
         other => other,
@@ -203,7 +203,7 @@ fn text_of(summary: &Summary, path: &str) -> String {
     format!("{heading}\n{}", facts(&lines))
 }
 
-/// By which of its models a client is judged, in words.
+/// With which of its models a client is evaluated, in words.
 fn judged(view: View) -> &'static str {
     match view {
         View::Local => "each client's own model",

@@ -25,7 +25,7 @@ Examples:
   fedeq sweep --grid 'method={ name = \"fedeq\", rho = 0.1 },fedrep' --out sweeps/both
   fedeq compare sweeps/methods               the same runs, with significance
 
-The same command again goes on where it was stopped: finished cells are skipped, half-finished ones resumed.")]
+The same command again continues where it was stopped: finished cells are skipped, half-finished ones resumed.")]
 pub(super) struct Arguments {
     #[command(flatten)]
     experiment: ExperimentArgs,

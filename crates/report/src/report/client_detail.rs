@@ -17,7 +17,7 @@ use fedeq_run::run::{RunFolder, Trained};
 pub struct ClientDetail {
     /// The run's folder.
     pub run: String,
-    /// By which of their models clients are judged.
+    /// With which of their models clients are evaluated.
     pub view: View,
     /// The least accurate, the worst first.
     pub worst: Vec<WorstClient>,
@@ -52,7 +52,7 @@ impl<T> Availability<T> {
 pub struct WorstClient {
     /// Its name.
     pub name: String,
-    /// Its accuracy; nothing without samples to judge by.
+    /// Its accuracy; nothing without samples to evaluate on.
     pub accuracy: Option<f64>,
     /// Samples it learns from.
     pub train: usize,
@@ -67,7 +67,7 @@ pub struct WorstClient {
 pub struct Label {
     /// As people call it.
     pub name: String,
-    /// Samples, those to be judged by included.
+    /// Samples, those to be evaluated on included.
     pub samples: usize,
 }
 

@@ -77,7 +77,7 @@ pub fn written(method: &str) -> &str {
     }
 }
 
-/// The runs of a line that can be put together: all after the same number of rounds. Those that are finished or, where none is, all that were judged, as far as all of them came.
+/// The runs of a line that can be put together: all after the same number of rounds. Those that are finished or, where none is, all that were evaluated, as far as all of them came.
 pub(super) struct Pool<'a> {
     pub(super) members: Vec<PooledRun<'a>>,
     /// The rounds they have behind them.
@@ -107,7 +107,7 @@ impl MethodLine {
         self.members.iter().map(|place| &all[*place]).collect()
     }
 
-    /// The runs that can be put together; nothing if none was judged yet.
+    /// The runs that can be put together; nothing if none was evaluated yet.
     pub(super) fn pool<'a>(&self, all: &'a [Record]) -> Option<Pool<'a>> {
         let judged: Vec<&Record> = self.runs(all).into_iter().filter(|run| run.last().is_some()).collect();
         let finished: Vec<&Record> = judged.iter().copied().filter(|run| run.is_finished()).collect();

@@ -135,7 +135,7 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
     let sentence = |run: &Record| {
         let planned = counted(run.experiment.plan.rounds as usize, "round");
         let is_held = run.state.is_alive();
-        let advice = if is_held { String::new() } else { format!("; go on with `fedeq resume {}`", run.path.display()) };
+        let advice = if is_held { String::new() } else { format!("; continue with `fedeq resume {}`", run.path.display()) };
         let finished = report.lines.iter().filter(|line| line.pool(&report.runs).is_some_and(|pool| pool.is_finished));
         let is_left_out = finished.flat_map(|line| line.runs(&report.runs)).any(|other| other.path == run.path);
         let left_out = if is_left_out { ", so it is not among the numbers of its line" } else { "" };
@@ -150,7 +150,7 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
     report.runs.iter().filter(|run| !run.is_finished()).map(sentence).collect()
 }
 
-/// A sentence for every pair of lines whose difference can be judged.
+/// A sentence for every pair of lines whose difference can be tested.
 pub(super) fn contrasts(report: &Report) -> Vec<String> {
     let sentence = |contrast: &fedeq_run::compare::Contrast| {
         let (better, other) = (&report.lines[contrast.better].name, &report.lines[contrast.other].name);

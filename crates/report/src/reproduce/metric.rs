@@ -118,9 +118,9 @@ impl Metric {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Round => "rounds",
-            Self::Accuracy => "accuracy as the paper judges each method, %",
-            Self::Weighted => "accuracy by samples, as the paper judges each method, %",
-            Self::WorstTenth => "worst tenth, as the paper judges each method, %",
+            Self::Accuracy => "accuracy as the paper evaluates each method, %",
+            Self::Weighted => "accuracy by samples, as the paper evaluates each method, %",
+            Self::WorstTenth => "worst tenth, as the paper evaluates each method, %",
             Self::Local => "accuracy, local, %",
             Self::LocalWeighted => "accuracy by samples, local, %",
             Self::LocalWorstTenth => "worst tenth, local, %",

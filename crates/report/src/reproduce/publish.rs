@@ -29,7 +29,7 @@ pub fn publish(spec: &Spec, overrides: &[Override], folder: &Path) -> Result<()>
     write_readme(spec, overrides, &shown, folder)
 }
 
-/// What stands between these lines is written anew after every run; everything else is left as it is.
+/// What stands between these lines is written again after every run; everything else is left as it is.
 const BEGIN: &str = "<!-- begin: written by `fedeq reproduce`; edit only what is outside -->";
 const END: &str = "<!-- end -->";
 

@@ -16,7 +16,7 @@ pub(super) fn markdown_tables(spec: &Spec, results: &Results) -> Result<String> 
     Ok(tables.chain(legend).collect::<Vec<_>>().join("\n"))
 }
 
-/// What stands under the tables on a terminal: which models are judged, and what `*` marks.
+/// What stands under the tables on a terminal: which models are evaluated, and what `*` marks.
 pub fn legend(spec: &Spec, results: &Results) -> Result<Vec<String>> {
     Ok(sentences(&all(spec, results)?, results, "*"))
 }
@@ -30,7 +30,7 @@ fn sentences(grids: &[ResultGrid], results: &Results, mark: &str) -> Vec<String>
     sentences.push(match results.seeds() {
         0 | 1 => "One seed: nothing is marked as best".into(),
         seeds => format!(
-            "± is the standard deviation over {seeds} seeds, or over n where a cell has fewer. {mark} {BEST}; a cell with one seed is not judged"
+            "± is the standard deviation over {seeds} seeds, or over n where a cell has fewer. {mark} {BEST}; a cell with one seed is not compared"
         ),
     });
     sentences

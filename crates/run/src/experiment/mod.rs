@@ -74,7 +74,7 @@ pub struct DataConfig {
     /// Which data set.
     pub source: Source,
     /// Every sample is there so many times, once if left out. For trials of many clients with little data: what one client trains
-    /// on, another may then be judged by, so accuracies say nothing.
+    /// on, another may then be evaluated on, so accuracies say nothing.
     pub copies: Option<NonZeroUsize>,
     /// Who holds what.
     pub partition: Partition,

@@ -263,7 +263,7 @@ impl Prepared {
         self.features.as_ref().map(|features| features.remark(&self.experiment.data.source, self.scaling.is_some(), trained))
     }
 
-    /// The model everybody starts from.
+    /// The model all clients start from.
     pub fn initial(&self) -> Weights {
         let seed = self.experiment.root_seed().derive("model", []).to_u64();
         let mut weights = Weights::initial(self.network.graph(), seed);

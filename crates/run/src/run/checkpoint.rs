@@ -108,7 +108,7 @@ pub enum Which {
     Previous,
 }
 
-/// Where a run stands: all that is needed to go on.
+/// Where a run stands: all that is needed to continue.
 #[derive(Clone, Debug)]
 pub(super) struct Position {
     pub(super) server: ServerState,
@@ -237,7 +237,7 @@ fn ensure_same_device(folder: &RunFolder, manifest: &Manifest, seal: &Seal) -> R
     Err(Error::invalid(problem, "set `engine.device` back in its `experiment.toml`, or start a new run on the other device"))
 }
 
-/// Refuses to go on with a run on another device than before, if it has a checkpoint. Nothing else is looked at.
+/// Refuses to continue a run on another device than before, if it has a checkpoint. Nothing else is looked at.
 pub(super) fn ensure_device_unchanged(folder: &RunFolder, seal: &Seal) -> Result<()> {
     // Whether the manifest is sound is found out when it is used.
     let last = list(&folder.checkpoints())?.pop().and_then(|path| Manifest::read(&path).ok());

@@ -80,7 +80,7 @@ impl RunFolder {
             return Ok(());
         }
         let path = self.root.display();
-        let hint = format!("go on with `flwr run`, see `{path}/README.md`; models are where `fedeq node` keeps them");
+        let hint = format!("continue with `flwr run`, see `{path}/README.md`; models are where `fedeq node` keeps them");
         Err(Error::invalid(format!("`{path}` is a federation over Flower"), hint))
     }
 
@@ -272,7 +272,7 @@ impl RunFolder {
         }
     }
 
-    /// The rounds from which a run will go on, if it has a checkpoint that can be read.
+    /// The rounds from which a run will continue, if it has a checkpoint that can be read.
     pub fn kept_rounds(&self) -> Option<u64> {
         Manifest::last(self).map(|manifest| manifest.round)
     }
@@ -422,7 +422,7 @@ fn taken(root: &Path) -> Error {
     let path = root.display();
     Error::invalid(
         format!("`{path}` already exists"),
-        format!("choose another with `--out`, or go on with `fedeq resume {path}`"),
+        format!("choose another with `--out`, or continue with `fedeq resume {path}`"),
     )
 }
 

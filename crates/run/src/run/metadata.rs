@@ -24,7 +24,7 @@ pub struct Status {
 pub enum RunState {
     /// A process is working on it.
     Running,
-    /// A process holds it, and waits for somebody to let it go on.
+    /// A process holds it, and waits to be resumed.
     Paused,
     /// It is complete.
     Finished,

@@ -105,7 +105,7 @@ impl Summary {
     }
 }
 
-/// The quality by which a method is judged.
+/// The quality by which a method is evaluated.
 pub fn headline(view: View, evaluation: &Evaluation) -> &Quality {
     evaluation.quality(view)
 }

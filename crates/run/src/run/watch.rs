@@ -7,7 +7,7 @@ use crate::experiment::Prepared;
 
 /// Sees a run as it happens, and changes nothing.
 pub trait Watch: Send {
-    /// The run begins, or goes on.
+    /// The run begins, or continues.
     fn begin(&mut self, _start: &RunStart) {}
 
     /// Something happened.

@@ -122,7 +122,7 @@ impl Job<'_> {
 
     fn conclude(&self, end: &End, failed: usize) -> Outcome<()> {
         if matches!(end, End::OutOfBudget) {
-            tell("the budget is spent; the same command again goes on from here");
+            tell("the budget is spent; the same command again continues from here");
         }
         conclude(failed, "run")
     }
