@@ -38,8 +38,8 @@ pub(crate) fn blame_penalty(error: Error, algorithm: &dyn Algorithm, training: &
         (Error::Diverged { problem, .. }, Some((setting, strength))) if rate * strength >= OVERSHOOTS => {
             let most = OVERSHOOTS / rate;
             let remedy = format!(
-                "lower `{setting}`, which is `{strength}`: with `training.learning_rate = {rate}` it must be below {most}, or the pull \
-                 towards the shared weights diverges by itself"
+                "lower `{setting}`, which is `{strength}`: with `training.learning_rate = {rate}` it must be below {most}, or the \
+                 proximal term diverges by itself"
             );
             Error::Diverged { problem, remedy }
         }

@@ -56,7 +56,7 @@ impl Sampling {
 /// The smallest short number that is one client's share or more: `0.034` of 30.
 fn just_enough(clients: usize) -> f64 {
     let share = 1.0 / clients.max(1) as f64;
-    // Two digits are enough to tell it from the next smaller number of clients' share of everybody.
+    // Two digits are enough to tell it from the next smaller number of clients' share of all.
     let unit = 10f64.powi(share.log10().floor() as i32 - 1);
     let rounded = (share / unit - 1e-9).ceil() * unit;
     // Through text, so that it is the number that people read.

@@ -181,7 +181,7 @@ impl KeptState {
         }
     }
 
-    /// The state as plain numbers, for whoever goes on with it.
+    /// The state as plain numbers, for whoever continues with it.
     pub fn into_host(self) -> Result<ClientState> {
         match self.0 {
             Kept::Here(state) => Ok(state),

@@ -6,7 +6,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 
-/// What everybody sees who knows no token.
+/// What visitors without an access token see.
 pub(super) const TOKEN_PAGE: &str = include_str!("../assets/token.html");
 
 const INDEX: &str = include_str!("../assets/index.html");

@@ -1,4 +1,4 @@
-//! Looks after all runs below a folder, for everybody who wants to know.
+//! Follows all runs below a folder, for all who watch them.
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -76,14 +76,14 @@ impl Algorithm for FineTune {
         }
         let mut work = LocalUpdate::default();
         if self.is_untuned(me, round.rounds) {
-            work.assign(Slot::Own, own().with(received())); // The global model no longer moves: this is where everybody's own begins.
+            work.assign(Slot::Own, own().with(received())); // The global model no longer moves: this is where each client's own begins.
         }
         work.train(round.body(Trains::Everything));
         work.sending(received())
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting); // In tuning rounds everybody sends back what was received.
+        server.average(updates, self.weighting); // In tuning rounds every client sends back what was received.
         Ok(())
     }
 

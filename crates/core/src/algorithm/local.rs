@@ -10,7 +10,7 @@ use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Trains};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Local {
-    /// Train every client in every round, and not only those that the sampling draws: a client that works alone waits for nobody's invitation.
+    /// Train every client in every round, and not only those that the sampling draws: a client that works alone need not be drawn.
     /// At a client fraction of 0.1 this is ten times the local work of other methods, and the baseline that they have to beat.
     pub everybody: bool,
 }

@@ -71,7 +71,7 @@ impl AsyncRound<'_> {
         update.weights.ensure_like(&server.weights)?;
         let before = server.weights.statistics.clone();
         self.algorithm.server_update(server, std::slice::from_ref(update))?;
-        // One client's normalisation statistics must not stand for everybody's: they enter a running mean over about a round.
+        // One client's normalisation statistics must not stand for those of all: they enter a running mean over about a round.
         let share = 1.0 / (applied + 1).min(self.updates as u64) as f32;
         server.weights.statistics = before.plus(share, &server.weights.statistics.minus(&before));
         Ok(())

@@ -170,7 +170,9 @@ impl Snippet {
         for next in self.text.chars().skip(self.window) {
             match following.next() {
                 Some((_, &said)) if said == next => (),
-                Some((sample, said)) => return Err(format!("`y` of sample {sample} is `{said}`, but `x` goes on with `{next}`")),
+                Some((sample, said)) => {
+                    return Err(format!("`y` of sample {sample} is `{said}`, but `x` continues with `{next}`"));
+                }
                 None => return Err("`x` is longer than `y`".into()),
             }
         }

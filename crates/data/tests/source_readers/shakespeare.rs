@@ -73,7 +73,7 @@ fn windows_that_make_no_text_are_refused_with_role_and_sample() {
     assert_refused(role(json!(["ab", ""]), json!(["c", "d"])), &["client `FOOL`, sample 1", "window is empty"]);
     assert_refused(role(json!(["ab"]), json!(["cd"])), &["client `FOOL`, sample 0", "one character, not `cd`"]);
     assert_refused(role(json!(["ab", "bc"]), json!(["c"])), &["client `FOOL`", "2 windows", "1 characters"]);
-    assert_refused(role(json!(["ab", "bc"]), json!(["x", "d"])), &["`y` of sample 0 is `x`", "goes on with `c`"]);
+    assert_refused(role(json!(["ab", "bc"]), json!(["x", "d"])), &["`y` of sample 0 is `x`", "continues with `c`"]);
 }
 
 #[test]

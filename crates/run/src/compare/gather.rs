@@ -27,7 +27,7 @@ pub struct Gathered {
     pub unfinished: Vec<PathBuf>,
     /// Runs of an experiment and a seed that were already there.
     pub repeated: Vec<PathBuf>,
-    /// What is there already.
+    /// What was gathered already.
     seen: BTreeSet<String>,
 }
 

@@ -155,7 +155,7 @@ impl Experiment {
         self
     }
 
-    /// The experiment where a client is: if everybody brings their own data, those at hand are this client's.
+    /// The experiment where a client is: if every client brings its own data, those given are this client's.
     pub fn at_client(mut self, client: usize) -> Self {
         if let Partition::Own { here, .. } = &mut self.data.partition {
             *here = Some(client);

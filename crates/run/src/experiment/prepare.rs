@@ -50,7 +50,7 @@ impl Experiment {
         self.prepare_with(|| self.present().map(Arc::new), |_, _| Ok(scaling))
     }
 
-    /// As [`prepare`](Self::prepare), for clients elsewhere: where everybody brings their own data, those at hand are an example.
+    /// As [`prepare`](Self::prepare), for clients elsewhere: where every client brings its own data, those given are an example.
     pub fn prepare_for_others(&self) -> Result<Prepared> {
         self.prepare_from(|| self.present().map(Arc::new))
     }

@@ -122,7 +122,7 @@ fn processor() -> Option<String> {
 pub struct Roster {
     /// How many take part in training. Unseen ones come after them.
     pub training: usize,
-    /// What everybody holds.
+    /// What every client holds.
     #[serde(flatten)]
     pub tally: Tally,
 }

@@ -92,7 +92,7 @@ impl Disk {
     }
 }
 
-/// The states of all clients, once everybody has taken part.
+/// The states of all clients, once every client has taken part.
 fn states(prepared: &Prepared) -> u64 {
     let fresh = prepared.fresh_state(0);
     let models = if prepared.experiment.method.algorithm().keeps_second_model() { 2 } else { 1 };

@@ -44,7 +44,7 @@ impl PartitionReport {
             Partition::DistinctLabels { labels, .. } => format!("{} each", counted(*labels, "distinct label")),
             Partition::Dirichlet { alpha, .. } => format!("Dirichlet, alpha {alpha}"),
             Partition::Iid { .. } => "evenly, by chance".into(),
-            Partition::Own { .. } => "everybody's own".into(),
+            Partition::Own { .. } => "every client's own".into(),
         }
     }
 
