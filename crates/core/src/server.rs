@@ -3,6 +3,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use fedeq_data::Seed;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Update};
@@ -186,7 +187,8 @@ impl<T: Transport> Server<'_, T> {
     fn synchronous_round(&mut self, server: &mut ServerState) -> Result<RoundResult> {
         let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
         let updates = self.ask(server, Task::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
-        updates.iter().try_for_each(|update| update.weights.ensure_like(&server.weights))?;
+        let checked: Vec<Result<()>> = updates.par_iter().map(|update| update.weights.ensure_like(&server.weights)).collect();
+        checked.into_iter().collect::<Result<()>>()?;
         let received = Instant::now();
         self.algorithm.server_update(server, &updates)?;
         Ok(RoundResult { cohort, updates, arrivals: Vec::new(), server_seconds: received.elapsed().as_secs_f64() })
