@@ -157,7 +157,9 @@ fn agrees(config: &ModelConfig, task: &Task, batch: &Batch, noise: f32, toleranc
         let largest = largest.max(1e-3);
         for part in [None, Some(Part::Shared), Some(Part::Personal)] {
             let wanted = |each: Part| part.is_none_or(|part| each == part);
-            if !graph.parameters.iter().any(|parameter| wanted(parameter.part)) {
+            // Where only the head is trained, nothing is differentiated through the fixed point, and no phantom steps are taken.
+            let steps_differ = part == Some(Part::Personal) && unsolved_phantom(&graph);
+            if steps_differ || !graph.parameters.iter().any(|parameter| wanted(parameter.part)) {
                 continue;
             }
             let found = by_plan(&graph, &values, batch, mode, wanted);
