@@ -3,7 +3,7 @@ import { bytes, number, percent, seconds } from "./format.js";
 
 const each = (rows, value) => rows.map((row) => [row.round, value(row)]).filter(([, y]) => y != null);
 
-const headline = (facts, row) => (facts?.headline === "shared" && row.shared ? row.shared : row.local);
+const headline = (info, row) => (info?.headline === "shared" && row.shared ? row.shared : row.local);
 
 /** Both models of the clients; where nothing is shared there is only one. */
 export const both = (row) => ({ local: row.local, shared: row.shared ?? row.local });
@@ -14,9 +14,9 @@ export const MEASURES = {
   local_worst: { name: "worst tenth, own models", of: (story) => each(story.evaluations, (row) => row.local.worst) },
   local: { name: "own model", of: (story) => each(story.evaluations, (row) => row.local.accuracy) },
   shared: { name: "shared model", of: (story) => each(story.evaluations, (row) => row.shared?.accuracy) },
-  worst: { name: "worst tenth", of: (story, facts) => each(story.evaluations, (row) => headline(facts, row).worst) },
+  worst: { name: "worst tenth", of: (story, info) => each(story.evaluations, (row) => headline(info, row).worst) },
   train_loss: { name: "training", of: (story) => each(story.rounds, (row) => row.loss) },
-  test_loss: { name: "test", of: (story, facts) => each(story.evaluations, (row) => headline(facts, row).loss) },
+  test_loss: { name: "test", of: (story, info) => each(story.evaluations, (row) => headline(info, row).loss) },
   cohort_gap: { name: "clients of the round", of: (story) => each(story.rounds, (row) => row.gap) },
   gap: { name: "all clients", of: (story) => each(story.evaluations, (row) => row.gap) },
   dual: { name: "dual", of: (story) => each(story.evaluations, (row) => row.dual_norm || null) },

@@ -70,8 +70,8 @@ function top(name) {
     const trouble = row.problem ?? (row.trouble && `It could not be resumed: ${row.trouble}`);
     problem.hidden = !trouble;
     say(problem, trouble ?? "");
-    bar.hidden = far.hidden = !facts;
-    if (facts) {
+    bar.hidden = far.hidden = !info;
+    if (info) {
       bar.max = info.rounds;
       bar.value = row.round;
       say(far, `round ${count(row.round)} of ${count(info.rounds)}`);
@@ -122,10 +122,10 @@ function charts() {
   const hint = element("p", { class: "hint" }, "The first curves begin when the first round is over.");
   const grid = element("div", { class: "grid" }, all.map((chart) => chart.node));
   const node = element("section", { "aria-labelledby": "curves" }, element("h2", { id: "curves" }, "Curves"), hint, grid);
-  const show = ({ facts }, story) => {
+  const show = ({ info }, story) => {
     hint.hidden = story.rounds.length > 0;
     FIGURES.forEach((figure, index) => {
-      const series = figure.measures.map((measure) => ({ name: MEASURES[measure].name, points: MEASURES[measure].of(story, facts) }));
+      const series = figure.measures.map((measure) => ({ name: MEASURES[measure].name, points: MEASURES[measure].of(story, info) }));
       all[index].draw(series.map((one, colour) => ({ ...one, colour })).filter((one) => one.points.length > 0));
     });
   };
