@@ -138,7 +138,7 @@ impl Plan {
     }
 }
 
-/// A stem, stages of [blocks](residual_block), the mean over the plane, two dense layers, a normalisation and the personal layer.
+/// A stem, stages of residual blocks, the mean over the plane, two dense layers, a normalisation and the personal layer.
 impl Architecture for ResNetOptions {
     type Size = ResNetDepth;
     const INPUTS: Inputs = Inputs::Images;
