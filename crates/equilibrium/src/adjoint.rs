@@ -60,12 +60,12 @@ impl Adjoint {
         match self {
             Self::JacobianFree => Ok(()),
             Self::Phantom { steps, damping } => {
-                within("adjoint.steps", *steps, PHANTOM_STEPS)?;
-                below_one("adjoint.damping", *damping)
+                within("adjoint.phantom.steps", *steps, PHANTOM_STEPS)?;
+                below_one("adjoint.phantom.damping", *damping)
             }
             Self::Implicit { solver, stop } => {
                 solver.validate()?;
-                stop.validate().map_err(|invalid| invalid.under("adjoint"))
+                stop.validate().map_err(|invalid| invalid.under("adjoint.implicit"))
             }
         }
     }

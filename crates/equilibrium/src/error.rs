@@ -21,7 +21,7 @@ pub struct InvalidSetting {
 }
 
 impl InvalidSetting {
-    /// The same setting as part of something larger: `solver.memory` under `model.equilibrium` is `model.equilibrium.solver.memory`.
+    /// The same setting as part of something larger: `stop.max_steps` under `model.equilibrium` is `model.equilibrium.stop.max_steps`.
     pub fn under(mut self, prefix: &str) -> Self {
         self.name = format!("{prefix}.{}", self.name);
         self

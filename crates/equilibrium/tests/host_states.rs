@@ -190,10 +190,13 @@ fn a_memory_passes_over_batches_that_do_not_fit() {
 fn a_refused_setting_can_say_where_it_is_written() {
     let layer = Equilibrium { solver: Solver::anderson(1_000), ..Equilibrium::default() };
     let refusal = layer.validate().expect_err("too much").under("model.equilibrium");
-    assert_eq!(refusal.to_string(), "`model.equilibrium.solver.memory` is `1000`, but must be a whole number from 1 to 200");
+    assert_eq!(
+        refusal.to_string(),
+        "`model.equilibrium.solver.anderson.memory` is `1000`, but must be a whole number from 1 to 200"
+    );
     let stop = Stop::relative(1e-3, 0);
     let adjoint = Adjoint::Implicit { solver: LinearSolver::Neumann, stop };
-    assert_eq!(adjoint.validate().expect_err("no steps").name, "adjoint.stop.max_steps");
+    assert_eq!(adjoint.validate().expect_err("no steps").name, "adjoint.implicit.stop.max_steps");
 }
 
 proptest! {

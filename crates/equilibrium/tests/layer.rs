@@ -147,18 +147,18 @@ fn settings_travel_through_a_configuration_file_and_unknown_keys_are_refused() {
 fn settings_that_mean_nothing_are_refused_by_name() {
     let refused = |layer: Equilibrium| layer.validate().expect_err("means nothing").to_string();
     let with_solver = |solver| Equilibrium { solver, ..Equilibrium::default() };
-    let expected = "`solver.memory` is `0`, but must be a whole number from 1 to 200";
+    let expected = "`solver.anderson.memory` is `0`, but must be a whole number from 1 to 200";
     assert_eq!(refused(with_solver(Solver::anderson(0))), expected);
     // More than there is memory for.
     for solver in [Solver::anderson(1_000_000_000), Solver::broyden(usize::MAX)] {
-        assert!(refused(with_solver(solver)).contains("solver.memory"));
+        assert!(refused(with_solver(solver)).contains(".memory"));
     }
     let endless = Stop::relative(1e-3, usize::MAX);
     assert!(refused(Equilibrium { stop: endless, ..Equilibrium::default() }).contains("stop.max_steps"));
-    assert!(refused(with_solver(Solver::FixedPoint { damping: 1.0 })).contains("solver.damping"));
+    assert!(refused(with_solver(Solver::FixedPoint { damping: 1.0 })).contains("solver.fixed-point.damping"));
     assert!(refused(Equilibrium { stop: Stop::relative(-1.0, 5), ..Equilibrium::default() }).contains("stop.relative"));
     assert!(refused(Equilibrium { stop: Stop::relative(f64::NAN, 5), ..Equilibrium::default() }).contains("NaN"));
     let phantom = Adjoint::Phantom { steps: 0, damping: 0.0 };
-    assert!(refused(Equilibrium { adjoint: phantom, ..Equilibrium::default() }).contains("adjoint.steps"));
+    assert!(refused(Equilibrium { adjoint: phantom, ..Equilibrium::default() }).contains("adjoint.phantom.steps"));
     assert!(Equilibrium::default().validate().is_ok());
 }

@@ -28,12 +28,12 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["data.copies=9223372036854775807"], "`data.copies` is `9223372036854775807`", "give at most"),
     (
         &["model.equilibrium.solver.anderson.memory=1000000000"],
-        "`model.equilibrium.solver.memory` is `1000000000`",
+        "`model.equilibrium.solver.anderson.memory` is `1000000000`",
         "from 1 to 200",
     ),
     (
         &["model.equilibrium.solver.broyden.memory=1000000000"],
-        "`model.equilibrium.solver.memory` is `1000000000`",
+        "`model.equilibrium.solver.broyden.memory` is `1000000000`",
         "from 1 to 200",
     ),
     (&["engine.client_memory_mb=9223372036854775807"], "`engine.client_memory_mb` is", "give at most"),

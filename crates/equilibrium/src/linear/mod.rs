@@ -45,9 +45,9 @@ impl Default for LinearSolver {
 impl LinearSolver {
     pub(crate) fn validate(&self) -> Result<(), InvalidSetting> {
         match self {
-            Self::Gmres { memory } | Self::Anderson { memory } | Self::Broyden { memory } => {
-                within("adjoint.solver.memory", *memory, MEMORY)
-            }
+            Self::Gmres { memory } => within("adjoint.implicit.solver.gmres.memory", *memory, MEMORY),
+            Self::Anderson { memory } => within("adjoint.implicit.solver.anderson.memory", *memory, MEMORY),
+            Self::Broyden { memory } => within("adjoint.implicit.solver.broyden.memory", *memory, MEMORY),
             Self::Neumann => Ok(()),
         }
     }

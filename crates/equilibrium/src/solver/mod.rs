@@ -96,20 +96,20 @@ impl Solver {
     /// Refuses settings that mean nothing.
     pub fn validate(&self) -> Result<(), InvalidSetting> {
         match self {
-            Self::FixedPoint { damping } => below_one("solver.damping", *damping),
+            Self::FixedPoint { damping } => below_one("solver.fixed-point.damping", *damping),
             Self::Anderson(anderson) => anderson.validate(),
-            Self::Broyden { memory } => within("solver.memory", *memory, MEMORY),
+            Self::Broyden { memory } => within("solver.broyden.memory", *memory, MEMORY),
         }
     }
 }
 
 impl Anderson {
     fn validate(&self) -> Result<(), InvalidSetting> {
-        within("solver.memory", self.memory, MEMORY)?;
-        positive("solver.mixing", self.mixing)?;
-        at_least("solver.restart", self.restart.unwrap_or(1), 1)?;
+        within("solver.anderson.memory", self.memory, MEMORY)?;
+        positive("solver.anderson.mixing", self.mixing)?;
+        at_least("solver.anderson.restart", self.restart.unwrap_or(1), 1)?;
         match self.ridge {
-            Ridge::Relative(ridge) | Ridge::Absolute(ridge) => non_negative("solver.ridge", ridge),
+            Ridge::Relative(ridge) | Ridge::Absolute(ridge) => non_negative("solver.anderson.ridge", ridge),
         }
     }
 }
