@@ -85,7 +85,7 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn score(&mut self, of: &Shard, voters: Option<&Voting>) -> Result<Score> {
         let (mut total, mut mixed) = (Score::default(), Vec::new());
         for batch in of.in_order(EVALUATION_BATCH) {
-            let (count, targets, ignored) = (self.classes(), classes(&batch)?, padding(&batch));
+            let (count, targets, ignored) = (self.classes(), classes(&batch), padding(&batch));
             let executor = self.run(&batch, Start::Model)?;
             let (found, loss) = match voters {
                 None => {
@@ -123,7 +123,7 @@ impl<'a> Evaluator<'a> {
         let Some(neighbours) = neighbours.filter(|neighbours| neighbours.mixing != 0.0) else { return Ok(None) };
         let mut voting = Voting { neighbours: *neighbours, width: 0, embeddings: Vec::new(), labels: Vec::new() };
         for batch in train.in_order(EVALUATION_BATCH) {
-            let (labels, ignored) = (classes(&batch)?, padding(&batch));
+            let (labels, ignored) = (classes(&batch), padding(&batch));
             let embeddings = self.run(&batch, Start::Model)?.embedding(input_of(&batch)).unwrap_or_default();
             voting.width = embeddings.len() / labels.len().max(1);
             for (row, (embedding, label)) in embeddings.chunks_exact(voting.width.max(1)).zip(labels).enumerate() {

@@ -86,7 +86,7 @@ impl LocalProblem for NetworkProblem {
         let (mut total, mut samples) = (0.0, 0.0);
         let (mut gradients, mut sum) = (vec![0.0; layout.len()], vec![0.0; layout.len()]);
         for batch in self.train.in_order(EVALUATION_BATCH) {
-            let (targets, ignored, count) = (classes(&batch)?, padding(&batch), batch.len() as f64);
+            let (targets, ignored, count) = (classes(&batch), padding(&batch), batch.len() as f64);
             let found = model.run(&batch, Start::Model)?.differentiate(|logits, gradient| {
                 let predictions = predictions(logits, graph.task.classes, targets, ignored.as_deref());
                 let scale = 1.0 / predictions.count().max(1) as f32;

@@ -93,7 +93,7 @@ pub(crate) struct Local<'a> {
     pub(crate) memory: &'a mut WarmMemory,
 }
 
-/// Carries out a phase on the batches that `epochs` gives for each epoch, and moves the weights.
+/// Carries out a phase on the batches that `batches` gives for the seed of each epoch, and moves the weights.
 pub(crate) fn train<B: Iterator<Item = Batch>>(
     local: Local<'_>,
     weights: &mut Weights,
@@ -112,14 +112,10 @@ pub(crate) fn train<B: Iterator<Item = Batch>>(
         run.epochs(seed, batches)?;
         run.end(weights)
     });
-    match outcome {
-        Ok((stats, held)) => {
-            trainer.held = held;
-            trainer.keep();
-            Ok(stats)
-        }
-        Err(error) => Err(error),
-    }
+    let (stats, held) = outcome?;
+    trainer.held = held;
+    trainer.keep();
+    Ok(stats)
 }
 
 /// One phase under way.
@@ -215,7 +211,7 @@ impl<'a> Run<'a> {
 
     /// The mean loss, and how many predictions it is over.
     fn forward(&mut self, at: usize, batch: &Batch, dropout: u64) -> Result<(f64, usize)> {
-        let (set, targets, ignored) = (InstructionSet::best(), classes(batch)?, padding(batch));
+        let (set, targets, ignored) = (InstructionSet::best(), classes(batch), padding(batch));
         let Trainer { parameters, executors, .. } = &mut *self.trainer;
         let executor = &mut executors[at];
         let start = Start::Recalled(self.local.memory, &batch.ids);
