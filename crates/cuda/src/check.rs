@@ -2,6 +2,8 @@
 //!
 //! Clients differ in their weights, their samples and how many these are. What a plan does not write is not a number before the first pass, so that reading it shows.
 #![allow(clippy::print_stdout, reason = "a line for every case, for whoever runs the tests on a card")]
+mod images;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -80,6 +82,7 @@ impl Checks {
     /// Compares a case, and prints its worst differences.
     pub(crate) fn run(&mut self, case: Case<'_>, allowed: Allowed) {
         let begun = std::time::Instant::now();
+        crate::ensure_supported(case.graph, case.precision).expect("a network that the kernels can run");
         let clients = clients(&case);
         let data = Arc::new(dataset(case.graph, clients.iter().map(|client| client.indices.len()).sum()));
         let expected = on_cpu(&case, &clients, &data);

@@ -11,6 +11,8 @@ mod executor;
 mod layout;
 mod op;
 mod plan;
+mod support;
 
 pub use device::{DeviceInfo, devices};
 pub use plan::{Mode, Precision};
+pub use support::ensure_supported;
