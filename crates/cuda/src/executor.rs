@@ -69,6 +69,7 @@ impl Executor {
             statistics,
             base: self.memory.pointer(),
             arena: &self.plan.arena,
+            around: None,
         }
     }
 

@@ -8,6 +8,7 @@ mod executor;
 mod layout;
 mod op;
 mod plan;
+mod projection;
 
 pub use device::{DeviceInfo, devices};
 pub use plan::{Mode, Precision};
