@@ -76,7 +76,7 @@ class SequenceCell(nn.Module):
         return self.norm(z)
 
 
-class Player(nn.Module):
+class Head(nn.Module):
     """The personal end: one layer, a normalisation and the logits."""
 
     def __init__(self, classes: int) -> None:
@@ -104,7 +104,7 @@ class DeqTransformer(nn.Module):
         super().__init__()
         self.embedding = Embedding(vocabulary, length)
         self.cell = SequenceCell()
-        self.player = Player(vocabulary)
+        self.head = Head(vocabulary)
         self.solver_steps = solver_steps
         self.dropout = dropout
 
@@ -117,7 +117,7 @@ class DeqTransformer(nn.Module):
         return Hidden(state, tokens, mask)
 
     def predict(self, hidden: Hidden) -> Tensor:
-        return self.player(*hidden, self.draw(hidden.state))
+        return self.head(*hidden, self.draw(hidden.state))
 
     def forward(self, symbols: Tensor) -> Tensor:
         return self.predict(self.represent(symbols))
@@ -126,12 +126,12 @@ class DeqTransformer(nn.Module):
         """The masks of the two dropout sites of a layer."""
         if self.dropout == 0.0:
             return None
-        return torch.empty(2, *like.shape).bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)
+        return torch.empty(2, *like.shape, device=like.device).bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)
 
 
 def scores_mask(symbols: Tensor) -> Tensor:
     """What is added to attention's scores: very little where a position may not look (the future, padding)."""
     length = symbols.shape[1]
-    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    future = torch.ones(length, length, dtype=torch.bool, device=symbols.device).triu(1)
     blocked = future | (symbols == 0)[:, None, None, :]
-    return torch.zeros(blocked.shape).masked_fill_(blocked, BLOCKED_SCORE)
+    return torch.zeros(blocked.shape, device=symbols.device).masked_fill(blocked, BLOCKED_SCORE)
