@@ -6,6 +6,7 @@ Factors of convolutions and products are TF32, or 16-bit by autocast if that is 
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from .models import Network
 from .train import IGNORED
 
 Tensors = dict[str, Tensor]
-DEVICE = "cuda"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def solve(step: Callable[[Tensor], Tensor], z0: Tensor, steps: int) -> tuple[Tensor, Tensor]:
@@ -47,8 +48,8 @@ def solve(step: Callable[[Tensor], Tensor], z0: Tensor, steps: int) -> tuple[Ten
 
 def extrapolate(residuals: list[Tensor], images: list[Tensor]) -> Tensor:
     """The next iterate from the last residuals and images, oldest first."""
-    changes = torch.stack([new - old for old, new in zip(residuals, residuals[1:], strict=False)], -2)
-    moves = torch.stack([new - old for old, new in zip(images, images[1:], strict=False)], -2)
+    changes = torch.stack([new - old for old, new in pairwise(residuals)], -2)
+    moves = torch.stack([new - old for old, new in pairwise(images)], -2)
     with exact_products():
         gram = (changes @ changes.transpose(-1, -2)).double()
         dots = (changes @ residuals[-1].unsqueeze(-1)).squeeze(-1).double()
