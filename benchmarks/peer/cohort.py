@@ -130,6 +130,8 @@ class Graphed:
 
     def __call__(self, *arguments: Any) -> Any:
         leaves, spec = torch.utils._pytree.tree_flatten(arguments)
+        if not torch.cuda.is_available():
+            return self.function(*arguments)
         if self.graph is None:
             self.leaves = [leaf.clone() for leaf in leaves]
             inside = torch.utils._pytree.tree_unflatten(self.leaves, spec)
@@ -228,11 +230,12 @@ class Cohort:
 
 
 def equilibrium_on_gpu() -> None:
-    """Networks solve for their fixed points without waiting for the host."""
+    """Networks solve for their fixed points without waiting for the host, and attend by what `vmap` knows."""
     from . import text, vision
 
     for module in (equilibrium, text, vision):
         module.settle = settle  # type: ignore[attr-defined]
+    text.attend = text.attend_plainly
 
 
 def rounds(network: Network, data: Data, job: dict[str, Any]) -> dict[str, Any]:
@@ -243,10 +246,10 @@ def rounds(network: Network, data: Data, job: dict[str, Any]) -> dict[str, Any]:
     start = {name: value.clone() for name, value in cohort.theta.items()}
     seconds, losses, moves = [], [], []
     for _ in range(job["rounds"]):
-        torch.cuda.synchronize()
+        torch.cuda.synchronize() if DEVICE == "cuda" else None
         begun = time.perf_counter()
         losses.append(cohort.round())
-        torch.cuda.synchronize()
+        torch.cuda.synchronize() if DEVICE == "cuda" else None
         seconds.append(time.perf_counter() - begun)
         moves.append(sum((cohort.theta[name] - start[name]).square().sum() for name in start).sqrt().item())
     return {"seconds": seconds, "loss": losses[0], "move": moves[0], "device_gb": torch.cuda.max_memory_reserved() / 1e9}

@@ -1,5 +1,6 @@
 """DEQ-Transformer: a stack of four layers applied until nothing changes any more, then a personal layer."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -26,8 +27,19 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         batch, length, _ = x.shape
         query, key, value = self.qkv(x).view(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        seen = attend(query, key, value, mask)
         return self.output(seen.transpose(1, 2).reshape(batch, length, WIDTH))
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Attention by PyTorch's own kernel."""
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+
+def attend_plainly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """The same step by step, for `vmap`, which has no rule for that kernel and would call it client by client."""
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1]) + mask
+    return scores.softmax(-1) @ value
 
 
 class Layer(nn.Module):
