@@ -242,6 +242,11 @@ fn wishes(graph: &Graph, precision: Precision) -> HashMap<usize, Wish> {
                 let columns = padded(graph.parameter(*weight).shape[1]);
                 wishes.extend([Some(*weight), *bias].into_iter().flatten().map(|id| (id.0, Wish::Columns { padded: columns })));
             }
+            // Their gradients come from one sum over samples.
+            Layer::Norm { affine, .. } => {
+                let ids = [affine.scale, affine.offset].into_iter().enumerate();
+                wishes.extend(ids.map(|(before, id)| (id.0, Wish::Beside { first: affine.scale, before, of: 2 })));
+            }
             Layer::Transformer { layers, .. } => beside(layers, &mut wishes),
             Layer::Equilibrium { cell: graph::Cell::Transformer { layers, .. }, .. } => beside(layers, &mut wishes),
             Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. } => {

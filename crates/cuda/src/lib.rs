@@ -12,6 +12,8 @@ mod layout;
 mod op;
 mod plan;
 mod projection;
+mod support;
 
 pub use device::{DeviceInfo, devices};
 pub use plan::{Mode, Precision};
+pub use support::ensure_supported;

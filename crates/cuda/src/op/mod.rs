@@ -3,14 +3,15 @@
 //! What a launch does depends on device memory alone (who is there, which samples), so that a whole training step can be recorded once and repeated.
 mod conv;
 mod convolution;
+mod dense;
 pub(crate) mod equilibrium;
-mod group_norm;
-mod product;
+pub(crate) mod norm;
+mod pool;
 
 use equilibrium::{AroundSolve, Solved};
 use fedeq_core::Result;
 use fedeq_models::Activation;
-use fedeq_models::graph::{Layer, ParameterId};
+use fedeq_models::graph::{Layer, ParameterId, Shape};
 use half::f16;
 
 use crate::arena::{Arena, Slot};
@@ -124,6 +125,12 @@ impl Run<'_> {
         launch!(self.device, Launch::new("to_f16", grid, 256); x, y, self.cohort, scale, each as i32)
     }
 
+    /// `out[lane] = sum over the lane's samples and `per` of x[sample][per]`, `n` numbers each; lanes are `stride` numbers apart.
+    pub(crate) fn sum_samples(&self, x: Pointer<f32>, out: Pointer<f32>, stride: i64, per: usize, n: usize) -> Result<()> {
+        let kernel = Launch::new("sum_samples", [n.div_ceil(32), self.size.lanes, 1], 1024);
+        launch!(self.device, kernel; x, out, self.cohort, stride, 1.0_f32, per as i32, n as i32)
+    }
+
     /// A grid of so many blocks for each sample: (blocks, samples of a lane, lanes).
     pub(crate) fn by_sample(&self, blocks: usize) -> [usize; 3] {
         [blocks, self.size.most, self.size.lanes]
@@ -144,9 +151,19 @@ pub(crate) fn phi(activation: Option<Activation>, precision: Precision) -> i32 {
 pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
     match *layer {
         Layer::Conv { x, weight, stride, y } => Box::new(conv::Conv::new(plan, x, weight, stride, y)),
+        Layer::Norm { x, affine, over, fusion, y } => norm::build(plan, x, affine, over, fusion, y),
+        Layer::MaxPool { x, y } => Box::new(pool::MaxPool::new(plan, x, y)),
+        Layer::MeanPool { x, y } => Box::new(pool::MeanPool::new(plan, x, y)),
+        Layer::Widen { x, y } => Box::new(pool::Widen::new(plan, x, y)),
+        Layer::Dense { x, weight, bias, activation, y } if !matches!(plan.graph.shape(y), Shape::Sequence(_)) => {
+            Box::new(dense::Dense::new(plan, x, weight, bias, activation, y))
+        }
         Layer::Equilibrium { injection, ref cell, ref settings, y } => {
             Box::new(equilibrium::Equilibrium::new(plan, injection, cell, settings, y))
         }
-        _ => todo!("other layers"),
+        // Layers over the positions of texts are refused by `ensure_supported`.
+        Layer::Dense { .. } | Layer::Embed { .. } | Layer::LayerNorm { .. } | Layer::Transformer { .. } => {
+            unreachable!("a network that was checked")
+        }
     }
 }

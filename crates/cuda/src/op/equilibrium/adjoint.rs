@@ -3,11 +3,11 @@ use fedeq_core::Result;
 use fedeq_equilibrium::{Adjoint, LinearSolver, Solver as Settings, Stop};
 use half::f16;
 
+use super::product::Moment;
 use super::solve::{Ends, List, Progress, Solver, blocks_for, nobody_is_left};
 use super::{Cell, State};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::op::product::Moment;
 use crate::op::{Cohort, Run};
 use crate::plan::Planner;
 
@@ -32,7 +32,7 @@ impl Correction {
             LinearSolver::Gmres { memory } => Self::Gmres(Gmres::new(plan, each, *memory, stop)),
             LinearSolver::Anderson { memory } => Self::Iteration(Iteration::new(plan, each, &Settings::anderson(*memory), stop)),
             LinearSolver::Neumann => Self::Iteration(Iteration::new(plan, each, &Settings::fixed_point(), stop)),
-            LinearSolver::Broyden { .. } => unreachable!("refused before a plan is made"),
+            LinearSolver::Broyden { .. } => unreachable!("a network that was checked"),
         }
     }
 

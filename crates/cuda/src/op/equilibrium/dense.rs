@@ -3,10 +3,10 @@ use fedeq_core::Result;
 use fedeq_models::Activation;
 use fedeq_models::graph::ParameterId;
 
+use super::product::{Moment, Product};
 use super::{Cell, Differentiated, State, To};
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
-use crate::op::product::{Moment, Product};
 use crate::op::{Cohort, Run, phi};
 use crate::plan::Planner;
 

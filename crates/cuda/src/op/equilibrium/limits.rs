@@ -1,23 +1,17 @@
 //! What equilibrium layers cannot do on a GPU, refused by the name of the setting.
 use fedeq_core::{Error, Result};
 use fedeq_equilibrium::{Adjoint, Equilibrium, LinearSolver, Solver};
-use fedeq_models::graph::{Cell, Graph, Layer, Shape};
+use fedeq_models::graph::{Cell, Shape};
 
+use super::norm::Norm;
 use super::{adjoint, solve};
-use crate::op::group_norm::Grouping;
 use crate::plan::Precision;
+use crate::support::refused;
 
-const ON_CPU: &str = "leave `--device` out to compute on the CPU";
-
-/// Refuses what there are no kernels for in the network's equilibrium layer, if it has one.
-pub(crate) fn ensure_supported(graph: &Graph, precision: Precision) -> Result<()> {
-    for layer in &graph.layers {
-        if let Layer::Equilibrium { cell, settings, y, .. } = layer {
-            ensure_settings(settings)?;
-            ensure_cell(cell, graph.shape(*y), precision)?;
-        }
-    }
-    Ok(())
+/// Refuses what there are no kernels for, of a layer whose states have this shape.
+pub(crate) fn ensure_supported(cell: &Cell, settings: &Equilibrium, state: Shape, precision: Precision) -> Result<()> {
+    ensure_settings(settings)?;
+    ensure_cell(cell, state, precision)
 }
 
 fn ensure_settings(settings: &Equilibrium) -> Result<()> {
@@ -43,34 +37,27 @@ fn ensure_settings(settings: &Equilibrium) -> Result<()> {
 }
 
 fn no_broyden(setting: &str, others: &str) -> Error {
-    Error::invalid(format!("`{setting}` is not available on a GPU"), format!("choose {others}, or {ON_CPU}"))
+    refused(format!("`{setting}` is chosen"), &format!("choose {others}"))
 }
 
 fn ensure_memory(setting: &str, memory: usize, used: usize, most: usize) -> Result<()> {
     if used <= most {
         return Ok(());
     }
-    Err(Error::invalid(
-        format!("`{setting}` is `{memory}`, and on a GPU it is {most} at most"),
-        format!("set it to {most} or less, or {ON_CPU}"),
-    ))
+    Err(refused(format!("`{setting}` is `{memory}`"), &format!("set it to {most} or less")))
 }
 
 fn ensure_cell(cell: &Cell, state: Shape, precision: Precision) -> Result<()> {
     match (cell, state) {
-        (Cell::Dense { .. }, Shape::Vector(width)) if !width.is_multiple_of(4) => Err(Error::invalid(
-            format!("a hidden width of `{width}` is not available on a GPU"),
-            format!("choose a multiple of 4, or {ON_CPU}"),
-        )),
+        (Cell::Dense { .. }, Shape::Vector(width)) if !width.is_multiple_of(4) => {
+            Err(refused(format!("the hidden width is `{width}`"), "choose a multiple of 4"))
+        }
         (Cell::Residual { over, .. }, Shape::Image([height, width, channels])) => {
-            let fits = [channels, 2 * channels].iter().all(|&channels| Grouping::new([height, width], channels, *over).is_some());
+            let fits = [channels, 2 * channels].iter().all(|&channels| Norm::new([height, width], channels, *over).is_some());
             if fits && (precision == Precision::Exact || channels.is_multiple_of(8)) {
                 return Ok(());
             }
-            Err(Error::invalid(
-                format!("states of `{height}` x `{width}` pixels with `{channels}` channels are not available on a GPU"),
-                format!("use smaller images, or {ON_CPU}"),
-            ))
+            Err(refused(format!("states have `{height}` x `{width}` pixels with `{channels}` channels"), "use smaller images"))
         }
         _ => Ok(()),
     }

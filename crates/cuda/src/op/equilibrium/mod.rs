@@ -4,6 +4,7 @@
 //! - this file: the layer, forward and back
 //! - `cell`: what it wants of a cell; `dense` and `residual` are cells
 //! - `solve`: finding the fixed point
+//! - `product`, `norm`: launches of theirs
 //! - `adjoint`: the linear system of an implicit gradient
 //! - `sums`: gradients of several differentiated steps added up
 //! - `limits`: what is refused
@@ -11,9 +12,13 @@ mod adjoint;
 mod cell;
 mod dense;
 mod limits;
+mod norm;
+mod product;
 mod residual;
 mod solve;
 mod sums;
+#[cfg(test)]
+mod tests;
 
 use fedeq_core::Result;
 use fedeq_equilibrium::{Adjoint, Equilibrium as Settings};
@@ -22,11 +27,11 @@ use fedeq_models::graph::{self, ValueId};
 use adjoint::Correction;
 pub(crate) use cell::{Cell, Differentiated, State, To};
 pub(crate) use limits::ensure_supported;
+use product::Moment;
 pub(crate) use solve::Progress;
 use solve::{Ends, Solver};
 use sums::Sums;
 
-use super::product::Moment;
 use super::{Op, Run};
 use crate::arena::Slot;
 use crate::device::Pointer;
@@ -116,15 +121,15 @@ impl Equilibrium {
         }
         let z = if back.is_some() { plan.kept(bytes) } else { plan.lasting(bytes) };
         let from = (0..steps).map(|index| if index == 0 { z } else { plan.kept(bytes) }).collect();
-        let numbers = plan.reads(y, Form::Numbers);
+        let (y, y_halves) = plan.writes_numbers(y);
         Self {
             solver: Solver::new(plan, Moment::Forward, each, &settings.solver, &settings.stop),
             injection: plan.reads(injection, Form::Numbers),
             iterate: plan.scratch(bytes),
             iterate_halves: halves.then(|| plan.scratch(bytes / 2)),
             solved: Solved { progress: plan.lasting(samples * size_of::<Progress>()), z, each },
-            y: numbers,
-            y_halves: plan.writes(y).halves,
+            y,
+            y_halves,
             steps: Steps { damping: damping as f32, from },
             back,
             cell,
@@ -263,7 +268,7 @@ fn build(plan: &mut Planner<'_>, cell: &graph::Cell, y: ValueId, differentiated:
         graph::Cell::Residual { .. } => {
             Box::new(residual::Residual::new(plan, cell, plan.plane(y), plan.channels(y), differentiated))
         }
-        graph::Cell::Transformer { .. } => todo!("transformers"),
+        graph::Cell::Transformer { .. } => unreachable!("a network that was checked"),
     }
 }
 

@@ -6,11 +6,12 @@ use fedeq_models::Activation;
 use fedeq_models::graph::{self, ParameterId};
 use half::f16;
 
+use super::norm::{Affine, Moments, Norm};
 use super::{Cell, Differentiated, State, To};
 use crate::arena::Slot;
 use crate::device::{Argument, Pointer, launch};
 use crate::op::convolution::{ByWeights, Geometry, Into, Storage, Weights};
-use crate::op::group_norm::{Affine, Grouping, Moments, Shape};
+use crate::op::norm::Shape;
 use crate::op::{Cohort, Run};
 use crate::plan::{Planner, Precision, SCALE};
 
@@ -21,8 +22,8 @@ pub(super) struct Residual {
     activation: Activation,
     convs: [Weights; 2],
     /// That between the convolutions, and those around them.
-    inner: Grouping,
-    outer: Grouping,
+    inner: Norm,
+    outer: Norm,
     /// What is between the convolutions in a step, in the form of factors.
     wide: Slot,
     back: Option<Back>,
@@ -83,8 +84,8 @@ impl Residual {
         };
         let parameters = Parameters { convs: [conv_a, conv_b], norms: [norm_1, norm_2, norm_3] };
         let geometries = [Geometry::new(plane, channels, 2 * channels, 3, 1), Geometry::new(plane, 2 * channels, channels, 3, 1)];
-        let grouping = |channels: usize| Grouping::new(plane, channels, over).expect("refused before a plan is made");
-        let (inner, outer) = (grouping(2 * channels), grouping(channels));
+        let norm = |channels: usize| Norm::new(plane, channels, over).expect("a network that was checked");
+        let (inner, outer) = (norm(2 * channels), norm(channels));
         let each = plane[0] * plane[1] * channels;
         let back = differentiated.any().then(|| Back::new(plan, each, parameters, geometries, [inner, outer], differentiated));
         let conv = |plan: &mut Planner<'_>, geometry, turned| match differentiated {
@@ -110,13 +111,13 @@ impl Residual {
         let [a, b] = &self.convs;
         let (factors, cohort) = (factors_of(run, z), run.cohort);
         a.forward(run, cohort, factors, self.weights(run, 0), Some(self.activation), into(run, v))?;
-        self.inner.forward(run, Affine::of(run, self.parameters.norms[0]), v, y, moments)?;
+        self.inner.forward(run, Affine::of(run, self.parameters.norms[0]), [v, y], moments)?;
         b.forward(run, cohort, y, self.weights(run, 1), None, Into::Numbers(t))
     }
 
     fn outer(&self, run: &Run<'_>, moments: [Pointer<Moments>; 2]) -> Outer {
         let [_, second, third] = self.parameters.norms.map(|affine| Affine::of(run, affine));
-        Outer { second, third, moments, cohort: run.cohort, shape: self.outer.shape }
+        Outer { second, third, moments, cohort: run.cohort, shape: self.outer.shape() }
     }
 
     /// From the gradient of the result to that of `u`, in 32 bits and in the form of factors, and to the state's on the way around the convolutions; and then to that in front of
@@ -138,7 +139,7 @@ impl Residual {
         self.convs[1].input_gradient(run, run.cohort, factors, self.weights(run, 1)[0], 1.0, into(run, dwide))?;
         let affine = Affine::of(run, self.parameters.norms[0]);
         let (x, moments, shares) = (run.at::<u8>(back.activated_wide), run.at(back.moments[0]), run.at(back.shares[0]));
-        self.inner.backward(run, affine, Some(self.activation), [x, dwide], moments, shares)
+        self.inner.backward(run, affine, self.activation, [x, dwide], (moments, shares))
     }
 
     fn du_factors(&self, run: &Run<'_>, du: Pointer<f32>) -> Pointer<u8> {
@@ -165,7 +166,7 @@ impl Back {
         each: usize,
         parameters: Parameters,
         geometries: [Geometry; 2],
-        [inner, outer]: [Grouping; 2],
+        [inner, outer]: [Norm; 2],
         differentiated: Differentiated,
     ) -> Self {
         let (samples, factor) = (plan.purpose.size.samples(), factor_bytes(plan));
@@ -173,7 +174,7 @@ impl Back {
         let exact = plan.purpose.precision == Precision::Exact;
         let [activated_wide, normalised, dwide] = [wide; 3].map(|bytes| plan.scratch_back(bytes));
         let [sum, activated] = [narrow; 2].map(|bytes| plan.scratch_back(bytes));
-        let groupings = [inner, outer, outer];
+        let norms = [inner, outer, outer];
         let by_weights = [0, 1].map(|index| {
             let trained = plan.parameter(parameters.convs[index]).is_some();
             trained.then(|| ByWeights::new(plan, geometries[index], Storage::Conv))
@@ -184,8 +185,8 @@ impl Back {
             dwide,
             sum,
             activated,
-            moments: groupings.map(|norm| plan.scratch_back(norm.moments_bytes(samples))),
-            shares: groupings.map(|norm| plan.scratch_back(norm.shares_bytes(samples))),
+            moments: norms.map(|norm| plan.scratch_back(norm.moments_bytes(samples))),
+            shares: norms.map(|norm| plan.scratch_back(norm.shares_bytes(samples))),
             du: differentiated.state().then(|| plan.scratch_back(narrow)),
             du_halves: (!exact).then(|| plan.scratch_back(narrow / 2)),
             beside: (exact && differentiated.state()).then(|| plan.scratch_back(narrow)),
@@ -247,8 +248,8 @@ impl Cell for Residual {
             }
         }
         for (index, norm) in self.parameters.norms.iter().enumerate().filter(|(index, _)| back.norms_trained[*index]) {
-            let (grouping, alpha) = if index == 0 { (self.inner, alpha(run)) } else { (self.outer, 1.0) };
-            grouping.sum_shares(run, run.at(back.shares[index]), alpha, run.gradient(norm.scale))?;
+            let (by, alpha) = if index == 0 { (self.inner, alpha(run)) } else { (self.outer, 1.0) };
+            by.sum_shares(run, run.at(back.shares[index]), alpha, run.gradient(norm.scale))?;
         }
         if to.dz.is_null() { Ok(()) } else { self.pull_first(run, to.dz) }
     }

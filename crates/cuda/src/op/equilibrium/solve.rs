@@ -7,9 +7,9 @@ use fedeq_equilibrium::{Anderson, Ridge, Solver as Settings, Stop};
 use half::f16;
 
 use super::State;
+use super::product::Moment;
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::op::product::Moment;
 use crate::op::{Cohort, Run};
 use crate::plan::Planner;
 
@@ -36,6 +36,18 @@ pub(crate) struct Progress {
     usable: i32,
     task: i16,
     saved: i16,
+}
+
+impl Progress {
+    /// From its bytes, four by four.
+    #[cfg(test)]
+    pub(crate) fn of_words(words: &[f32; 8]) -> Self {
+        let bits = words.map(f32::to_bits);
+        let [relative, steps, best, outcome, usable] = [2, 3, 4, 5, 6].map(|at: usize| bits[at] as i32);
+        let smallest = f64::from_bits(u64::from(bits[0]) | u64::from(bits[1]) << 32);
+        let [task, saved] = [bits[7], bits[7] >> 16].map(|half| half as i16);
+        Self { smallest, relative: f32::from_bits(relative as u32), steps, best, outcome, usable, task, saved }
+    }
 }
 
 /// A solve's memory and rules.
@@ -138,7 +150,7 @@ impl Solver {
         let Anderson { memory, ridge, mixing, delay, restart } = match settings {
             Settings::FixedPoint { damping } => plain_steps(*damping),
             Settings::Anderson(anderson) => anderson.clone(),
-            Settings::Broyden { .. } => unreachable!("refused before a plan is made"),
+            Settings::Broyden { .. } => unreachable!("a network that was checked"),
         };
         let (memory, samples, blocks) = (usable_memory(memory, stop), plan.purpose.size.samples(), blocks_for(each));
         let (ridge, ridge_is_relative) = match ridge {

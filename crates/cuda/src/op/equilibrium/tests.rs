@@ -8,13 +8,14 @@ use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium as Settings, LinearSolver
 use fedeq_models::graph::{Cell as GraphCell, Graph, Layer, NormScope};
 use fedeq_models::{Activation, ModelConfig, Task};
 
-use super::{AroundSolve, Progress, Solved, State, ensure_supported};
+use super::{AroundSolve, Progress, Solved, State};
 use crate::check::{Allowed, Bench, Case, Checks};
 use crate::device::Buffer;
 use crate::layout::Layout;
 use crate::op::Run;
 use crate::plan::{Mode, Precision, Size};
 use crate::projection::Projected;
+use crate::support::ensure_supported;
 
 fn network(name: &str, task: &Task, settings: &Settings) -> Graph {
     name.parse::<ModelConfig>().expect("known").graph(task).expect("fits").with_equilibrium(settings)
@@ -96,7 +97,7 @@ struct Suite {
 
 impl Suite {
     fn train(&mut self, name: &str, graph: &Graph, sizes: &[usize], precision: Precision) {
-        let (mode, trains) = (Mode::Train, Some(Trains::All));
+        let (mode, trains) = (Mode::Train, Some(Trains::Everything));
         self.run(Case { name, graph, sizes, mode, precision, trains });
     }
 
@@ -148,7 +149,9 @@ fn networks_that_solve_for_fixed_points_agree_with_the_cpu() {
 fn a_small_cell_under_a_memory_checker() {
     let mut suite = Suite { checks: Checks::new() };
     for precision in [Precision::Exact, Precision::Mixed] {
-        for (adjoint, settings) in adjoints().into_iter().filter(|(name, _)| ["phantom 3 damped", "gmres, restarts"].contains(name)) {
+        for (adjoint, settings) in
+            adjoints().into_iter().filter(|(name, _)| ["phantom 3 damped", "gmres, restarts"].contains(name))
+        {
             for name in ["deq-mlp", "deq-resnet-xs"] {
                 suite.train(&format!("{name}, {adjoint}"), &network(name, &digits(), &settings), &[2, 0, 3], precision);
             }
@@ -237,7 +240,8 @@ fn milliseconds_of_a_training_step() {
     let graph = network("deq-resnet-m", &Task::image(32, 32, 3, 10), &settings);
     for precision in [Precision::Mixed, Precision::Exact] {
         let sizes = [20; 10];
-        let case = Case { name: "step", graph: &graph, sizes: &sizes, mode: Mode::Train, precision, trains: Some(Trains::All) };
+        let case =
+            Case { name: "step", graph: &graph, sizes: &sizes, mode: Mode::Train, precision, trains: Some(Trains::Everything) };
         let bench = Bench::new(case);
         let repeats = if precision == Precision::Mixed { 20 } else { 2 };
         let timed = |work: &mut dyn FnMut()| {
@@ -256,7 +260,9 @@ fn milliseconds_of_a_training_step() {
         let recorded = recorded.as_mut().expect("recorded");
         let graph_time = timed(&mut || recorded.run().expect("run"));
         let megabytes = bench.executor.bytes() as f64 / 1e6;
-        println!("DEQ-ResNet-M, 10 x 20, 8 steps, {precision:?}: {eager:.2} ms eager, {graph_time:.2} ms recorded, {megabytes:.0} MB");
+        println!(
+            "DEQ-ResNet-M, 10 x 20, 8 steps, {precision:?}: {eager:.2} ms eager, {graph_time:.2} ms recorded, {megabytes:.0} MB"
+        );
     }
 }
 

@@ -1,9 +1,9 @@
-//! Products of vectors with a matrix a lane, in 32 bits: dense layers and DEQ-MLP's cell.
+//! Products of states with a matrix a lane, in 32 bits.
 use fedeq_core::Result;
 
-use super::{Cohort, Run};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
+use crate::op::{Cohort, Run};
 use crate::plan::Planner;
 
 #[repr(C)]
@@ -23,7 +23,7 @@ impl Argument for Dense {}
 
 /// A matrix `[inputs][outputs]` a lane, and memory for parts of sums.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Product {
+pub(super) struct Product {
     inputs: usize,
     outputs: usize,
     partial: Slot,
@@ -31,14 +31,14 @@ pub(crate) struct Product {
 
 /// When memory is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(super) enum Moment {
     Forward,
     Back,
 }
 
 impl Moment {
     /// Memory of a layer at this moment alone.
-    pub(crate) fn scratch(self, plan: &mut Planner<'_>, bytes: usize) -> Slot {
+    pub(super) fn scratch(self, plan: &mut Planner<'_>, bytes: usize) -> Slot {
         match self {
             Self::Forward => plan.scratch(bytes),
             Self::Back => plan.scratch_back(bytes),
@@ -52,14 +52,14 @@ fn parts(inner: usize) -> usize {
 }
 
 impl Product {
-    pub(crate) fn new(plan: &mut Planner<'_>, moment: Moment, inputs: usize, outputs: usize) -> Self {
+    pub(super) fn new(plan: &mut Planner<'_>, moment: Moment, inputs: usize, outputs: usize) -> Self {
         let numbers = (parts(inputs) * outputs).max(parts(outputs) * inputs);
         let partial = moment.scratch(plan, 4 * plan.purpose.size.samples() * numbers);
         Self { inputs, outputs, partial }
     }
 
     /// `y = phi(x w + more)`
-    pub(crate) fn forward(
+    pub(super) fn forward(
         &self,
         run: &Run<'_>,
         x: Pointer<f32>,
@@ -74,14 +74,14 @@ impl Product {
     }
 
     /// `dx = dy w^T`
-    pub(crate) fn input_gradient(&self, run: &Run<'_>, dy: Pointer<f32>, w: Pointer<f32>, dx: Pointer<f32>) -> Result<()> {
+    pub(super) fn input_gradient(&self, run: &Run<'_>, dy: Pointer<f32>, w: Pointer<f32>, dx: Pointer<f32>) -> Result<()> {
         let call = Dense { dy, w, ..self.call(run) };
         self.multiply(run, "dense_input", call, [self.outputs, self.inputs])?;
         self.finish(run, [self.outputs, self.inputs], Pointer::NULL, 0, dx)
     }
 
     /// `dw = x^T dy`
-    pub(crate) fn weight_gradient(&self, run: &Run<'_>, x: Pointer<f32>, dy: Pointer<f32>, dw: Pointer<f32>) -> Result<()> {
+    pub(super) fn weight_gradient(&self, run: &Run<'_>, x: Pointer<f32>, dy: Pointer<f32>, dw: Pointer<f32>) -> Result<()> {
         let call = Dense { x, dy, ..self.call(run) };
         let grid = [self.outputs.div_ceil(128), self.inputs.div_ceil(32), run.size.lanes];
         launch!(run.device, Launch::new("dense_weights", grid, 256); call, dw)
