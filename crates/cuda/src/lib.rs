@@ -11,6 +11,7 @@ mod executor;
 mod layout;
 mod op;
 mod plan;
+mod projection;
 mod support;
 
 pub use device::{DeviceInfo, devices};

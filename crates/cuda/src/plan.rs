@@ -303,6 +303,13 @@ impl<'a> Planner<'a> {
         slot
     }
 
+    /// Memory that is written on the way forward and may be read until the whole pass is over.
+    pub(crate) fn lasting(&mut self, bytes: usize) -> Slot {
+        let slot = self.lifetimes.add(bytes, self.layer);
+        self.lifetimes.need(slot, 2 * self.end());
+        slot
+    }
+
     /// Whether gradients flow to a value.
     pub(crate) fn wants(&self, value: ValueId) -> bool {
         self.depends[value.0]
@@ -386,6 +393,13 @@ impl<'a> Planner<'a> {
             return None;
         }
         Some(ParameterTarget { id, add: std::mem::replace(&mut self.written[id.0], true) })
+    }
+
+    /// The parameters of this layer that are trained.
+    pub(crate) fn trained_here(&self) -> Vec<ParameterId> {
+        let trained =
+            |id: &ParameterId| self.purpose.trains.is_some_and(|trains| trains.includes(self.graph.parameter(*id).part));
+        self.graph.layers[self.layer].parameters().into_iter().filter(trained).collect()
     }
 
     /// The bytes of a value of all samples.

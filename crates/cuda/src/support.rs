@@ -2,7 +2,7 @@
 use fedeq_core::{Error, Result};
 use fedeq_models::graph::{Affine, Graph, Layer, NormScope, ParameterId, Shape, ValueId};
 
-use crate::op::norm;
+use crate::op::{equilibrium, norm};
 use crate::plan::Precision;
 
 /// Refuses a network with a layer that the kernels do not have. Needs no GPU.
@@ -33,7 +33,10 @@ impl Support<'_> {
                 self.used_once(&[Some(weight), bias].into_iter().flatten().collect::<Vec<_>>())
             }
             Layer::Dense { .. } | Layer::Embed { .. } | Layer::LayerNorm { .. } | Layer::Transformer { .. } => self.texts(),
-            Layer::Equilibrium { .. } => self.equilibrium(),
+            Layer::Equilibrium { ref cell, ref settings, y, .. } => {
+                self.used_once(&layer.parameters())?;
+                equilibrium::ensure_supported(cell, settings, self.graph.shape(y), self.precision)
+            }
         }
     }
 
@@ -94,11 +97,6 @@ impl Support<'_> {
         Err(refused("this network reads texts", "train a network for images or vectors"))
     }
 
-    /// Layers that solve for a fixed point.
-    fn equilibrium(&self) -> Result<()> {
-        Err(refused("this network solves for a fixed point", "train an explicit network"))
-    }
-
     /// Refuses channels that are no multiple of so many.
     fn channels(&self, name: &str, value: ValueId, of: usize) -> Result<()> {
         let [_, _, channels] = self.shape(value);
@@ -117,7 +115,8 @@ impl Support<'_> {
     }
 }
 
-fn refused(problem: impl Into<String>, remedy: &str) -> Error {
+/// What kernels cannot do, and what to do about it.
+pub(crate) fn refused(problem: impl Into<String>, remedy: &str) -> Error {
     let problem: String = problem.into();
     Error::invalid(format!("{problem}, which the GPU's kernels cannot compute"), format!("{remedy}, or compute on the CPU"))
 }

@@ -4,9 +4,11 @@
 mod conv;
 mod convolution;
 mod dense;
+pub(crate) mod equilibrium;
 pub(crate) mod norm;
 mod pool;
 
+use equilibrium::{AroundSolve, Solved};
 use fedeq_core::Result;
 use fedeq_models::Activation;
 use fedeq_models::graph::{Layer, ParameterId, Shape};
@@ -24,6 +26,11 @@ pub(crate) trait Op: Send {
 
     /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
     fn backward(&self, run: &Run<'_>) -> Result<()>;
+
+    /// Where the fixed point is that the layer solves for, if it solves for one.
+    fn solved(&self) -> Option<Solved> {
+        None
+    }
 }
 
 /// Who is there: the samples of lane `k` are `rows[first .. first + count]` with `{first, count} = spans[k]`. Kernels know it by the same name.
@@ -66,9 +73,16 @@ pub(crate) struct Run<'a> {
     pub(crate) statistics: Pointer<f32>,
     pub(crate) base: Pointer<u8>,
     pub(crate) arena: &'a Arena,
+    /// What is done around the solve of a network that solves for a fixed point.
+    pub(crate) around: Option<&'a dyn AroundSolve>,
 }
 
 impl Run<'_> {
+    /// The same for other samples.
+    pub(crate) fn of(&self, cohort: Cohort) -> Run<'_> {
+        Run { cohort, ..*self }
+    }
+
     /// Where a buffer is.
     pub(crate) fn at<T>(&self, slot: Slot) -> Pointer<T> {
         self.base.add(self.arena.offset(slot)).cast()
@@ -94,10 +108,15 @@ impl Run<'_> {
         self.layout.stride() as i64
     }
 
+    /// `out = a x + b y`, so many numbers a sample, an even count; `out` may be either.
+    pub(crate) fn combine(&self, [a, b]: [f32; 2], [x, y]: [Pointer<f32>; 2], out: Pointer<f32>, each: usize) -> Result<()> {
+        let (halves, grid) = (Pointer::<f16>::NULL, self.by_sample(each.div_ceil(512)));
+        launch!(self.device, Launch::new("combine", grid, 256); x, y, out, halves, self.cohort, a, b, 1.0_f32, each as i32)
+    }
+
     /// `sum += part`, so many numbers a sample, an even count.
     pub(crate) fn add(&self, part: Pointer<f32>, sum: Pointer<f32>, each: usize) -> Result<()> {
-        let (halves, grid) = (Pointer::<f16>::NULL, self.by_sample(each.div_ceil(512)));
-        launch!(self.device, Launch::new("combine", grid, 256); part, sum, sum, halves, self.cohort, 1.0_f32, 1.0_f32, 1.0_f32, each as i32)
+        self.combine([1.0, 1.0], [part, sum], sum, each)
     }
 
     /// Numbers in 16 bits, `scale` times as large, an even count a sample.
@@ -139,12 +158,11 @@ pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
         Layer::Dense { x, weight, bias, activation, y } if !matches!(plan.graph.shape(y), Shape::Sequence(_)) => {
             Box::new(dense::Dense::new(plan, x, weight, bias, activation, y))
         }
-        // Layers over the positions of texts, and those that solve for a fixed point, are refused by `ensure_supported`.
-        Layer::Dense { .. }
-        | Layer::Embed { .. }
-        | Layer::LayerNorm { .. }
-        | Layer::Transformer { .. }
-        | Layer::Equilibrium { .. } => {
+        Layer::Equilibrium { injection, ref cell, ref settings, y } => {
+            Box::new(equilibrium::Equilibrium::new(plan, injection, cell, settings, y))
+        }
+        // Layers over the positions of texts are refused by `ensure_supported`.
+        Layer::Dense { .. } | Layer::Embed { .. } | Layer::LayerNorm { .. } | Layer::Transformer { .. } => {
             unreachable!("a network that was checked")
         }
     }

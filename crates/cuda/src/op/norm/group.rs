@@ -24,6 +24,13 @@ pub(crate) struct Cut {
     pub(crate) threads: usize,
 }
 
+impl Cut {
+    /// Blocks of a sample.
+    pub(crate) fn blocks(&self) -> usize {
+        (self.shape.slices * self.shape.regions) as usize
+    }
+}
+
 /// Pixels of a region, regions of a plane, channels, groups of them, and slices of whole groups.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +102,7 @@ impl GroupNorm {
     }
 
     fn launch(&self, run: &Run<'_>, kernels: [&'static str; 2]) -> Launch {
-        let blocks = self.cut.shape.slices * self.cut.shape.regions;
-        Launch::new(self.around.named(kernels), run.by_sample(blocks as usize), self.cut.threads)
+        Launch::new(self.around.named(kernels), run.by_sample(self.cut.blocks()), self.cut.threads)
     }
 }
 

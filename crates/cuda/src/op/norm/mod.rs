@@ -10,7 +10,7 @@ use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
 use crate::plan::{Form, Forms, Passed, Planner, SCALE, Written};
 
-pub(crate) use group::cut;
+pub(crate) use group::{Cut, Shape, cut};
 
 /// The normalisation with its place in the plan.
 pub(super) fn build(
