@@ -225,7 +225,7 @@ def weights_to_f16(kernels, w):
     """w [clients][out][...][in] -> straight and turned [clients][in][...][out], in 16 bits."""
     CO, CI, taps = w.shape[1], w.shape[-1], w[0].numel() // (w.shape[1] * w.shape[-1])
     straight, turned = torch.empty_like(w, dtype=torch.float16), torch.empty(w.shape[0], CI, *w.shape[2:-1], CO, dtype=torch.float16, device=DEVICE)
-    kernels.weights_to_f16((up(CI, 32), up(CO, 32), taps * w.shape[0]), (32, 8), w, straight, turned, long(w[0].numel()), CI, CO, taps)
+    kernels.weights_to_f16((up(CI, 32), up(CO, 32), taps * w.shape[0]), (32, 8), w, straight, turned, long(w[0].numel()), long(w[0].numel()), CI, CO, taps)
     return straight, turned
 
 
