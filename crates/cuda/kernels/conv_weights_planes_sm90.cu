@@ -24,8 +24,9 @@ __device__ __forceinline__ void gradient(const WeightGradient& p, const Cohort& 
     auto full = [&](int k) { return barriers + k % STAGES * 8; };
     auto empty = [&](int k) { return barriers + (STAGES + k % STAGES) * 8; };
     auto stage_of = [&](int k) { return ring + k % STAGES * bytes; };
-    auto look_up = [&](int k) {
-        if (tid < positions && k < steps) pixel[k % TABLES * THREADS + tid] = line.pixel_at(cohort, (first + k) * DEPTH - margin + tid, p.H);
+    auto look_up = [&](int k) { return tid < positions && k < steps ? line.place_of(cohort, (first + k) * DEPTH - margin + tid, p.H) : make_int2(-1, 0); };
+    auto note = [&](int k, int2 place) {
+        if (tid < positions && k < steps) pixel[k % TABLES * THREADS + tid] = line.pixel_of(place, p.H);
     };
     const int part = tid & 7, row0 = tid >> 3;   // eight threads copy a position, 48 positions at a time
     const bool has_x = c0 + part * 8 < p.CI, has_dy = o0 + part * 8 < p.CO;
@@ -45,7 +46,7 @@ __device__ __forceinline__ void gradient(const WeightGradient& p, const Cohort& 
         barriers_ready();
     }
     // Step k loads k + AHEAD and looks up one more: whoever knows that all are done with step k - 1 sees what they looked up in it.
-    for (int k = 0; k <= AHEAD; k++) look_up(k);
+    for (int k = 0; k <= AHEAD; k++) note(k, look_up(k));
     __syncthreads();
     for (int k = 0; k < AHEAD; k++) load(k);
     // Rows of dy are positions, the inner dimension: fragments are read transposed.
@@ -56,6 +57,7 @@ __device__ __forceinline__ void gradient(const WeightGradient& p, const Cohort& 
         barrier_wait(full(k), k / STAGES & 1);
         publish();
         const u32 at = stage_of(k);
+        const int2 next = look_up(k + AHEAD + 1);   // which takes a while
         const u64 b = transposed_plane_descriptor_of(at + OF_DY + group * line.pitch * 16, plane);
 #pragma unroll
         for (int q = 0; q < 4; q++) {   // fragments of one quarter arrive while another one is multiplied
@@ -74,7 +76,7 @@ __device__ __forceinline__ void gradient(const WeightGradient& p, const Cohort& 
                 __syncwarp();
             }
         }
-        look_up(k + AHEAD + 1);
+        note(k + AHEAD + 1, next);
         if (k && k + AHEAD < steps) barrier_wait(empty(k - 1), (k - 1) / STAGES & 1);
         load(k + AHEAD);
     }

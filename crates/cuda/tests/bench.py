@@ -114,7 +114,7 @@ def cells(kernels):
     row("the cell and its gradients by parameters and u, tf32", timed(with_gradients, 3, 7), 2.5 * CELL)
 
     hopper = torch.cuda.get_device_capability() == (9, 0)
-    for tile in ["conv"] + ["conv_sm90", PACKED] * hopper:
+    for tile in ["conv"] + ["conv_sm90"] * hopper:
         print(f"-- ours, {tile}")
         c = Cell(kernels, cl, p, H, H, C, tile=tile)
         z16, image, d = u.half(), torch.empty_like(u), torch.randn_like(u)

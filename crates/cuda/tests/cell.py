@@ -53,10 +53,6 @@ class Cell:
             self.prepare()
 
     def prepare(self):
-        if self.tile == PACKED:
-            for name in "ab":
-                self.straight[name], self.turned[name] = (pack_weights(self.k, self.p[name], turned) for turned in (False, True))
-            return
         for name in "ab":
             w, (ci, co) = self.p[name], self.channels[name]
             self.k.weights_to_f16((up(ci, 32), up(co, 32), 9 * self.cl.count), (32, 8), w, self.straight[name], self.turned[name], long(w[0].numel()), long(w[0].numel()), ci, co, 9)
@@ -130,7 +126,7 @@ class Cell:
             sum_samples(self.k, cl, partial, grads, alpha)
 
     def weights(self, z16, y, dv):
-        name = {"conv_sm90": "conv_weights_sm90", PLANES: WEIGHT_PLANES, PACKED: WEIGHT_PLANES}.get(self.tile, "conv_weights")
+        name = {"conv_sm90": "conv_weights_sm90", PLANES: WEIGHT_PLANES}.get(self.tile, "conv_weights")
         weight_gradients(self.k, name, self.cl, [(self.g["a"], z16, dv, self.grads["a"]), (self.g["b"], y, self.du16, self.grads["b"])], 1 / self.scale, self.parts, self.scratch)
 
 

@@ -106,7 +106,6 @@ GmresRules = struct("GmresRules", relative=double, absolute=double, max_steps=in
 MOST, SUMS = 8, 18
 # The kernels that read every pixel once, for windows of 3 and strides of 1.
 PLANES = "conv_planes_sm90"
-PACKED = "conv_packed_sm90"   # with weights of pack_weights
 WEIGHT_PLANES = "conv_weights_planes_sm90"
 # Output channels of a block, and its dynamic shared memory.
 TILES = {"conv": (128, 98816), "conv_64": (64, 98816), "conv_32": (32, 82432), "conv_sm90": (128, 99840), "conv_64_sm90": (64, 99840)}
@@ -186,12 +185,6 @@ def convolve(kernels, tile, clients, g, x, w, y, phi="identity", bias=None, alph
         assert (g["window"], g["stride"]) == (3, 1)
         shared = 3 * 64 * 128 + 16 * plane_bytes(positions) + 4 * positions + 1024
         kernels.launch(tile, (up(g["CO"], 64), up(clients.most * (g["H"] + 1) * (g["W"] + 1), 256), clients.count), 256, c, shared=shared)
-    elif tile == PACKED:
-        positions, room = 128 + 2 * (g["W"] + 2), 115712   # for two blocks a multiprocessor
-        assert (g["window"], g["stride"]) == (3, 1)
-        fixed = 1024 + 256 + 16 * plane_bytes(positions) + 4 * positions
-        stages = min((room - fixed) // 16384, 8)
-        kernels.launch(tile, (up(g["CO"], 128), 2 * up(clients.most * (g["H"] + 1) * (g["W"] + 1), 256), clients.count), 160, c, shared=fixed + 16384 * stages)
     else:
         channels, shared = TILES[tile]
         kernels.launch(tile, (up(g["CO"], channels), parts * up(most, 128), clients.count), 128, c, shared=shared)
@@ -227,15 +220,6 @@ def weights_to_f16(kernels, w):
     straight, turned = torch.empty_like(w, dtype=torch.float16), torch.empty(w.shape[0], CI, *w.shape[2:-1], CO, dtype=torch.float16, device=DEVICE)
     kernels.weights_to_f16((up(CI, 32), up(CO, 32), taps * w.shape[0]), (32, 8), w, straight, turned, long(w[0].numel()), long(w[0].numel()), CI, CO, taps)
     return straight, turned
-
-
-def pack_weights(kernels, w, turned=False):
-    """w [clients][out][3][3][in] in the tiles of conv_packed_sm90."""
-    CO, CI = w.shape[1], w.shape[-1]
-    rows, inner = (CI, CO) if turned else (CO, CI)
-    packed = torch.empty(w.shape[0], up(rows, 128), up(inner, 64), 9, 128, 64, dtype=torch.float16, device=DEVICE)
-    kernels.pack_weights((up(packed[0].numel(), 2048), w.shape[0]), 256, w, packed, long(w[0].numel()), long(packed[0].numel()), CI, CO, int(turned))
-    return packed
 
 
 def sum_samples(kernels, clients, x, out, alpha=1.0, per=1):

@@ -55,7 +55,6 @@ class Block:
         self.straight, self.turned = {}, {}
         for n in self.names:
             self.straight[n], self.turned[n] = weights_to_f16(kernels, p[n])
-        self.packed = {(n, back): pack_weights(kernels, p[n], back) for n in self.names if self.in_planes(n) for back in (False, True)}
         half = lambda: empty(S, HO, WO, CO, dtype=torch.float16)
         self.t, self.dt = {n: half() for n in self.names}, {n: half() for n in self.names}
         self.a16, self.y16, self.y, self.d, self.da = half(), half(), empty(S, HO, WO, CO), empty(S, HO, WO, CO), empty(S, HO, WO, CO)
@@ -77,10 +76,9 @@ class Block:
     def conv(self, name, x, y, back=False, **more):
         out = self.g[name]["CI" if back else "CO"]
         tile = ("conv" if out > 64 else "conv_64") + self.suffix if out > 32 else "conv_32"
-        w = (self.turned if back else self.straight)[name]
-        if self.in_planes(name):
-            tile, w = (PLANES, w) if out <= 64 else (PACKED, self.packed[name, back])
-        convolve(self.k, tile, self.cl, self.g[name], x, w, y, back=back, **more)
+        if self.in_planes(name) and out <= 64:
+            tile = PLANES
+        convolve(self.k, tile, self.cl, self.g[name], x, (self.turned if back else self.straight)[name], y, back=back, **more)
 
     def norm(self, name, after):
         _, _, _, HO, WO, CO = self.shape

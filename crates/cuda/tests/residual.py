@@ -33,19 +33,18 @@ def strided():
             da, dw = gradients(out, (a, wi), b)
             ys.append(out.detach()), dxs.append(da), dws.append(dw)
         planes = HOPPER and (window, stride) == (3, 1)
-        for tile in ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90"] * HOPPER + [PLANES, PACKED] * planes:
-            straight_of, turned_of = (pack_weights(k, w), pack_weights(k, w, turned=True)) if tile == PACKED else (straight, turned)
+        for tile in ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90"] * HOPPER + [PLANES] * planes:
             for dtype, allowed in ((torch.float32, SUMS_32), (torch.float16, 4e-4)):
                 y = poisoned(*dy.shape, dtype=dtype)
-                convolve(k, tile, cl, g, x, straight_of, y, bias=bias)
+                convolve(k, tile, cl, g, x, straight, y, bias=bias)
                 compare(f"{tile} {str(dtype)[6:]} {what}", cl, y, ys, allowed)
             dx = poisoned(*x.shape)
-            convolve(k, tile, cl, g, dy, turned_of, dx, alpha=0.5, back=True)
+            convolve(k, tile, cl, g, dy, turned, dx, alpha=0.5, back=True)
             compare(f"by input, {tile} {what}", cl, dx, [0.5 * v for v in dxs], SUMS_32)
             there = torch.randn(*x.shape, device=DEVICE)
             there[cl.unlisted] = float("nan")
             sums = [a + b for a, b in zip(by_client(cl, there), dxs)]
-            convolve(k, tile, cl, g, dy, turned_of, there, back=True, add=True)
+            convolve(k, tile, cl, g, dy, turned, there, back=True, add=True)
             compare(f"added by input, {tile} {what}", cl, there, sums, SUMS_32)
         expected = torch.stack(dws).permute(0, 1, 3, 4, 2)
         for name in ["conv_weights", "conv_weights_64"] + ["conv_weights_sm90", "conv_weights_64_sm90"] * HOPPER + [WEIGHT_PLANES] * planes:

@@ -19,7 +19,7 @@ if not SMALL:
 @check_of
 def convolution():
     k = KERNELS
-    variants = ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90", PLANES, PACKED] * HOPPER
+    variants = ["conv", "conv_64", "conv_32"] + ["conv_sm90", "conv_64_sm90", PLANES] * HOPPER
     for sizes, H, W, CI, CO in CASES:
         cl = Clients(sizes)
         x = torch.randn(cl.samples, H, W, CI, device=DEVICE).half()
@@ -30,17 +30,15 @@ def convolution():
         report("weights in 16 bits " + describe(cl, CI, CO), error(straight, last.half()) + error(turned, last.half().flip(2, 3).permute(0, 4, 2, 3, 1)), 0)
         wd = straight.permute(0, 1, 4, 2, 3).double().to(REFERENCE)
         plain = [F.conv2d(v, wd[i], bias[i].double().to(REFERENCE), padding=1) for i, v in enumerate(by_client(cl, x))]
-        packed = [pack_weights(k, last, turned=t) for t in (False, True)]
         for tile in variants:
-            straight_of, turned_of = packed if tile == PACKED else (straight, turned)
             for phi_of, phi, dtype, allowed in (("identity", lambda v: v, torch.float32, SUMS_32), ("relu", F.relu, torch.float32, SUMS_32), ("softplus", F.softplus, torch.float32, SUMS_32),
                                                 ("softplus", F.softplus, torch.float16, 4e-4)):
                 y = poisoned(cl.samples, H, W, CO, dtype=dtype)
-                convolve(k, tile, cl, g, x, straight_of, y, phi=phi_of, bias=bias)
+                convolve(k, tile, cl, g, x, straight, y, phi=phi_of, bias=bias)
                 compare(f"{tile} {phi_of} {str(dtype)[6:]} {describe(cl, H, W, CI, CO)}", cl, y, [phi(v) for v in plain], allowed)
             dy = torch.randn(cl.samples, H, W, CO, device=DEVICE).half()
             dx = poisoned(cl.samples, H, W, CI)
-            convolve(k, tile, cl, g, dy, turned_of, dx, alpha=0.5, back=True)
+            convolve(k, tile, cl, g, dy, turned, dx, alpha=0.5, back=True)
             expected = [0.5 * torch.nn.grad.conv2d_input((v.shape[0], CI, H, W), wd[i], v, padding=1) if len(v) else v for i, v in enumerate(by_client(cl, dy))]
             compare(f"gradient by input, {tile} {describe(cl, H, W, CI, CO)}", cl, dx, expected, SUMS_32)
         expected = torch.stack([2 * torch.nn.grad.conv2d_weight(a, wd[i].shape, b, padding=1) if len(a) else torch.zeros_like(wd[i])
@@ -145,7 +143,7 @@ def cell():
                 zi.requires_grad_(), ui.requires_grad_()
                 out = torch_cell(q, zi, ui, phi=phi)
                 expected.append((out.detach(), dict(zip(["z", "u", *q], torch.autograd.grad(out, [zi, ui, *q.values()], di)))))
-            for exact, variants in ((True, ["conv_exact"]), (False, ["conv"] + ["conv_sm90", "conv_planes_sm90", PACKED] * HOPPER)):
+            for exact, variants in ((True, ["conv_exact"]), (False, ["conv"] + ["conv_sm90", "conv_planes_sm90"] * HOPPER)):
                 for tile in variants:
                     c = Cell(KERNELS, cl, p, H, W, C, exact=exact, phi=phi_of, tile=tile)
                     image = poisoned(cl.samples, H, W, C)
@@ -173,7 +171,7 @@ def determinism():
     """The same numbers in, the same bits out."""
     cl, H, W, C = Clients([5, 2, 9]), 8, 8, 64
     p, (u, z, d) = parameters(cl.count, C, 0.05), (torch.randn(cl.samples, H, W, C, device=DEVICE) for _ in range(3))
-    for tile in ["conv_exact", "conv"] + ["conv_sm90", "conv_planes_sm90", PACKED] * HOPPER:
+    for tile in ["conv_exact", "conv"] + ["conv_sm90", "conv_planes_sm90"] * HOPPER:
         runs = []
         for _ in range(2):
             c, image = Cell(KERNELS, cl, p, H, W, C, exact=tile == "conv_exact", tile=tile), torch.zeros_like(u)
