@@ -15,7 +15,7 @@ template <class IN, class OUT> __device__ __forceinline__ void forward(const Gro
     const float2 scale = load2(n.affine.scale + mine.client * n.affine.stride, s.channel / 2), offset = load2(n.affine.offset + mine.client * n.affine.stride, s.channel / 2);
     float2 v[E];
     load(v, x, s);
-    const Moments m = moments_of<0>(v, s);
+    const Moments m = moments_of(v, s);
     keep(n.moments, m, s);
 #pragma unroll
     for (int i = 0; i < E; i++) v[i] = normalized(v[i], m, scale, offset);

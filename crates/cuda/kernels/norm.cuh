@@ -81,8 +81,8 @@ template <int CALL> __device__ __forceinline__ float group_sum(float v, const Sl
 // Mean and reciprocal deviation.
 struct Moments { float mean, scale; };
 
-// WHICH normalisation of a kernel this is.
-template <int WHICH> __device__ __forceinline__ Moments moments_of(const float2 (&v)[E], const Slice& s) {
+// WHICH normalisation of the kernel this is: each has its own room in shared memory.
+template <int WHICH = 0> __device__ __forceinline__ Moments moments_of(const float2 (&v)[E], const Slice& s) {
     float sum = 0.f, square = 0.f;
 #pragma unroll
     for (int i = 0; i < E; i++) sum += v[i].x + v[i].y;
