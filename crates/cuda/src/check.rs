@@ -104,6 +104,10 @@ impl Checks {
             .flat_map(|lane| compare(lane, &case, &seen[lane], [&expected[lane], &moved[lane]], allowed))
             .collect();
         let title = format!("{} {:?} {:?} {:?} {:?}", case.name, case.precision, case.mode, case.trains, case.sizes);
+        let steps: Vec<i32> = expected.iter().flat_map(|pass| &pass.solves).map(|[steps, _]| *steps).collect();
+        if let (Some(least), Some(most)) = (steps.iter().min(), steps.iter().max()) {
+            println!("solves of {least} to {most} steps:");
+        }
         println!("{title}: {} ({:.1} s, CPU {:.1} s)", worst(&differences), begun.elapsed().as_secs_f64(), cpu.as_secs_f64());
         let mut beyond: Vec<&Difference> = differences.iter().filter(|one| one.error > one.allowed).collect();
         beyond.sort_by(|a, b| b.error.total_cmp(&a.error));
