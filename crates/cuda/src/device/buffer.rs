@@ -22,6 +22,11 @@ impl<T> Pointer<T> {
         Self(self.0 + (elements * size_of::<T>()) as u64, PhantomData)
     }
 
+    /// Whether it is "not there".
+    pub(crate) fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
     /// The same address as that of something else.
     pub(crate) fn cast<U>(self) -> Pointer<U> {
         Pointer(self.0, PhantomData)

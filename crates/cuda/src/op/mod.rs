@@ -3,17 +3,26 @@
 //! What a launch does depends on device memory alone (who is there, which samples), so that a whole training step can be recorded once and repeated.
 mod conv;
 mod convolution;
+mod dropout;
 mod equilibrium;
+mod layer_norm;
+mod linear;
+mod symbols;
+mod text;
+mod transformer;
 
 use fedeq_core::Result;
 use fedeq_models::Activation;
-use fedeq_models::graph::{Layer, ParameterId};
+use fedeq_models::graph::{Layer, ParameterId, Shape};
 use half::f16;
 
 use crate::arena::{Arena, Slot};
 use crate::device::{Argument, Device, Launch, Pointer, launch};
 use crate::layout::Layout;
-use crate::plan::{Planner, Precision, Size};
+use crate::plan::{Planner, Precision, SCALE, Size};
+
+pub(crate) use dropout::{DropoutKeys, dropout_keys};
+pub(crate) use symbols::SymbolLoss;
 
 /// A layer of a plan.
 pub(crate) trait Op: Send {
@@ -55,6 +64,8 @@ pub(crate) struct Run<'a> {
     pub(crate) indices: Pointer<i32>,
     /// The symbols of the batch, if it is one of texts.
     pub(crate) text: Text,
+    /// Where dropout's random numbers come from; none for a pass without dropout.
+    pub(crate) dropout: Option<DropoutKeys>,
     pub(crate) layout: &'a Layout,
     /// `[lanes][stride]`
     pub(crate) parameters: Pointer<f32>,
@@ -92,6 +103,14 @@ impl Run<'_> {
         self.layout.stride() as i64
     }
 
+    /// What gradients in the form of factors are multiplied by.
+    pub(crate) fn gradient_scale(&self) -> f32 {
+        match self.precision {
+            Precision::Mixed => SCALE,
+            Precision::Exact => 1.0,
+        }
+    }
+
     /// `sum += part`, so many numbers a sample, an even count.
     pub(crate) fn add(&self, part: Pointer<f32>, sum: Pointer<f32>, each: usize) -> Result<()> {
         let (halves, grid) = (Pointer::<f16>::NULL, self.by_sample(each.div_ceil(512)));
@@ -124,6 +143,14 @@ pub(crate) fn phi(activation: Option<Activation>, precision: Precision) -> i32 {
 pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
     match *layer {
         Layer::Conv { x, weight, stride, y } => Box::new(conv::Conv::new(plan, x, weight, stride, y)),
+        Layer::Dense { x, weight, bias, activation, y } if matches!(plan.graph.shape(y), Shape::Sequence(_)) => {
+            Box::new(text::Dense::new(plan, x, weight, bias, activation, y))
+        }
+        Layer::Embed { tokens, positions, y } => Box::new(text::Embed::new(plan, tokens, positions, y)),
+        Layer::LayerNorm { x, affine, y } => Box::new(text::LayerNorm::new(plan, x, affine, y)),
+        Layer::Transformer { h, injection, ref layers, y } => {
+            Box::new(transformer::Transformer::new(plan, h, injection, layers, y))
+        }
         _ => todo!("other layers"),
     }
 }
