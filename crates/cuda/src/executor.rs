@@ -73,6 +73,14 @@ impl Executor {
         }
     }
 
+    /// So many numbers of a buffer of the plan; waits for all work given before.
+    #[cfg(test)]
+    pub(crate) fn numbers(&self, slot: crate::arena::Slot, len: usize) -> Result<Vec<f32>> {
+        let mut bytes = vec![0; 4 * len];
+        self.memory.read(&self.device, self.plan.arena.offset(slot), &mut bytes)?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    }
+
     /// Runs the network on the batch whose input is there.
     pub(crate) fn forward(&self, run: &Run<'_>) -> Result<()> {
         self.plan.ops.iter().try_for_each(|op| op.forward(run))

@@ -8,6 +8,8 @@ mod executor;
 mod layout;
 mod op;
 mod plan;
+#[cfg(test)]
+mod text_checks;
 
 pub use device::{DeviceInfo, devices};
 pub use plan::{Mode, Precision};

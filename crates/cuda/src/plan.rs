@@ -8,7 +8,7 @@ use half::f16;
 use crate::arena::{Arena, Lifetimes, Slot};
 use crate::device::Device;
 use crate::layout::Layout;
-use crate::op::{self, Op};
+use crate::op::{self, Op, SymbolLoss};
 
 /// Whether a network is being trained or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) embedding: Option<Slot>,
     /// Where the loss leaves the gradient of the logits, if there are gradients.
     pub(crate) logits_gradient: Option<Slot>,
+    /// The loss of a network that predicts a symbol at every position; none for others.
+    pub(crate) symbol_loss: Option<SymbolLoss>,
 }
 
 /// The forms in which a value is wanted.
@@ -98,6 +100,8 @@ impl Plan {
         let embedding = (purpose.trains.is_none() && graph.embedding != graph.input())
             .then(|| planner.value(graph.embedding, Form::Numbers, end));
         let logits_gradient = planner.start_gradient(graph.logits);
+        let symbol_loss = matches!(graph.shape(graph.logits), Shape::Sequence(_))
+            .then(|| SymbolLoss::new(&mut planner, logits, logits_gradient));
         // Backwards, so that a layer knows in which forms its output is read, and which layer writes a gradient first.
         let mut ops: Vec<Box<dyn Op>> = Vec::with_capacity(graph.layers.len());
         for (index, layer) in graph.layers.iter().enumerate().rev() {
@@ -106,7 +110,7 @@ impl Plan {
         }
         ops.reverse();
         let input = planner.values[0];
-        Self { ops, arena: planner.lifetimes.assign(), input, logits, embedding, logits_gradient }
+        Self { ops, arena: planner.lifetimes.assign(), input, logits, embedding, logits_gradient, symbol_loss }
     }
 }
 
