@@ -2,13 +2,14 @@
 use std::sync::Arc;
 
 use fedeq_core::Trains;
-use fedeq_models::graph::{self, Graph, Layer, ParameterId, Shape, ValueId};
+use fedeq_models::Activation;
+use fedeq_models::graph::{self, Fusion, Graph, Layer, ParameterId, Shape, ValueId};
 use half::f16;
 
 use crate::arena::{Arena, Lifetimes, Slot};
 use crate::device::Device;
 use crate::layout::Layout;
-use crate::op::{self, Op, SymbolLoss};
+use crate::op::{self, Op};
 
 /// Whether a network is being trained or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,12 +78,12 @@ pub(crate) struct Plan {
     pub(crate) input: Forms,
     /// Always numbers.
     pub(crate) logits: Slot,
+    /// Numbers from one row of logits to the next.
+    pub(crate) logits_pitch: usize,
     /// Of evaluation only; always numbers. None where the input itself is what stands for a sample.
     pub(crate) embedding: Option<Slot>,
     /// Where the loss leaves the gradient of the logits, if there are gradients.
     pub(crate) logits_gradient: Option<Slot>,
-    /// The loss of a network that predicts a symbol at every position; none for others.
-    pub(crate) symbol_loss: Option<SymbolLoss>,
 }
 
 /// The forms in which a value is wanted.
@@ -100,8 +101,6 @@ impl Plan {
         let embedding = (purpose.trains.is_none() && graph.embedding != graph.input())
             .then(|| planner.value(graph.embedding, Form::Numbers, end));
         let logits_gradient = planner.start_gradient(graph.logits);
-        let symbol_loss = matches!(graph.shape(graph.logits), Shape::Sequence(_))
-            .then(|| SymbolLoss::new(&mut planner, logits, logits_gradient));
         // Backwards, so that a layer knows in which forms its output is read, and which layer writes a gradient first.
         let mut ops: Vec<Box<dyn Op>> = Vec::with_capacity(graph.layers.len());
         for (index, layer) in graph.layers.iter().enumerate().rev() {
@@ -109,8 +108,8 @@ impl Plan {
             ops.push(op::build(layer, &mut planner));
         }
         ops.reverse();
-        let input = planner.values[0];
-        Self { ops, arena: planner.lifetimes.assign(), input, logits, embedding, logits_gradient, symbol_loss }
+        let (input, logits_pitch) = (planner.values[0], planner.channels(graph.logits));
+        Self { ops, arena: planner.lifetimes.assign(), input, logits, logits_pitch, embedding, logits_gradient }
     }
 }
 
@@ -268,12 +267,6 @@ impl<'a> Planner<'a> {
         slot
     }
 
-    /// Memory for the loss.
-    pub(crate) fn scratch_of_loss(&mut self, bytes: usize) -> Slot {
-        let end = self.end();
-        self.lifetimes.add(bytes, end)
-    }
-
     /// Memory that is written on the way forward and read on the way back, if there is a way back.
     pub(crate) fn kept(&mut self, bytes: usize) -> Slot {
         let slot = self.lifetimes.add(bytes, self.layer);
@@ -294,6 +287,24 @@ impl<'a> Planner<'a> {
         let readers = self.graph.layers.iter().filter(|layer| layer.inputs().contains(&value)).collect::<Vec<_>>();
         let by_norm = matches!(readers[..], [Layer::Norm { x, .. }] if *x == value);
         if by_conv && by_norm { self.factors() } else { Form::Numbers }
+    }
+
+    /// Which layer gives a value; none for the input.
+    pub(crate) fn giver(&self, value: ValueId) -> Option<&'a Layer> {
+        self.graph.layers.iter().find(|layer| layer.output() == value)
+    }
+
+    /// The activation that a convolution can apply to its own output: `phi` of `norm(phi(y))`, where nobody else reads `y`.
+    pub(crate) fn activation_behind(&self, y: ValueId) -> Option<Activation> {
+        let readers: Vec<&Layer> = self.graph.layers.iter().filter(|layer| layer.inputs().contains(&y)).collect();
+        match (&readers[..], self.giver(y)) {
+            ([Layer::Norm { fusion: Fusion::Before(phi), .. }], Some(Layer::Conv { .. }))
+                if ![self.graph.logits, self.graph.embedding].contains(&y) =>
+            {
+                Some(*phi)
+            }
+            _ => None,
+        }
     }
 
     /// The gradient that comes to this layer's output; none if the layer has no way back.

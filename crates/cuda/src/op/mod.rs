@@ -7,7 +7,6 @@ mod dropout;
 mod equilibrium;
 mod layer_norm;
 mod linear;
-mod symbols;
 mod text;
 mod transformer;
 
@@ -22,7 +21,6 @@ use crate::layout::Layout;
 use crate::plan::{Planner, Precision, SCALE, Size};
 
 pub(crate) use dropout::{DropoutKeys, dropout_keys};
-pub(crate) use symbols::SymbolLoss;
 
 /// A layer of a plan.
 pub(crate) trait Op: Send {
