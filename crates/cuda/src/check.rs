@@ -2,6 +2,8 @@
 //!
 //! Clients differ in their weights, their samples and how many these are. What a plan does not write is not a number before the first pass, so that reading it shows.
 #![allow(clippy::print_stdout, reason = "a line for every case, for whoever runs the tests on a card")]
+mod images;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use fedeq_core::{Array, Params, Trains, Weights};
 use fedeq_cpu::{Context, Input, Running, Start};
 use fedeq_data::shard::{Batch, Inputs, Shard, Targets};
 use fedeq_data::{Dataset, Images, Labels, Samples, Scaling, Sequences, Vectors};
+use fedeq_equilibrium::Outcome;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::{Predictions, cross_entropy, cross_entropy_with_gradient};
 use fedeq_kernels::norm::Moments;
@@ -19,6 +22,8 @@ use crate::data::DeviceData;
 use crate::device::{Buffer, Device};
 use crate::executor::{Executor, Lanes, Score};
 use crate::layout::Layout;
+use crate::op::equilibrium::{AroundSolve, Progress};
+use crate::op::{DropoutKeys, Run, dropout_keys};
 use crate::plan::{Mode, Precision, Purpose, Size};
 
 /// A network on a cohort.
@@ -56,11 +61,15 @@ struct Pass {
     score: Score,
     gradients: Params,
     statistics: Params,
+    /// How the solve of every sample went: its steps, and how it ended. Nothing for a network that solves for no fixed point.
+    solves: Vec<[i32; 2]>,
 }
 
 /// A client: its weights, and which samples of the data set it has.
 struct Client {
     weights: Weights,
+    /// Of dropout.
+    seed: u64,
     indices: Vec<u32>,
 }
 
@@ -80,6 +89,7 @@ impl Checks {
     /// Compares a case, and prints its worst differences.
     pub(crate) fn run(&mut self, case: Case<'_>, allowed: Allowed) {
         let begun = std::time::Instant::now();
+        crate::ensure_supported(case.graph, case.precision).expect("a network that the kernels can run");
         let clients = clients(&case);
         let data = Arc::new(dataset(case.graph, clients.iter().map(|client| client.indices.len()).sum()));
         let expected = on_cpu(&case, &clients, &data);
@@ -112,7 +122,7 @@ fn worst(differences: &[Difference]) -> String {
         let most = differences.iter().filter(name).max_by(|a, b| a.error.total_cmp(&b.error))?;
         Some(format!("{} {:.1e} (lane {})", most.name, most.error, most.lane))
     };
-    let kinds = ["logits", "embedding", "loss", "gradient", "statistic", "other bits"];
+    let kinds = ["logits", "embedding", "loss", "gradient", "statistic", "steps", "endings", "other bits"];
     kinds.into_iter().filter_map(of).collect::<Vec<_>>().join(", ")
 }
 
@@ -122,7 +132,7 @@ fn clients(case: &Case<'_>) -> Vec<Client> {
         // Not in order, and not all of them.
         let indices = (0..size).map(|at| (next + size - 1 - at) as u32).collect();
         next += size + 1;
-        Client { weights: weights(case.graph, lane as u64), indices }
+        Client { weights: weights(case.graph, lane as u64), seed: 0x5eed_0123_4567_89ab + lane as u64, indices }
     };
     case.sizes.iter().enumerate().map(client).collect()
 }
@@ -165,8 +175,13 @@ fn dataset(graph: &Graph, samples: usize) -> Dataset {
         }
         InputShape::Vector { width } => (Samples::Vectors(Vectors { width, values: numbers(samples * width) }), labels()),
         InputShape::Symbols { length, vocabulary } => {
-            // Every third text ends early.
-            let here = |at: usize| at / length % 3 != 2 || at % length < length.div_ceil(2);
+            // Some texts end early, some begin with padding, and some are nothing else.
+            let here = |at: usize| {
+                let (text, position) = (at / length, at % length);
+                let ends_early = text % 3 == 2 && position >= length.div_ceil(2);
+                let begins_late = text % 7 == 3 && position < length / 3;
+                !ends_early && !begins_late && text % 7 != 5
+            };
             let text = |shift: usize| {
                 let symbols = below(vocabulary - 1, samples * length + 1).skip(shift).take(samples * length).enumerate();
                 symbols.map(|(at, symbol)| if here(at) { symbol as u8 + 1 } else { 0 }).collect()
@@ -183,7 +198,7 @@ fn on_cpu(case: &Case<'_>, clients: &[Client], data: &Arc<Dataset>) -> Vec<Pass>
         Some(size) => {
             let shard = Shard::new(Arc::clone(data), client.indices.clone()).expect("samples of the data set");
             let batch = shard.in_order(size).next().expect("one batch of all samples");
-            cpu_pass(case, &client.weights, &batch)
+            cpu_pass(case, client, &batch)
         }
         None => Pass { statistics: client.weights.statistics.clone(), ..Pass::default() },
     };
@@ -193,8 +208,8 @@ fn on_cpu(case: &Case<'_>, clients: &[Client], data: &Arc<Dataset>) -> Vec<Pass>
     })
 }
 
-fn cpu_pass(case: &Case<'_>, weights: &Weights, batch: &Batch) -> Pass {
-    let graph = case.graph;
+fn cpu_pass(case: &Case<'_>, client: &Client, batch: &Batch) -> Pass {
+    let (graph, weights) = (case.graph, &client.weights);
     let trained = |parameter: &fedeq_models::graph::Parameter| case.trains.is_some_and(|trains| trains.includes(parameter.part));
     let mode = match case.mode {
         Mode::Train => fedeq_cpu::Mode::Train,
@@ -209,7 +224,8 @@ fn cpu_pass(case: &Case<'_>, weights: &Weights, batch: &Batch) -> Pass {
         |parameter: &fedeq_models::graph::Parameter| weights.params.get(&parameter.path).expect("a parameter").values.to_vec();
     let parameters: Vec<f32> = graph.parameters.iter().flat_map(numbers).collect();
     let mut statistics = statistics_of(graph, weights);
-    let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout: None, start: Start::Model };
+    let dropout = (case.mode == Mode::Train).then_some(client.seed);
+    let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout, start: Start::Model };
     executor.forward(input, &mut context);
     let embedding = executor.embedding(input).map(<[f32]>::to_vec).unwrap_or_default();
     let score = cpu_loss(&mut executor, batch);
@@ -223,7 +239,19 @@ fn cpu_pass(case: &Case<'_>, weights: &Weights, batch: &Batch) -> Pass {
         let values = gradients[trained.range(ParameterId(index))].to_vec();
         (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
     });
-    Pass { logits, embedding, score, gradients: gradients.collect(), statistics: named_statistics(graph, statistics) }
+    let gradients = gradients.collect();
+    Pass { logits, embedding, score, gradients, statistics: named_statistics(graph, statistics), solves: cpu_solves(&executor) }
+}
+
+fn cpu_solves(executor: &fedeq_cpu::Executor) -> Vec<[i32; 2]> {
+    let Some(solved) = executor.solved() else { return Vec::new() };
+    let ending = |outcome: &Outcome| match outcome {
+        Outcome::Converged => 1,
+        Outcome::StepLimit => 2,
+        Outcome::NotFinite => 3,
+    };
+    let report = solved.report;
+    report.steps.iter().zip(&report.outcome).map(|(&steps, outcome)| [steps as i32, ending(outcome)]).collect()
 }
 
 /// Leaves the gradient of the mean loss behind.
@@ -236,12 +264,12 @@ fn cpu_loss(executor: &mut fedeq_cpu::Executor, batch: &Batch) -> Score {
     let (classes, set, ignored) = (executor.classes(), InstructionSet::best(), padding.as_deref());
     let loss = executor.differentiate(|logits, gradient| {
         let predictions = Predictions { logits, classes, targets, ignored };
-        cross_entropy_with_gradient(set, predictions, 1.0 / predictions.count() as f32, gradient)
+        cross_entropy_with_gradient(set, predictions, 1.0 / predictions.count().max(1) as f32, gradient)
     });
     let predictions = Predictions { logits: executor.logits(), classes, targets, ignored };
     let loss = loss.unwrap_or_else(|| cross_entropy(set, predictions));
     let correct = predictions.correct() as i32;
-    Score { loss: loss.sum / loss.count as f64, correct, predictions: loss.count as i32 }
+    Score { loss: loss.sum / loss.count.max(1) as f64, correct, predictions: loss.count as i32 }
 }
 
 fn statistics_of(graph: &Graph, weights: &Weights) -> Vec<Running> {
@@ -315,6 +343,100 @@ fn told_apart(first: Pass, second: Pass) -> Pass {
     Pass { score, ..first }
 }
 
+/// How the solves of the last pass went, slot by slot; nothing for a network that solves for no fixed point.
+fn solves(executor: &Executor) -> Vec<Progress> {
+    let Some(solved) = executor.plan.ops.iter().find_map(|op| op.solved()) else { return Vec::new() };
+    let words = executor.numbers(solved.progress, 8 * executor.purpose.size.samples()).expect("how solves went");
+    words.as_chunks().0.iter().map(Progress::of_words).collect()
+}
+
+/// A cohort on a card without a comparison: for timings, and for what is done beside a pass.
+pub(crate) struct Bench {
+    pub(crate) device: Arc<Device>,
+    pub(crate) executor: Executor,
+    layout: Layout,
+    data: DeviceData,
+    parameters: Buffer<f32>,
+    gradients: Buffer<f32>,
+    statistics: Buffer<f32>,
+    seeds: Seeds,
+}
+
+/// Where dropout's random numbers come from: the keys of the second of two steps.
+struct Seeds {
+    step: Buffer<i32>,
+    keys: Buffer<u32>,
+}
+
+impl Seeds {
+    fn new(device: &Device, clients: &[Client]) -> Self {
+        let keys = dropout_keys(clients.iter().map(|_| 77).chain(clients.iter().map(|client| client.seed)));
+        Self { step: Buffer::of(device, &[1]).expect("a step"), keys: Buffer::of(device, &keys).expect("keys") }
+    }
+
+    fn of(&self, mode: Mode) -> Option<DropoutKeys> {
+        (mode == Mode::Train).then(|| DropoutKeys { step: self.step.pointer(), keys: self.keys.pointer() })
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(case: Case<'_>) -> Self {
+        let (device, layout, clients) = (Device::new(0).expect("a GPU"), Layout::new(case.graph, case.precision), clients(&case));
+        let data = dataset(case.graph, clients.iter().map(|client| client.indices.len()).sum());
+        let data = DeviceData::new(&device, &data).expect("the data set on the device");
+        let (lanes, most) = (clients.len(), case.sizes.iter().copied().max().unwrap_or(0).max(1));
+        let size = Size { lanes, most, length: data.length() };
+        let purpose = Purpose { size, mode: case.mode, precision: case.precision, trains: case.trains };
+        let mut executor = Executor::new(&device, case.graph, &layout, purpose).expect("a plan");
+        place(&device, &mut executor, &clients);
+        let (mut parameters, mut statistics) =
+            (vec![0.0; lanes * layout.stride()], vec![0.0; lanes * layout.statistics_stride()]);
+        for (lane, client) in clients.iter().enumerate() {
+            let lane_of = |stride: usize| lane * stride..(lane + 1) * stride;
+            layout.write(case.graph, &client.weights.params, &mut parameters[lane_of(layout.stride())]).expect("the parameters");
+            let statistics = &mut statistics[lane_of(layout.statistics_stride())];
+            layout.write_statistics(case.graph, &client.weights, statistics).expect("the statistics");
+        }
+        Self {
+            executor,
+            data,
+            parameters: Buffer::of(&device, &parameters).expect("parameters"),
+            gradients: Buffer::zeros(&device, parameters.len()).expect("gradients"),
+            statistics: Buffer::of(&device, &statistics).expect("statistics"),
+            seeds: Seeds::new(&device, &clients),
+            layout,
+            device,
+        }
+    }
+
+    fn run(&self) -> Run<'_> {
+        let tables = Lanes {
+            parameters: self.parameters.pointer(),
+            gradients: self.gradients.pointer(),
+            statistics: self.statistics.pointer(),
+        };
+        let dropout = self.seeds.of(self.executor.purpose.mode);
+        Run { dropout, ..self.executor.run(&self.layout, tables, self.data.symbols()) }
+    }
+
+    /// A training step without the descent.
+    pub(crate) fn step(&self) {
+        let run = self.run();
+        self.executor.load(&run, &self.data).expect("load");
+        self.executor.forward(&run).expect("forward");
+        self.executor.loss(&run, &self.data).expect("loss");
+        self.executor.backward(&run).expect("backward");
+    }
+
+    /// A pass forward with something around its solve; says how the solves went, slot by slot.
+    pub(crate) fn forward_around(&self, around: &dyn AroundSolve) -> Vec<Progress> {
+        let run = Run { around: Some(around), ..self.run() };
+        self.executor.load(&run, &self.data).expect("load");
+        self.executor.forward(&run).expect("forward");
+        solves(&self.executor)
+    }
+}
+
 fn gpu_pass(
     device: &Arc<Device>,
     case: &Case<'_>,
@@ -330,9 +452,12 @@ fn gpu_pass(
         layout.write_statistics(graph, &client.weights, lane).expect("the statistics");
     }
     let statistics = Buffer::of(device, &values).expect("statistics");
-    let gradients = Buffer::<f32>::zeros(device, lanes * layout.stride()).expect("gradients");
+    // What is not written stays not a number.
+    let gradients = Buffer::<f32>::new(device, lanes * layout.stride()).expect("gradients");
+    device.fill(gradients.pointer(), 0xff, gradients.len()).expect("poison");
+    let seeds = Seeds::new(device, clients);
     let tables = Lanes { parameters: parameters.pointer(), gradients: gradients.pointer(), statistics: statistics.pointer() };
-    let run = executor.run(layout, tables, data.symbols());
+    let run = Run { dropout: seeds.of(case.mode), ..executor.run(layout, tables, data.symbols()) };
     executor.load(&run, data).expect("load");
     executor.forward(&run).expect("forward");
     executor.loss(&run, data).expect("loss");
@@ -350,6 +475,7 @@ fn gpu_pass(
         gradients.read(device, 0, &mut by_lane).expect("gradients");
     }
     statistics.read(device, 0, &mut values).expect("statistics");
+    let solves = solves(executor);
     let pass = |(lane, client): (usize, &Client)| {
         let (first, count) = (lane * size.most * size.length, client.indices.len() * size.length);
         let rows_of = |values: &[f32], pitch: usize, width: usize| -> Vec<f32> {
@@ -363,6 +489,7 @@ fn gpu_pass(
             score: scores[lane],
             gradients: layout.read(graph, &by_lane[lane * layout.stride()..][..layout.stride()], trained),
             statistics: layout.read_statistics(graph, &values[lane * layout.statistics_stride()..]),
+            solves: solves.iter().skip(lane * size.most).take(client.indices.len()).map(|one| [one.steps, one.outcome]).collect(),
         }
     };
     clients.iter().enumerate().map(pass).collect()
@@ -386,6 +513,9 @@ fn compare(lane: usize, case: &Case<'_>, seen: &Pass, expected: &Pass, allowed: 
         add(format!("statistic {name}"), relative(&found.values, &array.values, 1e-3), allowed);
     }
     if case.sizes[lane] == 0 {
+        for (name, array) in seen.gradients.iter() {
+            add(format!("gradient {name} of nobody"), relative(&array.values, &vec![0.0; array.values.len()], 1e-30), 0.0);
+        }
         return all;
     }
     add("logits".into(), relative(&seen.logits, &expected.logits, 1e-3), allowed.values);
@@ -398,6 +528,16 @@ fn compare(lane: usize, case: &Case<'_>, seen: &Pass, expected: &Pass, allowed: 
     add("predictions".into(), f64::from((a.predictions - b.predictions).abs()), 0.0);
     if case.precision == Precision::Exact {
         add("correct".into(), f64::from((a.correct - b.correct).abs()), 0.0);
+    }
+    if !expected.solves.is_empty() {
+        // A residual that meets its tolerance but for rounding makes a difference of a step.
+        let steps = |pass: &Pass| -> Vec<f32> { pass.solves.iter().map(|[steps, _]| *steps as f32).collect() };
+        let (a, b) = (steps(seen), steps(expected));
+        let apart = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).sum::<f32>() / b.iter().sum::<f32>();
+        let exact = case.precision == Precision::Exact;
+        add("steps of solves".into(), f64::from(apart), if exact { 0.03 } else { 0.3 });
+        let ends = seen.solves.iter().zip(&expected.solves).filter(|(a, b)| a[1] != b[1]).count();
+        add("endings of solves".into(), ends as f64 / b.len() as f64, if exact { 0.1 } else { 0.5 });
     }
     let typical = expected.gradients.norm() / (expected.gradients.iter().count().max(1) as f64).sqrt();
     for (name, array) in expected.gradients.iter() {

@@ -11,8 +11,9 @@ mod executor;
 mod layout;
 mod op;
 mod plan;
-#[cfg(test)]
-mod text_checks;
+mod projection;
+mod support;
 
 pub use device::{DeviceInfo, devices};
 pub use plan::{Mode, Precision};
+pub use support::ensure_supported;

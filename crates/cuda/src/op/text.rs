@@ -17,9 +17,9 @@ pub(super) struct Embed {
     symbols: usize,
     positions: Option<ParameterId>,
     width: usize,
-    y: Forms,
-    /// The result in 32 bits where only 16 are wanted.
-    numbers: Option<Slot>,
+    y: Slot,
+    /// The same in 16 bits, where that is wanted.
+    halves: Option<Slot>,
     back: Option<EmbedBack>,
 }
 
@@ -43,21 +43,20 @@ impl Embed {
                 (target, beyond, target.add.then(|| plan.scratch_back(4 * size.lanes * size.length * width)))
             }),
         });
-        let y_forms = plan.writes(y);
-        let numbers = y_forms.numbers.is_none().then(|| plan.scratch(plan.bytes(y, Form::Numbers)));
+        let (y, halves) = plan.writes_numbers(y);
         let symbols = plan.graph.parameter(tokens).shape[0];
-        Self { tokens, symbols, positions, width, y: y_forms, numbers, back }
+        Self { tokens, symbols, positions, width, y, halves, back }
     }
 }
 
 impl Op for Embed {
     fn forward(&self, run: &Run<'_>) -> Result<()> {
         let positions = self.positions.map_or(Pointer::NULL, |id| run.parameter(id));
-        let (each, y) = (run.size.length * self.width, run.maybe::<f32>(self.y.numbers.or(self.numbers)));
+        let (each, y) = (run.size.length * self.width, run.at::<f32>(self.y));
         let gather = Launch::new("embed", run.by_sample(each.div_ceil(256)), 256);
         let (tokens, width) = (run.parameter(self.tokens), self.width as i32);
         launch!(run.device, gather; tokens, positions, y, run.text, run.cohort, run.stride(), width)?;
-        self.y.halves.map_or(Ok(()), |halves| run.to_halves(y, run.at(halves), 1.0, each))
+        self.halves.map_or(Ok(()), |halves| run.to_halves(y, run.at(halves), 1.0, each))
     }
 
     fn backward(&self, run: &Run<'_>) -> Result<()> {

@@ -12,7 +12,10 @@ use super::linear::Linear;
 use super::{Cohort, Op, Run, Text};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::plan::{Form, Forms, Passed, Planner, Precision, Target};
+use crate::plan::{Form, Passed, Planner, Precision, Target};
+
+#[cfg(test)]
+mod tests;
 
 /// Layers with parameters of their own, maybe with a normalisation at the end.
 pub(crate) struct Stack {
@@ -395,9 +398,9 @@ pub(super) struct Transformer {
     values: Values,
     h: Option<Slot>,
     injection: Slot,
-    y: Forms,
-    /// The result in 32 bits where only 16 are wanted.
-    numbers: Option<Slot>,
+    y: Slot,
+    /// The same in 16 bits, where that is wanted.
+    halves: Option<Slot>,
     back: Option<Back>,
 }
 
@@ -427,18 +430,17 @@ impl Transformer {
         });
         let values = stack.values(plan, if back.is_some() { When::Kept } else { When::Forward });
         let (h, injection) = (h.map(|h| plan.reads(h, Form::Numbers)), plan.reads(injection, Form::Numbers));
-        let forms = plan.writes(y);
-        let numbers = forms.numbers.is_none().then(|| plan.scratch(plan.bytes(y, Form::Numbers)));
-        Self { stack, values, h, injection, y: forms, numbers, back }
+        let (y, halves) = plan.writes_numbers(y);
+        Self { stack, values, h, injection, y, halves, back }
     }
 }
 
 impl Op for Transformer {
     fn forward(&self, run: &Run<'_>) -> Result<()> {
         self.stack.prepare(run)?;
-        let y = run.maybe(self.y.numbers.or(self.numbers));
+        let y = run.at(self.y);
         self.stack.forward(run, run.cohort, &self.values, [run.maybe(self.h), run.at(self.injection)], y)?;
-        match self.y.halves {
+        match self.halves {
             Some(halves) => run.to_halves(y, run.at(halves), 1.0, run.size.length * WIDTH),
             None => Ok(()),
         }
