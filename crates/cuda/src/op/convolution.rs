@@ -385,7 +385,7 @@ impl ByWeights {
             Precision::Mixed => parts_for(kernel, kernel.tiles * lanes, steps, lanes * of.weights()),
             Precision::Exact => 1,
         };
-        let partial = (parts > 1).then(|| plan.scratch_back(4 * parts * lanes * of.weights()));
+        let partial = (parts > 1).then(|| plan.workspace_back(4 * parts * lanes * of.weights()));
         Self { geometry: of, storage, kernel, parts, partial }
     }
 
