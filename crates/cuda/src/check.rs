@@ -228,12 +228,13 @@ fn cpu_pass(case: &Case<'_>, client: &Client, batch: &Batch) -> Pass {
     let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout, start: Start::Model };
     executor.forward(input, &mut context);
     let embedding = executor.embedding(input).map(<[f32]>::to_vec).unwrap_or_default();
-    let score = cpu_loss(&mut executor, batch);
+    // The way back may use the memory of the logits.
+    let (logits, score) = (executor.logits().to_vec(), cpu_loss(&mut executor, batch));
     let mut gradients = vec![0.0; executor.trained().len()];
     if case.trains.is_some() {
         executor.backward(input, &mut context, &mut gradients);
     }
-    let (logits, trained) = (executor.logits().to_vec(), executor.trained());
+    let trained = executor.trained();
     let named = graph.parameters.iter().enumerate().filter(|(index, _)| trained.has(ParameterId(*index)));
     let gradients = named.map(|(index, parameter)| {
         let values = gradients[trained.range(ParameterId(index))].to_vec();
