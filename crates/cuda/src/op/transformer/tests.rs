@@ -13,9 +13,9 @@ use crate::plan::{Mode, Precision};
 /// What is allowed in either precision.
 fn allowed(graph: &Graph, precision: Precision) -> Allowed {
     match (precision, graph.is_equilibrium()) {
-        (Precision::Exact, false) => Allowed { values: 2e-5, gradients: 3e-4 },
+        (Precision::Exact, false) => Allowed { values: 5e-6, gradients: 5e-5 },
         (Precision::Exact, true) => Allowed { values: 2e-4, gradients: 1e-3 },
-        (Precision::Mixed, false) => Allowed { values: 1e-2, gradients: 5e-2 },
+        (Precision::Mixed, false) => Allowed { values: 5e-3, gradients: 2e-2 },
         (Precision::Mixed, true) => Allowed { values: 2e-2, gradients: 5e-2 },
     }
 }
