@@ -17,6 +17,7 @@ mod statistics;
 mod train;
 
 pub use executor::{Context, Executor, Input};
+pub use fedeq_kernels::InstructionSet;
 pub use network::Network;
 pub use op::{Solved, Start};
 pub use parameters::Layout;

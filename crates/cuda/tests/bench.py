@@ -326,7 +326,7 @@ def texts(kernels):
         compared("embed", lambda: kernels.embed((up(T * WIDTH, 256), B, K), 256, table, table.view(-1)[90 * WIDTH:], out, text, cl.cohort, long(stride), WIDTH),
                  lambda: tokens_of[rows].view(K, B, T, WIDTH) + places[:, None], gbytes=8 * tokens)
         dtable = torch.zeros(K * 90, WIDTH, device=DEVICE)
-        compared("embed_backward (PyTorch: index_add_, order not fixed)", lambda: kernels.embed_backward((90, K), 256, dy, table, text, cl.cohort, long(stride), WIDTH), lambda: dtable.zero_().index_add_(0, rows, dy.view(-1, WIDTH)), gbytes=4 * tokens)
+        compared("embed_backward (PyTorch: index_add_, order not fixed)", lambda: kernels.embed_backward((90, K), 256, dy, table, text, cl.cohort, long(stride), WIDTH, 0), lambda: dtable.zero_().index_add_(0, rows, dy.view(-1, WIDTH)), gbytes=4 * tokens)
         logits, counts, right = torch.randn(S, T, 96, device=DEVICE), torch.zeros(K, dtype=torch.int32, device=DEVICE), torch.zeros(S, T, dtype=torch.uint8, device=DEVICE)
         losses, d16, scores, wanted = torch.empty(S, T, device=DEVICE), torch.empty(S, T, 96, dtype=torch.float16, device=DEVICE), torch.empty(K, 2, dtype=torch.float64, device=DEVICE), symbols.long().flatten()
 

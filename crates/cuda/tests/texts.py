@@ -133,7 +133,7 @@ def embeddings():
                 t, p = both[i, :vocabulary * width].view(vocabulary, width).double(), both[i, vocabulary * width:].view(length, width).double()
                 outs.append((t[symbols[indices[of].long()].long()] + (p if place is not None else 0)).to(REFERENCE))
             compare(f"embed {describe(cl, length, width)}", cl, out, outs, 1e-7)
-        KERNELS.embed_backward((vocabulary, cl.count), 256, d, dtokens, text, cl.cohort, long(stride), width)
+        KERNELS.embed_backward((vocabulary, cl.count), 256, d, dtokens, text, cl.cohort, long(stride), width, 0)
         sum_samples(KERNELS, cl, d, dpositions)
         expected = []
         for of, e in zip(cl.of, by_client(cl, d)):
