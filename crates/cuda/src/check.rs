@@ -2,6 +2,8 @@
 //!
 //! Clients differ in their weights, their samples and how many these are. What a plan does not write is not a number before the first pass, so that reading it shows.
 #![allow(clippy::print_stdout, reason = "a line for every case, for whoever runs the tests on a card")]
+mod images;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use fedeq_core::{Array, Params, Trains, Weights};
 use fedeq_cpu::{Context, Input, Running, Start};
 use fedeq_data::shard::{Batch, Inputs, Shard, Targets};
 use fedeq_data::{Dataset, Images, Labels, Samples, Scaling, Sequences, Vectors};
+use fedeq_equilibrium::Outcome;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::{Predictions, cross_entropy, cross_entropy_with_gradient};
 use fedeq_kernels::norm::Moments;
@@ -19,6 +22,8 @@ use crate::data::DeviceData;
 use crate::device::{Buffer, Device};
 use crate::executor::{Executor, Lanes, Score};
 use crate::layout::Layout;
+use crate::op::Run;
+use crate::op::equilibrium::{AroundSolve, Progress};
 use crate::plan::{Mode, Precision, Purpose, Size};
 
 /// A network on a cohort.
@@ -56,6 +61,8 @@ struct Pass {
     score: Score,
     gradients: Params,
     statistics: Params,
+    /// How the solve of every sample went: its steps, and how it ended. Nothing for a network that solves for no fixed point.
+    solves: Vec<[i32; 2]>,
 }
 
 /// A client: its weights, and which samples of the data set it has.
@@ -80,6 +87,7 @@ impl Checks {
     /// Compares a case, and prints its worst differences.
     pub(crate) fn run(&mut self, case: Case<'_>, allowed: Allowed) {
         let begun = std::time::Instant::now();
+        crate::ensure_supported(case.graph, case.precision).expect("a network that the kernels can run");
         let clients = clients(&case);
         let data = Arc::new(dataset(case.graph, clients.iter().map(|client| client.indices.len()).sum()));
         let expected = on_cpu(&case, &clients, &data);
@@ -112,7 +120,7 @@ fn worst(differences: &[Difference]) -> String {
         let most = differences.iter().filter(name).max_by(|a, b| a.error.total_cmp(&b.error))?;
         Some(format!("{} {:.1e} (lane {})", most.name, most.error, most.lane))
     };
-    let kinds = ["logits", "embedding", "loss", "gradient", "statistic", "other bits"];
+    let kinds = ["logits", "embedding", "loss", "gradient", "statistic", "steps", "endings", "other bits"];
     kinds.into_iter().filter_map(of).collect::<Vec<_>>().join(", ")
 }
 
@@ -223,7 +231,19 @@ fn cpu_pass(case: &Case<'_>, weights: &Weights, batch: &Batch) -> Pass {
         let values = gradients[trained.range(ParameterId(index))].to_vec();
         (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
     });
-    Pass { logits, embedding, score, gradients: gradients.collect(), statistics: named_statistics(graph, statistics) }
+    let gradients = gradients.collect();
+    Pass { logits, embedding, score, gradients, statistics: named_statistics(graph, statistics), solves: cpu_solves(&executor) }
+}
+
+fn cpu_solves(executor: &fedeq_cpu::Executor) -> Vec<[i32; 2]> {
+    let Some(solved) = executor.solved() else { return Vec::new() };
+    let ending = |outcome: &Outcome| match outcome {
+        Outcome::Converged => 1,
+        Outcome::StepLimit => 2,
+        Outcome::NotFinite => 3,
+    };
+    let report = solved.report;
+    report.steps.iter().zip(&report.outcome).map(|(&steps, outcome)| [steps as i32, ending(outcome)]).collect()
 }
 
 /// Leaves the gradient of the mean loss behind.
@@ -315,6 +335,80 @@ fn told_apart(first: Pass, second: Pass) -> Pass {
     Pass { score, ..first }
 }
 
+/// How the solves of the last pass went, slot by slot; nothing for a network that solves for no fixed point.
+fn solves(executor: &Executor) -> Vec<Progress> {
+    let Some(solved) = executor.plan.ops.iter().find_map(|op| op.solved()) else { return Vec::new() };
+    let words = executor.numbers(solved.progress, 8 * executor.purpose.size.samples()).expect("how solves went");
+    words.as_chunks().0.iter().map(Progress::of_words).collect()
+}
+
+/// A cohort on a card without a comparison: for timings, and for what is done beside a pass.
+pub(crate) struct Bench {
+    pub(crate) device: Arc<Device>,
+    pub(crate) executor: Executor,
+    layout: Layout,
+    data: DeviceData,
+    parameters: Buffer<f32>,
+    gradients: Buffer<f32>,
+    statistics: Buffer<f32>,
+}
+
+impl Bench {
+    pub(crate) fn new(case: Case<'_>) -> Self {
+        let (device, layout, clients) = (Device::new(0).expect("a GPU"), Layout::new(case.graph, case.precision), clients(&case));
+        let data = dataset(case.graph, clients.iter().map(|client| client.indices.len()).sum());
+        let data = DeviceData::new(&device, &data).expect("the data set on the device");
+        let (lanes, most) = (clients.len(), case.sizes.iter().copied().max().unwrap_or(0).max(1));
+        let size = Size { lanes, most, length: data.length() };
+        let purpose = Purpose { size, mode: case.mode, precision: case.precision, trains: case.trains };
+        let mut executor = Executor::new(&device, case.graph, &layout, purpose).expect("a plan");
+        place(&device, &mut executor, &clients);
+        let (mut parameters, mut statistics) =
+            (vec![0.0; lanes * layout.stride()], vec![0.0; lanes * layout.statistics_stride()]);
+        for (lane, client) in clients.iter().enumerate() {
+            let lane_of = |stride: usize| lane * stride..(lane + 1) * stride;
+            layout.write(case.graph, &client.weights.params, &mut parameters[lane_of(layout.stride())]).expect("the parameters");
+            let statistics = &mut statistics[lane_of(layout.statistics_stride())];
+            layout.write_statistics(case.graph, &client.weights, statistics).expect("the statistics");
+        }
+        Self {
+            executor,
+            data,
+            parameters: Buffer::of(&device, &parameters).expect("parameters"),
+            gradients: Buffer::zeros(&device, parameters.len()).expect("gradients"),
+            statistics: Buffer::of(&device, &statistics).expect("statistics"),
+            layout,
+            device,
+        }
+    }
+
+    fn run(&self) -> Run<'_> {
+        let tables = Lanes {
+            parameters: self.parameters.pointer(),
+            gradients: self.gradients.pointer(),
+            statistics: self.statistics.pointer(),
+        };
+        self.executor.run(&self.layout, tables, self.data.symbols())
+    }
+
+    /// A training step without the descent.
+    pub(crate) fn step(&self) {
+        let run = self.run();
+        self.executor.load(&run, &self.data).expect("load");
+        self.executor.forward(&run).expect("forward");
+        self.executor.loss(&run, &self.data).expect("loss");
+        self.executor.backward(&run).expect("backward");
+    }
+
+    /// A pass forward with something around its solve; says how the solves went, slot by slot.
+    pub(crate) fn forward_around(&self, around: &dyn AroundSolve) -> Vec<Progress> {
+        let run = Run { around: Some(around), ..self.run() };
+        self.executor.load(&run, &self.data).expect("load");
+        self.executor.forward(&run).expect("forward");
+        solves(&self.executor)
+    }
+}
+
 fn gpu_pass(
     device: &Arc<Device>,
     case: &Case<'_>,
@@ -350,6 +444,7 @@ fn gpu_pass(
         gradients.read(device, 0, &mut by_lane).expect("gradients");
     }
     statistics.read(device, 0, &mut values).expect("statistics");
+    let solves = solves(executor);
     let pass = |(lane, client): (usize, &Client)| {
         let (first, count) = (lane * size.most * size.length, client.indices.len() * size.length);
         let rows_of = |values: &[f32], pitch: usize, width: usize| -> Vec<f32> {
@@ -363,6 +458,7 @@ fn gpu_pass(
             score: scores[lane],
             gradients: layout.read(graph, &by_lane[lane * layout.stride()..][..layout.stride()], trained),
             statistics: layout.read_statistics(graph, &values[lane * layout.statistics_stride()..]),
+            solves: solves.iter().skip(lane * size.most).take(client.indices.len()).map(|one| [one.steps, one.outcome]).collect(),
         }
     };
     clients.iter().enumerate().map(pass).collect()
@@ -398,6 +494,16 @@ fn compare(lane: usize, case: &Case<'_>, seen: &Pass, expected: &Pass, allowed: 
     add("predictions".into(), f64::from((a.predictions - b.predictions).abs()), 0.0);
     if case.precision == Precision::Exact {
         add("correct".into(), f64::from((a.correct - b.correct).abs()), 0.0);
+    }
+    if !expected.solves.is_empty() {
+        // A residual that meets its tolerance but for rounding makes a difference of a step.
+        let steps = |pass: &Pass| -> Vec<f32> { pass.solves.iter().map(|[steps, _]| *steps as f32).collect() };
+        let (a, b) = (steps(seen), steps(expected));
+        let apart = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).sum::<f32>() / b.iter().sum::<f32>();
+        let exact = case.precision == Precision::Exact;
+        add("steps of solves".into(), f64::from(apart), if exact { 0.03 } else { 0.3 });
+        let ends = seen.solves.iter().zip(&expected.solves).filter(|(a, b)| a[1] != b[1]).count();
+        add("endings of solves".into(), ends as f64 / b.len() as f64, if exact { 0.1 } else { 0.5 });
     }
     let typical = expected.gradients.norm() / (expected.gradients.iter().count().max(1) as f64).sqrt();
     for (name, array) in expected.gradients.iter() {

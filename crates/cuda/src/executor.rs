@@ -103,6 +103,7 @@ impl Executor {
             statistics,
             base: self.memory.pointer(),
             arena: &self.plan.arena,
+            around: None,
         }
     }
 

@@ -198,6 +198,14 @@ fn ensure_count(name: &str, array: &Array, count: usize) -> Result<()> {
 }
 
 impl Place {
+    /// Where it ends: behind its last number.
+    pub(crate) fn end(&self) -> usize {
+        match self.order {
+            Order::Rows { rows, columns } => self.start + rows.saturating_sub(1) * self.pitch + columns,
+            Order::ChannelsLast { out, taps, .. } => self.start + out * taps * self.pitch,
+        }
+    }
+
     /// Input channels of a convolution with those that are padding, or columns of a matrix with those that are.
     pub(crate) fn padded(&self) -> usize {
         self.pitch
@@ -259,9 +267,20 @@ fn wishes(graph: &Graph, precision: Precision) -> HashMap<usize, Wish> {
                 let columns = padded(graph.parameter(*weight).shape[1]);
                 wishes.extend([Some(*weight), *bias].into_iter().flatten().map(|id| (id.0, Wish::Columns { padded: columns })));
             }
+            // Their gradients come from one sum over samples.
+            Layer::Norm { affine, .. } => {
+                let ids = [affine.scale, affine.offset].into_iter().enumerate();
+                wishes.extend(ids.map(|(before, id)| (id.0, Wish::Beside { first: affine.scale, before, of: 2 })));
+            }
             Layer::Transformer { layers, .. } => beside(layers, &mut wishes),
             Layer::Equilibrium { cell: graph::Cell::Transformer { layers, .. }, .. } => beside(layers, &mut wishes),
-            Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, .. }, .. } => {
+            Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. } => {
+                // Their gradients come from one sum over samples.
+                for affine in [norm_1, norm_2, norm_3] {
+                    for (before, id) in [affine.scale, affine.offset].into_iter().enumerate() {
+                        wishes.insert(id.0, Wish::Beside { first: affine.scale, before, of: 2 });
+                    }
+                }
                 for weight in [conv_a, conv_b] {
                     let channels = graph.parameter(*weight).shape[1];
                     wishes.insert(weight.0, Wish::Conv { padded: padded(channels) });

@@ -11,6 +11,9 @@ mod executor;
 mod layout;
 mod op;
 mod plan;
+mod projection;
+mod support;
 
 pub use device::{DeviceInfo, devices};
 pub use plan::{Mode, Precision};
+pub use support::ensure_supported;

@@ -1,15 +1,15 @@
 //! What is computed when, and where: made once for a network, a size of cohort and what is trained.
 use std::sync::Arc;
 
-use fedeq_core::Trains;
+use fedeq_core::{Result, Trains};
 use fedeq_models::Activation;
 use fedeq_models::graph::{self, Fusion, Graph, Layer, ParameterId, Shape, ValueId};
 use half::f16;
 
 use crate::arena::{Arena, Lifetimes, Slot};
-use crate::device::Device;
+use crate::device::{Device, Pointer};
 use crate::layout::Layout;
-use crate::op::{self, Op};
+use crate::op::{self, Op, Run};
 
 /// Whether a network is being trained or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,6 +145,42 @@ pub(crate) struct Target {
     pub(crate) add: bool,
 }
 
+/// Where a layer that cannot add writes the gradient of an input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    target: Target,
+    /// Where it is written if another layer has written its part already.
+    beside: Option<Slot>,
+    /// Numbers a sample.
+    each: usize,
+}
+
+impl Written {
+    /// Where it is written in 32 bits; null if it is wanted in 16.
+    pub(crate) fn numbers(&self, run: &Run<'_>) -> Pointer<f32> {
+        match self.target.form {
+            Form::Numbers => run.at(self.beside.unwrap_or(self.target.slot)),
+            Form::Halves => Pointer::NULL,
+        }
+    }
+
+    /// Where it is written in 16 bits, [`SCALE`] times as large; null if it is wanted in 32.
+    pub(crate) fn halves(&self, run: &Run<'_>) -> Pointer<f16> {
+        match self.target.form {
+            Form::Numbers => Pointer::NULL,
+            Form::Halves => run.at(self.target.slot),
+        }
+    }
+
+    /// Adds it to what another layer has written, if one has.
+    pub(crate) fn finish(&self, run: &Run<'_>) -> Result<()> {
+        match self.beside {
+            Some(beside) => run.add(run.at(beside), run.at(self.target.slot), self.each),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Where the gradient of an input goes that has the very gradient of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Passed {
@@ -243,6 +279,11 @@ impl<'a> Planner<'a> {
         forms
     }
 
+    /// The output of a layer that computes in 32 bits, and the same in 16 where that is wanted.
+    pub(crate) fn writes_numbers(&mut self, value: ValueId) -> (Slot, Option<Slot>) {
+        (self.value(value, Form::Numbers, self.layer), self.writes(value).halves)
+    }
+
     /// Memory for this layer's way forward.
     pub(crate) fn scratch(&mut self, bytes: usize) -> Slot {
         self.lifetimes.add(bytes, self.layer)
@@ -259,6 +300,13 @@ impl<'a> Planner<'a> {
         if self.purpose.trains.is_some() {
             self.lifetimes.need(slot, self.backward_time());
         }
+        slot
+    }
+
+    /// Memory that is written on the way forward and may be read until the whole pass is over.
+    pub(crate) fn lasting(&mut self, bytes: usize) -> Slot {
+        let slot = self.lifetimes.add(bytes, self.layer);
+        self.lifetimes.need(slot, 2 * self.end());
         slot
     }
 
@@ -313,6 +361,13 @@ impl<'a> Planner<'a> {
         Some(Target { slot, form, add })
     }
 
+    /// The same for a layer that cannot add.
+    pub(crate) fn written(&mut self, input: ValueId) -> Option<Written> {
+        let target = self.target(input)?;
+        let beside = target.add.then(|| self.scratch_back(self.bytes(input, Form::Numbers)));
+        Some(Written { target, beside, each: self.count(input) })
+    }
+
     /// Where the gradient of an input goes that has the very gradient of the output, in 32 bits.
     pub(crate) fn same_as(&mut self, input: ValueId, output: Slot) -> Passed {
         if !self.wants(input) {
@@ -340,6 +395,13 @@ impl<'a> Planner<'a> {
         Some(ParameterTarget { id, add: std::mem::replace(&mut self.written[id.0], true) })
     }
 
+    /// The parameters of this layer that are trained.
+    pub(crate) fn trained_here(&self) -> Vec<ParameterId> {
+        let trained =
+            |id: &ParameterId| self.purpose.trains.is_some_and(|trains| trains.includes(self.graph.parameter(*id).part));
+        self.graph.layers[self.layer].parameters().into_iter().filter(trained).collect()
+    }
+
     /// The bytes of a value of all samples.
     pub(crate) fn bytes(&self, value: ValueId, form: Form) -> usize {
         let Size { length, .. } = self.purpose.size;
@@ -355,6 +417,11 @@ impl<'a> Planner<'a> {
             Form::Halves => size_of::<f16>() * numbers(shape, channels.next_multiple_of(8)),
         };
         self.purpose.size.samples() * each
+    }
+
+    /// Numbers of a sample.
+    pub(crate) fn count(&self, value: ValueId) -> usize {
+        self.plane(value).into_iter().product::<usize>() * self.channels(value)
     }
 
     /// Channels of a picture, width of a vector or of a position.

@@ -153,6 +153,20 @@ impl Weights {
         Self { geometry, storage, forward, back, hopper: plan.device.is_hopper() }
     }
 
+    /// The same for a layer whose way back computes its way forward again.
+    pub(crate) fn lasting(plan: &mut Planner<'_>, geometry: Geometry, storage: Storage, turned: bool) -> Self {
+        let mixed = plan.purpose.precision == Precision::Mixed;
+        let bytes = plan.purpose.size.lanes * geometry.weights() * size_of::<f16>();
+        let forward = mixed.then(|| plan.kept(bytes));
+        let back = (mixed && turned).then(|| plan.kept(bytes));
+        Self { geometry, storage, forward, back, hopper: plan.device.is_hopper() }
+    }
+
+    /// Whether what is multiplied is 16 bits.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.forward.is_some()
+    }
+
     /// Takes the weights as they are now; `w` are those of the first lane.
     pub(crate) fn prepare(&self, run: &Run<'_>, w: Pointer<f32>) -> Result<()> {
         let Some(forward) = self.forward else { return Ok(()) };
