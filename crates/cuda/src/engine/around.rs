@@ -150,7 +150,13 @@ impl Around {
     pub(crate) fn fingerprint(&self) -> Vec<u64> {
         let Some(Counting { warm, counter, .. }) = &self.counting else { return Vec::new() };
         let tables = warm.iter().flat_map(|warm| {
-            [warm.recall.pointer().address(), warm.remember.pointer().address(), warm.states.address(), warm.known.address(), warm.slots as u64]
+            [
+                warm.recall.pointer().address(),
+                warm.remember.pointer().address(),
+                warm.states.address(),
+                warm.known.address(),
+                warm.slots as u64,
+            ]
         });
         tables.chain([counter.address()]).collect()
     }

@@ -88,7 +88,13 @@ impl Clients {
     }
 
     /// How many fit into the memory side by side.
-    fn examined_at_once(&self, shop: &mut Workshop, home: &Arc<Home>, one: Option<&Examinee<'_>>, wanted: usize) -> Result<usize> {
+    fn examined_at_once(
+        &self,
+        shop: &mut Workshop,
+        home: &Arc<Home>,
+        one: Option<&Examinee<'_>>,
+        wanted: usize,
+    ) -> Result<usize> {
         let data = self.data(one.map_or(0, |one| one.job.client));
         let purpose = |lanes: usize| self.examination(lanes, data);
         // Their models, and what may be computed of them.
@@ -107,7 +113,8 @@ impl Clients {
 
     fn evaluate_cohort(&self, shop: &mut Workshop, home: &Arc<Home>, lanes: &[Examinee<'_>]) -> Result<Vec<Evaluated>> {
         let arithmetic = Lanes { device: &home.device, layout: &home.layout, count: lanes.len() };
-        let second = lanes[0].state.second.is_some().then(|| tables(lanes, |lane| lane.state.second.as_ref().unwrap_or(&lane.state.own)));
+        let second =
+            lanes[0].state.second.is_some().then(|| tables(lanes, |lane| lane.state.second.as_ref().unwrap_or(&lane.state.own)));
         let [received, own, dual] =
             [tables(lanes, |lane| &lane.received), tables(lanes, |lane| &lane.state.own), tables(lanes, |lane| &lane.state.dual)];
         let slots = Slots::new(&home.graph, received, own, dual, second);

@@ -31,13 +31,7 @@ pub(crate) struct Slots<'g, N> {
 }
 
 impl<'g, N: Clone> Slots<'g, N> {
-    pub(crate) fn new(
-        graph: &'g Graph,
-        received: Parts<N>,
-        own: Parts<N>,
-        dual: Parts<N>,
-        second: Option<Parts<N>>,
-    ) -> Self {
+    pub(crate) fn new(graph: &'g Graph, received: Parts<N>, own: Parts<N>, dual: Parts<N>, second: Option<Parts<N>>) -> Self {
         Self { graph, received, own, dual, second, temporaries: BTreeMap::new() }
     }
 
@@ -49,9 +43,7 @@ impl<'g, N: Clone> Slots<'g, N> {
             Expression::Slot(slot) => self.read(*slot),
             Expression::With(first, second) => Ok(self.value(by, first)?.with(&self.value(by, second)?)),
             Expression::Only(part, of) => Ok(self.value(by, of)?.only(*part)),
-            Expression::Plus(first, factor, second) => {
-                self.plus(by, &self.value(by, first)?, *factor, &self.value(by, second)?)
-            }
+            Expression::Plus(first, factor, second) => self.plus(by, &self.value(by, first)?, *factor, &self.value(by, second)?),
         }
     }
 
@@ -69,9 +61,7 @@ impl<'g, N: Clone> Slots<'g, N> {
         let missing = Section::PARAMETERS.into_iter().filter(missing);
         match missing.filter_map(|section| section.first_name(self.graph)).min() {
             None => Ok(()),
-            Some(name) => {
-                Err(Error::invalid(format!("a step adds something without `{name}`"), "add models of the same parts"))
-            }
+            Some(name) => Err(Error::invalid(format!("a step adds something without `{name}`"), "add models of the same parts")),
         }
     }
 
@@ -113,9 +103,7 @@ impl<'g, N: Clone> Slots<'g, N> {
             Slot::Own => Ok(&mut self.own),
             Slot::Second => self.second.as_mut().ok_or_else(|| refused("a second model that is not there")),
             Slot::Dual => Err(refused("the dual")),
-            Slot::Temporary(name) => {
-                self.temporaries.get_mut(name).ok_or_else(|| refused(&format!("`{name}`, which is empty")))
-            }
+            Slot::Temporary(name) => self.temporaries.get_mut(name).ok_or_else(|| refused(&format!("`{name}`, which is empty"))),
         }
     }
 }
@@ -172,7 +160,10 @@ mod tests {
     }
 
     fn noisy(weights: &Weights, shift: f32) -> Weights {
-        Weights { params: weights.params.map(|value| 1.3 * value + shift), statistics: weights.statistics.map(|value| value + shift) }
+        Weights {
+            params: weights.params.map(|value| 1.3 * value + shift),
+            statistics: weights.statistics.map(|value| value + shift),
+        }
     }
 
     fn state(graph: &Graph, with_second: bool) -> ClientState {
@@ -279,7 +270,10 @@ mod tests {
             cohort.assign(slot, cohort.received.clone());
         }
         assert_eq!(joined(&cohort.value(&OnHost, &temporary("kept")).expect("kept")), sent);
-        assert_eq!(joined(&cohort.value(&OnHost, &dual()).expect("there")), Weights { params: sent.params.clone(), ..Weights::default() });
+        assert_eq!(
+            joined(&cohort.value(&OnHost, &dual()).expect("there")),
+            Weights { params: sent.params.clone(), ..Weights::default() }
+        );
         assert_eq!(joined(&cohort.own), state.own);
     }
 }

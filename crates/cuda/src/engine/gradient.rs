@@ -46,14 +46,14 @@ impl Precise {
     pub(crate) fn gradient(&mut self, data: &DeviceData, shard: &Shard, weights: &Weights) -> Result<(f64, Params)> {
         let home = &self.home;
         let size = Size { lanes: 1, most: EVALUATION_BATCH.min(shard.len()).max(1), length: data.length() };
-        let purpose =
-            Purpose { size, mode: Mode::Evaluate, precision: Precision::Exact, trains: Some(Trains::Everything) };
+        let purpose = Purpose { size, mode: Mode::Evaluate, precision: Precision::Exact, trains: Some(Trains::Everything) };
         let mut runner = match self.runner.take().filter(|runner| runner.executor.purpose == purpose) {
             Some(runner) => runner,
             None => Runner::new(home, purpose)?,
         };
         let lanes = Lanes { device: &home.device, layout: &home.layout, count: 1 };
-        let model: Parts<Table> = home.upload(weights)?.map(|_, stored| Ok::<_, fedeq_core::Error>(Table::Same(Arc::clone(stored))))?;
+        let model: Parts<Table> =
+            home.upload(weights)?.map(|_, stored| Ok::<_, fedeq_core::Error>(Table::Same(Arc::clone(stored))))?;
         runner.load(home, lanes, &model)?;
         let schedule = Schedule::in_order(&[shard], NonZeroUsize::new(size.most).unwrap_or(NonZeroUsize::MIN));
         runner.schedule(home, &schedule)?;
@@ -86,4 +86,3 @@ fn add(home: &Home, sum: &Buffer<f32>, runner: &Runner, factor: f32) -> Result<(
     launch!(home.device, Launch::new("lanes_plus", [n.div_ceil(1024), 1, 1], 256);
         sum, sum, gradients.pointer(), 0_i64, 0_i64, 0_i64, n as i64, factor)
 }
-

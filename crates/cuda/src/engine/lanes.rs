@@ -93,7 +93,15 @@ impl Lanes<'_> {
         Ok(Table::Made(Arc::new(made)))
     }
 
-    fn copy(&self, from: Pointer<f32>, from_stride: usize, to: Pointer<f32>, to_stride: usize, len: usize, lanes: usize) -> Result<()> {
+    fn copy(
+        &self,
+        from: Pointer<f32>,
+        from_stride: usize,
+        to: Pointer<f32>,
+        to_stride: usize,
+        len: usize,
+        lanes: usize,
+    ) -> Result<()> {
         let nothing = Pointer::<f32>::NULL;
         let [to_stride, from_stride] = [to_stride, from_stride].map(|stride| stride as i64);
         launch!(self.device, Launch::new("lanes_plus", [len.div_ceil(BLOCK), lanes, 1], 256);

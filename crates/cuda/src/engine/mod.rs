@@ -116,7 +116,8 @@ struct Busy {
 impl CudaEngine {
     /// An engine for a network and clients. Refuses what there are no kernels for.
     pub fn new(graph: &Graph, clients: Vec<ClientData>, training: &Training, options: &CudaOptions) -> Result<Self> {
-        ensure_supported(graph, training, options.precision)?;
+        ensure_supported(graph, options.precision)?;
+        ensure_watches_nothing(training)?;
         let device = Device::new(options.device)?;
         let free = device.memory()?.0;
         let budget = options.memory_budget.unwrap_or((free as f64 * SHARE) as u64);
@@ -158,6 +159,17 @@ impl CudaEngine {
         lock(&self.work).seconds += begun.elapsed().as_secs_f64();
         result
     }
+}
+
+/// Refuses what is only looked at on the CPU.
+fn ensure_watches_nothing(training: &Training) -> Result<()> {
+    if training.watch_fixed_points.is_none() {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "`training.watch_fixed_points` is not available on a GPU",
+        "leave it out, or leave `--device` out to compute on the CPU",
+    ))
 }
 
 /// Lets all jobs begin that may, and carries those out: answers come in the order of the jobs. If somebody asked to stop, nothing is carried out: what comes of it would not be kept.

@@ -36,7 +36,8 @@ struct Who {
 impl Who {
     /// The first so many of `most` rows of each lane.
     fn new(home: &Home, counts: &[usize], most: usize) -> Result<Self> {
-        let spans: Vec<i32> = counts.iter().enumerate().flat_map(|(lane, &count)| [lane * most, count]).map(|n| n as i32).collect();
+        let spans: Vec<i32> =
+            counts.iter().enumerate().flat_map(|(lane, &count)| [lane * most, count]).map(|n| n as i32).collect();
         let rows: Vec<i32> = (0..(counts.len() * most) as i32).collect();
         Ok(Self { spans: Buffer::of(&home.device, &spans)?, rows: Buffer::of(&home.device, &rows)? })
     }
@@ -57,9 +58,9 @@ impl Rows {
         let lane = |(lane, shard): (usize, &&Shard)| {
             let rows = schedule.batch(step, lane).iter().enumerate().flat_map(|(index, &sample)| {
                 let slot = lane * schedule.most() + index;
-                targets(shard.dataset(), sample as usize).into_iter().map(move |(position, length, class)| {
-                    ((slot * length + position) as i32, class)
-                })
+                targets(shard.dataset(), sample as usize)
+                    .into_iter()
+                    .map(move |(position, length, class)| ((slot * length + position) as i32, class))
             });
             rows.collect()
         };
@@ -105,7 +106,15 @@ fn predictions(shard: &Shard) -> usize {
 }
 
 /// Copies rows: `to[slot] = from[places[slot]]`, `width` numbers each.
-fn gather(run: &Run<'_>, from: Pointer<f32>, places: &Buffer<i32>, to: Pointer<f32>, who: Cohort, width: usize, most: usize) -> Result<()> {
+fn gather(
+    run: &Run<'_>,
+    from: Pointer<f32>,
+    places: &Buffer<i32>,
+    to: Pointer<f32>,
+    who: Cohort,
+    width: usize,
+    most: usize,
+) -> Result<()> {
     let grid = [width.div_ceil(256), most, run.size.lanes];
     launch!(run.device, Launch::new("vectors", grid, 256); from, places.pointer(), to, who, width as i32)
 }
@@ -222,7 +231,8 @@ impl<'a> Voters<'a> {
         }
         let logits = Buffer::new(&home.device, rows * labels)?;
         for first in (0..rows).step_by(GRID) {
-            let (to, from, none) = (logits.pointer().add(first * labels), padded.pointer().add(first * pitch), Pointer::<f32>::NULL);
+            let (to, from, none) =
+                (logits.pointer().add(first * labels), padded.pointer().add(first * pitch), Pointer::<f32>::NULL);
             let grid = [labels.div_ceil(1024), GRID.min(rows - first), 1];
             launch!(home.device, Launch::new("lanes_plus", grid, 256);
                 to, from, none, labels as i64, pitch as i64, 0_i64, labels as i64, 0.0_f32)?;

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{Projection, Result, Trains};
-use fedeq_models::graph::{Cell, Dropout, Layer, ParameterId};
+use fedeq_models::Part;
+use fedeq_models::graph::{Cell, Layer};
 
 use super::around::Around;
 use super::lanes::{Lanes, Table};
@@ -13,8 +14,9 @@ use super::state::Home;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Launch, Pointer, Repeatable, launch};
 use crate::executor::{Executor, Lanes as Weights, Score};
-use crate::op::{DropoutKeys, Run};
-use crate::plan::{Mode, Plan, Purpose};
+use crate::op::Run;
+use crate::plan::{Plan, Purpose};
+use crate::projection::Projected;
 
 /// Steps that are launched one by one before they are recorded: the first loads kernels, the second shows where the time goes.
 const LAUNCHED: usize = 2;
@@ -189,7 +191,7 @@ impl Runner {
     /// Takes the seeds of dropout's masks, by lane, epoch and batch.
     pub(crate) fn drop_by(&mut self, home: &Home, schedule: &Schedule, seed: impl Fn(usize, u64, u64) -> u64) -> Result<()> {
         let Some(keys) = &mut self.tables.keys else { return Ok(()) };
-        let table = schedule.by_batch(0, |lane, epoch, batch| Dropout::key(seed(lane, epoch, batch)));
+        let table = schedule.by_batch(0, |lane, epoch, batch| [seed(lane, epoch, batch) as u32; 8]);
         keys.write(&home.device, 0, &table)
     }
 
@@ -207,10 +209,7 @@ impl Runner {
     /// What layers work with.
     pub(crate) fn run<'a>(&'a self, home: &'a Home, data: &DeviceData) -> Run<'a> {
         let run = self.executor.run(&home.layout, self.weights(), data.symbols());
-        let training = self.executor.purpose.mode == Mode::Train;
-        let keys = self.tables.keys.as_ref().filter(|_| training);
-        let dropout = keys.map(|keys| DropoutKeys { step: self.counter(), keys: keys.pointer() });
-        self.around.of(Run { dropout, ..run })
+        self.around.of(run)
     }
 
     /// Takes so many training steps; `begins` tells whether they are the first of a phase.
@@ -254,7 +253,13 @@ impl Runner {
         let keys = keys.as_ref().map_or(0, |keys| keys.pointer().address());
         Fingerprint {
             descent,
-            tables: [counter.pointer().address(), counts.pointer().address(), samples.pointer().address(), scores.pointer().address(), keys],
+            tables: [
+                counter.pointer().address(),
+                counts.pointer().address(),
+                samples.pointer().address(),
+                scores.pointer().address(),
+                keys,
+            ],
             offset: self.offset.as_ref().map_or(0, |offset| offset.pointer().address()),
             data: data.labels().address(),
             around: self.around.fingerprint(),
@@ -271,7 +276,11 @@ impl Runner {
                 home.device.synchronize()?;
                 Ok(begun.elapsed().as_secs_f64())
             };
-            [timed(&|| self.forward(&run, data))?, timed(&|| self.executor.backward(&run))?, timed(&|| self.update(home, &run, descent))?]
+            [
+                timed(&|| self.forward(&run, data))?,
+                timed(&|| self.executor.backward(&run))?,
+                timed(&|| self.update(home, &run, descent))?,
+            ]
         };
         let all: f64 = seconds.iter().sum();
         self.shares = seconds.map(|part| if all > 0.0 { part / all } else { 1.0 / 3.0 });
@@ -311,8 +320,9 @@ impl Runner {
                 self.descend(home, run, section, descent, descent.pulled[index])?;
             }
         }
-        if let Some(projection) = descent.projection.filter(|_| trains.includes(fedeq_models::Part::Shared)) {
-            self.project(home, run, projection)?;
+        let projection = descent.projection.filter(|_| trains.includes(Part::Shared));
+        if let Some(projected) = projection.and_then(|projection| Projected::new(projection, &home.graph, &home.layout)) {
+            projected.run(run.device, run.parameters, run.cohort, run.size.lanes)?;
         }
         self.end_step(run)
     }
@@ -327,20 +337,6 @@ impl Runner {
         launch!(run.device, Launch::new("descend", [range.len().div_ceil(1024), lanes, 1], 256);
             run.parameters.add(range.start), run.gradients.add(range.start), offset, copy, run.cohort, counts, stride, stride, range.len() as i64,
             descent.rate, strength)
-    }
-
-    /// Puts the matrix of a cell back to where it is a contraction, if the network has one.
-    fn project(&self, home: &Home, run: &Run<'_>, projection: Projection) -> Result<()> {
-        let Some(parameter) = home.graph.projected_matrix() else { return Ok(()) };
-        let Some(index) = home.graph.parameters.iter().position(|each| each == parameter) else { return Ok(()) };
-        let (b, [rows, columns]) = (run.parameter(ParameterId(index)), [parameter.shape[0], parameter.shape[1]]);
-        let (kernel, blocks, radius, ball) = match projection {
-            // Stored is the transposed: the ball's vectors are columns, the sphere's are rows.
-            Projection::Ball(radius) => ("project_columns", columns.div_ceil(32), radius, 1_i32),
-            Projection::Sphere(radius) => ("project_rows", rows.div_ceil(8), radius, 0_i32),
-        };
-        let lanes = self.executor.purpose.size.lanes;
-        launch!(run.device, Launch::new(kernel, [blocks, lanes, 1], 256); b, run.cohort, run.stride(), rows as i32, columns as i32, radius as f32, ball)
     }
 }
 
@@ -359,7 +355,9 @@ impl Tables {
 /// Whether a network drops anything in training.
 fn drops(home: &Home) -> bool {
     home.graph.layers.iter().any(|layer| match layer {
-        Layer::Transformer { layers, .. } | Layer::Equilibrium { cell: Cell::Transformer { layers, .. }, .. } => layers.dropout.rate > 0.0,
+        Layer::Transformer { layers, .. } | Layer::Equilibrium { cell: Cell::Transformer { layers, .. }, .. } => {
+            layers.dropout.rate > 0.0
+        }
         _ => false,
     })
 }

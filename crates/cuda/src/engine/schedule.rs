@@ -109,7 +109,11 @@ impl Schedule {
         for (lane, epochs) in self.batches.iter().enumerate() {
             let all = epochs.iter().enumerate().flat_map(|(epoch, &count)| (0..count).map(move |batch| (epoch, batch)));
             for (step, (epoch, batch)) in all.enumerate() {
-                table[(step * self.lanes + lane) * N..][..N].copy_from_slice(&of(lane, self.first_epoch + epoch as u64, batch as u64));
+                table[(step * self.lanes + lane) * N..][..N].copy_from_slice(&of(
+                    lane,
+                    self.first_epoch + epoch as u64,
+                    batch as u64,
+                ));
             }
         }
         table
@@ -174,7 +178,9 @@ mod tests {
             let later = Schedule::of_epochs(&lanes, &training, 2..3, 12);
             assert_eq!((0..5).map(|lane| later.batch(0, lane)).collect::<Vec<_>>(), {
                 let first = |lane: usize| schedule.last_epoch(lane).start;
-                (0..5).map(|lane| if later.steps_of(lane) > 0 { schedule.batch(first(lane), lane) } else { &[] }).collect::<Vec<_>>()
+                (0..5)
+                    .map(|lane| if later.steps_of(lane) > 0 { schedule.batch(first(lane), lane) } else { &[] })
+                    .collect::<Vec<_>>()
             });
             let per_epoch = schedule.steps_of(0) / 3;
             assert_eq!(numbers[(per_epoch + 1) * 5], 11, "the second batch of the second epoch");
@@ -188,8 +194,7 @@ mod tests {
         let schedule = Schedule::in_order(&shards.iter().collect::<Vec<_>>(), NonZeroUsize::new(5).expect("not 0"));
         assert_eq!((schedule.steps(), schedule.most()), (3, 5));
         for (lane, shard) in shards.iter().enumerate() {
-            let seen: Vec<u32> =
-                (0..3).flat_map(|step| schedule.batch(step, lane).to_vec()).map(|index| index as u32).collect();
+            let seen: Vec<u32> = (0..3).flat_map(|step| schedule.batch(step, lane).to_vec()).map(|index| index as u32).collect();
             assert_eq!(seen, shard.indices());
         }
     }

@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 
 use fedeq_core::{Array, ClientState, EngineState, KeptState, Params, Result, Weights};
 use fedeq_equilibrium::{WarmMemory, WarmStart};
-use fedeq_models::Graph;
 use fedeq_models::graph::Parameter;
+use fedeq_models::{Graph, Part};
 
 use super::parts::{Parts, Section, parts_of};
 use super::stored::{Storage, Stored, lock};
@@ -34,7 +34,13 @@ struct Uploaded {
 const UPLOADED: usize = 8;
 
 impl Home {
-    pub(crate) fn new(device: &Arc<Device>, graph: Arc<Graph>, layout: Layout, storage: Arc<Storage>, warm_start: WarmStart) -> Self {
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        graph: Arc<Graph>,
+        layout: Layout,
+        storage: Arc<Storage>,
+        warm_start: WarmStart,
+    ) -> Self {
         Self { device: Arc::clone(device), graph, layout, storage, warm_start, uploaded: Mutex::default() }
     }
 
@@ -153,6 +159,11 @@ impl EngineState for DeviceState {
         })
     }
 
+    fn head(&self) -> Result<Params> {
+        let model = self.second.as_ref().unwrap_or(&self.own);
+        Ok(self.home.download(&model.only(Part::Personal).without_statistics())?.params)
+    }
+
     fn is_finite(&self) -> bool {
         self.own.iter().chain(self.dual.iter()).all(|(_, stored)| stored.is_finite())
     }
@@ -161,17 +172,5 @@ impl EngineState for DeviceState {
         let bytes = |parts: &Parts<Arc<Stored>>| parts.iter().map(|(_, stored)| stored.bytes()).sum::<usize>();
         let warm = self.warm.as_ref().map_or(0, KeptStates::bytes);
         bytes(&self.own) + bytes(&self.dual) + self.second.as_ref().map_or(0, bytes) + warm
-    }
-}
-
-impl DeviceState {
-    /// The parameters of a model's head.
-    fn head_of(&self, parts: &Parts<Arc<Stored>>) -> Result<Params> {
-        Ok(self.home.download(&parts.only(fedeq_models::Part::Personal).without_statistics())?.params)
-    }
-
-    /// The head by which the client is evaluated.
-    pub(crate) fn head(&self) -> Result<Params> {
-        self.head_of(self.second.as_ref().unwrap_or(&self.own))
     }
 }

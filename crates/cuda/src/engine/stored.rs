@@ -85,10 +85,6 @@ impl Storage {
 }
 
 impl Stored {
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     pub(crate) fn is_finite(&self) -> bool {
         self.finite
     }

@@ -1,9 +1,7 @@
 //! A round's training: jobs that are alike, cohort by cohort.
 use std::sync::Arc;
 
-use fedeq_core::{
-    ClientInfo, Done, Error, Job, KeptState, LocalUpdate, Reply, Result, Started, Step, TrainStats, Weights,
-};
+use fedeq_core::{ClientInfo, Done, Error, Job, KeptState, LocalUpdate, Reply, Result, Started, Step, TrainStats, Weights};
 use fedeq_models::Part;
 use rayon::prelude::*;
 
@@ -95,7 +93,8 @@ impl Clients {
         // Models at the start, after each phase, and of the state to be.
         let copies = (3 + some.update.steps.len()) as u64;
         let bytes = |lanes: usize| {
-            let runners: u64 = purposes(lanes).map(|(purpose, phase)| Runner::bytes(home, purpose, phase.proximal.is_some())).sum();
+            let runners: u64 =
+                purposes(lanes).map(|(purpose, phase)| Runner::bytes(home, purpose, phase.proximal.is_some())).sum();
             let warm = Memory::bytes(home.warm_start, lanes, slots, self.each(home, data));
             runners + warm + lanes as u64 * copies * 4 * home.layout.stride() as u64
         };
@@ -108,7 +107,13 @@ impl Clients {
     }
 
     /// How many lanes fit; states of clients make room where not even one does.
-    pub(crate) fn fit(&self, shop: &mut Workshop, home: &Arc<Home>, wanted: usize, bytes: impl Fn(usize) -> u64) -> Result<usize> {
+    pub(crate) fn fit(
+        &self,
+        shop: &mut Workshop,
+        home: &Arc<Home>,
+        wanted: usize,
+        bytes: impl Fn(usize) -> u64,
+    ) -> Result<usize> {
         let lanes = most_lanes(wanted, self.room(home), &bytes);
         if bytes(lanes) > self.room(home) {
             shop.keep_only(&[]);
@@ -149,8 +154,10 @@ impl Clients {
     /// Carries out the steps of a cohort's update; of every lane, its new state and what came of it.
     fn carry_out(&self, shop: &mut Workshop, home: &Arc<Home>, lanes: &[Member<'_>]) -> Result<Vec<Result<(KeptState, Done)>>> {
         let arithmetic = Lanes { device: &home.device, layout: &home.layout, count: lanes.len() };
-        let second = lanes[0].state.second.is_some().then(|| tables(lanes, |lane| lane.state.second.as_ref().unwrap_or(&lane.state.own)));
-        let [received, own, dual] = [tables(lanes, |lane| &lane.received), tables(lanes, |lane| &lane.state.own), tables(lanes, |lane| &lane.state.dual)];
+        let second =
+            lanes[0].state.second.is_some().then(|| tables(lanes, |lane| lane.state.second.as_ref().unwrap_or(&lane.state.own)));
+        let [received, own, dual] =
+            [tables(lanes, |lane| &lane.received), tables(lanes, |lane| &lane.state.own), tables(lanes, |lane| &lane.state.dual)];
         let mut slots = Slots::new(&home.graph, received, own, dual, second);
         let mut stats: Vec<Result<TrainStats>> = lanes.iter().map(|_| Ok(TrainStats::default())).collect();
         let mut memory = self.warm_memory(shop, home, lanes)?;
@@ -161,11 +168,14 @@ impl Clients {
                     slots.assign(*slot, value);
                 }
                 Step::Train(phase) => {
-                    let offset = phase.proximal.as_ref().map(|term| Ok((term, slots.offset(&arithmetic, term)?)));
+                    let offset = match &phase.proximal {
+                        Some(term) => Some((term, slots.offset(&arithmetic, term)?)),
+                        None => None,
+                    };
                     let trainee = |lane: &Member<'_>| (self.shard(lane.job.client), phase.seed(lane.job.seed));
                     let trainees = lanes.iter().map(trainee).map(|(shard, seed)| Trainee { shard, seed }).collect();
                     let data = self.data(lanes[0].job.client);
-                    let begun = Begun { phase, trainees, data, offset: offset.transpose()? };
+                    let begun = Begun { phase, trainees, data, offset };
                     let ended = self.train_phase(shop, home, &begun, slots.trained(phase.slot)?, &mut memory)?;
                     stats = stats.into_iter().zip(ended).map(|(before, now)| Ok(before?.then(now?))).collect();
                     if stats.iter().all(Result::is_err) {
@@ -298,7 +308,9 @@ fn kept(home: &Arc<Home>, arithmetic: Lanes<'_>, parts: &Parts<Table>) -> Result
     let mut lanes = vec![Parts::default(); arithmetic.count];
     for (section, table) in parts.iter() {
         match table {
-            Table::Each(each) => lanes.iter_mut().zip(each.iter()).for_each(|(lane, stored)| lane.set(section, Some(Arc::clone(stored)))),
+            Table::Each(each) => {
+                lanes.iter_mut().zip(each.iter()).for_each(|(lane, stored)| lane.set(section, Some(Arc::clone(stored))))
+            }
             Table::Same(stored) => lanes.iter_mut().for_each(|lane| lane.set(section, Some(Arc::clone(stored)))),
             Table::Made(made) => {
                 let finite = arithmetic.are_finite(section, made)?;

@@ -51,7 +51,14 @@ impl Workshop {
     }
 
     /// Memory of fixed points for so many lanes with so many slots, with nothing in it; nothing where there are no slots.
-    pub(crate) fn memory(&mut self, home: &Home, policy: WarmStart, lanes: usize, slots: usize, each: usize) -> Result<Option<Memory>> {
+    pub(crate) fn memory(
+        &mut self,
+        home: &Home,
+        policy: WarmStart,
+        lanes: usize,
+        slots: usize,
+        each: usize,
+    ) -> Result<Option<Memory>> {
         if slots == 0 || lanes == 0 {
             return Ok(None);
         }
