@@ -96,6 +96,7 @@ impl Executor {
             precision: self.purpose.precision,
             cohort: Cohort { spans: self.spans.pointer().cast(), rows: self.rows.pointer() },
             indices,
+            dropout: None,
             text: Text { symbols, indices, length: self.purpose.size.length as i32 },
             layout,
             parameters,

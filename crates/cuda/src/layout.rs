@@ -114,7 +114,7 @@ impl Layout {
         for (parameter, place) in graph.parameters.iter().zip(&self.places) {
             if let Some(array) = params.get(&parameter.path) {
                 ensure_count(&parameter.path, array, parameter.count())?;
-                place.each(|outside, inside| lane[inside] = array.values[outside]);
+                place.write(&array.values, lane);
             }
         }
         Ok(())
@@ -125,7 +125,7 @@ impl Layout {
         let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| wanted(parameter.part));
         let array = |(parameter, place): (&graph::Parameter, &Place)| {
             let mut values = vec![0.0; parameter.count()];
-            place.each(|outside, inside| values[outside] = lane[inside]);
+            place.read(lane, &mut values);
             (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
         };
         chosen.map(array).collect()
@@ -211,22 +211,49 @@ impl Place {
         self.pitch
     }
 
-    /// Calls `visit` with the index in a file and the index in a lane of every number.
-    fn each(&self, mut visit: impl FnMut(usize, usize)) {
+    /// The same number of neighbouring numbers in a file and in a lane, again and again: where they begin in each, and how many they are.
+    fn runs(&self, mut visit: impl FnMut(usize, usize, usize)) {
+        if let Order::Rows { rows, columns } = self.order {
+            (0..rows).for_each(|row| visit(row * columns, self.start + row * self.pitch, columns));
+        }
+    }
+
+    /// From a file's order into a lane.
+    fn write(&self, values: &[f32], lane: &mut [f32]) {
         match self.order {
-            Order::Rows { rows, columns } => {
-                for row in 0..rows {
-                    (0..columns).for_each(|column| visit(row * columns + column, self.start + row * self.pitch + column));
+            Order::Rows { .. } => self.runs(|outside, inside, count| {
+                lane[inside..inside + count].copy_from_slice(&values[outside..outside + count]);
+            }),
+            Order::ChannelsLast { channels, taps, .. } => {
+                let kernels = lane[self.start..].chunks_exact_mut(taps * self.pitch);
+                for (inside, outside) in kernels.zip(values.chunks_exact(channels * taps)) {
+                    transpose(outside, inside, [channels, taps], [taps, self.pitch]);
                 }
             }
-            Order::ChannelsLast { out, channels, taps } => {
-                for to in 0..out {
-                    for tap in 0..taps {
-                        let inside = self.start + (to * taps + tap) * self.pitch;
-                        (0..channels).for_each(|from| visit((to * channels + from) * taps + tap, inside + from));
-                    }
+        }
+    }
+
+    /// From a lane into a file's order.
+    fn read(&self, lane: &[f32], values: &mut [f32]) {
+        match self.order {
+            Order::Rows { .. } => self.runs(|outside, inside, count| {
+                values[outside..outside + count].copy_from_slice(&lane[inside..inside + count]);
+            }),
+            Order::ChannelsLast { channels, taps, .. } => {
+                let kernels = lane[self.start..].chunks_exact(taps * self.pitch);
+                for (inside, outside) in kernels.zip(values.chunks_exact_mut(channels * taps)) {
+                    transpose(inside, outside, [taps, channels], [self.pitch, taps]);
                 }
             }
+        }
+    }
+}
+
+/// `to[column][row] = from[row][column]`; rows of `from` and of `to` are so many numbers apart.
+fn transpose(from: &[f32], to: &mut [f32], [rows, columns]: [usize; 2], [from_pitch, to_pitch]: [usize; 2]) {
+    for row in 0..rows {
+        for column in 0..columns {
+            to[column * to_pitch + row] = from[row * from_pitch + column];
         }
     }
 }
@@ -347,10 +374,12 @@ mod tests {
             let layout = Layout::new(&graph, Precision::Mixed);
             let mut taken = vec![false; layout.stride()];
             for (parameter, place) in graph.parameters.iter().zip(&layout.places) {
-                place.each(|_, inside| {
+                let mut lane = vec![0.0; layout.stride()];
+                place.write(&vec![1.0; parameter.count()], &mut lane);
+                for inside in (0..lane.len()).filter(|&at| lane[at] == 1.0) {
                     assert!(!std::mem::replace(&mut taken[inside], true), "{}", parameter.path);
                     assert!(layout.range(parameter.part).contains(&inside), "{}", parameter.path);
-                });
+                }
                 assert_eq!(place.start % 4, 0);
             }
         }

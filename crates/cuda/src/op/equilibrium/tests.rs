@@ -6,7 +6,7 @@ use std::time::Instant;
 use fedeq_core::{Projection, Trains, Weights};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium as Settings, LinearSolver, Ridge, Solver, Stop};
 use fedeq_models::graph::{Cell as GraphCell, Graph, Layer, NormScope};
-use fedeq_models::{Activation, ModelConfig, Task};
+use fedeq_models::{Activation, Initializer, ModelConfig, Task};
 
 use super::{AroundSolve, Progress, Solved, State};
 use crate::check::{Allowed, Bench, Case, Checks};
@@ -17,8 +17,14 @@ use crate::plan::{Mode, Precision, Size};
 use crate::projection::Projected;
 use crate::support::ensure_supported;
 
+/// A network whose cell is nearly a contraction: solves end at different steps, and rounding does not grow in them.
 fn network(name: &str, task: &Task, settings: &Settings) -> Graph {
-    name.parse::<ModelConfig>().expect("known").graph(task).expect("fits").with_equilibrium(settings)
+    let mut graph = name.parse::<ModelConfig>().expect("known").graph(task).expect("fits").with_equilibrium(settings);
+    let last_scale = graph.parameters.iter_mut().find(|parameter| parameter.path == "cell.norm_3.scale");
+    if let Some(scale) = last_scale {
+        scale.init = Initializer::Normal { deviation: 0.5 };
+    }
+    graph
 }
 
 fn digits() -> Task {
@@ -120,25 +126,30 @@ fn networks_that_solve_for_fixed_points_agree_with_the_cpu() {
         for (name, task, sizes) in [
             ("deq-mlp", &digits(), &[3, 0, 5, 1][..]),
             ("deq-mlp", &colour, &[4, 33]),
-            ("deq-resnet-xs", &digits(), &[3, 0, 5, 1]),
-            ("deq-resnet-s", &characters, &[4, 2]),
-            ("deq-resnet-m", &colour, &[3, 0, 2]),
+            ("deq-resnet-xs", &digits(), &[6, 0, 9, 4]),
+            ("deq-resnet-s", &characters, &[6, 5]),
+            ("deq-resnet-m", &colour, &[6, 0, 5]),
         ] {
             let graph = network(name, task, &jacobian_free());
             suite.train(name, &graph, sizes, precision);
             suite.evaluate(name, &graph, sizes, precision);
         }
         let rows = other_cell(network("deq-resnet-xs", &digits(), &jacobian_free()));
-        suite.train("rows, relu", &rows, &[3, 0, 5], precision);
+        suite.train("rows, relu", &rows, &[6, 0, 9], precision);
+        let graph = network("deq-resnet-xs", &digits(), &jacobian_free());
+        for trains in [Trains::Shared, Trains::Personal] {
+            let (name, trains, sizes) = ("deq-resnet-xs, a part of it", Some(trains), &[6, 5]);
+            suite.run(Case { name, graph: &graph, sizes, mode: Mode::Train, precision, trains });
+        }
         for name in ["deq-mlp", "deq-resnet-xs"] {
             for (adjoint, settings) in adjoints() {
                 let graph = network(name, &digits(), &settings);
-                suite.train(&format!("{name}, {adjoint}"), &graph, &[4, 0, 2], precision);
+                suite.train(&format!("{name}, {adjoint}"), &graph, &[6, 0, 5], precision);
             }
         }
         for (solver, settings) in solvers() {
             let graph = network("deq-resnet-xs", &digits(), &settings);
-            suite.train(&format!("deq-resnet-xs, {solver}"), &graph, &[4, 0, 7], precision);
+            suite.train(&format!("deq-resnet-xs, {solver}"), &graph, &[6, 0, 8], precision);
         }
     }
     suite.checks.finish();
@@ -153,7 +164,7 @@ fn a_small_cell_under_a_memory_checker() {
             adjoints().into_iter().filter(|(name, _)| ["phantom 3 damped", "gmres, restarts"].contains(name))
         {
             for name in ["deq-mlp", "deq-resnet-xs"] {
-                suite.train(&format!("{name}, {adjoint}"), &network(name, &digits(), &settings), &[2, 0, 3], precision);
+                suite.train(&format!("{name}, {adjoint}"), &network(name, &digits(), &settings), &[3, 0, 4], precision);
             }
         }
     }
@@ -201,7 +212,7 @@ fn a_solve_from_its_own_fixed_point_takes_one_step() {
         for (slot, (first, second)) in first.iter().zip(&second).enumerate() {
             // Lanes have room for five samples.
             let here = slot < 3 || slot >= 10;
-            assert_eq!((*first > 1, *second == 1), (here, here), "slot {slot}");
+            assert_eq!(((2..40).contains(first), *second == 1), (here, here), "slot {slot}");
         }
     }
 }
