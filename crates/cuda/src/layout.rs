@@ -139,7 +139,7 @@ impl Layout {
                 return Err(Error::message(format!("`{}` is missing", parameter.path)));
             };
             ensure_count(&parameter.path, array, parameter.count())?;
-            place.each(|outside, inside| numbers[inside - start] = array.values[outside]);
+            place.from(start).write(&array.values, numbers);
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Layout {
         let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part);
         let array = |(parameter, place): (&graph::Parameter, &Place)| {
             let mut values = vec![0.0; parameter.count()];
-            place.each(|outside, inside| values[outside] = numbers[inside - start]);
+            place.from(start).read(numbers, &mut values);
             (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
         };
         chosen.map(array).collect()
@@ -209,6 +209,11 @@ impl Place {
     /// Input channels of a convolution with those that are padding, or columns of a matrix with those that are.
     pub(crate) fn padded(&self) -> usize {
         self.pitch
+    }
+
+    /// The same place, counted from some number of the lane on.
+    fn from(self, start: usize) -> Self {
+        Self { start: self.start - start, ..self }
     }
 
     /// The same number of neighbouring numbers in a file and in a lane, again and again: where they begin in each, and how many they are.

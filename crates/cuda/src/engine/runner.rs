@@ -14,14 +14,17 @@ use super::state::Home;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Launch, Pointer, Repeatable, launch};
 use crate::executor::{Executor, Lanes as Weights, Score};
-use crate::op::Run;
-use crate::plan::{Plan, Purpose};
+use crate::op::{DropoutKeys, Run, dropout_keys};
+use crate::plan::{Mode, Plan, Purpose};
 use crate::projection::Projected;
 
 /// Steps that are launched one by one before they are recorded: the first loads kernels, the second shows where the time goes.
 const LAUNCHED: usize = 2;
 /// Fewer steps than this are not worth recording.
 const WORTH_RECORDING: usize = 4;
+
+/// Recorded steps that are kept: those of the phases that train the same.
+const RECORDED: usize = 4;
 
 /// A network for a cohort, with the models of its lanes and the tables of their batches. All of it stays where it is, so that a recorded step can be repeated in later rounds.
 pub(crate) struct Runner {
@@ -36,7 +39,8 @@ pub(crate) struct Runner {
     offset: Option<Buffer<f32>>,
     tables: Tables,
     pub(crate) around: Around,
-    recorded: Option<(Fingerprint, Repeatable)>,
+    /// Steps that were recorded, the last one first.
+    recorded: Vec<(Fingerprint, Repeatable)>,
     /// The shares of forward passes, backward passes and updates in the time of a step.
     pub(crate) shares: [f64; 3],
 }
@@ -88,7 +92,7 @@ impl Runner {
             offset: None,
             tables: Tables::new(home, lanes, purpose.size.most, 0)?,
             around: Around::new(home, purpose)?,
-            recorded: None,
+            recorded: Vec::new(),
             shares: [1.0 / 3.0; 3],
         })
     }
@@ -191,8 +195,8 @@ impl Runner {
     /// Takes the seeds of dropout's masks, by lane, epoch and batch.
     pub(crate) fn drop_by(&mut self, home: &Home, schedule: &Schedule, seed: impl Fn(usize, u64, u64) -> u64) -> Result<()> {
         let Some(keys) = &mut self.tables.keys else { return Ok(()) };
-        let table = schedule.by_batch(0, |lane, epoch, batch| [seed(lane, epoch, batch) as u32; 8]);
-        keys.write(&home.device, 0, &table)
+        let seeds = schedule.by_batch(0, |lane, epoch, batch| [seed(lane, epoch, batch)]);
+        keys.write(&home.device, 0, &dropout_keys(seeds))
     }
 
     /// The scores of so many steps, `[steps][lanes]`; waits for them.
@@ -209,7 +213,9 @@ impl Runner {
     /// What layers work with.
     pub(crate) fn run<'a>(&'a self, home: &'a Home, data: &DeviceData) -> Run<'a> {
         let run = self.executor.run(&home.layout, self.weights(), data.symbols());
-        self.around.of(run)
+        let keys = self.tables.keys.as_ref().filter(|_| self.executor.purpose.mode == Mode::Train);
+        let dropout = keys.map(|keys| DropoutKeys { step: self.counter(), keys: keys.pointer() });
+        self.around.of(Run { dropout, ..run })
     }
 
     /// Takes so many training steps; `begins` tells whether they are the first of a phase.
@@ -222,35 +228,40 @@ impl Runner {
         [record, begins]: [bool; 2],
     ) -> Result<()> {
         let fingerprint = self.fingerprint(data, descent);
-        let mut done = 0;
-        if !self.recorded.as_ref().is_some_and(|(of, _)| *of == fingerprint && record) {
-            self.recorded = None;
-            done = if record && steps >= WORTH_RECORDING { LAUNCHED } else { steps };
-            for step in 0..done {
-                self.launched_step(home, data, descent)?;
-                if step == 0 && begins {
-                    self.around.after_first_step(home)?;
-                }
-            }
-            if done < steps {
-                let recorded = home.device.capture(|| self.step(home, data, descent))?;
-                self.recorded = Some((fingerprint, recorded));
-            }
+        let known = self.recorded.iter().position(|(of, _)| record && *of == fingerprint);
+        let launched = match known {
+            Some(_) => 0,
+            None if record && steps >= WORTH_RECORDING => LAUNCHED,
+            None => steps,
+        };
+        for step in 0..launched {
+            self.launched_step(home, data, descent)?;
+            self.after_step(home, step == 0 && begins)?;
         }
-        if let Some((_, recorded)) = &mut self.recorded {
-            for step in done..steps {
-                recorded.run()?;
-                if step == 0 && begins {
-                    self.around.after_first_step(home)?;
-                }
-            }
+        if launched == steps {
+            return Ok(());
         }
+        let (of, mut recorded) = match known {
+            Some(at) => self.recorded.remove(at),
+            None => (fingerprint, home.device.capture(|| self.step(home, data, descent))?),
+        };
+        for step in launched..steps {
+            recorded.run()?;
+            self.after_step(home, step == 0 && begins)?;
+        }
+        self.recorded.insert(0, (of, recorded));
+        self.recorded.truncate(RECORDED);
         Ok(())
+    }
+
+    fn after_step(&mut self, home: &Home, first: bool) -> Result<()> {
+        if first { self.around.after_first_step(home) } else { Ok(()) }
     }
 
     fn fingerprint(&self, data: &DeviceData, descent: Descent) -> Fingerprint {
         let Tables { counter, counts, samples, scores, keys } = &self.tables;
         let keys = keys.as_ref().map_or(0, |keys| keys.pointer().address());
+        let pulled = descent.pulled.contains(&true);
         Fingerprint {
             descent,
             tables: [
@@ -260,7 +271,7 @@ impl Runner {
                 scores.pointer().address(),
                 keys,
             ],
-            offset: self.offset.as_ref().map_or(0, |offset| offset.pointer().address()),
+            offset: self.offset.as_ref().filter(|_| pulled).map_or(0, |offset| offset.pointer().address()),
             data: data.labels().address(),
             around: self.around.fingerprint(),
         }
