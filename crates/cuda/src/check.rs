@@ -51,7 +51,7 @@ pub(crate) struct Allowed {
 
 /// By how much, relatively, and how many times the difference that makes is allowed.
 const OFF: [(Precision, f32); 2] = [(Precision::Mixed, 1.0 / 1024.0), (Precision::Exact, 1e-6)];
-const TIMES: f64 = 4.0;
+const TIMES: f64 = 2.0;
 
 /// Cases on one card.
 pub(crate) struct Checks {
