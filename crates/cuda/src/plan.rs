@@ -126,6 +126,8 @@ pub(crate) struct Planner<'a> {
     gradients: Vec<Option<Slot>>,
     /// Of every parameter, whether a layer behind writes its gradient.
     written: Vec<bool>,
+    /// Memory that one launch hands to the next on a layer's way back, and which layer's it is.
+    workspace: Option<(usize, Slot)>,
     layer: usize,
 }
 
@@ -218,6 +220,7 @@ impl<'a> Planner<'a> {
             values: vec![Forms::default(); graph.values.len()],
             gradients: vec![None; graph.values.len()],
             written: vec![false; graph.parameters.len()],
+            workspace: None,
             layer: 0,
         }
     }
@@ -292,6 +295,17 @@ impl<'a> Planner<'a> {
     /// Memory for this layer's way back.
     pub(crate) fn scratch_back(&mut self, bytes: usize) -> Slot {
         self.lifetimes.add(bytes, self.backward_time())
+    }
+
+    /// Memory that one launch of this layer's way back hands to the next: whoever asks gets the same, large enough for all.
+    pub(crate) fn workspace_back(&mut self, bytes: usize) -> Slot {
+        let slot = match self.workspace {
+            Some((layer, slot)) if layer == self.layer => slot,
+            _ => self.scratch_back(bytes),
+        };
+        self.lifetimes.grow(slot, bytes);
+        self.workspace = Some((self.layer, slot));
+        slot
     }
 
     /// Memory that is written on the way forward and read on the way back, if there is a way back.

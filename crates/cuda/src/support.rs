@@ -1,9 +1,14 @@
 //! Which networks the kernels can run. What they cannot is refused by the name of the layer, before anything is computed.
 use fedeq_core::{Error, Result};
-use fedeq_models::graph::{Affine, Graph, Layer, NormScope, ParameterId, Shape, ValueId};
+use fedeq_models::graph::{Affine, Cell, Graph, Layer, NormScope, ParameterId, Shape, Transformer, ValueId};
 
+use crate::op::layer_norm::WIDTH;
 use crate::op::{equilibrium, norm};
 use crate::plan::Precision;
+
+/// Symbols of the longest text for which there are kernels, and numbers of a head of attention.
+const LONGEST: usize = 128;
+const HEAD: usize = 16;
 
 /// Refuses a network with a layer that the kernels do not have. Needs no GPU.
 pub fn ensure_supported(graph: &Graph, precision: Precision) -> Result<()> {
@@ -29,12 +34,28 @@ impl Support<'_> {
             }
             Layer::MaxPool { x, .. } | Layer::MeanPool { x, .. } => self.channels("pooling", x, 2),
             Layer::Widen { x, y } => [x, y].into_iter().try_for_each(|value| self.channels("a widening shortcut", value, 2)),
-            Layer::Dense { weight, bias, y, .. } if !matches!(self.graph.shape(y), Shape::Sequence(_)) => {
-                self.used_once(&[Some(weight), bias].into_iter().flatten().collect::<Vec<_>>())
+            Layer::Dense { x, weight, bias, .. } => {
+                self.used_once(&[Some(weight), bias].into_iter().flatten().collect::<Vec<_>>())?;
+                if matches!(self.graph.shape(x), Shape::Sequence(_)) { self.positions(weight, x) } else { Ok(()) }
             }
-            Layer::Dense { .. } | Layer::Embed { .. } | Layer::LayerNorm { .. } | Layer::Transformer { .. } => self.texts(),
+            Layer::Embed { tokens, positions, y } => {
+                self.used_once(positions.as_slice())?;
+                self.positions(tokens, y)
+            }
+            Layer::LayerNorm { x, affine, .. } => {
+                self.used_once(&[affine.scale, affine.offset])?;
+                self.positions(affine.scale, x)
+            }
+            Layer::Transformer { ref layers, y, .. } => {
+                self.used_once(&layer.parameters())?;
+                self.stack(layers, y)
+            }
             Layer::Equilibrium { ref cell, ref settings, y, .. } => {
                 self.used_once(&layer.parameters())?;
+                if let Cell::Transformer { layers, norm } = cell {
+                    self.stack(layers, y)?;
+                    self.positions(norm.scale, y)?;
+                }
                 equilibrium::ensure_supported(cell, settings, self.graph.shape(y), self.precision)
             }
         }
@@ -92,9 +113,33 @@ impl Support<'_> {
         Err(refused(problem, "use groups with an even number of channels and at most 16,384 numbers, or batch normalisation"))
     }
 
-    /// Layers over the positions of texts.
-    fn texts(&self) -> Result<()> {
-        Err(refused("this network reads texts", "train a network for images or vectors"))
+    /// A layer over the positions of texts, with so many numbers a position.
+    fn positions(&self, of: ParameterId, value: ValueId) -> Result<()> {
+        let (longest, [_, _, width]) = (self.graph.longest(), self.shape(value));
+        if longest > LONGEST {
+            return Err(refused(format!("texts have `{longest}` symbols"), &format!("cut them into {LONGEST} or fewer")));
+        }
+        if width != WIDTH {
+            let problem = format!("{} has `{width}` numbers a position", self.name(of));
+            return Err(refused(problem, &format!("use {WIDTH}")));
+        }
+        Ok(())
+    }
+
+    /// Transformer layers on states of this value's shape.
+    fn stack(&self, stack: &Transformer, value: ValueId) -> Result<()> {
+        let Some([scale, ..]) = stack.layers.first() else { return Ok(()) };
+        self.positions(*scale, value)?;
+        let name = self.name(*scale);
+        if stack.heads * HEAD != WIDTH {
+            let problem = format!("the attention behind {name} has `{}` heads", stack.heads);
+            return Err(refused(problem, &format!("use {}, of {HEAD} numbers each", WIDTH / HEAD)));
+        }
+        if !stack.hidden.is_multiple_of(8) {
+            let problem = format!("the MLP of the layer with {name} is `{}` wide", stack.hidden);
+            return Err(refused(problem, "choose a multiple of 8"));
+        }
+        Ok(())
     }
 
     /// Refuses channels that are no multiple of so many.
@@ -139,6 +184,48 @@ mod tests {
                 ensure_supported(&graph, precision).expect("supported");
             }
         }
+    }
+
+    #[test]
+    fn networks_of_texts_are_supported_up_to_their_longest_text() {
+        let names = ["transformer-4", "transformer-8", "transformer-12", "deq-transformer"];
+        for (name, length) in names.into_iter().flat_map(|name| [1, 80, 128, 129].map(|length| (name, length))) {
+            let task = Task::next_symbol(length, 90);
+            let graph = name.parse::<ModelConfig>().and_then(|config| config.graph(&task)).expect("a network");
+            for precision in [Precision::Mixed, Precision::Exact] {
+                let checked = ensure_supported(&graph, precision);
+                if length <= LONGEST {
+                    checked.expect("supported");
+                } else {
+                    assert!(checked.expect_err("refused").to_string().contains("`129` symbols"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_heads_and_widths_of_transformers_are_refused() {
+        let task = Task::next_symbol(16, 90);
+        let graph = "transformer-4".parse::<ModelConfig>().and_then(|config| config.graph(&task)).expect("a network");
+        let refusal = |change: &dyn Fn(&mut Transformer)| {
+            let mut graph = graph.clone();
+            for layer in &mut graph.layers {
+                if let Layer::Transformer { layers, .. } = layer {
+                    change(layers);
+                }
+            }
+            ensure_supported(&graph, Precision::Mixed).expect_err("refused").to_string()
+        };
+        assert!(refusal(&|stack| stack.heads = 8).contains("behind `layers.0.norm_1` has `8` heads"));
+        assert!(refusal(&|stack| stack.hidden = 100).contains("is `100` wide"));
+        let mut narrow = graph.clone();
+        narrow
+            .values
+            .iter_mut()
+            .filter(|shape| matches!(shape, Shape::Sequence(64)))
+            .for_each(|shape| *shape = Shape::Sequence(32));
+        let problem = ensure_supported(&narrow, Precision::Exact).expect_err("refused").to_string();
+        assert!(problem.contains("`embedding.tokens` has `32` numbers a position"), "{problem}");
     }
 
     /// A convolution to so many channels, normalised.

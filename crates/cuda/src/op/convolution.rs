@@ -10,6 +10,9 @@ use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::plan::{Planner, Precision};
 
+/// The most columns of pictures that the kernels which read every pixel once have room for.
+const WIDEST: i32 = 80;
+
 /// The shape of a convolution with SAME padding. Kernels know it by the same fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,7 +263,7 @@ impl Weights {
     fn launch(&self, run: &Run<'_>, call: Conv, parts: usize, pixels: usize) -> Result<()> {
         let g = call.geometry;
         let (to, most, lanes) = (g.to as usize, run.size.most, run.size.lanes);
-        if self.hopper && g.is_plain() && (33..=64).contains(&to) {
+        if self.hopper && g.is_plain() && (33..=64).contains(&to) && g.width <= WIDEST {
             let positions = 256 + 2 * (g.width as usize + 2);
             let shared = 3 * 64 * 128 + 16 * plane_bytes(positions) + 4 * positions + 1024;
             let rows = (most * (g.height as usize + 1) * (g.width as usize + 1)).div_ceil(256);
@@ -382,7 +385,7 @@ impl ByWeights {
             Precision::Mixed => parts_for(kernel, kernel.tiles * lanes, steps, lanes * of.weights()),
             Precision::Exact => 1,
         };
-        let partial = (parts > 1).then(|| plan.scratch_back(4 * parts * lanes * of.weights()));
+        let partial = (parts > 1).then(|| plan.workspace_back(4 * parts * lanes * of.weights()));
         Self { geometry: of, storage, kernel, parts, partial }
     }
 
@@ -433,10 +436,10 @@ impl ByWeights {
 impl Kernel {
     fn choose(g: Geometry, hopper: bool) -> Self {
         let (to, from, columns) = (g.to as usize, g.from as usize, g.taps() * g.from as usize);
-        if hopper && g.is_plain() && g.height.min(g.width) >= 16 {
+        if hopper && g.is_plain() && g.height.min(g.width) >= 16 && g.width <= WIDEST {
             let stage = (16_384 + 8 * plane_bytes(128 + 2 * (g.width as usize + 2))).next_multiple_of(1024);
             let tiles = to.div_ceil(64) * from.div_ceil(64);
-            let shared = 3 * stage + 4096;
+            let shared = 4 * stage + 7232;
             return Self { name: "conv_weights_planes_sm90", tiles, threads: 384, shared, places: 132, pixels: 128, step: 1.7 };
         }
         let (name, channels, shared, step) = match (to, hopper) {

@@ -4,9 +4,14 @@
 mod conv;
 mod convolution;
 mod dense;
+mod dropout;
 pub(crate) mod equilibrium;
+pub(crate) mod layer_norm;
+mod linear;
 pub(crate) mod norm;
 mod pool;
+mod text;
+mod transformer;
 
 use equilibrium::{AroundSolve, Solved};
 use fedeq_core::Result;
@@ -17,7 +22,9 @@ use half::f16;
 use crate::arena::{Arena, Slot};
 use crate::device::{Argument, Device, Launch, Pointer, launch};
 use crate::layout::Layout;
-use crate::plan::{Planner, Precision, Size};
+use crate::plan::{Planner, Precision, SCALE, Size};
+
+pub(crate) use dropout::{DropoutKeys, dropout_keys};
 
 /// A layer of a plan.
 pub(crate) trait Op: Send {
@@ -64,6 +71,8 @@ pub(crate) struct Run<'a> {
     pub(crate) indices: Pointer<i32>,
     /// The symbols of the batch, if it is one of texts.
     pub(crate) text: Text,
+    /// Where dropout's random numbers come from; none for a pass without dropout.
+    pub(crate) dropout: Option<DropoutKeys>,
     pub(crate) layout: &'a Layout,
     /// `[lanes][stride]`
     pub(crate) parameters: Pointer<f32>,
@@ -106,6 +115,14 @@ impl Run<'_> {
     /// Numbers from a lane to the next, for parameters and gradients.
     pub(crate) fn stride(&self) -> i64 {
         self.layout.stride() as i64
+    }
+
+    /// What gradients in the form of factors are multiplied by.
+    pub(crate) fn gradient_scale(&self) -> f32 {
+        match self.precision {
+            Precision::Mixed => SCALE,
+            Precision::Exact => 1.0,
+        }
     }
 
     /// `out = a x + b y`, so many numbers a sample, an even count; `out` may be either.
@@ -155,15 +172,17 @@ pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
         Layer::MaxPool { x, y } => Box::new(pool::MaxPool::new(plan, x, y)),
         Layer::MeanPool { x, y } => Box::new(pool::MeanPool::new(plan, x, y)),
         Layer::Widen { x, y } => Box::new(pool::Widen::new(plan, x, y)),
-        Layer::Dense { x, weight, bias, activation, y } if !matches!(plan.graph.shape(y), Shape::Sequence(_)) => {
-            Box::new(dense::Dense::new(plan, x, weight, bias, activation, y))
+        Layer::Dense { x, weight, bias, activation, y } if matches!(plan.graph.shape(y), Shape::Sequence(_)) => {
+            Box::new(text::Dense::new(plan, x, weight, bias, activation, y))
+        }
+        Layer::Dense { x, weight, bias, activation, y } => Box::new(dense::Dense::new(plan, x, weight, bias, activation, y)),
+        Layer::Embed { tokens, positions, y } => Box::new(text::Embed::new(plan, tokens, positions, y)),
+        Layer::LayerNorm { x, affine, y } => Box::new(text::LayerNorm::new(plan, x, affine, y)),
+        Layer::Transformer { h, injection, ref layers, y } => {
+            Box::new(transformer::Transformer::new(plan, h, injection, layers, y))
         }
         Layer::Equilibrium { injection, ref cell, ref settings, y } => {
             Box::new(equilibrium::Equilibrium::new(plan, injection, cell, settings, y))
-        }
-        // Layers over the positions of texts are refused by `ensure_supported`.
-        Layer::Dense { .. } | Layer::Embed { .. } | Layer::LayerNorm { .. } | Layer::Transformer { .. } => {
-            unreachable!("a network that was checked")
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - this file: the layer, forward and back
-//! - `cell`: what it wants of a cell; `dense` and `residual` are cells
+//! - `cell`: what it wants of a cell; `dense`, `residual` and `transformer` are cells
 //! - `solve`: finding the fixed point
 //! - `product`, `norm`: launches of theirs
 //! - `adjoint`: the linear system of an implicit gradient
@@ -19,6 +19,7 @@ mod solve;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod transformer;
 
 use fedeq_core::Result;
 use fedeq_equilibrium::{Adjoint, Equilibrium as Settings};
@@ -268,7 +269,7 @@ fn build(plan: &mut Planner<'_>, cell: &graph::Cell, y: ValueId, differentiated:
         graph::Cell::Residual { .. } => {
             Box::new(residual::Residual::new(plan, cell, plan.plane(y), plan.channels(y), differentiated))
         }
-        graph::Cell::Transformer { .. } => unreachable!("a network that was checked"),
+        graph::Cell::Transformer { layers, norm } => Box::new(transformer::Sequences::new(plan, layers, *norm, differentiated)),
     }
 }
 

@@ -47,20 +47,16 @@ impl Sums {
 
 /// The numbers of a lane that these parameters take: one piece for those that follow each other.
 fn pieces(plan: &Planner<'_>, parameters: &[ParameterId]) -> Vec<Range<usize>> {
-    let mut ids = parameters.to_vec();
-    ids.sort_unstable();
-    let mut pieces: Vec<(ParameterId, Range<usize>)> = Vec::new();
-    for id in ids {
-        let place = plan.layout.place(id);
+    let mut places: Vec<Range<usize>> =
+        parameters.iter().map(|&id| plan.layout.place(id)).map(|place| place.start..place.end()).collect();
+    places.sort_unstable_by_key(|place| place.start);
+    let mut pieces: Vec<Range<usize>> = Vec::new();
+    for place in places {
         match pieces.last_mut() {
-            Some((last, piece))
-                if last.0 + 1 == id.0 && place.start >= piece.start && place.start <= piece.end.next_multiple_of(64) =>
-            {
-                *last = id;
-                piece.end = piece.end.max(place.end());
-            }
-            _ => pieces.push((id, place.start..place.end())),
+            // Parameters begin at multiples of 64 or stand between the columns of others: nothing else is in a smaller gap.
+            Some(piece) if place.start <= piece.end.next_multiple_of(64) => piece.end = piece.end.max(place.end),
+            _ => pieces.push(place),
         }
     }
-    pieces.into_iter().map(|(_, piece)| piece).collect()
+    pieces
 }
