@@ -3,8 +3,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use fedeq_core::{
-    ClientByClient, ClientState, ClientStore, Engine, Event, InProcess, LocalProblem, LocalProblems, Method, Observer, PhaseBytes, Plan,
-    Sampling, Server, ServerState, Training, Workers, shared_part,
+    ClientByClient, ClientState, ClientStore, Engine, Event, InProcess, LocalProblem, LocalProblems, Method, Observer,
+    PhaseBytes, Plan, Sampling, Server, ServerState, Training, Workers, shared_part,
 };
 use fedeq_cpu::Network;
 use fedeq_cuda::{ClientData, CudaEngine, CudaOptions, Precision};

@@ -138,7 +138,11 @@ impl Client {
             (name.to_owned(), Array::new(array.shape.clone(), values))
         };
         let params = self.weights.params.iter().map(moved).collect();
-        Self { weights: Weights { params, statistics: self.weights.statistics.clone() }, indices: self.indices.clone(), seed: self.seed }
+        Self {
+            weights: Weights { params, statistics: self.weights.statistics.clone() },
+            indices: self.indices.clone(),
+            seed: self.seed,
+        }
     }
 }
 
