@@ -259,7 +259,8 @@ fn cpu_pass(case: &Case<'_>, client: &Client, batch: &Batch) -> Pass {
     let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout, start: Start::Model };
     executor.forward(input, &mut context);
     let embedding = executor.embedding(input).map(<[f32]>::to_vec).unwrap_or_default();
-    let (score, logits) = (cpu_loss(&mut executor, batch), executor.logits().to_vec());
+    // The way back may use the memory of the logits.
+    let (logits, score) = (executor.logits().to_vec(), cpu_loss(&mut executor, batch));
     let mut gradients = vec![0.0; executor.trained().len()];
     if case.trains.is_some() {
         executor.backward(input, &mut context, &mut gradients);

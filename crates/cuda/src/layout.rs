@@ -131,6 +131,31 @@ impl Layout {
         chosen.map(array).collect()
     }
 
+    /// Writes the parameters of one part into its [range](Self::range) of a lane, which is all that `numbers` is.
+    pub(crate) fn write_part(&self, graph: &Graph, params: &Params, part: Part, numbers: &mut [f32]) -> Result<()> {
+        let start = self.range(part).start;
+        for (parameter, place) in graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part) {
+            let Some(array) = params.get(&parameter.path) else {
+                return Err(Error::message(format!("`{}` is missing", parameter.path)));
+            };
+            ensure_count(&parameter.path, array, parameter.count())?;
+            place.from(start).write(&array.values, numbers);
+        }
+        Ok(())
+    }
+
+    /// Reads the parameters of one part from its range of a lane.
+    pub(crate) fn read_part(&self, graph: &Graph, numbers: &[f32], part: Part) -> Params {
+        let start = self.range(part).start;
+        let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part);
+        let array = |(parameter, place): (&graph::Parameter, &Place)| {
+            let mut values = vec![0.0; parameter.count()];
+            place.from(start).read(numbers, &mut values);
+            (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
+        };
+        chosen.map(array).collect()
+    }
+
     /// Writes running statistics into a lane of them; fresh ones where there are none.
     pub(crate) fn write_statistics(&self, graph: &Graph, weights: &Weights, lane: &mut [f32]) -> Result<()> {
         let fresh = graph.initial_statistics();
@@ -184,6 +209,11 @@ impl Place {
     /// Input channels of a convolution with those that are padding, or columns of a matrix with those that are.
     pub(crate) fn padded(&self) -> usize {
         self.pitch
+    }
+
+    /// The same place, counted from some number of the lane on.
+    fn from(self, start: usize) -> Self {
+        Self { start: self.start - start, ..self }
     }
 
     /// The same number of neighbouring numbers in a file and in a lane, again and again: where they begin in each, and how many they are.
@@ -330,6 +360,12 @@ mod tests {
                 let mut lane = vec![0.0; layout.stride()];
                 layout.write(&graph, &weights.params, &mut lane).expect("fits");
                 assert_eq!(layout.read(&graph, &lane, |_| true), weights.params);
+                for part in [Part::Shared, Part::Personal] {
+                    let mut numbers = vec![0.0; layout.range(part).len()];
+                    layout.write_part(&graph, &weights.params, part, &mut numbers).expect("fits");
+                    assert_eq!(numbers, lane[layout.range(part)]);
+                    assert_eq!(layout.read_part(&graph, &numbers, part), weights.params.filter(|path| Part::of(path) == part));
+                }
                 let mut statistics = vec![9.0; layout.statistics_stride()];
                 layout.write_statistics(&graph, &weights, &mut statistics).expect("fits");
                 assert_eq!(layout.read_statistics(&graph, &statistics), weights.statistics);

@@ -7,6 +7,7 @@ mod arena;
 mod check;
 mod data;
 mod device;
+mod engine;
 mod executor;
 mod layout;
 mod op;
@@ -15,5 +16,6 @@ mod projection;
 mod support;
 
 pub use device::{DeviceInfo, devices};
+pub use engine::{ClientData, CudaEngine, CudaOptions, DeviceUsage};
 pub use plan::{Mode, Precision};
 pub use support::ensure_supported;

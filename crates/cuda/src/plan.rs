@@ -67,6 +67,10 @@ pub(crate) enum Form {
     Halves,
 }
 
+/// The size of cohort for which sums are cut into parts that several blocks work on. How a sum is cut decides how it is rounded, and a client's result must not depend on how
+/// many others are there: so it is cut the same in every cohort.
+pub(crate) const USUAL_LANES: usize = 10;
+
 /// What 16-bit gradients are multiplied by, so that small ones are not lost. A power of two: nothing is rounded by it.
 pub(crate) const SCALE: f32 = 1024.0;
 

@@ -5,6 +5,7 @@ use fedeq_models::graph::ParameterId;
 
 use crate::device::{Device, Launch, Pointer, launch};
 use crate::layout::Layout;
+use crate::op::Cohort;
 
 /// The matrix `B` of a network's cell `phi(z B + u)`, stored `[inputs][outputs]`, and where it is put back to.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +27,8 @@ impl Projected {
         Some(Self { projection, start, stride: layout.stride(), rows, columns })
     }
 
-    /// Puts the matrices of so many lanes back to where the cell is a contraction.
-    pub(crate) fn run(&self, device: &Device, parameters: Pointer<f32>, lanes: usize) -> Result<()> {
+    /// Puts the matrices of all lanes back to where the cell is a contraction. A lane without samples stays as it is.
+    pub(crate) fn run(&self, device: &Device, parameters: Pointer<f32>, cohort: Cohort, lanes: usize) -> Result<()> {
         // The columns of what is stored are the rows of the `B` in `B z`.
         let (launch, radius, ball) = match self.projection {
             Projection::Ball(radius) => {
@@ -36,6 +37,6 @@ impl Projected {
             Projection::Sphere(radius) => (Launch::new("project_rows", [self.rows.div_ceil(8), lanes, 1], 256), radius, 0),
         };
         let b = parameters.add(self.start);
-        launch!(device, launch; b, self.stride as i64, self.rows as i32, self.columns as i32, radius as f32, ball)
+        launch!(device, launch; b, cohort, self.stride as i64, self.rows as i32, self.columns as i32, radius as f32, ball)
     }
 }

@@ -27,6 +27,11 @@ impl<T> Pointer<T> {
         self.0 == 0
     }
 
+    /// The address as a number, to tell places apart.
+    pub(crate) fn address(self) -> u64 {
+        self.0
+    }
+
     /// The same address as that of something else.
     pub(crate) fn cast<U>(self) -> Pointer<U> {
         Pointer(self.0, PhantomData)

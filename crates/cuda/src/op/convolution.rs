@@ -8,7 +8,7 @@ use half::f16;
 use super::{Cohort, Run, phi};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::plan::{Planner, Precision};
+use crate::plan::{Planner, Precision, USUAL_LANES};
 
 /// The most columns of pictures that the kernels which read every pixel once have room for.
 const WIDEST: i32 = 80;
@@ -382,7 +382,7 @@ impl ByWeights {
         let walked = if kernel.threads == 384 { (of.height as usize + 1) * (of.width as usize + 1) } else { of.out_pixels() };
         let steps = (plan.purpose.size.most * walked).div_ceil(kernel.pixels);
         let parts = match plan.purpose.precision {
-            Precision::Mixed => parts_for(kernel, kernel.tiles * lanes, steps, lanes * of.weights()),
+            Precision::Mixed => parts_for(kernel, kernel.tiles * USUAL_LANES, steps, USUAL_LANES * of.weights()),
             Precision::Exact => 1,
         };
         let partial = (parts > 1).then(|| plan.workspace_back(4 * parts * lanes * of.weights()));

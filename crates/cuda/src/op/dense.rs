@@ -6,7 +6,7 @@ use fedeq_models::graph::{ParameterId, ValueId};
 use super::{Cohort, Op, Run, phi};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::plan::{Form, Planner, Target};
+use crate::plan::{Form, Planner, Target, USUAL_LANES};
 
 /// `y = phi(x W + b)`; a picture is the vector of its numbers.
 pub(super) struct Dense {
@@ -53,10 +53,10 @@ struct Call {
 
 impl Argument for Call {}
 
-/// Into how many parts an inner sum is cut: enough for two rounds of blocks on a large card, of no less than 64 numbers each.
+/// Into how many parts an inner sum is cut: enough for two rounds of blocks of a usual cohort on a large card, of no less than 64 numbers each.
 fn parts_for(plan: &Planner<'_>, inner: usize, results: usize) -> usize {
     let size = plan.purpose.size;
-    let blocks = results.div_ceil(128) * size.most.div_ceil(32) * size.lanes;
+    let blocks = results.div_ceil(128) * size.most.div_ceil(32) * USUAL_LANES;
     528_usize.div_ceil(blocks).clamp(1, (inner / 64).max(1))
 }
 

@@ -10,9 +10,9 @@ use fedeq_models::{Activation, Initializer, ModelConfig, Task};
 
 use super::{AroundSolve, Progress, Solved, State};
 use crate::check::{Allowed, Bench, Case, Checks};
-use crate::device::Buffer;
+use crate::device::{Buffer, Pointer};
 use crate::layout::Layout;
-use crate::op::Run;
+use crate::op::{Cohort, Run};
 use crate::plan::{Mode, Precision, Size};
 use crate::projection::Projected;
 use crate::support::ensure_supported;
@@ -250,7 +250,12 @@ fn matrices_are_projected_as_on_the_cpu() {
             layout.write(&graph, &client.params, lane).expect("fits");
         }
         let lanes = Buffer::of(&device, &values).expect("memory");
-        Projected::new(projection, &graph, &layout).expect("a matrix").run(&device, lanes.pointer(), 3).expect("launched");
+        let spans = Buffer::of(&device, &[0, 1, 1, 1, 2, 1]).expect("memory");
+        let cohort = Cohort { spans: spans.pointer().cast(), rows: Pointer::NULL };
+        Projected::new(projection, &graph, &layout)
+            .expect("a matrix")
+            .run(&device, lanes.pointer(), cohort, 3)
+            .expect("launched");
         lanes.read(&device, 0, &mut values).expect("read");
         for (client, lane) in clients.iter().zip(values.chunks_exact(layout.stride())) {
             let expected = fedeq_cpu::project_params(projection, &graph, &client.params);
