@@ -144,11 +144,11 @@ fn networks_that_solve_for_fixed_points_agree_with_the_cpu() {
             ("deq-resnet-m", &colour, &[9, 0, 7]),
         ] {
             let graph = network(name, task, &jacobian_free());
-            // In training the small one's injected input has a variance of one, which leaves its cell at the edge of being a contraction: 16 bits tell apart what follows.
+            // The small one's planes have few pixels: one that is no longer the largest of its window, by rounding to 16 bits, is seen in gradients.
             if precision == Precision::Exact || name != "deq-resnet-xs" {
                 suite.train(name, &graph, sizes, precision);
+                suite.differentiate(name, &graph, sizes, precision);
             }
-            suite.differentiate(name, &graph, sizes, precision);
             suite.evaluate(name, &graph, sizes, precision);
         }
         let rows = other_cell(network("deq-resnet-xs", &digits(), &jacobian_free()));
@@ -158,10 +158,7 @@ fn networks_that_solve_for_fixed_points_agree_with_the_cpu() {
             let (name, trains, sizes) = ("deq-resnet-xs, a part of it", Some(trains), &[6, 5]);
             suite.run(Case { name, graph: &graph, sizes, mode: Mode::Evaluate, precision, trains });
         }
-        // The inverse of a system magnifies what 16 bits leave out, and more so for the small one.
-        let (residual, task) =
-            if precision == Precision::Exact { ("deq-resnet-xs", digits()) } else { ("deq-resnet-s", characters) };
-        for (name, task) in [("deq-mlp", &digits()), (residual, &task)] {
+        for (name, task) in [("deq-mlp", &digits()), ("deq-resnet-s", &characters)] {
             for (adjoint, settings) in adjoints() {
                 let graph = network(name, task, &settings);
                 suite.differentiate(&format!("{name}, {adjoint}"), &graph, &[6, 0, 5], precision);
@@ -183,8 +180,8 @@ fn a_small_cell_under_a_memory_checker() {
         for (adjoint, settings) in
             adjoints().into_iter().filter(|(name, _)| ["phantom 3 damped", "gmres, restarts"].contains(name))
         {
-            for name in ["deq-mlp", "deq-resnet-xs"] {
-                suite.differentiate(&format!("{name}, {adjoint}"), &network(name, &digits(), &settings), &[3, 0, 4], precision);
+            for (name, task) in [("deq-mlp", &digits()), ("deq-resnet-s", &Task::image(20, 20, 1, 10))] {
+                suite.differentiate(&format!("{name}, {adjoint}"), &network(name, task, &settings), &[3, 0, 4], precision);
             }
         }
     }
