@@ -13,7 +13,7 @@ use crate::check::{Allowed, Bench, Case, Checks};
 use crate::device::{Buffer, Pointer};
 use crate::layout::Layout;
 use crate::op::{Cohort, Run};
-use crate::plan::{Mode, Precision, Size};
+use crate::plan::{Mode, Precision};
 use crate::projection::Projected;
 use crate::support::ensure_supported;
 
@@ -228,7 +228,7 @@ fn a_solve_from_its_own_fixed_point_takes_one_step() {
         println!("{precision:?}: {first:?}, then {second:?}");
         for (slot, (first, second)) in first.iter().zip(&second).enumerate() {
             // Lanes have room for five samples.
-            let here = slot < 3 || slot >= 10;
+            let here = !(3..10).contains(&slot);
             assert_eq!(((2..40).contains(first), *second == 1), (here, here), "slot {slot}");
         }
     }
