@@ -3,17 +3,19 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use fedeq_core::{
-    ClientByClient, ClientState, ClientStore, Event, InProcess, LocalProblem, LocalProblems, Method, Observer, PhaseBytes, Plan,
-    Sampling, Server, ServerState, Training, Workers, shared_part,
+    ClientByClient, ClientState, ClientStore, Engine, Event, InProcess, LocalProblem, LocalProblems, Method, Observer,
+    PhaseBytes, Plan, Sampling, Server, ServerState, Training, Workers, shared_part,
 };
 use fedeq_cpu::Network;
+use fedeq_cuda::{ClientData, CudaEngine, CudaOptions, Precision};
 use fedeq_data::partition::ClientIndices;
+use fedeq_data::shard::Shard;
 use fedeq_data::{Dataset, Seed};
 use serde_json::{Value, json};
 
 use crate::Result;
 use crate::file;
-use crate::job::Round;
+use crate::job::{self, Round};
 use crate::samples::{problem, root};
 use crate::setting::read_weights;
 
@@ -41,11 +43,57 @@ impl LocalProblems for House<'_> {
     }
 }
 
+/// The engine that was asked for.
+enum On<'h> {
+    Cpu(ClientByClient<'h>),
+    Cuda(Box<CudaEngine>),
+}
+
+impl On<'_> {
+    fn get(&self) -> &dyn Engine {
+        match self {
+            Self::Cpu(engine) => engine,
+            Self::Cuda(engine) => engine.as_ref(),
+        }
+    }
+
+    fn start_profile(&mut self) {
+        if let Self::Cuda(engine) = self {
+            engine.start_profile();
+        }
+    }
+
+    /// Launches and milliseconds of every kernel of a GPU that was looked at, the longest first.
+    fn end_profile(&mut self) -> Vec<(&'static str, u64, f64)> {
+        let Self::Cuda(engine) = self else { return Vec::new() };
+        let times = engine.end_profile().into_iter().map(|(name, time)| (name, time.launches, 1e3 * time.seconds));
+        let mut times: Vec<_> = times.collect();
+        times.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
+        times
+    }
+
+    /// The most memory held on a GPU.
+    fn device_bytes(&self) -> u64 {
+        match self {
+            Self::Cpu(_) => 0,
+            Self::Cuda(engine) => engine.usage().peak,
+        }
+    }
+}
+
+fn client_data(dataset: &Arc<Dataset>, indices: &ClientIndices) -> Result<ClientData> {
+    let shard = |indices: &Vec<u32>| Shard::new(Arc::clone(dataset), indices.clone());
+    let shards = [shard(&indices.train)?, shard(&indices.validation)?, shard(&indices.test)?];
+    Ok(ClientData { name: indices.name.clone(), shards })
+}
+
 /// Writes down what each round took, and stops after so many.
 struct Stopwatch {
     rounds: usize,
     start: fedeq_core::Params,
     seconds: Vec<f64>,
+    /// Of the server's own step.
+    server: Vec<f64>,
     losses: Vec<f64>,
     steps: Vec<f64>,
     moves: Vec<f64>,
@@ -57,6 +105,7 @@ impl Observer<InProcess<'_>> for Stopwatch {
         match event {
             Event::Round { round, seconds } => {
                 self.seconds.push(seconds.total);
+                self.server.push(seconds.server);
                 self.losses.push(round.loss);
                 self.training = self.training.or_more(&seconds.memory);
                 let solves = &round.solves;
@@ -90,9 +139,12 @@ impl Round {
         let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
             ClientState::fresh(initial.clone(), dual.clone(), warm_start)
         });
-        let engine = ClientByClient::new(&house, Workers::new(0)?);
+        let mut engine = self.engine(&house)?;
+        if self.profile {
+            engine.start_profile();
+        }
         let never = || false;
-        let mut transport = InProcess::new(algorithm, &self.training, &engine, &mut store, root(), &never);
+        let mut transport = InProcess::new(algorithm, &self.training, engine.get(), &mut store, root(), &never);
         // One round more than is wanted: the plan's last round would also evaluate everybody.
         let sampling = Sampling { fraction: self.cohort as f64 / self.clients as f64, replacement: false };
         let plan = Plan { rounds: self.rounds as u64 + 1, sampling, evaluate_every: 0, ..Plan::default() };
@@ -101,6 +153,7 @@ impl Round {
             rounds: self.rounds,
             start,
             seconds: vec![],
+            server: vec![],
             losses: vec![],
             steps: vec![],
             moves: vec![],
@@ -116,6 +169,22 @@ impl Round {
             "solver_steps": watch.steps,
             "training_mb": megabytes_of(watch.training),
             "training_bytes": watch.training,
+            "server_seconds": watch.server,
+            "device_gb": engine.device_bytes() as f64 / 1e9,
+            "kernels": engine.end_profile(),
         }))
+    }
+
+    fn engine<'h>(&self, house: &'h House<'_>) -> Result<On<'h>> {
+        if self.device == job::On::Cpu {
+            return Ok(On::Cpu(ClientByClient::new(house, Workers::new(0)?)));
+        }
+        let precision = match self.precision {
+            job::Precision::Mixed => Precision::Mixed,
+            job::Precision::Exact => Precision::Exact,
+        };
+        let options = CudaOptions { precision, ..CudaOptions::default() };
+        let clients = house.clients.iter().map(|indices| client_data(&house.dataset, indices)).collect::<Result<_>>()?;
+        Ok(On::Cuda(Box::new(CudaEngine::new(house.network.graph(), clients, house.training, &options)?)))
     }
 }

@@ -38,6 +38,14 @@ pub enum Error {
         /// What to lower.
         remedy: String,
     },
+    /// A device has no room for what the work needs.
+    #[error("{problem}")]
+    OutOfMemory {
+        /// What was asked for, of which device, and how much was free.
+        problem: String,
+        /// What to lower.
+        remedy: String,
+    },
     /// Somebody asked to stop.
     #[error("stopped before the work was done")]
     Interrupted,
@@ -67,7 +75,7 @@ impl Error {
         match self {
             Self::Data(error) => error.hint(),
             Self::Model(error) => error.hint(),
-            Self::Invalid { remedy, .. } | Self::Diverged { remedy, .. } => remedy.clone(),
+            Self::Invalid { remedy, .. } | Self::Diverged { remedy, .. } | Self::OutOfMemory { remedy, .. } => remedy.clone(),
             Self::Message { .. } => "check that both sides run the same experiment with the same version".into(),
             Self::Interrupted => "resume the run to continue from its last checkpoint".into(),
             Self::Damaged { .. } => {
@@ -81,6 +89,11 @@ impl Error {
     /// Shorthand for [`Error::Invalid`].
     pub fn invalid(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Invalid { problem: problem.into(), remedy: remedy.into() }
+    }
+
+    /// Shorthand for [`Error::OutOfMemory`].
+    pub fn out_of_memory(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::OutOfMemory { problem: problem.into(), remedy: remedy.into() }
     }
 
     /// Whether there was no room left for a file.

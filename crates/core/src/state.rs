@@ -48,6 +48,11 @@ impl ClientState {
         Workspace::new(received, Cow::Borrowed(self)).evaluate(model)
     }
 
+    /// The head by which the client is evaluated: that of its second model, where the method keeps one.
+    pub fn head(&self) -> Params {
+        self.second.as_ref().unwrap_or(&self.own).head()
+    }
+
     fn is_finite(&self) -> bool {
         self.own.is_finite() && self.dual.is_finite()
     }
@@ -135,6 +140,11 @@ pub trait EngineState: Any + Send + Sync {
     /// The state as plain numbers, for checkpoints and for whoever looks on. How often the client took part is filled in by the caller.
     fn to_host(&self) -> Result<ClientState>;
 
+    /// The [head](ClientState::head) alone, which whoever looks on asks for twice a round.
+    fn head(&self) -> Result<Params> {
+        self.to_host().map(|state| state.head())
+    }
+
     /// Whether all numbers of the model and its dual are finite.
     fn is_finite(&self) -> bool;
 
@@ -186,6 +196,14 @@ impl KeptState {
         match self.0 {
             Kept::Here(state) => Ok(state),
             Kept::ByEngine(..) => Ok(self.to_host()?.into_owned()),
+        }
+    }
+
+    /// The [head](ClientState::head) alone.
+    pub fn head(&self) -> Result<Params> {
+        match &self.0 {
+            Kept::Here(state) => Ok(state.head()),
+            Kept::ByEngine(_, state) => state.head(),
         }
     }
 

@@ -19,6 +19,7 @@ mod train;
 mod worker;
 
 pub use executor::{Context, Executor, Input};
+pub use fedeq_kernels::InstructionSet;
 pub use network::Network;
 pub use op::{Solved, Start};
 pub use parameters::Layout;

@@ -1,6 +1,6 @@
 //! What is computed when, and where: made once for a network, a batch size and what is trained.
 use fedeq_kernels::norm::Shape;
-use fedeq_models::graph::{self, Graph, Layer, ParameterId, ValueId};
+use fedeq_models::graph::{self, Graph, ParameterId, ValueId};
 
 use crate::memory::{Buffer, INPUT, Lifetimes, Memory, Target};
 use crate::op::{self, Op};
@@ -67,8 +67,8 @@ impl<'a> Planner<'a> {
     fn new(graph: &'a Graph, batch: usize, length: usize, mode: Mode, trained: &'a Layout) -> Self {
         let mut depends = vec![false; graph.values.len()];
         for layer in &graph.layers {
-            let of_parameters = parameters(layer).into_iter().any(|id| trained.has(id));
-            depends[output(layer).0] = of_parameters || inputs(layer).into_iter().any(|x| depends[x.0]);
+            let of_parameters = layer.parameters().into_iter().any(|id| trained.has(id));
+            depends[layer.output().0] = of_parameters || layer.inputs().into_iter().any(|x| depends[x.0]);
         }
         let (values, gradients) = (vec![None; graph.values.len()], vec![None; graph.values.len()]);
         let written = vec![false; graph.parameters.len()];
@@ -224,58 +224,4 @@ pub(crate) enum Passed {
     InPlace,
     /// It is added to what is there.
     AddedTo(Buffer),
-}
-
-/// The value that a layer gives.
-pub(crate) fn output(layer: &Layer) -> ValueId {
-    match *layer {
-        Layer::Conv { y, .. }
-        | Layer::Norm { y, .. }
-        | Layer::MaxPool { y, .. }
-        | Layer::MeanPool { y, .. }
-        | Layer::Widen { y, .. }
-        | Layer::Dense { y, .. }
-        | Layer::Embed { y, .. }
-        | Layer::Transformer { y, .. }
-        | Layer::LayerNorm { y, .. }
-        | Layer::Equilibrium { y, .. } => y,
-    }
-}
-
-/// The values that a layer reads.
-fn inputs(layer: &Layer) -> Vec<ValueId> {
-    match *layer {
-        Layer::Norm { x, fusion: graph::Fusion::AddThen(shortcut, _), .. } => vec![x, shortcut],
-        Layer::Conv { x, .. }
-        | Layer::Norm { x, .. }
-        | Layer::MaxPool { x, .. }
-        | Layer::MeanPool { x, .. }
-        | Layer::Widen { x, .. }
-        | Layer::Dense { x, .. }
-        | Layer::LayerNorm { x, .. } => vec![x],
-        Layer::Embed { .. } => Vec::new(),
-        Layer::Transformer { h, injection, .. } => h.into_iter().chain([injection]).collect(),
-        Layer::Equilibrium { injection, .. } => vec![injection],
-    }
-}
-
-/// The parameters of a layer.
-fn parameters(layer: &Layer) -> Vec<ParameterId> {
-    let of = |affine: &graph::Affine| [affine.scale, affine.offset];
-    match layer {
-        Layer::Conv { weight, .. } => vec![*weight],
-        Layer::Norm { affine, .. } | Layer::LayerNorm { affine, .. } => of(affine).to_vec(),
-        Layer::MaxPool { .. } | Layer::MeanPool { .. } | Layer::Widen { .. } => Vec::new(),
-        Layer::Dense { weight, bias, .. } => [*weight].into_iter().chain(*bias).collect(),
-        Layer::Embed { tokens, positions, .. } => [*tokens].into_iter().chain(*positions).collect(),
-        Layer::Transformer { layers, .. } => layers.layers.concat(),
-        Layer::Equilibrium { cell, .. } => match cell {
-            graph::Cell::Dense { weight, .. } => vec![*weight],
-            graph::Cell::Residual { conv_a, norm_1, conv_b, norm_2, norm_3, .. } => {
-                let norms = [norm_1, norm_2, norm_3].into_iter().flat_map(of);
-                [*conv_a, *conv_b].into_iter().chain(norms).collect()
-            }
-            graph::Cell::Transformer { layers, norm } => [layers.layers.concat(), of(norm).to_vec()].concat(),
-        },
-    }
 }

@@ -97,6 +97,7 @@ Solve = struct("Solve", z=pointer, z16=pointer, residuals=pointer, plain=pointer
 Rules = struct("Rules", relative=double, absolute=double, ridge=double, max_steps=integer, ridge_is_relative=integer, delay=integer, restart=integer)
 
 Text = struct("Text", symbols=pointer, indices=pointer, length=integer)
+Warm = struct("Warm", counter=pointer, places=pointer, known=pointer, cohort=Cohort, n=long, slots=integer, most=integer)
 LayerNorm = struct("LayerNorm", scale=pointer, offset=pointer, moments=pointer, mask=pointer, cohort=Cohort, stride=long, mask_stride=long, kept=real, length=integer)
 Attention = struct("Attention", q=pointer, k=pointer, v=pointer, sums=pointer, text=Text, cohort=Cohort, row=integer)
 Gmres = struct("Gmres", basis=pointer, newest16=pointer, image=pointer, u=pointer, b=pointer, partial=pointer, weights=pointer, spaces=pointer, cohort=Cohort, n=long, samples=integer, memory=integer)
@@ -192,7 +193,7 @@ def convolve(kernels, tile, clients, g, x, w, y, phi="identity", bias=None, alph
 def weight_gradients(kernels, name, clients, problems, alpha=1.0, parts=1, scratch=None):
     """Gradients by weights of one or two (geometry, x, dy, dw); with several parts `scratch` takes them before they are added."""
     planes = name == WEIGHT_PLANES
-    channels, shared = (64, 3 * up(16384 + 8 * plane_bytes(128 + 2 * (problems[0][0]["W"] + 2)), 1024) * 1024 + 4096) if planes else WEIGHT_TILES[name]
+    channels, shared = (64, 4 * up(16384 + 8 * plane_bytes(128 + 2 * (problems[0][0]["W"] + 2)), 1024) * 1024 + 6144 + 1024 + 64) if planes else WEIGHT_TILES[name]
     made, tiles = [], []
     for i, (g, x, dy, dw) in enumerate(problems):
         to = dw if parts == 1 else scratch[i]
@@ -217,7 +218,7 @@ def weights_to_f16(kernels, w):
     """w [clients][out][...][in] -> straight and turned [clients][in][...][out], in 16 bits."""
     CO, CI, taps = w.shape[1], w.shape[-1], w[0].numel() // (w.shape[1] * w.shape[-1])
     straight, turned = torch.empty_like(w, dtype=torch.float16), torch.empty(w.shape[0], CI, *w.shape[2:-1], CO, dtype=torch.float16, device=DEVICE)
-    kernels.weights_to_f16((up(CI, 32), up(CO, 32), taps * w.shape[0]), (32, 8), w, straight, turned, long(w[0].numel()), CI, CO, taps)
+    kernels.weights_to_f16((up(CI, 32), up(CO, 32), taps * w.shape[0]), (32, 8), w, straight, turned, long(w[0].numel()), long(w[0].numel()), CI, CO, taps)
     return straight, turned
 
 

@@ -23,10 +23,11 @@ def projections():
     for clients, rows, columns, radius, size in ((3, 7, 5, 0.95, 1.0), (2, 512, 512, 0.95, 0.01), (2, 512, 512, 1.0, 0.002), (1, 33, 130, 2.0, 0.1), (1, 1, 1, 0.5, 1.0)):
         b = size * torch.randn(clients, rows, columns, device=DEVICE)
         b[0, 0] = 0.0   # rows and columns with zeros
+        everybody = Clients([1] * clients).cohort
         for name, grid, vectors in (("project_columns", (up(columns, 32), clients), lambda t: t.transpose(1, 2)), ("project_rows", (up(rows, 8), clients), lambda t: t)):
             for ball, rule in ((1, onto_ball), (0, onto_sphere)):
                 found = b.clone()
-                KERNELS.launch(name, grid, 256, found, long(rows * columns), rows, columns, radius, ball)
+                KERNELS.launch(name, grid, 256, found, everybody, long(rows * columns), rows, columns, radius, ball)
                 expected = torch.stack([rule(vectors(b)[i].double(), radius) for i in range(clients)])
                 report(f"{name} {'ball' if ball else 'sphere'} {clients} x {rows} x {columns}, {radius}", error(vectors(found), expected), 1e-6)
 
@@ -43,7 +44,7 @@ def neighbours():
         wanted[ask.listed[0]] = -1
         pitch = answer.most
         distances, mixed, losses = poisoned(ask.samples, pitch), poisoned(ask.samples, classes), poisoned(ask.samples)
-        right, scores = torch.full((ask.samples,), 7, dtype=torch.uint8, device=DEVICE), poisoned(ask.count, 2)
+        right, (scores, losses_of, counts_of) = torch.full((ask.samples,), 7, dtype=torch.uint8, device=DEVICE), scores_of(ask.count)
         k.knn_distances((up(answer.most, 64), up(ask.most, 64), ask.count), 256, q, e, distances, ask.cohort, answer.cohort, width, pitch)
         k.knn_vote((1, ask.most, ask.count), 128, distances, logits, labels, wanted, mixed, losses, right, ask.cohort, answer.cohort, 0.4, count, classes, pitch, shared=classes * 4)
         k.sum_scores(ask.count, 256, losses, right, None, scores, ask.cohort, 1)
@@ -61,18 +62,12 @@ def neighbours():
             means.append((loss * counted).sum() / max(len(of), 1)), rights.append(int(((p.argmax(1) == target) & counted).sum()))
         what = f"{describe(ask, width, classes)} of {describe(answer)}"
         compare(f"knn_vote {what}", ask, mixed, mixes, 1e-5)
-        report("  mean losses", error(scores[:, 0], torch.stack(means)), 1e-5)
-        report("  correct", float(scores[:, 1].contiguous().view(torch.int32).tolist() != rights), 0)
+        report("  mean losses", error(losses_of(), torch.stack(means)), 1e-5)
+        report("  correct", float(counts_of() != [rights, queries]), 0)
 
 
 @check_of
-def gaps():
-    for clients, n, stride in ((1, 7, 7), (10, 50001, 50008)):
-        theta, anchor, blocks = torch.randn(clients, stride, device=DEVICE), torch.randn(n, device=DEVICE), 13
-        partial, norms = torch.full((clients, blocks), float("nan"), dtype=torch.float64, device=DEVICE), torch.full((clients,), float("nan"), dtype=torch.float64, device=DEVICE)
-        KERNELS.gap_look((blocks, clients), 256, theta, anchor, partial, long(stride), long(n))
-        KERNELS.gap_norm(up(clients, 128), 128, partial, norms, blocks, clients)
-        report(f"gap of {clients} x {n}", error(norms, (theta[:, :n].double() - anchor.double()).norm(dim=1)), 1e-12)
+def squared_errors():
     cl = Clients([3, 0, 200])
     y, wanted, indices = torch.randn(cl.samples, device=DEVICE), torch.randn(400, device=DEVICE), torch.randint(400, (cl.samples,), dtype=torch.int32, device=DEVICE)
     losses, dy = poisoned(cl.samples), poisoned(cl.samples)

@@ -28,6 +28,9 @@ export const MEASURES = {
   sent: { name: "both ways", of: (story) => each(story.rounds, (row) => row.up + row.down) },
   memory: { name: "whole process", of: (story) => each(story.timings, (row) => row.peak_memory) },
   client_memory: { name: "one client's work", of: (story) => each(story.timings, (row) => row.most_client_memory || null) },
+  gpu_memory: { name: "held", of: (story) => each(story.timings, (row) => row.device?.memory) },
+  gpu_peak: { name: "at most", of: (story) => each(story.timings, (row) => row.device?.peak_memory) },
+  gpu_work: { name: "at work", of: (story) => each(story.timings, (row) => row.device?.utilisation) },
   train: { name: "training", of: (story) => each(story.timings, (row) => row.train) },
   evaluate: { name: "evaluation", of: (story) => each(story.timings, (row) => row.evaluate || null) },
 };
@@ -45,6 +48,8 @@ export const FIGURES = [
   { title: "Samples not converged", measures: ["unconverged"], format: percent, zero: true },
   { title: "Bytes sent so far", measures: ["up", "down"], format: bytes, zero: true },
   { title: "Peak memory", measures: ["memory", "client_memory"], format: bytes, zero: true },
+  { title: "Memory of the GPU", measures: ["gpu_memory", "gpu_peak"], format: bytes, zero: true },
+  { title: "GPU at work", note: "share of the time", measures: ["gpu_work"], ...share },
   { title: "Seconds a round", measures: ["train", "evaluate"], format: seconds, zero: true },
 ];
 

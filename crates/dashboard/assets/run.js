@@ -52,6 +52,11 @@ export function run(name) {
   return { title: name, names: [name], node, runs, run: told, leave: parts.charts.leave };
 }
 
+/** What it is computed on, where that is not the CPU alone. */
+function place({ device }) {
+  return device === "cpu" ? "" : `, on ${device}`;
+}
+
 /** The name, the state, the buttons, and how far it is. */
 function top(name) {
   const state = element("span", { role: "status" }, badge("malformed"));
@@ -66,7 +71,7 @@ function top(name) {
   const show = (row) => {
     state.firstChild.show(row.state);
     const { info } = row;
-    say(what, info ? `${info.method} on ${info.data} with ${info.model}, seed ${info.seed}, preset ${info.preset}. ${meaning(row.state)}` : meaning(row.state));
+    say(what, info ? `${info.method} on ${info.data} with ${info.model}, seed ${info.seed}, preset ${info.preset}${place(info)}. ${meaning(row.state)}` : meaning(row.state));
     const trouble = row.problem ?? (row.trouble && `It could not be resumed: ${row.trouble}`);
     problem.hidden = !trouble;
     say(problem, trouble ?? "");

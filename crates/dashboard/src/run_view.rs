@@ -21,6 +21,8 @@ pub(super) struct RunInfo {
     seed: u64,
     rounds: u64,
     headline: View,
+    /// What it is computed on.
+    device: String,
 }
 
 /// A run's story so far.
@@ -195,6 +197,7 @@ impl RunInfo {
             seed: experiment.seed,
             rounds: experiment.plan.rounds,
             headline: experiment.method.algorithm().default_view(),
+            device: experiment.devices(),
         })
     }
 }

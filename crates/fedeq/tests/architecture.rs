@@ -18,9 +18,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "fedeq-cpu",
         &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-reference"],
     ),
+    // The CPU's kernels and engine in tests only.
+    ("fedeq-cuda", &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-cpu"]),
     ("fedeq-flower", &["fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
     // burn in a test only.
-    ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-cpu"]),
+    ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-cpu", "fedeq-cuda"]),
     ("fedeq-report", &["fedeq-data", "fedeq-core", "fedeq-run"]),
     ("fedeq-dashboard", &["fedeq-data", "fedeq-core", "fedeq-run"]),
     (

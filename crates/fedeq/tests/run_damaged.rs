@@ -134,8 +134,11 @@ fn a_run_does_not_go_on_on_another_device() {
     assert!(text.contains("device = \"cpu\""));
     fs::write(&experiment, text.replace("device = \"cpu\"", "device = \"cuda\"")).expect("writable");
     let (error, hint) = refusal(&mut resume(&folder, "half"), 2);
-    assert_eq!(error, "`half` was computed on `cpu` so far, and `engine.device` is now `cuda`");
-    assert!(hint.contains("set `engine.device` back"), "{hint}");
+    assert_eq!(error, "`half` was computed on `cpu` so far, and `engine.device` is now `cuda (mixed)`");
+    assert!(hint.contains("set `engine.device` back") && hint.contains("say `--device cuda`"), "{hint}");
+    succeed(resume(&folder, "half").args(["--device", "cpu"]));
+    let text = fs::read_to_string(&experiment).expect("readable");
+    assert!(text.contains("device = \"cpu\"") && !text.contains("earlier"), "it was never anywhere else: {text}");
 }
 
 /// A disk of 900 kB, mounted where nobody else sees it. Not every system lets an ordinary user do that.

@@ -283,6 +283,7 @@ fn what_is_said_in_two_ways_must_agree() {
     for (arguments, expected) in [
         (["--preset", "paper", "--set", "preset=reference"], "`--preset paper` and `--set preset=reference` contradict"),
         (["--workers", "2", "--set", "engine.workers=3"], "`--workers 2` and `--set engine.workers=3` contradict"),
+        (["--device", "cpu", "--set", "engine.device=cuda"], "`--device cpu` and `--set engine.device=cuda` contradict"),
         (["--data", "a.csv", "--set", "data.folder=b.csv"], "`--data a.csv` and `--set data.folder=b.csv` contradict"),
     ] {
         let (error, _) = refusal(fedeq(&folder).arg("run").args(arguments), 2);

@@ -264,6 +264,27 @@ impl Layer {
             Self::Equilibrium { injection, .. } => vec![*injection],
         }
     }
+
+    /// The parameters that it has.
+    pub fn parameters(&self) -> Vec<ParameterId> {
+        let of = |affine: &Affine| [affine.scale, affine.offset];
+        match self {
+            Self::Conv { weight, .. } => vec![*weight],
+            Self::Norm { affine, .. } | Self::LayerNorm { affine, .. } => of(affine).to_vec(),
+            Self::MaxPool { .. } | Self::MeanPool { .. } | Self::Widen { .. } => Vec::new(),
+            Self::Dense { weight, bias, .. } => [*weight].into_iter().chain(*bias).collect(),
+            Self::Embed { tokens, positions, .. } => [*tokens].into_iter().chain(*positions).collect(),
+            Self::Transformer { layers, .. } => layers.layers.concat(),
+            Self::Equilibrium { cell, .. } => match cell {
+                Cell::Dense { weight, .. } => vec![*weight],
+                Cell::Residual { conv_a, norm_1, conv_b, norm_2, norm_3, .. } => {
+                    let norms = [norm_1, norm_2, norm_3].into_iter().flat_map(of);
+                    [*conv_a, *conv_b].into_iter().chain(norms).collect()
+                }
+                Cell::Transformer { layers, norm } => [layers.layers.concat(), of(norm).to_vec()].concat(),
+            },
+        }
+    }
 }
 
 fn expect_groups(groups: usize, channels: usize) -> Result<()> {

@@ -6,7 +6,7 @@
 //! - [`experiment`]: plain data that says everything about a run; [`preset`] fills in what it leaves out
 //! - [`run`](mod@run): runs, their folders and checkpoints
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
-//! - [`forecast`]: what an experiment will take
+//! - [`forecast`]: what an experiment will take; [`machine`]: what there is to compute on
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`number`], [`closest`]: numbers and names as people read and write them
 //! - [`present`]: whether a data set is where it is looked for
@@ -15,6 +15,7 @@ pub mod compare;
 pub mod experiment;
 pub mod export;
 pub mod forecast;
+pub mod machine;
 pub mod number;
 pub mod predict;
 pub mod present;

@@ -192,6 +192,16 @@ fn experiments_are_told_apart_by_what_changes_their_results() {
     );
     assert_ne!(identity(&[]), identity(&["engine.device=cuda"]), "devices round differently");
     assert_eq!(identity(&["engine.device=cuda"]), identity(&["engine.device=cuda:1"]), "which of several alike does not matter");
-    assert_eq!(identity(&["engine.device=cuda"]), identity(&["engine.device=cuda:0,cuda:1"]));
-    assert_ne!(identity(&["engine.device=cuda,cpu"]), identity(&["engine.device=cpu,cuda"]), "client 0 works on the first");
+    assert_eq!(
+        identity(&["engine.device=cuda"]),
+        identity(&["engine.device=cuda", "engine.precision=mixed"]),
+        "which is the default"
+    );
+    assert_ne!(
+        identity(&["engine.device=cuda"]),
+        identity(&["engine.device=cuda", "engine.precision=exact"]),
+        "so do precisions"
+    );
+    assert_eq!(identity(&[]), identity(&["engine.precision=exact"]), "which the CPU always has");
+    assert_eq!(identity(&["engine.device=cuda"]), identity(&["engine.device=cuda", "engine.device_memory_mb=100"]));
 }

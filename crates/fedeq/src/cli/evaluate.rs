@@ -3,6 +3,7 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
+use super::settings::device_of;
 use super::table::facts;
 use super::trained::FinishedRunArgs;
 use fedeq_run::number::{counted, percent};
@@ -14,21 +15,27 @@ use fedeq_run::run::{Reevaluation, Trained, headline};
 Examples:
   fedeq evaluate runs/fedeq-digits-0
   fedeq evaluate runs/fedeq-digits-0 --json
+  fedeq evaluate runs/fedeq-digits-0 --device cpu      elsewhere than it was trained
 
-The numbers are those of the run's last evaluation, if data and program are the same.")]
+The numbers are those of the run's last evaluation, if data, program and device are the same.")]
 pub(super) struct Arguments {
     #[command(flatten)]
     run: FinishedRunArgs,
+    /// What to compute on: `cpu`, `cuda` or `cuda:1` [default: what the run was computed on]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
     /// Write it all as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let trained = arguments.run.open()?;
+    let trained = arguments.run.open_on(device_of(arguments.device.as_deref())?)?;
     let found = trained.evaluate().map_err(Failure::during_work)?;
     if !found.agrees {
-        tell("these numbers differ from those of the run itself: its data or the program has changed since");
+        let reason =
+            if trained.is_moved() { "another device rounds differently" } else { "its data or the program has changed since" };
+        tell(&format!("these numbers differ from those of the run itself: {reason}"));
     }
     if arguments.json { print_json(&found) } else { print(&text_of(&trained, &found)) }
 }

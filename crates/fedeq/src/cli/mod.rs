@@ -6,7 +6,7 @@
 //! # Layout
 //! - `demo`: `fedeq` alone
 //! - `diagnose`: several fixed points in a finished run
-//! - `data`: `fedeq data ...`
+//! - `data`: `fedeq data ...`; `devices`: what there is to compute on
 //! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress`, `warnings` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
 //! - `compare`: finished runs side by side; `report`: runs on a page; `view`, what they share; `dashboard`: runs in the browser, which `browser` opens
@@ -22,6 +22,7 @@ mod completions;
 mod dashboard;
 mod data;
 mod demo;
+mod devices;
 mod diagnose;
 mod evaluate;
 mod export;
@@ -64,6 +65,7 @@ Examples:
   fedeq data list                 what data sets there are
   fedeq data inspect              look at the built-in one
   fedeq run                       train FeDEQ on it
+  fedeq run --device cuda         the same on a GPU, all clients of a round at once
   fedeq report runs/demo          what came out, on a page to keep
   fedeq dashboard --open          watch runs in the browser
   fedeq reproduce --list          the paper's tables and figures";
@@ -75,6 +77,8 @@ enum Command {
     /// Data sets: find, fetch, look at, and divide among clients.
     #[command(subcommand, after_help = data::EXAMPLES)]
     Data(data::Command),
+    /// List what this machine can compute on: its CPU and its GPUs.
+    Devices(devices::Arguments),
     /// Train a federation.
     #[command(after_help = run::EXAMPLES)]
     Run(run::Arguments),
@@ -123,6 +127,7 @@ fn run(cli: &Cli) -> Outcome<()> {
     match command {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Data(command) => data::run(command),
+        Command::Devices(arguments) => devices::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Resume(arguments) => resume::run(arguments),
         Command::Sweep(arguments) => sweep::run(arguments),

@@ -6,8 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::output::tell;
 use super::warnings::Warnings;
-use fedeq_run::number::bytes;
-use fedeq_run::run::{RunStart, Watch, headline};
+use fedeq_run::number::{bytes, duration};
+use fedeq_run::run::{Resources, RunStart, Summary, Watch, headline};
 
 /// What fits where stderr goes.
 pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
@@ -16,6 +16,17 @@ pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
         (false, true) => Box::new(RoundBar::default()),
         (false, false) => Box::new(EvaluationLines::default()),
     }
+}
+
+/// Nothing but warnings, each with the name of its run: for runs that are carried out side by side.
+pub(super) fn labelled(label: String) -> Box<dyn Watch> {
+    Box::new(Quiet { label: format!("{label}: "), ..Quiet::default() })
+}
+
+/// What came out of a run, in a line.
+pub(super) fn outcome(summary: &Summary) -> String {
+    let Resources { train_seconds, evaluate_seconds, .. } = summary.resources;
+    format!("{}, {}", sentence(&summary.evaluation, summary.headline), duration(train_seconds + evaluate_seconds))
 }
 
 /// What a run is, where it continues, and what it will take.
@@ -34,12 +45,14 @@ fn announce(start: &RunStart) {
 /// No progress; only what went wrong.
 #[derive(Default)]
 struct Quiet {
+    /// What stands before each line.
+    label: String,
     warnings: Warnings,
 }
 
 impl Watch for Quiet {
     fn see(&mut self, event: &Event<'_>) {
-        self.warnings.about(event).iter().for_each(|text| tell(text));
+        self.warnings.about(event).iter().for_each(|text| tell(&format!("{}{text}", self.label)));
     }
 }
 

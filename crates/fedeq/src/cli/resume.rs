@@ -16,8 +16,10 @@ use fedeq_run::run::{Run, RunFolder, Which};
 Examples:
   fedeq resume runs/fedeq-digits-0
   fedeq resume runs/fedeq-digits-0 --previous      if the last checkpoint is damaged
+  fedeq resume runs/fedeq-digits-0 --device cpu    on another device than so far
 
-The run ends with the same bytes as one that was never stopped.")]
+The run ends with the same bytes as one that was never stopped. On another kind of device it does not, which is why that must be said; the run is then \
+compared with neither's.")]
 pub(super) struct Arguments {
     /// The folder of the run
     #[arg(value_name = "RUN")]
@@ -36,7 +38,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     }
     require_use(&folder.experiment().map_err(Failure::refused)?, arguments.run_args.data.as_deref())?;
     let which = if arguments.previous { Which::Previous } else { Which::Latest };
-    let run = Run::resume(&folder, which, |experiment| arguments.adapt(experiment)).map_err(Failure::refused)?;
+    let device = arguments.run_args.device()?;
+    let run = Run::resume(&folder, which, device, |experiment| arguments.adapt(experiment)).map_err(Failure::refused)?;
     arguments.run_args.train(&run)
 }
 

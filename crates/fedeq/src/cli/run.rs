@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
+use super::output::tell;
 use super::settings::{ExperimentArgs, RunArgs};
 use fedeq_run::experiment::Experiment;
 use fedeq_run::run::{Run, RunFolder};
@@ -15,6 +16,7 @@ Examples:
   fedeq run --set method=fedrep --set plan.rounds=20
   fedeq run experiment.toml --preset paper --out runs/first
   fedeq run --data my/pictures                     your own: a folder of pictures, a CSV file or JSON lines
+  fedeq run --device cuda                          on a GPU; `fedeq devices` lists what there is
   fedeq run --set data=cifar10 --set data.partition.shards=2 --set seed=7
   fedeq run --set method.server_step=consensus --set plan.asynchronous.slowest=10      asynchronous clients
 
@@ -37,14 +39,15 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let usual = || RunFolder::usual_name(Path::new("runs"), &experiment);
     let out = arguments.out.clone().unwrap_or_else(usual);
     let run = Run::create(&experiment, &out).map_err(Failure::refused)?;
+    if !arguments.run_args.quiet {
+        run.prepared().unused_gpu().iter().for_each(|gpu| tell(&format!("{gpu} is not used; `--device cuda` trains on it")));
+    }
     arguments.run_args.train(&run)
 }
 
 impl Arguments {
     fn experiment(&self) -> Outcome<Experiment> {
-        let place = self.run_args.data.as_deref();
-        self.run_args.agrees(&self.experiment.overrides(place)?)?;
-        let mut experiment = self.experiment.experiment(place)?;
+        let mut experiment = self.experiment.read(&self.experiment.overrides_with(&self.run_args)?)?;
         self.run_args.set_workers(&mut experiment);
         Ok(experiment)
     }

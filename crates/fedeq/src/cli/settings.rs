@@ -11,9 +11,9 @@ use super::output::{print, print_json, tell};
 use super::place::{agree, settle};
 use super::progress;
 use super::table::facts;
-use fedeq_run::experiment::{Experiment, Override};
+use fedeq_run::experiment::{Device, Experiment, Override};
 use fedeq_run::number::{bytes, count, counted, percent};
-use fedeq_run::run::{Run, RunFolder, Summary};
+use fedeq_run::run::{DeviceUse, Run, RunFolder, Summary, Watch};
 
 /// The experiment of a command: a file, settings that go over it, and a preset.
 #[derive(Args, Debug)]
@@ -37,7 +37,7 @@ impl ExperimentArgs {
     }
 
     /// All that goes over the file, with the place of the data if it is given.
-    pub(super) fn overrides(&self, place: Option<&Path>) -> Outcome<Vec<Override>> {
+    fn overrides(&self, place: Option<&Path>) -> Outcome<Vec<Override>> {
         let mut wishes = parsed(&self.set)?;
         if let Some(preset) = &self.preset {
             agree("--preset", preset, "preset", &wishes)?;
@@ -51,11 +51,23 @@ impl ExperimentArgs {
         Ok(wishes)
     }
 
+    /// The same, with what a command that trains says beside the settings.
+    pub(super) fn overrides_with(&self, run_args: &RunArgs) -> Outcome<Vec<Override>> {
+        let mut wishes = self.overrides(run_args.data.as_deref())?;
+        run_args.agrees(&wishes)?;
+        wishes.extend(run_args.device_override());
+        Ok(wishes)
+    }
+
     /// The experiment that is asked for.
     pub(super) fn experiment(&self, place: Option<&Path>) -> Outcome<Experiment> {
-        let overrides = self.overrides(place)?;
-        let mut experiment = Experiment::read(self.file(), &overrides).map_err(Failure::refused)?;
-        settle(&mut experiment, &overrides);
+        self.read(&self.overrides(place)?)
+    }
+
+    /// The experiment with these settings over its file.
+    pub(super) fn read(&self, overrides: &[Override]) -> Outcome<Experiment> {
+        let mut experiment = Experiment::read(self.file(), overrides).map_err(Failure::refused)?;
+        settle(&mut experiment, overrides);
         Ok(experiment)
     }
 }
@@ -71,6 +83,10 @@ pub(super) struct RunArgs {
     /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
+    /// What to compute on: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
+    /// the experiment or the run says, else cpu]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
     /// The path of your own data, whose kind is recognised, or the folder that data sets are kept in [default: $FEDEQ_DATA,
     /// or data]
     #[arg(long, value_name = "PATH")]
@@ -89,9 +105,21 @@ impl RunArgs {
         experiment.engine.workers = self.workers.or(experiment.engine.workers);
     }
 
-    /// Refuses another number of workers in the settings than on the command line.
+    /// Refuses another number of workers or another device in the settings than on the command line.
     pub(super) fn agrees(&self, overrides: &[Override]) -> Outcome<()> {
-        self.workers.map_or(Ok(()), |workers| agree("--workers", &workers.to_string(), "engine.workers", overrides))
+        let workers = self.workers.map(|workers| workers.to_string());
+        workers.map_or(Ok(()), |workers| agree("--workers", &workers, "engine.workers", overrides))?;
+        self.device.as_deref().map_or(Ok(()), |device| agree("--device", device, "engine.device", overrides))
+    }
+
+    /// The device as a setting, if one is named.
+    pub(super) fn device_override(&self) -> Option<Override> {
+        self.device.as_deref().map(|device| Override::new("engine.device", device))
+    }
+
+    /// The device, if one is named.
+    pub(super) fn device(&self) -> Outcome<Option<Device>> {
+        device_of(self.device.as_deref())
     }
 
     /// Carries out a run that is ready, and says what came out.
@@ -109,14 +137,24 @@ impl RunArgs {
     }
 }
 
+/// A device as it is typed.
+pub(super) fn device_of(text: Option<&str>) -> Outcome<Option<Device>> {
+    text.map(str::parse).transpose().map_err(Failure::refused)
+}
+
 /// Carries out a run that is ready; Ctrl-C stops it.
 pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<Summary> {
     let mut watch = progress::watch(quiet);
     if let Some(remark) = run.prepared().remark().filter(|_| !quiet) {
         tell(&remark);
     }
+    carry_out_watched(run, watch.as_mut(), &is_interrupted)
+}
+
+/// Carries out a run that is ready, watched by somebody; Ctrl-C and whoever else `is_over` knows stop it.
+pub(super) fn carry_out_watched(run: &Run, watch: &mut dyn Watch, is_over: &(dyn Fn() -> bool + Sync)) -> Outcome<Summary> {
     listen_for_interrupts("the clients at work");
-    run.train(watch.as_mut(), &is_interrupted).map_err(|error| ended_early(error, run))
+    run.train(watch, is_over).map_err(|error| ended_early(error, run))
 }
 
 /// Set once somebody asks to stop.
@@ -145,6 +183,7 @@ fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
     let rounds = run.prepared().experiment.plan.rounds;
     let kept = run.folder().kept_rounds().unwrap_or_default();
     let is_full = error.is_disk_full();
+    let is_crowded = matches!(error, fedeq_core::Error::OutOfMemory { .. });
     match Failure::during_work(error) {
         Failure::Told { code: 130, .. } => Failure::Told {
             problem: format!("stopped after {kept} of {}", counted(rounds as usize, "round")),
@@ -153,6 +192,10 @@ fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
         },
         Failure::Told { problem, code, .. } if is_full => {
             let hint = format!("free some space on that disk, then continue after round {kept} of {rounds} with {resume}");
+            Failure::Told { problem, hint, code }
+        }
+        Failure::Told { problem, hint, code } if is_crowded => {
+            let hint = format!("{hint}; nothing is lost: continue after round {kept} of {rounds} with {resume}");
             Failure::Told { problem, hint, code }
         }
         other => other,
@@ -166,6 +209,11 @@ fn solves(solves: &SolveTally) -> Option<String> {
     let broken = percent(solves.not_finite as f64 / solves.samples as f64);
     let broken = if solves.not_finite > 0 { format!(", {broken} became NaN or infinite") } else { String::new() };
     Some(format!("{steps:.1} steps a sample{warm}, {} did not converge{broken}", percent(unconverged)))
+}
+
+/// What a GPU held and did.
+fn device_use(used: &DeviceUse) -> String {
+    format!("{} at most, at work {} of the time", bytes(used.peak_memory), percent(used.utilisation))
 }
 
 fn text_of(summary: &Summary, path: &str) -> String {
@@ -197,6 +245,7 @@ fn text_of(summary: &Summary, path: &str) -> String {
     }
     lines.extend(solves(&summary.solves).map(|text| ("solves", text)));
     lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
+    lines.extend(summary.resources.device.map(|used| ("GPU", device_use(&used))));
     lines.push(("run folder", path.to_owned()));
     let rounds = counted(summary.rounds as usize, "round");
     let heading = format!("{} on {} with {}, {rounds}", summary.method, summary.data, summary.model);
@@ -208,5 +257,24 @@ fn judged(view: View) -> &'static str {
     match view {
         View::Local => "each client's own model",
         View::Shared => "the server's model with each client's head",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_room_says_what_to_lower_and_that_nothing_is_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = Run::create(&Experiment::read(None, &[]).expect("the usual one"), &folder.path().join("run")).expect("sound");
+        let error = fedeq_core::Error::out_of_memory("no room for 3.2 GB on `cuda`", "lower `training.batch_size`");
+        let Failure::Told { problem, hint, code } = ended_early(error, &run) else { panic!("there is something to tell") };
+        assert_eq!((problem.as_str(), code), ("no room for 3.2 GB on `cuda`", 1));
+        assert!(
+            hint.starts_with("lower `training.batch_size`; nothing is lost: continue after round 0 of ")
+                && hint.contains("fedeq resume"),
+            "{hint}"
+        );
     }
 }

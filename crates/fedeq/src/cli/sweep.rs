@@ -1,10 +1,11 @@
 //! `fedeq sweep`.
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
 use fedeq_core::{View, write_atomically};
 
-use super::cells::{attempt, conclude};
+use super::cells::{Attempt, Cells, JobsArgs, Next, conclude, finished, require_devices};
 use super::compare::percents;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
@@ -23,6 +24,7 @@ Examples:
   fedeq sweep --grid method=fedeq,fedrep --seeds 0..3 --out sweeps/methods
   fedeq sweep experiment.toml --grid method.rho=0.01,0.1 --grid training.learning_rate=0.05,0.1 --out sweeps/rho
   fedeq sweep --grid 'method={ name = \"fedeq\", rho = 0.1 },fedrep' --out sweeps/both
+  fedeq sweep --grid method=fedeq,fedrep --seeds 0..3 --out sweeps/gpu --device cuda --jobs 3
   fedeq compare sweeps/methods               the same runs, with significance
 
 The same command again continues where it was stopped: finished cells are skipped, half-finished ones resumed.")]
@@ -40,6 +42,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
+    jobs: JobsArgs,
+    #[command(flatten)]
     run_args: RunArgs,
 }
 
@@ -50,18 +54,30 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
         notes.iter().for_each(|note| tell(note));
     }
     check_ahead(&cells).map_err(Failure::refused)?;
-    let mut done: Vec<CellOutcome> = Vec::new();
-    for (index, cell) in cells.iter().enumerate() {
-        arguments.announce(index, cells.len(), cell);
-        done.push(CellOutcome { cell: cell.clone(), result: attempt(cell, &arguments.run_args)? });
+    let mut done: BTreeMap<usize, CellOutcome> = BTreeMap::new();
+    let keep = |index: usize, result: Attempt| {
+        done.insert(index, CellOutcome { cell: cells[index].clone(), result });
         let path = arguments.out.join("sweep.csv");
-        write_atomically(&path, csv_of(&axes, &done).as_bytes()).map_err(Failure::during_work)?;
-    }
-    arguments.show(&axes, &points(&done))
+        write_atomically(&path, csv_of(&axes, &outcomes(&done)).as_bytes()).map_err(Failure::during_work)
+    };
+    let label = |index: usize| format!("cell {} of {}", index + 1, cells.len());
+    let begins = |index: usize| {
+        arguments.announce(&label(index), &cells[index]);
+        Ok(Next::Begin)
+    };
+    let all = Cells { cells: &cells, run_args: &arguments.run_args, jobs: &arguments.jobs, label: &label };
+    all.carry_out(begins, keep)?;
+    arguments.show(&axes, &points(&outcomes(&done)))
+}
+
+/// What became of cells, in their order whichever ended first.
+fn outcomes(done: &BTreeMap<usize, CellOutcome>) -> Vec<CellOutcome> {
+    done.values().cloned().collect()
 }
 
 /// Refuses what can be refused before anything is trained: one cell of every combination is prepared.
 fn check_ahead(cells: &[SweepCell]) -> fedeq_core::Result<()> {
+    require_devices(cells.iter().filter(|cell| !matches!(finished(cell), Ok(Some(_)))))?;
     let first = cells.chunk_by(|a, b| a.values == b.values).filter_map(|alike| alike.first());
     first.filter(|cell| !cell.folder.exists()).try_for_each(|cell| cell.experiment.prepare().map(|_| ()))
 }
@@ -72,8 +88,7 @@ impl Arguments {
     }
 
     fn grid(&self, axes: &[SweepAxis]) -> Outcome<SweepGrid> {
-        let overrides = self.experiment.overrides(self.run_args.data.as_deref())?;
-        self.run_args.agrees(&overrides)?;
+        let overrides = self.experiment.overrides_with(&self.run_args)?;
         let seeds = self.seeds(axes, &overrides)?;
         let mut grid = cells(self.experiment.file(), &overrides, axes, &seeds, &self.out).map_err(Failure::refused)?;
         for cell in &mut grid.cells {
@@ -94,10 +109,10 @@ impl Arguments {
         text.parse().map(|Seeds(seeds)| seeds).map_err(Failure::refused)
     }
 
-    fn announce(&self, index: usize, total: usize, cell: &SweepCell) {
+    fn announce(&self, label: &str, cell: &SweepCell) {
         if !self.run_args.quiet {
             let values = if cell.values.is_empty() { String::new() } else { format!("{}, ", cell.values.join(", ")) };
-            tell(&format!("cell {} of {total}: {values}seed {}", index + 1, cell.experiment.seed));
+            tell(&format!("{label}: {values}seed {}", cell.experiment.seed));
         }
     }
 

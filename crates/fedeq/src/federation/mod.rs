@@ -10,7 +10,7 @@ use fedeq_core::{Error, Evaluation, Result, SolveTally, Task, View, Weighting, f
 use fedeq_data::partition::Partition;
 use serde::Serialize;
 
-use fedeq_run::experiment::{Experiment, Prepared, scaled_by_example};
+use fedeq_run::experiment::{Device, Experiment, Prepared, scaled_by_example};
 use fedeq_run::run::{RunFolder, RunState, Summary};
 
 /// What the server does in each round; `plan.json` of an app.
@@ -42,6 +42,7 @@ struct AppPlan {
 pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     let weighting = weighting_of(experiment)?;
     refuse_unseen(experiment)?;
+    refuse_gpu(experiment)?;
     let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared, weighting)?;
     let last = (plan.clients - 1).to_string();
@@ -81,6 +82,20 @@ fn refuse_unseen(experiment: &Experiment) -> Result<()> {
     match experiment.data.unseen {
         None => Ok(()),
         Some(_) => Err(Error::invalid("`data.unseen` is not supported in a Flower federation yet", "leave it out")),
+    }
+}
+
+/// Each node has one client, which a GPU for whole cohorts is not made for.
+fn refuse_gpu(experiment: &Experiment) -> Result<()> {
+    match experiment.engine.place()? {
+        Device::Cpu => Ok(()),
+        Device::Cuda(_) => {
+            let problem = format!(
+                "`engine.device = {}` is not supported in a Flower federation: nodes train on their CPU",
+                experiment.engine.device
+            );
+            Err(Error::invalid(problem, "leave it out"))
+        }
     }
 }
 

@@ -32,6 +32,10 @@ fn command(run: &Record) -> String {
     let folder = quoted(&run.path.display().to_string());
     let file = quoted(&run.path.join("experiment.toml").display().to_string());
     let again = quoted(&format!("{}-again", run.path.display()));
+    if !run.experiment.engine.earlier_devices.is_empty() && run.is_finished() {
+        // No single run does that.
+        return format!("# {folder} was computed on {}", run.experiment.devices());
+    }
     if run.is_finished() { format!("fedeq run {file} --out {again}") } else { format!("fedeq resume {folder}") }
 }
 
@@ -43,7 +47,10 @@ fn quoted(word: &str) -> String {
 
 /// Which programs carried out the runs.
 pub(super) fn programs(report: &Report) -> String {
-    let words = |Version { fedeq, system, architecture, .. }: &Version| format!("fedeq {fedeq} on {system} ({architecture})");
+    let words = |Version { fedeq, system, architecture, gpu, .. }: &Version| {
+        let gpu = gpu.as_ref().map(|gpu| format!(" with {}", gpu.name)).unwrap_or_default();
+        format!("fedeq {fedeq} on {system} ({architecture}){gpu}")
+    };
     let programs: BTreeSet<String> = report.runs.iter().filter_map(|run| run.program.as_ref()).map(words).collect();
     if programs.is_empty() { "an unknown version of fedeq".into() } else { programs.into_iter().collect::<Vec<_>>().join(", ") }
 }

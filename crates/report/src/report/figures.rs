@@ -270,9 +270,16 @@ const MEGABYTES: [TimedPhase; 3] = [
     ("update", |timing| timing.client_memory.update as f64 / 1e6),
 ];
 
-/// Time and memory by phase.
+const GPU_GIGABYTES: [TimedPhase; 1] =
+    [("memory of the GPU", |timing| timing.device.map_or(0.0, |used| used.peak_memory as f64 / 1e9))];
+
+/// Seconds in which the GPU was at work; a share of all of them is what is shown.
+const GPU_AT_WORK: [TimedPhase; 1] =
+    [("at work", |timing| timing.device.map_or(0.0, |used| used.utilisation * timing.seconds()))];
+
+/// Time and memory by phase, and those of a GPU.
 fn cost(report: &Report) -> Vec<Figure> {
-    let sum = |timings: &[Timing], part: fn(&Timing) -> f64| timings.iter().map(part).sum();
+    let sum = |timings: &[Timing], part: fn(&Timing) -> f64| timings.iter().map(part).sum::<f64>();
     let most = |timings: &[Timing], part: fn(&Timing) -> f64| timings.iter().map(part).fold(0.0, f64::max);
     let time = phase_figure(
         report,
@@ -285,7 +292,12 @@ fn cost(report: &Report) -> Vec<Figure> {
     );
     let memory =
         phase_figure(report, "memory-by-phase", "Memory of a client by phase", "megabytes, at most", &MEGABYTES, most, false);
-    [time, memory].into_iter().flatten().collect()
+    let gpu_memory = phase_figure(report, "gpu-memory", "Memory of the GPU", "gigabytes, at most", &GPU_GIGABYTES, most, false);
+    let share = |timings: &[Timing], part: fn(&Timing) -> f64| {
+        sum(timings, part) / timings.iter().map(Timing::seconds).sum::<f64>().max(f64::MIN_POSITIVE) * 100.0
+    };
+    let gpu_work = phase_figure(report, "gpu-at-work", "GPU at work", "percent of the time", &GPU_AT_WORK, share, false);
+    [time, memory, gpu_memory, gpu_work].into_iter().flatten().collect()
 }
 
 /// Bars of a line each; nothing if nothing was measured.

@@ -5,7 +5,7 @@ use fedeq_core::{Error, Evaluation, Result, Round, View};
 use serde::Serialize;
 
 use fedeq_run::experiment::Experiment;
-use fedeq_run::run::{RunFolder, RunState, Summary, Timing, Version};
+use fedeq_run::run::{DeviceUse, RunFolder, RunState, Summary, Timing, Version};
 
 /// A run as its folder tells it.
 #[derive(Clone, Debug, Serialize)]
@@ -80,6 +80,13 @@ impl Record {
     /// Seconds of training and evaluation so far.
     pub fn seconds(&self) -> f64 {
         self.timings.iter().map(Timing::seconds).sum()
+    }
+
+    /// What a GPU held and did so far; nothing on the CPU.
+    pub fn device_use(&self) -> Option<DeviceUse> {
+        let mut total = Timing::default();
+        self.timings.iter().for_each(|timing| total.add(timing));
+        total.device
     }
 
     /// The most memory the process held, in bytes, where the system told.

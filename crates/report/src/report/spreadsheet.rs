@@ -3,7 +3,7 @@ use fedeq_core::{Error, Quality, Result};
 
 use super::{Record, Report};
 
-const HEADING: [&str; 23] = [
+const HEADING: [&str; 26] = [
     "run",
     "state",
     "method",
@@ -27,9 +27,12 @@ const HEADING: [&str; 23] = [
     "personal_parameters",
     "peak_memory",
     "seconds",
+    "device",
+    "gpu_memory",
+    "gpu_utilisation",
 ];
 
-/// Accuracies between 0 and 1, bytes, seconds; what there is not is left empty.
+/// Accuracies and shares between 0 and 1, bytes, seconds; what there is not is left empty.
 pub(super) fn text(report: &Report) -> Result<String> {
     let failed = |error: String| Error::invalid(format!("the table cannot be written: {error}"), "choose another format");
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -48,6 +51,7 @@ fn row(run: &Record, settings: String) -> [String; HEADING.len()] {
     let last = run.last();
     let local = |part: fn(&Quality) -> f64| number(last.map(|evaluation| part(&evaluation.local)));
     let shared = |part: fn(&Quality) -> f64| number(last.and_then(|evaluation| evaluation.shared.as_ref()).map(part));
+    let used = run.device_use();
     let parameters = run.summary.as_ref().map(|summary| [summary.shared_parameters, summary.personal_parameters]);
     [
         run.name(),
@@ -73,6 +77,9 @@ fn row(run: &Record, settings: String) -> [String; HEADING.len()] {
         number(parameters.map(|[_, personal]| personal)),
         number(run.peak_memory()),
         run.seconds().to_string(),
+        run.experiment.devices(),
+        number(used.map(|used| used.peak_memory)),
+        number(used.map(|used| used.utilisation)),
     ]
 }
 

@@ -98,9 +98,16 @@ fn costs(line: &MethodLine, runs: &[Record]) -> [String; 4] {
         sent.map_or_else(dash, |sent| bytes(sent.mean as u64)),
         parameters
             .map_or_else(dash, |found| format!("{} + {}", count(found.shared_parameters), count(found.personal_parameters))),
-        memory.map_or_else(dash, |memory| bytes(memory.mean as u64)),
+        memory_of(memory, line.over_runs(runs, |member| Some(member.run.device_use()?.peak_memory as f64))),
         seconds.map_or_else(dash, |seconds| format!("{:.1} s", seconds.mean)),
     ]
+}
+
+/// The process and, where there is one, the GPU.
+fn memory_of(process: Option<Sample>, gpu: Option<Sample>) -> String {
+    let gpu = gpu.map(|gpu| format!("GPU {}", bytes(gpu.mean as u64)));
+    let parts: Vec<String> = process.map(|process| bytes(process.mean as u64)).into_iter().chain(gpu).collect();
+    if parts.is_empty() { "–".into() } else { parts.join(" + ") }
 }
 
 /// `97.2 %` or, over several seeds, `97.2 ± 0.4 %`.

@@ -4,6 +4,7 @@ use fedeq_core::Result;
 use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::results::{CellResult, Machine, Results};
+use fedeq_run::experiment::Engine;
 use fedeq_run::forecast::{Forecast, Forecaster};
 use fedeq_run::number::{bytes, counted, duration};
 use fedeq_run::run::{RunFolder, Timing};
@@ -17,8 +18,10 @@ pub struct Estimate {
     pub done: usize,
     /// Runs that are not.
     pub ahead: usize,
-    /// Seconds that these take.
+    /// Seconds that these take, as far as it is known.
     pub seconds: f64,
+    /// Runs of which nobody knows how long they take.
+    pub unknown: usize,
     /// Bytes of their folders, once they are finished.
     pub disk: u64,
     /// Data sets that are not available.
@@ -27,18 +30,18 @@ pub struct Estimate {
 
 /// What one seed of a cell takes: by other seeds that this machine ran, else by a batch that is measured.
 pub fn expected(cell: &ExperimentCell, results: &Results, forecaster: &mut Forecaster) -> Result<Forecast> {
-    match results.cells.get(&cell.name).and_then(measured_here) {
+    match results.cells.get(&cell.name).and_then(|result| measured_here(result, &cell.experiment.engine)) {
         Some(known) => Ok(known),
         None => forecaster.forecast(&cell.experiment),
     }
 }
 
-fn measured_here(result: &CellResult) -> Option<Forecast> {
-    let here = Machine::here();
+fn measured_here(result: &CellResult, engine: &Engine) -> Option<Forecast> {
+    let here = Machine::here(engine);
     let runs = || result.runs.iter().filter(|run| run.machine == here);
     let seconds = Sample::of(runs().filter_map(|run| run.metrics.get(&Metric::Seconds).copied()));
     let disk = runs().map(|run| run.disk).max()?;
-    (seconds.count > 0).then_some(Forecast { seconds: seconds.mean, disk, is_stand_in: false })
+    (seconds.count > 0).then_some(Forecast { seconds: Some(seconds.mean), disk, is_stand_in: false })
 }
 
 impl Estimate {
@@ -51,7 +54,10 @@ impl Estimate {
         }
         self.ahead += 1;
         let begun = folder.and_then(|folder| seconds_left(&folder, run.experiment.plan.rounds));
-        self.seconds += begun.unwrap_or(expected.seconds);
+        match begun.or(expected.seconds) {
+            Some(seconds) => self.seconds += seconds,
+            None => self.unknown += 1,
+        }
         self.disk += expected.disk;
         let name = run.experiment.data.source.name().to_owned();
         if expected.is_stand_in && !self.missing.contains(&name) {
@@ -65,7 +71,12 @@ impl Estimate {
         if self.ahead == 0 {
             return format!("{} done, {ahead} ahead: nothing to do", self.done);
         }
-        let known = format!("about {}, about {} of disk", duration(self.seconds), bytes(self.disk));
+        let time = match self.unknown {
+            0 => format!("about {}", duration(self.seconds)),
+            unknown if unknown == self.ahead => "for an unknown time (a first run on this GPU will tell)".into(),
+            unknown => format!("about {} and an unknown time for {unknown} of them", duration(self.seconds)),
+        };
+        let known = format!("{time}, about {} of disk", bytes(self.disk));
         let missing = match &self.missing[..] {
             [] => String::new(),
             missing => format!(

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::spec::ScaleName;
+use fedeq_run::experiment::Engine;
 use fedeq_run::number::counted;
-use fedeq_run::run::{Version, read_json, write_json};
+use fedeq_run::run::{UsedGpu, Version, read_json, write_json};
 use fedeq_run::statistics::{BySeed, Sample};
 
 /// What came out of an experiment at one scale, as far as it was run. The same runs give the same bytes: no date stands in it.
@@ -142,6 +143,9 @@ pub struct Machine {
     pub processor: Option<String>,
     /// Its cores, as far as the program may use them.
     pub cores: Option<usize>,
+    /// The GPU, where it was computed on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<UsedGpu>,
 }
 
 impl Machine {
@@ -150,14 +154,14 @@ impl Machine {
         Version::read(folder).map(Self::of)
     }
 
-    /// This program on this machine.
-    pub(super) fn here() -> Self {
-        Self::of(Version::here())
+    /// This program on this machine, with the GPU that is asked for.
+    pub(super) fn here(engine: &Engine) -> Self {
+        Self::of(Version { gpu: UsedGpu::of(engine).ok().flatten(), ..Version::here() })
     }
 
     fn of(version: Version) -> Self {
-        let Version { fedeq, system, architecture, processor, cores } = version;
-        Self { version: fedeq, system: format!("{system} {architecture}"), processor, cores }
+        let Version { fedeq, system, architecture, processor, cores, gpu } = version;
+        Self { version: fedeq, system: format!("{system} {architecture}"), processor, cores, gpu }
     }
 }
 
@@ -165,6 +169,7 @@ impl fmt::Display for Machine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cores = self.cores.map_or_else(|| "unknown cores".into(), |cores| counted(cores, "core"));
         let processor = self.processor.as_deref().unwrap_or("unknown processor");
-        write!(formatter, "{cores} of {processor}, {}, fedeq {}", self.system, self.version)
+        let gpu = self.gpu.as_ref().map(|gpu| format!("{} with ", gpu.name)).unwrap_or_default();
+        write!(formatter, "{gpu}{cores} of {processor}, {}, fedeq {}", self.system, self.version)
     }
 }

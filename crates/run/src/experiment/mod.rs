@@ -17,7 +17,7 @@
 //! - `read`: from a file and settings to an experiment, and back to one value a key
 //! - `setting`: `key=value`; `layers`: settings of several origins over each other
 //! - `refusal`: what is wrong, where, and what was perhaps meant
-//! - `prepare`: from an experiment to live objects; `data`: who holds what, and in which units; `device`: devices by name
+//! - `prepare`: from an experiment to live objects; `data`: who holds what, and in which units; `device`: what it is computed on
 mod data;
 mod device;
 mod layers;
@@ -36,6 +36,7 @@ use fedeq_models::ModelConfig;
 use serde::{Deserialize, Serialize};
 
 pub use data::scaled_by_example;
+pub use device::{Device, Precision};
 pub use prepare::Prepared;
 pub use read::USUAL_FOLDER;
 pub(crate) use refusal::Refusal;
@@ -86,14 +87,23 @@ pub struct DataConfig {
     pub unseen: Option<HoldOut>,
 }
 
-/// How a run is computed. Whatever stands here, the results are the same to the byte, but for the device: another one rounds otherwise.
+/// How a run is computed. Whatever stands here, the results are the same to the byte, but for the kind of device and its precision: another one rounds otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engine {
     /// Clients that train side by side; as many as there are cores if left out.
     pub workers: Option<NonZeroUsize>,
-    /// What clients are computed on: `cpu`.
+    /// What clients are computed on: `cpu`, `cuda` (the first GPU) or `cuda:1`, see [`Device`].
     pub device: String,
+    /// The precision of products on a GPU; `mixed` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
+    /// Megabytes (1e6 bytes) of client states kept on a GPU, the rest being in the memory of the machine; what is free beside data and work if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_memory_mb: Option<usize>,
+    /// What a run was computed on before it was continued on another device. Nobody sets it: `fedeq resume --device` writes it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier_devices: Vec<String>,
     /// Megabytes (1e6 bytes) of client states kept in memory; the rest is on disk.
     pub client_memory_mb: usize,
     /// Rounds between checkpoints; there is always one when a run is stopped, and at the end.
@@ -104,7 +114,16 @@ pub struct Engine {
 
 impl Default for Engine {
     fn default() -> Self {
-        Self { workers: None, device: "cpu".into(), client_memory_mb: 1_000, checkpoint_every: 10, checkpoint_seconds: 180 }
+        Self {
+            workers: None,
+            device: "cpu".into(),
+            precision: None,
+            device_memory_mb: None,
+            earlier_devices: Vec::new(),
+            client_memory_mb: 1_000,
+            checkpoint_every: 10,
+            checkpoint_seconds: 180,
+        }
     }
 }
 
@@ -163,19 +182,8 @@ impl Experiment {
         self
     }
 
-    /// The kinds of device that clients are computed on, in their order: `cpu`, `cuda`, `cpu,cuda`. Which of several alike, and how
-    /// many of them, makes no difference.
-    pub fn devices(&self) -> String {
-        let mut kinds: Vec<&str> =
-            self.engine.device.split(',').map(|name| name.split(':').next().unwrap_or(name).trim()).collect();
-        if kinds.iter().all(|kind| *kind == kinds[0]) {
-            kinds.truncate(1);
-        }
-        kinds.join(",")
-    }
-
-    /// Tells experiments apart by all that changes their results: also by the kind of device, but not by how many workers there are,
-    /// nor by where the data lies.
+    /// Tells experiments apart by all that changes their results: also by the kind of device and its precision, but not by which of several
+    /// cards it is, how many workers there are, or where the data lies.
     pub fn identity(&self) -> Result<String> {
         let mut essence = self.clone().on_another_machine(PathBuf::new());
         essence.engine.device = self.devices();

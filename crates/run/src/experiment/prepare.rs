@@ -13,10 +13,11 @@ use fedeq_data::source::Kind;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::graph::Parameter;
-use fedeq_models::{Part, Task};
+use fedeq_models::{Graph, Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
-use super::{Experiment, device, equilibrium_models};
+use super::{Device, Experiment, equilibrium_models};
+use crate::machine::Machine;
 use crate::present::require_present;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
@@ -72,7 +73,6 @@ impl Experiment {
         scaling: impl FnOnce(&Dataset, &ClientSplits) -> Result<Option<Scaling>>,
     ) -> Result<Prepared> {
         self.check_settings()?;
-        device::check(&self.engine.device)?;
         let mut dataset = load()?;
         let splits = self.assign(&dataset)?;
         let features = Features::of(&self.data.source, &dataset);
@@ -84,9 +84,17 @@ impl Experiment {
         let shards = splits.clients.iter().chain(&splits.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
         let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));
+        if let Device::Cuda(_) = self.engine.place()? {
+            self.ensure_supported(network.graph())?;
+        }
         let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, shards };
         prepared.check_heads()?;
         Ok(prepared)
+    }
+
+    /// Refuses by name what a GPU cannot do.
+    fn ensure_supported(&self, _graph: &Graph) -> Result<()> {
+        Err(Error::invalid("this version cannot train on a GPU yet", "choose `--device cpu`"))
     }
 
     fn require_samples(&self) -> Result<()> {
@@ -143,10 +151,14 @@ impl Experiment {
         self.check_watch()?;
         self.check_heads()?;
         self.check_symbols()?;
+        self.engine.check_device()?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
         at_least_one("engine.checkpoint_seconds", self.engine.checkpoint_seconds)?;
         self.engine.workers.map_or(Ok(()), |workers| at_most("engine.workers", workers.get(), MOST_WORKERS))?;
         at_most("engine.client_memory_mb", self.engine.client_memory_mb, MOST_MEGABYTES)?;
+        if let Some(megabytes) = self.engine.device_memory_mb {
+            at_most("engine.device_memory_mb", megabytes, MOST_MEGABYTES)?;
+        }
         at_least_one("engine.client_memory_mb", self.engine.client_memory_mb as u64)
     }
 
@@ -261,6 +273,15 @@ impl Prepared {
     pub fn remark(&self) -> Option<String> {
         let trained: usize = self.splits.clients.iter().map(|client| client.train.len()).sum();
         self.features.as_ref().map(|features| features.remark(&self.experiment.data.source, self.scaling.is_some(), trained))
+    }
+
+    /// The name of a GPU that could carry this out and is not asked for; nothing where there is none.
+    pub fn unused_gpu(&self) -> Option<String> {
+        let is_cpu = matches!(self.experiment.engine.place(), Ok(Device::Cpu));
+        if !is_cpu || self.experiment.ensure_supported(self.network.graph()).is_err() {
+            return None;
+        }
+        Machine::here().gpus.into_iter().next().map(|gpu| gpu.name)
     }
 
     /// The model all clients start from.

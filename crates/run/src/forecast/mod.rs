@@ -17,7 +17,7 @@ use fedeq_core::{Result, Task};
 use fedeq_data::Dataset;
 use fedeq_data::source::Source;
 
-use crate::experiment::{Experiment, Prepared};
+use crate::experiment::{Device, Experiment, Prepared};
 use crate::present::require_present;
 use crate::run::Disk;
 use effort::Effort;
@@ -33,8 +33,8 @@ pub struct Forecaster {
 /// What an experiment will take, roughly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
-    /// Seconds of training and evaluation.
-    pub seconds: f64,
+    /// Seconds of training and evaluation; nothing on a GPU, where a batch of one client says little of a whole cohort's.
+    pub seconds: Option<f64>,
     /// Bytes of its run folder, once it is finished.
     pub disk: u64,
     /// Whether its data is not available, so that others of the same shape stood in.
@@ -55,13 +55,21 @@ impl Forecaster {
     pub fn forecast(&mut self, experiment: &Experiment) -> Result<Forecast> {
         let Data { dataset, is_stand_in } = self.data(experiment)?;
         let prepared = experiment.prepare_from(|| Ok(dataset))?;
-        let key = pace_key(&prepared);
+        let seconds = match experiment.engine.place()? {
+            Device::Cpu => Some(seconds(&prepared, &self.pace(&prepared)?)?),
+            Device::Cuda(_) => None,
+        };
+        Ok(Forecast { seconds, disk: Disk::of(&prepared).finished, is_stand_in })
+    }
+
+    fn pace(&mut self, prepared: &Prepared) -> Result<Pace> {
+        let key = pace_key(prepared);
         let pace = match self.paces.get(&key) {
             Some(known) => *known,
-            None => Pace::measure(&prepared)?,
+            None => Pace::measure(prepared)?,
         };
         self.paces.insert(key, pace);
-        Ok(Forecast { seconds: seconds(&prepared, &pace)?, disk: Disk::of(&prepared).finished, is_stand_in })
+        Ok(pace)
     }
 
     fn data(&mut self, experiment: &Experiment) -> Result<Data> {
@@ -84,9 +92,9 @@ impl Forecaster {
 
 /// All that a batch's time depends on.
 fn pace_key(prepared: &Prepared) -> String {
-    let Experiment { data, model, training, engine, .. } = &prepared.experiment;
+    let Experiment { data, model, training, .. } = &prepared.experiment;
     let (size, start, projection) = (pace::batch_size(prepared), training.warm_start, training.projection);
-    format!("{:?} {model:?} {size} {start:?} {projection:?} {}", data.source, engine.device)
+    format!("{:?} {model:?} {size} {start:?} {projection:?}", data.source)
 }
 
 fn seconds(prepared: &Prepared, pace: &Pace) -> Result<f64> {

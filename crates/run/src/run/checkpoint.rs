@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::{RunFolder, read_json, write_json};
 use super::journal::{Journals, Lengths, Stamp, length};
-use crate::experiment::{Engine, Experiment};
+use crate::experiment::{Device, Engine, Experiment};
 
 /// Everything a run consists of at some moment. Files are named by their content, so none of them changes afterwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ use crate::experiment::{Engine, Experiment};
 pub struct Manifest {
     /// The experiment's [identity](crate::experiment::Experiment::identity).
     pub experiment: String,
-    /// What it was computed on, see [`Experiment::devices`](crate::experiment::Experiment::devices).
+    /// What it was computed on so far, see [`Experiment::devices`](crate::experiment::Experiment::devices).
     pub device: String,
     /// Rounds that are over.
     pub round: u64,
@@ -185,21 +185,24 @@ fn remove(path: &Path) -> Result<()> {
 /// Comes back to a checkpoint: checks everything it names, then cuts the journals back and forgets later checkpoints.
 ///
 /// `fresh` is the server before the first round, which is where a run without any checkpoint stands.
-pub(super) fn restore(folder: &RunFolder, seal: &Seal, which: Which, fresh: ServerState) -> Result<Position> {
+pub(super) fn restore(folder: &RunFolder, experiment: &Experiment, which: Which, fresh: ServerState) -> Result<Position> {
     let mut manifests = list(&folder.checkpoints())?;
     let later = if which == Which::Previous { manifests.pop() } else { None };
     let Some(path) = manifests.pop() else { return start_over(folder, which, fresh) };
-    let (manifest, position) = read(folder, seal, &path, &fresh)?;
+    let (manifest, position) = read(folder, experiment, &path, &fresh)?;
     Journals(folder).cut_back(&manifest.journals, manifest.round)?;
     later.iter().try_for_each(|path| remove(path))?;
     Ok(position)
 }
 
 /// The last checkpoint of a finished run, with everything it names checked and nothing changed.
-pub(super) fn last(folder: &RunFolder, seal: &Seal, fresh: &ServerState) -> Result<Position> {
+pub(super) fn last(folder: &RunFolder, experiment: &Experiment, fresh: &ServerState) -> Result<Position> {
     let missing = || Error::damaged(&folder.checkpoints(), "there is no checkpoint in it");
     let path = list(&folder.checkpoints())?.pop().ok_or_else(missing)?;
-    let (manifest, position) = read(folder, seal, &path, fresh)?;
+    let (manifest, position) = read(folder, experiment, &path, fresh)?;
+    if manifest.device != experiment.devices() {
+        return Err(other_device(folder, &manifest.device, &experiment.engine));
+    }
     if manifest.stage == Stage::Finished { Ok(position) } else { Err(lost_end(folder, manifest.round)) }
 }
 
@@ -211,10 +214,10 @@ fn lost_end(folder: &RunFolder, round: u64) -> Error {
     )
 }
 
-fn read(folder: &RunFolder, seal: &Seal, path: &Path, fresh: &ServerState) -> Result<(Manifest, Position)> {
+fn read(folder: &RunFolder, experiment: &Experiment, path: &Path, fresh: &ServerState) -> Result<(Manifest, Position)> {
     let manifest = Manifest::read(path)?;
-    ensure_same_device(folder, &manifest, seal)?;
-    if manifest.experiment != seal.experiment {
+    // A checkpoint belongs to the experiment as it was computed until then.
+    if manifest.experiment != experiment.computed_on(&manifest.device).identity()? {
         return Err(Error::damaged(path, "it belongs to another experiment"));
     }
     let server = read_server(folder, &manifest, fresh)?;
@@ -223,25 +226,39 @@ fn read(folder: &RunFolder, seal: &Seal, path: &Path, fresh: &ServerState) -> Re
     Ok((manifest, Position { server, clients, traffic, stage }))
 }
 
-/// Other devices round otherwise: half a run on each would be neither's.
-fn ensure_same_device(folder: &RunFolder, manifest: &Manifest, seal: &Seal) -> Result<()> {
-    if manifest.device == seal.device {
-        return Ok(());
+/// Lets an experiment continue on its device or on the one that is `said` aloud. Other devices round otherwise, so a run that goes on elsewhere without
+/// a word is refused, and one that moves remembers where it was.
+pub(super) fn settle_device(folder: &RunFolder, which: Which, experiment: &mut Experiment, said: Option<Device>) -> Result<()> {
+    let mut manifests = list(&folder.checkpoints())?;
+    if which == Which::Previous {
+        manifests.pop();
     }
-    let problem = format!(
-        "`{}` was computed on `{}` so far, and `engine.device` is now `{}`",
-        folder.path().display(),
-        manifest.device,
-        seal.device
-    );
-    Err(Error::invalid(problem, "set `engine.device` back in its `experiment.toml`, or start a new run on the other device"))
+    // Whether the manifest is sound is found out when it is used.
+    let begun = manifests.pop().and_then(|path| Manifest::read(&path).ok()).filter(|manifest| manifest.round > 0);
+    let Some(manifest) = begun else {
+        experiment.engine.earlier_devices.clear();
+        said.into_iter().for_each(|device| experiment.engine.set_device(device));
+        return Ok(());
+    };
+    let mut before = experiment.computed_on(&manifest.device);
+    match said {
+        Some(device) => before.move_to(device, experiment.engine.precision),
+        None if before.engine.kind() == experiment.engine.kind() => {}
+        None => return Err(other_device(folder, &manifest.device, &experiment.engine)),
+    }
+    *experiment = before;
+    Ok(())
 }
 
-/// Refuses to continue a run on another device than before, if it has a checkpoint. Nothing else is looked at.
-pub(super) fn ensure_device_unchanged(folder: &RunFolder, seal: &Seal) -> Result<()> {
-    // Whether the manifest is sound is found out when it is used.
-    let last = list(&folder.checkpoints())?.pop().and_then(|path| Manifest::read(&path).ok());
-    last.map_or(Ok(()), |manifest| ensure_same_device(folder, &manifest, seal))
+fn other_device(folder: &RunFolder, before: &str, now: &Engine) -> Error {
+    let problem =
+        format!("`{}` was computed on `{before}` so far, and `engine.device` is now `{}`", folder.path().display(), now.kind());
+    let hint = format!(
+        "set `engine.device` back in its `experiment.toml` (and `engine.precision`), or say `--device {}` to compute the rest there: \
+         the result is then that of neither device",
+        now.device
+    );
+    Error::invalid(problem, hint)
 }
 
 /// A run that was killed before its first checkpoint has lost nothing.

@@ -16,7 +16,7 @@ use super::checkpoint::{Manifest, Stage};
 use super::control::{ControlCommand, ControlFile};
 use super::find::is_run;
 use super::journal::{JournalLines, Journals, Tail};
-use super::metadata::{Roster, RunState, Status, Version};
+use super::metadata::{Roster, RunState, Status, UsedGpu, Version};
 use super::progress::{Activity, Heads};
 use super::reach::{LARGEST, Reach, SMALL};
 use super::record::Timing;
@@ -336,8 +336,15 @@ impl RunFolder {
         write_json(&self.status_file(), &Status { state, pid: std::process::id() })
     }
 
-    pub(super) fn write_version(&self) -> Result<()> {
-        Version::here().write(&self.root)
+    /// Says which program carries out the run, and on what.
+    pub(super) fn write_version(&self, gpu: Option<UsedGpu>) -> Result<()> {
+        Version { gpu, ..Version::here() }.write(&self.root)
+    }
+
+    /// Says on which GPU the run is continued, where it is another one than before.
+    pub(super) fn note_gpu(&self, gpu: Option<UsedGpu>) -> Result<()> {
+        let Ok(version) = Version::read(&self.root) else { return Ok(()) };
+        if gpu.is_none() || version.gpu == gpu { Ok(()) } else { Version { gpu, ..version }.write(&self.root) }
     }
 
     pub(super) fn write_summary(&self, summary: &Summary) -> Result<()> {

@@ -4,17 +4,18 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use fedeq_core::{ClientByClient, Error, Evaluation, InProcess, Result, Server, ServerState, Traffic, Unseen, Workers};
+use fedeq_core::{Error, Evaluation, InProcess, Result, Server, ServerState, Traffic, Unseen};
 
-use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, ensure_device_unchanged, restore, save};
+use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, restore, save, settle_device};
 use super::control::{ControlThread, PauseGate};
+use super::engine::Place;
 use super::folder::{Lock, RunFolder};
-use super::metadata::RunState;
+use super::metadata::{RunState, UsedGpu};
 use super::progress::{HeadRecorder, ProgressTracker};
 use super::record::Recorder;
 use super::summary::{Summary, solves_of};
 use super::watch::{Disk, LastEvaluation, RunStart, Watch};
-use crate::experiment::{Experiment, Prepared};
+use crate::experiment::{Device, Experiment, Prepared};
 use crate::number::counted;
 
 /// A run that is ready: whatever could be refused has been accepted, and its folder has been written to.
@@ -23,7 +24,9 @@ pub struct Run {
     prepared: Prepared,
     position: Position,
     seal: Seal,
-    workers: Workers,
+    place: Place,
+    /// What it is computed on, where that is a GPU.
+    gpu: Option<UsedGpu>,
     /// Given back when the run is dropped.
     _lock: Lock,
 }
@@ -52,16 +55,18 @@ impl Run {
             let data = &mut experiment.data.folder;
             *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
         }
+        experiment.ensure_not_moved()?;
+        let gpu = UsedGpu::of(&experiment.engine)?;
         let prepared = experiment.prepare()?;
         let folder = RunFolder::create(folder)?;
         let lock = folder.lock()?;
-        Self::begin(folder.clone(), prepared, lock).inspect_err(|_| {
+        Self::begin(folder.clone(), prepared, gpu, lock).inspect_err(|_| {
             let _ = fs::remove_dir_all(folder.path()); // There was no run in it, and we hold its lock.
         })
     }
 
-    fn begin(folder: RunFolder, prepared: Prepared, lock: Lock) -> Result<Self> {
-        folder.write_version()?;
+    fn begin(folder: RunFolder, prepared: Prepared, gpu: Option<UsedGpu>, lock: Lock) -> Result<Self> {
+        folder.write_version(gpu.clone())?;
         prepared.scaling.iter().try_for_each(|scaling| folder.write_scaling(scaling))?;
         folder.write_experiment(&prepared.experiment)?;
         folder.write_status(RunState::Running)?;
@@ -69,27 +74,51 @@ impl Run {
             Position { server: prepared.server(), clients: BTreeMap::new(), traffic: Traffic::default(), stage: Stage::Training };
         let seal = Seal::of(&prepared.experiment)?;
         save(&folder, &seal, &position)?;
-        Self::ready(folder, prepared, position, seal, lock)
+        Self::ready(folder, prepared, position, seal, gpu, lock)
     }
 
-    /// Goes back to a checkpoint of a run. `change` may adapt how it is computed and where its data lies, not what it is.
-    pub fn resume(folder: &RunFolder, which: Which, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
+    /// Goes back to a checkpoint of a run. `change` may adapt how it is computed and where its data lies, not what it is. Another device than so far must be named:
+    /// the run then remembers that it was computed on both.
+    pub fn resume(
+        folder: &RunFolder,
+        which: Which,
+        device: Option<Device>,
+        change: impl FnOnce(&mut Experiment),
+    ) -> Result<Self> {
         folder.require_simulation()?;
         let lock = folder.lock()?;
         let mut experiment = folder.experiment()?;
+        let written = experiment.engine.clone();
         change(&mut experiment);
-        let seal = Seal::of(&experiment)?;
-        ensure_device_unchanged(folder, &seal)?;
+        settle_device(folder, which, &mut experiment, device)?;
+        let gpu = UsedGpu::of(&experiment.engine)?;
         let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
-        let position = restore(folder, &seal, which, prepared.server())?;
+        let position = restore(folder, &experiment, which, prepared.server())?;
+        if device.is_some() || written.earlier_devices != experiment.engine.earlier_devices {
+            folder.write_experiment(&experiment)?;
+        }
+        folder.note_gpu(gpu.clone())?;
         folder.write_status(RunState::Running)?;
-        Self::ready(folder.clone(), prepared, position, seal, lock)
+        let seal = Seal::of(&experiment)?;
+        Self::ready(folder.clone(), prepared, position, seal, gpu, lock)
     }
 
-    fn ready(folder: RunFolder, prepared: Prepared, position: Position, seal: Seal, lock: Lock) -> Result<Self> {
+    fn ready(
+        folder: RunFolder,
+        prepared: Prepared,
+        position: Position,
+        seal: Seal,
+        gpu: Option<UsedGpu>,
+        lock: Lock,
+    ) -> Result<Self> {
         folder.write_roster(&prepared)?;
-        let workers = workers(&prepared.experiment)?;
-        Ok(Self { folder, prepared, position, seal, workers, _lock: lock })
+        let place = Place::of(&prepared.experiment, 1)?;
+        Ok(Self { folder, prepared, position, seal, place, gpu, _lock: lock })
+    }
+
+    /// The same run as one of so many that are carried out side by side in this process: they share its cores and the memory of a GPU.
+    pub fn one_of(self, jobs: usize) -> Result<Self> {
+        Ok(Self { place: Place::of(&self.prepared.experiment, jobs)?, ..self })
     }
 
     /// Where it is written.
@@ -122,9 +151,10 @@ impl Run {
         let experiment = &self.prepared.experiment;
         let Experiment { method, plan, .. } = experiment;
         let clients = counted(self.prepared.splits.clients.len(), "client");
+        let place = self.gpu.as_ref().map(|gpu| format!(", on {}", gpu.name)).unwrap_or_default();
         let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
         RunStart {
-            title: format!("{}, {clients}{pace}", experiment.title()),
+            title: format!("{}, {clients}{pace}{place}", experiment.title()),
             round: self.position.server.round,
             rounds: plan.rounds,
             headline: method.algorithm().default_view(),
@@ -140,13 +170,14 @@ impl Run {
         let mut store = prepared.store(folder.clients());
         store.restore(position.clients.clone());
         let stops = || context.gate.stops(&context.interrupted);
-        let clients = ClientByClient::new(prepared, self.workers.clone());
-        let mut transport =
-            InProcess::new(method.algorithm(), training, &clients, &mut store, seed, &stops).watched_by(&context.progress);
+        let clients = self.place.engine(prepared)?;
+        let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
+            .watched_by(&context.progress);
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
-        let trained = self.federate(&mut server, &mut transport, &mut checkpointer, watch, context);
+        let recorder = Recorder::open(folder, server.round, &context.gate, &clients, self.place.is_alone())?;
+        let trained = self.federate(&mut server, &mut transport, recorder, &mut checkpointer, watch, context);
         let met = trained.and_then(|evaluation| Ok((evaluation, self.meet_unseen(&server, &mut transport)?)));
         let (evaluation, unseen) = match met {
             Ok(met) => met,
@@ -172,11 +203,11 @@ impl Run {
         &self,
         server: &mut ServerState,
         transport: &mut InProcess<'_>,
+        mut recorder: Recorder<'_>,
         checkpointer: &mut Checkpointer<'_>,
         watch: &mut dyn Watch,
         context: &RunContext<'_>,
     ) -> Result<Evaluation> {
-        let mut recorder = Recorder::open(&self.folder, server.round, &context.gate)?;
         let mut heads = HeadRecorder::open(&self.folder, &context.progress)?;
         let mut onlooker = LastEvaluation { watch, last: None };
         let mut federation = self.server(transport);
@@ -202,9 +233,4 @@ impl Run {
         }
         federation.evaluate_unseen(server, &unseen)
     }
-}
-
-/// The threads that an experiment asks for.
-pub(super) fn workers(experiment: &Experiment) -> Result<Workers> {
-    Workers::new(experiment.engine.workers.map_or(0, |workers| workers.get()))
 }

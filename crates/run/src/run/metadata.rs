@@ -6,7 +6,8 @@ use fedeq_data::partition::{ClientIndices, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::folder::{read_json, write_json};
-use crate::experiment::Prepared;
+use crate::experiment::{Engine, Precision, Prepared};
+use crate::machine::{Gpu, cores, processor};
 
 /// What `status.json` says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +85,31 @@ pub struct Version {
     /// The cores that the program may use, where the system tells.
     #[serde(default)]
     pub cores: Option<usize>,
+    /// The GPU, where it is computed on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<UsedGpu>,
+}
+
+/// What `version.json` says of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UsedGpu {
+    /// What it is called.
+    pub name: String,
+    /// Its memory in bytes.
+    pub memory: u64,
+    /// The newest CUDA version that its driver knew.
+    pub driver: String,
+    /// The precision of products.
+    pub precision: Precision,
+}
+
+impl UsedGpu {
+    /// The GPU that a run asks for; nothing where it asks for the CPU. One that is not there is refused.
+    pub fn of(engine: &Engine) -> Result<Option<Self>> {
+        engine.check_device()?;
+        let precision = engine.precision();
+        Ok(engine.gpu()?.map(|Gpu { name, memory, driver, .. }| Self { name, memory, driver, precision }))
+    }
 }
 
 const FILE: &str = "version.json";
@@ -96,7 +122,8 @@ impl Version {
             system: std::env::consts::OS.into(),
             architecture: std::env::consts::ARCH.into(),
             processor: processor(),
-            cores: std::thread::available_parallelism().ok().map(|cores| cores.get()),
+            cores: cores(),
+            gpu: None,
         }
     }
 
@@ -108,13 +135,6 @@ impl Version {
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         write_json(&folder.join(FILE), self)
     }
-}
-
-/// The processor's name, as Linux tells it.
-fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    line.split_once(':').map(|(_, name)| name.trim().to_owned())
 }
 
 /// What `clients.json` says: names and counts, no data.

@@ -19,7 +19,7 @@
 //! | `scaling.json` | mean and deviation of every feature, where those of a table are standardised |
 //! | `status.json`, `lock` | whether it is running, finished or stopped; the lock is held as long as the process lives |
 //! | `rounds.jsonl`, `evaluations.jsonl` | one line a round and an evaluation: the same bytes for the same experiment |
-//! | `timings.jsonl` | where the time went, and the peak memory |
+//! | `timings.jsonl` | where the time went, the peak memory, and what a GPU held and did |
 //! | `heads.jsonl` | how far the clients' personal heads moved, a line a round |
 //! | `clients.json` | who the clients are and how much of what they hold |
 //! | `activity.json`, `control.json` | while it is carried out: who is at work, and what somebody wants of it |
@@ -29,7 +29,7 @@
 //! | `summary.json` | what came out, once it is finished |
 //!
 //! # Layout
-//! - `launch`: creating, resuming and carrying out a run
+//! - `launch`: creating, resuming and carrying out a run; `engine`: what it is computed by
 //! - `folder`: the folder and its files; `metadata`: the small ones; `find`: which folders are those of runs; `reach`: which files may be read as parts of a run
 //! - `journal`: files of lines that can be cut back, and reading them while they grow; `record`, `tensorboard`: what is written down as it happens
 //! - `checkpoint`: what there is to come back to
@@ -38,6 +38,7 @@
 //! - `trained`: a finished run, opened to be used
 mod checkpoint;
 mod control;
+mod engine;
 mod find;
 mod folder;
 mod journal;
@@ -53,11 +54,12 @@ mod watch;
 
 pub use checkpoint::{Manifest, Stage, Which};
 pub use control::ControlCommand;
+pub use engine::DeviceUse;
 pub use find::{Links, runs_below};
 pub use folder::{RunFolder, read_json, write_json};
 pub use journal::{Stamp, Tail};
 pub use launch::{Run, launch};
-pub use metadata::{Roster, RunState, Status, Version};
+pub use metadata::{Roster, RunState, Status, UsedGpu, Version};
 pub use progress::{Activity, Head, Heads};
 pub use reach::Reach;
 pub use record::Timing;

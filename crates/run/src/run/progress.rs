@@ -92,10 +92,9 @@ impl ProgressTracker {
     }
 }
 
-/// The head by which a client is evaluated: that of its second model, where the method keeps one. Nothing where it cannot be read just now.
+/// The head by which a client is evaluated; nothing where it cannot be read just now.
 fn head_of(state: &KeptState) -> Option<Params> {
-    let state = state.to_host().ok()?;
-    Some(state.second.as_ref().unwrap_or(&state.own).head())
+    state.head().ok()
 }
 
 impl ClientObserver for ProgressTracker {

@@ -5,6 +5,7 @@ use fedeq_core::{Evaluation, Event, FixedPoints, Observer, PhaseBytes, Quality, 
 use serde::{Deserialize, Serialize};
 
 use super::control::PauseGate;
+use super::engine::{DeviceUse, RunEngine};
 use super::folder::RunFolder;
 use super::journal::Journal;
 use super::tensorboard::EventFile;
@@ -13,6 +14,10 @@ use super::tensorboard::EventFile;
 pub(super) struct Recorder<'a> {
     /// Knows how long the run was paused, which is no time of its work.
     gate: &'a PauseGate,
+    /// Knows what a GPU held and did.
+    engine: &'a RunEngine<'a>,
+    /// Whether the process does nothing but this run, so that its memory is the run's.
+    is_alone: bool,
     rounds: Journal,
     evaluations: Journal,
     timings: Journal,
@@ -25,13 +30,21 @@ pub(super) struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// Goes on after so many rounds. The journals have been cut back already.
-    pub(super) fn open(folder: &RunFolder, after: u64, gate: &'a PauseGate) -> Result<Self> {
+    pub(super) fn open(
+        folder: &RunFolder,
+        after: u64,
+        gate: &'a PauseGate,
+        engine: &'a RunEngine<'a>,
+        is_alone: bool,
+    ) -> Result<Self> {
         let mut table = Journal::open(folder.table_file())?;
         if table.is_empty()? {
             table.line(HEADING)?;
         }
         Ok(Self {
             gate,
+            engine,
+            is_alone,
             rounds: Journal::open(folder.rounds_file())?,
             evaluations: Journal::open(folder.evaluations_file())?,
             timings: Journal::open(folder.timings_file())?,
@@ -64,7 +77,8 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
                 self.evaluation(evaluation)?;
             }
             Event::Settled { .. } => {
-                self.timing.peak_memory = peak_memory();
+                self.timing.peak_memory = if self.is_alone { peak_memory() } else { None };
+                self.timing.device = self.engine.device_use();
                 self.timings.json(&self.timing)?;
                 self.events.scalars(self.timing.round, &scalars_of_timing(&self.timing))?;
             }
@@ -130,7 +144,7 @@ fn qualities(quality: &Quality) -> [f64; 6] {
 }
 
 fn scalars_of_timing(timing: &Timing) -> Vec<(&'static str, f64)> {
-    let Timing { train, solve, backward, update, server, communicate, evaluate, peak_memory, .. } = timing;
+    let Timing { train, solve, backward, update, server, communicate, evaluate, peak_memory, device, .. } = timing;
     let mut scalars = vec![
         ("seconds/train", *train),
         ("seconds/solve", *solve),
@@ -141,6 +155,10 @@ fn scalars_of_timing(timing: &Timing) -> Vec<(&'static str, f64)> {
         ("seconds/evaluate", *evaluate),
     ];
     scalars.extend(peak_memory.map(|bytes| ("memory/peak", bytes as f64)));
+    if let Some(DeviceUse { memory, peak_memory, utilisation }) = device {
+        scalars.extend([("device/memory", *memory as f64), ("device/peak_memory", *peak_memory as f64)]);
+        scalars.push(("device/utilisation", *utilisation));
+    }
     scalars
 }
 
@@ -167,8 +185,11 @@ pub struct Timing {
     /// The most memory the local work of one client held, in bytes: parameters, gradients and all tensors on the way.
     #[serde(default)]
     pub client_memory: PhaseBytes,
-    /// The most memory the process has held so far, in bytes, where the system tells.
+    /// The most memory the process has held so far, in bytes, where the system tells and the process does nothing but this run.
     pub peak_memory: Option<u64>,
+    /// What a GPU held and did; nothing on the CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceUse>,
 }
 
 impl Timing {
@@ -179,7 +200,9 @@ impl Timing {
 
     /// Adds those of a later round: seconds add up, and of memory the most counts.
     pub fn add(&mut self, later: &Self) {
-        let Self { round, train, solve, backward, update, server, communicate, evaluate, client_memory, peak_memory } = later;
+        let Self { round, train, solve, backward, update, server, communicate, evaluate, client_memory, peak_memory, device } =
+            later;
+        self.device = DeviceUse::joined(self.device, self.seconds(), *device, later.seconds());
         self.round = *round;
         self.train += train;
         self.solve += solve;

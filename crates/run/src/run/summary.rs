@@ -2,6 +2,7 @@
 use fedeq_core::{Evaluation, Quality, Round, SolveTally, Unseen, View};
 use serde::{Deserialize, Serialize};
 
+use super::engine::DeviceUse;
 use super::record::Timing;
 use crate::experiment::Prepared;
 use crate::preset::Preset;
@@ -63,6 +64,9 @@ pub struct Resources {
     pub communicate_seconds: f64,
     /// The most memory the process held, in bytes, where the system tells.
     pub peak_memory: Option<u64>,
+    /// What a GPU held and did; nothing on the CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceUse>,
 }
 
 impl Summary {
@@ -128,6 +132,7 @@ impl Resources {
             update_seconds: total.update,
             communicate_seconds: total.communicate,
             peak_memory: total.peak_memory,
+            device: total.device,
         }
     }
 }

@@ -2,14 +2,14 @@
 use std::collections::BTreeMap;
 
 use fedeq_core::{
-    ClientByClient, ClientState, ClientStore, Error, Evaluation, Examined, FixedPoints, InProcess, LocalProblem, Neighbours,
-    Portion, Result, Search, Server, ServerState, Traffic, Unseen, View, Weights, client_seed,
+    ClientState, ClientStore, Error, Evaluation, Examined, FixedPoints, InProcess, LocalProblem, Neighbours, Portion, Result,
+    Search, Server, ServerState, Traffic, Unseen, View, Weights, client_seed,
 };
 use serde::Serialize;
 
-use super::checkpoint::{Seal, last};
+use super::checkpoint::last;
+use super::engine::Place;
 use super::folder::RunFolder;
-use super::launch::workers;
 use super::metadata::RunState;
 use super::summary::Summary;
 use crate::closest::closest;
@@ -19,6 +19,8 @@ use crate::experiment::{Experiment, Prepared};
 pub struct Trained {
     folder: RunFolder,
     prepared: Prepared,
+    /// What it was computed on.
+    devices: String,
     summary: Summary,
     server: ServerState,
     clients: BTreeMap<usize, String>,
@@ -60,17 +62,22 @@ pub struct ClientModel {
 }
 
 impl Trained {
-    /// Opens a finished run. `change` may adapt how it is computed and where its data lies, not what it is.
+    /// Opens a finished run. `change` may adapt on what it is computed now and where its data lies, not what it is.
     pub fn open(folder: &RunFolder, change: impl FnOnce(&mut Experiment)) -> Result<Self> {
         folder.require_simulation()?;
         let summary = folder.summary()?.ok_or_else(|| unfinished(folder))?;
-        let mut experiment = folder.experiment()?;
+        let recorded = folder.experiment()?;
+        let mut experiment = recorded.clone();
         change(&mut experiment);
-        let seal = Seal::of(&experiment)?;
         let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
-        let position = last(folder, &seal, &prepared.server())?;
+        let position = last(folder, &recorded, &prepared.server())?;
         let (server, clients, traffic) = (position.server, position.clients, position.traffic);
-        Ok(Self { folder: folder.clone(), prepared, summary, server, clients, traffic })
+        Ok(Self { folder: folder.clone(), prepared, devices: recorded.devices(), summary, server, clients, traffic })
+    }
+
+    /// Whether it is computed on another kind of device than the run was.
+    pub fn is_moved(&self) -> bool {
+        self.devices != self.prepared.experiment.engine.kind()
     }
 
     /// What was carried out.
@@ -89,8 +96,8 @@ impl Trained {
         let seed = self.prepared.experiment.root_seed().derive("clients", []);
         let mut store = self.store();
         let never = || false;
-        let engine = ClientByClient::new(&self.prepared, workers(&self.prepared.experiment)?);
-        let mut transport = InProcess::new(method.algorithm(), training, &engine, &mut store, seed, &never);
+        let engine = Place::of(&self.prepared.experiment, 1)?.engine(&self.prepared)?;
+        let mut transport = InProcess::new(method.algorithm(), training, engine.engine(), &mut store, seed, &never);
         transport.resume_traffic(self.traffic);
         let clients = self.prepared.splits.clients.len();
         let transport = &mut transport;
@@ -105,7 +112,7 @@ impl Trained {
     /// solves for no fixed point.
     pub fn diagnose(&self, clients: &[usize], search: &Search) -> Result<Option<Vec<Diagnosis>>> {
         let one = |&client: &usize| self.diagnose_client(client, search);
-        workers(&self.prepared.experiment)?.map_clients(clients, |_| 0, one).into_iter().collect()
+        Place::of(&self.prepared.experiment, 1)?.workers().map_clients(clients, |_| 0, one).into_iter().collect()
     }
 
     fn diagnose_client(&self, client: usize, search: &Search) -> Result<Option<Diagnosis>> {

@@ -5,6 +5,7 @@ use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, tell};
 use crate::cli::table::{Align, Table};
 use fedeq_report::reproduce::{Estimate, ExperimentCell, expected};
+use fedeq_run::experiment::Device;
 use fedeq_run::forecast::{Forecast, Forecaster};
 use fedeq_run::number::{counted, duration};
 
@@ -27,7 +28,8 @@ impl Job<'_> {
     /// What a seed of each cell takes.
     fn forecasts(&self) -> fedeq_core::Result<Vec<Forecast>> {
         let results = self.load()?;
-        if !self.arguments.run_args.quiet {
+        let is_cpu = |cell: &ExperimentCell| matches!(cell.experiment.engine.place(), Ok(Device::Cpu));
+        if !self.arguments.run_args.quiet && self.cells.iter().any(is_cpu) {
             tell("measuring a batch of each network on this machine");
         }
         let mut forecaster = Forecaster::default();
@@ -43,7 +45,7 @@ impl Job<'_> {
             experiment.model.name().into(),
             experiment.plan.rounds.to_string(),
             self.state(cell),
-            duration(forecast.seconds),
+            forecast.seconds.map_or_else(|| "unknown".into(), duration),
         ]
     }
 

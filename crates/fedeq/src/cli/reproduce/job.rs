@@ -1,19 +1,20 @@
 //! Carrying out an experiment.
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Arguments;
-use crate::cli::cells::{attempt, conclude, finished};
+use crate::cli::cells::{Attempt, Cells, Next, conclude, finished, require_devices};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, print_json, tell};
 use crate::cli::table::{Align, Table};
 use fedeq_report::reproduce::{
     ExperimentCell, Results, ScaleName, Spec, TextTable, cells, legend, measure, publish, text_tables,
 };
-use fedeq_run::experiment::Override;
+use fedeq_run::experiment::{Device, Experiment, Override};
 use fedeq_run::run::RunFolder;
-use fedeq_run::sweep;
+use fedeq_run::sweep::SweepCell;
 
 /// An experiment at a scale, and where it goes.
 pub(super) struct Job<'a> {
@@ -37,7 +38,7 @@ enum End {
 
 impl Job<'_> {
     /// Every run: all cells with the first seed, then all with the second, so that what is there at any time is as broad as can be.
-    pub(super) fn all_runs(&self) -> Vec<(&ExperimentCell, sweep::SweepCell)> {
+    pub(super) fn all_runs(&self) -> Vec<(&ExperimentCell, SweepCell)> {
         let with_seed = |seed| self.cells.iter().map(move |cell| (cell, cell.run(seed, &self.runs)));
         (0..self.seeds).flat_map(with_seed).collect()
     }
@@ -60,13 +61,17 @@ impl Job<'_> {
         self.conclude(&end, failed)
     }
 
-    /// Refuses what can be refused before anything is trained: one cell of every data set is prepared.
+    /// Refuses what can be refused before anything is trained: one cell of every data set is prepared, and on a GPU, which cannot do everything, one of every
+    /// network and way of training.
     fn check_ahead(&self) -> fedeq_core::Result<()> {
-        let mut seen = Vec::new();
-        for (_, run) in self.all_runs().iter().filter(|(_, run)| !run.folder.exists()) {
-            if !seen.contains(&&run.experiment.data.source) {
-                run.experiment.prepare()?;
-                seen.push(&run.experiment.data.source);
+        let runs = self.all_runs();
+        let ahead = || runs.iter().map(|(_, run)| run);
+        require_devices(ahead().filter(|run| !matches!(finished(run), Ok(Some(_)))))?;
+        let mut seen: Vec<&Experiment> = Vec::new();
+        for experiment in ahead().filter(|run| !run.folder.exists()).map(|run| &run.experiment) {
+            if !seen.iter().any(|known| is_checked_by(experiment, known)) {
+                experiment.prepare()?;
+                seen.push(experiment);
             }
         }
         Ok(())
@@ -74,18 +79,27 @@ impl Job<'_> {
 
     fn run_all(&self, results: &mut Results, failed: &mut usize) -> Outcome<End> {
         fs::create_dir_all(&self.out).map_err(Failure::io(&self.out, "create it"))?;
-        let (runs, start) = (self.all_runs(), Instant::now());
-        for (index, (cell, run)) in runs.iter().enumerate() {
-            if self.is_out_of_budget(start) && finished(run).map_err(Failure::refused)?.is_none() {
-                return Ok(End::OutOfBudget);
+        let (of, runs): (Vec<&ExperimentCell>, Vec<SweepCell>) = self.all_runs().into_iter().unzip();
+        let (start, is_out_of_budget) = (Instant::now(), AtomicBool::new(false));
+        let label = |index: usize| format!("run {} of {}", index + 1, runs.len());
+        let begins = |index: usize| {
+            if self.is_out_of_budget(start) && finished(&runs[index]).map_err(Failure::refused)?.is_none() {
+                is_out_of_budget.store(true, Ordering::Relaxed);
+                return Ok(Next::End);
             }
-            self.announce(index, runs.len(), cell, run);
-            match attempt(run, &self.arguments.run_args)? {
-                Ok(_) => self.keep(cell, run, results).map_err(Failure::during_work)?,
-                Err(_) => *failed += 1,
+            self.announce(&label(index), of[index], &runs[index]);
+            Ok(Next::Begin)
+        };
+        let ends = |index: usize, attempt: Attempt| match attempt {
+            Ok(_) => self.keep(of[index], &runs[index], results).map_err(Failure::during_work),
+            Err(_) => {
+                *failed += 1;
+                Ok(())
             }
-        }
-        Ok(End::AllDone)
+        };
+        let (run_args, jobs) = (&self.arguments.run_args, &self.arguments.jobs);
+        Cells { cells: &runs, run_args, jobs, label: &label }.carry_out(begins, ends)?;
+        Ok(if is_out_of_budget.into_inner() { End::OutOfBudget } else { End::AllDone })
     }
 
     fn is_out_of_budget(&self, start: Instant) -> bool {
@@ -93,14 +107,14 @@ impl Job<'_> {
         budget.is_some_and(|budget| start.elapsed() >= budget)
     }
 
-    fn announce(&self, index: usize, total: usize, cell: &ExperimentCell, run: &sweep::SweepCell) {
+    fn announce(&self, label: &str, cell: &ExperimentCell, run: &SweepCell) {
         if !self.arguments.run_args.quiet {
-            tell(&format!("run {} of {total}: {}, seed {}", index + 1, cell.name, run.experiment.seed));
+            tell(&format!("{label}: {}, seed {}", cell.name, run.experiment.seed));
         }
     }
 
     /// Takes what a finished run measured into the results.
-    fn keep(&self, cell: &ExperimentCell, run: &sweep::SweepCell, results: &mut Results) -> fedeq_core::Result<()> {
+    fn keep(&self, cell: &ExperimentCell, run: &SweepCell, results: &mut Results) -> fedeq_core::Result<()> {
         let folder = RunFolder::open(&run.folder)?;
         if let Some(measured) = measure(&self.spec, &folder)? {
             results.add(cell, measured);
@@ -126,6 +140,13 @@ impl Job<'_> {
         }
         conclude(failed, "run")
     }
+}
+
+/// Whether what may be refused of an experiment is refused of another one too.
+fn is_checked_by(experiment: &Experiment, other: &Experiment) -> bool {
+    let is_cpu = matches!(experiment.engine.place(), Ok(Device::Cpu));
+    let is_alike = || experiment.model == other.model && experiment.training == other.training;
+    experiment.data.source == other.data.source && (is_cpu || is_alike())
 }
 
 fn text_of(table: &TextTable) -> String {

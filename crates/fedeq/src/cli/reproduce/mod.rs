@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use fedeq_core::Error;
 
+use super::cells::JobsArgs;
 use super::failure::{Failure, Outcome};
 use super::output::print;
 use super::place::settle;
-use super::settings::RunArgs;
+use super::settings::{RunArgs, parsed};
 use super::table::{Align, Table};
 use fedeq_report::reproduce::{ExperimentCell, NAMES, Pattern, ScaleName, Spec, cells, find};
 use fedeq_run::experiment::Override;
@@ -31,6 +32,7 @@ Examples:
   fedeq reproduce table-1 --dry-run                  what would run, how long, how much disk
   fedeq reproduce table-1 --data data --only 'fedeq-*' --seeds 3
   fedeq reproduce table-1 --scale full --data data --budget 600 --discard-models
+  fedeq reproduce table-1 --scale full --data data --device cuda --jobs 2
 
 Each cell is an ordinary run below `runs/reproduce`; the same command again skips finished ones and resumes half-finished ones. \
 Results, tables, figures and a README are written to `experiments/NAME`, whatever part of the cells was run.")]
@@ -62,12 +64,14 @@ pub(super) struct Arguments {
     /// A setting that goes over the experiment's; the results then are no longer those of the experiment, so say where to put them
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "out")]
     set: Vec<String>,
-    /// The folder of the results [default: experiments/NAME]
+    /// The folder of the results [default: experiments/NAME, or experiments/NAME-cuda on a GPU]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The folder of the runs [default: runs/reproduce/NAME/SCALE]
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
+    #[command(flatten)]
+    jobs: JobsArgs,
     #[command(flatten)]
     run_args: RunArgs,
 }
@@ -95,6 +99,7 @@ impl From<ScaleArgument> for ScaleName {
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     match &arguments.name {
         Some(name) if !arguments.list => {
+            arguments.run_args.agrees(&parsed(&arguments.set)?)?;
             let job = arguments.job(name).map_err(Failure::refused)?;
             if arguments.dry_run { job.describe() } else { job.carry_out() }
         }
@@ -116,7 +121,8 @@ impl Arguments {
         self.check_amounts()?;
         let spec = find(name)?;
         let scale = ScaleName::from(self.scale);
-        let overrides = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
+        let mut overrides = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
+        overrides.extend(self.run_args.device_override());
         let mut cells = cells(&spec, scale, &overrides)?;
         self.keep_wanted(&spec, &mut cells)?;
         self.place(&spec, &mut cells, &overrides)?;
@@ -124,13 +130,20 @@ impl Arguments {
         Ok(Job {
             arguments: self,
             seeds: self.seeds.map_or_else(|| spec.seeds(scale), |seeds| Ok(seeds.get()))?,
-            out: self.out.clone().unwrap_or_else(|| Path::new("experiments").join(name)),
+            out: self.out.clone().unwrap_or_else(|| self.usual_folder(name)),
             runs: self.runs.clone().unwrap_or_else(|| Path::new("runs/reproduce").join(name).join(scale.to_string())),
             spec,
             scale,
             overrides,
             cells,
         })
+    }
+
+    /// What another device computes is no part of the results of the CPU, and does not replace them.
+    fn usual_folder(&self, name: &str) -> PathBuf {
+        let kind = self.run_args.device().ok().flatten().map(|device| device.to_string());
+        let kind = kind.as_deref().and_then(|device| device.split(':').next()).filter(|kind| *kind != "cpu");
+        Path::new("experiments").join(kind.map_or_else(|| name.to_owned(), |kind| format!("{name}-{kind}")))
     }
 
     fn check_amounts(&self) -> fedeq_core::Result<()> {

@@ -1,0 +1,178 @@
+//! Memory on the device.
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr};
+use fedeq_core::Result;
+
+use super::failure::{Told, out_of_memory};
+use super::{Argument, Device, Usage};
+
+/// An address on the device. It says nothing of how long what is there will live.
+#[repr(transparent)]
+pub(crate) struct Pointer<T>(u64, PhantomData<fn() -> T>);
+
+impl<T> Pointer<T> {
+    /// What kernels take for "not there".
+    pub(crate) const NULL: Self = Self(0, PhantomData);
+
+    /// So many elements further on.
+    pub(crate) fn add(self, elements: usize) -> Self {
+        Self(self.0 + (elements * size_of::<T>()) as u64, PhantomData)
+    }
+
+    /// Whether it is "not there".
+    pub(crate) fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The address as a number, to tell places apart.
+    pub(crate) fn address(self) -> u64 {
+        self.0
+    }
+
+    /// The same address as that of something else.
+    pub(crate) fn cast<U>(self) -> Pointer<U> {
+        Pointer(self.0, PhantomData)
+    }
+}
+
+impl<T> Clone for Pointer<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Pointer<T> {}
+
+impl<T> fmt::Debug for Pointer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+impl<T> Argument for Pointer<T> {}
+
+/// Memory on the device that is given back when it is dropped.
+pub(crate) struct Buffer<T> {
+    memory: CudaSlice<T>,
+    address: u64,
+    len: usize,
+    usage: Arc<Usage>,
+}
+
+impl<T: DeviceRepr> Buffer<T> {
+    /// Room for so many elements, with whatever is there; at least for one, so that every buffer has an address.
+    pub(crate) fn new(device: &Device, len: usize) -> Result<Self> {
+        let bytes = (len.max(1) * size_of::<T>()) as u64;
+        // SAFETY: elements are plain numbers, for which any bits are a value, and nobody reads them before they are written.
+        let memory = unsafe { device.stream.alloc::<T>(len.max(1)) };
+        let memory = memory.map_err(|_| out_of_memory("hold what training needs", Some(bytes)))?;
+        let address = memory.device_ptr(&device.stream).0;
+        device.memory.take(bytes);
+        Ok(Self { memory, address, len, usage: Arc::clone(&device.memory) })
+    }
+
+    /// The same, with all bytes zero.
+    pub(crate) fn zeros(device: &Device, len: usize) -> Result<Self> {
+        let buffer = Self::new(device, len)?;
+        device.fill_zero(buffer.pointer(), len)?;
+        Ok(buffer)
+    }
+
+    /// A copy of these.
+    pub(crate) fn of(device: &Device, values: &[T]) -> Result<Self> {
+        let mut buffer = Self::new(device, values.len())?;
+        buffer.write(device, 0, values)?;
+        Ok(buffer)
+    }
+
+    /// Writes elements from `at` on.
+    pub(crate) fn write(&mut self, device: &Device, at: usize, values: &[T]) -> Result<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        let mut to = self.memory.slice_mut(at..at + values.len());
+        device.stream.memcpy_htod(values, &mut to).told("copy to the GPU")
+    }
+
+    /// Reads elements from `at` on; waits for all work given before.
+    pub(crate) fn read(&self, device: &Device, at: usize, values: &mut [T]) -> Result<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        device.stream.memcpy_dtoh(&self.memory.slice(at..at + values.len()), values).told("copy from the GPU")?;
+        device.synchronize()
+    }
+
+    /// Copies elements of another buffer, from `from` on, to `at`.
+    pub(crate) fn copy_from(&mut self, device: &Device, at: usize, other: &Self, from: usize, len: usize) -> Result<()> {
+        let mut to = self.memory.slice_mut(at..at + len);
+        device.stream.memcpy_dtod(&other.memory.slice(from..from + len), &mut to).told("copy on the GPU")
+    }
+}
+
+impl<T> Buffer<T> {
+    /// Where it begins.
+    pub(crate) fn pointer(&self) -> Pointer<T> {
+        Pointer(self.address, PhantomData)
+    }
+
+    /// How many elements it has room for.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.len.max(1) * size_of::<T>()) as u64
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        self.usage.give_back(self.bytes());
+    }
+}
+
+impl<T> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} elements at {:?}", self.len, self.pointer())
+    }
+}
+
+impl Device {
+    /// Reads elements where they are; waits for all work given before. Never while recording.
+    pub(crate) fn read_now<T: DeviceRepr>(&self, at: Pointer<T>, values: &mut [T]) -> Result<()> {
+        self.context.bind_to_thread().told("use the GPU")?;
+        // SAFETY: the driver writes as many bytes as `values` has, which outlives the wait below; elements are plain numbers, for which any bits are a value. An address that
+        // is not one of our buffers is answered by an error.
+        let asked = unsafe { cudarc::driver::result::memcpy_dtoh_async(values, at.0, self.stream.cu_stream()) };
+        let waited = self.synchronize();
+        asked.told("copy from the GPU")?;
+        waited
+    }
+
+    /// Copies elements from one place to another. It may be captured.
+    pub(crate) fn copy<T>(&self, from: Pointer<T>, to: Pointer<T>, len: usize) -> Result<()> {
+        self.context.bind_to_thread().told("use the GPU")?;
+        // SAFETY: addresses on the device: what lies outside of our buffers is answered by an error, and host memory cannot be reached by them.
+        let done =
+            unsafe { cudarc::driver::result::memcpy_dtod_async(to.0, from.0, len * size_of::<T>(), self.stream.cu_stream()) };
+        done.told("copy on the GPU")
+    }
+
+    /// Makes all bytes of so many elements zero. It may be captured.
+    pub(crate) fn fill_zero<T>(&self, at: Pointer<T>, len: usize) -> Result<()> {
+        self.fill(at, 0, len)
+    }
+
+    /// Makes all bytes of so many elements this one. It may be captured.
+    pub(crate) fn fill<T>(&self, at: Pointer<T>, byte: u8, len: usize) -> Result<()> {
+        self.context.bind_to_thread().told("use the GPU")?;
+        // SAFETY: an address on the device: what lies outside of our buffers is answered by an error, and host memory cannot be reached by it.
+        let done = unsafe { cudarc::driver::result::memset_d8_async(at.0, byte, len * size_of::<T>(), self.stream.cu_stream()) };
+        done.told("fill memory")
+    }
+}

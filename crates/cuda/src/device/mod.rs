@@ -1,0 +1,206 @@
+//! An NVIDIA GPU through its driver: memory, kernels, launches.
+//!
+//! Nothing of CUDA is needed to build or to start the program. The driver is looked for when a device is asked for.
+//!
+//! # Layout
+//! - this file: finding devices, and the one that is worked on
+//! - `buffer`: memory on it
+//! - `kernels`: the kernels by name, and launching them
+//! - `profile`: where its time goes
+//! - `failure`: the driver's errors in our words
+mod buffer;
+mod failure;
+mod kernels;
+mod profile;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cudarc::driver::sys::{self, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::{CudaContext, CudaGraph, CudaStream};
+use fedeq_core::{Error, Result};
+
+pub(crate) use buffer::{Buffer, Pointer};
+pub(crate) use failure::Told;
+use kernels::Kernels;
+pub(crate) use kernels::{Argument, Launch, launch};
+pub use profile::KernelTime;
+
+/// What there is to know of a GPU before it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its number, as in `cuda:1`.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// Its memory in bytes.
+    pub memory: u64,
+    /// The part of it that nobody uses at present.
+    pub free: u64,
+    /// Its compute capability, such as 9.0.
+    pub capability: (u32, u32),
+    /// The CUDA version of the driver, such as 12.4.
+    pub driver: (u32, u32),
+}
+
+/// The oldest driver that understands the kernels, by its CUDA version.
+const OLDEST_DRIVER: (u32, u32) = (12, 4);
+/// The oldest cards that run them.
+const OLDEST_CARD: (u32, u32) = (8, 0);
+
+/// All GPUs of this machine. Fails where there is no driver, or an unusable one.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    let driver = driver()?;
+    let count = CudaContext::device_count().told("count the GPUs")?;
+    (0..count.max(0) as usize).map(|index| info(index, driver)).collect()
+}
+
+fn info(index: usize, driver: (u32, u32)) -> Result<DeviceInfo> {
+    let doing = "look at a GPU";
+    let context = CudaContext::new(index).told(doing)?;
+    let (free, memory) = context.mem_get_info().told(doing)?;
+    Ok(DeviceInfo {
+        index,
+        name: context.name().told(doing)?,
+        memory: memory as u64,
+        free: free as u64,
+        capability: capability(&context)?,
+        driver,
+    })
+}
+
+fn capability(context: &CudaContext) -> Result<(u32, u32)> {
+    let (major, minor) = context.compute_capability().told("ask for a GPU's compute capability")?;
+    Ok((major as u32, minor as u32))
+}
+
+/// The CUDA version of the driver.
+fn driver() -> Result<(u32, u32)> {
+    // SAFETY: it only tries to load the driver's library, whose initialisers are those of the system's own driver.
+    if !unsafe { sys::is_culib_present() } {
+        let remedy = "install NVIDIA's driver (`nvidia-smi` then lists the card), or leave `--device` out to compute on the CPU";
+        return Err(Error::invalid("there is no NVIDIA driver: `libcuda` cannot be loaded", remedy));
+    }
+    let mut version = 0;
+    // SAFETY: the library is there, and the pointer is valid for the one number that is written.
+    let asked = unsafe { sys::cuDriverGetVersion(&mut version) };
+    asked.result().told("ask for the driver's version")?;
+    let driver = ((version / 1000) as u32, (version % 1000 / 10) as u32);
+    if driver < OLDEST_DRIVER {
+        let problem = format!("the NVIDIA driver knows CUDA {}.{} at most", driver.0, driver.1);
+        return Err(Error::invalid(problem, "install a driver from 550 on, which knows CUDA 12.4"));
+    }
+    Ok(driver)
+}
+
+/// A GPU that is worked on: one stream of work, in order.
+pub(crate) struct Device {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    kernels: Kernels,
+    memory: Arc<Usage>,
+    profile: profile::Profile,
+}
+
+/// How much of the device's memory is taken by this program.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    now: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Usage {
+    fn take(&self, bytes: u64) {
+        let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.now.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes at present, and at most so far.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.now.load(Ordering::Relaxed), self.peak.load(Ordering::Relaxed))
+    }
+}
+
+impl Device {
+    /// The GPU with this number.
+    pub(crate) fn new(index: usize) -> Result<Arc<Self>> {
+        let known = devices()?;
+        let Some(info) = known.get(index) else {
+            let names: Vec<String> = known.iter().map(|one| format!("`cuda:{}` ({})", one.index, one.name)).collect();
+            let remedy = if names.is_empty() { "compute on the CPU".into() } else { format!("choose {}", names.join(" or ")) };
+            return Err(Error::invalid(format!("there is no GPU `cuda:{index}`"), remedy));
+        };
+        if info.capability < OLDEST_CARD {
+            let problem = format!("`{}` has compute capability {}.{}", info.name, info.capability.0, info.capability.1);
+            return Err(Error::invalid(problem, "use a card from 8.0 on (Ampere or newer)"));
+        }
+        let context = CudaContext::new(index).told("use the GPU")?;
+        // SAFETY: all work of this crate goes to the one stream below, in order, so that no event has to order it.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().told("use the GPU")?;
+        let kernels = Kernels::new(Arc::clone(&context), info.capability);
+        Ok(Arc::new(Self { context, stream, kernels, memory: Arc::default(), profile: profile::Profile::default() }))
+    }
+
+    /// Memory taken by this program.
+    pub(crate) fn usage(&self) -> &Usage {
+        &self.memory
+    }
+
+    /// Bytes that nobody uses, and all there are.
+    pub(crate) fn memory(&self) -> Result<(u64, u64)> {
+        let (free, all) = self.context.mem_get_info().told("ask for the GPU's memory")?;
+        Ok((free as u64, all as u64))
+    }
+
+    /// Whether there is a kernel of this name for this card.
+    pub(crate) fn has(&self, kernel: &str) -> bool {
+        self.kernels.has(kernel)
+    }
+
+    /// Whether this is a Hopper card, whose matrix instructions some kernels use.
+    pub(crate) fn is_hopper(&self) -> bool {
+        self.kernels.is_hopper()
+    }
+
+    /// Waits until all work given so far is done; errors of it appear here.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.stream.synchronize().told("wait for the GPU")
+    }
+
+    /// Whether work is being recorded, so that nothing may be waited for.
+    pub(crate) fn is_recording(&self) -> Result<bool> {
+        let status = self.stream.capture_status().told("record a training step")?;
+        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Records what `work` launches instead of running it, so that it can be repeated with one call.
+    ///
+    /// Nothing in it may wait for the device, ask for memory or copy from or to the host.
+    pub(crate) fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Repeatable> {
+        let doing = "record a training step";
+        self.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).told(doing)?;
+        let done = work();
+        let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
+        done?;
+        let graph = graph.told(doing)?.ok_or_else(|| Error::invalid("nothing was recorded", "report this as a bug"))?;
+        Ok(Repeatable(graph))
+    }
+}
+
+/// Launches that are repeated with one call.
+pub(crate) struct Repeatable(CudaGraph);
+
+// SAFETY: CUDA asks that one graph is not used by several threads at once; it is owned and used through `&mut`.
+unsafe impl Send for Repeatable {}
+
+impl Repeatable {
+    /// Runs all of it once more.
+    pub(crate) fn run(&mut self) -> Result<()> {
+        self.0.launch().told("repeat a training step")
+    }
+}

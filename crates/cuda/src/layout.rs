@@ -1,0 +1,392 @@
+//! Where the parameters of a network are in a lane.
+//!
+//! All lanes of a cohort lie one after the other, `stride` numbers apart: first the shared parameters, then the personal ones. Kernels want some parameters in another
+//! order or with more room than files and messages have them in; what is too much stays zero, since its gradient is zero. Sums, differences and norms of lanes need to know
+//! nothing of that.
+use std::collections::HashMap;
+
+use fedeq_core::{Array, Error, Params, Result, Weights};
+use fedeq_models::graph::{Graph, Layer, ParameterId, Shape, Transformer};
+use fedeq_models::{Part, graph};
+
+use crate::plan::Precision;
+
+/// Numbers that parameters begin at a multiple of, so that kernels can read 16 bytes at once.
+const ALIGNMENT: usize = 64;
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    places: Vec<Place>,
+    /// Where the shared parameters end and the personal ones begin.
+    shared: usize,
+    stride: usize,
+    statistics: Vec<usize>,
+    statistics_stride: usize,
+}
+
+/// Where a parameter is in a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its first number.
+    pub(crate) start: usize,
+    /// Numbers from one row to the next.
+    pub(crate) pitch: usize,
+    order: Order,
+}
+
+/// The order of a parameter's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// `rows` times `columns` numbers as they are; rows are `pitch` apart.
+    Rows { rows: usize, columns: usize },
+    /// `[out][in][taps]` in files, `[out][taps][in]` here, with `pitch` numbers for `in`.
+    ChannelsLast { out: usize, channels: usize, taps: usize },
+}
+
+/// What wants a parameter elsewhere than after the one before it.
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    /// A convolution's weights, their input channels padded to so many.
+    Conv { padded: usize },
+    /// A matrix or a vector whose columns are padded to so many.
+    Columns { padded: usize },
+    /// Columns of a matrix that has several parameters side by side: the first of them, and how many come before this one.
+    Beside { first: ParameterId, before: usize, of: usize },
+}
+
+impl Layout {
+    /// That of a network.
+    pub(crate) fn new(graph: &Graph, precision: Precision) -> Self {
+        let wishes = wishes(graph, precision);
+        let mut places = vec![Place { start: 0, pitch: 0, order: Order::Rows { rows: 0, columns: 0 } }; graph.parameters.len()];
+        let mut end = 0;
+        let mut shared = 0;
+        for part in [Part::Shared, Part::Personal] {
+            for (index, parameter) in graph.parameters.iter().enumerate().filter(|(_, parameter)| parameter.part == part) {
+                let (place, room) = place(&parameter.shape, wishes.get(&index).copied(), end, &places);
+                places[index] = place;
+                end = (end + room).next_multiple_of(ALIGNMENT);
+            }
+            if part == Part::Shared {
+                shared = end;
+            }
+        }
+        let mut statistics_stride = 0;
+        let statistics = graph.statistics.iter().map(|running| {
+            let start = statistics_stride;
+            statistics_stride = (start + 2 * running.channels + 1).next_multiple_of(4);
+            start
+        });
+        Self { places, shared, stride: end, statistics: statistics.collect(), statistics_stride }
+    }
+
+    /// Numbers of a lane.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The numbers of a part of a lane.
+    pub(crate) fn range(&self, part: Part) -> std::ops::Range<usize> {
+        match part {
+            Part::Shared => 0..self.shared,
+            Part::Personal => self.shared..self.stride,
+        }
+    }
+
+    /// Where a parameter is.
+    pub(crate) fn place(&self, id: ParameterId) -> Place {
+        self.places[id.0]
+    }
+
+    /// Numbers of a lane of statistics. It may be 0.
+    pub(crate) fn statistics_stride(&self) -> usize {
+        self.statistics_stride
+    }
+
+    /// Where the means of a batch normalisation begin in a lane of statistics; its variances follow, then the number of batches seen.
+    pub(crate) fn statistics(&self, index: usize) -> usize {
+        self.statistics[index]
+    }
+
+    /// Writes the parameters of a part of a network, or of all of it, into a lane. Those that are not there are left as they are.
+    pub(crate) fn write(&self, graph: &Graph, params: &Params, lane: &mut [f32]) -> Result<()> {
+        for (parameter, place) in graph.parameters.iter().zip(&self.places) {
+            if let Some(array) = params.get(&parameter.path) {
+                ensure_count(&parameter.path, array, parameter.count())?;
+                place.write(&array.values, lane);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the parameters that are wanted from a lane.
+    pub(crate) fn read(&self, graph: &Graph, lane: &[f32], wanted: impl Fn(Part) -> bool) -> Params {
+        let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| wanted(parameter.part));
+        let array = |(parameter, place): (&graph::Parameter, &Place)| {
+            let mut values = vec![0.0; parameter.count()];
+            place.read(lane, &mut values);
+            (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
+        };
+        chosen.map(array).collect()
+    }
+
+    /// Writes the parameters of one part into its [range](Self::range) of a lane, which is all that `numbers` is.
+    pub(crate) fn write_part(&self, graph: &Graph, params: &Params, part: Part, numbers: &mut [f32]) -> Result<()> {
+        let start = self.range(part).start;
+        for (parameter, place) in graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part) {
+            let Some(array) = params.get(&parameter.path) else {
+                return Err(Error::message(format!("`{}` is missing", parameter.path)));
+            };
+            ensure_count(&parameter.path, array, parameter.count())?;
+            place.from(start).write(&array.values, numbers);
+        }
+        Ok(())
+    }
+
+    /// Reads the parameters of one part from its range of a lane.
+    pub(crate) fn read_part(&self, graph: &Graph, numbers: &[f32], part: Part) -> Params {
+        let start = self.range(part).start;
+        let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part);
+        let array = |(parameter, place): (&graph::Parameter, &Place)| {
+            let mut values = vec![0.0; parameter.count()];
+            place.from(start).read(numbers, &mut values);
+            (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
+        };
+        chosen.map(array).collect()
+    }
+
+    /// Writes running statistics into a lane of them; fresh ones where there are none.
+    pub(crate) fn write_statistics(&self, graph: &Graph, weights: &Weights, lane: &mut [f32]) -> Result<()> {
+        let fresh = graph.initial_statistics();
+        for (running, &start) in graph.statistics.iter().zip(&self.statistics) {
+            let mut at = start;
+            for (name, count) in running.names().into_iter().zip([running.channels, running.channels, 1]) {
+                match weights.statistics.get(&name) {
+                    Some(array) => {
+                        ensure_count(&name, array, count)?;
+                        lane[at..at + count].copy_from_slice(&array.values);
+                    }
+                    None => lane[at..at + count].copy_from_slice(&fresh[&name]),
+                }
+                at += count;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads running statistics from a lane of them.
+    pub(crate) fn read_statistics(&self, graph: &Graph, lane: &[f32]) -> Params {
+        let of = |(running, &start): (&graph::Running, &usize)| {
+            let channels = running.channels;
+            let parts = [(0, channels), (channels, channels), (2 * channels, 1)];
+            let values = parts.map(|(at, count)| Array::new(vec![count], lane[start + at..start + at + count].to_vec()));
+            running.names().into_iter().zip(values)
+        };
+        graph.statistics.iter().zip(&self.statistics).flat_map(of).collect()
+    }
+}
+
+fn ensure_count(name: &str, array: &Array, count: usize) -> Result<()> {
+    if array.values.len() == count {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        format!("`{name}` has shape `{:?}`, which is not {count} numbers", array.shape),
+        "use weights of the same network",
+    ))
+}
+
+impl Place {
+    /// Where it ends: behind its last number.
+    pub(crate) fn end(&self) -> usize {
+        match self.order {
+            Order::Rows { rows, columns } => self.start + rows.saturating_sub(1) * self.pitch + columns,
+            Order::ChannelsLast { out, taps, .. } => self.start + out * taps * self.pitch,
+        }
+    }
+
+    /// Input channels of a convolution with those that are padding, or columns of a matrix with those that are.
+    pub(crate) fn padded(&self) -> usize {
+        self.pitch
+    }
+
+    /// The same place, counted from some number of the lane on.
+    fn from(self, start: usize) -> Self {
+        Self { start: self.start - start, ..self }
+    }
+
+    /// The same number of neighbouring numbers in a file and in a lane, again and again: where they begin in each, and how many they are.
+    fn runs(&self, mut visit: impl FnMut(usize, usize, usize)) {
+        if let Order::Rows { rows, columns } = self.order {
+            (0..rows).for_each(|row| visit(row * columns, self.start + row * self.pitch, columns));
+        }
+    }
+
+    /// From a file's order into a lane.
+    fn write(&self, values: &[f32], lane: &mut [f32]) {
+        match self.order {
+            Order::Rows { .. } => self.runs(|outside, inside, count| {
+                lane[inside..inside + count].copy_from_slice(&values[outside..outside + count]);
+            }),
+            Order::ChannelsLast { channels, taps, .. } => {
+                let kernels = lane[self.start..].chunks_exact_mut(taps * self.pitch);
+                for (inside, outside) in kernels.zip(values.chunks_exact(channels * taps)) {
+                    transpose(outside, inside, [channels, taps], [taps, self.pitch]);
+                }
+            }
+        }
+    }
+
+    /// From a lane into a file's order.
+    fn read(&self, lane: &[f32], values: &mut [f32]) {
+        match self.order {
+            Order::Rows { .. } => self.runs(|outside, inside, count| {
+                values[outside..outside + count].copy_from_slice(&lane[inside..inside + count]);
+            }),
+            Order::ChannelsLast { channels, taps, .. } => {
+                let kernels = lane[self.start..].chunks_exact(taps * self.pitch);
+                for (inside, outside) in kernels.zip(values.chunks_exact_mut(channels * taps)) {
+                    transpose(inside, outside, [taps, channels], [self.pitch, taps]);
+                }
+            }
+        }
+    }
+}
+
+/// `to[column][row] = from[row][column]`; rows of `from` and of `to` are so many numbers apart.
+fn transpose(from: &[f32], to: &mut [f32], [rows, columns]: [usize; 2], [from_pitch, to_pitch]: [usize; 2]) {
+    for row in 0..rows {
+        for column in 0..columns {
+            to[column * to_pitch + row] = from[row * from_pitch + column];
+        }
+    }
+}
+
+/// A parameter's place, and how much room it takes after what is there; nothing beside another one.
+fn place(shape: &[usize], wish: Option<Wish>, end: usize, places: &[Place]) -> (Place, usize) {
+    let columns = shape.last().copied().unwrap_or(1);
+    let rows = shape.iter().product::<usize>() / columns.max(1);
+    match wish {
+        None => (Place { start: end, pitch: columns, order: Order::Rows { rows, columns } }, rows * columns),
+        Some(Wish::Columns { padded }) => {
+            (Place { start: end, pitch: padded, order: Order::Rows { rows, columns } }, rows * padded)
+        }
+        Some(Wish::Conv { padded }) => {
+            let (out, channels) = (shape[0], shape[1]);
+            let taps = shape[2..].iter().product();
+            (Place { start: end, pitch: padded, order: Order::ChannelsLast { out, channels, taps } }, out * taps * padded)
+        }
+        Some(Wish::Beside { first, before, of }) => {
+            let start = if before == 0 { end } else { places[first.0].start + before * columns };
+            let room = if before == 0 { rows * columns * of } else { 0 };
+            (Place { start, pitch: columns * of, order: Order::Rows { rows, columns } }, room)
+        }
+    }
+}
+
+/// What layers want of their parameters.
+fn wishes(graph: &Graph, precision: Precision) -> HashMap<usize, Wish> {
+    let padded = |channels: usize| if precision == Precision::Mixed { channels.next_multiple_of(8) } else { channels };
+    let mut wishes = HashMap::new();
+    for layer in &graph.layers {
+        match layer {
+            Layer::Conv { weight, .. } => {
+                let channels = graph.parameter(*weight).shape[1];
+                wishes.insert(weight.0, Wish::Conv { padded: padded(channels) });
+            }
+            Layer::Dense { weight, bias, y, .. } if matches!(graph.shape(*y), Shape::Sequence(_)) => {
+                let columns = padded(graph.parameter(*weight).shape[1]);
+                wishes.extend([Some(*weight), *bias].into_iter().flatten().map(|id| (id.0, Wish::Columns { padded: columns })));
+            }
+            // Their gradients come from one sum over samples.
+            Layer::Norm { affine, .. } => {
+                let ids = [affine.scale, affine.offset].into_iter().enumerate();
+                wishes.extend(ids.map(|(before, id)| (id.0, Wish::Beside { first: affine.scale, before, of: 2 })));
+            }
+            Layer::Transformer { layers, .. } => beside(layers, &mut wishes),
+            Layer::Equilibrium { cell: graph::Cell::Transformer { layers, .. }, .. } => beside(layers, &mut wishes),
+            Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. } => {
+                // Their gradients come from one sum over samples.
+                for affine in [norm_1, norm_2, norm_3] {
+                    for (before, id) in [affine.scale, affine.offset].into_iter().enumerate() {
+                        wishes.insert(id.0, Wish::Beside { first: affine.scale, before, of: 2 });
+                    }
+                }
+                for weight in [conv_a, conv_b] {
+                    let channels = graph.parameter(*weight).shape[1];
+                    wishes.insert(weight.0, Wish::Conv { padded: padded(channels) });
+                }
+            }
+            _ => {}
+        }
+    }
+    wishes
+}
+
+/// Queries, keys and values are computed by one product: their matrices stand side by side, and so do their biases.
+fn beside(layers: &Transformer, wishes: &mut HashMap<usize, Wish>) {
+    for [_, _, q_weight, q_bias, k_weight, k_bias, v_weight, v_bias, ..] in &layers.layers {
+        for of in [[q_weight, k_weight, v_weight], [q_bias, k_bias, v_bias]] {
+            for (before, id) in of.into_iter().enumerate() {
+                wishes.insert(id.0, Wish::Beside { first: *of[0], before, of: 3 });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fedeq_models::{ModelConfig, Task};
+
+    use super::*;
+
+    fn graphs() -> Vec<Graph> {
+        let make = |name: &str, task: &Task| name.parse::<ModelConfig>().expect("known").graph(task).expect("fits");
+        let colour = Task::image(32, 32, 3, 10);
+        let text = Task::next_symbol(16, 90);
+        let mut all: Vec<Graph> =
+            ["mlp", "deq-mlp", "deq-resnet-m", "resnet-20", "resnet-xs"].map(|name| make(name, &colour)).into();
+        all.extend(["deq-transformer", "transformer-4"].map(|name| make(name, &text)));
+        all
+    }
+
+    #[test]
+    fn weights_come_back_as_they_went() {
+        for graph in graphs() {
+            for precision in [Precision::Mixed, Precision::Exact] {
+                let layout = Layout::new(&graph, precision);
+                let weights = Weights::initial(&graph, 7);
+                let mut lane = vec![0.0; layout.stride()];
+                layout.write(&graph, &weights.params, &mut lane).expect("fits");
+                assert_eq!(layout.read(&graph, &lane, |_| true), weights.params);
+                for part in [Part::Shared, Part::Personal] {
+                    let mut numbers = vec![0.0; layout.range(part).len()];
+                    layout.write_part(&graph, &weights.params, part, &mut numbers).expect("fits");
+                    assert_eq!(numbers, lane[layout.range(part)]);
+                    assert_eq!(layout.read_part(&graph, &numbers, part), weights.params.filter(|path| Part::of(path) == part));
+                }
+                let mut statistics = vec![9.0; layout.statistics_stride()];
+                layout.write_statistics(&graph, &weights, &mut statistics).expect("fits");
+                assert_eq!(layout.read_statistics(&graph, &statistics), weights.statistics);
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_parameters_share_a_number_and_parts_are_apart() {
+        for graph in graphs() {
+            let layout = Layout::new(&graph, Precision::Mixed);
+            let mut taken = vec![false; layout.stride()];
+            for (parameter, place) in graph.parameters.iter().zip(&layout.places) {
+                let mut lane = vec![0.0; layout.stride()];
+                place.write(&vec![1.0; parameter.count()], &mut lane);
+                for inside in (0..lane.len()).filter(|&at| lane[at] == 1.0) {
+                    assert!(!std::mem::replace(&mut taken[inside], true), "{}", parameter.path);
+                    assert!(layout.range(parameter.part).contains(&inside), "{}", parameter.path);
+                }
+                assert_eq!(place.start % 4, 0);
+            }
+        }
+    }
+}
