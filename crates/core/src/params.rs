@@ -116,7 +116,9 @@ impl Params {
 
     /// Zeros of the same layout.
     pub fn zeros_like(&self) -> Self {
-        self.map(|_| 0.0)
+        // Memory that the system gives is zero: nobody has to write to it.
+        let zeros = |array: &Array| Array::new(array.shape.clone(), vec![0.0; array.values.len()]);
+        self.arrays.iter().map(|(name, array)| (name.clone(), zeros(array))).collect()
     }
 
     /// The same layout with every value changed.

@@ -18,7 +18,7 @@ pub(crate) struct Executor {
     device: Arc<Device>,
     pub(crate) plan: Plan,
     pub(crate) purpose: Purpose,
-    memory: Buffer<u8>,
+    memory: Arc<Buffer<u8>>,
     /// `[lanes]` first and count, `[samples]`, and `[samples]`.
     pub(crate) spans: Buffer<i32>,
     pub(crate) rows: Buffer<i32>,
@@ -59,14 +59,30 @@ pub(crate) struct Lanes {
 }
 
 impl Executor {
+    /// For a purpose, with memory of its own.
+    #[cfg(test)]
     pub(crate) fn new(device: &Arc<Device>, graph: &Graph, layout: &Layout, purpose: Purpose) -> Result<Self> {
         let plan = Plan::new(device, graph, layout, purpose);
+        let memory = Arc::new(Buffer::new(device, plan.arena.bytes())?);
+        Self::of(device, graph, layout, purpose, plan, memory)
+    }
+
+    /// Carries out a plan, in memory that may be another's too: nothing in it outlasts a pass.
+    pub(crate) fn of(
+        device: &Arc<Device>,
+        graph: &Graph,
+        layout: &Layout,
+        purpose: Purpose,
+        plan: Plan,
+        memory: Arc<Buffer<u8>>,
+    ) -> Result<Self> {
+        debug_assert!(plan.arena.bytes() <= memory.len());
         let size = purpose.size;
         let of = |(index, running): (usize, &graph::Running)| (layout.statistics(index) + 2 * running.channels) as i32;
         let steps: Vec<i32> = graph.statistics.iter().enumerate().map(of).collect();
         Ok(Self {
             device: Arc::clone(device),
-            memory: Buffer::new(device, plan.arena.bytes())?,
+            memory,
             plan,
             purpose,
             spans: Buffer::zeros(device, 2 * size.lanes)?,
@@ -83,7 +99,7 @@ impl Executor {
 
     /// The bytes of everything on its way through the network.
     pub(crate) fn bytes(&self) -> u64 {
-        self.memory.bytes()
+        self.plan.arena.bytes() as u64
     }
 
     /// What layers work with. `symbols` are those of a data set of texts, null for others.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use fedeq_core::{Array, Error, Params, Result, Weights};
 use fedeq_models::graph::{Graph, Layer, ParameterId, Shape, Transformer};
 use fedeq_models::{Part, graph};
+use rayon::prelude::*;
 
 use crate::plan::Precision;
 
@@ -144,7 +145,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Reads the parameters of one part from its range of a lane.
+    /// Reads the parameters of one part from its range of a lane, on all cores.
     pub(crate) fn read_part(&self, graph: &Graph, numbers: &[f32], part: Part) -> Params {
         let start = self.range(part).start;
         let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part);
@@ -153,7 +154,8 @@ impl Layout {
             place.from(start).read(numbers, &mut values);
             (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
         };
-        chosen.map(array).collect()
+        let arrays: Vec<(String, Array)> = chosen.collect::<Vec<_>>().into_par_iter().map(array).collect();
+        arrays.into_iter().collect()
     }
 
     /// Writes running statistics into a lane of them; fresh ones where there are none.

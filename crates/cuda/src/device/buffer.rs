@@ -176,3 +176,49 @@ impl Device {
         done.told("fill memory")
     }
 }
+
+/// Memory of the host that the device copies to at full speed.
+pub(crate) struct Pinned {
+    at: *mut f32,
+    len: usize,
+    device: Arc<Device>,
+}
+
+// SAFETY: the memory belongs to this value alone, and is read and written through it.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// Room for so many numbers.
+    pub(crate) fn new(device: &Arc<Device>, len: usize) -> Result<Self> {
+        let len = len.max(1);
+        device.context.bind_to_thread().told("use the GPU")?;
+        // SAFETY: it only allocates; no flags.
+        let at = unsafe { cudarc::driver::result::malloc_host(len * size_of::<f32>(), 0) };
+        let at = at.told("get memory of the host")?.cast::<f32>();
+        // SAFETY: the allocation is of `len` numbers, aligned to pages, and zero bytes are numbers.
+        unsafe { at.write_bytes(0, len) };
+        Ok(Self { at, len, device: Arc::clone(device) })
+    }
+
+    /// How many numbers it has room for.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The numbers of a buffer from `from` on, as many as asked for and as there is room for; waits for all work given before.
+    pub(crate) fn read(&mut self, buffer: &Buffer<f32>, from: usize, len: usize) -> Result<&[f32]> {
+        let len = len.min(self.len);
+        // SAFETY: `len` numbers of the allocation, which were written when it was made, and which nobody else reads or writes while it is borrowed mutably.
+        let numbers = unsafe { std::slice::from_raw_parts_mut(self.at, len) };
+        buffer.read(&self.device, from, numbers)?;
+        Ok(numbers)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: it came from `malloc_host` and is given back once; a copy to it was waited for by whoever asked for it.
+        let given_back = unsafe { cudarc::driver::result::free_host(self.at.cast()) };
+        let _ = given_back;
+    }
+}

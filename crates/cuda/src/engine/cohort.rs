@@ -24,7 +24,7 @@ pub(crate) fn pack(group: &[usize], cost: impl Fn(usize) -> usize, most: usize) 
 }
 
 /// The most lanes, of `wanted`, for which `bytes` of a cohort fit into `room`; one at least, which may not fit.
-pub(crate) fn most_lanes(wanted: usize, room: u64, bytes: impl Fn(usize) -> u64) -> usize {
+pub(crate) fn most_lanes(wanted: usize, room: u64, mut bytes: impl FnMut(usize) -> u64) -> usize {
     if bytes(wanted) <= room {
         return wanted;
     }

@@ -6,7 +6,7 @@ use fedeq_core::{Evaluated, EvaluationJob, Portion, Question, Reply, Result, Sco
 use fedeq_data::shard::Shard;
 
 use super::Clients;
-use super::cohort::{alike, pack};
+use super::cohort::{alike, most_lanes, pack};
 use super::expression::Slots;
 use super::lanes::Lanes;
 use super::neighbours::Voters;
@@ -22,6 +22,9 @@ use crate::plan::{Mode, Purpose, Size};
 
 /// Samples of a client in a pass when nothing is trained, at most.
 pub(crate) const EVALUATION_BATCH: usize = 100;
+
+/// Bytes of what is on its way through the network in a pass: enough to keep a large card busy.
+const SCRATCH: u64 = 2 << 30;
 
 /// An evaluation that has begun, with its numbers on the device.
 pub(crate) struct Examinee<'a> {
@@ -96,14 +99,12 @@ impl Clients {
         wanted: usize,
     ) -> Result<usize> {
         let data = self.data(one.map_or(0, |one| one.job.client));
-        let purpose = |lanes: usize| self.examination(lanes, data);
         // Their models, and what may be computed of them.
-        let bytes = |lanes: usize| Runner::bytes(home, purpose(lanes), false) + lanes as u64 * 8 * home.layout.stride() as u64;
-        let lanes = self.fit(shop, home, wanted.min(self.most_lanes), bytes)?;
-        if shop.bytes_but(&[purpose(lanes)]) + bytes(lanes) > self.room(home) {
-            shop.keep_only(&[purpose(lanes)]);
-        }
-        Ok(lanes)
+        let models = |lanes: usize| lanes as u64 * 8 * home.layout.stride() as u64;
+        let scratch = |shop: &mut Workshop, lanes: usize| shop.wants(home, self.examination(lanes, data), false);
+        // More at once would be no faster.
+        let wanted = most_lanes(wanted.min(self.most_lanes), SCRATCH, |lanes| scratch(shop, lanes).scratch);
+        self.fit(shop, home, wanted, &mut |shop, lanes| scratch(shop, lanes).bytes() + models(lanes))
     }
 
     fn examination(&self, lanes: usize, data: &DeviceData) -> Purpose {
@@ -120,7 +121,7 @@ impl Clients {
         let slots = Slots::new(&home.graph, received, own, dual, second);
         let questions = &lanes[0].started.questions;
         let mut scores = vec![vec![Score::default(); questions.len()]; lanes.len()];
-        let mut runner = shop.take(home, self.examination(lanes.len(), self.data(lanes[0].job.client)))?;
+        let mut runner = shop.take(home, self.examination(lanes.len(), self.data(lanes[0].job.client)), false)?;
         for same in alike(questions, |a, b| a.model == b.model) {
             runner.load(home, arithmetic, &slots.value(&arithmetic, &questions[same[0]].model)?)?;
             for at in same {

@@ -10,7 +10,7 @@ use fedeq_models::Graph;
 use super::evaluate::EVALUATION_BATCH;
 use super::lanes::{Lanes, Table};
 use super::parts::Parts;
-use super::runner::Runner;
+use super::runner::{Runner, Shared};
 use super::schedule::Schedule;
 use super::state::Home;
 use super::stored::Storage;
@@ -49,7 +49,7 @@ impl Precise {
         let purpose = Purpose { size, mode: Mode::Evaluate, precision: Precision::Exact, trains: Some(Trains::Everything) };
         let mut runner = match self.runner.take().filter(|runner| runner.executor.purpose == purpose) {
             Some(runner) => runner,
-            None => Runner::new(home, purpose)?,
+            None => Runner::new(home, purpose, false, &mut Shared::default())?,
         };
         let lanes = Lanes { device: &home.device, layout: &home.layout, count: 1 };
         let model: Parts<Table> =

@@ -32,6 +32,7 @@ use fedeq_core::{Engine, Error, EvaluationJob, Job, Params, Portion, Reply, Resu
 use fedeq_data::Dataset;
 use fedeq_data::shard::Shard;
 use fedeq_models::Graph;
+use rayon::prelude::*;
 
 use self::evaluate::{EVALUATION_BATCH, Examinee};
 use self::gradient::Precise;
@@ -186,15 +187,18 @@ fn ensure_watches_nothing(training: &Training) -> Result<()> {
 }
 
 /// Lets all jobs begin that may, and carries those out: answers come in the order of the jobs. If somebody asked to stop, nothing is carried out: what comes of it would not be kept.
-fn answered<'j, J, M>(
+fn answered<'j, J: Sync, S: Send, M>(
     jobs: &'j [J],
-    begin: impl Fn(&'j J) -> Result<M>,
+    begin: impl Fn(&'j J) -> Result<S> + Send + Sync,
+    take: impl Fn(&'j J, S) -> Result<M>,
     work: impl FnOnce(Vec<M>) -> Vec<Result<Reply>>,
 ) -> Vec<Result<Reply>> {
+    // What was received is looked through for every client: on all cores.
+    let started: Vec<Result<S>> = jobs.par_iter().map(begin).collect();
     let mut begun = Vec::new();
     let mut replies = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        match begin(job) {
+    for (job, started) in jobs.iter().zip(started) {
+        match started.and_then(|started| take(job, started)) {
             Ok(member) => {
                 begun.push(member);
                 replies.push(None);
@@ -224,13 +228,13 @@ impl Engine for CudaEngine {
     }
 
     fn train(&self, jobs: &[Job<'_>]) -> Vec<Result<Reply>> {
-        let begin = |job| Member::new(&self.home, job, Job::begin(job)?);
-        answered(jobs, begin, |members| self.timed(|shop| self.clients.train_all(shop, &self.home, members)))
+        let begin = |job, started| Member::new(&self.home, job, started);
+        answered(jobs, Job::begin, begin, |members| self.timed(|shop| self.clients.train_all(shop, &self.home, members)))
     }
 
     fn evaluate(&self, jobs: &[EvaluationJob<'_>]) -> Vec<Result<Reply>> {
-        let begin = |job| Examinee::new(&self.home, job, EvaluationJob::begin(job)?);
-        answered(jobs, begin, |all| {
+        let begin = |job, started| Examinee::new(&self.home, job, started);
+        answered(jobs, EvaluationJob::begin, begin, |all| {
             let evaluated = self.timed(|shop| self.clients.evaluate_all(shop, &self.home, all));
             evaluated.into_iter().map(evaluate::end).collect()
         })
@@ -311,10 +315,5 @@ impl Clients {
 
     fn data_bytes(&self) -> u64 {
         self.data.iter().map(DeviceData::bytes).sum()
-    }
-
-    /// The bytes that cohorts may take.
-    fn room(&self, home: &Home) -> u64 {
-        self.budget.saturating_sub(self.data_bytes() + home.storage.bytes())
     }
 }

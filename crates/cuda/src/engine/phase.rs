@@ -61,7 +61,7 @@ impl Clients {
         }
         let started = Instant::now();
         let arithmetic = Lanes { device: &home.device, layout: &home.layout, count: lanes };
-        let mut runner = shop.take(home, self.purpose_of(phase, lanes, begun.data))?;
+        let mut runner = shop.take(home, self.purpose_of(phase, lanes, begun.data), begun.offset.is_some())?;
         runner.load(home, arithmetic, model)?;
         if let Some((_, offset)) = &begun.offset {
             runner.load_offset(home, arithmetic, offset)?;

@@ -30,19 +30,39 @@ const RECORDED: usize = 4;
 pub(crate) struct Runner {
     pub(crate) executor: Executor,
     /// `[lanes][stride]`
-    parameters: Buffer<f32>,
+    parameters: Arc<Buffer<f32>>,
     /// `[lanes][statistics stride]`
-    statistics: Buffer<f32>,
+    statistics: Arc<Buffer<f32>>,
     /// As parameters, where something is trained.
-    gradients: Option<Buffer<f32>>,
+    gradients: Option<Arc<Buffer<f32>>>,
     /// As parameters, of proximal terms.
-    offset: Option<Buffer<f32>>,
+    offset: Option<Arc<Buffer<f32>>>,
     tables: Tables,
     pub(crate) around: Around,
     /// Steps that were recorded, the last one first.
     recorded: Vec<(Fingerprint, Repeatable)>,
     /// The shares of forward passes, backward passes and updates in the time of a step.
     pub(crate) shares: [f64; 3],
+    /// Bytes of a lane's parameters.
+    stride_bytes: u64,
+}
+
+/// Bytes of the memory that runners share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) scratch: u64,
+    pub(crate) tables: u64,
+}
+
+impl Wanted {
+    /// What is enough for both, one after the other.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { scratch: self.scratch.max(other.scratch), tables: self.tables.max(other.tables) }
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        self.scratch + self.tables
+    }
 }
 
 /// Tables of batches on the device.
@@ -79,53 +99,89 @@ struct Fingerprint {
     around: Vec<u64>,
 }
 
+/// Memory that runners share: one of them works at a time, and takes its models anew for every phase.
+#[derive(Default)]
+pub(crate) struct Shared {
+    scratch: Option<Arc<Buffer<u8>>>,
+    parameters: Option<Arc<Buffer<f32>>>,
+    statistics: Option<Arc<Buffer<f32>>>,
+    gradients: Option<Arc<Buffer<f32>>>,
+    offset: Option<Arc<Buffer<f32>>>,
+}
+
+impl Shared {
+    /// Bytes of all of it.
+    pub(crate) fn bytes(&self) -> u64 {
+        let tables = [&self.parameters, &self.statistics, &self.gradients, &self.offset];
+        let tables: u64 = tables.into_iter().flatten().map(|buffer| buffer.bytes()).sum();
+        tables + self.scratch.as_ref().map_or(0, |scratch| scratch.bytes())
+    }
+}
+
+/// Memory for so many elements: what is there, if it is large enough, else new memory of zeros in its place, after what was there is given back.
+fn enough<T: cudarc::driver::DeviceRepr>(home: &Home, there: &mut Option<Arc<Buffer<T>>>, len: usize) -> Result<Arc<Buffer<T>>> {
+    if there.as_ref().is_none_or(|buffer| buffer.len() < len) {
+        *there = None;
+        *there = Some(Arc::new(Buffer::zeros(&home.device, len)?));
+    }
+    let Some(buffer) = there else { unreachable!("it was made above") };
+    Ok(Arc::clone(buffer))
+}
+
 impl Runner {
-    pub(crate) fn new(home: &Home, purpose: Purpose) -> Result<Self> {
+    /// A runner in memory that others use too; all others must be gone if that has to grow.
+    pub(crate) fn new(home: &Home, purpose: Purpose, pulled: bool, shared: &mut Shared) -> Result<Self> {
         let (device, layout, lanes) = (&home.device, &home.layout, purpose.size.lanes);
         let all = lanes * layout.stride();
+        let plan = Plan::new(device, &home.graph, layout, purpose);
+        let scratch = enough(home, &mut shared.scratch, plan.arena.bytes())?;
+        let trains = purpose.trains.is_some();
         Ok(Self {
-            executor: Executor::new(device, &home.graph, layout, purpose)?,
-            parameters: Buffer::new(device, all)?,
-            statistics: Buffer::new(device, lanes * layout.statistics_stride())?,
+            executor: Executor::of(device, &home.graph, layout, purpose, plan, scratch)?,
+            parameters: enough(home, &mut shared.parameters, all)?,
+            statistics: enough(home, &mut shared.statistics, lanes * layout.statistics_stride())?,
             // What is between parameters has no gradient and stays zero.
-            gradients: purpose.trains.map(|_| Buffer::zeros(device, all)).transpose()?,
-            offset: None,
+            gradients: trains.then(|| enough(home, &mut shared.gradients, all)).transpose()?,
+            offset: pulled.then(|| enough(home, &mut shared.offset, all)).transpose()?,
             tables: Tables::new(home, lanes, purpose.size.most, 0)?,
             around: Around::new(home, purpose)?,
             recorded: Vec::new(),
             shares: [1.0 / 3.0; 3],
+            stride_bytes: 4 * layout.stride() as u64,
         })
     }
 
-    /// The bytes that it would take.
-    pub(crate) fn bytes(home: &Home, purpose: Purpose, pulled: bool) -> u64 {
-        let tables = 1 + u64::from(purpose.trains.is_some()) + u64::from(pulled);
-        let lane = 4 * (tables * home.layout.stride() as u64 + home.layout.statistics_stride() as u64);
-        let arena = Plan::new(&home.device, &home.graph, &home.layout, purpose).arena.bytes() as u64;
-        arena + purpose.size.lanes as u64 * lane
+    /// Whether proximal terms can act on its models.
+    pub(crate) fn is_pulled(&self) -> bool {
+        self.offset.is_some()
     }
 
-    /// The bytes that it takes.
-    pub(crate) fn bytes_in_use(&self) -> u64 {
-        let tables = [&self.gradients, &self.offset].into_iter().flatten().map(Buffer::bytes).sum::<u64>();
-        self.executor.bytes() + self.parameters.bytes() + self.statistics.bytes() + tables
+    /// What a runner takes of the memory that is shared.
+    pub(crate) fn wants(home: &Home, purpose: Purpose, pulled: bool) -> Wanted {
+        let lanes = purpose.size.lanes;
+        let tables = 1 + usize::from(purpose.trains.is_some()) + usize::from(pulled);
+        let scratch = Plan::new(&home.device, &home.graph, &home.layout, purpose).arena.bytes();
+        let tables = lanes * (tables * home.layout.stride() + home.layout.statistics_stride());
+        Wanted { scratch: scratch as u64, tables: 4 * tables as u64 }
     }
 
     /// The bytes a lane takes.
     pub(crate) fn bytes_a_lane(&self) -> u64 {
-        self.bytes_in_use() / self.executor.purpose.size.lanes as u64
+        let tables = 1 + u64::from(self.gradients.is_some()) + u64::from(self.offset.is_some());
+        let lanes = self.executor.purpose.size.lanes as u64;
+        self.executor.bytes() / lanes + tables * self.stride_bytes
     }
 
     fn weights(&self) -> Weights {
         Weights {
             parameters: self.parameters.pointer(),
-            gradients: self.gradients.as_ref().map_or(Pointer::NULL, Buffer::pointer),
+            gradients: self.gradients.as_ref().map_or(Pointer::NULL, |gradients| gradients.pointer()),
             statistics: self.statistics.pointer(),
         }
     }
 
     pub(crate) fn gradients(&self) -> Option<&Buffer<f32>> {
-        self.gradients.as_ref()
+        self.gradients.as_deref()
     }
 
     pub(crate) fn parameters(&self) -> Pointer<f32> {
@@ -153,11 +209,8 @@ impl Runner {
     }
 
     /// Takes the offsets of proximal terms.
-    pub(crate) fn load_offset(&mut self, home: &Home, lanes: Lanes<'_>, offset: &Parts<Table>) -> Result<()> {
-        if self.offset.is_none() {
-            self.offset = Some(Buffer::zeros(&home.device, self.parameters.len())?);
-        }
-        let to = self.offset.as_ref().map_or(Pointer::NULL, Buffer::pointer);
+    pub(crate) fn load_offset(&self, home: &Home, lanes: Lanes<'_>, offset: &Parts<Table>) -> Result<()> {
+        let to = self.offset.as_ref().map_or(Pointer::NULL, |offset| offset.pointer());
         for (section, table) in offset.iter() {
             lanes.copy_to(section, table, to.add(section.range(&home.layout).start), home.layout.stride())?;
         }

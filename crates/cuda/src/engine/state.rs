@@ -31,7 +31,7 @@ struct Uploaded {
 }
 
 /// How many of them are remembered.
-const UPLOADED: usize = 8;
+const UPLOADED: usize = 16;
 
 impl Home {
     pub(crate) fn new(
@@ -51,22 +51,40 @@ impl Home {
 
     fn upload_section(&self, section: Section, weights: &Weights) -> Result<Arc<Stored>> {
         let arrays = self.arrays(section, weights);
+        if let Some(known) = self.known(section, &arrays) {
+            return Ok(known);
+        }
         // Such as fresh duals, each of which is an array of its own.
-        let zeros = arrays.iter().all(|array| array.iter().all(|&value| value == 0.0 && value.is_sign_positive()));
-        let arrays = if zeros { Vec::new() } else { arrays };
+        let zeros = arrays.iter().all(|array| are_zero(array));
+        let stored = match zeros.then(|| self.known(section, &[])).flatten() {
+            Some(zeros) => zeros,
+            None => self.upload_anew(section, weights)?,
+        };
+        let mut uploaded = lock(&self.uploaded);
+        if zeros {
+            uploaded.insert(0, Uploaded { section, arrays: Vec::new(), stored: Arc::clone(&stored) });
+        }
+        uploaded.insert(0, Uploaded { section, arrays, stored: Arc::clone(&stored) });
+        uploaded.truncate(UPLOADED);
+        Ok(stored)
+    }
+
+    /// What these arrays became not long ago; those of zeros are known by no arrays at all.
+    fn known(&self, section: Section, arrays: &[Arc<Vec<f32>>]) -> Option<Arc<Stored>> {
         let mut uploaded = lock(&self.uploaded);
         let same = |one: &Uploaded| {
             one.section == section
                 && one.arrays.len() == arrays.len()
-                && one.arrays.iter().zip(&arrays).all(|(a, b)| Arc::ptr_eq(a, b))
+                && one.arrays.iter().zip(arrays).all(|(a, b)| Arc::ptr_eq(a, b))
         };
-        let stored = match uploaded.iter().position(same) {
-            Some(at) => uploaded.remove(at).stored,
-            None => self.upload_anew(section, weights)?,
-        };
-        uploaded.insert(0, Uploaded { section, arrays, stored: Arc::clone(&stored) });
-        uploaded.truncate(UPLOADED);
-        Ok(stored)
+        let found = uploaded.iter().position(same)?;
+        uploaded[..=found].rotate_right(1);
+        Some(Arc::clone(&uploaded[0].stored))
+    }
+
+    /// Whether numbers that were uploaded are all zero.
+    fn is_zero(&self, section: Section, stored: &Arc<Stored>) -> bool {
+        self.known(section, &[]).is_some_and(|zeros| Arc::ptr_eq(&zeros, stored))
     }
 
     /// The host's arrays of a section, in the order of the network.
@@ -95,20 +113,20 @@ impl Home {
         self.storage.keep(Arc::new(Buffer::of(&self.device, &numbers)?), finite)
     }
 
-    /// Named arrays of what is on the host in the order of the device.
-    pub(crate) fn named(&self, parts: &Parts<Arc<Vec<f32>>>) -> Weights {
-        let mut weights = Weights::default();
-        for (section, numbers) in parts.iter() {
-            match section.part() {
-                Some(part) => weights.params.overwrite(&self.layout.read_part(&self.graph, numbers, part)),
-                None => weights.statistics = self.layout.read_statistics(&self.graph, numbers),
-            }
+    /// Adds the named arrays of a section whose numbers are on the host in the order of the device.
+    pub(crate) fn name(&self, section: Section, numbers: &[f32], weights: &mut Weights) {
+        match section.part() {
+            Some(part) => weights.params.overwrite(&self.layout.read_part(&self.graph, numbers, part)),
+            None => weights.statistics = self.layout.read_statistics(&self.graph, numbers),
         }
-        weights
     }
 
     fn download(&self, parts: &Parts<Arc<Stored>>) -> Result<Weights> {
-        Ok(self.named(&parts.map(|_, stored| stored.on_host())?))
+        let mut weights = Weights::default();
+        for (section, stored) in parts.iter() {
+            self.name(section, &stored.on_host()?, &mut weights);
+        }
+        Ok(weights)
     }
 
     /// The state of a client as it is kept here: as it was left, or brought from the host.
@@ -120,16 +138,23 @@ impl Home {
     }
 
     fn from_host(self: &Arc<Self>, state: &ClientState) -> Result<DeviceState> {
-        let dual = Weights { params: state.dual.clone(), ..Weights::default() };
+        let dual = self.upload(&Weights { params: state.dual.clone(), ..Weights::default() })?;
+        let is_zero = dual.iter().all(|(section, stored)| self.is_zero(section, stored));
         Ok(DeviceState {
             home: Arc::clone(self),
             own: self.upload(&state.own)?,
-            dual: self.upload(&dual)?,
+            dual,
             second: state.second.as_ref().map(|second| self.upload(second)).transpose()?,
-            dual_norm: state.dual.norm(),
+            dual_norm: if is_zero { 0.0 } else { state.dual.norm() },
             warm: KeptStates::from_host(&self.device, &state.memory)?,
         })
     }
+}
+
+/// Whether all numbers are +0.
+fn are_zero(values: &[f32]) -> bool {
+    // A whole block is looked at before anything is decided, which vector instructions do at once.
+    values.chunks(4096).all(|block| block.iter().fold(0, |bits, value| bits | value.to_bits()) == 0)
 }
 
 /// A client's state between rounds. It never changes.

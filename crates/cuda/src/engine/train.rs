@@ -11,13 +11,14 @@ use super::expression::Slots;
 use super::lanes::{Lanes, Table};
 use super::parts::{Parts, Section};
 use super::phase::Begun;
-use super::runner::Runner;
+use super::runner::Wanted;
 use super::schedule::Trainee;
 use super::state::{DeviceState, Home};
 use super::stored::Stored;
 use super::warm::{Directory, Memory};
 use super::workshop::Workshop;
 use crate::data::DeviceData;
+use crate::device::Buffer;
 
 /// A job that has begun, with its numbers on the device.
 pub(crate) struct Member<'a> {
@@ -89,35 +90,37 @@ impl Clients {
         let longest = group.iter().filter_map(|&at| members[at].as_ref()).map(|member| self.samples(member.job.client)).max();
         let slots = self.slots(home, longest.unwrap_or(0), data);
         let wanted = group.len().min(self.most_lanes);
-        let purposes = |lanes: usize| some.update.phases().map(move |phase| (self.purpose_of(phase, lanes, data), phase));
         // Models at the start, after each phase, and of the state to be.
         let copies = (3 + some.update.steps.len()) as u64;
-        let bytes = |lanes: usize| {
-            let runners: u64 =
-                purposes(lanes).map(|(purpose, phase)| Runner::bytes(home, purpose, phase.proximal.is_some())).sum();
-            let warm = Memory::bytes(home.warm_start, lanes, slots, self.each(home, data));
-            runners + warm + lanes as u64 * copies * 4 * home.layout.stride() as u64
+        let each = self.each(home, data);
+        let mut bytes = |shop: &mut Workshop, lanes: usize| {
+            let shared = some.update.phases().map(|phase| {
+                let purpose = self.purpose_of(phase, lanes, data);
+                shop.wants(home, purpose, phase.proximal.is_some())
+            });
+            let shared = shared.fold(Wanted::default(), Wanted::or).bytes();
+            let warm = Memory::bytes(home.warm_start, lanes, slots, each);
+            shared + warm + lanes as u64 * copies * 4 * home.layout.stride() as u64
         };
-        let lanes = self.fit(shop, home, wanted, bytes)?;
-        let kept: Vec<_> = purposes(lanes).map(|(purpose, _)| purpose).collect();
-        if shop.bytes_but(&kept) + bytes(lanes) > self.room(home) {
-            shop.keep_only(&kept);
-        }
-        Ok(lanes)
+        self.fit(shop, home, wanted, &mut bytes)
     }
 
-    /// How many lanes fit; states of clients make room where not even one does.
+    /// How many lanes fit. Clients' states make room where not even one does.
     pub(crate) fn fit(
         &self,
         shop: &mut Workshop,
         home: &Arc<Home>,
         wanted: usize,
-        bytes: impl Fn(usize) -> u64,
+        bytes: &mut dyn FnMut(&mut Workshop, usize) -> u64,
     ) -> Result<usize> {
-        let lanes = most_lanes(wanted, self.room(home), &bytes);
-        if bytes(lanes) > self.room(home) {
-            shop.keep_only(&[]);
-            home.storage.make_room(self.budget.saturating_sub(self.data_bytes() + bytes(lanes)), None)?;
+        let room = self.budget.saturating_sub(self.data_bytes() + home.storage.bytes());
+        let lanes = most_lanes(wanted, room, |lanes| bytes(shop, lanes));
+        let needed = bytes(shop, lanes);
+        if needed > room {
+            home.storage.make_room(self.budget.saturating_sub(self.data_bytes() + needed), None)?;
+        }
+        if needed < shop.bytes() && shop.bytes() > room {
+            shop.clear(); // What was kept for larger cohorts is too much now.
         }
         Ok(lanes)
     }
@@ -185,7 +188,7 @@ impl Clients {
             }
         }
         let sent = slots.value(&arithmetic, &lanes[0].update.sent)?;
-        let sent = self.download(home, arithmetic, &sent, &slots.received, lanes)?;
+        let sent = self.download(shop, home, &sent, &slots.received, lanes)?;
         let gaps = gaps(arithmetic, &slots.own, &slots.received)?;
         let states = self.states(home, arithmetic, &slots, memory.as_ref(), lanes)?;
         shop.put_memory_back(memory);
@@ -260,25 +263,53 @@ impl Clients {
     /// What is sent, on the host: as it was received where it is that, else from the device.
     fn download(
         &self,
+        shop: &mut Workshop,
         home: &Arc<Home>,
-        arithmetic: Lanes<'_>,
         sent: &Parts<Table>,
         received: &Parts<Table>,
         lanes: &[Member<'_>],
     ) -> Result<Vec<Weights>> {
-        let mut each = vec![Parts::default(); lanes.len()];
         let mut weights = vec![Weights::default(); lanes.len()];
         for (section, table) in sent.iter() {
             if received.get(section).is_some_and(|received| received.is(table)) {
                 weights.iter_mut().zip(lanes).for_each(|(weights, lane)| take_part(weights, section, lane.job.received));
                 continue;
             }
-            let numbers = on_host(home, arithmetic, section, table)?;
-            each.iter_mut().zip(numbers).for_each(|(parts, numbers): (&mut Parts<_>, _)| parts.set(section, Some(numbers)));
+            match table {
+                Table::Each(each) => {
+                    for (weights, stored) in weights.iter_mut().zip(each.iter()) {
+                        home.name(section, &stored.on_host()?, weights);
+                    }
+                }
+                Table::Same(stored) => {
+                    let numbers = stored.on_host()?;
+                    weights.iter_mut().for_each(|weights| home.name(section, &numbers, weights));
+                }
+                Table::Made(made) => made_to_host(shop, home, section, made, &mut weights)?,
+            }
         }
-        let named: Vec<Weights> = each.par_iter().map(|parts| home.named(parts)).collect();
-        Ok(weights.into_iter().zip(named).map(|(weights, named)| weights.with(&named)).collect())
+        Ok(weights)
     }
+}
+
+/// Names the numbers of a table that was made on the device, as many lanes at a time as fit into the memory that is copied to.
+fn made_to_host(shop: &mut Workshop, home: &Home, section: Section, made: &Buffer<f32>, weights: &mut [Weights]) -> Result<()> {
+    let len = section.range(&home.layout).len();
+    let staging = shop.staging(home, made.len().max(len))?;
+    let at_once = (staging.len() / len.max(1)).max(1);
+    for (group, some) in weights.chunks_mut(at_once).enumerate() {
+        let from = group * at_once * len;
+        let large = vec![0.0; if len > staging.len() { len } else { 0 }];
+        if large.is_empty() {
+            let numbers = staging.read(made, from, some.len() * len)?;
+            some.par_iter_mut().zip(numbers.par_chunks(len.max(1))).for_each(|(weights, lane)| home.name(section, lane, weights));
+        } else {
+            let mut large = large;
+            made.read(&home.device, from, &mut large)?;
+            some.iter_mut().for_each(|weights| home.name(section, &large, weights));
+        }
+    }
+    Ok(())
 }
 
 /// A section of host weights.
@@ -286,20 +317,6 @@ fn take_part(weights: &mut Weights, section: Section, from: &Weights) {
     match section.part() {
         Some(part) => weights.params.overwrite(&from.params.filter(|path| Part::of(path) == part)),
         None => weights.statistics = from.statistics.clone(),
-    }
-}
-
-/// The numbers of a table, lane by lane.
-fn on_host(home: &Home, arithmetic: Lanes<'_>, section: Section, table: &Table) -> Result<Vec<Arc<Vec<f32>>>> {
-    match table {
-        Table::Each(each) => each.iter().map(|stored| stored.on_host()).collect(),
-        Table::Same(stored) => Ok(vec![stored.on_host()?; arithmetic.count]),
-        Table::Made(made) => {
-            let mut all = vec![0.0; made.len()];
-            made.read(&home.device, 0, &mut all)?;
-            let len = section.range(&home.layout).len().max(1);
-            Ok(all.chunks_exact(len).map(|lane| Arc::new(lane.to_vec())).collect())
-        }
     }
 }
 

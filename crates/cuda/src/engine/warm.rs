@@ -146,6 +146,10 @@ impl Memory {
         (lanes * slots * (each * size_of_number(precision_of(policy)) + 1)) as u64
     }
 
+    pub(crate) fn bytes_in_use(&self) -> u64 {
+        self.states.bytes() + self.known.bytes()
+    }
+
     /// Forgets everything: other clients begin.
     pub(crate) fn clear(&mut self, device: &Device, policy: WarmStart, lanes: usize) -> Result<()> {
         self.directory = Directory::new(policy, lanes, self.slots);

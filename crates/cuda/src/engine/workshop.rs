@@ -1,37 +1,49 @@
-//! What is kept ready between phases and rounds: runners and the memory of warm starts.
+//! What is kept ready between phases and rounds: runners and the memory they share.
 use fedeq_core::Result;
 use fedeq_equilibrium::WarmStart;
 
-use super::runner::Runner;
+use super::runner::{Runner, Shared, Wanted};
 use super::state::Home;
 use super::warm::Memory;
+use crate::device::Pinned;
 use crate::plan::Purpose;
 
 /// Runners that are kept: those of the phases of a round and of an evaluation, and some to spare.
 const KEPT: usize = 6;
+/// How much of different purposes is remembered.
+const REMEMBERED: usize = 64;
+/// Numbers that come to the host at once.
+const STAGED: usize = 1 << 26;
 
 /// Whatever one piece of work after the other needs; one at a time.
 #[derive(Default)]
 pub(crate) struct Workshop {
     /// The one used last comes first.
     runners: Vec<Runner>,
+    shared: Shared,
     memory: Option<Memory>,
+    wanted: Vec<(Purpose, bool, Wanted)>,
+    staging: Option<Pinned>,
 }
 
 impl Workshop {
     /// A runner for a purpose, which nobody else has while it is used.
-    pub(crate) fn take(&mut self, home: &Home, purpose: Purpose) -> Result<Runner> {
-        match self.runners.iter().position(|runner| runner.executor.purpose == purpose) {
-            Some(at) => Ok(self.runners.remove(at)),
-            None => {
-                self.runners.truncate(KEPT - 1);
-                // Out of memory: what is kept for later gives way.
-                Runner::new(home, purpose).or_else(|_| {
-                    self.runners.clear();
-                    Runner::new(home, purpose)
-                })
-            }
+    pub(crate) fn take(&mut self, home: &Home, purpose: Purpose, pulled: bool) -> Result<Runner> {
+        let fits = |runner: &Runner| runner.executor.purpose == purpose && (runner.is_pulled() || !pulled);
+        if let Some(at) = self.runners.iter().position(fits) {
+            return Ok(self.runners.remove(at));
         }
+        self.runners.truncate(KEPT - 1);
+        // Runners hold on to what they share: where that grows, they are made anew when they are wanted again.
+        let before = self.shared.bytes();
+        if self.wants(home, purpose, pulled).bytes() > before {
+            self.runners.clear();
+        }
+        let runner = Runner::new(home, purpose, pulled, &mut self.shared)?;
+        if self.shared.bytes() != before {
+            self.runners.clear();
+        }
+        Ok(runner)
     }
 
     pub(crate) fn put_back(&mut self, runner: Runner) {
@@ -39,15 +51,38 @@ impl Workshop {
         self.runners.truncate(KEPT);
     }
 
-    /// The bytes of runners that are kept, but for those of these purposes.
-    pub(crate) fn bytes_but(&self, purposes: &[Purpose]) -> u64 {
-        let others = self.runners.iter().filter(|runner| !purposes.contains(&runner.executor.purpose));
-        others.map(Runner::bytes_in_use).sum()
+    /// What a runner for a purpose takes of the memory that is shared.
+    pub(crate) fn wants(&mut self, home: &Home, purpose: Purpose, pulled: bool) -> Wanted {
+        if let Some((.., wanted)) = self.wanted.iter().find(|(of, with, _)| *of == purpose && *with == pulled) {
+            return *wanted;
+        }
+        let wanted = Runner::wants(home, purpose, pulled);
+        self.wanted.insert(0, (purpose, pulled, wanted));
+        self.wanted.truncate(REMEMBERED);
+        wanted
     }
 
-    /// Gives back everything that these purposes have no use for.
-    pub(crate) fn keep_only(&mut self, purposes: &[Purpose]) {
-        self.runners.retain(|runner| purposes.contains(&runner.executor.purpose));
+    /// Gives back all memory of runners.
+    pub(crate) fn clear(&mut self) {
+        self.runners.clear();
+        self.shared = Shared::default();
+        self.memory = None;
+    }
+
+    /// The bytes of what is kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shared.bytes() + self.memory.as_ref().map_or(0, Memory::bytes_in_use)
+    }
+
+    /// Memory of the host that the device copies to.
+    pub(crate) fn staging(&mut self, home: &Home, wanted: usize) -> Result<&mut Pinned> {
+        let wanted = wanted.min(STAGED);
+        if self.staging.as_ref().is_none_or(|staging| staging.len() < wanted) {
+            self.staging = None;
+            self.staging = Some(Pinned::new(&home.device, wanted)?);
+        }
+        let Some(staging) = &mut self.staging else { unreachable!("it was made above") };
+        Ok(staging)
     }
 
     /// Memory of fixed points for so many lanes with so many slots, with nothing in it; nothing where there are no slots.
