@@ -56,6 +56,7 @@ impl Run {
             *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
         }
         experiment.ensure_not_moved()?;
+        experiment.check_settings()?;
         let gpu = UsedGpu::of(&experiment.engine)?;
         let prepared = experiment.prepare()?;
         let folder = RunFolder::create(folder)?;
