@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from .bench import Bench
-from .environment import HERE, build_ours, build_peer, machine, say
+from .environment import HERE, build_ours, build_peer, machine, say, use_python
+from .gpu import GPU_ROWS
 from .outcome import Outcome, Share, from_data
 from .process import attempt
 from .rows import ROWS
@@ -26,14 +27,14 @@ def main() -> int:
     options = parse()
     try:
         program = Path(options.program).resolve() if options.program else build_ours()
-        build_peer()
+        use_python(Path(options.python)) if options.python else build_peer()
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     conditions = machine()
     if float(conditions["load before"]) > BUSY:
         say(f"warning: the machine is busy (load {conditions['load before']}); figures will scatter")
-    names = options.rows or list(ROWS)
+    names = options.rows or [name for name in ROWS if (name in GPU_ROWS) == options.gpu]
     rows = measure(names, bench_of(options, program))
     for row in rows:
         row.commit = conditions["commit"]
@@ -47,7 +48,11 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="run", description="Our program against PyTorch and Flower, interleaved.")
     parser.add_argument(
-        "rows", nargs="*", type=row_name, metavar="ROW", help=f"rows to measure, of {', '.join(ROWS)}; all if none"
+        "rows",
+        nargs="*",
+        type=row_name,
+        metavar="ROW",
+        help=f"rows to measure, of {', '.join(ROWS)}; all that need no GPU if none",
     )
     parser.add_argument("--quick", action="store_true", help="small work and one repeat: whether it runs, not how fast")
     parser.add_argument("--repeats", type=int, default=5, help="processes of each side a row (default 5)")
@@ -57,6 +62,8 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--data", type=Path, help="folder with LEAF's FEMNIST; made-up data of the same shapes if left out")
     parser.add_argument("--record", action="store_true", help="also write these rows into RESULTS.md")
+    parser.add_argument("--gpu", action="store_true", help="all rows that need an NVIDIA GPU, if no rows are named")
+    parser.add_argument("--python", help="a python with PyTorch and safetensors (default: a virtual environment is made)")
     parser.add_argument("--program", help="our program, already built (default: build it)")
     return parser.parse_args()
 

@@ -5,7 +5,6 @@ import platform
 import subprocess
 import sys
 import venv
-from importlib import metadata
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
@@ -27,6 +26,12 @@ def build_peer() -> None:
     INSTALLED.write_text(wanted)
 
 
+def use_python(python: Path) -> None:
+    """Takes an interpreter that already has what is needed, for machines that nothing can be installed on."""
+    global PYTHON
+    PYTHON = python
+
+
 def build_ours() -> Path:
     """Builds our program; returns its path."""
     say("building our program")
@@ -45,6 +50,7 @@ def machine() -> dict[str, str]:
         "load before": f"{os.getloadavg()[0]:.1f}",
         "commit": output(["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]),
         "rustc": output(["rustc", "--version"]),
+        **gpu(),
         **{name: version(name) for name in ("torch", "flwr", "ray")},
     }
 
@@ -58,10 +64,15 @@ def processor() -> str:
     return f"{named[0] if named else 'unknown'}, {widest}"
 
 
+def gpu() -> dict[str, str]:
+    """The cards, where there are some."""
+    found = output(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    return {"GPU": found.replace("\n", "; ")} if found else {}
+
+
 def version(package: str) -> str:
-    """Of a package of the virtual environment."""
-    found = metadata.distributions(name=package, path=[str(path) for path in VENV.glob("lib/python*/site-packages")])
-    return next((distribution.version for distribution in found), "not installed")
+    """Of a package that the other side uses."""
+    return output([str(PYTHON), "-c", f"from importlib import metadata; print(metadata.version('{package}'))"]) or "not installed"
 
 
 def output(command: list[str]) -> str:

@@ -8,7 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from .environment import HERE, PYTHON, say
+from . import environment
+from .environment import HERE, say
 
 Job = dict[str, Any]
 Answer = dict[str, Any]
@@ -28,13 +29,17 @@ def ours(program: Path, job: Job, timeout: float = 7200.0) -> Answer:
 def peer(job: Job, timeout: float = 7200.0) -> Answer:
     """PyTorch does a job."""
     threads = str(job["threads"])
-    return finish([str(PYTHON), "-m", "peer", json.dumps(job)], {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}, timeout)
+    return finish(
+        [str(environment.PYTHON), "-m", "peer", json.dumps(job)],
+        {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+        timeout,
+    )
 
 
 def flower(job: Job, timeout: float = 1200.0) -> Answer:
     """Flower's simulation does a job; the peak is that of all its processes together, shared pages counted once."""
     environment = {"PYTHONPATH": str(HERE), "OMP_NUM_THREADS": str(job["threads"]), "RAY_DEDUP_LOGS": "1"}
-    return finish([str(PYTHON), "-m", "flower", json.dumps(job)], environment, timeout, watch_children=True)
+    return finish([str(environment.PYTHON), "-m", "flower", json.dumps(job)], environment, timeout, watch_children=True)
 
 
 def finish(command: list[str], environment: dict[str, str], timeout: float, watch_children: bool = False) -> Answer:

@@ -17,6 +17,7 @@ from .bench import (
     in_turn,
     training,
 )
+from .gpu import GPU_ROWS
 from .outcome import Agreement, Outcome, Share, Side
 from .process import Answer, Job
 
@@ -283,6 +284,7 @@ ROWS: dict[str, Row] = {
         ),
     )
 }
+ROWS |= GPU_ROWS
 ROWS |= {"round": whole_round, "fedavg": fedavg, "explicit": explicit, "scaling": scaling, "cores": cores}
 ROWS |= {
     "limit-s": Limit("limit-s", "DEQ-ResNet-S cell forward, share of a core's peak", "deq-resnet-s", "femnist", 10),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from . import models
+from .cohort import rounds as rounds_on_gpu
 from .data import Data
 from .fedeq import Federation, Settings
 from .memory import megabytes
@@ -57,6 +58,8 @@ def step(job: Job) -> Answer:
 
 def rounds(job: Job) -> Answer:
     """Seconds a round."""
+    if job.get("device") == "cuda":
+        return rounds_on_gpu(network_of(job), data_of(job), job)
     settings = Settings(job["method"], job["batch"], job["epochs"], job["personal_epochs"], job["learning_rate"])
     federation = Federation.begin(network_of(job), data_of(job), settings, job["clients"], job["workers"])
     cohort = list(range(job["cohort"]))

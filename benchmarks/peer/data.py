@@ -32,6 +32,13 @@ class Data:
             return self.pixels[indices].to(torch.float32).div_(255.0)
         return self.symbols[indices].long()
 
+    def to(self, device: str) -> "Data":
+        """The samples on a device; the orders stay where they are."""
+        self.targets = self.targets.to(device)
+        self.pixels = None if self.pixels is None else self.pixels.to(device)
+        self.symbols = None if self.symbols is None else self.symbols.to(device)
+        return self
+
     def samples(self, client: int) -> int:
         """How many samples a client trains on."""
         return len(self.orders[f"order/{client}/body/0"])

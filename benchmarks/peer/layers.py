@@ -50,7 +50,7 @@ def group_norm(channels: int) -> nn.GroupNorm:
     return nn.GroupNorm(GROUPS, channels, eps=EPSILON)
 
 
-class Head(nn.Module):
+class DenseEnd(nn.Module):
     """The shared end of image networks: two dense layers and a normalisation."""
 
     def __init__(self, inputs: int, activation: nn.Module) -> None:

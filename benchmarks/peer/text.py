@@ -1,5 +1,6 @@
 """DEQ-Transformer: a stack of four layers applied until nothing changes any more, then a personal layer."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -26,8 +27,19 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         batch, length, _ = x.shape
         query, key, value = self.qkv(x).view(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        seen = attend(query, key, value, mask)
         return self.output(seen.transpose(1, 2).reshape(batch, length, WIDTH))
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Attention by PyTorch's own kernel."""
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+
+def attend_plainly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """The same step by step, for `vmap`, which has no rule for that kernel and would call it client by client."""
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1]) + mask
+    return scores.softmax(-1) @ value
 
 
 class Layer(nn.Module):
@@ -76,7 +88,7 @@ class SequenceCell(nn.Module):
         return self.norm(z)
 
 
-class Player(nn.Module):
+class Head(nn.Module):
     """The personal end: one layer, a normalisation and the logits."""
 
     def __init__(self, classes: int) -> None:
@@ -104,7 +116,7 @@ class DeqTransformer(nn.Module):
         super().__init__()
         self.embedding = Embedding(vocabulary, length)
         self.cell = SequenceCell()
-        self.player = Player(vocabulary)
+        self.head = Head(vocabulary)
         self.solver_steps = solver_steps
         self.dropout = dropout
 
@@ -117,7 +129,7 @@ class DeqTransformer(nn.Module):
         return Hidden(state, tokens, mask)
 
     def predict(self, hidden: Hidden) -> Tensor:
-        return self.player(*hidden, self.draw(hidden.state))
+        return self.head(*hidden, self.draw(hidden.state))
 
     def forward(self, symbols: Tensor) -> Tensor:
         return self.predict(self.represent(symbols))
@@ -126,12 +138,12 @@ class DeqTransformer(nn.Module):
         """The masks of the two dropout sites of a layer."""
         if self.dropout == 0.0:
             return None
-        return torch.empty(2, *like.shape).bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)
+        return torch.empty(2, *like.shape, device=like.device).bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)
 
 
 def scores_mask(symbols: Tensor) -> Tensor:
     """What is added to attention's scores: very little where a position may not look (the future, padding)."""
     length = symbols.shape[1]
-    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    future = torch.ones(length, length, dtype=torch.bool, device=symbols.device).triu(1)
     blocked = future | (symbols == 0)[:, None, None, :]
-    return torch.zeros(blocked.shape).masked_fill_(blocked, BLOCKED_SCORE)
+    return torch.zeros(blocked.shape, device=symbols.device).masked_fill(blocked, BLOCKED_SCORE)

@@ -19,13 +19,13 @@ class Pull(NamedTuple):
 
 
 def shared(network: Network) -> list[nn.Parameter]:
-    """`theta`: everything but the player."""
-    return [parameter for name, parameter in network.named_parameters() if not name.startswith("player.")]
+    """`theta`: everything but the head."""
+    return [parameter for name, parameter in network.named_parameters() if not name.startswith("head.")]
 
 
 def personal(network: Network) -> list[nn.Parameter]:
     """`w`."""
-    return list(network.player.parameters())
+    return list(network.head.parameters())
 
 
 class Trainer:

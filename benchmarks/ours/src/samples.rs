@@ -4,7 +4,7 @@ use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
-use fedeq_core::{LocalProblem, Training};
+use fedeq_core::{LocalProblem, PhaseSeed, Training, client_seed};
 use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::femnist::Writers;
@@ -25,8 +25,8 @@ pub(crate) fn root() -> Seed {
 }
 
 /// What a client's phase in the first round gets from the engine.
-pub(crate) fn phase_seed(client: usize, phase: &str) -> Seed {
-    root().derive("client", [client as u64]).derive("round", [0]).derive(phase, [])
+pub(crate) fn phase_seed(client: usize, phase: &str) -> PhaseSeed {
+    PhaseSeed::new(client_seed(root(), client).derive("round", [0]), phase)
 }
 
 impl Prepare {
@@ -44,7 +44,7 @@ impl Prepare {
         let mut weights = weights_of(&network);
         let problem = problem(&network, &dataset, &held.clients[0], &self.training)?;
         let phase = everything(self.training.learning_rate);
-        problem.train(&mut weights, &mut WarmMemory::new(WarmStart::Off), &phase, None, Seed::new(5))?;
+        problem.train(&mut weights, &mut WarmMemory::new(WarmStart::Off), &phase, None, phase.seed(Seed::new(5)))?;
         write_weights(&self.folder, &weights)?;
         Ok(json!({ "samples": dataset.len() }))
     }
@@ -55,7 +55,7 @@ impl Prepare {
             let shard = Shard::new(Arc::clone(dataset), client.train.clone())?;
             for (phase, epochs) in [("head", self.training.personal_epochs), ("body", self.training.epochs)] {
                 for epoch in 0..epochs as u64 {
-                    let seed = phase_seed(number, phase).derive("epoch", [epoch]);
+                    let seed = phase_seed(number, phase).epoch(epoch);
                     let batches = shard.batches(self.training.batch_size, self.training.remainder, seed);
                     let order = batches.flat_map(|batch| batch.ids.into_iter().map(|id| id as u32)).collect();
                     orders.insert(format!("order/{number}/{phase}/{epoch}"), order);

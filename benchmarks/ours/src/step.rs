@@ -51,7 +51,7 @@ impl Step {
         if most < client.train.len() {
             let shard = fedeq_data::shard::Shard::new(Arc::clone(&dataset), client.train.clone())?;
             let Training { batch_size, remainder, .. } = self.training;
-            let mut batches = shard.batches(batch_size, remainder, phase_seed(0, "body").derive("epoch", [0]));
+            let mut batches = shard.batches(batch_size, remainder, phase_seed(0, "body").epoch(0));
             client.train = batches.next().map(|batch| batch.ids.into_iter().map(|id| id as u32).collect()).unwrap_or_default();
         }
         let network = self.setting.network()?;

@@ -4,7 +4,7 @@ mod common;
 use common::{CLIENTS, LeastSquares, Problem, thorough};
 use fedeq_core::{
     Algorithm, BalanceRho, ClientByClient, Error, FedAvg, FedEq, InProcess, LocalProblem, LocalProblems, Neighbours, Params,
-    Phase, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, TrainStats, Training, Weights, Workers,
+    Phase, PhaseSeed, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, TrainStats, Training, Weights, Workers,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::WarmMemory;
@@ -23,7 +23,7 @@ impl LocalProblem for Hopeless {
         memory: &mut WarmMemory,
         phase: &Phase,
         proximal: Option<&ProximalGradient>,
-        seed: Seed,
+        seed: PhaseSeed,
     ) -> Result<TrainStats> {
         self.0.train(weights, memory, phase, proximal, seed)
     }

@@ -136,7 +136,7 @@ fn solves_of_three_epochs(warm_start: WarmStart) -> SolveTally {
     let mut memory = WarmMemory::new(warm_start);
     let mut weights = digits.initial();
     let slow = Phase { learning_rate: 0.001, ..phase("body", 3) };
-    problem.train(&mut weights, &mut memory, &slow, None, Seed::new(4)).expect("trained").solves
+    problem.train(&mut weights, &mut memory, &slow, None, slow.seed(Seed::new(4))).expect("trained").solves
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn clients_last_drawn_before_the_tuning_rounds_fine_tune_the_final_global_model(
     assert!(untuned.iter().any(|&client| outcome.states[client].last_round == Some(0)), "somebody was drawn only before");
     for client in untuned {
         let mut expected = digits.initial().with(&outcome.server.weights);
-        let seed = client_seed(Seed::new(1), client).derive("round", [2]).derive("tune", []);
-        let problem = digits.problem(client).expect("there");
-        problem.train(&mut expected, &mut WarmMemory::default(), &phase("tune", 1), None, seed).expect("trained");
+        let seed = client_seed(Seed::new(1), client).derive("round", [2]);
+        let (problem, tune) = (digits.problem(client).expect("there"), phase("tune", 1));
+        problem.train(&mut expected, &mut WarmMemory::default(), &tune, None, tune.seed(seed)).expect("trained");
         assert_eq!(outcome.states[client].own, expected);
     }
 }
@@ -187,7 +187,9 @@ fn a_proximal_term_by_predictions_is_divided_by_the_symbols_that_are_not_padding
         let term = ProximalTerm { per_prediction, ..ProximalTerm::new(strength, received()) };
         let proximal = ProximalGradient::new(&term, &start.params.map(|_| 1.0), None);
         let phase = phase("body", 1).towards(term);
-        problem.train(&mut weights, &mut WarmMemory::default(), &phase, Some(&proximal), Seed::new(1)).expect("trained");
+        problem
+            .train(&mut weights, &mut WarmMemory::default(), &phase, Some(&proximal), phase.seed(Seed::new(1)))
+            .expect("trained");
         weights.params.minus(&start.params)
     };
     let (divided, weaker, whole) = (moved(8.0, true), moved(1.0, false), moved(8.0, false));
@@ -200,7 +202,8 @@ fn the_measured_gradient_is_that_of_the_loss_whatever_stands_in_for_it_in_traini
     let digits = Digits::new("deq-resnet-xs", brief());
     let problem = digits.problem(0).expect("there");
     let mut weights = digits.initial();
-    problem.train(&mut weights, &mut WarmMemory::default(), &phase("body", 3), None, Seed::new(4)).expect("trained");
+    let body = phase("body", 3);
+    problem.train(&mut weights, &mut WarmMemory::default(), &body, None, body.seed(Seed::new(4))).expect("trained");
     let (_, gradient) = problem.gradient(&weights).expect("a gradient");
     let along = |wanted: &dyn Fn(&str) -> bool| {
         let direction = gradient.filter(|path| wanted(path));

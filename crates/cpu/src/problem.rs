@@ -3,8 +3,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use fedeq_core::{
-    Examined, LocalProblem, Neighbours, Params, Phase, Portion, Projection, ProximalGradient, Result, Score, Search, TrainStats,
-    Training, Weights,
+    Examined, LocalProblem, Neighbours, Params, Phase, PhaseSeed, Portion, Projection, ProximalGradient, Result, Score, Search,
+    TrainStats, Training, Weights,
 };
 use fedeq_data::Seed;
 use fedeq_data::shard::{Remainder, Shard};
@@ -67,7 +67,7 @@ impl LocalProblem for NetworkProblem {
         memory: &mut WarmMemory,
         phase: &Phase,
         proximal: Option<&ProximalGradient>,
-        seed: Seed,
+        seed: PhaseSeed,
     ) -> Result<TrainStats> {
         let local = Local { network: &self.network, projection: self.projection, memory };
         train(local, weights, (phase, proximal), seed, |epoch| self.train.batches(self.batch_size, self.remainder, epoch))

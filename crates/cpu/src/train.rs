@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 use fedeq_core::{
-    Error, Phase, PhaseBytes, Projection, ProximalGradient, Result, SolveTally, TrainStats, Trains, Weights, diverged_in_phase,
+    Error, Phase, PhaseBytes, PhaseSeed, Projection, ProximalGradient, Result, SolveTally, TrainStats, Trains, Weights,
+    diverged_in_phase,
 };
 use fedeq_data::Seed;
 use fedeq_data::shard::Batch;
@@ -98,7 +99,7 @@ pub(crate) fn train<B: Iterator<Item = Batch>>(
     local: Local<'_>,
     weights: &mut Weights,
     (phase, proximal): (&Phase, Option<&ProximalGradient>),
-    seed: Seed,
+    seed: PhaseSeed,
     batches: impl Fn(Seed) -> B,
 ) -> Result<TrainStats> {
     let network = local.network;
@@ -175,11 +176,11 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn epochs<B: Iterator<Item = Batch>>(&mut self, seed: Seed, batches: impl Fn(Seed) -> B) -> Result<()> {
+    fn epochs<B: Iterator<Item = Batch>>(&mut self, seed: PhaseSeed, batches: impl Fn(Seed) -> B) -> Result<()> {
         for epoch in 0..self.phase.epochs as u64 {
             let (mut loss, mut samples) = (0.0, 0);
-            for (index, batch) in batches(seed.derive("epoch", [epoch])).enumerate() {
-                let dropout = seed.derive("dropout", [epoch, index as u64]).to_u64();
+            for (index, batch) in batches(seed.epoch(epoch)).enumerate() {
+                let dropout = seed.dropout(epoch, index as u64);
                 loss += self.step(&batch, dropout)? * batch.len() as f64;
                 samples += batch.len();
             }

@@ -5,21 +5,12 @@
 // A step is four launches: the map writes f(z) into slot `step % (memory + 1)` of `plain`; anderson_look reads the residuals once for all inner
 // products; anderson_decide judges, solves the small systems in 64 bits and lists who goes on; anderson_mix makes the next iterate.
 // Finished samples leave the next step's cohort; nothing waits for the host, so a whole solve is one CUDA graph.
-#include "common.cuh"
+#include "progress.cuh"
 
 constexpr int MOST = 8;              // largest memory
 constexpr int SUMS = 2 * MOST + 2;   // |r|^2, |f|^2, <newest change, change of age j>, <r, change of age j>
 
-enum Outcome { RUNNING, CONVERGED, STEP_LIMIT, NOT_FINITE };
 enum Task { GO_ON = 0, FINISH = 1, RESCUE = 2 };
-
-struct Progress {          // of one sample; all zeros at the start
-    double smallest;       // |r| at the best iterate
-    float relative;        // the same relative to |f|
-    int steps, best;       // evaluations so far; the best one's number
-    int outcome, usable;   // changes that may be used
-    short task, saved;     // what anderson_mix is to do; whether the best is in best_z and best_image
-};
 
 struct Solve {
     float* z;            // [samples][n], the iterates; n is a multiple of 4

@@ -109,10 +109,11 @@ template <class F> __device__ __forceinline__ void each_chunk(const BatchNorm& n
         f(partial[((i64)sample_at(n.cohort, span, index) * n.chunks + chunk) * n.C + c], chunk_begin(n, chunk + 1) - chunk_begin(n, chunk));
     }
 }
-// Combines the chunks of a client, and moves its running statistics (may be null) [clients][2][C] {means, variances} by one step of the zero-debiased
-// average avg_t = (0.9 (1 - 0.9^(t-1)) avg_(t-1) + 0.1 x) / (1 - 0.9^t); `steps` [clients] says how many there have been and is not changed.
+// Combines the chunks of a client, and moves its running statistics, means and variances [C] (both may be null), by one step of the zero-debiased
+// average avg_t = (0.9 (1 - 0.9^(t-1)) avg_(t-1) + 0.1 x) / (1 - 0.9^t). Clients are `apart` numbers from each other in all three tables; `steps`
+// says how many there have been and is not changed: count_batches does that for all layers at once.
 // Grid: (ceil(C / 32), clients), 256 threads: 32 channels by 8 lanes of chunks.
-extern "C" __global__ void __launch_bounds__(256) batch_norm_moments(BatchNorm n, const float2* partial, float* running, const float* steps) {
+extern "C" __global__ void __launch_bounds__(256) batch_norm_moments(BatchNorm n, const float2* partial, float* means, float* variances, const float* steps, i64 apart) {
     const int c = blockIdx.x * 32 + (threadIdx.x & 31), lane = threadIdx.x >> 5, client = blockIdx.y;
     const int2 span = n.cohort.spans[client];
     if (span.y == 0) return;
@@ -124,19 +125,25 @@ extern "C" __global__ void __launch_bounds__(256) batch_norm_moments(BatchNorm n
     const double variance = lanes_sum(square) / count;
     if (lane || c >= n.C) return;
     n.moments[(i64)client * n.C + c] = make_float2((float)mean, (float)(1.0 / sqrt(variance + EPSILON)));
-    if (!running) return;
-    const double t = (double)steps[client] + 1.0, total = 1.0 - pow(DECAY, t), old = DECAY * (1.0 - pow(DECAY, t - 1.0)) / total, fresh = (1.0 - DECAY) / total;
-    float* to = running + (i64)client * 2 * n.C + c;
-    to[0] = (float)(old * to[0] + fresh * mean);
-    to[n.C] = (float)(old * to[n.C] + fresh * variance);
+    if (!means) return;
+    const double t = (double)steps[client * apart] + 1.0, total = 1.0 - pow(DECAY, t);
+    const float old = (float)(DECAY * (1.0 - pow(DECAY, t - 1.0)) / total), fresh = (float)((1.0 - DECAY) / total);
+    auto move = [&](float& average, float now) { average = __fadd_rn(__fmul_rn(average, old), __fmul_rn(now, fresh)); };
+    move(means[client * apart + c], (float)mean);
+    move(variances[client * apart + c], (float)variance);
 }
 
-// For evaluation: moments from running statistics. Grid: (ceil(C / 128), clients), 128 threads.
-extern "C" __global__ void batch_norm_running(BatchNorm n, const float* running) {
+// One more batch seen by every layer of the clients that have samples: statistics[client][places[layer]] += 1. Grid: clients, 64 threads.
+extern "C" __global__ void count_batches(float* statistics, const int* places, Cohort cohort, i64 apart, int layers) {
+    if (cohort.spans[blockIdx.x].y == 0) return;
+    for (int layer = threadIdx.x; layer < layers; layer += 64) statistics[blockIdx.x * apart + places[layer]] += 1.f;
+}
+
+// For evaluation: moments from running statistics, clients `apart` numbers from each other. Grid: (ceil(C / 128), clients), 128 threads.
+extern "C" __global__ void batch_norm_running(BatchNorm n, const float* means, const float* variances, i64 apart) {
     const int c = blockIdx.x * 128 + threadIdx.x, client = blockIdx.y;
     if (c >= n.C) return;
-    const float* from = running + (i64)client * 2 * n.C + c;
-    n.moments[(i64)client * n.C + c] = make_float2(from[0], 1.f / sqrtf(from[n.C] + EPSILON));
+    n.moments[(i64)client * n.C + c] = make_float2(means[client * apart + c], 1.f / sqrtf(variances[client * apart + c] + EPSILON));
 }
 
 // y = after((x - mean) / deviation * scale + offset + shortcut); y16 is the same in 16 bits; either may be null, and y may be x.

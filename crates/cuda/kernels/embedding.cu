@@ -11,10 +11,10 @@ extern "C" __global__ void __launch_bounds__(256) embed(const float* tokens, con
     out[mine.sample * text.length * width + e] = positions ? v + positions[mine.client * stride + e] : v;
 }
 
-// dtokens[client][symbol][width] = sum of d over the positions where the symbol stands; every symbol is written. Each block lists its symbol's
+// dtokens[client][symbol][width] = sum of d over the positions where the symbol stands; every symbol is written, or added to. Each block lists its symbol's
 // positions in order, so that the sum has one order. (The positions' gradient is sum_samples.)
 // Grid: (symbols, clients), 256 threads.
-extern "C" __global__ void __launch_bounds__(256) embed_backward(const float* d, float* dtokens, Text text, Cohort cohort, i64 stride, int width) {
+extern "C" __global__ void __launch_bounds__(256) embed_backward(const float* d, float* dtokens, Text text, Cohort cohort, i64 stride, int width, int add) {
     __shared__ i64 found[256];
     __shared__ int counts[8];
     __shared__ float each[256];
@@ -40,7 +40,11 @@ extern "C" __global__ void __launch_bounds__(256) embed_backward(const float* d,
         }
         each[tid] = sum;
         __syncthreads();
-        if (lane == 0 && channel < width) dtokens[client * stride + (i64)symbol * width + channel] = ((each[tid] + each[tid + 64]) + each[tid + 128]) + each[tid + 192];
+        if (lane == 0 && channel < width) {
+            float* to = dtokens + client * stride + (i64)symbol * width + channel;
+            const float all = ((each[tid] + each[tid + 64]) + each[tid + 128]) + each[tid + 192];
+            *to = add ? *to + all : all;
+        }
         __syncthreads();
     }
 }

@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(128) cross_entropy(const float* log
     if (threadIdx.x) return;
     double sum = 0.0;
     for (int index = 0; index < span.y; index++) sum += losses[sample_at(cohort, span, index)];
-    scores[blockIdx.x] = {span.y ? (float)(sum / span.y) : 0.f, right[0] + right[1] + right[2] + right[3]};
+    scores[blockIdx.x] = {span.y ? sum / span.y : 0.0, right[0] + right[1] + right[2] + right[3], span.y};
 }
 
 // counts[client] = how many positions of its texts are not padding. Grid: clients, 256 threads.
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(256) sum_scores(const float* losses
     }
     if (threadIdx.x) return;
     const int count = counts ? counts[blockIdx.x] : span.y * per;
-    scores[blockIdx.x] = {count ? (float)(each[0] / count) : 0.f, rights[0]};
+    scores[blockIdx.x] = {count ? each[0] / count : 0.0, rights[0], count};
 }
 
 // Squared error of one number a sample: its loss, and (may be null) the gradient of the client's mean loss. Grid: (ceil(most samples of a client / 128), clients), 128 threads.
@@ -99,6 +99,17 @@ extern "C" __global__ void squared_error(const float* y, const float* wanted, co
     const float d = y[sample] - wanted[indices[sample]];
     losses[sample] = d * d;
     if (dy) dy[sample] = 2.f * d / span.y;
+}
+
+// y = phi(x), y16 the same in 16 bits; either may be null, and y may be x. Grid: (ceil(n / 256), most samples of a client, clients), 256 threads.
+extern "C" __global__ void activation(const float* x, float* y, f16* y16, Cohort cohort, int n, int phi) {
+    const Mine mine = my_sample(cohort);
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    if (!mine.here || i >= n) return;
+    const i64 at = mine.sample * n + i;
+    const float v = phi_of(phi, x[at]);
+    if (y) y[at] = v;
+    if (y16) y16[at] = half_of(v);
 }
 
 // dx = phi'(x) dy from y = phi(x); dx may be dy. Grid: (ceil(n / 256), most samples of a client, clients), 256 threads.

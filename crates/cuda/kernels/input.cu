@@ -13,6 +13,13 @@ extern "C" __global__ void images(const u8* bytes, const int* indices, const flo
     if (x16) x16[(mine.sample * pixels + pixel) * padded + c] = half_of(v);
 }
 
+// x[sample][n] = numbers[index][n], the samples of a data set of plain numbers that `indices` names. Grid: (ceil(n / 256), most samples of a client, clients), 256 threads.
+extern "C" __global__ void vectors(const float* numbers, const int* indices, float* x, Cohort cohort, int n) {
+    const Mine mine = my_sample(cohort);
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    if (mine.here && i < n) x[mine.sample * n + i] = numbers[(i64)indices[mine.sample] * n + i];
+}
+
 // 32-bit numbers in 16 bits, `n` an even count a sample. Grid: (ceil(n / 512), most samples of a client, clients), 256 threads.
 extern "C" __global__ void to_f16(const float* x, f16* y, Cohort cohort, float scale, int n) {
     const Mine mine = my_sample(cohort);

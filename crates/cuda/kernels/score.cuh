@@ -2,7 +2,7 @@
 #pragma once
 #include "common.cuh"
 
-struct Score { float loss; int correct; };   // the mean loss of a client's predictions, and how many were right
+struct Score { double loss; int correct, predictions; };   // the mean loss of a client's predictions, how many were right, and how many there were
 
 // The largest of a row and where it is, the first among equals; a warp a row, lanes over classes.
 struct Largest { float value; int at; };

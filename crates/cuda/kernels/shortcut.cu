@@ -1,7 +1,7 @@
 // Residual blocks: the shortcut on its own (batch_norm.cu adds it while it normalises), and the gradient of one that widens.
 #include "shortcut.cuh"
 
-// y = phi(x + shortcut), y16 the same in 16 bits; either may be null, and y may be x. C is a multiple of 4.
+// y = phi(x + shortcut), or phi(x) without one, y16 the same in 16 bits; either may be null, and y may be x. C is a multiple of 4.
 // Grid: (ceil(pixels * C / 1024), most samples of a client, clients), 256 threads.
 extern "C" __global__ void __launch_bounds__(256) add_shortcut(const float* x, Shortcut shortcut, float* y, f16* y16, Cohort cohort, int pixels, int C, int phi) {
     const Mine mine = my_sample(cohort);
@@ -9,7 +9,9 @@ extern "C" __global__ void __launch_bounds__(256) add_shortcut(const float* x, S
     if (!mine.here || e >= pixels * C) return;
     const int pixel = e / C;
     const i64 quad = (mine.sample * pixels * C + e) / 4;
-    const float4 out = phi_of(phi, load4(x, quad) + shortcut_at(shortcut, mine.sample, pixel, e - pixel * C, C));
+    float4 out = load4(x, quad);
+    if (shortcut.x) out = out + shortcut_at(shortcut, mine.sample, pixel, e - pixel * C, C);
+    out = phi_of(phi, out);
     if (y) store4(y, quad, out);
     if (y16) store4(y16, quad, out);
 }

@@ -1,29 +1,25 @@
-// Gradient steps with ADMM's pull, the dual step and the mean, on flat parameters: clients `stride` numbers apart.
+// Gradient steps and the mean over clients, on flat parameters: clients `stride` numbers apart.
 #include "common.cuh"
 
-// theta <- theta - rate (gradient + dual + rho (theta - anchor)) in one pass, with a 16-bit copy for the convolutions if wanted. `dual` and
-// `anchor` may be null; the anchor is one for all. A client without samples in this batch keeps its theta.
-// Grid: (ceil(n / 1024), clients), 256 threads.
-extern "C" __global__ void descend(float* theta, const float* gradient, const float* dual, const float* anchor, f16* copy, Cohort cohort, i64 stride, i64 n, float rate, float rho) {
+// theta <- theta - rate (gradient + (strength theta + offset) / share) in one pass, with a 16-bit copy for the convolutions if wanted. A proximal term
+// strength / 2 |theta - anchor|^2 is an offset of -strength anchor; clients' offsets are `offset_stride` apart, 0 is one for all. The share is
+// counts[client], or 1 where `counts` is null: the gradient is of a mean over so many predictions, the pull of one of them. `offset`, `copy` and `counts`
+// may be null. A client without samples in this batch keeps its theta. Grid: (ceil(n / 1024), clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) descend(float* theta, const float* gradient, const float* offset, f16* copy, Cohort cohort, const int* counts, i64 stride, i64 offset_stride, i64 n, float rate, float strength) {
     if (cohort.spans[blockIdx.y].y == 0) return;
+    // rate (gradient + pull / share) = (rate / share) (share gradient + pull)
+    const bool pulled = offset || strength != 0.f;
+    const int share = pulled && counts && counts[blockIdx.y] > 1 ? counts[blockIdx.y] : 1;
+    const float far = (float)((double)rate / share), kept = 1.f - __fmul_rn(far, strength);
+#pragma unroll
     for (int k = 0; k < 4; k++) {
         const i64 i = ((i64)blockIdx.x * 4 + k) * 256 + threadIdx.x, at = blockIdx.y * stride + i;
         if (i >= n) return;
-        const float p = theta[at];
-        float force = gradient[at];
-        if (dual) force += dual[at];
-        if (anchor) force = fmaf(rho, p - anchor[i], force);
-        const float moved = fmaf(-rate, force, p);
+        float force = __fmul_rn((float)share, gradient[at]);
+        if (offset) force = __fadd_rn(force, offset[blockIdx.y * offset_stride + i]);
+        const float moved = fmaf(-far, force, __fmul_rn(kept, theta[at]));
         theta[at] = moved;
         if (copy) copy[at] = half_of(moved);
-    }
-}
-
-// dual <- dual + rho (theta - anchor). Grid as above.
-extern "C" __global__ void dual_step(float* dual, const float* theta, const float* anchor, i64 stride, i64 n, float rho) {
-    for (int k = 0; k < 4; k++) {
-        const i64 i = ((i64)blockIdx.x * 4 + k) * 256 + threadIdx.x, at = blockIdx.y * stride + i;
-        if (i < n) dual[at] = fmaf(rho, theta[at] - anchor[i], dual[at]);
     }
 }
 
@@ -38,28 +34,4 @@ extern "C" __global__ void mean_of_clients(const float* theta, const double* wei
         total += weight[c];
     }
     mean[i] = (float)(sum / total);
-}
-
-// partial[client][block] = the block's share of |theta - anchor|^2, in 64 bits. Grid: (blocks, clients), 256 threads.
-extern "C" __global__ void __launch_bounds__(256) gap_look(const float* theta, const float* anchor, double* partial, i64 stride, i64 n) {
-    double sum = 0.0;
-    for (i64 i = (i64)blockIdx.x * 256 + threadIdx.x; i < n; i += (i64)gridDim.x * 256) {
-        const double d = (double)theta[blockIdx.y * stride + i] - anchor[i];
-        sum += d * d;
-    }
-    __shared__ double each[256];
-    each[threadIdx.x] = sum;
-    for (int half = 128; half; half >>= 1) {
-        __syncthreads();
-        if ((int)threadIdx.x < half) each[threadIdx.x] += each[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) partial[(i64)blockIdx.y * gridDim.x + blockIdx.x] = each[0];
-}
-// norms[client] = |theta - anchor|. Grid: ceil(clients / 128), 128 threads.
-extern "C" __global__ void gap_norm(const double* partial, double* norms, int blocks, int clients) {
-    const int client = blockIdx.x * 128 + threadIdx.x;
-    if (client >= clients) return;
-    double sum = 0.0;
-    for (int b = 0; b < blocks; b++) sum += partial[(i64)client * blocks + b];
-    norms[client] = sqrt(sum);
 }

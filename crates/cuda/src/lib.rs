@@ -3,6 +3,9 @@
 //! A client of a cohort is a *lane*: a row of a table on the device with its weights. One launch does the same for all lanes, each with its own weights and samples.
 //! A network is [data](fedeq_models::Graph); a plan says for a cohort which kernels run when, and which memory they write to.
 mod arena;
+#[cfg(test)]
+mod check;
+mod data;
 mod device;
 mod executor;
 mod layout;

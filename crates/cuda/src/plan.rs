@@ -2,7 +2,8 @@
 use std::sync::Arc;
 
 use fedeq_core::Trains;
-use fedeq_models::graph::{self, Graph, Layer, ParameterId, Shape, ValueId};
+use fedeq_models::Activation;
+use fedeq_models::graph::{self, Fusion, Graph, Layer, ParameterId, Shape, ValueId};
 use half::f16;
 
 use crate::arena::{Arena, Lifetimes, Slot};
@@ -77,6 +78,8 @@ pub(crate) struct Plan {
     pub(crate) input: Forms,
     /// Always numbers.
     pub(crate) logits: Slot,
+    /// Numbers from one row of logits to the next.
+    pub(crate) logits_pitch: usize,
     /// Of evaluation only; always numbers. None where the input itself is what stands for a sample.
     pub(crate) embedding: Option<Slot>,
     /// Where the loss leaves the gradient of the logits, if there are gradients.
@@ -105,8 +108,8 @@ impl Plan {
             ops.push(op::build(layer, &mut planner));
         }
         ops.reverse();
-        let input = planner.values[0];
-        Self { ops, arena: planner.lifetimes.assign(), input, logits, embedding, logits_gradient }
+        let (input, logits_pitch) = (planner.values[0], planner.channels(graph.logits));
+        Self { ops, arena: planner.lifetimes.assign(), input, logits, logits_pitch, embedding, logits_gradient }
     }
 }
 
@@ -270,6 +273,24 @@ impl<'a> Planner<'a> {
         let readers = self.graph.layers.iter().filter(|layer| layer.inputs().contains(&value)).collect::<Vec<_>>();
         let by_norm = matches!(readers[..], [Layer::Norm { x, .. }] if *x == value);
         if by_conv && by_norm { self.factors() } else { Form::Numbers }
+    }
+
+    /// Which layer gives a value; none for the input.
+    pub(crate) fn giver(&self, value: ValueId) -> Option<&'a Layer> {
+        self.graph.layers.iter().find(|layer| layer.output() == value)
+    }
+
+    /// The activation that a convolution can apply to its own output: `phi` of `norm(phi(y))`, where nobody else reads `y`.
+    pub(crate) fn activation_behind(&self, y: ValueId) -> Option<Activation> {
+        let readers: Vec<&Layer> = self.graph.layers.iter().filter(|layer| layer.inputs().contains(&y)).collect();
+        match (&readers[..], self.giver(y)) {
+            ([Layer::Norm { fusion: Fusion::Before(phi), .. }], Some(Layer::Conv { .. }))
+                if ![self.graph.logits, self.graph.embedding].contains(&y) =>
+            {
+                Some(*phi)
+            }
+            _ => None,
+        }
     }
 
     /// The gradient that comes to this layer's output; none if the layer has no way back.

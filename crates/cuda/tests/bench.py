@@ -157,8 +157,8 @@ def cells(kernels):
     row("anderson_mix, memory 5", timed(lambda: kernels.anderson_mix((4, B, K), 256, solve, 7)), gbytes=7.5 * state)
     n = 3_300_000
     theta, g, dual, anchor, copy = G(K, n), G(K, n), G(K, n), G(n), torch.empty(K, n, device=DEVICE, dtype=torch.float16)
-    row("descend with pull and 16-bit copy, 3.3 M parameters", timed(lambda: kernels.descend((up(n, 1024), K), 256, theta, g, dual, anchor, copy, cl.cohort, long(n), long(n), 1e-9, 0.01)), gbytes=K * n * 18 / 1e9)
-    row("dual_step", timed(lambda: kernels.dual_step((up(n, 1024), K), 256, dual, theta, anchor, long(n), long(n), 1e-9)), gbytes=K * n * 12 / 1e9)
+    row("descend with pull and 16-bit copy, 3.3 M parameters", timed(lambda: kernels.descend((up(n, 1024), K), 256, theta, g, dual, copy, cl.cohort, None, long(n), long(n), long(n), 1e-9, 0.01)), gbytes=K * n * 18 / 1e9)
+    row("lanes_plus, one vector for all lanes added", timed(lambda: kernels.lanes_plus((up(n, 1024), K), 256, dual, theta, anchor, long(n), long(n), long(0), long(n), 1e-9)), gbytes=K * n * 8 / 1e9)
     weight = torch.ones(K, dtype=torch.float64, device=DEVICE)
     row("mean_of_clients", timed(lambda: kernels.mean_of_clients(up(n, 256), 256, theta, weight, anchor, long(n), long(n), K)), gbytes=K * n * 4 / 1e9)
     i, o, parts = 8192, 256, 32
@@ -180,7 +180,7 @@ def cells(kernels):
 
     def norm_of_batch():
         kernels.batch_norm_look_f32(grid, 256, n, stem, rest)
-        kernels.batch_norm_moments((up(C, 32), K), 256, n, rest, None, None)
+        kernels.batch_norm_moments((up(C, 32), K), 256, n, rest, None, None, None, long(0))
         kernels.batch_norm_apply_f32(grid, 256, n, stem, Shortcut(x=None, W=32, HS=32, WS=32, CS=C), dstem, None)
     row("batch_norm 32 x 32 x 128, three kernels", timed(norm_of_batch), gbytes=12 * state)
     big, places, small = G(K * B, 32, 32, C), torch.empty(K * B, H, H, C, dtype=torch.uint8, device=DEVICE), G(K * B, H, H, C)
@@ -326,9 +326,9 @@ def texts(kernels):
         compared("embed", lambda: kernels.embed((up(T * WIDTH, 256), B, K), 256, table, table.view(-1)[90 * WIDTH:], out, text, cl.cohort, long(stride), WIDTH),
                  lambda: tokens_of[rows].view(K, B, T, WIDTH) + places[:, None], gbytes=8 * tokens)
         dtable = torch.zeros(K * 90, WIDTH, device=DEVICE)
-        compared("embed_backward (PyTorch: index_add_, order not fixed)", lambda: kernels.embed_backward((90, K), 256, dy, table, text, cl.cohort, long(stride), WIDTH), lambda: dtable.zero_().index_add_(0, rows, dy.view(-1, WIDTH)), gbytes=4 * tokens)
+        compared("embed_backward (PyTorch: index_add_, order not fixed)", lambda: kernels.embed_backward((90, K), 256, dy, table, text, cl.cohort, long(stride), WIDTH, 0), lambda: dtable.zero_().index_add_(0, rows, dy.view(-1, WIDTH)), gbytes=4 * tokens)
         logits, counts, right = torch.randn(S, T, 96, device=DEVICE), torch.zeros(K, dtype=torch.int32, device=DEVICE), torch.zeros(S, T, dtype=torch.uint8, device=DEVICE)
-        losses, d16, scores, wanted = torch.empty(S, T, device=DEVICE), torch.empty(S, T, 96, dtype=torch.float16, device=DEVICE), torch.empty(K, 2, device=DEVICE), symbols.long().flatten()
+        losses, d16, scores, wanted = torch.empty(S, T, device=DEVICE), torch.empty(S, T, 96, dtype=torch.float16, device=DEVICE), torch.empty(K, 2, dtype=torch.float64, device=DEVICE), symbols.long().flatten()
 
         def loss():
             kernels.count_symbols(K, 256, text, counts, cl.cohort)
@@ -408,7 +408,7 @@ def others(kernels):
     row("gmres_decide", timed(lambda: kernels.gmres_decide(K, 128, g, GmresRules(relative=0.0, absolute=0.0, max_steps=10 ** 6), 10, 8, *lists)))
     m = 3_300_000
     theta, anchor, shares, norms = torch.randn(K, m, device=DEVICE), torch.randn(m, device=DEVICE), torch.empty(K, 64, dtype=torch.float64, device=DEVICE), torch.empty(K, dtype=torch.float64, device=DEVICE)
-    compared("gap to the server's parameters, 3.3 M, in 64 bits", lambda: (kernels.gap_look((64, K), 256, theta, anchor, shares, long(m), long(m)), kernels.gap_norm(1, 128, shares, norms, 64, K)),
+    compared("gap to the server's parameters, 3.3 M, in 64 bits", lambda: (kernels.lanes_norm_partial((64, K), 256, theta, anchor, shares, long(m), long(0), long(m)), kernels.lanes_norm(1, 128, shares, norms, 64, K)),
              lambda: (theta - anchor).norm(dim=1), gbytes=K * m * 4 / 1e9)
 
 

@@ -97,6 +97,7 @@ Solve = struct("Solve", z=pointer, z16=pointer, residuals=pointer, plain=pointer
 Rules = struct("Rules", relative=double, absolute=double, ridge=double, max_steps=integer, ridge_is_relative=integer, delay=integer, restart=integer)
 
 Text = struct("Text", symbols=pointer, indices=pointer, length=integer)
+Warm = struct("Warm", counter=pointer, places=pointer, known=pointer, cohort=Cohort, n=long, slots=integer, most=integer)
 LayerNorm = struct("LayerNorm", scale=pointer, offset=pointer, moments=pointer, mask=pointer, cohort=Cohort, stride=long, mask_stride=long, kept=real, length=integer)
 Attention = struct("Attention", q=pointer, k=pointer, v=pointer, sums=pointer, text=Text, cohort=Cohort, row=integer)
 Gmres = struct("Gmres", basis=pointer, newest16=pointer, image=pointer, u=pointer, b=pointer, partial=pointer, weights=pointer, spaces=pointer, cohort=Cohort, n=long, samples=integer, memory=integer)

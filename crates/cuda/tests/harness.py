@@ -34,6 +34,12 @@ def poisoned(*shape, dtype=torch.float32):
     return torch.full(shape, float("nan"), device=DEVICE, dtype=dtype)
 
 
+def scores_of(count):
+    """Room for `Score` of so many clients, and functions that read the mean losses, how many were right and how many there were."""
+    scores = poisoned(count, 2, dtype=torch.float64)
+    return scores, lambda: scores[:, 0], lambda: scores[:, 1].contiguous().view(torch.int32).view(-1, 2).T.tolist()
+
+
 def compare(name, clients, found, expected, allowed):
     """expected: by client, [samples of it, ...] channels first or flat, in float64; samples that are not listed must be untouched."""
     for k, of in enumerate(clients.of):

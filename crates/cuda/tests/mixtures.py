@@ -43,7 +43,7 @@ def neighbours():
         wanted[ask.listed[0]] = -1
         pitch = answer.most
         distances, mixed, losses = poisoned(ask.samples, pitch), poisoned(ask.samples, classes), poisoned(ask.samples)
-        right, scores = torch.full((ask.samples,), 7, dtype=torch.uint8, device=DEVICE), poisoned(ask.count, 2)
+        right, (scores, losses_of, counts_of) = torch.full((ask.samples,), 7, dtype=torch.uint8, device=DEVICE), scores_of(ask.count)
         k.knn_distances((up(answer.most, 64), up(ask.most, 64), ask.count), 256, q, e, distances, ask.cohort, answer.cohort, width, pitch)
         k.knn_vote((1, ask.most, ask.count), 128, distances, logits, labels, wanted, mixed, losses, right, ask.cohort, answer.cohort, 0.4, count, classes, pitch, shared=classes * 4)
         k.sum_scores(ask.count, 256, losses, right, None, scores, ask.cohort, 1)
@@ -61,18 +61,12 @@ def neighbours():
             means.append((loss * counted).sum() / max(len(of), 1)), rights.append(int(((p.argmax(1) == target) & counted).sum()))
         what = f"{describe(ask, width, classes)} of {describe(answer)}"
         compare(f"knn_vote {what}", ask, mixed, mixes, 1e-5)
-        report("  mean losses", error(scores[:, 0], torch.stack(means)), 1e-5)
-        report("  correct", float(scores[:, 1].contiguous().view(torch.int32).tolist() != rights), 0)
+        report("  mean losses", error(losses_of(), torch.stack(means)), 1e-5)
+        report("  correct", float(counts_of() != [rights, queries]), 0)
 
 
 @check_of
-def gaps():
-    for clients, n, stride in ((1, 7, 7), (10, 50001, 50008)):
-        theta, anchor, blocks = torch.randn(clients, stride, device=DEVICE), torch.randn(n, device=DEVICE), 13
-        partial, norms = torch.full((clients, blocks), float("nan"), dtype=torch.float64, device=DEVICE), torch.full((clients,), float("nan"), dtype=torch.float64, device=DEVICE)
-        KERNELS.gap_look((blocks, clients), 256, theta, anchor, partial, long(stride), long(n))
-        KERNELS.gap_norm(up(clients, 128), 128, partial, norms, blocks, clients)
-        report(f"gap of {clients} x {n}", error(norms, (theta[:, :n].double() - anchor.double()).norm(dim=1)), 1e-12)
+def squared_errors():
     cl = Clients([3, 0, 200])
     y, wanted, indices = torch.randn(cl.samples, device=DEVICE), torch.randn(400, device=DEVICE), torch.randint(400, (cl.samples,), dtype=torch.int32, device=DEVICE)
     losses, dy = poisoned(cl.samples), poisoned(cl.samples)

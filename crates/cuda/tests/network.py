@@ -90,7 +90,7 @@ class Block:
     def normalise(self, name, after, shortcut, y, y16):
         n, grid = self.norm(name, after)
         self.k.batch_norm_look_f16(grid, 256, n, self.t[name], self.looks)
-        self.k.batch_norm_moments((up(n.C, 32), self.cl.count), 256, n, self.looks, None, None)
+        self.k.batch_norm_moments((up(n.C, 32), self.cl.count), 256, n, self.looks, None, None, None, long(0))
         self.k.batch_norm_apply_f16(grid, 256, n, self.t[name], shortcut, y, y16)
 
     def back(self, name, after, y16, dy, d):

@@ -60,7 +60,9 @@ def batch_normalisation():
     for sizes, H, W, C, half in (([3, 1, 0, 4], 5, 7, 16, 8), ([4, 20], 16, 16, 128, 64), ([6, 9], 1, 1, 128, 64), ([5, 2], 28, 28, 32, 16), ([3, 2], 9, 11, 24, 8), ([2], 2, 3, 2048, 1024)):
         cl = Clients(sizes)
         scale, offset = 1 + 0.3 * torch.randn(cl.count, C, device=DEVICE), torch.randn(cl.count, C, device=DEVICE)
-        running, steps = torch.rand(cl.count, 2, C, device=DEVICE), torch.arange(cl.count, device=DEVICE).float()
+        running = torch.rand(cl.count, 2 * C + 3, device=DEVICE)   # means, variances, and how many there have been with others beside it
+        running[:, 2 * C + 1] = torch.arange(cl.count, device=DEVICE)
+        steps, apart, beyond = running[:, 2 * C + 1].clone(), long(2 * C + 3), lambda t, at: pointer(t.data_ptr() + 4 * at)
         what = describe(cl, H, W, C)
         plain, widening = torch.randn(cl.samples, H, W, C, device=DEVICE), torch.randn(cl.samples, 2 * H - 1, 2 * W, half, device=DEVICE)
         nothing = Shortcut(x=None, W=W, HS=H, WS=W, CS=C)
@@ -75,14 +77,15 @@ def batch_normalisation():
             partial, shares = poisoned(cl.samples, n.chunks, C, 2), poisoned(cl.samples, n.chunks, 2, C)
             shortcut = nothing if s is None else Shortcut(x=s, W=W, HS=s.shape[1], WS=s.shape[2], CS=s.shape[3])
             k.launch("batch_norm_look_" + bits, grid, 256, n, x, partial)
-            k.batch_norm_moments((up(C, 32), cl.count), 256, n, partial, moved, steps)
+            k.batch_norm_moments((up(C, 32), cl.count), 256, n, partial, moved, beyond(moved, C), beyond(moved, 2 * C + 1), apart)
+            k.count_batches(cl.count, 64, moved, torch.tensor([2 * C + 1], dtype=torch.int32, device=DEVICE), cl.cohort, apart, 1)
             k.launch("batch_norm_apply_" + bits, grid, 256, n, x, shortcut, y, y16)
             k.launch("batch_norm_backward_look_" + bits, grid, 256, n, x, y if bits == "f32" else y16, dy, d, shares)
             sum_samples(k, cl, shares, sums, per=n.chunks)
             k.launch("batch_norm_backward_" + bits, grid, 256, n, x, d, sums, dx, dx16, 4.0)
             ys, ds, dxs, dss, runs = [], [], [], [], []
             for i, (v, e) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
-                sc, of, r = (t[i].double().to(REFERENCE) for t in (scale, offset, running))
+                sc, of, r = (t[i].double().to(REFERENCE) for t in (scale, offset, running[:, :2 * C]))
                 if not len(v):
                     ys.append(v), ds.append(v), dxs.append(v), dss.append(torch.zeros(2, C, dtype=torch.float64, device=REFERENCE)), runs.append(r)
                     continue
@@ -97,7 +100,7 @@ def batch_normalisation():
                 gv, gs, go = torch.autograd.grad(norm, (v, sc, of), e)
                 ys.append(out), ds.append(e), dxs.append((gv * SLOPES[before](v)).detach()), dss.append(torch.stack([gs, go]))
                 t, flat = float(steps[i]) + 1, v.detach().transpose(0, 1).reshape(C, -1)
-                now = torch.stack([flat.mean(1), flat.var(1, unbiased=False)])
+                now = torch.cat([flat.mean(1), flat.var(1, unbiased=False)])
                 runs.append((0.9 * (1 - 0.9 ** (t - 1)) * r + 0.1 * now) / (1 - 0.9 ** t))
             name = f"{bits} {before} {after} {'' if s is None else 'shortcut' if s is plain else 'widening'} {what}"
             # In 16 bits a slope is told from a rounded value: where relu's is nearly 0 it may be told wrongly.
@@ -107,22 +110,24 @@ def batch_normalisation():
             compare(f"batch_norm_backward {name}", cl, dx, dxs, 5e-6 if bits == "f32" else 1e-2)
             compare("  in 16 bits", cl, dx16, [4 * v for v in dxs], 4e-4 if bits == "f32" else 1e-2)
             report("  gradients of scale and offset", error(sums, torch.stack(dss)), 5e-6 if bits == "f32" else 1e-2)
-            report("  running statistics", error(moved, torch.stack(runs)), 1e-6)
+            report("  running statistics", error(moved[:, :2 * C], torch.stack(runs)), 1e-6)
+            seen = steps + torch.tensor([float(size > 0) for size in cl.sizes], device=DEVICE)
+            report("  batches seen", float(not (torch.equal(moved[:, 2 * C + 1], seen) and torch.equal(moved[:, 2 * C::2], torch.stack([running[:, 2 * C], running[:, 2 * C + 2]], 1)))), 0)
             if s is None and after == "relu":
                 alone, alone16 = poisoned(*x.shape), poisoned(*x.shape, dtype=torch.float16)
-                for t in (plain, widening):
-                    k.add_shortcut((up(H * W * C, 1024), cl.most, cl.count), 256, plain, Shortcut(x=t, W=W, HS=t.shape[1], WS=t.shape[2], CS=t.shape[3]), alone, alone16, cl.cohort, H * W, C, PHI[after])
+                for t in (plain, widening, None):
+                    k.add_shortcut((up(H * W * C, 1024), cl.most, cl.count), 256, plain, nothing if t is None else Shortcut(x=t, W=W, HS=t.shape[1], WS=t.shape[2], CS=t.shape[3]), alone, alone16, cl.cohort, H * W, C, PHI[after])
                     sums_of = []
-                    for a, b in zip(by_client(cl, plain), by_client(cl, t)):
+                    for a, b in zip(by_client(cl, plain), by_client(cl, torch.zeros_like(plain) if t is None else t)):
                         missing = C - b.shape[1]
                         sums_of.append(F.relu(a + (F.pad(b[:, :, ::2, ::2], (0, 0, 0, 0, missing // 2, missing - missing // 2)) if missing else b)))
                     compare(f"add_shortcut {what}", cl, alone, sums_of, 1e-6)
                     compare("  in 16 bits", cl, alone16, sums_of, 4e-4)
-        k.batch_norm_running((up(C, 128), cl.count), 128, n, running)
+        k.batch_norm_running((up(C, 128), cl.count), 128, n, running, beyond(running, C), apart)
         n, grid = batch_norm(cl, H * W, C, scale=scale, offset=offset, moments=moments)
         x, y = torch.randn(cl.samples, H, W, C, device=DEVICE), poisoned(cl.samples, H, W, C)
         k.batch_norm_apply_f32(grid, 256, n, x, nothing, y, None)
-        expected = [F.batch_norm(v, *(t[i].double().to(REFERENCE) for t in (running[:, 0], running[:, 1], scale, offset))) if len(v) else v for i, v in enumerate(by_client(cl, x))]
+        expected = [F.batch_norm(v, *(t[i].double().to(REFERENCE) for t in (running[:, :C], running[:, C:2 * C], scale, offset))) if len(v) else v for i, v in enumerate(by_client(cl, x))]
         compare(f"batch_norm_running {what}", cl, y, expected, 2e-6)
         d, dx = torch.randn(cl.samples, H, W, C, device=DEVICE), poisoned(*widening.shape)
         HS, WS = widening.shape[1:3]

@@ -5,14 +5,13 @@ Prints ||found - expected|| / ||expected|| for every case beside what is allowed
 import sys
 import time
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
 from cell import *
 from harness import *
 from solver import *
-import mixtures, residual, texts  # noqa: their checks
+import mixtures, residual, texts, training  # noqa: their checks
 
 CASES = [([3], 5, 7, 8, 16), ([1, 4, 2, 0, 7], 14, 14, 64, 128), ([2, 5, 1], 9, 3, 24, 40), ([3, 1], 8, 8, 256, 72), ([1], 1, 1, 8, 8)]
 if not SMALL:
@@ -223,33 +222,6 @@ def anderson():
 
 
 @check_of
-def steps():
-    k = KERNELS
-    for clients, n, stride in ((1, 7, 7), (10, 5001, 5008), (100, 1025, 1025)):
-        cl = Clients([1 + i % 3 if i != 1 else 0 for i in range(clients)])
-        theta, g, dual = (torch.randn(clients, stride, device=DEVICE) for _ in range(3))
-        anchor, before, copy = torch.randn(n, device=DEVICE), theta.clone(), poisoned(clients, stride, dtype=torch.float16)
-        trains = torch.tensor([s > 0 for s in cl.sizes], device=DEVICE)[:, None]
-        k.descend((up(n, 1024), clients), 256, theta, g, dual, anchor, copy, cl.cohort, long(stride), long(n), 0.1, 0.01)
-        t, gd, dd, a = (v.double() for v in (before[:, :n], g[:, :n], dual[:, :n], anchor))
-        expected = torch.where(trains, t - 0.1 * (gd + dd + 0.01 * (t - a)), t)
-        report(f"descend {clients} x {n}", error(theta[:, :n], expected), 1e-7)
-        report("  16-bit copy", float(not torch.equal(copy[:, :n][trains[:, 0]], theta[:, :n][trains[:, 0]].half())), 0)
-        report("  padding untouched", float(not torch.equal(theta[:, n:], before[:, n:])), 0)
-        plain = before.clone()
-        k.descend((up(n, 1024), clients), 256, plain, g, None, None, None, cl.cohort, long(stride), long(n), 0.1, 0.0)
-        report("  without pull", error(plain[:, :n], torch.where(trains, t - 0.1 * gd, t)), 1e-7)
-        k.dual_step((up(n, 1024), clients), 256, dual, theta, anchor, long(stride), long(n), 0.01)
-        report("dual_step", error(dual[:, :n], dd + 0.01 * (theta[:, :n].double() - a)), 1e-7)
-        weight, mean = torch.rand(clients, dtype=torch.float64, device=DEVICE), poisoned(n)
-        k.mean_of_clients(up(n, 256), 256, theta, weight, mean, long(stride), long(n), clients)
-        host, total, sums = theta.cpu().numpy()[:, :n].astype(np.float64), 0.0, np.zeros(n)
-        for c, w in enumerate(weight.tolist()):
-            sums, total = sums + w * host[c], total + w
-        report("mean_of_clients, to the bit", float(not np.array_equal(mean.cpu().numpy(), (sums / total).astype(np.float32))), 0)
-
-
-@check_of
 def dense():
     k = KERNELS
     for sizes, per, n_in, n_out, parts in (([3, 1, 0, 4], 1, 10, 7, 1), ([33, 20], 1, 300, 130, 3), ([3, 5, 0], 11, 64, 90, 1)) + (() if SMALL else (([20] * 4, 1, 1024, 256, 8),)):
@@ -314,7 +286,7 @@ def ends():
         cl = Clients(sizes)
         logits, labels = 3 * torch.randn(cl.samples, classes, device=DEVICE), torch.randint(classes, (500,), device=DEVICE, dtype=torch.int32)
         indices = torch.randint(500, (cl.samples,), device=DEVICE, dtype=torch.int32)
-        losses, dlogits, scores = poisoned(cl.samples), poisoned(cl.samples, classes), poisoned(cl.count, 2)
+        losses, dlogits, (scores, losses_of, counts_of) = poisoned(cl.samples), poisoned(cl.samples, classes), scores_of(cl.count)
         k.cross_entropy(cl.count, 128, logits, labels, indices, losses, dlogits, scores, cl.cohort, classes)
         dls, means, right = [], [], []
         for of, v in zip(cl.of, by_client(cl, logits)):
@@ -323,13 +295,17 @@ def ends():
             loss = F.cross_entropy(v, target) if of else v.sum()
             dls.append(torch.autograd.grad(loss, v)[0]), means.append(loss.detach()), right.append((v.argmax(1) == target).sum())
         compare(f"cross_entropy gradient {describe(cl, classes)}", cl, dlogits, dls, 1e-6)
-        report("  mean losses", error(scores[:, 0], torch.stack(means)), 1e-6)
-        report("  correct", float(scores[:, 1].contiguous().view(torch.int32).tolist() != [int(r) for r in right]), 0)
+        report("  mean losses", error(losses_of(), torch.stack(means)), 1e-6)
+        report("  correct, and of how many", float(counts_of() != [[int(r) for r in right], sizes]), 0)
     cl, n = Clients([3, 0, 2]), 37
     y, dy = F.softplus(torch.randn(cl.samples, n, device=DEVICE)), torch.randn(cl.samples, n, device=DEVICE)
     for name, slope in (("relu", lambda v: (v > 0).double()), ("softplus_exact", lambda v: -torch.expm1(-v))):
         dx = poisoned(cl.samples, n)
         k.activation_backward((up(n, 256), cl.most, cl.count), 256, y, dy, dx, cl.cohort, n, PHI[name])
+        x, v, v16 = torch.randn(cl.samples, n, device=DEVICE), poisoned(cl.samples, n), poisoned(cl.samples, n, dtype=torch.float16)
+        k.activation((up(n, 256), cl.most, cl.count), 256, x, v, v16, cl.cohort, n, PHI[name])
+        values = [(F.relu if name == "relu" else F.softplus)(t) for t in by_client(cl, x)]
+        compare(f"activation {name}", cl, v, values, 1e-6), compare("  in 16 bits", cl, v16, values, 4e-4)
         compare(f"activation_backward {name}", cl, dx, [slope(a) * b for a, b in zip(by_client(cl, y), by_client(cl, dy))], 1e-6)
     for pixels, C, padded, white in ((64, 1, 8, 16.0), (1024, 3, 8, 255.0)):
         data = torch.randint(int(white) + 1, (50, pixels, C), device=DEVICE, dtype=torch.uint8)
@@ -341,6 +317,9 @@ def ends():
         expected = [e.to(REFERENCE) for e in expected]
         compare(f"images {pixels} x {C}", cl, x, expected, 1e-6)
         compare("images in 16 bits", cl, x16, [F.pad(e, (0, padded - C)) for e in expected], 4e-4)
+    numbers, indices, x = torch.randn(50, 38, device=DEVICE), torch.randint(50, (cl.samples,), device=DEVICE, dtype=torch.int32), poisoned(cl.samples, 38)
+    k.vectors((1, cl.most, cl.count), 256, numbers, indices, x, cl.cohort, 38)
+    compare("vectors", cl, x, [numbers[indices[of].long()].double() for of in cl.of], 0)
     x, y = torch.randn(cl.samples, 38, device=DEVICE), poisoned(cl.samples, 38, dtype=torch.float16)
     k.to_f16((1, cl.most, cl.count), 256, x, y, cl.cohort, 4.0, 38)
     compare("to_f16", cl, y, [4 * v for v in by_client(cl, x)], 4e-4)

@@ -12,7 +12,7 @@ use crate::parallel::Workers;
 use crate::params::Params;
 use crate::stats::{Neighbours, Portion, Score, TrainStats};
 use crate::weights::Weights;
-use crate::work::{Phase, ProximalGradient};
+use crate::work::{Phase, PhaseSeed, ProximalGradient};
 
 /// One client's data and model: what an engine that works client by client needs of each.
 pub trait LocalProblem {
@@ -26,7 +26,7 @@ pub trait LocalProblem {
         memory: &mut WarmMemory,
         phase: &Phase,
         proximal: Option<&ProximalGradient>,
-        seed: Seed,
+        seed: PhaseSeed,
     ) -> Result<TrainStats>;
 
     /// How well the weights do on a part of the local data.

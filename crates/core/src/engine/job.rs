@@ -52,7 +52,7 @@ pub struct Job<'a> {
     pub client: usize,
     /// What the server sent. Clients that received the same share it.
     pub received: &'a Weights,
-    /// The client's randomness in this round; each phase [derives](Seed::derive) its own from it by its name.
+    /// The client's randomness in this round; each phase [derives](crate::Phase::seed) its own from it.
     pub seed: Seed,
     pub(crate) request: &'a Request,
     pub(crate) work: Work<'a>,

@@ -3,7 +3,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::vec::IntoIter;
 
-use fedeq_data::Seed;
 use fedeq_equilibrium::WarmMemory;
 
 use super::job::{Done, Job, Started, gap};
@@ -12,7 +11,7 @@ use crate::message::Reply;
 use crate::state::ClientState;
 use crate::stats::TrainStats;
 use crate::weights::Weights;
-use crate::work::{Expression, LocalUpdate, Phase, ProximalGradient, ProximalTerm, Slot, Step};
+use crate::work::{Expression, LocalUpdate, Phase, PhaseSeed, ProximalGradient, ProximalTerm, Slot, Step};
 
 /// What expressions are made of: what was received, what the client keeps, and values kept for a while.
 #[derive(Clone, Debug)]
@@ -132,7 +131,7 @@ pub struct ReadyPhase<'a> {
     /// The phase's proximal term.
     pub proximal: Option<ProximalGradient>,
     /// The phase's randomness.
-    pub seed: Seed,
+    pub seed: PhaseSeed,
 }
 
 impl<'a> HostWork<'a> {
@@ -154,7 +153,7 @@ impl<'a> HostWork<'a> {
                 }
                 Step::Train(phase) => {
                     let proximal = phase.proximal.as_ref().map(|term| self.workspace.proximal(term)).transpose()?;
-                    let seed = self.job.seed.derive(phase.name, []);
+                    let seed = phase.seed(self.job.seed);
                     let (weights, memory) = self.workspace.trained(phase.slot)?;
                     return Ok(Some(ReadyPhase { weights, memory, phase, proximal, seed }));
                 }

@@ -10,7 +10,7 @@ mod phase;
 use crate::training::Training;
 
 pub use expression::{Expression, Scaled, Slot, dual, nothing, own, received, second, temporary};
-pub use phase::{Phase, ProximalGradient, ProximalTerm, Trains};
+pub use phase::{Phase, PhaseSeed, ProximalGradient, ProximalTerm, Trains};
 
 /// What a client is to do: steps in their order, and what is sent when they are done.
 ///

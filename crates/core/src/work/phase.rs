@@ -1,4 +1,5 @@
 //! Training phases.
+use fedeq_data::Seed;
 use fedeq_models::Part;
 
 use super::expression::{Expression, Slot};
@@ -30,6 +31,44 @@ impl Phase {
     /// The same phase on another slot.
     pub fn on(self, slot: Slot) -> Self {
         Self { slot, ..self }
+    }
+
+    /// The phase's randomness, given that of the client in the round.
+    pub fn seed(&self, client: Seed) -> PhaseSeed {
+        PhaseSeed::new(client, self.name)
+    }
+}
+
+/// The randomness of a phase: which order the samples have in each epoch, and what dropout leaves out of each batch. Every engine asks here, so that all of them train on the same
+/// batches with the same masks.
+///
+/// ```
+/// use fedeq_core::{RoundContext, Training, Trains};
+/// use fedeq_data::Seed;
+///
+/// let training = Training::default();
+/// let round = RoundContext { round: 0, rounds: 10, rho: None, training: &training };
+/// let seed = round.body(Trains::Everything).seed(Seed::new(7));
+/// assert_ne!(seed.epoch(0), seed.epoch(1));
+/// assert_ne!(seed.dropout(0, 1), seed.dropout(1, 0));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseSeed(Seed);
+
+impl PhaseSeed {
+    /// That of a phase with this name, given the client's randomness in the round.
+    pub fn new(client: Seed, phase: &str) -> Self {
+        Self(client.derive(phase, []))
+    }
+
+    /// What an epoch, counted from 0, shuffles the samples by.
+    pub fn epoch(&self, epoch: u64) -> Seed {
+        self.0.derive("epoch", [epoch])
+    }
+
+    /// What the dropout masks of a batch are drawn from; epochs and the batches of each are counted from 0.
+    pub fn dropout(&self, epoch: u64, batch: u64) -> u64 {
+        self.0.derive("dropout", [epoch, batch]).to_u64()
     }
 }
 

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 use fedeq_core::{
     Algorithm, Array, ClientByClient, ClientState, ClientStore, Error, InProcess, LocalProblem, LocalProblems, Neighbours,
-    Params, Phase, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, ServerState, TrainStats, Training, Weights,
-    Workers, shared_part,
+    Params, Phase, PhaseSeed, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, ServerState, TrainStats,
+    Training, Weights, Workers, shared_part,
 };
 use fedeq_data::Seed;
 use fedeq_data::source::synthetic::{Optimum, Regression};
@@ -69,7 +69,7 @@ impl LocalProblem for LeastSquares {
         _: &mut WarmMemory,
         phase: &Phase,
         proximal: Option<&ProximalGradient>,
-        _: Seed,
+        _: PhaseSeed,
     ) -> Result<TrainStats> {
         let mut x = flat(&weights.params);
         let mut stats = TrainStats::default();

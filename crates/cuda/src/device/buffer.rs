@@ -22,6 +22,11 @@ impl<T> Pointer<T> {
         Self(self.0 + (elements * size_of::<T>()) as u64, PhantomData)
     }
 
+    /// Whether it is "not there".
+    pub(crate) fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
     /// The same address as that of something else.
     pub(crate) fn cast<U>(self) -> Pointer<U> {
         Pointer(self.0, PhantomData)
@@ -135,9 +140,14 @@ impl<T> fmt::Debug for Buffer<T> {
 impl Device {
     /// Makes all bytes of so many elements zero. It may be captured.
     pub(crate) fn fill_zero<T>(&self, at: Pointer<T>, len: usize) -> Result<()> {
+        self.fill(at, 0, len)
+    }
+
+    /// Makes all bytes of so many elements this one. It may be captured.
+    pub(crate) fn fill<T>(&self, at: Pointer<T>, byte: u8, len: usize) -> Result<()> {
         self.context.bind_to_thread().told("use the GPU")?;
         // SAFETY: an address on the device: what lies outside of our buffers is answered by an error, and host memory cannot be reached by it.
-        let done = unsafe { cudarc::driver::result::memset_d8_async(at.0, 0, len * size_of::<T>(), self.stream.cu_stream()) };
-        done.told("clear memory")
+        let done = unsafe { cudarc::driver::result::memset_d8_async(at.0, byte, len * size_of::<T>(), self.stream.cu_stream()) };
+        done.told("fill memory")
     }
 }

@@ -1,5 +1,6 @@
 //! Convolution.
 use fedeq_core::Result;
+use fedeq_models::Activation;
 use fedeq_models::graph::{ParameterId, ValueId};
 
 use super::convolution::{ByWeights, Geometry, Into, Storage, Weights};
@@ -11,6 +12,8 @@ use crate::plan::{Form, Forms, Incoming, Planner, Precision, SCALE, Target};
 pub(super) struct Conv {
     weights: Weights,
     weight: ParameterId,
+    /// That of the normalisation behind it, `norm(phi(y))`, if only that reads the output, which then is `phi(y)`.
+    activation: Option<Activation>,
     x: Slot,
     y: Forms,
     back: Option<Back>,
@@ -44,7 +47,7 @@ impl Conv {
         });
         let turned = back.as_ref().is_some_and(|back| back.dx.is_some());
         let weights = Weights::new(plan, geometry, Storage::Conv, turned);
-        Self { weights, weight, x: plan.reads(x, form), y: plan.writes(y), back }
+        Self { weights, weight, activation: plan.activation_behind(y), x: plan.reads(x, form), y: plan.writes(y), back }
     }
 }
 
@@ -52,12 +55,10 @@ impl Op for Conv {
     fn forward(&self, run: &Run<'_>) -> Result<()> {
         let w = run.parameter(self.weight);
         self.weights.prepare(run, w)?;
-        for y in [self.y.halves.map(|y| Into::Halves(run.at(y))), self.y.numbers.map(|y| Into::Numbers(run.at(y)))] {
-            if let Some(y) = y {
-                self.weights.forward(run, run.cohort, run.at(self.x), [w, Pointer::NULL], None, y)?;
-            }
-        }
-        Ok(())
+        let (halves, numbers) =
+            (self.y.halves.map(|y| Into::Halves(run.at(y))), self.y.numbers.map(|y| Into::Numbers(run.at(y))));
+        let forward = |y| self.weights.forward(run, run.cohort, run.at(self.x), [w, Pointer::NULL], self.activation, y);
+        halves.into_iter().chain(numbers).try_for_each(forward)
     }
 
     fn backward(&self, run: &Run<'_>) -> Result<()> {

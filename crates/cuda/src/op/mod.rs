@@ -3,6 +3,7 @@
 //! What a launch does depends on device memory alone (who is there, which samples), so that a whole training step can be recorded once and repeated.
 mod conv;
 mod convolution;
+mod equilibrium;
 
 use fedeq_core::Result;
 use fedeq_models::Activation;

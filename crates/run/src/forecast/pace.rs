@@ -55,7 +55,7 @@ impl Pace {
         let mut train = |trains: Trains| {
             // A small step: the numbers do not matter, and must not diverge.
             let phase = Phase { name: "measure", slot: Slot::Own, trains, epochs: 1, learning_rate: 1e-6, proximal: None };
-            timed(|| problem.train(&mut state.own, &mut state.memory, &phase, None, Seed::new(0)).map(|_| ()))
+            timed(|| problem.train(&mut state.own, &mut state.memory, &phase, None, phase.seed(Seed::new(0))).map(|_| ()))
         };
         let (everything, shared, personal) = (train(Trains::Everything)?, train(Trains::Shared)?, train(Trains::Personal)?);
         let own = state.own;

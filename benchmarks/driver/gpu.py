@@ -1,0 +1,148 @@
+"""The rows that need an NVIDIA GPU: whole rounds, all clients of a round at once on both sides."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import process
+from .bench import CHECK_LEARNING_RATE, LEARNING_RATE, Bench, agree, in_turn, training
+from .outcome import Outcome, Share, Side
+from .process import Answer, Job
+
+# 16-bit factors against TF32, over dozens of steps.
+TOLERANCE = 3e-2
+
+
+@dataclass(frozen=True)
+class GpuRound:
+    """A round of everybody, ours against PyTorch with `vmap` over clients and CUDA graphs."""
+
+    name: str
+    title: str
+    method: str
+    model: str
+    kind: str
+    batch: int
+    clients: int
+    samples: int
+    target: float | None
+    wanted: str
+    solver_steps: int | None = None
+    epochs: int = 5
+    personal_epochs: int = 3
+    dropout: float = 0.0
+    memory_target: float | None = None
+    rounds: int = 4
+    learning_rate: float = LEARNING_RATE
+
+    def __call__(self, bench: Bench) -> list[Outcome | Share]:
+        small = replace(self, clients=3, samples=2 * self.batch, epochs=1, personal_epochs=min(self.personal_epochs, 1), rounds=1)
+        small = replace(small, learning_rate=CHECK_LEARNING_RATE, dropout=0.0)
+        folder = small.prepare(bench, f"{self.name}-check")
+        ours = small.ours(bench, folder, "exact")
+        tolerances = {"loss": TOLERANCE, "move": TOLERANCE}
+        agreements = agree(self.name, ours, small.peer(folder, exact=True), tolerances)
+        agreements += agree(f"{self.name}, 16-bit factors", small.ours(bench, folder, "mixed"), ours, tolerances)
+        work = replace(self, samples=2 * self.batch, rounds=2) if bench.quick else self
+        folder = work.prepare(bench, self.name)
+        sides = Side("ours"), Side("PyTorch")
+        turns = [
+            (sides[0], lambda: settled(work.ours(bench, folder, "mixed"))),
+            (sides[1], lambda: settled(work.peer(folder))),
+        ]
+        in_turn(min(bench.repeats, 2), turns)
+        remark = f"{self.wanted}; memory of the device"
+        return [Outcome(self.name, self.title, "s", *sides, self.target, self.memory_target, agreements, remark)]
+
+    def prepare(self, bench: Bench, name: str) -> str:
+        folder = bench.folder(name)
+        bench.prepare(folder, self.setting(), self.clients, self.samples, self.training())
+        return str(folder)
+
+    def ours(self, bench: Bench, folder: str, precision: str) -> Answer:
+        job: Job = {"job": "round", "setting": self.setting(), "folder": folder, "training": self.training()}
+        job |= {"method": self.method, "clients": self.clients, "cohort": self.clients, "rounds": self.rounds, "workers": 1}
+        return bench.ours({**job, "device": "cuda", "precision": precision})
+
+    def peer(self, folder: str, exact: bool = False) -> Answer:
+        job: Job = {"job": "round", "method": self.method, "model": self.model, "batch": self.batch, "folder": folder}
+        job |= {"learning_rate": self.learning_rate, "epochs": self.epochs, "personal_epochs": self.personal_epochs}
+        job |= {"solver_steps": self.solver_steps or 0, "dropout": self.dropout, "clients": self.clients, "cohort": self.clients}
+        return process.peer({**job, "rounds": self.rounds, "workers": 1, "threads": 4, "device": "cuda", "exact": exact})
+
+    def setting(self) -> dict[str, Any]:
+        return {"model": self.model, "kind": self.kind, "solver_steps": self.solver_steps, "dropout": self.dropout}
+
+    def training(self) -> dict[str, Any]:
+        return training(self.batch, self.epochs, self.personal_epochs, False, self.learning_rate)
+
+
+def settled(answer: Answer) -> tuple[list[float], Answer]:
+    """The rounds after the first, which loads kernels and records graphs; with the memory of the device."""
+    return answer["seconds"][1:], {"peak_mb": 1e3 * answer["device_gb"], "idle_mb": 0.0}
+
+
+def deq_m(steps: int, target: float, wanted: str) -> GpuRound:
+    title = f"GPU: FeDEQ round, DEQ-ResNet-M, CIFAR-10, 10 clients x 500, batch 20, {steps} Anderson steps, 5 + 3 epochs"
+    return GpuRound(f"gpu-deq-m-{steps}", title, "fedeq", "deq-resnet-m", "cifar10", 20, 10, 500, target, wanted, steps)
+
+
+GPU_ROWS = {
+    row.name: row
+    for row in (
+        deq_m(8, 4.7, "0.6 s wanted"),
+        deq_m(20, 4.9, "1.3 s wanted"),
+        GpuRound(
+            "gpu-resnet-34",
+            "GPU: FedRep round, ResNet-34, CIFAR-10, 10 clients x 500, batch 20, 5 + 3 epochs",
+            "fedrep",
+            "resnet-34",
+            "cifar10",
+            20,
+            10,
+            500,
+            5.6,
+            "1.5 s wanted",
+            memory_target=0.5,
+        ),
+        GpuRound(
+            "gpu-deq-s",
+            "GPU: FeDEQ round, DEQ-ResNet-S, FEMNIST, 10 writers x 190, batch 10, 20 Anderson steps, 5 + 3 epochs",
+            "fedeq",
+            "deq-resnet-s",
+            "femnist",
+            10,
+            10,
+            190,
+            None,
+            "0.2 s wanted",
+            20,
+        ),
+        GpuRound(
+            "gpu-deq-transformer",
+            "GPU: FeDEQ round, DEQ-Transformer, T = 16, 20 roles x 320 texts, batch 16, 20 Anderson steps, 5 + 3 epochs",
+            "fedeq",
+            "deq-transformer",
+            "shakespeare",
+            16,
+            20,
+            320,
+            5.0,
+            "0.4 s wanted",
+            20,
+            dropout=0.1,
+        ),
+        GpuRound(
+            "gpu-fedavg",
+            "GPU: FedAvg round, MLP, FEMNIST, 100 clients x 100, batch 10, 5 epochs",
+            "fedavg",
+            "mlp",
+            "femnist",
+            10,
+            100,
+            100,
+            10.0,
+            "ten times Flower's simulation wanted; this is PyTorch with `vmap`",
+            personal_epochs=0,
+        ),
+    )
+}
