@@ -17,7 +17,7 @@ use fedeq_models::{Graph, Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
 use super::{Device, Experiment, equilibrium_models};
-use crate::machine::Machine;
+use crate::machine::usable_gpu;
 use crate::present::require_present;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
@@ -281,7 +281,7 @@ impl Prepared {
         if !is_cpu || self.experiment.ensure_supported(self.network.graph()).is_err() {
             return None;
         }
-        Machine::here().gpus.into_iter().next().map(|gpu| gpu.name)
+        usable_gpu()
     }
 
     /// The model all clients start from.
