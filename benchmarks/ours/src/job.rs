@@ -67,6 +67,30 @@ pub(crate) struct Round {
     pub(crate) rounds: usize,
     /// Clients that train side by side.
     pub(crate) workers: usize,
+    /// `cpu` or `cuda`.
+    #[serde(default)]
+    pub(crate) device: On,
+    /// Of a GPU.
+    #[serde(default)]
+    pub(crate) precision: Precision,
+}
+
+/// Where clients train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum On {
+    #[default]
+    Cpu,
+    Cuda,
+}
+
+/// How precisely a GPU computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Precision {
+    #[default]
+    Mixed,
+    Exact,
 }
 
 /// A forward pass to hold against the machine's limit.

@@ -3,17 +3,19 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use fedeq_core::{
-    ClientByClient, ClientState, ClientStore, Event, InProcess, LocalProblem, LocalProblems, Method, Observer, PhaseBytes, Plan,
-    Sampling, Server, ServerState, Training, Workers, shared_part,
+    ClientByClient, ClientState, ClientStore, Engine, Event, InProcess, LocalProblem, LocalProblems, Method, Observer,
+    PhaseBytes, Plan, Sampling, Server, ServerState, Training, Workers, shared_part,
 };
 use fedeq_cpu::Network;
+use fedeq_cuda::{ClientData, CudaEngine, CudaOptions, Precision};
 use fedeq_data::partition::ClientIndices;
+use fedeq_data::shard::Shard;
 use fedeq_data::{Dataset, Seed};
 use serde_json::{Value, json};
 
 use crate::Result;
 use crate::file;
-use crate::job::Round;
+use crate::job::{self, Round};
 use crate::samples::{problem, root};
 use crate::setting::read_weights;
 
@@ -39,6 +41,35 @@ impl LocalProblems for House<'_> {
     fn samples(&self, client: usize) -> usize {
         self.clients[client].train.len()
     }
+}
+
+/// The engine that was asked for.
+enum On<'h> {
+    Cpu(ClientByClient<'h>),
+    Cuda(Box<CudaEngine>),
+}
+
+impl On<'_> {
+    fn get(&self) -> &dyn Engine {
+        match self {
+            Self::Cpu(engine) => engine,
+            Self::Cuda(engine) => engine.as_ref(),
+        }
+    }
+
+    /// The most memory held on a GPU.
+    fn device_bytes(&self) -> u64 {
+        match self {
+            Self::Cpu(_) => 0,
+            Self::Cuda(engine) => engine.usage().peak,
+        }
+    }
+}
+
+fn client_data(dataset: &Arc<Dataset>, indices: &ClientIndices) -> Result<ClientData> {
+    let shard = |indices: &Vec<u32>| Shard::new(Arc::clone(dataset), indices.clone());
+    let shards = [shard(&indices.train)?, shard(&indices.validation)?, shard(&indices.test)?];
+    Ok(ClientData { name: indices.name.clone(), shards })
 }
 
 /// Writes down what each round took, and stops after so many.
@@ -90,9 +121,9 @@ impl Round {
         let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
             ClientState::fresh(initial.clone(), dual.clone(), warm_start)
         });
-        let engine = ClientByClient::new(&house, Workers::new(0)?);
+        let engine = self.engine(&house)?;
         let never = || false;
-        let mut transport = InProcess::new(algorithm, &self.training, &engine, &mut store, root(), &never);
+        let mut transport = InProcess::new(algorithm, &self.training, engine.get(), &mut store, root(), &never);
         // One round more than is wanted: the plan's last round would also evaluate everybody.
         let sampling = Sampling { fraction: self.cohort as f64 / self.clients as f64, replacement: false };
         let plan = Plan { rounds: self.rounds as u64 + 1, sampling, evaluate_every: 0, ..Plan::default() };
@@ -116,6 +147,20 @@ impl Round {
             "solver_steps": watch.steps,
             "training_mb": megabytes_of(watch.training),
             "training_bytes": watch.training,
+            "device_gb": engine.device_bytes() as f64 / 1e9,
         }))
+    }
+
+    fn engine<'h>(&self, house: &'h House<'_>) -> Result<On<'h>> {
+        if self.device == job::On::Cpu {
+            return Ok(On::Cpu(ClientByClient::new(house, Workers::new(0)?)));
+        }
+        let precision = match self.precision {
+            job::Precision::Mixed => Precision::Mixed,
+            job::Precision::Exact => Precision::Exact,
+        };
+        let options = CudaOptions { precision, ..CudaOptions::default() };
+        let clients = house.clients.iter().map(|indices| client_data(&house.dataset, indices)).collect::<Result<_>>()?;
+        Ok(On::Cuda(Box::new(CudaEngine::new(house.network.graph(), clients, house.training, &options)?)))
     }
 }

@@ -30,8 +30,8 @@ pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};
 pub use divergence::diverged_in_phase;
 pub use engine::{
-    ClientByClient, Done, Engine, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase, Started,
-    StartedEvaluation, Workspace,
+    ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,
+    Started, StartedEvaluation, Workspace,
 };
 pub use error::{Error, Result};
 pub use file::{fingerprint, write_atomically};

@@ -3,6 +3,7 @@ mod common;
 mod digits;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use common::{CLIENTS, Problem};
 use digits::{Digits, brief};
 use fedeq_core::{
-    Algorithm, BalanceRho, ClientInfo, ClientState, Ditto, Engine, EngineState, EvaluationJob, FedAvg, FedEq, FineTune,
-    FineTuning, HeadOn, HostWork, InProcess, Job, KeptState, LocalProblems, Method, Params, PersonalStart, Plan, ReadyPhase,
-    Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights, Workspace,
+    Algorithm, BalanceRho, ClientInfo, ClientState, Ditto, Engine, EngineState, Evaluated, EvaluationJob, FedAvg, FedEq,
+    FineTune, FineTuning, HeadOn, HostWork, InProcess, Job, KeptState, LocalProblems, Method, Params, PersonalStart, Plan,
+    ReadyPhase, Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights, Workspace,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::{Precision, WarmStart};
@@ -75,13 +76,14 @@ impl<'a> Lockstep<'a> {
             assert!((mine as &dyn Any).is::<ClientState>());
             self.recognised.fetch_add(1, Ordering::Relaxed);
         }
-        let workspace = Workspace::new(job.received, state.to_host()?);
+        let host = state.to_host()?.into_owned();
+        let workspace = Workspace::new(job.received, Cow::Borrowed(&host));
         let problem = self.problems.problem(job.client)?;
         let scores = questions
             .iter()
             .map(|question| problem.score(&workspace.evaluate(&question.model)?, question.on, question.neighbours.as_ref()));
         let scores = scores.collect::<Result<Vec<_>>>()?;
-        job.end(state, &scores)
+        job.end(state, Evaluated::of(&host, job.received, scores))
     }
 }
 

@@ -157,37 +157,48 @@ __device__ void extrapolate(Progress& p, const double* sums, double* gram, float
     for (int a = 0; a < p.usable; a++) by_age[a] = (float)gamma[p.usable - 1 - a];
 }
 
-// Judges every sample and lists those that go on, in their order, in `spans` and `rows`, which are not this step's cohort.
+// Judges every sample and lists those that go on, in their order, in `spans` and `rows`, which are not this step's cohort. What a thread decides about its
+// sample by, all threads fetch together: one after the other these numbers would take longer than the decision.
 // Grid: clients, 128 threads. `blocks` is that of anderson_look.
+constexpr int ROOM = 3584;   // for inner products in shared memory
 extern "C" __global__ void __launch_bounds__(128) anderson_decide(Solve s, Rules rules, int step, int blocks, int2* spans, int* rows) {
     const int2 span = s.cohort.spans[blockIdx.x];
-    __shared__ int going[4];   // a warp each
+    __shared__ double grams[ROOM], sums[128][SUMS];
+    __shared__ int going[4], who[128];   // a warp each; samples
+    const int each = s.memory * s.memory, most = each * 128 > ROOM ? ROOM / each : 128;
     int listed = 0;
-    for (int first = 0; first < span.y; first += 128) {
-        const int index = first + threadIdx.x;
-        int sample = 0, goes_on = 0;
-        if (index < span.y) {
-            sample = sample_at(s.cohort, span, index);
-            double sums[SUMS] = {};
-            for (int b = 0; b < blocks; b++)
-#pragma unroll
-                for (int k = 0; k < SUMS; k++) sums[k] += s.partial[((i64)sample * blocks + b) * SUMS + k];
+    for (int first = 0; first < span.y; first += most) {
+        const int here = span.y - first < most ? span.y - first : most, mine = threadIdx.x;
+        if (mine < here) who[mine] = sample_at(s.cohort, span, first + mine);
+        __syncthreads();
+        for (int e = mine; e < here * SUMS; e += 128) {
+            const int index = e / SUMS, k = e - index * SUMS;
+            double sum = 0.0;
+            for (int b = 0; b < blocks; b++) sum += s.partial[((i64)who[index] * blocks + b) * SUMS + k];
+            sums[index][k] = sum;
+        }
+        for (int e = mine; e < here * each; e += 128) grams[e] = s.gram[(i64)who[e / each] * each + e % each];
+        __syncthreads();
+        int goes_on = 0;
+        if (mine < here) {
+            const int sample = who[mine];
             Progress p = s.progress[sample];
-            judge(p, sqrt(sums[0]), sqrt(sums[1]), step, rules);
+            judge(p, sqrt(sums[mine][0]), sqrt(sums[mine][1]), step, rules);
             goes_on = p.outcome == RUNNING;
             p.task = goes_on ? GO_ON : FINISH;
             if (goes_on) {
-                extrapolate(p, sums, s.gram + (i64)sample * s.memory * s.memory, s.gamma + (i64)sample * MOST, step, s.memory, rules);
+                extrapolate(p, sums[mine], grams + mine * each, s.gamma + (i64)sample * MOST, step, s.memory, rules);
                 if (!p.saved && p.best == step - s.memory) { p.task = RESCUE; p.saved = 1; }   // its slot is the next to be overwritten
             }
             s.progress[sample] = p;
         }
-        const u32 here = __ballot_sync(~0u, goes_on);
-        if (threadIdx.x % 32 == 0) going[threadIdx.x / 32] = __popc(here);
+        const u32 on = __ballot_sync(~0u, goes_on);
+        if (mine % 32 == 0) going[mine / 32] = __popc(on);
         __syncthreads();
-        int before = __popc(here & ((1u << threadIdx.x % 32) - 1)), all = 0;
-        for (int w = 0; w < 4; w++) { before += w < (int)threadIdx.x / 32 ? going[w] : 0; all += going[w]; }
-        if (goes_on) rows[span.x + listed + before] = sample;
+        int before = __popc(on & ((1u << mine % 32) - 1)), all = 0;
+        for (int w = 0; w < 4; w++) { before += w < mine / 32 ? going[w] : 0; all += going[w]; }
+        if (goes_on) rows[span.x + listed + before] = who[mine];
+        for (int e = mine; e < here * each; e += 128) s.gram[(i64)who[e / each] * each + e % each] = grams[e];
         listed += all;
         __syncthreads();
     }

@@ -187,15 +187,21 @@ template <class T> __device__ __forceinline__ void backward_look(const BatchNorm
     store4(to + n.C, l.channel / 4, plain);
 }
 
-// dx = before'(x) times the gradient in front of the normalisation, dx16 the same in 16 bits times `scale16`; either may be null, and dx may be d.
-template <class T> __device__ __forceinline__ void backward(const BatchNorm& n, const T* x, const float* d, const float* gradients, float* dx, f16* dx16, float scale16) {
+// dx = before'(x) times the gradient in front of the normalisation, dx16 the same in 16 bits times `scale16`; either may be null, and dx may be d. `gradients` [2][C] are those
+// of scale and offset, clients `apart` numbers from each other; null where the moments were not the batch's own, so that nothing flows through them.
+template <class T> __device__ __forceinline__ void backward(const BatchNorm& n, const T* x, const float* d, const float* gradients, i64 apart, float* dx, f16* dx16, float scale16) {
     const Part l(n);
     if (!l.mine.here || l.row >= l.rows) return;
-    float4 mean, inverse;
+    float4 mean, inverse, along = make_float4(0.f, 0.f, 0.f, 0.f), plain = along;
     l.moments(n, mean, inverse);
-    const float share = 1.f / ((float)l.mine.count * n.pixels);
     const float4 scale = inverse * l.of(n, n.scale);
-    const float4 along = share * load4(gradients, ((i64)l.mine.client * 2 * n.C + l.channel) / 4), plain = share * load4(gradients, ((i64)(l.mine.client * 2 + 1) * n.C + l.channel) / 4);
+    if (gradients) {
+        const float share = 1.f / ((float)l.mine.count * n.pixels);
+        const float* of = gradients + l.mine.client * apart + l.channel;
+        along = share * make_float4(of[0], of[1], of[2], of[3]);
+        of += n.C;
+        plain = share * make_float4(of[0], of[1], of[2], of[3]);
+    }
 #pragma unroll 2
     for (int i = 0; l.has(i); i++) {
         const float4 v = load4(x, l.at(i));
@@ -210,6 +216,6 @@ template <class T> __device__ __forceinline__ void backward(const BatchNorm& n, 
     extern "C" __global__ void __launch_bounds__(256) batch_norm_look_##BITS(BatchNorm n, const T* x, float2* partial) { look(n, x, partial); } \
     extern "C" __global__ void __launch_bounds__(256) batch_norm_apply_##BITS(BatchNorm n, const T* x, Shortcut shortcut, float* y, f16* y16) { apply(n, x, shortcut, y, y16); } \
     extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_look_##BITS(BatchNorm n, const T* x, const T* y, const float* dy, float* d, float* partial) { backward_look(n, x, y, dy, d, partial); } \
-    extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_##BITS(BatchNorm n, const T* x, const float* d, const float* gradients, float* dx, f16* dx16, float scale16) { backward(n, x, d, gradients, dx, dx16, scale16); }
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_backward_##BITS(BatchNorm n, const T* x, const float* d, const float* gradients, i64 apart, float* dx, f16* dx16, float scale16) { backward(n, x, d, gradients, apart, dx, dx16, scale16); }
 BATCH_NORM(f32, float)
 BATCH_NORM(f16, f16)

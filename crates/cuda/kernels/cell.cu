@@ -21,7 +21,7 @@ template <int PHI> __device__ __forceinline__ void forward(const Outer& o, const
     for (int i = 0; i < E; i++)
         if (s.has(i)) { const float2 a = load2(u, s.at(i)); v[i].x += a.x; v[i].y += a.y; }
     if (sum) store(sum, v, s);
-    const Moments second = moments_of(v, s);
+    const Moments second = moments_of<0>(v, s);
     const float2 scale2 = of(o.second.scale, o.second), offset2 = of(o.second.offset, o.second);
 #pragma unroll
     for (int i = 0; i < E; i++)
@@ -30,7 +30,7 @@ template <int PHI> __device__ __forceinline__ void forward(const Outer& o, const
             v[i] = make_float2(phi<PHI>(a.x + b.x), phi<PHI>(a.y + b.y));
         }
     if (activated) store(activated, v, s);
-    const Moments third = moments_of(v, s);
+    const Moments third = moments_of<1>(v, s);
     keep(o.moments[0], second, s);
     keep(o.moments[1], third, s);
     if (!image) return;

@@ -40,16 +40,18 @@ extern "C" __global__ void __launch_bounds__(256) dense_forward(Dense d, float* 
 }
 
 // y = phi(sum of parts + bias + more); bias and more [samples][per][out] may be null. With `more` the injected input this is DEQ-MLP's cell.
-// Grid: (ceil(out / 256), most rows of a client, clients), 256 threads.
+// Grid: (ceil(out / 256), up to most rows of a client, clients), 256 threads.
 extern "C" __global__ void dense_finish(const float* partial, const float* bias, const float* more, float* y, Cohort cohort, i64 bias_stride, int out, int per, int parts, int samples, int phi) {
     const int client = blockIdx.z, n = blockIdx.x * 256 + threadIdx.x;
     const int2 span = cohort.spans[client];
-    if ((int)blockIdx.y >= span.y * per || n >= out) return;
-    const i64 at = row_at(cohort, span, blockIdx.y, per) * out + n;
-    float sum = bias ? bias[client * bias_stride + n] : 0.f;
-    for (int part = 0; part < parts; part++) sum += partial[(i64)part * samples * per * out + at];
-    if (more) sum += more[at];
-    y[at] = phi_of(phi, sum);
+    if (n >= out) return;
+    for (int row = blockIdx.y; row < span.y * per; row += gridDim.y) {
+        const i64 at = row_at(cohort, span, row, per) * out + n;
+        float sum = bias ? bias[client * bias_stride + n] : 0.f;
+        for (int part = 0; part < parts; part++) sum += partial[(i64)part * samples * per * out + at];
+        if (more) sum += more[at];
+        y[at] = phi_of(phi, sum);
+    }
 }
 
 // dx = dy W^T, as partial[part][sample][per][in], which dense_finish adds up; with one part that is dx. Grid: (ceil(in / 128), ceil(most rows of a client / 32) * parts, clients).

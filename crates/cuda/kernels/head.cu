@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(128) cross_entropy(const float* log
         const float* x = logits + (i64)sample * classes;
         const Largest most = largest_of(x, classes);
         const float total = exponentials(x, most.value, classes);
-        if (lane == 0) losses[sample] = logf(total) + most.value - x[label];
+        if (lane == 0) losses[sample] = logf(total) + (most.value - x[label]);
         correct += most.at == label;
         if (dlogits)
             for (int c = lane; c < classes; c += 32) dlogits[(i64)sample * classes + c] = (expf(x[c] - most.value) / total - (c == label)) / span.y;
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) symbol_cross_entropy(const flo
     const Largest most = largest_of(x, classes);
     const float total = exponentials(x, most.value, classes);
     if (lane == 0) {
-        losses[row] = counts_here ? logf(total) + most.value - x[label] : 0.f;
+        losses[row] = counts_here ? logf(total) + (most.value - x[label]) : 0.f;
         right[row] = counts_here && most.at == label;
     }
     if (!dlogits && !dlogits16) return;

@@ -20,6 +20,11 @@ extern "C" __global__ void __launch_bounds__(256) lanes_plus(float* out, const f
     });
 }
 
+// out = value. Grid as above.
+extern "C" __global__ void __launch_bounds__(256) lanes_fill(float* out, i64 stride, i64 n, float value) {
+    each_number(n, [&](i64 i) { out[blockIdx.y * stride + i] = value; });
+}
+
 // out = factor a. Grid as above; out may be a where it has its stride.
 extern "C" __global__ void __launch_bounds__(256) lanes_scale(float* out, const float* a, i64 out_stride, i64 a_stride, i64 n, float factor) {
     const i64 lane = blockIdx.y;

@@ -53,10 +53,18 @@ template <class T> __device__ __forceinline__ void store(T* p, const float2 (&v)
         if (s.has(i)) store2(p, s.at(i), v[i]);
 }
 
-// The sum of v over the threads of this thread's group, the same bits for each of them.
-__device__ __forceinline__ float group_sum(float v, const Slice& s) {
-    __shared__ float each[512], sums[64];
+// The sum of v over the threads of this thread's group, the same bits for each of them. Calls that follow each other have different CALLs.
+template <int CALL> __device__ __forceinline__ float group_sum(float v, const Slice& s) {
+    __shared__ float each[512], sums[64], of_warps[16];   // every CALL has its own
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, warps = blockDim.x >> 5, members = blockDim.x / s.groups;
+    if (s.groups == 1 && blockDim.x % 32 == 0) {   // the usual case, with one barrier
+        v = warp_sum(v);
+        if (lane == 0) of_warps[warp] = v;
+        __syncthreads();
+        float sum = 0.f;
+        for (int w = 0; w < warps; w++) sum += of_warps[w];
+        return sum;
+    }
     each[tid] = v;
     __syncthreads();
     if (warp < warps)   // an incomplete last warp has only given its share
@@ -73,15 +81,16 @@ __device__ __forceinline__ float group_sum(float v, const Slice& s) {
 // Mean and reciprocal deviation.
 struct Moments { float mean, scale; };
 
-__device__ __forceinline__ Moments moments_of(const float2 (&v)[E], const Slice& s) {
+// WHICH normalisation of the kernel this is: each has its own room in shared memory.
+template <int WHICH = 0> __device__ __forceinline__ Moments moments_of(const float2 (&v)[E], const Slice& s) {
     float sum = 0.f, square = 0.f;
 #pragma unroll
     for (int i = 0; i < E; i++) sum += v[i].x + v[i].y;
-    const float mean = group_sum(sum, s) / s.count;
+    const float mean = group_sum<2 * WHICH>(sum, s) / s.count;
 #pragma unroll
     for (int i = 0; i < E; i++)
         if (s.has(i)) square += (v[i].x - mean) * (v[i].x - mean) + (v[i].y - mean) * (v[i].y - mean);
-    return {mean, 1.f / sqrtf(group_sum(square, s) / s.count + EPSILON)};
+    return {mean, 1.f / sqrtf(group_sum<2 * WHICH + 1>(square, s) / s.count + EPSILON)};
 }
 
 __device__ __forceinline__ void keep(Moments* to, Moments m, const Slice& s) {

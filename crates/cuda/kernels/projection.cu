@@ -50,11 +50,14 @@ template <int VECTORS, bool BESIDE, class At> __device__ __forceinline__ void pr
     }
 }
 
-// b [clients][rows][columns], clients `stride` numbers apart. Grid: (ceil(columns / 32), clients), 256 threads.
-extern "C" __global__ void __launch_bounds__(256) project_columns(float* b, i64 stride, int rows, int columns, float radius, int ball) {
+// b [clients][rows][columns], clients `stride` numbers apart. A client without samples in this batch keeps its matrix: what is projected twice may differ in a bit.
+// Grid: (ceil(columns / 32), clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) project_columns(float* b, Cohort cohort, i64 stride, int rows, int columns, float radius, int ball) {
+    if (cohort.spans[blockIdx.y].y == 0) return;
     project<32, true>(b + blockIdx.y * stride, columns, rows, radius, ball, [&](int v, int i) { return (i64)i * columns + v; });
 }
 // The same for rows. Grid: (ceil(rows / 8), clients), 256 threads.
-extern "C" __global__ void __launch_bounds__(256) project_rows(float* b, i64 stride, int rows, int columns, float radius, int ball) {
+extern "C" __global__ void __launch_bounds__(256) project_rows(float* b, Cohort cohort, i64 stride, int rows, int columns, float radius, int ball) {
+    if (cohort.spans[blockIdx.y].y == 0) return;
     project<8, false>(b + blockIdx.y * stride, rows, columns, radius, ball, [&](int v, int i) { return (i64)v * columns + i; });
 }

@@ -27,6 +27,12 @@ impl Lifetimes {
         Slot(self.wanted.len() - 1)
     }
 
+    /// The buffer has at least so many bytes.
+    pub(crate) fn grow(&mut self, slot: Slot, bytes: usize) {
+        let lifetime = &mut self.wanted[slot.0];
+        lifetime.bytes = lifetime.bytes.max(bytes.next_multiple_of(ALIGNMENT));
+    }
+
     /// The buffer is needed at this moment too, and at all those between.
     pub(crate) fn need(&mut self, slot: Slot, at: usize) {
         let lifetime = &mut self.wanted[slot.0];

@@ -78,7 +78,7 @@ impl DeviceData {
         Ok(())
     }
 
-    /// The length of texts; 1 for other samples.
+    /// The length of texts, which a plan for them must have; 1 for other samples.
     pub(crate) fn length(&self) -> usize {
         if let Inputs::Texts { length, .. } = self.inputs { length } else { 1 }
     }

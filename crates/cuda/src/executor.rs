@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use cudarc::driver::DeviceRepr;
-use fedeq_core::Result;
+use fedeq_core::{Error, Result};
 use fedeq_models::graph::{self, Graph};
 use half::f16;
 
@@ -96,6 +96,7 @@ impl Executor {
             precision: self.purpose.precision,
             cohort: Cohort { spans: self.spans.pointer().cast(), rows: self.rows.pointer() },
             indices,
+            dropout: None,
             text: Text { symbols, indices, length: self.purpose.size.length as i32 },
             layout,
             parameters,
@@ -103,11 +104,16 @@ impl Executor {
             statistics,
             base: self.memory.pointer(),
             arena: &self.plan.arena,
+            around: None,
         }
     }
 
     /// Gathers the samples that `indices` names, as the network's input.
     pub(crate) fn load(&self, run: &Run<'_>, data: &DeviceData) -> Result<()> {
+        if data.length() != self.purpose.size.length {
+            let problem = format!("texts of {} symbols came to a plan for {}", data.length(), self.purpose.size.length);
+            return Err(Error::invalid(problem, "report this as a bug"));
+        }
         let input = self.plan.input;
         if input.numbers.is_none() && input.halves.is_none() {
             return Ok(());

@@ -114,7 +114,7 @@ impl Layout {
         for (parameter, place) in graph.parameters.iter().zip(&self.places) {
             if let Some(array) = params.get(&parameter.path) {
                 ensure_count(&parameter.path, array, parameter.count())?;
-                place.each(|outside, inside| lane[inside] = array.values[outside]);
+                place.write(&array.values, lane);
             }
         }
         Ok(())
@@ -125,7 +125,32 @@ impl Layout {
         let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| wanted(parameter.part));
         let array = |(parameter, place): (&graph::Parameter, &Place)| {
             let mut values = vec![0.0; parameter.count()];
-            place.each(|outside, inside| values[outside] = lane[inside]);
+            place.read(lane, &mut values);
+            (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
+        };
+        chosen.map(array).collect()
+    }
+
+    /// Writes the parameters of one part into its [range](Self::range) of a lane, which is all that `numbers` is.
+    pub(crate) fn write_part(&self, graph: &Graph, params: &Params, part: Part, numbers: &mut [f32]) -> Result<()> {
+        let start = self.range(part).start;
+        for (parameter, place) in graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part) {
+            let Some(array) = params.get(&parameter.path) else {
+                return Err(Error::message(format!("`{}` is missing", parameter.path)));
+            };
+            ensure_count(&parameter.path, array, parameter.count())?;
+            place.from(start).write(&array.values, numbers);
+        }
+        Ok(())
+    }
+
+    /// Reads the parameters of one part from its range of a lane.
+    pub(crate) fn read_part(&self, graph: &Graph, numbers: &[f32], part: Part) -> Params {
+        let start = self.range(part).start;
+        let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part);
+        let array = |(parameter, place): (&graph::Parameter, &Place)| {
+            let mut values = vec![0.0; parameter.count()];
+            place.from(start).read(numbers, &mut values);
             (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
         };
         chosen.map(array).collect()
@@ -173,27 +198,67 @@ fn ensure_count(name: &str, array: &Array, count: usize) -> Result<()> {
 }
 
 impl Place {
+    /// Where it ends: behind its last number.
+    pub(crate) fn end(&self) -> usize {
+        match self.order {
+            Order::Rows { rows, columns } => self.start + rows.saturating_sub(1) * self.pitch + columns,
+            Order::ChannelsLast { out, taps, .. } => self.start + out * taps * self.pitch,
+        }
+    }
+
     /// Input channels of a convolution with those that are padding, or columns of a matrix with those that are.
     pub(crate) fn padded(&self) -> usize {
         self.pitch
     }
 
-    /// Calls `visit` with the index in a file and the index in a lane of every number.
-    fn each(&self, mut visit: impl FnMut(usize, usize)) {
+    /// The same place, counted from some number of the lane on.
+    fn from(self, start: usize) -> Self {
+        Self { start: self.start - start, ..self }
+    }
+
+    /// The same number of neighbouring numbers in a file and in a lane, again and again: where they begin in each, and how many they are.
+    fn runs(&self, mut visit: impl FnMut(usize, usize, usize)) {
+        if let Order::Rows { rows, columns } = self.order {
+            (0..rows).for_each(|row| visit(row * columns, self.start + row * self.pitch, columns));
+        }
+    }
+
+    /// From a file's order into a lane.
+    fn write(&self, values: &[f32], lane: &mut [f32]) {
         match self.order {
-            Order::Rows { rows, columns } => {
-                for row in 0..rows {
-                    (0..columns).for_each(|column| visit(row * columns + column, self.start + row * self.pitch + column));
+            Order::Rows { .. } => self.runs(|outside, inside, count| {
+                lane[inside..inside + count].copy_from_slice(&values[outside..outside + count]);
+            }),
+            Order::ChannelsLast { channels, taps, .. } => {
+                let kernels = lane[self.start..].chunks_exact_mut(taps * self.pitch);
+                for (inside, outside) in kernels.zip(values.chunks_exact(channels * taps)) {
+                    transpose(outside, inside, [channels, taps], [taps, self.pitch]);
                 }
             }
-            Order::ChannelsLast { out, channels, taps } => {
-                for to in 0..out {
-                    for tap in 0..taps {
-                        let inside = self.start + (to * taps + tap) * self.pitch;
-                        (0..channels).for_each(|from| visit((to * channels + from) * taps + tap, inside + from));
-                    }
+        }
+    }
+
+    /// From a lane into a file's order.
+    fn read(&self, lane: &[f32], values: &mut [f32]) {
+        match self.order {
+            Order::Rows { .. } => self.runs(|outside, inside, count| {
+                values[outside..outside + count].copy_from_slice(&lane[inside..inside + count]);
+            }),
+            Order::ChannelsLast { channels, taps, .. } => {
+                let kernels = lane[self.start..].chunks_exact(taps * self.pitch);
+                for (inside, outside) in kernels.zip(values.chunks_exact_mut(channels * taps)) {
+                    transpose(inside, outside, [taps, channels], [self.pitch, taps]);
                 }
             }
+        }
+    }
+}
+
+/// `to[column][row] = from[row][column]`; rows of `from` and of `to` are so many numbers apart.
+fn transpose(from: &[f32], to: &mut [f32], [rows, columns]: [usize; 2], [from_pitch, to_pitch]: [usize; 2]) {
+    for row in 0..rows {
+        for column in 0..columns {
+            to[column * to_pitch + row] = from[row * from_pitch + column];
         }
     }
 }
@@ -234,9 +299,20 @@ fn wishes(graph: &Graph, precision: Precision) -> HashMap<usize, Wish> {
                 let columns = padded(graph.parameter(*weight).shape[1]);
                 wishes.extend([Some(*weight), *bias].into_iter().flatten().map(|id| (id.0, Wish::Columns { padded: columns })));
             }
+            // Their gradients come from one sum over samples.
+            Layer::Norm { affine, .. } => {
+                let ids = [affine.scale, affine.offset].into_iter().enumerate();
+                wishes.extend(ids.map(|(before, id)| (id.0, Wish::Beside { first: affine.scale, before, of: 2 })));
+            }
             Layer::Transformer { layers, .. } => beside(layers, &mut wishes),
             Layer::Equilibrium { cell: graph::Cell::Transformer { layers, .. }, .. } => beside(layers, &mut wishes),
-            Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, .. }, .. } => {
+            Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. } => {
+                // Their gradients come from one sum over samples.
+                for affine in [norm_1, norm_2, norm_3] {
+                    for (before, id) in [affine.scale, affine.offset].into_iter().enumerate() {
+                        wishes.insert(id.0, Wish::Beside { first: affine.scale, before, of: 2 });
+                    }
+                }
                 for weight in [conv_a, conv_b] {
                     let channels = graph.parameter(*weight).shape[1];
                     wishes.insert(weight.0, Wish::Conv { padded: padded(channels) });
@@ -284,6 +360,12 @@ mod tests {
                 let mut lane = vec![0.0; layout.stride()];
                 layout.write(&graph, &weights.params, &mut lane).expect("fits");
                 assert_eq!(layout.read(&graph, &lane, |_| true), weights.params);
+                for part in [Part::Shared, Part::Personal] {
+                    let mut numbers = vec![0.0; layout.range(part).len()];
+                    layout.write_part(&graph, &weights.params, part, &mut numbers).expect("fits");
+                    assert_eq!(numbers, lane[layout.range(part)]);
+                    assert_eq!(layout.read_part(&graph, &numbers, part), weights.params.filter(|path| Part::of(path) == part));
+                }
                 let mut statistics = vec![9.0; layout.statistics_stride()];
                 layout.write_statistics(&graph, &weights, &mut statistics).expect("fits");
                 assert_eq!(layout.read_statistics(&graph, &statistics), weights.statistics);
@@ -297,10 +379,12 @@ mod tests {
             let layout = Layout::new(&graph, Precision::Mixed);
             let mut taken = vec![false; layout.stride()];
             for (parameter, place) in graph.parameters.iter().zip(&layout.places) {
-                place.each(|_, inside| {
+                let mut lane = vec![0.0; layout.stride()];
+                place.write(&vec![1.0; parameter.count()], &mut lane);
+                for inside in (0..lane.len()).filter(|&at| lane[at] == 1.0) {
                     assert!(!std::mem::replace(&mut taken[inside], true), "{}", parameter.path);
                     assert!(layout.range(parameter.part).contains(&inside), "{}", parameter.path);
-                });
+                }
                 assert_eq!(place.start % 4, 0);
             }
         }

@@ -7,10 +7,15 @@ mod arena;
 mod check;
 mod data;
 mod device;
+mod engine;
 mod executor;
 mod layout;
 mod op;
 mod plan;
+mod projection;
+mod support;
 
 pub use device::{DeviceInfo, devices};
+pub use engine::{ClientData, CudaEngine, CudaOptions, DeviceUsage};
 pub use plan::{Mode, Precision};
+pub use support::ensure_supported;

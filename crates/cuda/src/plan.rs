@@ -1,15 +1,15 @@
 //! What is computed when, and where: made once for a network, a size of cohort and what is trained.
 use std::sync::Arc;
 
-use fedeq_core::Trains;
+use fedeq_core::{Result, Trains};
 use fedeq_models::Activation;
 use fedeq_models::graph::{self, Fusion, Graph, Layer, ParameterId, Shape, ValueId};
 use half::f16;
 
 use crate::arena::{Arena, Lifetimes, Slot};
-use crate::device::Device;
+use crate::device::{Device, Pointer};
 use crate::layout::Layout;
-use crate::op::{self, Op};
+use crate::op::{self, Op, Run};
 
 /// Whether a network is being trained or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +66,10 @@ pub(crate) enum Form {
     /// 16 bits, with channels padded to a multiple of 8. Gradients are [`SCALE`] times as large as they are.
     Halves,
 }
+
+/// The size of cohort for which sums are cut into parts that several blocks work on. How a sum is cut decides how it is rounded, and a client's result must not depend on how
+/// many others are there: so it is cut the same in every cohort.
+pub(crate) const USUAL_LANES: usize = 10;
 
 /// What 16-bit gradients are multiplied by, so that small ones are not lost. A power of two: nothing is rounded by it.
 pub(crate) const SCALE: f32 = 1024.0;
@@ -126,6 +130,8 @@ pub(crate) struct Planner<'a> {
     gradients: Vec<Option<Slot>>,
     /// Of every parameter, whether a layer behind writes its gradient.
     written: Vec<bool>,
+    /// Memory that one launch hands to the next on a layer's way back, and which layer's it is.
+    workspace: Option<(usize, Slot)>,
     layer: usize,
 }
 
@@ -143,6 +149,42 @@ pub(crate) struct Target {
     pub(crate) form: Form,
     /// Whether it is added to what another layer has written. Never with 16 bits.
     pub(crate) add: bool,
+}
+
+/// Where a layer that cannot add writes the gradient of an input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    target: Target,
+    /// Where it is written if another layer has written its part already.
+    beside: Option<Slot>,
+    /// Numbers a sample.
+    each: usize,
+}
+
+impl Written {
+    /// Where it is written in 32 bits; null if it is wanted in 16.
+    pub(crate) fn numbers(&self, run: &Run<'_>) -> Pointer<f32> {
+        match self.target.form {
+            Form::Numbers => run.at(self.beside.unwrap_or(self.target.slot)),
+            Form::Halves => Pointer::NULL,
+        }
+    }
+
+    /// Where it is written in 16 bits, [`SCALE`] times as large; null if it is wanted in 32.
+    pub(crate) fn halves(&self, run: &Run<'_>) -> Pointer<f16> {
+        match self.target.form {
+            Form::Numbers => Pointer::NULL,
+            Form::Halves => run.at(self.target.slot),
+        }
+    }
+
+    /// Adds it to what another layer has written, if one has.
+    pub(crate) fn finish(&self, run: &Run<'_>) -> Result<()> {
+        match self.beside {
+            Some(beside) => run.add(run.at(beside), run.at(self.target.slot), self.each),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Where the gradient of an input goes that has the very gradient of the output.
@@ -182,6 +224,7 @@ impl<'a> Planner<'a> {
             values: vec![Forms::default(); graph.values.len()],
             gradients: vec![None; graph.values.len()],
             written: vec![false; graph.parameters.len()],
+            workspace: None,
             layer: 0,
         }
     }
@@ -243,6 +286,11 @@ impl<'a> Planner<'a> {
         forms
     }
 
+    /// The output of a layer that computes in 32 bits, and the same in 16 where that is wanted.
+    pub(crate) fn writes_numbers(&mut self, value: ValueId) -> (Slot, Option<Slot>) {
+        (self.value(value, Form::Numbers, self.layer), self.writes(value).halves)
+    }
+
     /// Memory for this layer's way forward.
     pub(crate) fn scratch(&mut self, bytes: usize) -> Slot {
         self.lifetimes.add(bytes, self.layer)
@@ -253,12 +301,30 @@ impl<'a> Planner<'a> {
         self.lifetimes.add(bytes, self.backward_time())
     }
 
+    /// Memory that one launch of this layer's way back hands to the next: whoever asks gets the same, large enough for all.
+    pub(crate) fn workspace_back(&mut self, bytes: usize) -> Slot {
+        let slot = match self.workspace {
+            Some((layer, slot)) if layer == self.layer => slot,
+            _ => self.scratch_back(bytes),
+        };
+        self.lifetimes.grow(slot, bytes);
+        self.workspace = Some((self.layer, slot));
+        slot
+    }
+
     /// Memory that is written on the way forward and read on the way back, if there is a way back.
     pub(crate) fn kept(&mut self, bytes: usize) -> Slot {
         let slot = self.lifetimes.add(bytes, self.layer);
         if self.purpose.trains.is_some() {
             self.lifetimes.need(slot, self.backward_time());
         }
+        slot
+    }
+
+    /// Memory that is written on the way forward and may be read until the whole pass is over.
+    pub(crate) fn lasting(&mut self, bytes: usize) -> Slot {
+        let slot = self.lifetimes.add(bytes, self.layer);
+        self.lifetimes.need(slot, 2 * self.end());
         slot
     }
 
@@ -313,6 +379,13 @@ impl<'a> Planner<'a> {
         Some(Target { slot, form, add })
     }
 
+    /// The same for a layer that cannot add.
+    pub(crate) fn written(&mut self, input: ValueId) -> Option<Written> {
+        let target = self.target(input)?;
+        let beside = target.add.then(|| self.scratch_back(self.bytes(input, Form::Numbers)));
+        Some(Written { target, beside, each: self.count(input) })
+    }
+
     /// Where the gradient of an input goes that has the very gradient of the output, in 32 bits.
     pub(crate) fn same_as(&mut self, input: ValueId, output: Slot) -> Passed {
         if !self.wants(input) {
@@ -340,6 +413,13 @@ impl<'a> Planner<'a> {
         Some(ParameterTarget { id, add: std::mem::replace(&mut self.written[id.0], true) })
     }
 
+    /// The parameters of this layer that are trained.
+    pub(crate) fn trained_here(&self) -> Vec<ParameterId> {
+        let trained =
+            |id: &ParameterId| self.purpose.trains.is_some_and(|trains| trains.includes(self.graph.parameter(*id).part));
+        self.graph.layers[self.layer].parameters().into_iter().filter(trained).collect()
+    }
+
     /// The bytes of a value of all samples.
     pub(crate) fn bytes(&self, value: ValueId, form: Form) -> usize {
         let Size { length, .. } = self.purpose.size;
@@ -355,6 +435,11 @@ impl<'a> Planner<'a> {
             Form::Halves => size_of::<f16>() * numbers(shape, channels.next_multiple_of(8)),
         };
         self.purpose.size.samples() * each
+    }
+
+    /// Numbers of a sample.
+    pub(crate) fn count(&self, value: ValueId) -> usize {
+        self.plane(value).into_iter().product::<usize>() * self.channels(value)
     }
 
     /// Channels of a picture, width of a vector or of a position.

@@ -373,8 +373,8 @@ def others(kernels):
         candidates = (ordered.cumsum(2) - 0.95) / steps
         at = (ordered > candidates).sum(2, keepdim=True) - 1
         return ((size - candidates.gather(2, at.clamp_min(0))).clamp_min(0) * w.transpose(1, 2).sign()).transpose(1, 2)
-    compared("projection onto the ball, columns (PyTorch: by sorting)", lambda: (b.copy_(w), kernels.project_columns((up(n, 32), K), 256, b, long(n * n), n, n, 0.95, 1)), sorted_projection, gbytes=2 * weights)
-    compared("projection onto the sphere, rows", lambda: (b.copy_(w), kernels.project_rows((up(n, 8), K), 256, b, long(n * n), n, n, 1.0, 0)), sorted_projection, gbytes=2 * weights)
+    compared("projection onto the ball, columns (PyTorch: by sorting)", lambda: (b.copy_(w), kernels.project_columns((up(n, 32), K), 256, b, cl.cohort, long(n * n), n, n, 0.95, 1)), sorted_projection, gbytes=2 * weights)
+    compared("projection onto the sphere, rows", lambda: (b.copy_(w), kernels.project_rows((up(n, 8), K), 256, b, cl.cohort, long(n * n), n, n, 1.0, 0)), sorted_projection, gbytes=2 * weights)
     print("-- nearest neighbours, 10 clients x 100 questions, 500 entries of 128, 10 neighbours, 10 classes")
     ask, answer = Clients([100] * K, shuffled=False, spare=0), Clients([500] * K, shuffled=False, spare=0)
     q, e, logits = torch.randn(1000, 128, device=DEVICE), torch.randn(5000, 128, device=DEVICE), torch.randn(1000, 10, device=DEVICE)

@@ -45,7 +45,7 @@ class Cell:
         self.grads = {name: torch.empty_like(self.p[name]) for name in "ab"}
         self.norm_grads = [torch.empty(n, 2, c, device=DEVICE) for c in (2 * C, C, C)]
         self.launch1, self.launch2 = norm_launch(clients, H * W, 1, 2 * C, groups), norm_launch(clients, H * W, 1, C, groups)
-        self.parts = 4 if tile == "conv_planes_sm90" else 1
+        self.parts = 4 if tile == PLANES else 1
         self.scratch = [torch.empty(self.parts, *self.p[name].shape, device=DEVICE) for name in "ab"] if self.parts > 1 else None
         if not exact:
             self.straight = {name: torch.empty_like(self.p[name], dtype=torch.float16) for name in "ab"}
@@ -126,7 +126,7 @@ class Cell:
             sum_samples(self.k, cl, partial, grads, alpha)
 
     def weights(self, z16, y, dv):
-        name = {"conv_sm90": "conv_weights_sm90", "conv_planes_sm90": WEIGHT_PLANES}.get(self.tile, "conv_weights")
+        name = {"conv_sm90": "conv_weights_sm90", PLANES: WEIGHT_PLANES}.get(self.tile, "conv_weights")
         weight_gradients(self.k, name, self.cl, [(self.g["a"], z16, dv, self.grads["a"]), (self.g["b"], y, self.du16, self.grads["b"])], 1 / self.scale, self.parts, self.scratch)
 
 

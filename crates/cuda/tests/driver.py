@@ -193,7 +193,7 @@ def convolve(kernels, tile, clients, g, x, w, y, phi="identity", bias=None, alph
 def weight_gradients(kernels, name, clients, problems, alpha=1.0, parts=1, scratch=None):
     """Gradients by weights of one or two (geometry, x, dy, dw); with several parts `scratch` takes them before they are added."""
     planes = name == WEIGHT_PLANES
-    channels, shared = (64, 3 * up(16384 + 8 * plane_bytes(128 + 2 * (problems[0][0]["W"] + 2)), 1024) * 1024 + 4096) if planes else WEIGHT_TILES[name]
+    channels, shared = (64, 4 * up(16384 + 8 * plane_bytes(128 + 2 * (problems[0][0]["W"] + 2)), 1024) * 1024 + 6144 + 1024 + 64) if planes else WEIGHT_TILES[name]
     made, tiles = [], []
     for i, (g, x, dy, dw) in enumerate(problems):
         to = dw if parts == 1 else scratch[i]

@@ -37,7 +37,7 @@ def poisoned(*shape, dtype=torch.float32):
 def scores_of(count):
     """Room for `Score` of so many clients, and functions that read the mean losses, how many were right and how many there were."""
     scores = poisoned(count, 2, dtype=torch.float64)
-    return scores, lambda: scores[:, 0], lambda: scores[:, 1].contiguous().view(torch.int32).view(-1, 2).T.tolist()
+    return scores, lambda: scores[:, 0], lambda: scores[:, 1].clone(memory_format=torch.contiguous_format).view(torch.int32).view(-1, 2).T.tolist()
 
 
 def compare(name, clients, found, expected, allowed):

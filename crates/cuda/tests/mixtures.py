@@ -23,10 +23,11 @@ def projections():
     for clients, rows, columns, radius, size in ((3, 7, 5, 0.95, 1.0), (2, 512, 512, 0.95, 0.01), (2, 512, 512, 1.0, 0.002), (1, 33, 130, 2.0, 0.1), (1, 1, 1, 0.5, 1.0)):
         b = size * torch.randn(clients, rows, columns, device=DEVICE)
         b[0, 0] = 0.0   # rows and columns with zeros
+        everybody = Clients([1] * clients).cohort
         for name, grid, vectors in (("project_columns", (up(columns, 32), clients), lambda t: t.transpose(1, 2)), ("project_rows", (up(rows, 8), clients), lambda t: t)):
             for ball, rule in ((1, onto_ball), (0, onto_sphere)):
                 found = b.clone()
-                KERNELS.launch(name, grid, 256, found, long(rows * columns), rows, columns, radius, ball)
+                KERNELS.launch(name, grid, 256, found, everybody, long(rows * columns), rows, columns, radius, ball)
                 expected = torch.stack([rule(vectors(b)[i].double(), radius) for i in range(clients)])
                 report(f"{name} {'ball' if ball else 'sphere'} {clients} x {rows} x {columns}, {radius}", error(vectors(found), expected), 1e-6)
 

@@ -97,7 +97,7 @@ class Block:
         n, grid = self.norm(name, after)
         self.k.batch_norm_backward_look_f16(grid, 256, n, self.t[name], y16, dy, d, self.shares)
         sum_samples(self.k, self.cl, self.shares, self.sums[name], per=n.chunks)
-        self.k.batch_norm_backward_f16(grid, 256, n, self.t[name], dy if d is None else d, self.sums[name], None, self.dt[name], self.scale)
+        self.k.batch_norm_backward_f16(grid, 256, n, self.t[name], dy if d is None else d, self.sums[name], long(2 * n.C), None, self.dt[name], self.scale)
 
     def forward(self, x, x16):
         H, W, CI, HO, WO, CO = self.shape

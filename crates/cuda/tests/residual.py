@@ -82,7 +82,7 @@ def batch_normalisation():
             k.launch("batch_norm_apply_" + bits, grid, 256, n, x, shortcut, y, y16)
             k.launch("batch_norm_backward_look_" + bits, grid, 256, n, x, y if bits == "f32" else y16, dy, d, shares)
             sum_samples(k, cl, shares, sums, per=n.chunks)
-            k.launch("batch_norm_backward_" + bits, grid, 256, n, x, d, sums, dx, dx16, 4.0)
+            k.launch("batch_norm_backward_" + bits, grid, 256, n, x, d, sums, long(2 * C), dx, dx16, 4.0)
             ys, ds, dxs, dss, runs = [], [], [], [], []
             for i, (v, e) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
                 sc, of, r = (t[i].double().to(REFERENCE) for t in (scale, offset, running[:, :2 * C]))

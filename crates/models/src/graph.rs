@@ -10,7 +10,7 @@ use fedeq_equilibrium::Equilibrium;
 
 pub use crate::builder::{Builder, Ends};
 use crate::choices::Activation;
-use crate::init::{Initializer, stream, uniform};
+use crate::init::{Initializer, fingerprint, key, stream, uniform};
 use crate::part::Part;
 use crate::task::{InputShape, Task};
 
@@ -374,8 +374,28 @@ impl Dropout {
     /// Multipliers for one pass: 0 with probability `rate` and `1 / (1 - rate)` otherwise. They depend on nothing but the seed and the name.
     pub fn multipliers(&self, seed: u64, count: usize) -> Vec<f32> {
         let mut rng = stream(seed, self.name);
-        let kept = (1.0 / (1.0 - self.rate)) as f32;
+        let kept = self.kept();
         (0..count).map(|_| if uniform(&mut rng) < self.rate { 0.0 } else { kept }).collect()
+    }
+
+    /// What a number that stays is multiplied by.
+    pub fn kept(&self) -> f32 {
+        (1.0 / (1.0 - self.rate)) as f32
+    }
+
+    /// For engines that draw [multipliers](Self::multipliers) themselves: the key of ChaCha with 8 rounds, the same for all names.
+    pub fn key(seed: u64) -> [u32; 8] {
+        key(seed)
+    }
+
+    /// Its stream of ChaCha's numbers. Number `n` of 64 bits says what becomes of number `n` of a batch.
+    pub fn stream(&self) -> u64 {
+        fingerprint(self.name)
+    }
+
+    /// A number becomes zero if the upper 53 bits of what was drawn for it are less than this.
+    pub fn threshold(&self) -> u64 {
+        (self.rate * (1_u64 << 53) as f64).ceil() as u64
     }
 }
 
@@ -414,4 +434,25 @@ pub enum Cell {
         /// The normalisation at the end.
         norm: Affine,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn multipliers_can_be_drawn_from_key_stream_and_threshold() {
+        for (rate, seed) in [(0.1, 7), (0.0, 8), (0.5, u64::MAX), (0.999, 0), (f64::MIN_POSITIVE, 1)] {
+            let dropout = Dropout { name: "cell", rate };
+            let bytes: Vec<u8> = Dropout::key(seed).iter().flat_map(|word| word.to_le_bytes()).collect();
+            let mut rng = ChaCha8Rng::from_seed(bytes.try_into().expect("32 bytes"));
+            rng.set_stream(dropout.stream());
+            let drawn: Vec<f32> =
+                (0..2000).map(|_| if rng.next_u64() >> 11 < dropout.threshold() { 0.0 } else { dropout.kept() }).collect();
+            assert_eq!(drawn, dropout.multipliers(seed, 2000), "{rate}");
+        }
+    }
 }

@@ -61,8 +61,14 @@ pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
     rng
 }
 
-/// 64-bit FNV-1a.
-fn fingerprint(text: &str) -> u64 {
+/// The key of the random numbers under `seed`, as ChaCha has it.
+pub(crate) fn key(seed: u64) -> [u32; 8] {
+    let bytes = ChaCha8Rng::seed_from_u64(seed).get_seed();
+    std::array::from_fn(|word| u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 * word + byte])))
+}
+
+/// 64-bit FNV-1a; tells the streams of random numbers apart.
+pub(crate) fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

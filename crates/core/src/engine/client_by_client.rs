@@ -1,8 +1,10 @@
 //! An engine that works on clients one by one, several side by side.
+use std::borrow::Cow;
+
 use fedeq_data::Seed;
 use fedeq_equilibrium::WarmMemory;
 
-use super::job::{EvaluationJob, Job, StartedEvaluation};
+use super::job::{Evaluated, EvaluationJob, Job, StartedEvaluation};
 use super::workspace::{HostWork, ReadyPhase, Workspace};
 use super::{Engine, Question};
 use crate::error::Result;
@@ -85,11 +87,14 @@ impl<'a> ClientByClient<'a> {
     fn evaluate_one(&self, job: &EvaluationJob<'_>) -> Result<Reply> {
         let StartedEvaluation { state, questions } = job.begin()?;
         let problem = self.problems.problem(job.client)?;
-        let workspace = Workspace::new(job.received, state.to_host()?);
+        let host = state.to_host()?;
+        let workspace = Workspace::new(job.received, Cow::Borrowed(&*host));
         let score =
             |Question { model, on, neighbours }: &Question| problem.score(&workspace.evaluate(model)?, *on, neighbours.as_ref());
         let scores = questions.iter().map(score).collect::<Result<Vec<_>>>()?;
-        job.end(state, &scores)
+        let evaluated = Evaluated::of(&host, job.received, scores);
+        drop(host);
+        job.end(state, evaluated)
     }
 }
 

@@ -164,6 +164,24 @@ pub struct StartedEvaluation {
     pub questions: Vec<Question>,
 }
 
+/// What came of an evaluation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluated {
+    /// One for each question.
+    pub scores: Vec<Score>,
+    /// `||theta_i - theta||` between the client's own model and what was received; 0 where nothing was.
+    pub gap: f64,
+    /// `||lambda_i||`
+    pub dual_norm: f64,
+}
+
+impl Evaluated {
+    /// These scores of a client whose state is plain numbers.
+    pub fn of(state: &ClientState, received: &Weights, scores: Vec<Score>) -> Self {
+        Self { scores, gap: gap(&state.own, received), dual_norm: state.dual.norm() }
+    }
+}
+
 impl EvaluationJob<'_> {
     /// The client begins. Fails where the message does not fit the client, or the run is to stop.
     pub fn begin(&self) -> Result<StartedEvaluation> {
@@ -172,26 +190,31 @@ impl EvaluationJob<'_> {
         Ok(StartedEvaluation { state, questions })
     }
 
-    /// The client is done: these are the scores it was asked for.
-    pub fn end(&self, state: KeptState, scores: &[Score]) -> Result<Reply> {
-        let scores = self.scores(&*state.to_host()?, scores)?;
+    /// The client is done: this is what came of its questions.
+    pub fn end(&self, state: KeptState, evaluated: Evaluated) -> Result<Reply> {
+        let scores = self.scores(&state, evaluated)?;
         ensure_finite(&scores, self.work.training)?;
         self.work.states.end(self.client, state, false)?;
         Ok(Reply::Scores(Box::new(scores)))
     }
 
-    fn scores(&self, state: &ClientState, scores: &[Score]) -> Result<Scores> {
+    fn scores(&self, state: &KeptState, evaluated: Evaluated) -> Result<Scores> {
+        let Evaluated { scores, gap, dual_norm } = evaluated;
         let score = |at: usize| scores.get(at).copied();
         let is_measured = self.request.task == Task::Measure;
+        let is_watched = self.work.training.watch_fixed_points.is_some();
+        // Only these look at the numbers themselves.
+        let host = (is_measured || is_watched).then(|| state.to_host()).transpose()?;
+        let host = host.as_deref();
         Ok(Scores {
             local: score(0).unwrap_or_default(),
             validation: score(1).filter(|score| score.predictions > 0),
             shared: score(2),
-            participations: state.participations,
-            gap: gap(&state.own, self.received),
-            dual_norm: state.dual.norm(),
-            theory: is_measured.then(|| self.theory(state)).transpose()?,
-            fixed_points: self.fixed_points(state)?,
+            participations: state.info().participations,
+            gap,
+            dual_norm,
+            theory: host.filter(|_| is_measured).map(|state| self.theory(state)).transpose()?,
+            fixed_points: host.map(|state| self.fixed_points(state)).transpose()?.flatten(),
         })
     }
 

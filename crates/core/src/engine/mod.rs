@@ -19,7 +19,7 @@ use crate::stats::Portion;
 use crate::weights::Weights;
 
 pub use client_by_client::{ClientByClient, LocalProblem, LocalProblems};
-pub use job::{Done, EvaluationJob, Job, Question, Started, StartedEvaluation};
+pub use job::{Done, Evaluated, EvaluationJob, Job, Question, Started, StartedEvaluation};
 pub(crate) use job::{States, Work};
 pub use workspace::{HostWork, ReadyPhase, Workspace};
 

@@ -27,6 +27,11 @@ impl<T> Pointer<T> {
         self.0 == 0
     }
 
+    /// The address as a number, to tell places apart.
+    pub(crate) fn address(self) -> u64 {
+        self.0
+    }
+
     /// The same address as that of something else.
     pub(crate) fn cast<U>(self) -> Pointer<U> {
         Pointer(self.0, PhantomData)
@@ -138,6 +143,26 @@ impl<T> fmt::Debug for Buffer<T> {
 }
 
 impl Device {
+    /// Reads elements where they are; waits for all work given before. Never while recording.
+    pub(crate) fn read_now<T: DeviceRepr>(&self, at: Pointer<T>, values: &mut [T]) -> Result<()> {
+        self.context.bind_to_thread().told("use the GPU")?;
+        // SAFETY: the driver writes as many bytes as `values` has, which outlives the wait below; elements are plain numbers, for which any bits are a value. An address that
+        // is not one of our buffers is answered by an error.
+        let asked = unsafe { cudarc::driver::result::memcpy_dtoh_async(values, at.0, self.stream.cu_stream()) };
+        let waited = self.synchronize();
+        asked.told("copy from the GPU")?;
+        waited
+    }
+
+    /// Copies elements from one place to another. It may be captured.
+    pub(crate) fn copy<T>(&self, from: Pointer<T>, to: Pointer<T>, len: usize) -> Result<()> {
+        self.context.bind_to_thread().told("use the GPU")?;
+        // SAFETY: addresses on the device: what lies outside of our buffers is answered by an error, and host memory cannot be reached by them.
+        let done =
+            unsafe { cudarc::driver::result::memcpy_dtod_async(to.0, from.0, len * size_of::<T>(), self.stream.cu_stream()) };
+        done.told("copy on the GPU")
+    }
+
     /// Makes all bytes of so many elements zero. It may be captured.
     pub(crate) fn fill_zero<T>(&self, at: Pointer<T>, len: usize) -> Result<()> {
         self.fill(at, 0, len)

@@ -14,7 +14,7 @@ mod kernels;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream};
 use fedeq_core::{Error, Result};
 
@@ -177,6 +177,12 @@ impl Device {
     /// Waits until all work given so far is done; errors of it appear here.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.stream.synchronize().told("wait for the GPU")
+    }
+
+    /// Whether work is being recorded, so that nothing may be waited for.
+    pub(crate) fn is_recording(&self) -> Result<bool> {
+        let status = self.stream.capture_status().told("record a training step")?;
+        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// Records what `work` launches instead of running it, so that it can be repeated with one call.

@@ -8,7 +8,10 @@ use half::f16;
 use super::{Cohort, Run, phi};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::plan::{Planner, Precision};
+use crate::plan::{Planner, Precision, USUAL_LANES};
+
+/// The most columns of pictures that the kernels which read every pixel once have room for.
+const WIDEST: i32 = 80;
 
 /// The shape of a convolution with SAME padding. Kernels know it by the same fields.
 #[repr(C)]
@@ -153,6 +156,20 @@ impl Weights {
         Self { geometry, storage, forward, back, hopper: plan.device.is_hopper() }
     }
 
+    /// The same for a layer whose way back computes its way forward again.
+    pub(crate) fn lasting(plan: &mut Planner<'_>, geometry: Geometry, storage: Storage, turned: bool) -> Self {
+        let mixed = plan.purpose.precision == Precision::Mixed;
+        let bytes = plan.purpose.size.lanes * geometry.weights() * size_of::<f16>();
+        let forward = mixed.then(|| plan.kept(bytes));
+        let back = (mixed && turned).then(|| plan.kept(bytes));
+        Self { geometry, storage, forward, back, hopper: plan.device.is_hopper() }
+    }
+
+    /// Whether what is multiplied is 16 bits.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.forward.is_some()
+    }
+
     /// Takes the weights as they are now; `w` are those of the first lane.
     pub(crate) fn prepare(&self, run: &Run<'_>, w: Pointer<f32>) -> Result<()> {
         let Some(forward) = self.forward else { return Ok(()) };
@@ -246,7 +263,7 @@ impl Weights {
     fn launch(&self, run: &Run<'_>, call: Conv, parts: usize, pixels: usize) -> Result<()> {
         let g = call.geometry;
         let (to, most, lanes) = (g.to as usize, run.size.most, run.size.lanes);
-        if self.hopper && g.is_plain() && (33..=64).contains(&to) {
+        if self.hopper && g.is_plain() && (33..=64).contains(&to) && g.width <= WIDEST {
             let positions = 256 + 2 * (g.width as usize + 2);
             let shared = 3 * 64 * 128 + 16 * plane_bytes(positions) + 4 * positions + 1024;
             let rows = (most * (g.height as usize + 1) * (g.width as usize + 1)).div_ceil(256);
@@ -365,10 +382,10 @@ impl ByWeights {
         let walked = if kernel.threads == 384 { (of.height as usize + 1) * (of.width as usize + 1) } else { of.out_pixels() };
         let steps = (plan.purpose.size.most * walked).div_ceil(kernel.pixels);
         let parts = match plan.purpose.precision {
-            Precision::Mixed => parts_for(kernel, kernel.tiles * lanes, steps, lanes * of.weights()),
+            Precision::Mixed => parts_for(kernel, kernel.tiles * USUAL_LANES, steps, USUAL_LANES * of.weights()),
             Precision::Exact => 1,
         };
-        let partial = (parts > 1).then(|| plan.scratch_back(4 * parts * lanes * of.weights()));
+        let partial = (parts > 1).then(|| plan.workspace_back(4 * parts * lanes * of.weights()));
         Self { geometry: of, storage, kernel, parts, partial }
     }
 
@@ -419,10 +436,10 @@ impl ByWeights {
 impl Kernel {
     fn choose(g: Geometry, hopper: bool) -> Self {
         let (to, from, columns) = (g.to as usize, g.from as usize, g.taps() * g.from as usize);
-        if hopper && g.is_plain() && g.height.min(g.width) >= 16 {
+        if hopper && g.is_plain() && g.height.min(g.width) >= 16 && g.width <= WIDEST {
             let stage = (16_384 + 8 * plane_bytes(128 + 2 * (g.width as usize + 2))).next_multiple_of(1024);
             let tiles = to.div_ceil(64) * from.div_ceil(64);
-            let shared = 3 * stage + 4096;
+            let shared = 4 * stage + 7232;
             return Self { name: "conv_weights_planes_sm90", tiles, threads: 384, shared, places: 132, pixels: 128, step: 1.7 };
         }
         let (name, channels, shared, step) = match (to, hopper) {

@@ -3,17 +3,28 @@
 //! What a launch does depends on device memory alone (who is there, which samples), so that a whole training step can be recorded once and repeated.
 mod conv;
 mod convolution;
-mod equilibrium;
+mod dense;
+mod dropout;
+pub(crate) mod equilibrium;
+pub(crate) mod layer_norm;
+mod linear;
+pub(crate) mod norm;
+mod pool;
+mod text;
+mod transformer;
 
+use equilibrium::{AroundSolve, Solved};
 use fedeq_core::Result;
 use fedeq_models::Activation;
-use fedeq_models::graph::{Layer, ParameterId};
+use fedeq_models::graph::{Layer, ParameterId, Shape};
 use half::f16;
 
 use crate::arena::{Arena, Slot};
 use crate::device::{Argument, Device, Launch, Pointer, launch};
 use crate::layout::Layout;
-use crate::plan::{Planner, Precision, Size};
+use crate::plan::{Planner, Precision, SCALE, Size};
+
+pub(crate) use dropout::{DropoutKeys, dropout_keys};
 
 /// A layer of a plan.
 pub(crate) trait Op: Send {
@@ -22,6 +33,11 @@ pub(crate) trait Op: Send {
 
     /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
     fn backward(&self, run: &Run<'_>) -> Result<()>;
+
+    /// Where the fixed point is that the layer solves for, if it solves for one.
+    fn solved(&self) -> Option<Solved> {
+        None
+    }
 }
 
 /// Who is there: the samples of lane `k` are `rows[first .. first + count]` with `{first, count} = spans[k]`. Kernels know it by the same name.
@@ -55,6 +71,8 @@ pub(crate) struct Run<'a> {
     pub(crate) indices: Pointer<i32>,
     /// The symbols of the batch, if it is one of texts.
     pub(crate) text: Text,
+    /// Where dropout's random numbers come from; none for a pass without dropout.
+    pub(crate) dropout: Option<DropoutKeys>,
     pub(crate) layout: &'a Layout,
     /// `[lanes][stride]`
     pub(crate) parameters: Pointer<f32>,
@@ -64,9 +82,16 @@ pub(crate) struct Run<'a> {
     pub(crate) statistics: Pointer<f32>,
     pub(crate) base: Pointer<u8>,
     pub(crate) arena: &'a Arena,
+    /// What is done around the solve of a network that solves for a fixed point.
+    pub(crate) around: Option<&'a dyn AroundSolve>,
 }
 
 impl Run<'_> {
+    /// The same for other samples.
+    pub(crate) fn of(&self, cohort: Cohort) -> Run<'_> {
+        Run { cohort, ..*self }
+    }
+
     /// Where a buffer is.
     pub(crate) fn at<T>(&self, slot: Slot) -> Pointer<T> {
         self.base.add(self.arena.offset(slot)).cast()
@@ -92,16 +117,35 @@ impl Run<'_> {
         self.layout.stride() as i64
     }
 
+    /// What gradients in the form of factors are multiplied by.
+    pub(crate) fn gradient_scale(&self) -> f32 {
+        match self.precision {
+            Precision::Mixed => SCALE,
+            Precision::Exact => 1.0,
+        }
+    }
+
+    /// `out = a x + b y`, so many numbers a sample, an even count; `out` may be either.
+    pub(crate) fn combine(&self, [a, b]: [f32; 2], [x, y]: [Pointer<f32>; 2], out: Pointer<f32>, each: usize) -> Result<()> {
+        let (halves, grid) = (Pointer::<f16>::NULL, self.by_sample(each.div_ceil(512)));
+        launch!(self.device, Launch::new("combine", grid, 256); x, y, out, halves, self.cohort, a, b, 1.0_f32, each as i32)
+    }
+
     /// `sum += part`, so many numbers a sample, an even count.
     pub(crate) fn add(&self, part: Pointer<f32>, sum: Pointer<f32>, each: usize) -> Result<()> {
-        let (halves, grid) = (Pointer::<f16>::NULL, self.by_sample(each.div_ceil(512)));
-        launch!(self.device, Launch::new("combine", grid, 256); part, sum, sum, halves, self.cohort, 1.0_f32, 1.0_f32, 1.0_f32, each as i32)
+        self.combine([1.0, 1.0], [part, sum], sum, each)
     }
 
     /// Numbers in 16 bits, `scale` times as large, an even count a sample.
     pub(crate) fn to_halves(&self, x: Pointer<f32>, y: Pointer<f16>, scale: f32, each: usize) -> Result<()> {
         let grid = self.by_sample(each.div_ceil(512));
         launch!(self.device, Launch::new("to_f16", grid, 256); x, y, self.cohort, scale, each as i32)
+    }
+
+    /// `out[lane] = sum over the lane's samples and `per` of x[sample][per]`, `n` numbers each; lanes are `stride` numbers apart.
+    pub(crate) fn sum_samples(&self, x: Pointer<f32>, out: Pointer<f32>, stride: i64, per: usize, n: usize) -> Result<()> {
+        let kernel = Launch::new("sum_samples", [n.div_ceil(32), self.size.lanes, 1], 1024);
+        launch!(self.device, kernel; x, out, self.cohort, stride, 1.0_f32, per as i32, n as i32)
     }
 
     /// A grid of so many blocks for each sample: (blocks, samples of a lane, lanes).
@@ -124,6 +168,21 @@ pub(crate) fn phi(activation: Option<Activation>, precision: Precision) -> i32 {
 pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
     match *layer {
         Layer::Conv { x, weight, stride, y } => Box::new(conv::Conv::new(plan, x, weight, stride, y)),
-        _ => todo!("other layers"),
+        Layer::Norm { x, affine, over, fusion, y } => norm::build(plan, x, affine, over, fusion, y),
+        Layer::MaxPool { x, y } => Box::new(pool::MaxPool::new(plan, x, y)),
+        Layer::MeanPool { x, y } => Box::new(pool::MeanPool::new(plan, x, y)),
+        Layer::Widen { x, y } => Box::new(pool::Widen::new(plan, x, y)),
+        Layer::Dense { x, weight, bias, activation, y } if matches!(plan.graph.shape(y), Shape::Sequence(_)) => {
+            Box::new(text::Dense::new(plan, x, weight, bias, activation, y))
+        }
+        Layer::Dense { x, weight, bias, activation, y } => Box::new(dense::Dense::new(plan, x, weight, bias, activation, y)),
+        Layer::Embed { tokens, positions, y } => Box::new(text::Embed::new(plan, tokens, positions, y)),
+        Layer::LayerNorm { x, affine, y } => Box::new(text::LayerNorm::new(plan, x, affine, y)),
+        Layer::Transformer { h, injection, ref layers, y } => {
+            Box::new(transformer::Transformer::new(plan, h, injection, layers, y))
+        }
+        Layer::Equilibrium { injection, ref cell, ref settings, y } => {
+            Box::new(equilibrium::Equilibrium::new(plan, injection, cell, settings, y))
+        }
     }
 }

@@ -1,0 +1,279 @@
+//! A cohort's assignments: what expressions are made of, wherever the numbers are.
+//!
+//! It follows [`fedeq_core::Workspace`], of which a cohort is many: the same values, the same errors. Which parts of a model there are is the same for all clients of a cohort.
+use std::collections::BTreeMap;
+
+use fedeq_core::{Error, Expression, ProximalTerm, Result, Slot};
+use fedeq_models::graph::Graph;
+
+use super::parts::{Parts, Section};
+
+/// Arithmetic on the numbers of a part of a model.
+pub(crate) trait Arithmetic {
+    type Numbers: Clone;
+
+    /// `first + factor * second`
+    fn plus(&self, section: Section, first: &Self::Numbers, factor: f32, second: &Self::Numbers) -> Result<Self::Numbers>;
+
+    /// `factor * of`
+    fn scaled(&self, section: Section, factor: f32, of: &Self::Numbers) -> Result<Self::Numbers>;
+}
+
+/// What expressions are made of: what was received, what clients keep, and values kept for a while.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots<'g, N> {
+    graph: &'g Graph,
+    pub(crate) received: Parts<N>,
+    pub(crate) own: Parts<N>,
+    pub(crate) dual: Parts<N>,
+    pub(crate) second: Option<Parts<N>>,
+    temporaries: BTreeMap<&'static str, Parts<N>>,
+}
+
+impl<'g, N: Clone> Slots<'g, N> {
+    pub(crate) fn new(graph: &'g Graph, received: Parts<N>, own: Parts<N>, dual: Parts<N>, second: Option<Parts<N>>) -> Self {
+        Self { graph, received, own, dual, second, temporaries: BTreeMap::new() }
+    }
+
+    /// The value of an expression.
+    pub(crate) fn value(&self, by: &impl Arithmetic<Numbers = N>, expression: &Expression) -> Result<Parts<N>> {
+        match expression {
+            Expression::Nothing => Ok(Parts::default()),
+            Expression::Received => Ok(self.received.clone()),
+            Expression::Slot(slot) => self.read(*slot),
+            Expression::With(first, second) => Ok(self.value(by, first)?.with(&self.value(by, second)?)),
+            Expression::Only(part, of) => Ok(self.value(by, of)?.only(*part)),
+            Expression::Plus(first, factor, second) => self.plus(by, &self.value(by, first)?, *factor, &self.value(by, second)?),
+        }
+    }
+
+    /// `first + factor * second`, with the statistics of the first.
+    fn plus(&self, by: &impl Arithmetic<Numbers = N>, first: &Parts<N>, factor: f32, second: &Parts<N>) -> Result<Parts<N>> {
+        self.ensure_has_all(second, first)?;
+        first.map(|section, numbers| match (section, second.get(section)) {
+            (Section::Shared | Section::Personal, Some(other)) => by.plus(section, numbers, factor, other),
+            _ => Ok(numbers.clone()),
+        })
+    }
+
+    fn ensure_has_all(&self, parts: &Parts<N>, names: &Parts<N>) -> Result<()> {
+        let missing = |section: &Section| names.get(*section).is_some() && parts.get(*section).is_none();
+        let missing = Section::PARAMETERS.into_iter().filter(missing);
+        match missing.filter_map(|section| section.first_name(self.graph)).min() {
+            None => Ok(()),
+            Some(name) => Err(Error::invalid(format!("a step adds something without `{name}`"), "add models of the same parts")),
+        }
+    }
+
+    fn read(&self, slot: Slot) -> Result<Parts<N>> {
+        let absent =
+            |name: &str| Error::invalid(format!("a step reads `{name}`, which is empty"), "let an earlier step assign it");
+        match slot {
+            Slot::Own => Ok(self.own.clone()),
+            Slot::Dual => Ok(self.dual.clone()),
+            Slot::Second => self.second.clone().ok_or_else(|| absent("second")),
+            Slot::Temporary(name) => self.temporaries.get(name).cloned().ok_or_else(|| absent(name)),
+        }
+    }
+
+    /// Puts a value into a slot.
+    pub(crate) fn assign(&mut self, slot: Slot, value: Parts<N>) {
+        match slot {
+            Slot::Own => self.own = value,
+            Slot::Dual => self.dual = value.without_statistics(),
+            Slot::Second => self.second = Some(value),
+            Slot::Temporary(name) => drop(self.temporaries.insert(name, value)),
+        }
+    }
+
+    /// `dual - strength * anchor` of a proximal term, for every part that it acts on.
+    pub(crate) fn offset(&self, by: &impl Arithmetic<Numbers = N>, term: &ProximalTerm) -> Result<Parts<N>> {
+        let anchor = self.value(by, &term.anchor)?.without_statistics();
+        let factor = -term.strength as f32;
+        let Some(dual) = &term.dual else { return anchor.map(|section, numbers| by.scaled(section, factor, numbers)) };
+        let dual = self.value(by, dual)?.without_statistics();
+        self.plus(by, &dual, factor, &anchor)
+    }
+
+    /// A model to be trained.
+    pub(crate) fn trained(&mut self, slot: Slot) -> Result<&mut Parts<N>> {
+        let refused =
+            |what: &str| Error::invalid(format!("a phase trains {what}"), "train a model that an earlier step assigned");
+        match slot {
+            Slot::Own => Ok(&mut self.own),
+            Slot::Second => self.second.as_mut().ok_or_else(|| refused("a second model that is not there")),
+            Slot::Dual => Err(refused("the dual")),
+            Slot::Temporary(name) => self.temporaries.get_mut(name).ok_or_else(|| refused(&format!("`{name}`, which is empty"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use fedeq_core::{
+        Algorithm, ClientInfo, ClientState, Method, Params, RoundContext, ServerStep, Step, ThetaStart, Training, Weights,
+        Workspace, dual, nothing, own, received, second, temporary,
+    };
+    use fedeq_models::{ModelConfig, Part, Task};
+
+    use super::super::parts::{parts_of, parts_of_params};
+    use super::*;
+
+    /// Numbers on the host, part by part.
+    struct OnHost;
+
+    impl Arithmetic for OnHost {
+        type Numbers = Params;
+
+        fn plus(&self, _: Section, first: &Params, factor: f32, second: &Params) -> Result<Params> {
+            Ok(first.plus(factor, second))
+        }
+
+        fn scaled(&self, _: Section, factor: f32, of: &Params) -> Result<Params> {
+            Ok(of.map(|value| factor * value))
+        }
+    }
+
+    fn cut(graph: &Graph, weights: &Weights) -> Parts<Params> {
+        let cut = |section: Section, (): &()| -> Result<Params> {
+            Ok(match section.part() {
+                Some(part) => weights.params.filter(|path| Part::of(path) == part),
+                None => weights.statistics.clone(),
+            })
+        };
+        parts_of(graph, weights).map(cut).expect("no error")
+    }
+
+    fn joined(parts: &Parts<Params>) -> Weights {
+        let mut weights = Weights::default();
+        for (section, params) in parts.iter() {
+            let to = if section == Section::Statistics { &mut weights.statistics } else { &mut weights.params };
+            to.overwrite(params);
+        }
+        weights
+    }
+
+    fn graph() -> Graph {
+        "resnet-xs".parse::<ModelConfig>().expect("known").graph(&Task::image(8, 8, 1, 10)).expect("fits")
+    }
+
+    fn noisy(weights: &Weights, shift: f32) -> Weights {
+        Weights {
+            params: weights.params.map(|value| 1.3 * value + shift),
+            statistics: weights.statistics.map(|value| value + shift),
+        }
+    }
+
+    fn state(graph: &Graph, with_second: bool) -> ClientState {
+        let own = Weights::initial(graph, 3);
+        let dual = noisy(&own, 0.25).theta();
+        ClientState { dual, second: with_second.then(|| noisy(&own, 0.5)), own, ..ClientState::default() }
+    }
+
+    fn slots<'g>(graph: &'g Graph, state: &ClientState, received: &Weights) -> Slots<'g, Params> {
+        let dual = Weights { params: state.dual.clone(), ..Weights::default() };
+        let second = state.second.as_ref().map(|second| cut(graph, second));
+        Slots::new(graph, cut(graph, received), cut(graph, &state.own), cut(graph, &dual), second)
+    }
+
+    /// Methods with their switches thrown, so that every kind of step is taken.
+    fn methods() -> Vec<Box<dyn Algorithm>> {
+        let mut all: Vec<Box<dyn Algorithm>> = vec![
+            Box::new(fedeq_core::FedEq { server_step: ServerStep::Consensus, start: ThetaStart::Own, ..Default::default() }),
+            Box::new(fedeq_core::Ditto { start: fedeq_core::PersonalStart::Trained, ..Default::default() }),
+        ];
+        for name in Method::NAMES {
+            all.push(match Method::named(name).expect("known") {
+                Method::Fedeq(method) => Box::new(method),
+                Method::Local(method) => Box::new(method),
+                Method::Fedavg(method) => Box::new(method),
+                Method::FedavgFt(method) => Box::new(method),
+                Method::Ditto(method) => Box::new(method),
+                Method::Fedper(method) => Box::new(method),
+                Method::Fedrep(method) => Box::new(method),
+                Method::KnnPer(method) => Box::new(method),
+            });
+        }
+        all
+    }
+
+    #[test]
+    fn every_method_gets_the_same_values_as_on_the_host() {
+        let graph = graph();
+        let training = Training::default();
+        let round = RoundContext { round: 3, rounds: 10, rho: Some(0.7), training: &training };
+        for method in methods() {
+            for (participations, has_second) in [(0, false), (2, true)] {
+                let state = state(&graph, has_second);
+                let received = fedeq_core::shared_part(method.as_ref(), &noisy(&state.own, -0.125));
+                let me = ClientInfo { participations, last_round: (participations > 0).then_some(2), has_second };
+                for update in [method.client_update(&me, &round), method.finish(&me, &round), method.adopt(&me, &round)] {
+                    let mut host = Workspace::new(&received, Cow::Borrowed(&state));
+                    let mut cohort = slots(&graph, &state, &received);
+                    for step in &update.steps {
+                        match step {
+                            Step::Assign { slot, value } => {
+                                host.assign(*slot, host.evaluate(value).expect("sound"));
+                                let value = cohort.value(&OnHost, value).expect("sound");
+                                cohort.assign(*slot, value);
+                            }
+                            Step::Train(phase) => {
+                                cohort.trained(phase.slot).expect("there");
+                                let Some(term) = &phase.proximal else { continue };
+                                let expected = host.proximal(term).expect("sound").offset;
+                                let offset = cohort.offset(&OnHost, term).expect("sound");
+                                assert_eq!(joined(&offset).params, expected);
+                                assert_eq!(offset.present(), parts_of_params(&graph, &expected));
+                            }
+                        }
+                    }
+                    let sent = cohort.value(&OnHost, &update.sent).expect("sound");
+                    assert_eq!(joined(&sent), host.evaluate(&update.sent).expect("sound"));
+                    let after = host.into_state();
+                    assert_eq!(joined(&cohort.own), after.own);
+                    assert_eq!(joined(&cohort.dual).params, after.dual);
+                    assert_eq!(cohort.second.as_ref().map(joined), after.second);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_in_the_same_words_as_on_the_host() {
+        let graph = graph();
+        let state = state(&graph, false);
+        let sent = state.own.only(|part| part == Part::Shared);
+        let host = Workspace::new(&sent, Cow::Borrowed(&state));
+        let mut cohort = slots(&graph, &state, &sent);
+        for wrong in [second(), temporary("x"), own() - received(), received() + nothing(), nothing().with(temporary("y"))] {
+            let expected = host.evaluate(&wrong).expect_err("not there").to_string();
+            assert_eq!(cohort.value(&OnHost, &wrong).expect_err("not there").to_string(), expected);
+        }
+        let wrong = ProximalTerm::augmented(1.0, received(), own());
+        let expected = host.proximal(&wrong).expect_err("the anchor has no head").to_string();
+        assert_eq!(cohort.offset(&OnHost, &wrong).expect_err("the anchor has no head").to_string(), expected);
+        for slot in [Slot::Dual, Slot::Second, Slot::Temporary("x")] {
+            assert!(cohort.trained(slot).is_err());
+        }
+        assert!(cohort.trained(Slot::Own).is_ok());
+    }
+
+    #[test]
+    fn an_assignment_keeps_what_others_hold() {
+        let graph = graph();
+        let state = state(&graph, false);
+        let sent = noisy(&state.own, 0.75);
+        let mut cohort = slots(&graph, &state, &sent);
+        for slot in [Slot::Temporary("kept"), Slot::Second, Slot::Dual] {
+            cohort.assign(slot, cohort.received.clone());
+        }
+        assert_eq!(joined(&cohort.value(&OnHost, &temporary("kept")).expect("kept")), sent);
+        assert_eq!(
+            joined(&cohort.value(&OnHost, &dual()).expect("there")),
+            Weights { params: sent.params.clone(), ..Weights::default() }
+        );
+        assert_eq!(joined(&cohort.own), state.own);
+    }
+}

@@ -1,0 +1,379 @@
+//! A cohort's models, ready to take steps.
+use std::sync::Arc;
+use std::time::Instant;
+
+use fedeq_core::{Projection, Result, Trains};
+use fedeq_models::Part;
+use fedeq_models::graph::{Cell, Layer};
+
+use super::around::Around;
+use super::lanes::{Lanes, Table};
+use super::parts::{Parts, Section};
+use super::schedule::Schedule;
+use super::state::Home;
+use crate::data::DeviceData;
+use crate::device::{Buffer, Launch, Pointer, Repeatable, launch};
+use crate::executor::{Executor, Lanes as Weights, Score};
+use crate::op::{DropoutKeys, Run, dropout_keys};
+use crate::plan::{Mode, Plan, Purpose};
+use crate::projection::Projected;
+
+/// Steps that are launched one by one before they are recorded: the first loads kernels, the second shows where the time goes.
+const LAUNCHED: usize = 2;
+/// Fewer steps than this are not worth recording.
+const WORTH_RECORDING: usize = 4;
+
+/// Recorded steps that are kept: those of the phases that train the same.
+const RECORDED: usize = 4;
+
+/// A network for a cohort, with the models of its lanes and the tables of their batches. All of it stays where it is, so that a recorded step can be repeated in later rounds.
+pub(crate) struct Runner {
+    pub(crate) executor: Executor,
+    /// `[lanes][stride]`
+    parameters: Buffer<f32>,
+    /// `[lanes][statistics stride]`
+    statistics: Buffer<f32>,
+    /// As parameters, where something is trained.
+    gradients: Option<Buffer<f32>>,
+    /// As parameters, of proximal terms.
+    offset: Option<Buffer<f32>>,
+    tables: Tables,
+    pub(crate) around: Around,
+    /// Steps that were recorded, the last one first.
+    recorded: Vec<(Fingerprint, Repeatable)>,
+    /// The shares of forward passes, backward passes and updates in the time of a step.
+    pub(crate) shares: [f64; 3],
+}
+
+/// Tables of batches on the device.
+struct Tables {
+    /// The number of the step.
+    counter: Buffer<i32>,
+    counts: Buffer<i32>,
+    samples: Buffer<i32>,
+    /// `[steps][lanes]`, written by the steps.
+    scores: Buffer<Score>,
+    /// `[steps][lanes]` of eight words, where the network drops anything.
+    keys: Option<Buffer<u32>>,
+}
+
+/// How the parameters move in a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Descent {
+    pub(crate) rate: f32,
+    /// Of the proximal term.
+    pub(crate) strength: f32,
+    pub(crate) per_prediction: bool,
+    /// Whether the proximal term acts on the shared and on the personal parameters.
+    pub(crate) pulled: [bool; 2],
+    pub(crate) projection: Option<Projection>,
+}
+
+/// All that a recorded step depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct Fingerprint {
+    descent: Descent,
+    tables: [u64; 5],
+    offset: u64,
+    data: u64,
+    around: Vec<u64>,
+}
+
+impl Runner {
+    pub(crate) fn new(home: &Home, purpose: Purpose) -> Result<Self> {
+        let (device, layout, lanes) = (&home.device, &home.layout, purpose.size.lanes);
+        let all = lanes * layout.stride();
+        Ok(Self {
+            executor: Executor::new(device, &home.graph, layout, purpose)?,
+            parameters: Buffer::new(device, all)?,
+            statistics: Buffer::new(device, lanes * layout.statistics_stride())?,
+            // What is between parameters has no gradient and stays zero.
+            gradients: purpose.trains.map(|_| Buffer::zeros(device, all)).transpose()?,
+            offset: None,
+            tables: Tables::new(home, lanes, purpose.size.most, 0)?,
+            around: Around::new(home, purpose)?,
+            recorded: Vec::new(),
+            shares: [1.0 / 3.0; 3],
+        })
+    }
+
+    /// The bytes that it would take.
+    pub(crate) fn bytes(home: &Home, purpose: Purpose, pulled: bool) -> u64 {
+        let tables = 1 + u64::from(purpose.trains.is_some()) + u64::from(pulled);
+        let lane = 4 * (tables * home.layout.stride() as u64 + home.layout.statistics_stride() as u64);
+        let arena = Plan::new(&home.device, &home.graph, &home.layout, purpose).arena.bytes() as u64;
+        arena + purpose.size.lanes as u64 * lane
+    }
+
+    /// The bytes that it takes.
+    pub(crate) fn bytes_in_use(&self) -> u64 {
+        let tables = [&self.gradients, &self.offset].into_iter().flatten().map(Buffer::bytes).sum::<u64>();
+        self.executor.bytes() + self.parameters.bytes() + self.statistics.bytes() + tables
+    }
+
+    /// The bytes a lane takes.
+    pub(crate) fn bytes_a_lane(&self) -> u64 {
+        self.bytes_in_use() / self.executor.purpose.size.lanes as u64
+    }
+
+    fn weights(&self) -> Weights {
+        Weights {
+            parameters: self.parameters.pointer(),
+            gradients: self.gradients.as_ref().map_or(Pointer::NULL, Buffer::pointer),
+            statistics: self.statistics.pointer(),
+        }
+    }
+
+    pub(crate) fn gradients(&self) -> Option<&Buffer<f32>> {
+        self.gradients.as_ref()
+    }
+
+    pub(crate) fn parameters(&self) -> Pointer<f32> {
+        self.parameters.pointer()
+    }
+
+    /// Takes the lanes' models: whole ones, but for statistics, which are fresh where there are none.
+    pub(crate) fn load(&mut self, home: &Home, lanes: Lanes<'_>, model: &Parts<Table>) -> Result<()> {
+        for section in Section::ALL.into_iter().filter(|section| section.is_in(&home.graph)) {
+            let (to, stride) = self.place(home, section);
+            match (model.get(section), section) {
+                (Some(table), _) => lanes.copy_to(section, table, to, stride)?,
+                (None, Section::Statistics) => {
+                    let fresh = home.upload(&fedeq_core::Weights { statistics: fresh(home), ..Default::default() })?;
+                    let fresh = fresh.get(section).expect("the network has statistics");
+                    lanes.copy_to(section, &Table::Same(Arc::clone(fresh)), to, stride)?;
+                }
+                (None, _) => {
+                    let name = section.first_name(&home.graph).unwrap_or_default();
+                    return Err(fedeq_core::Error::message(format!("`{name}` is missing")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the offsets of proximal terms.
+    pub(crate) fn load_offset(&mut self, home: &Home, lanes: Lanes<'_>, offset: &Parts<Table>) -> Result<()> {
+        if self.offset.is_none() {
+            self.offset = Some(Buffer::zeros(&home.device, self.parameters.len())?);
+        }
+        let to = self.offset.as_ref().map_or(Pointer::NULL, Buffer::pointer);
+        for (section, table) in offset.iter() {
+            lanes.copy_to(section, table, to.add(section.range(&home.layout).start), home.layout.stride())?;
+        }
+        Ok(())
+    }
+
+    /// A part of the lanes' models as they are now, in memory of its own.
+    pub(crate) fn part(&self, home: &Home, lanes: Lanes<'_>, section: Section) -> Result<Table> {
+        let (from, stride) = self.place(home, section);
+        lanes.copy_from(section, from, stride)
+    }
+
+    fn place(&self, home: &Home, section: Section) -> (Pointer<f32>, usize) {
+        match section {
+            Section::Statistics => (self.statistics.pointer(), home.layout.statistics_stride()),
+            _ => (self.parameters.pointer().add(section.range(&home.layout).start), home.layout.stride()),
+        }
+    }
+
+    /// Takes the batches of some steps, which are then taken from the first one on.
+    pub(crate) fn schedule(&mut self, home: &Home, schedule: &Schedule) -> Result<()> {
+        let size = self.executor.purpose.size;
+        debug_assert_eq!((schedule.lanes(), schedule.most()), (size.lanes, size.most));
+        if self.tables.scores.len() < schedule.counts().len() {
+            // Some more than asked for: phases of other rounds may be a little longer.
+            let steps = (schedule.steps() + schedule.steps() / 4).next_multiple_of(16);
+            self.tables = Tables::new(home, size.lanes, size.most, steps)?;
+        }
+        let Tables { counter, counts, samples, .. } = &mut self.tables;
+        counter.write(&home.device, 0, &[0])?;
+        counts.write(&home.device, 0, schedule.counts())?;
+        samples.write(&home.device, 0, schedule.samples())
+    }
+
+    /// Takes the seeds of dropout's masks, by lane, epoch and batch.
+    pub(crate) fn drop_by(&mut self, home: &Home, schedule: &Schedule, seed: impl Fn(usize, u64, u64) -> u64) -> Result<()> {
+        let Some(keys) = &mut self.tables.keys else { return Ok(()) };
+        let seeds = schedule.by_batch(0, |lane, epoch, batch| [seed(lane, epoch, batch)]);
+        keys.write(&home.device, 0, &dropout_keys(seeds))
+    }
+
+    /// The scores of so many steps, `[steps][lanes]`; waits for them.
+    pub(crate) fn scores(&self, home: &Home, steps: usize) -> Result<Vec<Score>> {
+        let mut scores = vec![Score::default(); steps * self.executor.purpose.size.lanes];
+        self.tables.scores.read(&home.device, 0, &mut scores)?;
+        Ok(scores)
+    }
+
+    pub(crate) fn counter(&self) -> Pointer<i32> {
+        self.tables.counter.pointer()
+    }
+
+    /// What layers work with.
+    pub(crate) fn run<'a>(&'a self, home: &'a Home, data: &DeviceData) -> Run<'a> {
+        let run = self.executor.run(&home.layout, self.weights(), data.symbols());
+        let keys = self.tables.keys.as_ref().filter(|_| self.executor.purpose.mode == Mode::Train);
+        let dropout = keys.map(|keys| DropoutKeys { step: self.counter(), keys: keys.pointer() });
+        self.around.of(Run { dropout, ..run })
+    }
+
+    /// Takes so many training steps; `begins` tells whether they are the first of a phase.
+    pub(crate) fn train(
+        &mut self,
+        home: &Home,
+        data: &DeviceData,
+        descent: Descent,
+        steps: usize,
+        [record, begins]: [bool; 2],
+    ) -> Result<()> {
+        let fingerprint = self.fingerprint(data, descent);
+        let known = self.recorded.iter().position(|(of, _)| record && *of == fingerprint);
+        let launched = match known {
+            Some(_) => 0,
+            None if record && steps >= WORTH_RECORDING => LAUNCHED,
+            None => steps,
+        };
+        for step in 0..launched {
+            self.launched_step(home, data, descent)?;
+            self.after_step(home, step == 0 && begins)?;
+        }
+        if launched == steps {
+            return Ok(());
+        }
+        let (of, mut recorded) = match known {
+            Some(at) => self.recorded.remove(at),
+            None => (fingerprint, home.device.capture(|| self.step(home, data, descent))?),
+        };
+        for step in launched..steps {
+            recorded.run()?;
+            self.after_step(home, step == 0 && begins)?;
+        }
+        self.recorded.insert(0, (of, recorded));
+        self.recorded.truncate(RECORDED);
+        Ok(())
+    }
+
+    fn after_step(&mut self, home: &Home, first: bool) -> Result<()> {
+        if first { self.around.after_first_step(home) } else { Ok(()) }
+    }
+
+    fn fingerprint(&self, data: &DeviceData, descent: Descent) -> Fingerprint {
+        let Tables { counter, counts, samples, scores, keys } = &self.tables;
+        let keys = keys.as_ref().map_or(0, |keys| keys.pointer().address());
+        let pulled = descent.pulled.contains(&true);
+        Fingerprint {
+            descent,
+            tables: [
+                counter.pointer().address(),
+                counts.pointer().address(),
+                samples.pointer().address(),
+                scores.pointer().address(),
+                keys,
+            ],
+            offset: self.offset.as_ref().filter(|_| pulled).map_or(0, |offset| offset.pointer().address()),
+            data: data.labels().address(),
+            around: self.around.fingerprint(),
+        }
+    }
+
+    /// A step whose parts are waited for one by one, to see where the time goes.
+    fn launched_step(&mut self, home: &Home, data: &DeviceData, descent: Descent) -> Result<()> {
+        let seconds = {
+            let run = self.run(home, data);
+            let timed = |work: &dyn Fn() -> Result<()>| -> Result<f64> {
+                let begun = Instant::now();
+                work()?;
+                home.device.synchronize()?;
+                Ok(begun.elapsed().as_secs_f64())
+            };
+            [
+                timed(&|| self.forward(&run, data))?,
+                timed(&|| self.executor.backward(&run))?,
+                timed(&|| self.update(home, &run, descent))?,
+            ]
+        };
+        let all: f64 = seconds.iter().sum();
+        self.shares = seconds.map(|part| if all > 0.0 { part / all } else { 1.0 / 3.0 });
+        Ok(())
+    }
+
+    fn step(&self, home: &Home, data: &DeviceData, descent: Descent) -> Result<()> {
+        let run = self.run(home, data);
+        self.forward(&run, data)?;
+        self.executor.backward(&run)?;
+        self.update(home, &run, descent)
+    }
+
+    /// The next batch, and its loss.
+    pub(crate) fn forward(&self, run: &Run<'_>, data: &DeviceData) -> Result<()> {
+        let (size, executor) = (self.executor.purpose.size, &self.executor);
+        let Tables { counter, counts, samples, .. } = &self.tables;
+        launch!(run.device, Launch::new("begin_step", [size.lanes, 1, 1], 128);
+            counter.pointer(), counts.pointer(), samples.pointer(), executor.spans.pointer(), executor.rows.pointer(), executor.indices.pointer(),
+            size.lanes as i32, size.most as i32)?;
+        executor.load(run, data)?;
+        executor.forward(run)?;
+        executor.loss(run, data)
+    }
+
+    /// Notes the scores of the batch, and goes on to the next.
+    pub(crate) fn end_step(&self, run: &Run<'_>) -> Result<()> {
+        let (lanes, Tables { counter, scores, .. }) = (self.executor.purpose.size.lanes, &self.tables);
+        launch!(run.device, Launch::new("end_step", [1, 1, 1], 128);
+            counter.pointer(), self.executor.scores.pointer(), scores.pointer(), lanes as i32)
+    }
+
+    fn update(&self, home: &Home, run: &Run<'_>, descent: Descent) -> Result<()> {
+        let trains = self.executor.purpose.trains.unwrap_or(Trains::Everything);
+        for (index, section) in Section::PARAMETERS.into_iter().enumerate() {
+            if section.part().is_some_and(|part| trains.includes(part)) {
+                self.descend(home, run, section, descent, descent.pulled[index])?;
+            }
+        }
+        let projection = descent.projection.filter(|_| trains.includes(Part::Shared));
+        if let Some(projected) = projection.and_then(|projection| Projected::new(projection, &home.graph, &home.layout)) {
+            projected.run(run.device, run.parameters, run.cohort, run.size.lanes)?;
+        }
+        self.end_step(run)
+    }
+
+    /// `p <- p - rate (gradient + strength p + offset)`
+    fn descend(&self, home: &Home, run: &Run<'_>, section: Section, descent: Descent, pulled: bool) -> Result<()> {
+        let (range, stride) = (section.range(&home.layout), run.stride());
+        let offset = self.offset.as_ref().filter(|_| pulled).map_or(Pointer::NULL, |offset| offset.pointer().add(range.start));
+        let strength = if pulled { descent.strength } else { 0.0 };
+        let counts = if descent.per_prediction { self.executor.counts.pointer() } else { Pointer::NULL };
+        let (copy, lanes) = (Pointer::<half::f16>::NULL, self.executor.purpose.size.lanes);
+        launch!(run.device, Launch::new("descend", [range.len().div_ceil(1024), lanes, 1], 256);
+            run.parameters.add(range.start), run.gradients.add(range.start), offset, copy, run.cohort, counts, stride, stride, range.len() as i64,
+            descent.rate, strength)
+    }
+}
+
+impl Tables {
+    fn new(home: &Home, lanes: usize, most: usize, steps: usize) -> Result<Self> {
+        Ok(Self {
+            counter: Buffer::zeros(&home.device, 1)?,
+            counts: Buffer::new(&home.device, steps * lanes)?,
+            samples: Buffer::new(&home.device, steps * lanes * most)?,
+            scores: Buffer::new(&home.device, steps * lanes)?,
+            keys: drops(home).then(|| Buffer::new(&home.device, 8 * steps * lanes)).transpose()?,
+        })
+    }
+}
+
+/// Whether a network drops anything in training.
+fn drops(home: &Home) -> bool {
+    home.graph.layers.iter().any(|layer| match layer {
+        Layer::Transformer { layers, .. } | Layer::Equilibrium { cell: Cell::Transformer { layers, .. }, .. } => {
+            layers.dropout.rate > 0.0
+        }
+        _ => false,
+    })
+}
+
+fn fresh(home: &Home) -> fedeq_core::Params {
+    let array = |(name, values): (String, Vec<f32>)| (name, fedeq_core::Array::new(vec![values.len()], values));
+    home.graph.initial_statistics().into_iter().map(array).collect()
+}

@@ -1,0 +1,201 @@
+//! Which samples each client has in which step: tables that live on the device, so that every step is the same launches.
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use fedeq_core::{PhaseSeed, Training};
+use fedeq_data::shard::Shard;
+
+/// The batches of a cohort, step by step. A client that has no batch left sits the rest out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    lanes: usize,
+    /// Samples of a client in a batch, at most.
+    most: usize,
+    steps: usize,
+    /// `[steps][lanes]`
+    counts: Vec<i32>,
+    /// `[steps][lanes][most]`, as indices into the data set.
+    samples: Vec<i32>,
+    /// Of every lane, its batches by epoch.
+    batches: Vec<Vec<usize>>,
+    /// The number of the first epoch here.
+    first_epoch: u64,
+}
+
+/// Whose batches they are, and what they are shuffled by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trainee<'a> {
+    pub(crate) shard: &'a Shard,
+    pub(crate) seed: PhaseSeed,
+}
+
+impl Schedule {
+    /// The batches of some epochs of a training phase: those that every client would have on its own.
+    pub(crate) fn of_epochs(lanes: &[Trainee<'_>], training: &Training, epochs: Range<usize>, most: usize) -> Self {
+        let epoch = |trainee: &Trainee<'_>, epoch: usize| {
+            let seed = trainee.seed.epoch(epoch as u64);
+            trainee.shard.batches(training.batch_size, training.remainder, seed).indices().collect::<Vec<_>>()
+        };
+        let lane = |trainee: &Trainee<'_>| epochs.clone().map(|number| epoch(trainee, number)).collect();
+        Self { first_epoch: epochs.start as u64, ..Self::new(lanes.iter().map(lane).collect(), most) }
+    }
+
+    /// All samples of every client once, in order.
+    pub(crate) fn in_order(lanes: &[&Shard], most: NonZeroUsize) -> Self {
+        Self::new(lanes.iter().map(|shard| vec![shard.in_order(most).indices().collect()]).collect(), most.get())
+    }
+
+    /// Of every lane, of every epoch, its batches.
+    fn new(lanes: Vec<Vec<Vec<Vec<u32>>>>, most: usize) -> Self {
+        let batches: Vec<Vec<usize>> = lanes.iter().map(|epochs| epochs.iter().map(Vec::len).collect()).collect();
+        let steps = batches.iter().map(|epochs| epochs.iter().sum()).max().unwrap_or(0);
+        let mut counts = vec![0; steps * lanes.len()];
+        let mut samples = vec![0; steps * lanes.len() * most];
+        for (lane, epochs) in lanes.iter().enumerate() {
+            for (step, batch) in epochs.iter().flatten().enumerate() {
+                let at = step * lanes.len() + lane;
+                counts[at] = batch.len() as i32;
+                samples[at * most..][..batch.len()].iter_mut().zip(batch).for_each(|(to, &index)| *to = index as i32);
+            }
+        }
+        Self { lanes: lanes.len(), most, steps, counts, samples, batches, first_epoch: 0 }
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Steps until the last client is done.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    pub(crate) fn counts(&self) -> &[i32] {
+        &self.counts
+    }
+
+    pub(crate) fn samples(&self) -> &[i32] {
+        &self.samples
+    }
+
+    /// Steps that a lane takes.
+    pub(crate) fn steps_of(&self, lane: usize) -> usize {
+        self.batches[lane].iter().sum()
+    }
+
+    /// Steps of a lane's last epoch.
+    pub(crate) fn last_epoch(&self, lane: usize) -> Range<usize> {
+        let end = self.steps_of(lane);
+        end - self.batches[lane].last().copied().unwrap_or(0)..end
+    }
+
+    /// Samples of a lane in a step.
+    pub(crate) fn count(&self, step: usize, lane: usize) -> usize {
+        self.counts[step * self.lanes + lane] as usize
+    }
+
+    /// The samples of a lane in a step.
+    pub(crate) fn batch(&self, step: usize, lane: usize) -> &[i32] {
+        &self.samples[(step * self.lanes + lane) * self.most..][..self.count(step, lane)]
+    }
+
+    /// For every step and lane, what `of` makes of the lane, the epoch and the number of the batch in it; as it was filled where there is no batch.
+    pub(crate) fn by_batch<T: Copy, const N: usize>(&self, fill: T, of: impl Fn(usize, u64, u64) -> [T; N]) -> Vec<T> {
+        let mut table = vec![fill; self.steps * self.lanes * N];
+        for (lane, epochs) in self.batches.iter().enumerate() {
+            let all = epochs.iter().enumerate().flat_map(|(epoch, &count)| (0..count).map(move |batch| (epoch, batch)));
+            for (step, (epoch, batch)) in all.enumerate() {
+                table[(step * self.lanes + lane) * N..][..N].copy_from_slice(&of(
+                    lane,
+                    self.first_epoch + epoch as u64,
+                    batch as u64,
+                ));
+            }
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fedeq_core::{RoundContext, Trains};
+    use fedeq_data::shard::Remainder;
+    use fedeq_data::{Dataset, Labels, Samples, Seed, Vectors};
+
+    use super::*;
+
+    fn shards(sizes: &[usize]) -> Vec<Shard> {
+        let all: usize = sizes.iter().sum();
+        let dataset = Arc::new(Dataset {
+            name: "numbers".into(),
+            samples: Samples::Vectors(Vectors { width: 1, values: (0..all).map(|value| value as f32).collect() }),
+            labels: Labels::Classes { names: vec!["a".into()], values: vec![0; all] },
+            owners: None,
+            test_start: None,
+        });
+        let mut end = 0;
+        let mut shard = |size: &usize| {
+            end += size;
+            Shard::new(Arc::clone(&dataset), ((end - size) as u32..end as u32).collect()).expect("samples of the data set")
+        };
+        sizes.iter().map(&mut shard).collect()
+    }
+
+    #[test]
+    fn every_client_gets_the_batches_it_would_have_on_its_own() {
+        let shards = shards(&[25, 3, 0, 40, 10]);
+        for remainder in [Remainder::Drop, Remainder::Keep] {
+            let training = Training { remainder, epochs: 3, ..Training::default() };
+            let round = RoundContext { round: 0, rounds: 1, rho: None, training: &training };
+            let phase = round.body(Trains::Everything);
+            let seed = |lane: usize| phase.seed(Seed::new(lane as u64));
+            let lanes: Vec<Trainee<'_>> =
+                shards.iter().enumerate().map(|(lane, shard)| Trainee { shard, seed: seed(lane) }).collect();
+            let schedule = Schedule::of_epochs(&lanes, &training, 0..3, 12);
+            assert_eq!(schedule.steps(), 12, "the longest client has four batches in each of three epochs");
+            for (lane, shard) in shards.iter().enumerate() {
+                let mut expected = Vec::new();
+                let mut last = 0;
+                for epoch in 0..3 {
+                    let before = expected.len();
+                    let batches = shard.batches(training.batch_size, remainder, seed(lane).epoch(epoch));
+                    expected.extend(batches.map(|batch| batch.ids.into_iter().map(|id| id as i32).collect::<Vec<_>>()));
+                    last = expected.len() - before;
+                }
+                assert_eq!(schedule.steps_of(lane), expected.len());
+                assert_eq!(schedule.last_epoch(lane).len(), last);
+                for step in 0..schedule.steps() {
+                    assert_eq!(schedule.batch(step, lane), expected.get(step).map_or(&[][..], Vec::as_slice));
+                }
+            }
+            let numbers = schedule.by_batch(-1, |lane, epoch, batch| [lane as i64 * 100 + epoch as i64 * 10 + batch as i64]);
+            let later = Schedule::of_epochs(&lanes, &training, 2..3, 12);
+            assert_eq!((0..5).map(|lane| later.batch(0, lane)).collect::<Vec<_>>(), {
+                let first = |lane: usize| schedule.last_epoch(lane).start;
+                (0..5)
+                    .map(|lane| if later.steps_of(lane) > 0 { schedule.batch(first(lane), lane) } else { &[] })
+                    .collect::<Vec<_>>()
+            });
+            let per_epoch = schedule.steps_of(0) / 3;
+            assert_eq!(numbers[(per_epoch + 1) * 5], 11, "the second batch of the second epoch");
+            assert_eq!(numbers[2], -1, "a client without samples has no batch");
+        }
+    }
+
+    #[test]
+    fn an_evaluation_sees_every_sample_once_and_in_order() {
+        let shards = shards(&[7, 0, 12]);
+        let schedule = Schedule::in_order(&shards.iter().collect::<Vec<_>>(), NonZeroUsize::new(5).expect("not 0"));
+        assert_eq!((schedule.steps(), schedule.most()), (3, 5));
+        for (lane, shard) in shards.iter().enumerate() {
+            let seen: Vec<u32> = (0..3).flat_map(|step| schedule.batch(step, lane).to_vec()).map(|index| index as u32).collect();
+            assert_eq!(seen, shard.indices());
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Clients' states on the device.
+use std::sync::{Arc, Mutex};
+
+use fedeq_core::{Array, ClientState, EngineState, KeptState, Params, Result, Weights};
+use fedeq_equilibrium::{WarmMemory, WarmStart};
+use fedeq_models::graph::Parameter;
+use fedeq_models::{Graph, Part};
+
+use super::parts::{Parts, Section, parts_of};
+use super::stored::{Storage, Stored, lock};
+use super::warm::KeptStates;
+use crate::device::{Buffer, Device};
+use crate::layout::Layout;
+
+/// A network on a device, and what clients keep there.
+pub(crate) struct Home {
+    pub(crate) device: Arc<Device>,
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) layout: Layout,
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) warm_start: WarmStart,
+    uploaded: Mutex<Vec<Uploaded>>,
+}
+
+/// What came from the host not long ago. Fresh clients share most of their arrays, and all clients of a round receive the same.
+struct Uploaded {
+    section: Section,
+    /// Those of the host; none for zeros.
+    arrays: Vec<Arc<Vec<f32>>>,
+    stored: Arc<Stored>,
+}
+
+/// How many of them are remembered.
+const UPLOADED: usize = 8;
+
+impl Home {
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        graph: Arc<Graph>,
+        layout: Layout,
+        storage: Arc<Storage>,
+        warm_start: WarmStart,
+    ) -> Self {
+        Self { device: Arc::clone(device), graph, layout, storage, warm_start, uploaded: Mutex::default() }
+    }
+
+    /// A model, or a part of one, on the device.
+    pub(crate) fn upload(&self, weights: &Weights) -> Result<Parts<Arc<Stored>>> {
+        parts_of(&self.graph, weights).map(|section, ()| self.upload_section(section, weights))
+    }
+
+    fn upload_section(&self, section: Section, weights: &Weights) -> Result<Arc<Stored>> {
+        let arrays = self.arrays(section, weights);
+        // Such as fresh duals, each of which is an array of its own.
+        let zeros = arrays.iter().all(|array| array.iter().all(|&value| value == 0.0 && value.is_sign_positive()));
+        let arrays = if zeros { Vec::new() } else { arrays };
+        let mut uploaded = lock(&self.uploaded);
+        let same = |one: &Uploaded| {
+            one.section == section
+                && one.arrays.len() == arrays.len()
+                && one.arrays.iter().zip(&arrays).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        let stored = match uploaded.iter().position(same) {
+            Some(at) => uploaded.remove(at).stored,
+            None => self.upload_anew(section, weights)?,
+        };
+        uploaded.insert(0, Uploaded { section, arrays, stored: Arc::clone(&stored) });
+        uploaded.truncate(UPLOADED);
+        Ok(stored)
+    }
+
+    /// The host's arrays of a section, in the order of the network.
+    fn arrays(&self, section: Section, weights: &Weights) -> Vec<Arc<Vec<f32>>> {
+        let values = |array: Option<&Array>| array.map(|array| Arc::clone(&array.values));
+        let of_part = |parameter: &&Parameter| Some(parameter.part) == section.part();
+        match section {
+            Section::Statistics => {
+                let names = self.graph.statistics.iter().flat_map(|running| running.names());
+                names.filter_map(|name| values(weights.statistics.get(&name))).collect()
+            }
+            _ => {
+                let parameters = self.graph.parameters.iter().filter(of_part);
+                parameters.filter_map(|parameter| values(weights.params.get(&parameter.path))).collect()
+            }
+        }
+    }
+
+    fn upload_anew(&self, section: Section, weights: &Weights) -> Result<Arc<Stored>> {
+        let mut numbers = vec![0.0; section.range(&self.layout).len()];
+        match section.part() {
+            Some(part) => self.layout.write_part(&self.graph, &weights.params, part, &mut numbers)?,
+            None => self.layout.write_statistics(&self.graph, weights, &mut numbers)?,
+        }
+        let finite = numbers.iter().all(|value| value.is_finite());
+        self.storage.keep(Arc::new(Buffer::of(&self.device, &numbers)?), finite)
+    }
+
+    /// Named arrays of what is on the host in the order of the device.
+    pub(crate) fn named(&self, parts: &Parts<Arc<Vec<f32>>>) -> Weights {
+        let mut weights = Weights::default();
+        for (section, numbers) in parts.iter() {
+            match section.part() {
+                Some(part) => weights.params.overwrite(&self.layout.read_part(&self.graph, numbers, part)),
+                None => weights.statistics = self.layout.read_statistics(&self.graph, numbers),
+            }
+        }
+        weights
+    }
+
+    fn download(&self, parts: &Parts<Arc<Stored>>) -> Result<Weights> {
+        Ok(self.named(&parts.map(|_, stored| stored.on_host())?))
+    }
+
+    /// The state of a client as it is kept here: as it was left, or brought from the host.
+    pub(crate) fn state(self: &Arc<Self>, state: &KeptState) -> Result<DeviceState> {
+        match state.held::<DeviceState>() {
+            Some(held) if Arc::ptr_eq(&held.home, self) => Ok(held.clone()),
+            _ => self.from_host(&*state.to_host()?),
+        }
+    }
+
+    fn from_host(self: &Arc<Self>, state: &ClientState) -> Result<DeviceState> {
+        let dual = Weights { params: state.dual.clone(), ..Weights::default() };
+        Ok(DeviceState {
+            home: Arc::clone(self),
+            own: self.upload(&state.own)?,
+            dual: self.upload(&dual)?,
+            second: state.second.as_ref().map(|second| self.upload(second)).transpose()?,
+            dual_norm: state.dual.norm(),
+            warm: KeptStates::from_host(&self.device, &state.memory)?,
+        })
+    }
+}
+
+/// A client's state between rounds. It never changes.
+#[derive(Clone)]
+pub(crate) struct DeviceState {
+    pub(crate) home: Arc<Home>,
+    pub(crate) own: Parts<Arc<Stored>>,
+    pub(crate) dual: Parts<Arc<Stored>>,
+    pub(crate) second: Option<Parts<Arc<Stored>>>,
+    pub(crate) dual_norm: f64,
+    /// Fixed points that outlast a round; nothing if there are none.
+    pub(crate) warm: Option<KeptStates>,
+}
+
+impl EngineState for DeviceState {
+    fn to_host(&self) -> Result<ClientState> {
+        let memory = match &self.warm {
+            Some(warm) => warm.to_host(&self.home.device, self.home.warm_start)?,
+            None => WarmMemory::new(self.home.warm_start),
+        };
+        Ok(ClientState {
+            own: self.home.download(&self.own)?,
+            dual: self.home.download(&self.dual)?.params,
+            second: self.second.as_ref().map(|second| self.home.download(second)).transpose()?,
+            memory,
+            ..ClientState::default()
+        })
+    }
+
+    fn head(&self) -> Result<Params> {
+        let model = self.second.as_ref().unwrap_or(&self.own);
+        Ok(self.home.download(&model.only(Part::Personal).without_statistics())?.params)
+    }
+
+    fn is_finite(&self) -> bool {
+        self.own.iter().chain(self.dual.iter()).all(|(_, stored)| stored.is_finite())
+    }
+
+    fn size(&self) -> usize {
+        let bytes = |parts: &Parts<Arc<Stored>>| parts.iter().map(|(_, stored)| stored.bytes()).sum::<usize>();
+        let warm = self.warm.as_ref().map_or(0, KeptStates::bytes);
+        bytes(&self.own) + bytes(&self.dual) + self.second.as_ref().map_or(0, bytes) + warm
+    }
+}

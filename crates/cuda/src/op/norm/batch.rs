@@ -1,0 +1,172 @@
+//! Batch normalisation: mean and variance of every channel over all samples and pixels of a client.
+use fedeq_core::Result;
+use fedeq_models::graph::{Affine, Fusion, ValueId};
+
+use super::{Around, SCALE};
+use crate::arena::Slot;
+use crate::device::{Argument, Launch, Pointer, launch};
+use crate::op::{Cohort, Op, Run};
+use crate::plan::{Mode, Planner};
+
+pub(super) struct BatchNorm {
+    around: Around,
+    statistics: usize,
+    size: Extent,
+    width: usize,
+    /// `[lanes][channels]` mean and reciprocal deviation.
+    moments: Slot,
+    /// `[samples][chunks][channels]` mean and squared differences; nothing where the running statistics are given.
+    looks: Option<Slot>,
+    back: Option<Back>,
+}
+
+struct Back {
+    /// `[samples][chunks][2][channels]`: shares in the gradients of scale and offset.
+    shares: Slot,
+    /// `[lanes][2][channels]`: their sums where these are not trained.
+    sums: Option<Slot>,
+}
+
+/// How pixels and channels are cut. Kernels know it by the same fields.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    pixels: i32,
+    channels: i32,
+    slices: i32,
+    chunks: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Call {
+    scale: Pointer<f32>,
+    offset: Pointer<f32>,
+    moments: Pointer<[f32; 2]>,
+    cohort: Cohort,
+    stride: i64,
+    size: Extent,
+    before: i32,
+    after: i32,
+}
+
+impl Argument for Call {}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Shortcut {
+    x: Pointer<f32>,
+    width: i32,
+    from_height: i32,
+    from_width: i32,
+    from_channels: i32,
+}
+
+impl Argument for Shortcut {}
+
+impl Extent {
+    /// Chunks of as many pixels as a block holds: 256 threads, each with four channels of eight pixels.
+    fn new(pixels: usize, channels: usize) -> Self {
+        let slices = (1..=channels).find(|n| channels.is_multiple_of(4 * n) && channels / (4 * n) <= 256).unwrap_or(1);
+        let rows = 256 / (channels / slices / 4).max(1);
+        let chunks = pixels.div_ceil(8 * rows);
+        let [pixels, channels, slices, chunks] = [pixels, channels, slices, chunks].map(|n| n as i32);
+        Self { pixels, channels, slices, chunks }
+    }
+}
+
+impl BatchNorm {
+    pub(super) fn new(plan: &mut Planner<'_>, x: ValueId, affine: Affine, statistics: usize, fusion: Fusion, y: ValueId) -> Self {
+        let ([height, width], channels) = (plan.plane(x), plan.channels(x));
+        let size = Extent::new(height * width, channels);
+        let around = Around::new(plan, x, affine, fusion, y);
+        let (samples, lanes) = (plan.purpose.size.samples(), plan.purpose.size.lanes);
+        let each = samples * size.chunks as usize * channels;
+        let given = plan.purpose.mode == Mode::Evaluate;
+        let back = around.back.as_ref().map(|back| Back {
+            shares: plan.scratch_back(8 * each),
+            sums: (back.trained.is_none() && !given).then(|| plan.scratch_back(8 * lanes * channels)),
+        });
+        let (moments, looks) = (plan.kept(8 * lanes * channels), (!given).then(|| plan.scratch(8 * each)));
+        Self { around, statistics, size, width, moments, looks, back }
+    }
+
+    fn call(&self, run: &Run<'_>) -> Call {
+        let Around { affine, before, after, .. } = self.around;
+        let (scale, offset) = (run.parameter(affine.scale), run.parameter(affine.offset));
+        Call {
+            scale,
+            offset,
+            moments: run.at(self.moments),
+            cohort: run.cohort,
+            stride: run.stride(),
+            size: self.size,
+            before,
+            after,
+        }
+    }
+
+    fn grid(&self, run: &Run<'_>) -> [usize; 3] {
+        run.by_sample((self.size.slices * self.size.chunks) as usize)
+    }
+
+    /// Mean and variance: of the batch, which also moves the running ones, or these.
+    fn take_moments(&self, run: &Run<'_>, call: Call) -> Result<()> {
+        let (channels, lanes) = (self.size.channels as usize, run.size.lanes);
+        let means = run.statistics.add(run.layout.statistics(self.statistics));
+        let (variances, steps, apart) = (means.add(channels), means.add(2 * channels), run.layout.statistics_stride() as i64);
+        let Some(looks) = self.looks else {
+            let kernel = Launch::new("batch_norm_running", [channels.div_ceil(128), lanes, 1], 128);
+            return launch!(run.device, kernel; call, means, variances, apart);
+        };
+        let kernel = self.around.named(["batch_norm_look_f32", "batch_norm_look_f16"]);
+        let (x, looks) = (run.at::<u8>(self.around.input()), run.at::<[f32; 2]>(looks));
+        launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, looks)?;
+        let kernel = Launch::new("batch_norm_moments", [channels.div_ceil(32), lanes, 1], 256);
+        launch!(run.device, kernel; call, looks, means, variances, steps, apart)
+    }
+}
+
+impl Op for BatchNorm {
+    fn forward(&self, run: &Run<'_>) -> Result<()> {
+        let (around, call) = (&self.around, self.call(run));
+        around.activate(run)?;
+        self.take_moments(run, call)?;
+        let [width, height] = [self.width as i32, self.size.pixels / self.width as i32];
+        let shortcut = Shortcut {
+            x: run.maybe(around.shortcut),
+            width,
+            from_height: height,
+            from_width: width,
+            from_channels: self.size.channels,
+        };
+        let (x, y, y16) =
+            (run.at::<u8>(around.input()), run.maybe::<f32>(around.y.numbers), run.maybe::<half::f16>(around.y.halves));
+        let kernel = around.named(["batch_norm_apply_f32", "batch_norm_apply_f16"]);
+        launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, shortcut, y, y16)
+    }
+
+    fn backward(&self, run: &Run<'_>) -> Result<()> {
+        let (around, call) = (&self.around, self.call(run));
+        let (Some(back), Some(own)) = (&around.back, &self.back) else { return Ok(()) };
+        let (x, y, dy) = (run.at::<u8>(around.input()), run.maybe::<u8>(back.y), run.at::<f32>(back.dy));
+        let (shares, channels) = (run.at::<f32>(own.shares), self.size.channels as usize);
+        let kernel = around.named(["batch_norm_backward_look_f32", "batch_norm_backward_look_f16"]);
+        launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, y, dy, back.d(run), shares)?;
+        let (sums, apart) = match back.trained {
+            Some(scale) => (run.gradient(scale), run.stride()),
+            None => (run.maybe(own.sums), 2 * channels as i64),
+        };
+        if back.trained.is_some() || own.sums.is_some() {
+            run.sum_samples(shares, sums, apart, self.size.chunks as usize, 2 * channels)?;
+        }
+        if back.dx.is_some() {
+            // Nothing flows through moments that were given.
+            let sums = if self.looks.is_some() { sums } else { Pointer::NULL };
+            let (dx, dx16) = (back.dx(|dx| dx.numbers(run)), back.dx(|dx| dx.halves(run)));
+            let kernel = around.named(["batch_norm_backward_f32", "batch_norm_backward_f16"]);
+            launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, dy, sums, apart, dx, dx16, SCALE)?;
+        }
+        back.finish(run, around.count)
+    }
+}

@@ -1,0 +1,360 @@
+//! Federations of digits on a GPU end where they end on the CPU, and in the same bytes however clients are packed.
+#![allow(clippy::print_stdout, reason = "a line for every case, for whoever runs the tests on a card")]
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fedeq_core::{
+    Algorithm, Asynchronous, ClientByClient, ClientState, ClientStore, Ditto, Engine, Error, Evaluation, FedAvg, FedEq, HeadOn,
+    InProcess, LocalProblem, LocalProblems, Method, Params, PersonalStart, Plan, Projection, Result, Sampling, Server,
+    ServerState, ServerStep, ThetaStart, Training, Unseen, Weights, Workers, shared_part,
+};
+use fedeq_cpu::{Network, NetworkProblem};
+use fedeq_cuda::{ClientData, CudaEngine, CudaOptions, Precision};
+use fedeq_data::partition::{Partition, Split};
+use fedeq_data::shard::{Remainder, Shard};
+use fedeq_data::source::Source;
+use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences};
+use fedeq_equilibrium::{Precision as StoredPrecision, WarmStart};
+use fedeq_models::{Graph, ModelConfig, Task};
+
+/// The last of them is met after training.
+const CLIENTS: usize = 7;
+
+/// A small federation.
+struct Small {
+    shards: Vec<[Shard; 3]>,
+    network: Arc<Network>,
+    training: Training,
+}
+
+impl Small {
+    fn digits(model: &str, training: Training) -> Self {
+        let dataset = Arc::new(Source::default().load("".as_ref()).expect("embedded"));
+        let rule = Partition::LabelShards { clients: CLIENTS, shards: 2 };
+        let federation = rule.assign(&dataset, &Split::default(), Seed::new(5)).expect("enough digits");
+        // Small clients of different sizes: some smaller than a batch, some with batches that are not full.
+        let shard = |indices: &[u32], step: usize| {
+            Shard::new(Arc::clone(&dataset), indices.iter().copied().step_by(step).collect()).expect("assigned")
+        };
+        let client = |(number, client): (usize, &fedeq_data::partition::ClientIndices)| {
+            let step = [3, 5, 40, 4, 7, 3, 6][number];
+            [shard(&client.train, step), shard(&client.validation, 6), shard(&client.test, 4)]
+        };
+        let graph = graph(model, &Task::image(8, 8, 1, 10));
+        let shards = federation.clients.iter().enumerate().map(client).collect();
+        Self { shards, network: Arc::new(Network::new(graph)), training }
+    }
+
+    fn texts(model: &str, training: Training) -> Self {
+        let (length, vocabulary, samples) = (16, 30, 40 * CLIENTS);
+        let symbol =
+            |at: usize| if at % (5 * length) >= 5 * length - 6 { 0 } else { ((at * 7 + at / 13) % (vocabulary - 1) + 1) as u8 };
+        let dataset = Arc::new(Dataset {
+            name: "drawn".into(),
+            samples: Samples::Sequences(Sequences { length, vocabulary, symbols: (0..samples * length).map(symbol).collect() }),
+            labels: Labels::NextSymbols((0..samples * length).map(|at| symbol(at + 1)).collect()),
+            owners: None,
+            test_start: None,
+        });
+        let shard = |from: usize, to: usize| Shard::new(Arc::clone(&dataset), (from as u32..to as u32).collect()).expect("there");
+        let client = |number: usize| {
+            let first = 40 * number;
+            [shard(first, first + 12 + 2 * number), shard(first + 26, first + 30), shard(first + 30, first + 40)]
+        };
+        let graph = graph(model, &Task::next_symbol(length, vocabulary));
+        Self { shards: (0..CLIENTS).map(client).collect(), network: Arc::new(Network::new(graph)), training }
+    }
+
+    fn gpu(&self, options: &CudaOptions) -> CudaEngine {
+        let client = |(number, shards): (usize, &[Shard; 3])| ClientData { name: format!("c{number}"), shards: shards.clone() };
+        let clients = self.shards.iter().enumerate().map(client).collect();
+        CudaEngine::new(self.network.graph(), clients, &self.training, options).expect("a GPU")
+    }
+
+    fn on_cpu(&self, method: &dyn Algorithm, plan: &Plan) -> Result<Outcome> {
+        self.run(&ClientByClient::new(self, Workers::new(0).expect("threads")), method, plan)
+    }
+
+    fn run(&self, engine: &dyn Engine, algorithm: &dyn Algorithm, plan: &Plan) -> Result<Outcome> {
+        let initial = Weights::initial(self.network.graph(), 11);
+        let mut server = ServerState::new(shared_part(algorithm, &initial), CLIENTS - 1, algorithm.initial_rho());
+        let dual = algorithm.initial_dual(&initial.theta(), Seed::new(3));
+        let warm_start = self.training.warm_start;
+        let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
+            ClientState::fresh(initial.clone(), dual.clone(), warm_start)
+        });
+        let never = || false;
+        let mut transport = InProcess::new(algorithm, &self.training, engine, &mut store, Seed::new(1), &never);
+        let mut federation = Server { algorithm, plan, clients: CLIENTS - 1, transport: &mut transport, seed: Seed::new(2) };
+        assert!(federation.run(&mut server, &mut [])?.is_continue());
+        federation.meet_unseen(&server, &[CLIENTS - 1])?;
+        let unseen = federation.evaluate_unseen(&server, &[CLIENTS - 1])?.expect("somebody was unseen");
+        let evaluation = federation.evaluation(&server)?;
+        let states = (0..CLIENTS).map(|client| store.get(client)).collect::<Result<_>>()?;
+        Ok(Outcome { server, evaluation, unseen, states })
+    }
+}
+
+impl LocalProblems for Small {
+    fn clients(&self) -> usize {
+        self.shards.len()
+    }
+
+    fn name(&self, client: usize) -> String {
+        format!("c{client}")
+    }
+
+    fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
+        Ok(Box::new(NetworkProblem::new(Arc::clone(&self.network), self.shards[client].clone(), &self.training)))
+    }
+}
+
+fn graph(model: &str, task: &Task) -> Graph {
+    model.parse::<ModelConfig>().expect("a known model").graph(task).expect("fits")
+}
+
+struct Outcome {
+    server: ServerState,
+    evaluation: Evaluation,
+    unseen: Unseen,
+    states: Vec<ClientState>,
+}
+
+impl Outcome {
+    /// Everything but seconds, as bytes.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.server.to_bytes().expect("writable");
+        self.states.iter().for_each(|state| bytes.extend(state.to_bytes().expect("writable")));
+        bytes.extend(format!("{:?} {:?}", self.evaluation, self.unseen).into_bytes());
+        bytes
+    }
+
+    /// The largest differences of weights and of losses from those of another.
+    fn differences(&self, other: &Self) -> Vec<(String, f64)> {
+        let mut all = vec![("server".to_owned(), apart(&self.server.weights.params, &other.server.weights.params, 1e-6))];
+        all.push(("server's statistics".into(), apart(&self.server.weights.statistics, &other.server.weights.statistics, 1e-6)));
+        for (client, (a, b)) in self.states.iter().zip(&other.states).enumerate() {
+            let size = b.own.params.norm();
+            all.push((format!("own of {client}"), apart(&a.own.params, &b.own.params, 1e-6)));
+            all.push((format!("statistics of {client}"), apart(&a.own.statistics, &b.own.statistics, 1e-6)));
+            all.push((format!("dual of {client}"), apart(&a.dual, &b.dual, 1e-2 * size)));
+            match (&a.second, &b.second) {
+                (Some(a), Some(b)) => all.push((format!("second of {client}"), apart(&a.params, &b.params, 1e-6))),
+                (a, b) => assert_eq!(a.is_some(), b.is_some(), "second of {client}"),
+            }
+            assert_eq!((a.participations, a.last_round), (b.participations, b.last_round), "client {client}");
+        }
+        let relative = |a: f64, b: f64| (a - b).abs() / b.abs().max(1e-2);
+        let (a, b) = (&self.evaluation, &other.evaluation);
+        all.push(("loss".into(), relative(a.local.loss, b.local.loss)));
+        all.push(("gap".into(), relative(a.gap, b.gap)));
+        all.push(("dual norm".into(), relative(a.dual_norm, b.dual_norm)));
+        all.push(("unseen loss".into(), relative(self.unseen.local.loss, other.unseen.local.loss)));
+        for (name, a, b) in [("shared", &a.shared, &b.shared), ("validation", &a.validation, &b.validation)] {
+            match (a, b) {
+                (Some(a), Some(b)) => all.push((format!("{name} loss"), relative(a.loss, b.loss))),
+                (a, b) => assert_eq!(a.is_some(), b.is_some(), "{name}"),
+            }
+        }
+        if let (Some(a), Some(b)) = (&a.theory, &b.theory) {
+            all.push(("lagrangian".into(), relative(a.lagrangian, b.lagrangian)));
+            all.push(("stationarity".into(), relative(a.stationarity, b.stationarity)));
+            all.push(("head gradient".into(), relative(a.head_gradient, b.head_gradient)));
+        }
+        assert_eq!(self.evaluation.traffic, other.evaluation.traffic);
+        all
+    }
+}
+
+fn apart(a: &Params, b: &Params, floor: f64) -> f64 {
+    let difference = a.minus(b).norm() / b.norm().max(floor);
+    if difference.is_nan() { f64::INFINITY } else { difference }
+}
+
+fn brief() -> Training {
+    Training { learning_rate: 0.02, epochs: 2, personal_epochs: 2, remainder: Remainder::Keep, ..Training::default() }
+}
+
+fn rounds(rounds: u64) -> Plan {
+    let sampling = Sampling { fraction: 0.5, replacement: false };
+    Plan { rounds, sampling, evaluate_every: 1, measure_theory: false, asynchronous: None }
+}
+
+fn exact() -> CudaOptions {
+    CudaOptions { precision: Precision::Exact, ..CudaOptions::default() }
+}
+
+/// Cases and what went wrong in them.
+#[derive(Default)]
+struct Cases {
+    failed: Vec<String>,
+}
+
+impl Cases {
+    fn compare(&mut self, name: &str, small: &Small, method: &dyn Algorithm, plan: &Plan, allowed: f64) {
+        let begun = Instant::now();
+        let expected = small.on_cpu(method, plan).expect("trained");
+        let (cpu, begun) = (begun.elapsed().as_secs_f64(), Instant::now());
+        let engine = small.gpu(&exact());
+        let found = match small.run(&engine, method, plan) {
+            Ok(found) => found,
+            Err(error) => return self.fail(format!("{name}: {error} ({})", error.hint())),
+        };
+        let gpu = begun.elapsed().as_secs_f64();
+        let mut differences = found.differences(&expected);
+        differences.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let worst: Vec<String> = differences.iter().take(3).map(|(what, by)| format!("{what} {by:.1e}")).collect();
+        println!("{name}: {} (CPU {cpu:.1} s, GPU {gpu:.1} s)", worst.join(", "));
+        if differences[0].1 > allowed {
+            self.fail(format!("{name}: {} differs by {:.1e}", differences[0].0, differences[0].1));
+        }
+    }
+
+    fn same_bytes(&mut self, name: &str, small: &Small, method: &dyn Algorithm, options: &CudaOptions) {
+        let plan = rounds(2);
+        let run = |engine: CudaEngine| small.run(&engine, method, &plan).map(|outcome| outcome.bytes());
+        let lanes = |count: usize| NonZeroUsize::new(count).expect("not 0");
+        let first = run(small.gpu(options));
+        if let Err(error) = &first {
+            return self.fail(format!("{name}: {error} ({})", error.hint()));
+        }
+        let first = first.expect("trained");
+        let tight = CudaOptions { memory_budget: Some(3_000_000), ..options.clone() };
+        for (how, engine) in [
+            ("again", small.gpu(options)),
+            ("two at once", small.gpu(options).side_by_side(lanes(2))),
+            ("one by one", small.gpu(options).side_by_side(lanes(1))),
+            ("without recording", small.gpu(options).without_recording()),
+            ("in little memory", small.gpu(&tight)),
+        ] {
+            match run(engine) {
+                Ok(bytes) if bytes == first => {}
+                Ok(_) => self.fail(format!("{name}: other bytes {how}")),
+                Err(error) => self.fail(format!("{name}, {how}: {error} ({})", error.hint())),
+            }
+        }
+        println!("{name}: {} bytes", first.len());
+    }
+
+    fn fail(&mut self, what: String) {
+        println!("WRONG {what}");
+        self.failed.push(what);
+    }
+
+    fn finish(self) {
+        assert!(self.failed.is_empty(), "{:#?}", self.failed);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn every_method_ends_where_it_does_on_the_cpu() {
+    let mut cases = Cases::default();
+    for (model, allowed) in [("mlp", 1e-3), ("deq-mlp", 2e-3), ("resnet-xs", 2e-3), ("deq-resnet-xs", 5e-3)] {
+        let small = Small::digits(model, brief());
+        for name in Method::NAMES {
+            let method = Method::named(name).expect("known");
+            cases.compare(&format!("{model} {name}"), &small, method.algorithm(), &rounds(3), allowed);
+        }
+    }
+    cases.finish();
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn texts_and_all_switches_end_where_they_do_on_the_cpu() {
+    let mut cases = Cases::default();
+    for model in ["transformer-4", "deq-transformer"] {
+        let small = Small::texts(model, brief());
+        for name in ["fedeq", "fedavg", "knn-per"] {
+            let method = Method::named(name).expect("known");
+            cases.compare(&format!("{model} {name}"), &small, method.algorithm(), &rounds(2), 5e-3);
+        }
+        let per_symbol = FedEq { per_symbol: true, rho: 0.5, ..FedEq::default() };
+        cases.compare(&format!("{model} by symbol"), &small, &per_symbol, &rounds(2), 5e-3);
+    }
+    let consensus = FedEq { rho: 0.7, server_step: ServerStep::Consensus, ..FedEq::default() };
+    let own = FedEq { start: ThetaStart::OwnIfConsecutive, head_on: HeadOn::Start, ..consensus.clone() };
+    let trained = Ditto { start: PersonalStart::Trained, ..Ditto::default() };
+    let theory = Plan { measure_theory: true, ..rounds(2) };
+    let mlp = Small::digits("deq-mlp", Training { projection: Some(Projection::Ball(0.9)), ..brief() });
+    cases.compare("consensus, projected", &mlp, &consensus, &theory, 5e-3);
+    cases.compare("own start, projected", &mlp, &own, &theory, 5e-3);
+    cases.compare("trained start, projected", &mlp, &trained, &rounds(2), 5e-3);
+    let asynchronous = Plan { asynchronous: Some(Asynchronous::default()), ..rounds(3) };
+    cases.compare("asynchronous", &mlp, &consensus, &asynchronous, 5e-3);
+    let resnet = Small::digits("deq-resnet-xs", brief());
+    cases.compare("theory of a residual cell", &resnet, &FedEq::default(), &theory, 2e-2);
+    for warm_start in [
+        WarmStart::PreviousBatch,
+        WarmStart::by_sample(),
+        WarmStart::BySample { capacity: Some(20_000), precision: StoredPrecision::Single, lasting: true },
+    ] {
+        let warm = Small::digits("deq-resnet-xs", Training { warm_start, ..brief() });
+        cases.compare(&format!("{warm_start:?}"), &warm, &FedEq::default(), &rounds(3), 1e-2);
+    }
+    cases.finish();
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn bytes_depend_on_neither_packing_nor_recording() {
+    let mut cases = Cases::default();
+    for precision in [Precision::Mixed, Precision::Exact] {
+        let options = CudaOptions { precision, ..CudaOptions::default() };
+        for (model, methods) in [
+            ("deq-resnet-xs", &["fedeq", "ditto", "knn-per"][..]),
+            ("resnet-xs", &["fedrep", "fedavg"][..]),
+            ("deq-mlp", &["fedeq"][..]),
+        ] {
+            let warm_start = WarmStart::BySample { capacity: None, precision: StoredPrecision::Half, lasting: true };
+            let projection = (model == "deq-mlp").then_some(Projection::Ball(0.5));
+            let small = Small::digits(model, Training { warm_start, projection, ..brief() });
+            for name in methods {
+                let method = Method::named(name).expect("known");
+                cases.same_bytes(&format!("{model} {name} {precision:?}"), &small, method.algorithm(), &options);
+            }
+        }
+        let small = Small::texts("deq-transformer", brief());
+        cases.same_bytes(&format!("deq-transformer {precision:?}"), &small, &FedEq::default(), &options);
+    }
+    cases.finish();
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn divergence_is_told_as_on_the_cpu() {
+    for (model, rate) in [("mlp", 1e30), ("deq-resnet-xs", 1e8)] {
+        let small = Small::digits(model, Training { learning_rate: rate, ..brief() });
+        let expected = small.on_cpu(&FedAvg::default(), &rounds(2)).err().expect("diverged");
+        let found = small.run(&small.gpu(&exact()), &FedAvg::default(), &rounds(2)).err().expect("diverged");
+        println!("{model}: `{expected}` ({}), `{found}` ({})", expected.hint(), found.hint());
+        assert!(matches!(found, Error::Diverged { .. }));
+        assert_eq!(found.to_string().split(':').next(), expected.to_string().split(':').next(), "the same client");
+        assert_eq!(found.hint(), expected.hint());
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_stop_is_obeyed_and_usage_is_told() {
+    let small = Small::digits("mlp", brief());
+    let engine = small.gpu(&exact());
+    small.run(&engine, &FedAvg::default(), &rounds(1)).expect("trained");
+    let usage = engine.usage();
+    println!("{usage:?}");
+    assert!(usage.bytes > 0 && usage.peak >= usage.bytes && usage.busy > 0.0 && usage.busy <= 1.0);
+    let initial = Weights::initial(small.network.graph(), 11);
+    let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
+        ClientState::fresh(initial.clone(), Params::default(), WarmStart::Off)
+    });
+    let (training, at_once) = (brief(), || true);
+    let method = FedAvg::default();
+    let mut transport = InProcess::new(&method, &training, &engine, &mut store, Seed::new(1), &at_once);
+    let plan = rounds(1);
+    let mut server = ServerState::new(Weights::initial(small.network.graph(), 11), CLIENTS, None);
+    let mut federation =
+        Server { algorithm: &method, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+    assert!(matches!(federation.run(&mut server, &mut []), Err(Error::Interrupted)));
+}
