@@ -31,8 +31,8 @@ pub(crate) fn out_of_memory(doing: &str, wanted: Option<u64>, memory: Option<(u6
     let free = memory.map(|(free, all)| format!(" {} of {} free", gigabytes(free), gigabytes(all)));
     let amounts: Vec<String> = wanted.into_iter().chain(free).collect();
     let amounts = if amounts.is_empty() { String::new() } else { format!(":{}", amounts.join(",")) };
-    let remedy = "lower `engine.device_memory_mb` (clients' states kept on the card), `plan.sampling.fraction` (clients a round) or `training.batch_size`, \
-                  or run fewer jobs on this card";
+    let remedy = "lower `engine.device_memory_mb` (what the run may use of the card) or `training.batch_size`, choose a smaller model, or run fewer jobs on this \
+                  card";
     Error::out_of_memory(format!("the GPU's memory is full, it cannot {doing}{amounts}"), remedy)
 }
 
