@@ -96,6 +96,18 @@ def layer_normalisation():
                 compare("  norm", cl, y, ys, 2e-6), compare("  in 16 bits", cl, y16, ys, 4e-4)
                 compare("  by h", cl, dh, dhs, 3e-6), compare("  by branch", cl, dbranch, dbs, 3e-6 if bits == "f32" else 4e-4), compare("  by injection", cl, dinjection, dis, 3e-6)
                 report("  by scale and offset", error(sums, torch.stack(dss)), 3e-6)
+                if bits == "f16":
+                    # What comes is not rounded, and nobody wants the shares.
+                    other, half = new(), new(dtype)
+                    KERNELS.layer_norm_backward_to_f16(grid, 256, n, total, dy.float(), direct if with_h else None, other, half, None, None, 0.25, 8.0)
+                    compare("  by h, from 32 bits", cl, other, dhs, 3e-6), compare("  by branch", cl, half, dbs, 4e-4)
+                # A sum that is not normalised.
+                n.scale, n.offset, n.moments = None, None, None
+                total, dh, dbranch = new(), new(), new(dtype)
+                KERNELS.launch("layer_norm_" + bits, grid, 256, n, h if with_h else None, branch if with_branch else None, injection if with_injection else None, total, None, None)
+                compare("  no norm", cl, total, totals, 1e-6)
+                KERNELS.launch("layer_norm_backward_" + bits, grid, 256, n, None, None, direct, dh, dbranch, None, None, 1.0, 8.0)
+                compare("  by h", cl, dh, parts[5], 0), compare("  by branch", cl, dbranch, [8 * f * (m / 0.9 if with_mask else 1) for f, m in zip(parts[5], parts[3])], 3e-6 if bits == "f32" else 4e-4)
 
 
 @check_of
@@ -142,6 +154,8 @@ def embeddings():
                 t.index_add_(0, symbols[indices[of].long()].long().to(REFERENCE).view(-1), e.reshape(-1, width))
             expected.append(t)
         report(f"embed_backward {describe(cl, length, width)}", error(dtokens[:, :vocabulary * width].view(cl.count, vocabulary, width), torch.stack(expected)), 1e-6)
+        KERNELS.embed_backward((vocabulary, cl.count), 256, d, dtokens, text, cl.cohort, long(stride), width, 1)
+        report("  added to itself", error(dtokens[:, :vocabulary * width].view(cl.count, vocabulary, width), 2 * torch.stack(expected)), 1e-6)
         report("  by positions", error(dpositions, torch.stack([e.sum(0).reshape(-1) for e in by_client(cl, d)])), 1e-6)
         report("  others untouched", float(not torch.isnan(dtokens[:, vocabulary * width:]).all()), 0)
 

@@ -26,6 +26,9 @@ def lanes():
         report(f"lanes_plus as a copy {what}", float(not torch.equal(out[:, :n], a[:1, :n].expand(count, n))), 0)
         k.lanes_scale(grid, 256, out, a, long(stride), long(stride), long(n), float(f))
         report(f"lanes_scale {what}, to the bit", float(not np.array_equal(out.cpu().numpy()[:, :n], f * host[:, :n])), 0)
+        out.fill_(float("nan"))
+        k.lanes_fill(grid, 256, out, long(stride), long(n), 0.5)
+        report(f"lanes_fill {what}", float(not (out[:, :n] == 0.5).all() or not torch.isnan(out[:, n:]).all()), 0)
         blocks = 13
         partial, norms = poisoned(count, blocks, dtype=torch.float64), poisoned(count, dtype=torch.float64)
         for name, other, apart in (("of differences", b, stride), ("of differences from one", b, 0), ("", None, 0)):

@@ -68,7 +68,7 @@ fn transformers_agree_with_the_cpu() {
 fn deq_transformers_agree_with_the_cpu() {
     let mut checks = Checks::new();
     let few = Stop::relative(0.0, 4);
-    let with = |adjoint: Adjoint| Settings { adjoint, stop: few.clone(), ..Settings::default() };
+    let with = |adjoint: Adjoint| Settings { adjoint, stop: few, ..Settings::default() };
     for precision in BOTH {
         for length in [5, 16, 80] {
             let graph = network("deq-transformer", length).with_equilibrium(&with(Adjoint::JacobianFree));
@@ -80,7 +80,7 @@ fn deq_transformers_agree_with_the_cpu() {
         let implicit = |solver| with(Adjoint::Implicit { solver, stop: Stop::relative(0.0, 5) });
         for (name, settings) in [
             ("each its own steps", Settings { stop: Stop::relative(0.2, 60), ..Settings::default() }),
-            ("damped", Settings { solver: Solver::FixedPoint { damping: 0.3 }, stop: few.clone(), ..Settings::default() }),
+            ("damped", Settings { solver: Solver::FixedPoint { damping: 0.3 }, stop: few, ..Settings::default() }),
             ("phantom", with(Adjoint::Phantom { steps: 3, damping: 0.0 })),
             ("damped phantom", with(Adjoint::Phantom { steps: 3, damping: 0.3 })),
             ("gmres", implicit(LinearSolver::Gmres { memory: 5 })),
