@@ -306,11 +306,11 @@ fn what_there_are_no_kernels_for_is_refused_by_name() {
         let error = ensure_supported(&graph, Precision::Mixed).expect_err(name).to_string();
         assert!(error.contains(name), "{error}");
     };
-    refused(with_solver(Solver::broyden(5)), "`solver.broyden`");
-    refused(Settings { solver: Solver::anderson(9), ..jacobian_free() }, "`solver.anderson.memory`");
-    refused(implicit(LinearSolver::Gmres { memory: 25 }), "`adjoint.implicit.solver.gmres.memory`");
-    refused(implicit(LinearSolver::Anderson { memory: 9 }), "`adjoint.implicit.solver.anderson.memory`");
-    refused(implicit(LinearSolver::Broyden { memory: 5 }), "`adjoint.implicit.solver.broyden`");
+    refused(with_solver(Solver::broyden(5)), "`model.equilibrium.solver.broyden`");
+    refused(Settings { solver: Solver::anderson(9), ..jacobian_free() }, "`model.equilibrium.solver.anderson.memory`");
+    refused(implicit(LinearSolver::Gmres { memory: 25 }), "`model.equilibrium.adjoint.implicit.solver.gmres.memory`");
+    refused(implicit(LinearSolver::Anderson { memory: 9 }), "`model.equilibrium.adjoint.implicit.solver.anderson.memory`");
+    refused(implicit(LinearSolver::Broyden { memory: 5 }), "`model.equilibrium.adjoint.implicit.solver.broyden`");
     for (_, settings) in adjoints().into_iter().chain(solvers()) {
         for (name, task) in [("deq-mlp", digits()), ("deq-resnet-m", Task::image(32, 32, 3, 10))] {
             ensure_supported(&network(name, &task, &settings), Precision::Mixed).expect("supported");
