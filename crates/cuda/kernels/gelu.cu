@@ -1,14 +1,6 @@
-// GELU by tanh, x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, and its gradient, which needs x. `n`, even, numbers a sample.
+// GELU and its gradient, which needs x. `n`, even, numbers a sample.
 // Grid: (ceil(n / 1024), most samples of a client, clients), 256 threads.
-#include "common.cuh"
-
-constexpr float A = 0.7978845608028654f, B = 0.044715f;
-
-__device__ __forceinline__ float gelu(float x) { return 0.5f * x * (1.f + tanhf(A * (x + B * x * x * x))); }
-__device__ __forceinline__ float gelu_slope(float x) {
-    const float t = tanhf(A * (x + B * x * x * x));
-    return 0.5f * (1.f + t) + 0.5f * x * (1.f - t * t) * A * (1.f + 3.f * B * x * x);
-}
+#include "gelu.cuh"
 
 // Two pairs a thread; `f` gets each pair's place.
 template <class F> __device__ __forceinline__ void each_pair(const Cohort& cohort, int n, F f) {
