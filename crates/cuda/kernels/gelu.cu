@@ -14,15 +14,15 @@ template <class F> __device__ __forceinline__ void each_pair(const Cohort& cohor
 }
 
 // dx may be dy.
-#define GELU(BITS, T)                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256) gelu_##BITS(const T* x, T* y, Cohort cohort, int n) {                             \
-        each_pair(cohort, n, [&](i64 at) { const float2 v = load2(x, at); store2(y, at, make_float2(gelu(v.x), gelu(v.y))); });         \
+#define GELU(BITS, T, F)                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(256) gelu_##BITS(const T* x, T* y, Cohort cohort, int n) {                            \
+        each_pair(cohort, n, [&](i64 at) { const float2 v = load2(x, at); store2(y, at, make_float2(gelu##F(v.x), gelu##F(v.y))); });  \
     }                                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256) gelu_backward_##BITS(const T* x, const T* dy, T* dx, Cohort cohort, int n) {      \
-        each_pair(cohort, n, [&](i64 at) {                                                                                              \
-            const float2 v = load2(x, at), d = load2(dy, at);                                                                           \
-            store2(dx, at, make_float2(gelu_slope(v.x) * d.x, gelu_slope(v.y) * d.y));                                                  \
+    extern "C" __global__ void __launch_bounds__(256) gelu_backward_##BITS(const T* x, const T* dy, T* dx, Cohort cohort, int n) {     \
+        each_pair(cohort, n, [&](i64 at) {                                                                                             \
+            const float2 v = load2(x, at), d = load2(dy, at);                                                                          \
+            store2(dx, at, make_float2(gelu_slope##F(v.x) * d.x, gelu_slope##F(v.y) * d.y));                                           \
         });                                                                                                                            \
     }
-GELU(f32, float)
-GELU(f16, f16)
+GELU(f32, float, )
+GELU(f16, f16, _fast)

@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) mlp_f16(Mlp p) {
         for (int n = 0; n < 2; n++) {
             const float2 bias = load2(b1, (h + n * 8) / 2 + (lane & 3));
 #pragma unroll
-            for (int e = 0; e < 4; e++) s[n][e] = gelu(s[n][e] + (e & 1 ? bias.y : bias.x));
+            for (int e = 0; e < 4; e++) s[n][e] = gelu_fast(s[n][e] + (e & 1 ? bias.y : bias.x));
         }
         const u32 inside[4] = {pack2(s[0][0], s[0][1]), pack2(s[0][2], s[0][3]), pack2(s[1][0], s[1][1]), pack2(s[1][2], s[1][3])};
 #pragma unroll
