@@ -73,6 +73,9 @@ pub(crate) struct Round {
     /// Of a GPU.
     #[serde(default)]
     pub(crate) precision: Precision,
+    /// Whether to say what every kernel of a GPU takes, instead of how long rounds take.
+    #[serde(default)]
+    pub(crate) profile: bool,
 }
 
 /// Where clients train.

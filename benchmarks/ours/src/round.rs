@@ -57,6 +57,21 @@ impl On<'_> {
         }
     }
 
+    fn start_profile(&mut self) {
+        if let Self::Cuda(engine) = self {
+            engine.start_profile();
+        }
+    }
+
+    /// Launches and milliseconds of every kernel of a GPU that was looked at, the longest first.
+    fn end_profile(&mut self) -> Vec<(&'static str, u64, f64)> {
+        let Self::Cuda(engine) = self else { return Vec::new() };
+        let times = engine.end_profile().into_iter().map(|(name, time)| (name, time.launches, 1e3 * time.seconds));
+        let mut times: Vec<_> = times.collect();
+        times.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
+        times
+    }
+
     /// The most memory held on a GPU.
     fn device_bytes(&self) -> u64 {
         match self {
@@ -77,6 +92,8 @@ struct Stopwatch {
     rounds: usize,
     start: fedeq_core::Params,
     seconds: Vec<f64>,
+    /// Of the server's own step.
+    server: Vec<f64>,
     losses: Vec<f64>,
     steps: Vec<f64>,
     moves: Vec<f64>,
@@ -88,6 +105,7 @@ impl Observer<InProcess<'_>> for Stopwatch {
         match event {
             Event::Round { round, seconds } => {
                 self.seconds.push(seconds.total);
+                self.server.push(seconds.server);
                 self.losses.push(round.loss);
                 self.training = self.training.or_more(&seconds.memory);
                 let solves = &round.solves;
@@ -121,7 +139,10 @@ impl Round {
         let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
             ClientState::fresh(initial.clone(), dual.clone(), warm_start)
         });
-        let engine = self.engine(&house)?;
+        let mut engine = self.engine(&house)?;
+        if self.profile {
+            engine.start_profile();
+        }
         let never = || false;
         let mut transport = InProcess::new(algorithm, &self.training, engine.get(), &mut store, root(), &never);
         // One round more than is wanted: the plan's last round would also evaluate everybody.
@@ -132,6 +153,7 @@ impl Round {
             rounds: self.rounds,
             start,
             seconds: vec![],
+            server: vec![],
             losses: vec![],
             steps: vec![],
             moves: vec![],
@@ -147,7 +169,9 @@ impl Round {
             "solver_steps": watch.steps,
             "training_mb": megabytes_of(watch.training),
             "training_bytes": watch.training,
+            "server_seconds": watch.server,
             "device_gb": engine.device_bytes() as f64 / 1e9,
+            "kernels": engine.end_profile(),
         }))
     }
 

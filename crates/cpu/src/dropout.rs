@@ -20,7 +20,8 @@ impl Multipliers {
     pub(crate) fn draw(&mut self, seed: Option<u64>, batch: usize, each: usize) {
         self.values.clear();
         let Some(seed) = seed.filter(|_| self.on) else { return };
-        self.values = self.dropout.multipliers(seed, batch * self.sites * each);
+        self.values.resize(batch * self.sites * each, 0.0);
+        self.dropout.draw(seed, &mut self.values);
     }
 
     /// All of them, and how many sites there are; nothing without dropout.

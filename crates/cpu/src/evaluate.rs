@@ -6,6 +6,7 @@ use fedeq_data::shard::{Batch, Shard};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::{cross_entropy, negative_log_likelihood, softmax};
 use fedeq_kernels::neighbours::{Voters, distances, vote};
+use fedeq_memory::Meter;
 use fedeq_models::Graph;
 
 use crate::executor::{Context, Executor, Input};
@@ -13,6 +14,7 @@ use crate::network::{Network, classes, input_of, padding, predictions, size_of};
 use crate::op::Start;
 use crate::plan::Mode;
 use crate::statistics::Running;
+use crate::worker::{Plans, Purpose, Worker};
 
 /// Samples a forward pass when nothing is trained: enough to use prepared weights often, few enough to bound the memory.
 pub(crate) const EVALUATION_BATCH: NonZeroUsize = const { NonZeroUsize::new(100).unwrap() };
@@ -23,11 +25,14 @@ pub(crate) struct Evaluator<'a> {
     network: &'a Network,
     /// The network's own, or that with another way to its fixed point.
     graph: &'a Graph,
-    parameters: Vec<f32>,
     statistics: Vec<Running>,
-    executor: Option<Executor>,
     /// Whether all parameters want gradients.
     differentiates: bool,
+    worker: Box<Worker>,
+    plans: Plans,
+    /// What the thread held free before: it is to hold no more afterwards, since training needs less.
+    free: usize,
+    meter: Meter,
 }
 
 impl<'a> Evaluator<'a> {
@@ -36,31 +41,39 @@ impl<'a> Evaluator<'a> {
     }
 
     pub(crate) fn of(network: &'a Network, graph: &'a Graph, weights: &Weights, differentiates: bool) -> Result<Self> {
-        let mut parameters = Vec::new();
-        network.flat(weights, &mut parameters)?;
-        Ok(Self { network, graph, parameters, statistics: network.statistics(weights)?, executor: None, differentiates })
+        let (statistics, meter) = (network.statistics(weights)?, Meter::start());
+        let mut worker = Worker::take();
+        let flat = network.flat(weights, &mut worker.parameters);
+        let (free, plans) = (worker.memory.pool.bytes(), Plans::new(network.id(), Purpose::Evaluate));
+        let mut new = Self { network, graph, statistics, differentiates, worker, plans, free, meter };
+        if new.is_plain() {
+            new.plans = new.worker.plans(network.id(), Purpose::Evaluate);
+        }
+        flat.map(|()| new)
+    }
+
+    /// Whether its plans serve the next one too.
+    fn is_plain(&self) -> bool {
+        std::ptr::eq(self.graph, self.network.graph()) && !self.differentiates
     }
 
     /// Runs the network on a batch.
     pub(crate) fn run(&mut self, batch: &Batch, start: Start<'_>) -> Result<&mut Executor> {
         self.network.check(batch)?;
-        let size = size_of(batch);
-        if self.executor.as_ref().is_some_and(|executor| [executor.batch(), executor.length()] != size) {
-            self.executor = None; // Before the next one asks for memory.
-        }
-        let wanted = self.differentiates;
-        let new = || Executor::new(self.graph, size[0], size[1], Mode::Evaluate, |_| wanted);
-        let executor = self.executor.get_or_insert_with(new);
-        let mut context = Context { parameters: &self.parameters, statistics: &mut self.statistics, dropout: None, start };
+        let (size, wanted, graph) = (size_of(batch), self.differentiates, self.graph);
+        let Worker { memory, parameters, .. } = &mut *self.worker;
+        let new = || Executor::new(graph, size[0], size[1], Mode::Evaluate, |_| wanted);
+        let executor = self.plans.executor(size, memory, new);
+        let mut context = Context { parameters, statistics: &mut self.statistics, dropout: None, start };
         executor.forward(input_of(batch), &mut context);
         Ok(executor)
     }
 
     /// The gradients of all parameters, given that of the logits, of the batch that was run last.
     pub(crate) fn backward(&mut self, batch: &Batch, gradients: &mut [f32]) {
-        let mut context =
-            Context { parameters: &self.parameters, statistics: &mut self.statistics, dropout: None, start: Start::Model };
-        if let Some(executor) = &mut self.executor {
+        let (parameters, statistics) = (&self.worker.parameters, &mut self.statistics);
+        let mut context = Context { parameters, statistics, dropout: None, start: Start::Model };
+        if let Some(executor) = self.plans.current() {
             executor.backward(input_of(batch), &mut context, gradients);
         }
     }
@@ -72,9 +85,9 @@ impl<'a> Evaluator<'a> {
         probe: fedeq_equilibrium::HostStates,
         products: usize,
     ) -> Option<Vec<f64>> {
-        let mut context =
-            Context { parameters: &self.parameters, statistics: &mut self.statistics, dropout: None, start: Start::Model };
-        self.executor.as_mut()?.spectral_radius(input_of(batch), &mut context, probe, products)
+        let (parameters, statistics) = (&self.worker.parameters, &mut self.statistics);
+        let mut context = Context { parameters, statistics, dropout: None, start: Start::Model };
+        self.plans.current()?.spectral_radius(input_of(batch), &mut context, probe, products)
     }
 
     fn classes(&self) -> usize {
@@ -83,18 +96,18 @@ impl<'a> Evaluator<'a> {
 
     /// How well the model does on batches, alone or together with the neighbours.
     pub(crate) fn score(&mut self, of: &Shard, voters: Option<&Voting>) -> Result<Score> {
-        let (mut total, mut mixed) = (Score::default(), Vec::new());
+        let (mut total, mut mixed, mut flags) = (Score::default(), Vec::new(), Vec::new());
         for batch in of.in_order(EVALUATION_BATCH) {
-            let (count, targets, ignored) = (self.classes(), classes(&batch), padding(&batch));
+            let (count, targets, ignored) = (self.classes(), classes(&batch), padding(&batch, &mut flags));
             let executor = self.run(&batch, Start::Model)?;
             let (found, loss) = match voters {
                 None => {
-                    let found = predictions(executor.logits(), count, targets, ignored.as_deref());
+                    let found = predictions(executor.logits(), count, targets, ignored);
                     (found, cross_entropy(InstructionSet::best(), found))
                 }
                 Some(voters) => {
                     voters.mix(executor, input_of(&batch), count, &mut mixed);
-                    let found = predictions(&mixed, count, targets, ignored.as_deref());
+                    let found = predictions(&mixed, count, targets, ignored);
                     (found, negative_log_likelihood(found))
                 }
             };
@@ -122,18 +135,38 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn voters(&mut self, train: &Shard, neighbours: Option<&Neighbours>) -> Result<Option<Voting>> {
         let Some(neighbours) = neighbours.filter(|neighbours| neighbours.mixing != 0.0) else { return Ok(None) };
         let mut voting = Voting { neighbours: *neighbours, width: 0, embeddings: Vec::new(), labels: Vec::new() };
+        let mut flags = Vec::new();
         for batch in train.in_order(EVALUATION_BATCH) {
-            let (labels, ignored) = (classes(&batch), padding(&batch));
+            let (labels, ignored) = (classes(&batch), padding(&batch, &mut flags));
             let embeddings = self.run(&batch, Start::Model)?.embedding(input_of(&batch)).unwrap_or_default();
             voting.width = embeddings.len() / labels.len().max(1);
             for (row, (embedding, label)) in embeddings.chunks_exact(voting.width.max(1)).zip(labels).enumerate() {
-                if !ignored.as_ref().is_some_and(|ignored| ignored[row]) {
+                if !ignored.is_some_and(|ignored| ignored[row]) {
                     voting.embeddings.extend_from_slice(embedding);
                     voting.labels.push(*label);
                 }
             }
         }
         Ok((!voting.labels.is_empty()).then_some(voting))
+    }
+}
+
+/// What is used again stays with the thread.
+impl Drop for Evaluator<'_> {
+    fn drop(&mut self) {
+        let is_plain = self.is_plain();
+        let Self { network, worker, plans, free, meter, .. } = self;
+        plans.release(&mut worker.memory);
+        let plans = std::mem::replace(plans, Plans::new(network.id(), Purpose::Evaluate));
+        if is_plain {
+            worker.keep(plans);
+        } else {
+            drop(plans);
+        }
+        worker.memory.pool.shrink_to(*free);
+        meter.lap();
+        worker.held += meter.lap().unwrap_or_default();
+        std::mem::take(worker).put_back();
     }
 }
 

@@ -8,6 +8,7 @@ use crate::memory::INPUT;
 use crate::op::{Op, Run, Scratch, Solved, Start, Symbols};
 use crate::parameters::{Gradients, Layout, Values};
 use crate::plan::{Mode, Plan};
+use crate::pool::Pool;
 use crate::statistics::Running;
 
 /// A network ready to run on batches of one size: its plan and all the memory it needs.
@@ -20,10 +21,17 @@ pub struct Executor {
     length: usize,
     input_len: usize,
     classes: usize,
-    scratch: Scratch,
-    /// Memory for a second gradient of the same parameter.
-    spare: Vec<f32>,
+    work: WorkMemory,
     blocked: Option<Blocked>,
+}
+
+/// Memory that executors work in, one at a time. It grows when first used, and passes from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct WorkMemory {
+    pub(crate) pool: Pool,
+    scratch: Scratch,
+    /// For a second gradient of the same parameter.
+    spare: Vec<f32>,
 }
 
 /// A batch of inputs.
@@ -66,10 +74,21 @@ impl Executor {
             length,
             input_len,
             classes: graph.task.classes,
-            scratch: Scratch::default(),
-            spare: Vec::new(),
+            work: WorkMemory::default(),
             blocked: None,
         }
+    }
+
+    /// Works in this memory from now on.
+    pub(crate) fn work_in(&mut self, memory: WorkMemory) {
+        self.work = memory;
+    }
+
+    /// Gives away the memory that it works in, with that of all values and gradients, which are lost.
+    pub(crate) fn release(&mut self) -> WorkMemory {
+        self.plan.memory.release(&mut self.work.pool);
+        self.plan.ops.iter_mut().for_each(|op| op.release(&mut self.work.pool));
+        std::mem::take(&mut self.work)
     }
 
     /// How many samples a batch has.
@@ -99,7 +118,7 @@ impl Executor {
     /// If the batch, the parameters or the statistics are not those of the plan.
     pub fn forward(&mut self, input: Input<'_>, context: &mut Context<'_>) {
         if let Input::Symbols(symbols) = input {
-            self.blocked = Some(blocked(symbols, self.length));
+            block(self.blocked.get_or_insert_default(), symbols, self.length);
         }
         self.run(input, context, &mut [], |plan, run| plan.iter_mut().for_each(|op| op.forward(run)));
     }
@@ -129,12 +148,12 @@ impl Executor {
         assert_eq!(context.parameters.len(), self.parameters.len(), "all parameters of the network");
         let mut run = Run {
             set: InstructionSet::best(),
-            numbers: self.plan.memory.with_input(numbers),
+            numbers: self.plan.memory.with_input(numbers, &mut self.work.pool),
             symbols: Symbols { values: symbols, blocked: self.blocked.as_ref() },
             parameters: Values { layout: &self.parameters, values: context.parameters },
-            gradients: Gradients { layout: &self.trained, values: gradients, spare: &mut self.spare },
+            gradients: Gradients { layout: &self.trained, values: gradients, spare: &mut self.work.spare },
             statistics: context.statistics,
-            scratch: &mut self.scratch,
+            scratch: &mut self.work.scratch,
             dropout: context.dropout,
             start: context.start,
         };
@@ -188,19 +207,12 @@ impl Executor {
     /// Lets `loss` read the logits of the last batch and write their gradient; nothing happens where there are no gradients.
     pub fn differentiate<R>(&mut self, loss: impl FnOnce(&[f32], &mut [f32]) -> R) -> Option<R> {
         let (logits, gradient) = (self.plan.logits, self.plan.logits_gradient?);
-        let mut numbers = self.plan.memory.with_input(&[]);
+        let mut numbers = self.plan.memory.with_input(&[], &mut self.work.pool);
         Some(numbers.write(gradient, |numbers, gradient| loss(numbers.read(logits), gradient)))
     }
 }
 
 /// Where attention may not go: to the future, and to padding (symbol 0).
-fn blocked(symbols: &[i32], length: usize) -> Blocked {
-    let sequences = symbols.chunks_exact(length);
-    let flags = sequences.flat_map(|symbols| {
-        (0..length * length).map(move |at| {
-            let (query, key) = (at / length, at % length);
-            key > query || symbols[key] == 0
-        })
-    });
-    Blocked::new(length, &flags.collect::<Vec<_>>())
+fn block(blocked: &mut Blocked, symbols: &[i32], length: usize) {
+    blocked.set([symbols.len() / length, length], |sequence, query, key| key > query || symbols[sequence * length + key] == 0);
 }

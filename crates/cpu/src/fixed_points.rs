@@ -33,7 +33,8 @@ pub(crate) fn examine(model: &mut Evaluator<'_>, batch: &Batch, starts: usize, s
         all.extend(Ended::of(model, batch, Start::At(&random_start(&states, seed, number)), seed)?);
     }
     let rows = all[0].answers.len() / batch.len();
-    let ignored = padding(batch);
+    let mut flags = Vec::new();
+    let ignored = padding(batch, &mut flags);
     let sample = |index: usize| {
         let counts = |row: &usize| !ignored.as_ref().is_some_and(|ignored| ignored[*row]);
         compare(index, &all, &(index * rows..(index + 1) * rows).filter(counts).collect::<Vec<_>>())

@@ -11,10 +11,12 @@ mod network;
 mod op;
 mod parameters;
 mod plan;
+mod pool;
 mod problem;
 mod projection;
 mod statistics;
 mod train;
+mod worker;
 
 pub use executor::{Context, Executor, Input};
 pub use fedeq_kernels::InstructionSet;

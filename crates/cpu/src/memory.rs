@@ -1,7 +1,8 @@
 //! The numbers on their way through a network: which memory each of them has, and when another may have it.
 //!
 //! A plan knows for every buffer when it is first written and last read. Buffers whose times do not overlap share a slot, so that a
-//! training step needs the memory of what is alive at its fullest moment, and none is asked for while it runs.
+//! training step needs the memory of what is alive at its fullest moment. It comes from a [pool](Pool) and goes back there where something else needs it.
+use crate::pool::Pool;
 
 /// Which buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,9 +99,14 @@ impl Memory {
         self.slots.iter().map(|slot| 4 * slot.len).sum()
     }
 
-    /// The same together with an input.
-    pub(crate) fn with_input<'a>(&'a mut self, input: &'a [f32]) -> Numbers<'a> {
-        Numbers { input, memory: self }
+    /// The same together with an input, and where further memory comes from.
+    pub(crate) fn with_input<'a>(&'a mut self, input: &'a [f32], pool: &'a mut Pool) -> Numbers<'a> {
+        Numbers { input, memory: self, pool }
+    }
+
+    /// Gives all memory back, and forgets what was in it.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
+        self.slots.iter_mut().for_each(|slot| pool.give(std::mem::take(&mut slot.numbers)));
     }
 
     /// What a buffer holds.
@@ -115,6 +121,8 @@ impl Memory {
 pub(crate) struct Numbers<'a> {
     input: &'a [f32],
     memory: &'a mut Memory,
+    /// Memory for work beside that.
+    pub(crate) pool: &'a mut Pool,
 }
 
 impl Numbers<'_> {
@@ -128,17 +136,19 @@ impl Numbers<'_> {
         let Place { slot, len } = self.memory.places[buffer.0];
         let Slot { len: full, numbers, .. } = &mut self.memory.slots[slot];
         let mut taken = std::mem::take(numbers);
-        taken.resize(*full, 0.0);
+        if taken.len() < *full {
+            taken = self.pool.take(*full);
+        }
         let result = fill(self, &mut taken[..len]);
         self.memory.slots[slot].numbers = taken;
         result
     }
 
-    /// Gives back the memory that nobody needs at this moment, for work that needs much of its own; it is asked for again when it is needed.
-    pub(crate) fn give_back_idle(&mut self, at: usize) {
+    /// Gives the memory that nobody needs at this moment to the pool, for work that needs much of its own; it is taken again when it is needed.
+    pub(crate) fn release_idle(&mut self, at: usize) {
         for slot in &mut self.memory.slots {
             if !slot.taken.iter().any(|taken| (taken.first..=taken.last).contains(&at)) {
-                slot.numbers = Vec::new();
+                self.pool.give(std::mem::take(&mut slot.numbers));
             }
         }
     }
@@ -181,19 +191,24 @@ mod tests {
         });
         let mut memory = lifetimes.assign();
         assert_eq!(memory.bytes(), 4 * (4 + 3), "the third buffer lives in the slot of the first");
-        let mut numbers = memory.with_input(&[]);
+        let mut pool = Pool::default();
+        let mut numbers = memory.with_input(&[], &mut pool);
         numbers.write(a, |_, a| a.fill(1.0));
         numbers.write(b, |numbers, b| b.copy_from_slice(&numbers.read(a)[..3]));
         numbers.write(c, |numbers, c| c.copy_from_slice(&numbers.read(b)[1..]));
         assert_eq!(numbers.read(c), [1.0, 1.0]);
+        numbers.release_idle(0);
+        assert_eq!(numbers.pool.bytes(), 4 * 3, "at first only the first buffer is needed");
+        memory.release(&mut pool);
+        assert_eq!(pool.bytes(), 4 * (4 + 3));
     }
 
     #[test]
     fn a_second_gradient_is_added_to_the_first() {
         let mut lifetimes = Lifetimes::new();
         let (buffer, temporary) = (lifetimes.add(2, 0), lifetimes.add(2, 0));
-        let mut memory = lifetimes.assign();
-        let mut numbers = memory.with_input(&[]);
+        let (mut memory, mut pool) = (lifetimes.assign(), Pool::default());
+        let mut numbers = memory.with_input(&[], &mut pool);
         numbers.write_gradient(Target { buffer, added_by: None }, |_, gradient| gradient.copy_from_slice(&[1.0, 2.0]));
         numbers.write_gradient(Target { buffer, added_by: Some(temporary) }, |_, gradient| gradient.fill(3.0));
         assert_eq!(numbers.read(buffer), [4.0, 5.0]);

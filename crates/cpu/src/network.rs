@@ -150,12 +150,12 @@ pub(crate) fn classes(batch: &Batch) -> &[i32] {
     }
 }
 
-/// Which rows of logits are padding: those whose symbol is 0. Nothing where no row can be.
-pub(crate) fn padding(batch: &Batch) -> Option<Vec<bool>> {
-    match &batch.inputs {
-        Inputs::Symbols { values, .. } => Some(values.iter().map(|&symbol| symbol == 0).collect()),
-        Inputs::Dense { .. } => None,
-    }
+/// Which rows of logits are padding: those whose symbol is 0. Nothing where no row can be. The flags are memory for that.
+pub(crate) fn padding<'a>(batch: &Batch, flags: &'a mut Vec<bool>) -> Option<&'a [bool]> {
+    let Inputs::Symbols { values, .. } = &batch.inputs else { return None };
+    flags.clear();
+    flags.extend(values.iter().map(|&symbol| symbol == 0));
+    Some(flags)
 }
 
 /// What the network says of the batch, and what it should say.

@@ -100,7 +100,20 @@ impl Gradients<'_> {
         crate::memory::add(to, self.spare);
     }
 
-    /// Lets `fill` write the gradients of several parameters at once; it is told if none is wanted.
+    /// Lets `fill` write the gradients of several parameters at once, as far as they are wanted.
+    pub(crate) fn write_some<const N: usize>(
+        &mut self,
+        targets: [Option<ParameterTarget>; N],
+        fill: impl FnOnce([Option<&mut [f32]>; N]),
+    ) {
+        let wanted = targets.map(|target| target.is_some());
+        self.write_pieces(targets, |pieces| {
+            let mut wanted = wanted.into_iter();
+            fill(pieces.map(|piece| wanted.next().unwrap_or_default().then_some(piece)));
+        });
+    }
+
+    /// The same for parameters that are trained together; `fill` is told if they are not wanted.
     pub(crate) fn write_all<const N: usize>(
         &mut self,
         targets: [Option<ParameterTarget>; N],
@@ -109,14 +122,19 @@ impl Gradients<'_> {
         if targets.iter().all(Option::is_none) {
             return fill(None);
         }
-        let straight = targets.iter().all(|target| target.is_some_and(|target| !target.accumulate));
-        if straight {
-            let ranges = targets.map(|target| target.map_or(0..0, |target| self.layout.range(target.id)));
-            return fill(self.values.get_disjoint_mut(ranges).ok());
-        }
-        // Some are not wanted, or to be added: one after the other in memory of their own.
-        let lengths = targets.map(|target| target.map_or(0, |target| self.layout.range(target.id).len()));
         assert!(targets.iter().all(Option::is_some), "the parameters of a cell are trained together");
+        self.write_pieces(targets, |pieces| fill(Some(pieces)));
+    }
+
+    /// Nothing for those that are not wanted.
+    fn write_pieces<const N: usize>(&mut self, targets: [Option<ParameterTarget>; N], fill: impl FnOnce([&mut [f32]; N])) {
+        const APART: &str = "every parameter has a place of its own";
+        if !targets.iter().flatten().any(|target| target.accumulate) {
+            let ranges = targets.map(|target| target.map_or(0..0, |target| self.layout.range(target.id)));
+            return fill(self.values.get_disjoint_mut(ranges).expect(APART));
+        }
+        // Some are to be added: one after the other in memory of their own.
+        let lengths = targets.map(|target| target.map_or(0, |target| self.layout.range(target.id).len()));
         self.spare.clear();
         self.spare.resize(lengths.iter().sum(), 0.0);
         let mut end = 0;
@@ -124,8 +142,9 @@ impl Gradients<'_> {
             end += len;
             end - len..end
         });
-        fill(self.spare.get_disjoint_mut(ranges.clone()).ok());
-        for (target, range) in targets.into_iter().flatten().zip(ranges) {
+        fill(self.spare.get_disjoint_mut(ranges.clone()).expect(APART));
+        for (target, range) in targets.into_iter().zip(ranges) {
+            let Some(target) = target else { continue };
             let to = &mut self.values[self.layout.range(target.id)];
             if !target.accumulate {
                 to.fill(0.0);

@@ -85,10 +85,11 @@ impl LocalProblem for NetworkProblem {
         let layout = self.network.layout();
         let (mut total, mut samples) = (0.0, 0.0);
         let (mut gradients, mut sum) = (vec![0.0; layout.len()], vec![0.0; layout.len()]);
+        let mut flags = Vec::new();
         for batch in self.train.in_order(EVALUATION_BATCH) {
-            let (targets, ignored, count) = (classes(&batch), padding(&batch), batch.len() as f64);
+            let (targets, ignored, count) = (classes(&batch), padding(&batch, &mut flags), batch.len() as f64);
             let found = model.run(&batch, Start::Model)?.differentiate(|logits, gradient| {
-                let predictions = predictions(logits, graph.task.classes, targets, ignored.as_deref());
+                let predictions = predictions(logits, graph.task.classes, targets, ignored);
                 let scale = 1.0 / predictions.count().max(1) as f32;
                 cross_entropy_with_gradient(InstructionSet::best(), predictions, scale, gradient)
             });

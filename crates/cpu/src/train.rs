@@ -1,14 +1,12 @@
 //! The local training loop.
-use std::cell::RefCell;
 use std::ops::Range;
 use std::time::Instant;
 
 use fedeq_core::{
-    Error, Phase, PhaseBytes, PhaseSeed, Projection, ProximalGradient, Result, SolveTally, TrainStats, Trains, Weights,
-    diverged_in_phase,
+    Error, Phase, PhaseBytes, PhaseSeed, Projection, ProximalGradient, Result, SolveTally, TrainStats, Weights, diverged_in_phase,
 };
 use fedeq_data::Seed;
-use fedeq_data::shard::Batch;
+use fedeq_data::shard::{Batch, Batches};
 use fedeq_equilibrium::{Outcome, Report, WarmMemory};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::cross_entropy_with_gradient;
@@ -24,67 +22,7 @@ use crate::parameters::Layout;
 use crate::plan::Mode;
 use crate::projection::project;
 use crate::statistics::Running;
-
-/// Plans that a worker keeps between clients and rounds: one for each part of a network that is trained on its own, and some to spare.
-const KEPT: usize = 4;
-
-/// Batch sizes that a worker keeps plans for: whole batches and what is left of an epoch. Sequences may have different lengths.
-const SIZES: usize = 4;
-
-thread_local! {
-    static TRAINERS: RefCell<Vec<Trainer>> = const { RefCell::new(Vec::new()) };
-}
-
-/// All that training a part of a network takes, ready to be used again.
-#[derive(Debug)]
-struct Trainer {
-    network: u64,
-    trains: Trains,
-    parameters: Vec<f32>,
-    gradients: Vec<f32>,
-    executors: Vec<Executor>,
-    trained: Layout,
-    /// The bytes that it holds while nobody trains.
-    held: u64,
-}
-
-impl Trainer {
-    fn new(network: &Network, trains: Trains) -> Self {
-        let trained = Layout::of_some(network.graph(), |parameter| trains.includes(parameter.part));
-        let gradients = vec![0.0; trained.len()];
-        let parameters = Vec::with_capacity(network.layout().len());
-        Self { network: network.id(), trains, parameters, gradients, executors: Vec::new(), trained, held: 0 }
-    }
-
-    /// The one that this thread keeps, or a new one.
-    fn take(network: &Network, trains: Trains) -> Self {
-        TRAINERS.with_borrow_mut(|kept| {
-            let here = kept.iter().position(|trainer| trainer.network == network.id() && trainer.trains == trains);
-            here.map_or_else(|| Self::new(network, trains), |at| kept.remove(at))
-        })
-    }
-
-    /// Keeps it for the next phase on this thread.
-    fn keep(self) {
-        TRAINERS.with_borrow_mut(|kept| {
-            kept.insert(0, self);
-            kept.truncate(KEPT);
-        });
-    }
-
-    /// The place of the executor for batches of this size among the executors.
-    fn executor(&mut self, network: &Network, [batch, length]: [usize; 2]) -> usize {
-        let here = self.executors.iter().position(|executor| (executor.batch(), executor.length()) == (batch, length));
-        here.unwrap_or_else(|| {
-            if self.executors.len() == SIZES {
-                self.executors.remove(0);
-            }
-            let trains = self.trains;
-            self.executors.push(Executor::new(network.graph(), batch, length, Mode::Train, |p| trains.includes(p.part)));
-            self.executors.len() - 1
-        })
-    }
-}
+use crate::worker::{Plans, Purpose, Worker};
 
 /// What a client trains with.
 #[derive(Debug)]
@@ -95,12 +33,12 @@ pub(crate) struct Local<'a> {
 }
 
 /// Carries out a phase on the batches that `batches` gives for the seed of each epoch, and moves the weights.
-pub(crate) fn train<B: Iterator<Item = Batch>>(
+pub(crate) fn train<'b>(
     local: Local<'_>,
     weights: &mut Weights,
     (phase, proximal): (&Phase, Option<&ProximalGradient>),
     seed: PhaseSeed,
-    batches: impl Fn(Seed) -> B,
+    batches: impl Fn(Seed) -> Batches<'b>,
 ) -> Result<TrainStats> {
     let network = local.network;
     if !network.graph().parameters.iter().any(|parameter| phase.trains.includes(parameter.part)) {
@@ -108,22 +46,26 @@ pub(crate) fn train<B: Iterator<Item = Batch>>(
     }
     fedeq_memory::keep();
     let meter = Meter::start();
-    let mut trainer = Trainer::take(network, phase.trains);
-    let outcome = Run::begin(local, &mut trainer, weights, (phase, proximal), meter).and_then(|mut run| {
+    let mut worker = Worker::take();
+    let plans = worker.plans(network.id(), Purpose::Train(phase.trains));
+    let outcome = Run::begin(local, &mut worker, plans, weights, (phase, proximal), meter).and_then(|mut run| {
         run.epochs(seed, batches)?;
         run.end(weights)
     });
-    let (stats, held) = outcome?;
-    trainer.held = held;
-    trainer.keep();
-    Ok(stats)
+    if outcome.is_ok() {
+        worker.put_back();
+    }
+    outcome
 }
 
 /// One phase under way.
 struct Run<'a> {
     local: Local<'a>,
-    trainer: &'a mut Trainer,
+    worker: &'a mut Worker,
+    plans: Plans,
     phase: &'a Phase,
+    trained: Layout,
+    gradients: Vec<f32>,
     moves: Vec<Move<'a>>,
     /// Of the proximal term.
     strength: f32,
@@ -145,19 +87,21 @@ struct Move<'a> {
 impl<'a> Run<'a> {
     fn begin(
         local: Local<'a>,
-        trainer: &'a mut Trainer,
+        worker: &'a mut Worker,
+        plans: Plans,
         weights: &Weights,
         (phase, proximal): (&'a Phase, Option<&'a ProximalGradient>),
         meter: Meter,
     ) -> Result<Self> {
         let network = local.network;
-        network.flat(weights, &mut trainer.parameters)?;
+        network.flat(weights, &mut worker.parameters)?;
         let statistics = network.statistics(weights)?;
+        let trained = Layout::of_some(network.graph(), |parameter| phase.trains.includes(parameter.part));
         let moves = network.graph().parameters.iter().enumerate().map(|(index, parameter)| {
             let (id, offset) = (ParameterId(index), proximal.and_then(|proximal| proximal.offset.get(&parameter.path)));
             Move {
                 parameter: network.layout().range(id),
-                gradient: trainer.trained.range(id),
+                gradient: trained.range(id),
                 offset: offset.map(|offset| offset.values.as_slice()),
             }
         });
@@ -165,8 +109,11 @@ impl<'a> Run<'a> {
         Ok(Self {
             strength: proximal.map_or(0.0, |proximal| proximal.strength as f32),
             per_prediction: proximal.is_some_and(|proximal| proximal.per_prediction),
+            gradients: worker.memory.pool.take(trained.len()),
+            trained,
             local,
-            trainer,
+            worker,
+            plans,
             phase,
             moves,
             statistics,
@@ -176,16 +123,18 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn epochs<B: Iterator<Item = Batch>>(&mut self, seed: PhaseSeed, batches: impl Fn(Seed) -> B) -> Result<()> {
+    fn epochs<'b>(&mut self, seed: PhaseSeed, batches: impl Fn(Seed) -> Batches<'b>) -> Result<()> {
+        let mut batch = std::mem::take(&mut self.worker.batch);
         for epoch in 0..self.phase.epochs as u64 {
-            let (mut loss, mut samples) = (0.0, 0);
-            for (index, batch) in batches(seed.epoch(epoch)).enumerate() {
-                let dropout = seed.dropout(epoch, index as u64);
-                loss += self.step(&batch, dropout)? * batch.len() as f64;
+            let (mut loss, mut samples, mut batches, mut index) = (0.0, 0, batches(seed.epoch(epoch)), 0);
+            while batches.read_next(&mut batch) {
+                loss += self.step(&batch, seed.dropout(epoch, index))? * batch.len() as f64;
                 samples += batch.len();
+                index += 1;
             }
             self.stats.loss = loss / samples.max(1) as f64;
         }
+        self.worker.batch = batch;
         Ok(())
     }
 
@@ -193,15 +142,16 @@ impl<'a> Run<'a> {
     fn step(&mut self, batch: &Batch, dropout: u64) -> Result<f64> {
         let begun = Instant::now();
         self.local.network.check(batch)?;
-        let at = self.trainer.executor(self.local.network, size_of(batch));
-        let (loss, count) = self.forward(at, batch, dropout)?;
+        let (loss, count) = self.forward(batch, dropout)?;
         if !loss.is_finite() {
-            return Err(self.diverged(format!("the training loss is `{loss}`")));
+            return Err(diverged(format!("the training loss is `{loss}`"), self.phase, self.first.as_ref()));
         }
         let (forwarded, solve) = (Instant::now(), self.lap());
-        let Trainer { parameters, gradients, executors, .. } = &mut *self.trainer;
-        let mut context = Context { parameters, statistics: &mut self.statistics, dropout: Some(dropout), start: Start::Model };
-        executors[at].backward(input_of(batch), &mut context, gradients);
+        let (parameters, statistics) = (&self.worker.parameters, &mut self.statistics);
+        let mut context = Context { parameters, statistics, dropout: Some(dropout), start: Start::Model };
+        if let Some(executor) = self.plans.current() {
+            executor.backward(input_of(batch), &mut context, &mut self.gradients);
+        }
         let (backed, backward) = (Instant::now(), self.lap());
         self.descend(count);
         self.note(begun, forwarded, backed);
@@ -211,10 +161,12 @@ impl<'a> Run<'a> {
     }
 
     /// The mean loss, and how many predictions it is over.
-    fn forward(&mut self, at: usize, batch: &Batch, dropout: u64) -> Result<(f64, usize)> {
-        let (set, targets, ignored) = (InstructionSet::best(), classes(batch), padding(batch));
-        let Trainer { parameters, executors, .. } = &mut *self.trainer;
-        let executor = &mut executors[at];
+    fn forward(&mut self, batch: &Batch, dropout: u64) -> Result<(f64, usize)> {
+        let Worker { parameters, memory, ignored, .. } = &mut *self.worker;
+        let (set, targets, ignored) = (InstructionSet::best(), classes(batch), padding(batch, ignored));
+        let (graph, trains, size) = (self.local.network.graph(), self.phase.trains, size_of(batch));
+        let new = || Executor::new(graph, size[0], size[1], Mode::Train, |parameter| trains.includes(parameter.part));
+        let executor = self.plans.executor(size, memory, new);
         let start = Start::Recalled(self.local.memory, &batch.ids);
         let mut context = Context { parameters, statistics: &mut self.statistics, dropout: Some(dropout), start };
         executor.forward(input_of(batch), &mut context);
@@ -227,7 +179,7 @@ impl<'a> Run<'a> {
         }
         let classes = self.local.network.graph().task.classes;
         let found = executor.differentiate(|logits, gradient| {
-            let predictions = predictions(logits, classes, targets, ignored.as_deref());
+            let predictions = predictions(logits, classes, targets, ignored);
             let scale = 1.0 / predictions.count().max(1) as f32;
             cross_entropy_with_gradient(set, predictions, scale, gradient)
         });
@@ -240,7 +192,7 @@ impl<'a> Run<'a> {
     fn descend(&mut self, predictions: usize) {
         let (set, rate) = (InstructionSet::best(), self.phase.learning_rate);
         let share = if self.per_prediction { predictions.max(1) as f64 } else { 1.0 };
-        let Trainer { parameters, gradients, .. } = &mut *self.trainer;
+        let (parameters, gradients) = (&mut self.worker.parameters, &mut self.gradients);
         for Move { parameter, gradient, offset } in &self.moves {
             let (p, gradient) = (&mut parameters[parameter.clone()], &mut gradients[gradient.clone()]);
             let (mut rate, mut strength) = (rate, 0.0);
@@ -259,31 +211,31 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Leaves the numbers in the weights; says how it went, and how many bytes are held for the next phase.
-    fn end(mut self, weights: &mut Weights) -> Result<(TrainStats, u64)> {
+    /// Leaves the numbers in the weights, and what is used again with the thread; says how it went.
+    fn end(mut self, weights: &mut Weights) -> Result<TrainStats> {
         let network = self.local.network;
         self.lap();
-        let held = self.lap();
-        let Trainer { parameters, gradients, trained, .. } = &mut *self.trainer;
+        self.worker.held = self.lap();
+        let (parameters, gradients) = (&self.worker.parameters, &mut self.gradients);
         // The gradients have served: the parameters take their place in the order of what is trained.
         for Move { parameter, gradient, .. } in &self.moves {
             gradients[gradient.clone()].copy_from_slice(&parameters[parameter.clone()]);
         }
-        weights.params.overwrite(&network.named(trained, gradients));
+        let named = network.named(&self.trained, gradients);
+        self.worker.keep(self.plans);
+        self.worker.memory.pool.give(self.gradients);
+        weights.params.overwrite(&named);
         weights.statistics = network.named_statistics(&self.statistics);
         if !weights.params.is_finite() {
-            return Err(self.diverged("the parameters are no longer finite after local training".into()));
+            let problem = "the parameters are no longer finite after local training";
+            return Err(diverged(problem.into(), self.phase, self.first.as_ref()));
         }
-        Ok((self.stats, held))
-    }
-
-    fn diverged(&self, what: String) -> Error {
-        diverged_in_phase(what, self.phase, &self.first.clone().unwrap_or_default())
+        Ok(self.stats)
     }
 
     /// The most memory held since this was last asked, with what is kept between phases.
     fn lap(&mut self) -> u64 {
-        self.meter.lap().map_or(0, |more| more + self.trainer.held)
+        self.meter.lap().map_or(0, |more| more + self.worker.held)
     }
 
     fn note(&mut self, begun: Instant, forwarded: Instant, backed: Instant) {
@@ -293,6 +245,10 @@ impl<'a> Run<'a> {
         seconds.update += backed.elapsed().as_secs_f64();
         self.stats.steps += 1;
     }
+}
+
+fn diverged(what: String, phase: &Phase, first: Option<&SolveTally>) -> Error {
+    diverged_in_phase(what, phase, &first.cloned().unwrap_or_default())
 }
 
 pub(crate) fn tally(report: &Report) -> SolveTally {

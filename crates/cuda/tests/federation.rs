@@ -1,13 +1,14 @@
 //! Federations of digits on a GPU end where they end on the CPU, and in the same bytes however clients are packed.
 #![allow(clippy::print_stdout, reason = "a line for every case, for whoever runs the tests on a card")]
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{
-    Algorithm, Asynchronous, ClientByClient, ClientState, ClientStore, Ditto, Engine, Error, Evaluation, FedAvg, FedEq, HeadOn,
-    InProcess, LocalProblem, LocalProblems, Method, Params, PersonalStart, Plan, Projection, Result, Sampling, Server,
-    ServerState, ServerStep, ThetaStart, Training, Unseen, Weights, Workers, shared_part,
+    Algorithm, Asynchronous, ClientByClient, ClientState, ClientStore, Ditto, Engine, Error, Evaluation, Event, FedAvg, FedEq,
+    HeadOn, InProcess, LocalProblem, LocalProblems, Method, Observer, Params, PersonalStart, Plan, Projection, Result,
+    RoundSeconds, Sampling, Server, ServerState, ServerStep, ThetaStart, Training, Unseen, Weights, Workers, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_cuda::{ClientData, CudaEngine, CudaOptions, Precision};
@@ -26,6 +27,8 @@ struct Small {
     shards: Vec<[Shard; 3]>,
     network: Arc<Network>,
     training: Training,
+    /// By how much the first weights are changed, relative to what they are.
+    nudge: f32,
 }
 
 impl Small {
@@ -43,7 +46,7 @@ impl Small {
         };
         let graph = graph(model, &Task::image(8, 8, 1, 10));
         let shards = federation.clients.iter().enumerate().map(client).collect();
-        Self { shards, network: Arc::new(Network::new(graph)), training }
+        Self { shards, network: Arc::new(Network::new(graph)), training, nudge: 0.0 }
     }
 
     fn texts(model: &str, training: Training) -> Self {
@@ -63,7 +66,7 @@ impl Small {
             [shard(first, first + 12 + 2 * number), shard(first + 26, first + 30), shard(first + 30, first + 40)]
         };
         let graph = graph(model, &Task::next_symbol(length, vocabulary));
-        Self { shards: (0..CLIENTS).map(client).collect(), network: Arc::new(Network::new(graph)), training }
+        Self { shards: (0..CLIENTS).map(client).collect(), network: Arc::new(Network::new(graph)), training, nudge: 0.0 }
     }
 
     fn gpu(&self, options: &CudaOptions) -> CudaEngine {
@@ -76,8 +79,20 @@ impl Small {
         self.run(&ClientByClient::new(self, Workers::new(0).expect("threads")), method, plan)
     }
 
+    /// How far the CPU ends from where it ended, with other last bits in the first weights.
+    fn chaos(&self, method: &dyn Algorithm, plan: &Plan, outcome: &Outcome) -> f64 {
+        let apart = |nudge: f32| {
+            let nudged =
+                Self { shards: self.shards.clone(), network: Arc::clone(&self.network), training: self.training.clone(), nudge };
+            let other = nudged.on_cpu(method, plan).expect("trained");
+            other.differences(outcome).into_iter().map(|(_, by)| by).fold(0.0, f64::max)
+        };
+        [1e-7, -1e-7, 2e-7].map(apart).into_iter().fold(0.0, f64::max)
+    }
+
     fn run(&self, engine: &dyn Engine, algorithm: &dyn Algorithm, plan: &Plan) -> Result<Outcome> {
-        let initial = Weights::initial(self.network.graph(), 11);
+        let mut initial = Weights::initial(self.network.graph(), 11);
+        initial.params = initial.params.map(|value| value * (1.0 + self.nudge));
         let mut server = ServerState::new(shared_part(algorithm, &initial), CLIENTS - 1, algorithm.initial_rho());
         let dual = algorithm.initial_dual(&initial.theta(), Seed::new(3));
         let warm_start = self.training.warm_start;
@@ -162,7 +177,8 @@ impl Outcome {
             all.push(("stationarity".into(), relative(a.stationarity, b.stationarity)));
             all.push(("head gradient".into(), relative(a.head_gradient, b.head_gradient)));
         }
-        assert_eq!(self.evaluation.traffic, other.evaluation.traffic);
+        // Messages say losses and gaps as text, which may have a digit more or less.
+        all.push(("traffic".into(), relative(a.traffic.total() as f64, b.traffic.total() as f64)));
         all
     }
 }
@@ -174,6 +190,12 @@ fn apart(a: &Params, b: &Params, floor: f64) -> f64 {
 
 fn brief() -> Training {
     Training { learning_rate: 0.02, epochs: 2, personal_epochs: 2, remainder: Remainder::Keep, ..Training::default() }
+}
+
+/// Steps that hardly move anything, so that little is made of rounding.
+fn gentle() -> Training {
+    let batch_size = NonZeroUsize::new(16).expect("not 0");
+    Training { learning_rate: 1e-4, epochs: 1, personal_epochs: 1, batch_size, ..brief() }
 }
 
 fn rounds(rounds: u64) -> Plan {
@@ -192,10 +214,14 @@ struct Cases {
 }
 
 impl Cases {
+    /// Compares with the CPU. Small networks with batch normalisation on few digits are chaotic: where the CPU itself ends elsewhere if the last bits of the first weights are
+    /// others, a GPU may too.
     fn compare(&mut self, name: &str, small: &Small, method: &dyn Algorithm, plan: &Plan, allowed: f64) {
         let begun = Instant::now();
         let expected = small.on_cpu(method, plan).expect("trained");
-        let (cpu, begun) = (begun.elapsed().as_secs_f64(), Instant::now());
+        let cpu = begun.elapsed().as_secs_f64();
+        let chaos = if small.network.graph().statistics.is_empty() { 0.0 } else { small.chaos(method, plan, &expected) };
+        let begun = Instant::now();
         let engine = small.gpu(&exact());
         let found = match small.run(&engine, method, plan) {
             Ok(found) => found,
@@ -205,8 +231,8 @@ impl Cases {
         let mut differences = found.differences(&expected);
         differences.sort_by(|a, b| b.1.total_cmp(&a.1));
         let worst: Vec<String> = differences.iter().take(3).map(|(what, by)| format!("{what} {by:.1e}")).collect();
-        println!("{name}: {} (CPU {cpu:.1} s, GPU {gpu:.1} s)", worst.join(", "));
-        if differences[0].1 > allowed {
+        println!("{name}: {} (CPU {cpu:.1} s, GPU {gpu:.1} s; CPU from itself {chaos:.1e})", worst.join(", "));
+        if differences[0].1 > allowed.max(5.0 * chaos) {
             self.fail(format!("{name}: {} differs by {:.1e}", differences[0].0, differences[0].1));
         }
     }
@@ -251,8 +277,15 @@ impl Cases {
 #[ignore = "needs a GPU"]
 fn every_method_ends_where_it_does_on_the_cpu() {
     let mut cases = Cases::default();
-    for (model, allowed) in [("mlp", 1e-3), ("deq-mlp", 2e-3), ("resnet-xs", 2e-3), ("deq-resnet-xs", 5e-3)] {
-        let small = Small::digits(model, brief());
+    for (model, training, allowed) in [
+        ("mlp", brief(), 1e-4),
+        ("deq-mlp", brief(), 1e-4),
+        ("resnet-xs", gentle(), 1e-3),
+        ("deq-resnet-xs", gentle(), 1e-3),
+        ("resnet-xs", brief(), 1e-3),
+        ("deq-resnet-xs", brief(), 1e-3),
+    ] {
+        let small = Small::digits(model, training);
         for name in Method::NAMES {
             let method = Method::named(name).expect("known");
             cases.compare(&format!("{model} {name}"), &small, method.algorithm(), &rounds(3), allowed);
@@ -284,14 +317,14 @@ fn texts_and_all_switches_end_where_they_do_on_the_cpu() {
     cases.compare("trained start, projected", &mlp, &trained, &rounds(2), 5e-3);
     let asynchronous = Plan { asynchronous: Some(Asynchronous::default()), ..rounds(3) };
     cases.compare("asynchronous", &mlp, &consensus, &asynchronous, 5e-3);
-    let resnet = Small::digits("deq-resnet-xs", brief());
+    let resnet = Small::digits("deq-resnet-xs", gentle());
     cases.compare("theory of a residual cell", &resnet, &FedEq::default(), &theory, 2e-2);
     for warm_start in [
         WarmStart::PreviousBatch,
         WarmStart::by_sample(),
         WarmStart::BySample { capacity: Some(20_000), precision: StoredPrecision::Single, lasting: true },
     ] {
-        let warm = Small::digits("deq-resnet-xs", Training { warm_start, ..brief() });
+        let warm = Small::digits("deq-resnet-xs", Training { warm_start, ..gentle() });
         cases.compare(&format!("{warm_start:?}"), &warm, &FedEq::default(), &rounds(3), 1e-2);
     }
     cases.finish();
@@ -357,4 +390,79 @@ fn a_stop_is_obeyed_and_usage_is_told() {
     let mut federation =
         Server { algorithm: &method, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
     assert!(matches!(federation.run(&mut server, &mut []), Err(Error::Interrupted)));
+}
+
+/// What the first row asks for: ten of a hundred clients with 500 pictures each.
+#[test]
+#[ignore = "needs a GPU and measures nothing but time"]
+fn seconds_of_a_round() {
+    let samples = 60_000;
+    let noise = |at: usize| ((at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
+    let images = fedeq_data::Images {
+        shape: [32, 32, 3],
+        pixels: (0..samples * 3072).map(noise).collect(),
+        white: 255,
+        scaling: fedeq_data::Scaling::identity(3),
+    };
+    let labels = Labels::Classes {
+        names: (0..10).map(|class| class.to_string()).collect(),
+        values: (0..samples).map(|at| u16::from(noise(at)) % 10).collect(),
+    };
+    let dataset =
+        Arc::new(Dataset { name: "noise".into(), samples: Samples::Images(images), labels, owners: None, test_start: None });
+    let shard = |from: usize, count: usize| {
+        Shard::new(Arc::clone(&dataset), (from as u32..(from + count) as u32).collect()).expect("there")
+    };
+    let shards: Vec<[Shard; 3]> =
+        (0..100).map(|client| [shard(600 * client, 500), shard(600 * client + 500, 0), shard(600 * client + 500, 100)]).collect();
+    let settings = fedeq_equilibrium::Equilibrium { stop: fedeq_equilibrium::Stop::relative(0.0, 8), ..Default::default() };
+    let task = Task::image(32, 32, 3, 10);
+    let batch_size = NonZeroUsize::new(20).expect("not 0");
+    let training = Training { learning_rate: 1e-3, batch_size, ..Training::default() };
+    for (model, method) in [("deq-resnet-m", "fedeq"), ("resnet-34", "fedrep"), ("deq-resnet-s", "fedeq")] {
+        let graph = graph(model, &task).with_equilibrium(&settings);
+        let client = |(number, shards): (usize, &[Shard; 3])| ClientData { name: format!("c{number}"), shards: shards.clone() };
+        let clients = shards.iter().enumerate().map(client).collect();
+        let begun = Instant::now();
+        let engine = CudaEngine::new(&graph, clients, &training, &CudaOptions::default()).expect("a GPU");
+        println!("{model} {method}: ready after {:.1} s", begun.elapsed().as_secs_f64());
+        let method = Method::named(method).expect("known");
+        let algorithm = method.algorithm();
+        let initial = Weights::initial(&graph, 11);
+        let mut server = ServerState::new(shared_part(algorithm, &initial), 100, algorithm.initial_rho());
+        let dual = algorithm.initial_dual(&initial.theta(), Seed::new(3));
+        let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
+            ClientState::fresh(initial.clone(), dual.clone(), WarmStart::Off)
+        });
+        let never = || false;
+        let mut transport = InProcess::new(algorithm, &training, &engine, &mut store, Seed::new(1), &never);
+        for round in 1..=3 {
+            let plan = Plan { evaluate_every: 0, sampling: Sampling { fraction: 0.1, replacement: false }, ..rounds(round + 1) };
+            let mut federation = Server { algorithm, plan: &plan, clients: 100, transport: &mut transport, seed: Seed::new(2) };
+            let mut timer = Timer::default();
+            let stops: &mut dyn Observer<InProcess<'_>> = &mut timer;
+            let begun = Instant::now();
+            let ended = federation.run(&mut server, &mut [stops]).expect("trained");
+            println!("  round {round}: {:.3} s, {:?}, {ended:?}", begun.elapsed().as_secs_f64(), timer.seconds);
+            let begun = Instant::now();
+            federation.evaluation(&server).expect("evaluated");
+            println!("  evaluation: {:.3} s, {:?}", begun.elapsed().as_secs_f64(), engine.usage());
+        }
+    }
+}
+
+/// Stops after a round, and knows where its time went.
+#[derive(Default)]
+struct Timer {
+    seconds: Option<RoundSeconds>,
+}
+
+impl Observer<InProcess<'_>> for Timer {
+    fn observe(&mut self, event: &Event<'_>, _: &mut InProcess<'_>) -> Result<ControlFlow<()>> {
+        if let Event::Round { seconds, .. } = event {
+            self.seconds = Some((*seconds).clone());
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
 }

@@ -20,14 +20,16 @@ pub struct Seed([u8; 32]);
 impl Seed {
     /// The root seed of a run.
     pub fn new(value: u64) -> Self {
-        Self(hash(&[b"fedeq", &value.to_le_bytes()]))
+        Self(Sha256::new().chain_update(b"fedeq").chain_update(value.to_le_bytes()).finalize().into())
     }
 
     /// The seed for one named purpose, told apart further by numbers (round, client, epoch, ...).
     pub fn derive(&self, purpose: &str, indices: impl IntoIterator<Item = u64>) -> Self {
-        let indices: Vec<u8> = indices.into_iter().flat_map(u64::to_le_bytes).collect();
         let length = (purpose.len() as u64).to_le_bytes();
-        Self(hash(&[&self.0, &length, purpose.as_bytes(), &indices]))
+        let mut state = Sha256::new();
+        [&self.0, &length[..], purpose.as_bytes()].into_iter().for_each(|part| state.update(part));
+        indices.into_iter().for_each(|index| state.update(index.to_le_bytes()));
+        Self(state.finalize().into())
     }
 
     /// A generator started from this seed; ChaCha8 gives the same stream on every platform.
@@ -39,12 +41,4 @@ impl Seed {
     pub fn to_u64(&self) -> u64 {
         u64::from_le_bytes(self.0[..8].try_into().expect("eight of 32 bytes"))
     }
-}
-
-fn hash(parts: &[&[u8]]) -> [u8; 32] {
-    let mut state = Sha256::new();
-    for part in parts {
-        state.update(part);
-    }
-    state.finalize().into()
 }

@@ -71,6 +71,21 @@ proptest! {
     }
 
     #[test]
+    fn a_batch_in_the_memory_of_another_is_the_same(samples in 0..60_usize, batch in 1..70_usize, seed: u64) {
+        let shard = every_other(samples);
+        let epoch = || shard.batches(size(batch), Remainder::Keep, Seed::new(seed));
+        // Whatever was in that memory.
+        let old = Targets::Symbols { values: vec![7; 9], shape: vec![3, 3] };
+        let inputs = Inputs::Symbols { values: vec![7; 9], shape: vec![3, 3] };
+        let (mut batches, mut batch) = (epoch(), Batch { inputs, targets: old, ids: vec![1, 2] });
+        for fresh in epoch() {
+            prop_assert!(batches.read_next(&mut batch));
+            prop_assert_eq!(&batch, &fresh);
+        }
+        prop_assert!(!batches.read_next(&mut batch));
+    }
+
+    #[test]
     fn evaluation_shows_every_sample_in_order(samples in 0..60_usize, batch in 1..70_usize) {
         let shard = every_other(samples);
         let batches: Vec<Batch> = shard.in_order(size(batch)).collect();

@@ -7,7 +7,7 @@ use crate::map::Map;
 use crate::solution::{Report, Solution};
 use crate::solve::{SolveOptions, Workspace, solve, solve_into};
 use crate::solver::Solver;
-use crate::states::States;
+use crate::states::{HostStates, States};
 use crate::stop::Stop;
 
 /// How an equilibrium layer finds its state and passes its gradient. Plain data: put it in a configuration.
@@ -67,5 +67,24 @@ impl Equilibrium {
         workspace: &mut Workspace<S>,
     ) -> Report {
         solve_into(map, z, image, &self.solver, &self.stop, &self.options, workspace)
+    }
+
+    /// Lends a workspace the memory that [`solve_into`](Self::solve_into) needs for states of so many numbers in all. Whoever has much memory that lies idle during a
+    /// solve, or needs much when the solve is over, lends it to the workspace and takes it [back](Workspace::release): `lend` gives a piece of at least so many numbers, whose values mean nothing. A
+    /// workspace that has been lent nothing asks the system.
+    pub fn lend_for_solve(&self, numbers: usize, workspace: &mut Workspace<HostStates>, lend: &mut dyn FnMut(usize) -> Vec<f32>) {
+        workspace.borrow_for_solve((&self.solver, &self.stop, &self.options), numbers, lend);
+    }
+
+    /// The same for [`Adjoint::correct`].
+    pub fn lend_for_adjoint(
+        &self,
+        numbers: usize,
+        workspace: &mut Workspace<HostStates>,
+        lend: &mut dyn FnMut(usize) -> Vec<f32>,
+    ) {
+        if let Adjoint::Implicit { solver, stop } = &self.adjoint {
+            workspace.borrow_for_adjoint((solver, stop), numbers, lend);
+        }
     }
 }

@@ -40,6 +40,17 @@ pub enum Outcome {
 }
 
 impl Report {
+    /// The report of these samples, in the memory of this one; `told` gives steps, residual and outcome.
+    pub(crate) fn of<T>(mut self, samples: &[T], told: impl Fn(&T) -> (usize, f64, Outcome), evaluated_rows: usize) -> Self {
+        self.steps.clear();
+        self.steps.extend(samples.iter().map(|sample| told(sample).0));
+        self.residual.clear();
+        self.residual.extend(samples.iter().map(|sample| told(sample).1));
+        self.outcome.clear();
+        self.outcome.extend(samples.iter().map(|sample| told(sample).2));
+        Self { trace: None, evaluated_rows, ..self }
+    }
+
     /// How many samples were solved for.
     pub fn len(&self) -> usize {
         self.outcome.len()

@@ -1,11 +1,11 @@
 //! The one loop: every solver, every map, every kind of states.
 use serde::{Deserialize, Serialize};
 
-use crate::linear::Gmres;
+use crate::linear::{Gmres, LinearSolver};
 use crate::map::Map;
 use crate::solution::{Outcome, Report, Solution};
 use crate::solver::{Iteration, Iterations, Solver};
-use crate::states::States;
+use crate::states::{HostStates, States};
 use crate::stop::Stop;
 
 /// What a solve does besides solving.
@@ -59,7 +59,8 @@ pub fn solve<S: States>(
 
 /// The same in memory that is kept between solves: `z` is the start and becomes the solution, `image` becomes `f(z)`.
 ///
-/// With a workspace and an `image` that have served a solve of this size before, nothing is allocated but the report.
+/// With a workspace and an `image` that have served a solve of this size before, nothing is allocated but the report, and not even that if the
+/// workspace has got an earlier one [back](Workspace::reuse).
 ///
 /// # Panics
 ///
@@ -77,7 +78,7 @@ pub fn solve_into<S: States>(
         image.copy_from(z);
         return Report { trace: options.trace.then(Vec::new), ..Report::default() };
     }
-    let Workspace { iterations, residual, run, .. } = workspace;
+    let Workspace { iterations, residual, run, report, .. } = workspace;
     run.begin(z.rows(), options);
     let iteration = iterations.start(solver, z);
     loop {
@@ -88,7 +89,8 @@ pub fn solve_into<S: States>(
         residual.set_residual(image, z, &mut run.norms);
         if run.judge(stop, options) {
             run.update_best(z, image);
-            return run.finish(z, image, options);
+            run.finish(z, image);
+            return run.report(std::mem::take(report), options);
         }
         iteration.next(z, image, residual);
         run.update_best(z, image);
@@ -104,6 +106,8 @@ pub struct Workspace<S: States> {
     iterations: Iterations<S>,
     residual: S,
     run: Run<S>,
+    /// Memory for the next report.
+    pub(crate) report: Report,
     pub(crate) gmres: Gmres<S>,
     pub(crate) right_hand_side: S,
     pub(crate) adjoint_start: S,
@@ -116,11 +120,71 @@ impl<S: States> Default for Workspace<S> {
             iterations: Iterations::default(),
             residual: S::default(),
             run: Run::default(),
+            report: Report::default(),
             gmres: Gmres::default(),
             right_hand_side: S::default(),
             adjoint_start: S::default(),
             adjoint: S::default(),
         }
+    }
+}
+
+impl<S: States> Workspace<S> {
+    /// Takes a report that nobody needs any more, for the next solve to write in its memory.
+    pub fn reuse(&mut self, report: Report) {
+        self.report = report;
+    }
+}
+
+/// Memory that is used for something else between solves.
+impl Workspace<HostStates> {
+    /// Asks `lend` for the memory that a [solve](solve_into) needs for states of so many numbers in all: pieces of so many numbers each, whose values mean nothing.
+    pub(crate) fn borrow_for_solve(
+        &mut self,
+        (solver, stop, options): (&Solver, &Stop, &SolveOptions),
+        numbers: usize,
+        lend: &mut dyn FnMut(usize) -> Vec<f32>,
+    ) {
+        self.iterations.borrow_memory(solver, stop, numbers, lend);
+        let Run { best, gone, .. } = &mut self.run;
+        let states = [&mut self.residual, &mut best.z, &mut best.image, &mut gone.z, &mut gone.image];
+        let needed = if options.shrink_below > 0.0 { 5 } else { 3 };
+        states.into_iter().take(needed).for_each(|states| borrow(states.memory(), numbers, lend));
+    }
+
+    /// The same for the solve of an [implicit gradient](crate::Adjoint::correct).
+    pub(crate) fn borrow_for_adjoint(
+        &mut self,
+        (solver, stop): (&LinearSolver, &Stop),
+        numbers: usize,
+        lend: &mut dyn FnMut(usize) -> Vec<f32>,
+    ) {
+        borrow(self.adjoint.memory(), numbers, lend);
+        solver.borrow_memory(stop, numbers, self, lend);
+    }
+
+    /// Gives back all memory of states, its own too.
+    pub fn release(&mut self, mut to: impl FnMut(Vec<f32>)) {
+        let mut release = |memory: &mut Vec<f32>| {
+            if memory.capacity() > 0 {
+                to(std::mem::take(memory));
+            }
+        };
+        let Run { best, gone, .. } = &mut self.run;
+        let states = [&mut self.residual, &mut best.z, &mut best.image, &mut gone.z, &mut gone.image];
+        states.into_iter().for_each(|states| release(states.memory()));
+        [&mut self.right_hand_side, &mut self.adjoint_start, &mut self.adjoint]
+            .into_iter()
+            .for_each(|states| release(states.memory()));
+        self.iterations.memory(&mut release);
+        self.gmres.memory(&mut release);
+    }
+}
+
+/// Borrows memory unless there is enough.
+pub(crate) fn borrow(memory: &mut Vec<f32>, numbers: usize, lend: &mut dyn FnMut(usize) -> Vec<f32>) {
+    if memory.capacity() < numbers {
+        *memory = lend(numbers);
     }
 }
 
@@ -257,21 +321,21 @@ impl<S: States> Run<S> {
     }
 
     /// Everybody's best, in the original order.
-    fn finish(&mut self, z: &mut S, image: &mut S, options: &SolveOptions) -> Report {
+    fn finish(&mut self, z: &mut S, image: &mut S) {
         if self.has_shrunk {
             self.save_best();
         }
         let best = if self.has_shrunk { &mut self.gone } else { &mut self.best };
         std::mem::swap(&mut best.z, z);
         std::mem::swap(&mut best.image, image);
+    }
+
+    /// How it went, in the memory of an old report.
+    fn report(&mut self, old: Report, options: &SolveOptions) -> Report {
         let samples = &mut self.samples;
-        Report {
-            steps: samples.iter().map(|sample| sample.steps).collect(),
-            residual: samples.iter().map(|sample| sample.relative).collect(),
-            outcome: samples.iter().map(|sample| sample.outcome.expect("everybody is finished")).collect(),
-            evaluated_rows: self.evaluated_rows,
-            trace: options.trace.then(|| samples.iter_mut().map(|sample| std::mem::take(&mut sample.trace)).collect()),
-        }
+        let trace = options.trace.then(|| samples.iter_mut().map(|sample| std::mem::take(&mut sample.trace)).collect());
+        let outcome = |sample: &Sample| sample.outcome.expect("everybody is finished");
+        Report { trace, ..old.of(samples, |sample| (sample.steps, sample.relative, outcome(sample)), self.evaluated_rows) }
     }
 }
 

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+use half::vec::HalfFloatVecExt;
 use serde::{Deserialize, Serialize};
 
 use crate::states::HostStates;
@@ -63,7 +64,18 @@ pub enum Precision {
     Half,
 }
 
+/// From here on, numbers are rounded to infinity in 16 bits.
+const BEYOND_HALF: f32 = 65_520.0;
+
 impl Precision {
+    /// Whether all numbers can be stored as finite ones.
+    fn holds(self, row: &[f32]) -> bool {
+        match self {
+            Self::Single => row.iter().all(|value| value.is_finite()),
+            Self::Half => row.iter().all(|value| value.abs() < BEYOND_HALF),
+        }
+    }
+
     /// The bytes of a state of so many numbers.
     fn bytes(self, numbers: usize) -> usize {
         match self {
@@ -128,13 +140,12 @@ impl WarmMemory {
 
     /// How many of these samples would start from a remembered state of so many numbers.
     pub fn knows(&self, ids: &[u64], numbers: usize) -> usize {
-        self.known(ids, numbers).into_iter().filter(|&known| known).count()
+        self.known(ids, numbers).filter(|&known| known).count()
     }
 
     /// Which of these samples would.
-    pub(crate) fn known(&self, ids: &[u64], numbers: usize) -> Vec<bool> {
-        let known = |(row, &id): (usize, &u64)| self.state_of(row, id, ids.len(), numbers).is_some();
-        ids.iter().enumerate().map(known).collect()
+    pub(crate) fn known<'a>(&'a self, ids: &'a [u64], numbers: usize) -> impl Iterator<Item = bool> + 'a {
+        ids.iter().enumerate().map(move |(row, &id)| self.state_of(row, id, ids.len(), numbers).is_some())
     }
 
     /// Where to start for these samples: `own` is what a model starts from by itself, and its rows are overwritten for samples whose state
@@ -159,13 +170,15 @@ impl WarmMemory {
         match self.policy {
             WarmStart::Off => {}
             WarmStart::PreviousBatch => {
-                self.previous = (0..z.rows()).map(|row| Stored::new(z.row(row), Precision::Single)).collect();
+                let mut previous = self.previous.take().unwrap_or_default();
+                previous.resize_with(z.rows(), || Stored::Single(Vec::new()));
+                let rows = previous.iter_mut().enumerate();
+                let all = rows.fold(true, |all, (row, state)| all & state.overwrite(z.row(row), Precision::Single));
+                self.previous = all.then_some(previous);
             }
             WarmStart::BySample { capacity, precision, .. } => {
                 for (row, &id) in samples.iter().enumerate() {
-                    if let Some(state) = Stored::new(z.row(row), precision) {
-                        self.store(id, state, capacity);
-                    }
+                    self.store(id, z.row(row), precision, capacity);
                 }
             }
         }
@@ -178,10 +191,8 @@ impl WarmMemory {
 
     /// Puts back an entry that [`entries`](Self::entries) gave.
     pub fn restore(&mut self, id: u64, state: &[f32]) {
-        if let WarmStart::BySample { capacity, precision, .. } = self.policy
-            && let Some(state) = Stored::new(state, precision)
-        {
-            self.store(id, state, capacity);
+        if let WarmStart::BySample { capacity, precision, .. } = self.policy {
+            self.store(id, state, precision, capacity);
         }
     }
 
@@ -205,11 +216,20 @@ impl WarmMemory {
         found.filter(|state| state.len() == numbers)
     }
 
-    fn store(&mut self, id: u64, state: Stored, capacity: Option<usize>) {
+    fn store(&mut self, id: u64, row: &[f32], precision: Precision, capacity: Option<usize>) {
+        if !precision.holds(row) {
+            return;
+        }
+        if let Some(state) = self.states.get_mut(&id).filter(|state| state.len() == row.len()) {
+            state.overwrite(row, precision); // In its place: nothing is allocated.
+            return;
+        }
         self.forget(id);
-        let size = state.bytes();
+        let size = precision.bytes(row.len());
         if capacity.is_none_or(|capacity| self.bytes + size <= capacity) {
             self.bytes += size;
+            let mut state = Stored::Single(Vec::new());
+            state.overwrite(row, precision);
             self.states.insert(id, state);
         }
     }
@@ -222,16 +242,21 @@ impl WarmMemory {
 }
 
 impl Stored {
-    /// Nothing if a value cannot be stored as a finite number.
-    fn new(row: &[f32], precision: Precision) -> Option<Self> {
-        match precision {
-            Precision::Single => row.iter().all(|value| value.is_finite()).then(|| Self::Single(row.to_vec())),
-            Precision::Half => {
-                let mut halves = vec![f16::ZERO; row.len()];
-                halves.convert_from_f32_slice(row);
-                halves.iter().all(|value| value.is_finite()).then_some(Self::Half(halves))
-            }
+    /// Becomes another state, in its own memory where that fits; stays what it is and says so if a value cannot be stored as a finite number.
+    fn overwrite(&mut self, row: &[f32], precision: Precision) -> bool {
+        if !precision.holds(row) {
+            return false;
         }
+        match (precision, &mut *self) {
+            (Precision::Single, Self::Single(values)) => {
+                values.clear();
+                values.extend_from_slice(row);
+            }
+            (Precision::Half, Self::Half(values)) if values.len() == row.len() => values.convert_from_f32_slice(row),
+            (Precision::Single, Self::Half(_)) => *self = Self::Single(row.to_vec()),
+            (Precision::Half, _) => *self = Self::Half(Vec::from_f32_slice(row)),
+        }
+        true
     }
 
     fn len(&self) -> usize {

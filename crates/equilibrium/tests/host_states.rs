@@ -62,6 +62,26 @@ fn a_workspace_that_has_served_other_solves_changes_nothing() {
 }
 
 #[test]
+fn a_workspace_solves_in_memory_that_it_is_lent_and_gives_all_of_it_back() {
+    let rows = 5;
+    let cell = Recurrent::uneven(rows, 2.5, 4);
+    for (name, solver) in solvers() {
+        let layer = Equilibrium { solver, stop: stop(), ..Equilibrium::default() };
+        let fresh = layer.solve(&mut cell.clone(), HostStates::zeros(rows, SIZE));
+        let (mut workspace, mut lent, mut back) = (Workspace::default(), 0, Vec::new());
+        layer.lend_for_solve(rows * SIZE, &mut workspace, &mut |len| {
+            lent += 1;
+            vec![f32::NAN; len]
+        });
+        let (mut z, mut image) = (HostStates::zeros(rows, SIZE), HostStates::zeros(rows, SIZE));
+        let report = layer.solve_into(&mut cell.clone(), &mut z, &mut image, &mut workspace);
+        assert_eq!((report, z, image), (fresh.report, fresh.z, fresh.image), "{name}");
+        workspace.release(|memory| back.push(memory.capacity()));
+        assert!(back.len() == lent && back.iter().all(|&size| size >= rows * SIZE), "{name}: {lent} lent, {back:?} back");
+    }
+}
+
+#[test]
 fn a_sample_that_produces_nan_does_not_disturb_the_others() {
     for (name, solver) in solvers() {
         // Row 0 takes the root of a negative number as soon as it has moved; the others converge.

@@ -5,7 +5,7 @@ use crate::InstructionSet;
 use crate::access::{Readable, Writable};
 use crate::elementary::select;
 use crate::instructions::{WIDEST, from_array, to_array};
-use crate::norm::{Shape, passes::Total};
+use crate::norm::{Scratch, Shape, passes::Total};
 use crate::padding::{same_padding, same_size};
 use crate::size::product;
 use crate::sweep::sweep;
@@ -60,14 +60,14 @@ fn check(shape: Shape, before: usize, after: usize) {
     assert_eq!(after, max_pool_shape(shape).len(), "the output has half the height and width");
 }
 
-/// The mean over the plane: `[B, H, W, C] -> [B, C]`.
+/// The mean over the plane: `[B, H, W, C] -> [B, C]`, in the memory that normalisations work in.
 ///
 /// # Panics
 ///
 /// If the slices do not have these shapes.
-pub fn global_average_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
+pub fn global_average_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32], scratch: &mut Scratch) {
     assert!(x.len() == shape.len() && y.len() == product([shape.batch, shape.channels]), "the output has one number a channel");
-    set.run(Average { shape, x, y });
+    set.run(Average { shape, x, y, totals: scratch.totals(shape.channels) });
 }
 
 /// The gradient of the input of [`global_average_pool`].
@@ -276,6 +276,7 @@ struct Average<'a> {
     shape: Shape,
     x: &'a [f32],
     y: &'a mut [f32],
+    totals: &'a mut [Vec<f64>; 2],
 }
 
 impl WithSimd for Average<'_> {
@@ -288,10 +289,10 @@ impl WithSimd for Average<'_> {
             return;
         }
         let pixels = height * width;
-        let mut totals = [vec![0.0; channels], Vec::new()];
+        let totals = self.totals;
         for (x, y) in self.x.chunks_exact(pixels * channels).zip(self.y.chunks_exact_mut(channels)) {
-            totals[0].fill(0.0);
-            sweep(simd, &Total { x: x.into() }, pixels, channels, &mut totals);
+            totals[0][..channels].fill(0.0);
+            sweep(simd, &Total { x: x.into() }, pixels, channels, totals);
             for (y, total) in y.iter_mut().zip(&totals[0]) {
                 *y = (total / pixels as f64) as f32;
             }

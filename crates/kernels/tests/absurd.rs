@@ -6,7 +6,7 @@ use fedeq_kernels::activation::Activation;
 use fedeq_kernels::cell::{Cell, CellParameters, PreparedCell};
 use fedeq_kernels::conv::{self, Geometry, Scratch, Weights};
 use fedeq_kernels::dense::{self, Addend, DenseShape};
-use fedeq_kernels::norm::{Affine, Fusion, Moments, Norm, NormScope, Saved, Shape};
+use fedeq_kernels::norm::{Affine, Fusion, Moments, Norm, NormScope, Saved, Scratch as NormScratch, Shape};
 use fedeq_kernels::transformer::{Blocked, LayerParts, LayerShape};
 use fedeq_kernels::{embedding, loss, neighbours, pool, shortcut};
 
@@ -52,7 +52,7 @@ fn normalisations_refuse_them() {
         let affine = Affine { scale: &one, offset: &one };
         for norm in [Norm::batch(shape, Fusion::None), Norm { groups: 1, ..Norm::group(shape, NormScope::Row, Fusion::None) }] {
             refuses(|| drop(norm.forward(set, &[], affine, None, &mut [])));
-            refuses(|| norm.apply(set, &[], affine, &moments, None, &mut []));
+            refuses(|| norm.apply(set, (&[], None), affine, &moments, &mut [], &mut NormScratch::new()));
             let saved = Saved { x: &[], y: &[], moments: &moments, given: false };
             refuses(|| drop(norm.backward(set, saved, affine, &[], &mut [], None)));
         }
@@ -72,7 +72,7 @@ fn pooling_and_shortcuts_refuse_them() {
         refuses(|| pool::max_pool(set, shape, &[], &mut []));
         refuses(|| pool::max_pool_with_places(set, shape, &[], &mut [], &mut []));
         refuses(|| pool::max_pool_backward(set, shape, &[], &[], &mut []));
-        refuses(|| pool::global_average_pool(set, shape, &[], &mut []));
+        refuses(|| pool::global_average_pool(set, shape, &[], &mut [], &mut NormScratch::new()));
         refuses(|| pool::global_average_pool_backward(shape, &[], &mut []));
         refuses(|| shortcut::widen(shape, shape.channels, &[], &mut []));
         refuses(|| shortcut::add_widen_gradient(shape, shape.channels, &[], &mut []));

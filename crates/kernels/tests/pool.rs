@@ -2,7 +2,7 @@
 mod reference;
 
 use fedeq_kernels::InstructionSet;
-use fedeq_kernels::norm::Shape;
+use fedeq_kernels::norm::{Scratch, Shape};
 use fedeq_kernels::padding::same_padding;
 use fedeq_kernels::pool::{
     global_average_pool, global_average_pool_backward, max_pool, max_pool_backward, max_pool_shape, max_pool_with_places,
@@ -84,7 +84,7 @@ fn the_mean_over_the_plane_is_that_and_spreads_its_gradient() {
         }
         for set in InstructionSet::available() {
             let mut y = vec![f32::NAN; expected.len()];
-            global_average_pool(set, shape, &x, &mut y);
+            global_average_pool(set, shape, &x, &mut y, &mut Scratch::new());
             assert_close(&y, &expected, 1e-6, &format!("{} {shape:?}", set.name()));
         }
         let (dy, mut dx) = (numbers(expected.len(), 2), vec![f32::NAN; x.len()]);

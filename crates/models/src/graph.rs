@@ -373,9 +373,16 @@ pub struct Dropout {
 impl Dropout {
     /// Multipliers for one pass: 0 with probability `rate` and `1 / (1 - rate)` otherwise. They depend on nothing but the seed and the name.
     pub fn multipliers(&self, seed: u64, count: usize) -> Vec<f32> {
+        let mut multipliers = vec![0.0; count];
+        self.draw(seed, &mut multipliers);
+        multipliers
+    }
+
+    /// The same in memory that is kept.
+    pub fn draw(&self, seed: u64, multipliers: &mut [f32]) {
         let mut rng = stream(seed, self.name);
         let kept = self.kept();
-        (0..count).map(|_| if uniform(&mut rng) < self.rate { 0.0 } else { kept }).collect()
+        multipliers.iter_mut().for_each(|to| *to = if uniform(&mut rng) < self.rate { 0.0 } else { kept });
     }
 
     /// What a number that stays is multiplied by.

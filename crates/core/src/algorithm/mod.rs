@@ -171,9 +171,9 @@ impl View {
     }
 }
 
-/// Makes [`Method`] of a list: one line a method, with its variant, its settings and its name.
+/// Makes [`Method`] of a list: one line a method, with its variant, its settings, its name, and how its authors write it.
 macro_rules! methods {
-    ($($(#[$doc:meta])* $variant:ident($settings:ident) = $name:literal,)*) => {
+    ($($(#[$doc:meta])* $variant:ident($settings:ident) = $name:literal, $title:literal;)*) => {
         /// A method by name, with its settings. Plain data.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "name")]
@@ -184,6 +184,14 @@ macro_rules! methods {
         impl Method {
             /// Every name.
             pub const NAMES: [&str; [$($name),*].len()] = [$($name),*];
+
+            /// A method of this name as its authors write it, for people to read; other names as they are.
+            pub fn title(name: &str) -> &str {
+                match name {
+                    $($name => $title,)*
+                    other => other,
+                }
+            }
 
             /// The name, as in a configuration file.
             pub fn name(&self) -> &'static str {
@@ -205,21 +213,21 @@ macro_rules! methods {
 // A new method: its file above, and a line here.
 methods! {
     /// The paper's method.
-    Fedeq(FedEq) = "fedeq",
+    Fedeq(FedEq) = "fedeq", "FeDEQ";
     /// Everybody alone.
-    Local(Local) = "local",
+    Local(Local) = "local", "Local";
     /// One model for all.
-    Fedavg(FedAvg) = "fedavg",
+    Fedavg(FedAvg) = "fedavg", "FedAvg";
     /// One model for all, then fine-tuned by each.
-    FedavgFt(FineTune) = "fedavg-ft",
+    FedavgFt(FineTune) = "fedavg-ft", "FedAvg+FT";
     /// A personal model beside the global one, pulled towards it.
-    Ditto(Ditto) = "ditto",
+    Ditto(Ditto) = "ditto", "Ditto";
     /// Personal heads, trained together with the shared body.
-    Fedper(FedPer) = "fedper",
+    Fedper(FedPer) = "fedper", "FedPer";
     /// Personal heads, trained before the shared body.
-    Fedrep(FedRep) = "fedrep",
+    Fedrep(FedRep) = "fedrep", "FedRep";
     /// One model for all, mixed with each client's nearest neighbours.
-    KnnPer(KnnPer) = "knn-per",
+    KnnPer(KnnPer) = "knn-per", "kNN-Per";
 }
 
 impl Method {

@@ -45,7 +45,7 @@ impl Conv {
 
 impl Op for Conv {
     fn forward(&mut self, run: &mut Run<'_>) {
-        let (weight, scratch) = (run.parameters.get(self.weight), &mut run.scratch.conv);
+        let (weight, scratch) = (run.parameters.get(self.weight), run.scratch.cell.conv());
         run.numbers.write(self.y, |numbers, y| {
             conv::forward_once(run.set, &self.geometry, numbers.read(self.x), weight, y, scratch);
         });
@@ -53,7 +53,7 @@ impl Op for Conv {
 
     fn backward(&mut self, run: &mut Run<'_>) {
         let Some(back) = &self.back else { return };
-        let (geometry, weight, scratch) = (&self.geometry, run.parameters.get(self.weight), &mut run.scratch.conv);
+        let (geometry, weight, scratch) = (&self.geometry, run.parameters.get(self.weight), run.scratch.cell.conv());
         let (x, dy) = (self.x, back.dy);
         run.gradients.write(back.dw, |dw| {
             conv::weight_gradient(run.set, geometry, run.numbers.read(x), run.numbers.read(dy), dw, scratch);

@@ -7,18 +7,19 @@ mod pool;
 mod text;
 mod transformer;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
-use fedeq_equilibrium::HostStates;
+use fedeq_equilibrium::{HostStates, Workspace};
 use fedeq_kernels::activation as kernels;
 use fedeq_kernels::transformer::Blocked;
-use fedeq_kernels::{InstructionSet, conv as conv_kernels, transformer as transformer_kernels};
+use fedeq_kernels::{InstructionSet, cell as cell_kernels, norm as norm_kernels, transformer as transformer_kernels};
 use fedeq_models::Activation;
 use fedeq_models::graph::Layer;
 
 use crate::memory::Numbers;
 use crate::parameters::{Gradients, Values};
 use crate::plan::Planner;
+use crate::pool::Pool;
 use crate::statistics::Running;
 
 pub use equilibrium::{Solved, Start};
@@ -38,6 +39,9 @@ pub(crate) trait Op: Debug + Send {
 
     /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
     fn backward(&mut self, run: &mut Run<'_>);
+
+    /// Gives memory back that only the next pass would need.
+    fn release(&mut self, _: &mut Pool) {}
 
     /// The fixed point that the layer has solved for, if it solves for one.
     fn solved(&self) -> Option<Solved<'_>> {
@@ -76,12 +80,23 @@ pub(crate) struct Symbols<'a> {
 }
 
 /// Memory that layers work in, shared by all of them; it grows when first used.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Scratch {
-    pub(crate) conv: conv_kernels::Scratch,
+    /// Of residual cells, and of convolutions outside of them.
+    pub(crate) cell: cell_kernels::Scratch,
+    /// The residual cell that was worked with last.
+    pub(crate) prepared: Option<cell_kernels::PreparedCell>,
+    pub(crate) norm: norm_kernels::Scratch,
     pub(crate) transformer: transformer_kernels::Scratch,
+    pub(crate) solver: Workspace<HostStates>,
     pub(crate) transposed: Vec<f32>,
     pub(crate) gradient: Vec<f32>,
+}
+
+impl Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scratch").finish_non_exhaustive()
+    }
 }
 
 /// The layer with its place in the plan.

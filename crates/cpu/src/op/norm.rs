@@ -1,6 +1,6 @@
 //! Batch and group normalisation, with what is fused to it.
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::norm::{self as kernels, Moments};
+use fedeq_kernels::norm::{self as kernels, AffineTargets, Moments};
 use fedeq_models::graph::{Affine, Fusion, NormScope, ValueId};
 
 use super::{Op, Run};
@@ -86,11 +86,12 @@ impl Op for Norm {
         let affine = affine_of(self.affine, &run.parameters);
         let running = self.running.map(|index| &mut run.statistics[index]);
         let given = running.as_ref().filter(|_| self.given).map(|running| &running.moments);
+        let scratch = &mut run.scratch.norm;
         run.numbers.write(self.y, |numbers, y| {
             let (x, shortcut) = (numbers.read(self.x), self.shortcut.map(|shortcut| numbers.read(shortcut)));
             match given {
-                Some(moments) => self.norm.apply(run.set, x, affine, moments, shortcut, y),
-                None => self.moments = self.norm.forward(run.set, x, affine, shortcut, y),
+                Some(moments) => self.norm.apply(run.set, (x, shortcut), affine, moments, y, scratch),
+                None => self.norm.forward_to(run.set, (x, shortcut), affine, y, &mut self.moments, scratch),
             }
         });
         if let Some(running) = running.filter(|_| !self.given) {
@@ -113,12 +114,14 @@ impl Op for Norm {
         }
         let needs_output = matches!(norm.fusion, kernels::Fusion::After(_));
         let (x, y, dy, given) = (self.x, self.y, back.dy, self.given);
-        let found = run.numbers.write_gradient(back.dx, |numbers, dx| {
-            let y = if needs_output { numbers.read(y) } else { &[] };
-            let saved = kernels::Saved { x: numbers.read(x), y, moments, given };
-            norm.backward(run.set, saved, affine, numbers.read(dy), dx, None)
+        let (set, numbers, scratch) = (run.set, &mut run.numbers, &mut run.scratch.norm);
+        run.gradients.write_some([back.scale, back.offset], |[scale, offset]| {
+            numbers.write_gradient(back.dx, |numbers, dx| {
+                let y = if needs_output { numbers.read(y) } else { &[] };
+                let saved = kernels::Saved { x: numbers.read(x), y, moments, given };
+                let to = AffineTargets { scale, offset };
+                norm.backward_to(set, saved, affine, numbers.read(dy), (dx, None), to, scratch);
+            });
         });
-        run.gradients.write(back.scale, |to| to.copy_from_slice(&found.scale));
-        run.gradients.write(back.offset, |to| to.copy_from_slice(&found.offset));
     }
 }

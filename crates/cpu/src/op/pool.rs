@@ -72,7 +72,8 @@ impl MeanPool {
 
 impl Op for MeanPool {
     fn forward(&mut self, run: &mut Run<'_>) {
-        run.numbers.write(self.y, |numbers, y| pool::global_average_pool(run.set, self.shape, numbers.read(self.x), y));
+        let scratch = &mut run.scratch.norm;
+        run.numbers.write(self.y, |numbers, y| pool::global_average_pool(run.set, self.shape, numbers.read(self.x), y, scratch));
     }
 
     fn backward(&mut self, run: &mut Run<'_>) {

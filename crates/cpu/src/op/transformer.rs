@@ -101,10 +101,16 @@ impl Op for Transformer {
             let injection = numbers.read(self.injection);
             for (index, layer) in self.layers.iter_mut().enumerate() {
                 let masks = masks(&shape, run.symbols, &self.multipliers, index);
-                let prepared = Prepared::new(run.set, shape, &parts(&layer.parameters, &run.parameters));
+                let parameters = parts(&layer.parameters, &run.parameters);
+                let prepared = match &mut layer.prepared {
+                    Some(prepared) => {
+                        prepared.update(&parameters);
+                        prepared
+                    }
+                    none => none.insert(Prepared::new(run.set, shape, &parameters)),
+                };
                 if saving {
                     prepared.forward_saving(y, injection, masks, &mut layer.saved, scratch);
-                    layer.prepared = Some(prepared);
                 } else {
                     prepared.forward_in_place(y, injection, masks, scratch);
                 }
@@ -123,8 +129,9 @@ impl Op for Transformer {
                 injected.fill(0.0);
             }
             for (index, layer) in layers.iter_mut().enumerate().rev() {
-                let (masks, prepared) = (masks(&shape, symbols, multipliers, index), layer.prepared.as_ref());
+                let (masks, prepared) = (masks(&shape, symbols, multipliers, index), layer.prepared.as_mut());
                 let prepared = prepared.expect("the way forward comes first");
+                prepared.turn();
                 match &mut layer.sums {
                     Some(sums) => {
                         sums.as_mut_array().into_iter().for_each(|sum| sum.fill(0.0));

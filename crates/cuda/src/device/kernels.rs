@@ -204,12 +204,15 @@ impl Device {
         self.context.bind_to_thread().told("use the GPU")?;
         let mut pointers: Vec<*mut c_void> = arguments.iter().map(|argument| argument.at.cast_mut()).collect();
         let [grid, threads] = [grid, threads].map(|[x, y, z]| (x as u32, y as u32, z as u32));
-        // SAFETY: every pointer is that of a live reference to as many bytes as the driver reads, which was checked above; it only reads them.
-        let launched = unsafe {
-            let (function, stream) = (kernel.function.cu_function(), self.stream.cu_stream());
-            cudarc::driver::result::launch_kernel(function, grid, threads, shared as u32, stream, &mut pointers)
+        let mut work = || {
+            // SAFETY: every pointer is that of a live reference to as many bytes as the driver reads, which was checked above; it only reads them.
+            let launched = unsafe {
+                let (function, stream) = (kernel.function.cu_function(), self.stream.cu_stream());
+                cudarc::driver::result::launch_kernel(function, grid, threads, shared as u32, stream, &mut pointers)
+            };
+            launched.told(&format!("launch `{name}` ({grid:?} blocks of {threads:?} threads)"))
         };
-        launched.told(&format!("launch `{name}` ({grid:?} blocks of {threads:?} threads)"))
+        if self.profile.is_on() { self.timed(name, work) } else { work() }
     }
 }
 

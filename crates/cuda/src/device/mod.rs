@@ -6,10 +6,12 @@
 //! - this file: finding devices, and the one that is worked on
 //! - `buffer`: memory on it
 //! - `kernels`: the kernels by name, and launching them
+//! - `profile`: where its time goes
 //! - `failure`: the driver's errors in our words
 mod buffer;
 mod failure;
 mod kernels;
+mod profile;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +24,7 @@ pub(crate) use buffer::{Buffer, Pointer};
 pub(crate) use failure::Told;
 use kernels::Kernels;
 pub(crate) use kernels::{Argument, Launch, launch};
+pub use profile::KernelTime;
 
 /// What there is to know of a GPU before it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +99,7 @@ pub(crate) struct Device {
     stream: Arc<CudaStream>,
     kernels: Kernels,
     memory: Arc<Usage>,
+    profile: profile::Profile,
 }
 
 /// How much of the device's memory is taken by this program.
@@ -139,7 +143,7 @@ impl Device {
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().told("use the GPU")?;
         let kernels = Kernels::new(Arc::clone(&context), info.capability);
-        Ok(Arc::new(Self { context, stream, kernels, memory: Arc::default() }))
+        Ok(Arc::new(Self { context, stream, kernels, memory: Arc::default(), profile: profile::Profile::default() }))
     }
 
     /// Memory taken by this program.

@@ -106,20 +106,17 @@ impl Around {
             return Ok(());
         };
         let wanted = places.recall.len();
-        let known = memory.known();
-        let kept = counting.warm.take().filter(|warm| warm.recall.len() >= wanted && warm.known.address() == known.address());
-        let mut warm = match kept {
-            Some(warm) => warm,
-            None => Warming {
-                recall: Buffer::new(&home.device, wanted + wanted / 4)?,
-                remember: Buffer::new(&home.device, wanted + wanted / 4)?,
-                flags: Buffer::zeros(&home.device, counting.tallies.len() * counting.most)?,
-                states: memory.states(),
-                known,
-                half: memory.is_half(),
-                slots: memory.slots,
-            },
+        // Tables stay where they are if they are large enough; the memory may be another one.
+        let tables = match counting.warm.take() {
+            Some(Warming { recall, remember, flags, .. }) if recall.len() >= wanted => (recall, remember, flags),
+            _ => {
+                let table = || Buffer::new(&home.device, wanted + wanted / 4);
+                (table()?, table()?, Buffer::zeros(&home.device, counting.tallies.len() * counting.most)?)
+            }
         };
+        let (recall, remember, flags) = tables;
+        let (states, known, half, slots) = (memory.states(), memory.known(), memory.is_half(), memory.slots);
+        let mut warm = Warming { recall, remember, flags, states, known, half, slots };
         warm.recall.write(&home.device, 0, &places.recall)?;
         warm.remember.write(&home.device, 0, &places.remember)?;
         counting.warm = Some(warm);

@@ -23,6 +23,7 @@ mod train;
 mod warm;
 mod workshop;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -39,7 +40,7 @@ use self::stored::{Storage, lock};
 use self::train::Member;
 use self::workshop::Workshop;
 use crate::data::DeviceData;
-use crate::device::Device;
+use crate::device::{Device, KernelTime};
 use crate::layout::Layout;
 use crate::plan::Precision;
 use crate::support::ensure_supported;
@@ -140,6 +141,18 @@ impl CudaEngine {
     pub fn without_recording(mut self) -> Self {
         self.clients.record = false;
         self
+    }
+
+    /// From now on it is noted what every kernel takes. Steps are not recorded meanwhile, and launches waited for one by one.
+    pub fn start_profile(&mut self) {
+        self.clients.record = false;
+        self.home.device.start_profile();
+    }
+
+    /// What every kernel has taken since then, by name.
+    pub fn end_profile(&mut self) -> BTreeMap<&'static str, KernelTime> {
+        self.clients.record = true;
+        self.home.device.end_profile()
     }
 
     /// What is used of the GPU, and how busy it was since this was last asked.

@@ -13,7 +13,9 @@ mod pool;
 mod text;
 mod transformer;
 
-use equilibrium::{AroundSolve, Solved};
+use equilibrium::AroundSolve;
+#[cfg(test)]
+use equilibrium::Solved;
 use fedeq_core::Result;
 use fedeq_models::Activation;
 use fedeq_models::graph::{Layer, ParameterId, Shape};
@@ -35,6 +37,7 @@ pub(crate) trait Op: Send {
     fn backward(&self, run: &Run<'_>) -> Result<()>;
 
     /// Where the fixed point is that the layer solves for, if it solves for one.
+    #[cfg(test)]
     fn solved(&self) -> Option<Solved> {
         None
     }

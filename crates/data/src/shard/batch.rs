@@ -1,7 +1,7 @@
 //! What a model is fed.
 
 /// Some samples as numbers, in plain vectors that any tensor library can take over.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// What the model sees.
     pub inputs: Inputs,
@@ -42,6 +42,64 @@ pub enum Targets {
         /// Samples, then positions.
         shape: Vec<usize>,
     },
+}
+
+impl Default for Inputs {
+    fn default() -> Self {
+        Self::Dense { values: Vec::new(), shape: Vec::new() }
+    }
+}
+
+impl Inputs {
+    /// Becomes real numbers of this shape; where they go.
+    pub(super) fn dense(&mut self, of: &[usize]) -> &mut Vec<f32> {
+        if !matches!(self, Self::Dense { .. }) {
+            *self = Self::default();
+        }
+        let Self::Dense { values, shape } = self else { unreachable!("it has just become one") };
+        shape.clear();
+        shape.extend_from_slice(of);
+        values
+    }
+
+    /// Becomes symbols of this shape; where they go.
+    pub(super) fn symbols(&mut self, of: [usize; 2]) -> &mut Vec<i32> {
+        if !matches!(self, Self::Symbols { .. }) {
+            *self = Self::Symbols { values: Vec::new(), shape: Vec::new() };
+        }
+        let Self::Symbols { values, shape } = self else { unreachable!("it has just become one") };
+        shape.clear();
+        shape.extend_from_slice(&of);
+        values
+    }
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        Self::Classes(Vec::new())
+    }
+}
+
+impl Targets {
+    /// Becomes class numbers; where they go.
+    pub(super) fn classes(&mut self) -> &mut Vec<i32> {
+        if !matches!(self, Self::Classes(_)) {
+            *self = Self::default();
+        }
+        let Self::Classes(values) = self else { unreachable!("it has just become one") };
+        values
+    }
+
+    /// Becomes symbols of this shape; where they go.
+    pub(super) fn symbols(&mut self, of: [usize; 2]) -> &mut Vec<i32> {
+        if !matches!(self, Self::Symbols { .. }) {
+            *self = Self::Symbols { values: Vec::new(), shape: Vec::new() };
+        }
+        let Self::Symbols { values, shape } = self else { unreachable!("it has just become one") };
+        shape.clear();
+        shape.extend_from_slice(&of);
+        values
+    }
 }
 
 impl Batch {

@@ -62,6 +62,15 @@ impl Batches<'_> {
         std::iter::from_fn(move || self.advance().map(|batch| self.order[batch].to_vec()))
     }
 
+    /// The next batch, in the memory of one that nobody needs any more; says whether there is one.
+    pub fn read_next(&mut self, batch: &mut Batch) -> bool {
+        let next = self.advance();
+        if let Some(next) = next.clone() {
+            self.reader.read(&self.order[next], batch);
+        }
+        next.is_some()
+    }
+
     /// The positions of the next batch.
     fn advance(&mut self) -> Option<Range<usize>> {
         if self.rest.is_empty() {
@@ -77,7 +86,8 @@ impl Iterator for Batches<'_> {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
-        self.advance().map(|batch| self.reader.read(&self.order[batch]))
+        let mut batch = Batch::default();
+        self.read_next(&mut batch).then_some(batch)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -21,44 +21,45 @@ impl<'a> Reader<'a> {
         Self { dataset, tables }
     }
 
-    /// The samples with these indices as a batch.
-    pub(super) fn read(&self, indices: &[u32]) -> Batch {
-        let ids = indices.iter().map(|&index| u64::from(index)).collect();
-        Batch { inputs: self.inputs(indices), targets: self.targets(indices), ids }
+    /// The samples with these indices as a batch, in the memory of another one.
+    pub(super) fn read(&self, indices: &[u32], batch: &mut Batch) {
+        batch.ids.clear();
+        batch.ids.extend(indices.iter().map(|&index| u64::from(index)));
+        self.inputs(indices, &mut batch.inputs);
+        self.targets(indices, &mut batch.targets);
     }
 
-    fn inputs(&self, indices: &[u32]) -> Inputs {
+    fn inputs(&self, indices: &[u32], inputs: &mut Inputs) {
         let samples = indices.len();
         match &self.dataset.samples {
             Samples::Images(images) => {
                 let [height, width, channels] = images.shape;
-                Inputs::Dense { values: self.scale(images, indices), shape: vec![samples, height, width, channels] }
+                self.scale(images, indices, inputs.dense(&[samples, height, width, channels]));
             }
             Samples::Vectors(vectors) => {
-                let values = gather(&vectors.values, vectors.width, indices, identity);
-                Inputs::Dense { values, shape: vec![samples, vectors.width] }
+                gather(&vectors.values, vectors.width, indices, identity, inputs.dense(&[samples, vectors.width]));
             }
             Samples::Sequences(sequences) => {
-                let values = gather(&sequences.symbols, sequences.length, indices, i32::from);
-                Inputs::Symbols { values, shape: vec![samples, sequences.length] }
+                let values = inputs.symbols([samples, sequences.length]);
+                gather(&sequences.symbols, sequences.length, indices, i32::from, values);
             }
         }
     }
 
-    fn targets(&self, indices: &[u32]) -> Targets {
+    fn targets(&self, indices: &[u32], targets: &mut Targets) {
         match &self.dataset.labels {
-            Labels::Classes { values, .. } => Targets::Classes(gather(values, 1, indices, i32::from)),
+            Labels::Classes { values, .. } => gather(values, 1, indices, i32::from, targets.classes()),
             Labels::NextSymbols(symbols) => {
                 let length = symbols.len() / self.dataset.len();
-                Targets::Symbols { values: gather(symbols, length, indices, i32::from), shape: vec![indices.len(), length] }
+                gather(symbols, length, indices, i32::from, targets.symbols([indices.len(), length]));
             }
         }
     }
 
-    fn scale(&self, images: &Images, indices: &[u32]) -> Vec<f32> {
+    fn scale(&self, images: &Images, indices: &[u32], values: &mut Vec<f32>) {
         let [height, width, channels] = images.shape;
         let size = height * width * channels;
-        let mut values = vec![0.0; indices.len() * size];
+        values.resize(indices.len() * size, 0.0);
         for (scaled, &index) in values.chunks_exact_mut(size).zip(indices) {
             let pixels = row(&images.pixels, size, index).chunks_exact(channels);
             for (scaled, pixel) in scaled.chunks_exact_mut(channels).zip(pixels) {
@@ -67,7 +68,6 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        values
     }
 }
 
@@ -78,12 +78,11 @@ fn scaled_bytes(images: &Images, channel: usize) -> [f32; 256] {
 }
 
 /// The rows of `values` with these indices, end to end.
-fn gather<T: Copy, U>(values: &[T], width: usize, indices: &[u32], convert: impl Fn(T) -> U) -> Vec<U> {
-    let mut gathered = Vec::with_capacity(indices.len() * width);
+fn gather<T: Copy, U>(values: &[T], width: usize, indices: &[u32], convert: impl Fn(T) -> U, gathered: &mut Vec<U>) {
+    gathered.clear();
     for &index in indices {
         gathered.extend(row(values, width, index).iter().map(|&value| convert(value)));
     }
-    gathered
 }
 
 fn row<T>(values: &[T], width: usize, index: u32) -> &[T] {

@@ -1,7 +1,8 @@
 //! GMRES with restarts, one Krylov space a sample, all of them advanced by the same batched products.
 use crate::map::Map;
 use crate::solution::{Outcome, Report};
-use crate::states::{PerSlot, States, Window};
+use crate::solve::borrow;
+use crate::states::{HostStates, PerSlot, States, Window};
 use crate::stop::Stop;
 
 /// The memory of a solve, kept for the next one.
@@ -50,6 +51,7 @@ impl<S: States> Gmres<S> {
         u: &mut S,
         memory: usize,
         stop: &Stop,
+        old: Report,
     ) -> Report {
         norms_of(v, &mut self.norms);
         self.samples.clear();
@@ -68,7 +70,7 @@ impl<S: States> Gmres<S> {
                 self.image.subtract_from(v);
             }
         }
-        self.report()
+        self.report(old)
     }
 
     fn anybody_open(&self) -> bool {
@@ -127,16 +129,25 @@ impl<S: States> Gmres<S> {
         self.basis.add_combination(u, 1.0, &self.first);
     }
 
-    fn report(&self) -> Report {
-        let samples = &self.samples;
-        let most = samples.iter().map(|sample| sample.steps).max().unwrap_or(0);
-        Report {
-            steps: samples.iter().map(|sample| sample.steps).collect(),
-            residual: samples.iter().map(Sample::relative).collect(),
-            outcome: samples.iter().map(|sample| sample.outcome.expect("nobody is open any more")).collect(),
-            trace: None,
-            evaluated_rows: most * samples.len(),
-        }
+    /// How it went, in the memory of an old report.
+    fn report(&self, old: Report) -> Report {
+        let most = self.samples.iter().map(|sample| sample.steps).max().unwrap_or(0);
+        let outcome = |sample: &Sample| sample.outcome.expect("nobody is open any more");
+        old.of(&self.samples, |sample| (sample.steps, sample.relative(), outcome(sample)), most * self.samples.len())
+    }
+}
+
+impl Gmres<HostStates> {
+    /// Borrows the memory of a solve.
+    pub(crate) fn borrow_memory(&mut self, memory: usize, stop: &Stop, numbers: usize, lend: &mut dyn FnMut(usize) -> Vec<f32>) {
+        borrow(self.newest.memory(), numbers, lend);
+        borrow(self.image.memory(), numbers, lend);
+        borrow(self.basis.memory(), (memory.min(stop.max_steps) + 1) * numbers, lend);
+    }
+
+    /// Shows all memory of states.
+    pub(crate) fn memory(&mut self, show: &mut dyn FnMut(&mut Vec<f32>)) {
+        [self.newest.memory(), self.image.memory(), self.basis.memory()].into_iter().for_each(show);
     }
 }
 

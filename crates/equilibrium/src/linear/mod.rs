@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{InvalidSetting, MEMORY, within};
 use crate::map::{Adjoining, Map};
 use crate::solution::Report;
-use crate::solve::{SolveOptions, Workspace, solve_into};
+use crate::solve::{SolveOptions, Workspace, borrow, solve_into};
 use crate::solver::Solver;
-use crate::states::States;
+use crate::states::{HostStates, States};
 use crate::stop::Stop;
 
 mod gmres;
@@ -62,11 +62,39 @@ impl LinearSolver {
         workspace: &mut Workspace<S>,
     ) -> Report {
         match self {
-            Self::Gmres { memory } => workspace.gmres.solve(transposed, v, u, *memory, stop),
-            Self::Anderson { memory } => iterate(transposed, v, u, &Solver::anderson(*memory), stop, workspace),
-            Self::Broyden { memory } => iterate(transposed, v, u, &Solver::broyden(*memory), stop, workspace),
-            Self::Neumann => iterate(transposed, v, u, &Solver::fixed_point(), stop, workspace),
+            Self::Gmres { memory } => {
+                let old = std::mem::take(&mut workspace.report);
+                workspace.gmres.solve(transposed, v, u, *memory, stop, old)
+            }
+            Self::Anderson { .. } | Self::Broyden { .. } | Self::Neumann => {
+                iterate(transposed, v, u, &self.iteration(), stop, workspace)
+            }
         }
+    }
+
+    /// The solver of `u -> v + J^T u` that it stands for. (GMRES stands for none; what is said of it is the plain iteration.)
+    fn iteration(&self) -> Solver {
+        match self {
+            Self::Anderson { memory } => Solver::anderson(*memory),
+            Self::Broyden { memory } => Solver::broyden(*memory),
+            Self::Gmres { .. } | Self::Neumann => Solver::fixed_point(),
+        }
+    }
+
+    /// Borrows the memory of a solve for states of so many numbers.
+    pub(crate) fn borrow_memory(
+        &self,
+        stop: &Stop,
+        numbers: usize,
+        workspace: &mut Workspace<HostStates>,
+        lend: &mut dyn FnMut(usize) -> Vec<f32>,
+    ) {
+        if let Self::Gmres { memory } = self {
+            return workspace.gmres.borrow_memory(*memory, stop, numbers, lend);
+        }
+        borrow(workspace.right_hand_side.memory(), numbers, lend);
+        borrow(workspace.adjoint_start.memory(), numbers, lend);
+        workspace.borrow_for_solve((&self.iteration(), stop, &SolveOptions::default()), numbers, lend);
     }
 }
 

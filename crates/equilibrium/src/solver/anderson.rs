@@ -1,7 +1,9 @@
 //! Anderson acceleration with a Gram matrix for every sample.
 use super::{Anderson, Iteration, Ridge};
 use crate::dense::solve_positive_definite;
-use crate::states::{Changes, PerSlot, States, keep_pieces};
+use crate::solve::borrow;
+use crate::states::{Changes, HostStates, PerSlot, States, keep_pieces};
+use crate::stop::Stop;
 
 /// Beyond this sum of absolute coefficients a combination amplifies rounding more than it extrapolates.
 const LARGEST_COEFFICIENT_SUM: f64 = 1e6;
@@ -87,7 +89,30 @@ impl<S: States> AndersonIteration<S> {
             }
             _ => residual.copy_from(plain),
         }
-        self.plain_changes.push_copy(plain);
+        self.plain_changes.push(plain);
+    }
+}
+
+impl AndersonIteration<HostStates> {
+    /// Borrows the memory of a solve for states of so many numbers.
+    pub(super) fn borrow_memory(
+        &mut self,
+        settings: &Anderson,
+        stop: &Stop,
+        numbers: usize,
+        lend: &mut dyn FnMut(usize) -> Vec<f32>,
+    ) {
+        let past = settings.memory.min(stop.max_steps) * numbers;
+        borrow(self.plain_changes.memory(), past, lend);
+        borrow(self.residual_changes.memory(), past, lend);
+        if settings.mixing != 1.0 {
+            borrow(self.plain.memory(), numbers, lend);
+        }
+    }
+
+    /// Shows all memory of states.
+    pub(super) fn memory(&mut self, show: &mut dyn FnMut(&mut Vec<f32>)) {
+        [self.plain_changes.memory(), self.residual_changes.memory(), self.plain.memory()].into_iter().for_each(show);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Broyden's good method on `h(z) = f(z) - z`, with the inverse Jacobian kept as a sum of rank-one terms for every sample.
 use super::Iteration;
-use crate::states::{PerSlot, States, Window};
+use crate::solve::borrow;
+use crate::states::{HostStates, PerSlot, States, Window};
+use crate::stop::Stop;
 
 /// `B = -I + sum_i u_i v_i^T` approximates the inverse Jacobian of `h`; every sample has its own terms.
 pub(super) struct BroydenIteration<S: States> {
@@ -80,6 +82,24 @@ impl<S: States> BroydenIteration<S> {
         self.back.scale_rows(&self.scales.inverse);
         self.v.set(self.terms, &self.back);
         self.terms += 1;
+    }
+}
+
+impl BroydenIteration<HostStates> {
+    /// Borrows the memory of a solve for states of so many numbers.
+    pub(super) fn borrow_memory(&mut self, memory: usize, stop: &Stop, numbers: usize, lend: &mut dyn FnMut(usize) -> Vec<f32>) {
+        let terms = memory.min(stop.max_steps) * numbers;
+        borrow(self.u.memory(), terms, lend);
+        borrow(self.v.memory(), terms, lend);
+        let states = [&mut self.previous_z, &mut self.previous_residual, &mut self.mapped, &mut self.back];
+        states.into_iter().for_each(|states| borrow(states.memory(), numbers, lend));
+    }
+
+    /// Shows all memory of states.
+    pub(super) fn memory(&mut self, show: &mut dyn FnMut(&mut Vec<f32>)) {
+        let Self { u, v, previous_z, previous_residual, mapped, back, .. } = self;
+        [u.memory(), v.memory()].into_iter().for_each(&mut *show);
+        [previous_z, previous_residual, mapped, back].into_iter().for_each(|states| show(states.memory()));
     }
 }
 

@@ -2,7 +2,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{InvalidSetting, MEMORY, at_least, below_one, non_negative, positive, within};
-use crate::states::States;
+use crate::states::{HostStates, States};
+use crate::stop::Stop;
 
 mod anderson;
 mod broyden;
@@ -153,6 +154,29 @@ impl<S: States> Iterations<S> {
                 &mut self.broyden
             }
         }
+    }
+}
+
+impl Iterations<HostStates> {
+    /// Borrows the memory of a solve for states of so many numbers.
+    pub(crate) fn borrow_memory(
+        &mut self,
+        solver: &Solver,
+        stop: &Stop,
+        numbers: usize,
+        lend: &mut dyn FnMut(usize) -> Vec<f32>,
+    ) {
+        match solver {
+            Solver::FixedPoint { .. } => {}
+            Solver::Anderson(settings) => self.anderson.borrow_memory(settings, stop, numbers, lend),
+            Solver::Broyden { memory } => self.broyden.borrow_memory(*memory, stop, numbers, lend),
+        }
+    }
+
+    /// Shows all memory of states.
+    pub(crate) fn memory(&mut self, show: &mut dyn FnMut(&mut Vec<f32>)) {
+        self.anderson.memory(show);
+        self.broyden.memory(show);
     }
 }
 

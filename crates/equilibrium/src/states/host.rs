@@ -1,6 +1,6 @@
 //! States in this process's memory.
 use super::vectors::{self, Scaled, ScaledChange};
-use super::{Changes, PerSlot, States, Window, keep_pieces};
+use super::{Changes, PerSlot, States, Window, keep_pieces, move_pieces};
 
 /// A batch of states as plain 32-bit floats, row after row.
 ///
@@ -69,6 +69,11 @@ impl HostStates {
     /// All numbers, row after row.
     pub fn into_values(self) -> Vec<f32> {
         self.values
+    }
+
+    /// The memory of the numbers.
+    pub(crate) fn memory(&mut self) -> &mut Vec<f32> {
+        &mut self.values
     }
 
     /// One sample's state.
@@ -176,85 +181,134 @@ impl States for HostStates {
     }
 }
 
+/// Batches of states in numbered slots, one after the other in one piece of memory.
+#[derive(Default)]
+struct Slots {
+    numbers: Vec<f32>,
+    /// The numbers of a slot: those of the batch at the beginning. Fewer are used once finished samples have been left out.
+    room: usize,
+    rows: usize,
+    width: usize,
+}
+
+impl Slots {
+    /// Nothing in any slot; they are for states like these.
+    fn clear(&mut self, like: &HostStates) {
+        (self.room, self.rows, self.width) = (like.values.len(), like.rows, like.width);
+    }
+
+    /// One sample's state in a slot.
+    fn row(&self, slot: usize, row: usize) -> &[f32] {
+        &self.numbers[slot * self.room + row * self.width..][..self.width]
+    }
+
+    /// Puts states into a slot; there are to be no more than `most`.
+    fn set(&mut self, slot: usize, states: &HostStates, most: usize) {
+        (self.rows, self.width) = (states.rows, states.width);
+        let (start, end) = (slot * self.room, (slot + 1) * self.room);
+        if self.numbers.capacity() < end {
+            // Twice as many slots as before, but none that are never used.
+            let slots = (2 * slot).max(4).min(most).max(slot + 1);
+            self.numbers.reserve_exact(slots * self.room - self.numbers.len());
+        }
+        if self.numbers.len() < end {
+            self.numbers.resize(end, 0.0);
+        }
+        self.numbers[start..start + states.values.len()].copy_from_slice(&states.values);
+    }
+
+    /// Keeps only these rows of the first slots.
+    fn keep_rows(&mut self, slots: usize, rows: &[usize]) {
+        for slot in self.numbers.chunks_exact_mut(self.room.max(1)).take(slots) {
+            move_pieces(slot, self.width, rows);
+        }
+        self.rows = rows.len();
+    }
+}
+
 /// One batch of states a slot; slots that were never set are zero.
 #[derive(Default)]
 pub struct HostWindow {
-    /// Memory of slots, of which the first `set` mean something.
-    states: Vec<HostStates>,
+    /// Of which the first `set` mean something.
+    slots: Slots,
     set: usize,
-    slots: usize,
-    /// The numbers of the batch at the beginning, for which there has to be room the next time.
-    room: usize,
+    count: usize,
+}
+
+impl HostWindow {
+    /// The memory that it works in.
+    pub(crate) fn memory(&mut self) -> &mut Vec<f32> {
+        &mut self.slots.numbers
+    }
 }
 
 impl Window<HostStates> for HostWindow {
     fn clear(&mut self, slots: usize, like: &HostStates) {
-        (self.slots, self.set, self.room) = (slots, 0, like.values.len());
+        (self.count, self.set) = (slots, 0);
+        self.slots.clear(like);
     }
 
     fn set(&mut self, slot: usize, states: &HostStates) {
-        assert!(slot <= self.set && slot < self.slots, "slots are first set in order");
-        place(&mut self.states, slot, self.room).copy_from(states);
+        assert!(slot <= self.set && slot < self.count, "slots are first set in order");
+        self.slots.set(slot, states, self.count);
         self.set = self.set.max(slot + 1);
     }
 
     fn dots(&self, states: &HostStates, dots: &mut PerSlot) {
-        dots.clear(states.rows, self.slots);
+        dots.clear(states.rows, self.count);
         for row in 0..states.rows {
-            for (dot, slot) in dots.row_mut(row).iter_mut().zip(&self.states[..self.set]) {
-                *dot = vectors::dot(slot.row(row), states.row(row));
+            for (slot, dot) in dots.row_mut(row).iter_mut().enumerate().take(self.set) {
+                *dot = vectors::dot(self.slots.row(slot, row), states.row(row));
             }
         }
     }
 
     fn add_combination(&self, y: &mut HostStates, factor: f64, weights: &PerSlot) {
         for row in 0..y.rows {
-            let terms = weights.row(row).iter().zip(&self.states[..self.set]);
-            let terms = terms.map(|(&weight, slot)| Scaled { factor: (factor * weight) as f32, x: slot.row(row) });
+            let terms = weights.row(row).iter().enumerate().take(self.set);
+            let terms = terms.map(|(slot, &weight)| Scaled { factor: (factor * weight) as f32, x: self.slots.row(slot, row) });
             vectors::add_combination(y.row_mut(row), terms.filter(|term| term.factor != 0.0));
         }
     }
 
     fn keep_rows(&mut self, rows: &[usize]) {
-        self.states[..self.set].iter_mut().for_each(|states| states.keep_rows(rows));
+        self.slots.keep_rows(self.set, rows);
     }
 }
 
 /// The last states themselves: changes are never written down, since subtracting takes no time beside reading.
 #[derive(Default)]
 pub struct HostChanges {
-    /// The state number `k` of the past is in the place `k % width`.
-    past: Vec<HostStates>,
+    /// The state number `k` of the past is in the slot `k % width`.
+    past: Slots,
     width: usize,
     /// How many states have been pushed.
     count: usize,
-    /// The numbers of the batch at the beginning, for which there has to be room the next time.
-    room: usize,
 }
 
 impl HostChanges {
-    /// The places of the states that are held, oldest first. The change that follows a state has the number of its place.
-    fn places(&self) -> impl Iterator<Item = usize> + Clone {
+    /// The memory that it works in.
+    pub(crate) fn memory(&mut self) -> &mut Vec<f32> {
+        &mut self.past.numbers
+    }
+
+    /// The slots of the states that are held, oldest first. The change that follows a state has the number of its slot.
+    fn slots(&self) -> impl Iterator<Item = usize> + Clone {
         let width = self.width;
         (self.count - self.count.min(width)..self.count).map(move |number| number % width)
     }
 
     /// The slot, the new and the old state of every change of one sample, oldest first.
     fn pairs<'a>(&'a self, row: usize, newest: &'a HostStates) -> impl Iterator<Item = (usize, &'a [f32], &'a [f32])> + Clone {
-        let followers = self.places().skip(1).map(|place| &self.past[place]).chain([newest]);
-        self.places().zip(followers).map(move |(place, new)| (place, new.row(row), self.past[place].row(row)))
-    }
-
-    fn next_place(&mut self) -> &mut HostStates {
-        let place_number = self.count % self.width;
-        self.count += 1;
-        place(&mut self.past, place_number, self.room)
+        let followers = self.slots().skip(1).map(move |slot| self.past.row(slot, row)).chain([newest.row(row)]);
+        self.slots().zip(followers).map(move |(slot, new)| (slot, new, self.past.row(slot, row)))
     }
 }
 
 impl Changes<HostStates> for HostChanges {
     fn clear(&mut self, width: usize, like: &HostStates) {
-        (self.width, self.count, self.room) = (width, 0, like.values.len());
+        (self.width, self.count) = (width, 0);
+        self.past.clear(like);
     }
 
     fn newest_slot(&self) -> Option<usize> {
@@ -269,7 +323,7 @@ impl Changes<HostStates> for HostChanges {
         let Some(before) = self.newest_slot() else { return };
         for row in 0..newest.rows {
             let (changes, states) = (with_change.row_mut(row), with_state.row_mut(row));
-            vectors::dots_of_changes(self.pairs(row, newest), newest.row(row), self.past[before].row(row), |slot, found| {
+            vectors::dots_of_changes(self.pairs(row, newest), newest.row(row), self.past.row(before, row), |slot, found| {
                 changes[slot] += found.0;
                 states[slot] += found.1;
             });
@@ -286,25 +340,12 @@ impl Changes<HostStates> for HostChanges {
         }
     }
 
-    fn push(&mut self, newest: &mut HostStates) {
-        std::mem::swap(self.next_place(), newest);
-    }
-
-    fn push_copy(&mut self, newest: &HostStates) {
-        self.next_place().copy_from(newest);
+    fn push(&mut self, newest: &HostStates) {
+        self.past.set(self.count % self.width, newest, self.width);
+        self.count += 1;
     }
 
     fn keep_rows(&mut self, rows: &[usize]) {
-        let held = self.count.min(self.width);
-        self.past[..held].iter_mut().for_each(|states| states.keep_rows(rows));
+        self.past.keep_rows(self.count.min(self.width), rows);
     }
-}
-
-/// The memory with this number, made with room for so many numbers when it is first asked for. (Fewer are stored once finished samples have been
-/// left out, but the next solve begins with all of them.)
-fn place(states: &mut Vec<HostStates>, number: usize, room: usize) -> &mut HostStates {
-    if number == states.len() {
-        states.push(HostStates { values: Vec::with_capacity(room), ..HostStates::default() });
-    }
-    &mut states[number]
 }

@@ -98,11 +98,8 @@ pub trait Changes<S>: Default {
     /// `y <- newest - sum_slot weights[row][slot] change[slot]` for every row.
     fn subtract_combination(&self, y: &mut S, newest: &S, weights: &PerSlot);
 
-    /// The newest state becomes one of the past. Its memory may be exchanged for other memory, whose numbers mean nothing.
-    fn push(&mut self, newest: &mut S);
-
-    /// The same, leaving the caller's states as they are.
-    fn push_copy(&mut self, newest: &S);
+    /// The newest state becomes one of the past.
+    fn push(&mut self, newest: &S);
 
     /// Keeps only these rows, which are given in ascending order.
     fn keep_rows(&mut self, rows: &[usize]);
@@ -151,8 +148,13 @@ impl PerSlot {
 
 /// Moves the kept ones of equally long pieces to the front; `kept` is in ascending order, so each can move in place.
 pub(crate) fn keep_pieces<T: Copy>(values: &mut Vec<T>, length: usize, kept: &[usize]) {
+    move_pieces(values, length, kept);
+    values.truncate(kept.len() * length);
+}
+
+/// The same, leaving what comes after them.
+fn move_pieces<T: Copy>(values: &mut [T], length: usize, kept: &[usize]) {
     for (to, &from) in kept.iter().enumerate() {
         values.copy_within(from * length..(from + 1) * length, to * length);
     }
-    values.truncate(kept.len() * length);
 }

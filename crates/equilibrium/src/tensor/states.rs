@@ -242,11 +242,7 @@ impl Changes<DeviceStates> for DeviceChanges {
         self.changes.add_combination(y, -1.0, weights);
     }
 
-    fn push(&mut self, newest: &mut DeviceStates) {
-        self.push_copy(newest);
-    }
-
-    fn push_copy(&mut self, newest: &DeviceStates) {
+    fn push(&mut self, newest: &DeviceStates) {
         self.last.copy_from(newest);
         self.count += 1;
     }
@@ -314,7 +310,7 @@ mod tests {
                 changes.dots(state, &mut one, &mut two);
                 told.extend(one.values().iter().chain(two.values()));
             }
-            changes.push_copy(state);
+            changes.push(state);
         }
         let rows = [1, 3];
         let mut last = states[3].clone();
@@ -328,7 +324,7 @@ mod tests {
         two.set(vec![0.5, -0.25, 0.0, 2.0], 2);
         changes.subtract_combination(&mut y, &last, &two);
         window.add_combination(&mut y, 0.5, &one);
-        changes.push(&mut last);
+        changes.push(&last);
         told.push(changes.newest_slot().map_or(-1.0, |slot| slot as f64));
         (y, told)
     }

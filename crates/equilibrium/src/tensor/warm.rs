@@ -11,7 +11,7 @@ impl WarmMemory {
     pub fn recall_tensor<const D: usize>(&self, samples: &[u64], own: Tensor<D>) -> Tensor<D> {
         let shape = own.dims();
         let width = shape[1..].iter().product();
-        let known = self.known(samples, width);
+        let known: Vec<bool> = self.known(samples, width).collect();
         if samples.len() != shape[0] || !known.contains(&true) {
             return own;
         }

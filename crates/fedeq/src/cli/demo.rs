@@ -2,7 +2,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use fedeq_core::View;
+use fedeq_core::{Method, View};
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
@@ -10,7 +10,6 @@ use super::settings::carry_out;
 use super::table::{Align, Table};
 use crate::demo::{COLUMNS, LEGEND, METHODS, MethodResult, SEEDS, experiment, free_folder, run_folder, verdict, write_report};
 use crate::memory::forget_peak;
-use fedeq_report::report::written;
 use fedeq_run::number::percent;
 use fedeq_run::run::Run;
 
@@ -83,7 +82,7 @@ impl Arguments {
         let summary = carry_out(&run, true)?;
         if !self.quiet {
             let [shared, local] = [View::Shared, View::Local].map(|view| percent(summary.evaluation.quality(view).mean));
-            tell(&format!("{which}: {}, seed {seed}: {shared} shared, {local} local", written(method)));
+            tell(&format!("{which}: {}, seed {seed}: {shared} shared, {local} local", Method::title(method)));
         }
         Ok(())
     }

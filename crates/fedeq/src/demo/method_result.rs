@@ -1,9 +1,9 @@
 //! What came out of one method, over several seeds.
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Error, Evaluation, Quality, Result, View};
+use fedeq_core::{Error, Evaluation, Method, Quality, Result, View};
 
-use fedeq_report::report::{Record, written};
+use fedeq_report::report::Record;
 use fedeq_run::number::{bytes, count};
 use fedeq_run::run::{RunFolder, Timing};
 use fedeq_run::statistics::{BySeed, Sample};
@@ -78,7 +78,7 @@ impl MethodResult {
 
     /// The method as its authors write it.
     pub fn name(&self) -> &str {
-        written(&self.method)
+        Method::title(&self.method)
     }
 
     /// A row of the table under the [`COLUMNS`].

@@ -3,8 +3,9 @@ use super::backward::{Add, InnerBack, Layer, Measured, OuterBack};
 use super::forward::{Output, Statistics};
 use super::{Middle, PreparedCell, Scratch};
 use crate::activation::{Activation, Relu, Softplus};
+use crate::buffer::aligned;
 use crate::conv;
-use crate::norm::{AffineGradient, Moments, Region, Sums, Workspace};
+use crate::norm::{AffineGradient, Moments, Region, Sums, Workspace, sums_to};
 
 /// A step with the intermediate values its gradients need: four times as many numbers as the state has.
 #[derive(Debug, Default)]
@@ -104,6 +105,12 @@ impl PreparedCell {
 }
 
 impl Linearisation {
+    /// The memory of `phi(conv_a(z))` (two numbers for each of the states), `u + conv_b(...)` and `phi(z + GN2(...))` (one for each), for whoever uses it for something
+    /// else when the linearisation is [done with](Scratch::recycle).
+    pub fn memory(&mut self) -> [&mut Vec<f32>; 3] {
+        [&mut self.inner, &mut self.sum, &mut self.activated]
+    }
+
     /// With room for states of `len` numbers in all.
     fn resize(&mut self, prepared: &PreparedCell, len: usize) {
         let count = len / prepared.cell.state_len() * prepared.cell.statistics();
@@ -172,7 +179,7 @@ impl Linearisation {
         prepared.check(&[self.sum.len(), z.len(), gradient.len(), du.len(), dz.as_ref().map_or(z.len(), |dz| dz.len())]);
         scratch.grow(&prepared.cell, 1);
         let Scratch { conv, narrow, batch, work, sums, .. } = scratch;
-        let [normalized, da] = batch.each_mut().map(|memory| memory.take(2 * z.len()));
+        let [normalized, da] = batch.each_mut().map(|memory| aligned(memory, 2 * z.len()));
         let chunk = prepared.chunk() * prepared.cell.state_len();
         for (index, gradient) in gradient.chunks(chunk).enumerate() {
             let back = Back { saved: self, prepared, at: index * chunk, len: gradient.len() };
@@ -193,15 +200,10 @@ impl Linearisation {
         conv::weight_gradient(prepared.set, &prepared.cell.conv_a(samples), z, da, parameters.conv_a, conv);
         conv::weight_gradient(prepared.set, &prepared.cell.conv_b(samples), normalized, du, parameters.conv_b, conv);
         for ([scale, offset], sums) in parameters.norms.into_iter().zip(sums) {
-            copy(&sums.scale, scale);
-            copy(&sums.offset, offset);
+            sums_to(&sums.scale, scale);
+            sums_to(&sums.offset, offset);
         }
     }
-}
-
-fn copy(sums: &[f64], to: &mut [f32]) {
-    assert_eq!(sums.len(), to.len(), "a gradient for every channel");
-    to.iter_mut().zip(sums).for_each(|(to, sum)| *to = *sum as f32);
 }
 
 /// A chunk of samples on its way back.

@@ -43,7 +43,7 @@ use crate::size::product;
 use forward::{Inner, Outer, Output, Statistics};
 
 pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
-pub use scratch::Scratch;
+pub use scratch::{LINE, Scratch};
 
 /// What a cell is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

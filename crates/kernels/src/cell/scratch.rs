@@ -5,6 +5,9 @@ use crate::norm::{Moments, Sums, Workspace};
 
 use super::{Cell, Linearisation};
 
+/// The numbers of a cache line.
+pub const LINE: usize = crate::buffer::LINE;
+
 /// Memory that cells work in: grown at the first step, then reused, so that repeating a step allocates nothing.
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -14,7 +17,7 @@ pub struct Scratch {
     /// The channels of a chunk of samples.
     pub(super) narrow: Buffer,
     /// What the gradients of the weights are made of, for all samples: `GN1(...)` and the gradient of `conv_a(z)`.
-    pub(super) batch: [Buffer; 2],
+    pub(super) batch: [Vec<f32>; 2],
     /// Statistics of a chunk for the three normalisations.
     pub(super) moments: [Moments; 3],
     pub(super) work: Workspace,
@@ -28,6 +31,16 @@ impl Scratch {
     /// Empty.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The memory that the gradients of a batch need besides: for whoever uses it for something else between them, [`LINE`] numbers more than twice those of the states each.
+    pub fn memory(&mut self) -> [&mut Vec<f32>; 2] {
+        self.batch.each_mut()
+    }
+
+    /// What convolutions work in, which serves those outside of cells too.
+    pub fn conv(&mut self) -> &mut conv::Scratch {
+        &mut self.conv
     }
 
     /// Takes the memory of a linearisation that nobody needs any more for the next one; memory fresh from the system costs a third of a

@@ -2,7 +2,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::passes::{ActivatedAfter, ActivatedBefore, GradientSums, Stored};
-use super::{Affine, AffineGradient, Norm, Region, Saved, Sums, Workspace};
+use super::{Affine, Norm, Region, Saved, Scratch, Workspace};
 use crate::InstructionSet;
 use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
@@ -15,6 +15,8 @@ pub(super) struct Arguments<'a> {
     pub(super) dy: &'a [f32],
     pub(super) dx: &'a mut [f32],
     pub(super) d_shortcut: Option<&'a mut [f32]>,
+    /// With sums of zero, which become those of the affine gradients.
+    pub(super) scratch: &'a mut Scratch,
 }
 
 /// An activation before the normalisation.
@@ -90,15 +92,14 @@ impl<F: Function> Passes for After<F> {
 }
 
 impl Arguments<'_> {
-    pub(super) fn run<P: Passes>(self, set: InstructionSet, passes: P) -> AffineGradient {
+    pub(super) fn run<P: Passes>(self, set: InstructionSet, passes: P) {
         let count = self.norm.shape.len();
         assert!([self.saved.x.len(), self.dy.len(), self.dx.len()] == [count; 3], "all slices have the layer's shape");
         assert!(!P::NEEDS_OUTPUT || self.saved.y.len() == count, "the output has the layer's shape");
         assert!(self.d_shortcut.as_ref().is_none_or(|shortcut| shortcut.len() == count), "the shortcut has the layer's shape");
-        if count == 0 {
-            return Sums::new(self.norm.shape.channels).into();
+        if count > 0 {
+            set.run(Kernel { arguments: self, passes });
         }
-        set.run(Kernel { arguments: self, passes })
     }
 }
 
@@ -108,14 +109,14 @@ struct Kernel<'a, P> {
 }
 
 impl<P: Passes> WithSimd for Kernel<'_, P> {
-    type Output = AffineGradient;
+    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> AffineGradient {
-        let Self { arguments: Arguments { norm, saved, affine, dy, dx, mut d_shortcut }, passes } = self;
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { arguments: Arguments { norm, saved, affine, dy, dx, mut d_shortcut, scratch }, passes } = self;
         let region = norm.region();
         let size = region.pixels * region.channels;
-        let (mut work, mut sums) = (Workspace::new(region.channels), Sums::new(region.channels));
+        let Scratch { work, sums } = scratch;
         for (index, dx) in dx.chunks_exact_mut(size).enumerate() {
             let here = index * size..(index + 1) * size;
             let groups = index * norm.groups..(index + 1) * norm.groups;
@@ -125,10 +126,9 @@ impl<P: Passes> WithSimd for Kernel<'_, P> {
             let (x, y, dx) = (saved.x[here.clone()].into(), y.into(), dx.into());
             let mut part = Part { region, x, y, dy: &dy[here], dx, d_shortcut };
             region.prepare(&mut work.constants, mean, variance, affine.scale);
-            passes.sum(simd, &mut part, &mut work);
-            region.add_affine_gradients(&mut work, variance, affine.scale, saved.given, &mut sums);
-            passes.pull_back(simd, &mut part, &mut work);
+            passes.sum(simd, &mut part, work);
+            region.add_affine_gradients(work, variance, affine.scale, saved.given, sums);
+            passes.pull_back(simd, &mut part, work);
         }
-        sums.into()
     }
 }

@@ -23,6 +23,7 @@ pub(super) struct Arguments<'a> {
     pub(super) affine: Affine<'a>,
     pub(super) shortcut: Option<&'a [f32]>,
     pub(super) y: &'a mut [f32],
+    pub(super) work: &'a mut Workspace,
 }
 
 impl Arguments<'_> {
@@ -48,11 +49,10 @@ impl<F: Function, G: Function> WithSimd for Kernel<'_, F, G> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { arguments: Arguments { norm, mut statistics, x, affine, shortcut, y }, before, after } = self;
+        let Self { arguments: Arguments { norm, mut statistics, x, affine, shortcut, y, work }, before, after } = self;
         // Statistics of a batch, once given, apply to each image on its own, which then stays in the cache.
         let shared = norm.scope == NormScope::Batch && matches!(statistics, Statistics::Given(_));
         let region = if shared { norm.image() } else { norm.region() };
-        let mut work = Workspace::new(region.channels);
         let size = region.pixels * region.channels;
         for (index, (x, y)) in x.chunks_exact(size).zip(y.chunks_exact_mut(size)).enumerate() {
             let first = if shared { 0 } else { index * norm.groups };
@@ -62,16 +62,16 @@ impl<F: Function, G: Function> WithSimd for Kernel<'_, F, G> {
             let values = match &mut statistics {
                 Statistics::Own(moments) => {
                     let moments = [&mut moments.mean[groups.clone()], &mut moments.variance[groups.clone()]];
-                    measure(simd, region, before, x, y, &mut work, moments)
+                    measure(simd, region, before, x, y, work, moments)
                 }
-                Statistics::Given(_) => activate(simd, region, before, x, y, &mut work),
+                Statistics::Given(_) => activate(simd, region, before, x, y, work),
             };
             let moments = match &statistics {
                 Statistics::Own(moments) => &**moments,
                 Statistics::Given(moments) => moments,
             };
             region.prepare(&mut work.constants, &moments.mean[groups.clone()], &moments.variance[groups], affine.scale);
-            scale(simd, region, values, affine.offset, shortcut, after, y, &mut work);
+            scale(simd, region, values, affine.offset, shortcut, after, y, work);
         }
     }
 }

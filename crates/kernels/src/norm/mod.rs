@@ -117,11 +117,33 @@ pub struct AffineGradient {
     pub offset: Vec<f32>,
 }
 
-impl From<Sums> for AffineGradient {
-    fn from(sums: Sums) -> Self {
-        let single = |sums: Vec<f64>| sums.into_iter().map(|sum| sum as f32).collect();
-        Self { scale: single(sums.scale), offset: single(sums.offset) }
+/// Memory that normalisations work in: grown when first used, so that repeating one allocates nothing. One for each thread serves all of them.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    work: Workspace,
+    sums: Sums,
+}
+
+impl Scratch {
+    /// Empty.
+    pub fn new() -> Self {
+        Self::default()
     }
+
+    /// Room for sums over so many channels.
+    pub(crate) fn totals(&mut self, channels: usize) -> &mut [Vec<f64>; 2] {
+        self.work.grow(channels);
+        &mut self.work.totals
+    }
+}
+
+/// Where the gradients of the learned parameters go, `[C]` each, if they are wanted.
+#[derive(Debug, Default)]
+pub struct AffineTargets<'a> {
+    /// That of the scale.
+    pub scale: Option<&'a mut [f32]>,
+    /// That of the offset.
+    pub offset: Option<&'a mut [f32]>,
 }
 
 /// Statistics, `[B, groups]` over planes, `[B, H, groups]` over rows and `[groups]` over a batch.
@@ -172,14 +194,35 @@ impl Norm {
     ///
     /// If the lengths of the slices do not fit the shape, or the groups do not divide the channels.
     pub fn forward(&self, set: InstructionSet, x: &[f32], affine: Affine, shortcut: Option<&[f32]>, y: &mut [f32]) -> Moments {
-        self.check(x, affine);
-        let count = self.regions() * self.groups;
-        let mut moments = Moments { mean: vec![0.0; count], variance: vec![0.0; count] };
-        self.run_forward(set, forward::Statistics::Own(&mut moments), x, affine, shortcut, y);
+        let mut moments = Moments::default();
+        self.forward_to(set, (x, shortcut), affine, y, &mut moments, &mut Scratch::new());
         moments
     }
 
-    /// Normalises `x` with given statistics, such as running ones.
+    /// The same in memory that is kept: the statistics are written where others were, `x` comes with the shortcut.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Norm::forward).
+    pub fn forward_to(
+        &self,
+        set: InstructionSet,
+        (x, shortcut): (&[f32], Option<&[f32]>),
+        affine: Affine,
+        y: &mut [f32],
+        moments: &mut Moments,
+        scratch: &mut Scratch,
+    ) {
+        self.check(x, affine);
+        let count = self.regions() * self.groups;
+        for moments in [&mut moments.mean, &mut moments.variance] {
+            moments.clear();
+            moments.resize(count, 0.0);
+        }
+        self.run_forward(set, forward::Statistics::Own(moments), (x, shortcut), affine, y, scratch);
+    }
+
+    /// Normalises `x` with given statistics, such as running ones, and adds the shortcut if there is one.
     ///
     /// # Panics
     ///
@@ -187,15 +230,15 @@ impl Norm {
     pub fn apply(
         &self,
         set: InstructionSet,
-        x: &[f32],
+        (x, shortcut): (&[f32], Option<&[f32]>),
         affine: Affine,
         moments: &Moments,
-        shortcut: Option<&[f32]>,
         y: &mut [f32],
+        scratch: &mut Scratch,
     ) {
         self.check(x, affine);
         self.check_moments(moments);
-        self.run_forward(set, forward::Statistics::Given(moments), x, affine, shortcut, y);
+        self.run_forward(set, forward::Statistics::Given(moments), (x, shortcut), affine, y, scratch);
     }
 
     /// The gradients of the input, of the shortcut if `d_shortcut` is there, and of the parameters, given that of the output.
@@ -213,8 +256,42 @@ impl Norm {
         d_shortcut: Option<&mut [f32]>,
     ) -> AffineGradient {
         self.check(saved.x, affine);
+        let zeros = || vec![0.0; self.shape.channels];
+        let mut found = AffineGradient { scale: zeros(), offset: zeros() };
+        let to = AffineTargets { scale: Some(&mut found.scale), offset: Some(&mut found.offset) };
+        self.backward_to(set, saved, affine, dy, (dx, d_shortcut), to, &mut Scratch::new());
+        found
+    }
+
+    /// The same, as far as they are wanted, to where they are wanted.
+    ///
+    /// # Panics
+    ///
+    /// As [`forward`](Norm::forward), or if there is not a place for every number of what is wanted.
+    #[allow(clippy::too_many_arguments, reason = "all of them are what the pass is about")]
+    pub fn backward_to(
+        &self,
+        set: InstructionSet,
+        saved: Saved,
+        affine: Affine,
+        dy: &[f32],
+        (dx, d_shortcut): (&mut [f32], Option<&mut [f32]>),
+        to: AffineTargets<'_>,
+        scratch: &mut Scratch,
+    ) {
+        self.check(saved.x, affine);
         self.check_moments(saved.moments);
-        let arguments = backward::Arguments { norm: self, saved, affine, dy, dx, d_shortcut };
+        scratch.work.grow(self.shape.channels);
+        scratch.sums.reset(self.shape.channels);
+        self.run_backward(set, backward::Arguments { norm: self, saved, affine, dy, dx, d_shortcut, scratch });
+        for (to, sums) in [(to.scale, &scratch.sums.scale), (to.offset, &scratch.sums.offset)] {
+            if let Some(to) = to {
+                sums_to(sums, to);
+            }
+        }
+    }
+
+    fn run_backward(&self, set: InstructionSet, arguments: backward::Arguments<'_>) {
         match self.fusion {
             Fusion::None => arguments.run(set, backward::Before(Identity)),
             Fusion::Before(Activation::Relu) => arguments.run(set, backward::Before(Relu)),
@@ -228,12 +305,13 @@ impl Norm {
         &self,
         set: InstructionSet,
         statistics: forward::Statistics,
-        x: &[f32],
+        (x, shortcut): (&[f32], Option<&[f32]>),
         affine: Affine,
-        shortcut: Option<&[f32]>,
         y: &mut [f32],
+        scratch: &mut Scratch,
     ) {
-        let arguments = forward::Arguments { norm: self, statistics, x, affine, shortcut, y };
+        scratch.work.grow(self.shape.channels);
+        let arguments = forward::Arguments { norm: self, statistics, x, affine, shortcut, y, work: &mut scratch.work };
         match self.fusion {
             Fusion::None => arguments.run(set, Identity, Identity),
             Fusion::Before(Activation::Relu) => arguments.run(set, Relu, Identity),
@@ -280,4 +358,10 @@ impl Norm {
         let count = self.regions() * self.groups;
         assert!(moments.mean.len() == count && moments.variance.len() == count, "there is a moment for every region and group");
     }
+}
+
+/// Sums as the numbers that they are kept in.
+pub(crate) fn sums_to(sums: &[f64], to: &mut [f32]) {
+    assert_eq!(sums.len(), to.len(), "a gradient for every channel");
+    to.iter_mut().zip(sums).for_each(|(to, sum)| *to = *sum as f32);
 }

@@ -166,10 +166,6 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    pub(crate) fn new(channels: usize) -> Self {
-        Self { scale: vec![0.0; channels], offset: vec![0.0; channels] }
-    }
-
     /// Zeros again, for this many channels.
     pub(crate) fn reset(&mut self, channels: usize) {
         for sums in [&mut self.scale, &mut self.offset] {

@@ -43,11 +43,27 @@ impl Blocked {
     /// If that is not a whole number of sequences.
     pub fn new(length: usize, blocked: &[bool]) -> Self {
         assert!(length > 0 && blocked.len().is_multiple_of(product([length, length])), "blocked is not [batch, length, length]");
-        let sequences = || blocked.chunks_exact(length * length);
-        let flags = sequences().flat_map(|blocked| {
-            (0..length * length).map(move |at| f32::from(u8::from(blocked[at % length * length + at / length])))
-        });
-        Self { length, flags: flags.collect(), panels: sequences().flat_map(|blocked| panels(length, blocked)).collect() }
+        let (size, mut new) = (length * length, Self::default());
+        new.set([blocked.len() / size, length], |sequence, query, key| blocked[sequence * size + query * length + key]);
+        new
+    }
+
+    /// Becomes that of `[batch, length]`, in its own memory: `blocked` tells of a sequence whether a query may not look at a key.
+    ///
+    /// # Panics
+    ///
+    /// If there is no position.
+    pub fn set(&mut self, [batch, length]: [usize; 2], blocked: impl Fn(usize, usize, usize) -> bool) {
+        assert!(length > 0, "a sequence has at least one position");
+        self.length = length;
+        self.flags.clear();
+        self.panels.clear();
+        for sequence in 0..batch {
+            let blocked = |query, key| blocked(sequence, query, key);
+            let flag = |at: usize| f32::from(u8::from(blocked(at % length, at / length)));
+            self.flags.extend((0..product([length, length])).map(flag));
+            self.panels.extend((0..length).step_by(PANEL).map(|first| Panel::new(first, length, blocked)));
+        }
     }
 
     /// Becomes that of some sequences of `from`, in its own memory.
@@ -76,18 +92,14 @@ impl Blocked {
     }
 }
 
-/// The panels of a sequence, from `[query, key]`.
-fn panels(length: usize, blocked: &[bool]) -> impl Iterator<Item = Panel> {
-    (0..length).step_by(PANEL).map(move |first| {
+impl Panel {
+    /// The queries from `first` on, given whether a query may not look at a key.
+    fn new(first: usize, length: usize, blocked: impl Fn(usize, usize) -> bool) -> Self {
         let count = PANEL.min(length - first);
-        let queries = blocked[first * length..][..count * length].chunks_exact(length);
-        Panel { first, count, horizon: queries.map(horizon).max().unwrap_or(length) }
-    })
-}
-
-/// Keys from here on have no weight. A query which may see nothing gives all of them the same.
-fn horizon(blocked: &[bool]) -> usize {
-    blocked.iter().rposition(|blocked| !blocked).map_or(blocked.len(), |last| last + 1)
+        // Keys from there on have no weight. A query which may see nothing gives all of them the same.
+        let horizon = |query: usize| (0..length).rev().find(|&key| !blocked(query, key)).map_or(length, |last| last + 1);
+        Self { first, count, horizon: (first..first + count).map(horizon).max().unwrap_or(length) }
+    }
 }
 
 #[cfg(test)]

@@ -30,10 +30,12 @@ pub struct Prepared {
     mlp: Mlp,
     /// Made when first needed.
     transposed: OnceLock<Transposed>,
+    /// Memory for the next ones.
+    spare: Transposed,
 }
 
 /// Weights for the way back.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Transposed {
     query: Vec<f32>,
     key: Vec<f32>,
@@ -88,7 +90,7 @@ impl Prepared {
             "heads must share the width evenly"
         );
         assert!(shape.length > 0 && shape.hidden > 0, "a layer needs positions and hidden numbers");
-        assert_eq!(parameters.map(|part| part.len()), LayerParts::lengths(&shape), "parameters must fit the shape");
+        check_parameters(&shape, parameters);
         Self {
             set,
             shape,
@@ -100,6 +102,35 @@ impl Prepared {
             norm_2: parameters.norm_2.owned(),
             mlp: Mlp::new(shape.width, &parameters.widen, &parameters.narrow),
             transposed: OnceLock::new(),
+            spare: Transposed::default(),
+        }
+    }
+
+    /// Other parameters, in the same memory.
+    ///
+    /// # Panics
+    ///
+    /// If a parameter has the wrong length.
+    pub fn update(&mut self, parameters: &LayerParameters<'_>) {
+        check_parameters(&self.shape, parameters);
+        let LayerParts { norm_1, query, key, value, output, norm_2, widen, narrow } = parameters;
+        norm_1.copy_to(&mut self.norm_1);
+        norm_2.copy_to(&mut self.norm_2);
+        for (from, to) in [(query, &mut self.query), (key, &mut self.key), (value, &mut self.value), (output, &mut self.output)] {
+            from.copy_to(to);
+        }
+        self.mlp.update(widen, narrow);
+        if let Some(transposed) = self.transposed.take() {
+            self.spare = transposed;
+        }
+    }
+
+    /// Prepares for the way back, in memory that served it before. (Without this, the first step back does it in new memory.)
+    pub fn turn(&mut self) {
+        if self.transposed.get().is_none() {
+            let mut spare = std::mem::take(&mut self.spare);
+            self.transpose_to(&mut spare);
+            self.transposed = OnceLock::from(spare);
         }
     }
 
@@ -363,14 +394,23 @@ impl Prepared {
 
     fn transposed(&self) -> &Transposed {
         self.transposed.get_or_init(|| {
-            let [query, key, value, output] = [&self.query, &self.key, &self.value, &self.output].map(|linear| {
-                let mut to = vec![0.0; linear.weight.len()];
-                transpose(&linear.weight, self.shape.width, &mut to);
-                to
-            });
-            Transposed { query, key, value, output, mlp: self.mlp.transposed() }
+            let mut transposed = Transposed::default();
+            self.transpose_to(&mut transposed);
+            transposed
         })
     }
+
+    fn transpose_to(&self, to: &mut Transposed) {
+        let Transposed { query, key, value, output, mlp } = to;
+        for (linear, to) in [(&self.query, query), (&self.key, key), (&self.value, value), (&self.output, output)] {
+            transpose(&linear.weight, self.shape.width, fit(to, linear.weight.len()));
+        }
+        self.mlp.transpose_to(mlp);
+    }
+}
+
+fn check_parameters(shape: &LayerShape, parameters: &LayerParameters<'_>) {
+    assert_eq!(parameters.map(|part| part.len()), LayerParts::lengths(shape), "parameters must fit the shape");
 }
 
 /// `a <- a + b`

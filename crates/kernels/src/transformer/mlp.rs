@@ -49,29 +49,42 @@ pub(super) struct Hidden {
 }
 
 /// Weights for the way back: for each slice, `[n, width]` of `W_1^T` and `[width, n]` of `W_2^T`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct MlpTransposed(Vec<[Vec<f32>; 2]>);
 
 impl Mlp {
     pub(super) fn new(width: usize, widen: &Linear<&[f32]>, narrow: &Linear<&[f32]>) -> Self {
-        let hidden = widen.bias.len();
-        let slice = |start: usize| {
-            let end = hidden.min(start + SLICE);
-            let rows: Vec<&[f32]> = widen.weight.chunks_exact(hidden).map(|row| &row[start..end]).collect();
-            let widen = Linear { weight: rows.concat(), bias: widen.bias[start..end].to_vec() };
-            Slice { start, widen, narrow: narrow.weight[start * width..end * width].to_vec() }
-        };
-        Self { width, slices: (0..hidden).step_by(SLICE).map(slice).collect(), bias: narrow.bias.to_vec() }
+        let slice = |start: usize| Slice { start, widen: Linear { weight: Vec::new(), bias: Vec::new() }, narrow: Vec::new() };
+        let slices = (0..widen.bias.len()).step_by(SLICE).map(slice).collect();
+        let mut new = Self { width, slices, bias: Vec::new() };
+        new.update(widen, narrow);
+        new
     }
 
-    pub(super) fn transposed(&self) -> MlpTransposed {
-        let both = |slice: &Slice| {
-            let mut both = [(); 2].map(|()| vec![0.0; slice.narrow.len()]);
-            transpose(&slice.widen.weight, slice.count(), &mut both[0]);
-            transpose(&slice.narrow, self.width, &mut both[1]);
-            both
-        };
-        MlpTransposed(self.slices.iter().map(both).collect())
+    /// Other weights of the same sizes, in the same memory.
+    pub(super) fn update(&mut self, widen: &Linear<&[f32]>, narrow: &Linear<&[f32]>) {
+        let hidden = widen.bias.len();
+        for slice in &mut self.slices {
+            let (start, end) = (slice.start, hidden.min(slice.start + SLICE));
+            let Linear { weight, bias } = &mut slice.widen;
+            weight.clear();
+            widen.weight.chunks_exact(hidden).for_each(|row| weight.extend_from_slice(&row[start..end]));
+            bias.clear();
+            bias.extend_from_slice(&widen.bias[start..end]);
+            slice.narrow.clear();
+            slice.narrow.extend_from_slice(&narrow.weight[start * self.width..end * self.width]);
+        }
+        self.bias.clear();
+        self.bias.extend_from_slice(narrow.bias);
+    }
+
+    /// Writes the weights for the way back.
+    pub(super) fn transpose_to(&self, to: &mut MlpTransposed) {
+        to.0.resize_with(self.slices.len(), Default::default);
+        for (slice, [widen, narrow]) in self.slices.iter().zip(&mut to.0) {
+            transpose(&slice.widen.weight, slice.count(), fit(widen, slice.narrow.len()));
+            transpose(&slice.narrow, self.width, fit(narrow, slice.narrow.len()));
+        }
     }
 
     fn hidden(&self) -> usize {

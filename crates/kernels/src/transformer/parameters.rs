@@ -44,6 +44,12 @@ impl Linear<&[f32]> {
     pub(super) fn owned(self) -> Linear<Vec<f32>> {
         Linear { weight: self.weight.to_vec(), bias: self.bias.to_vec() }
     }
+
+    /// Copies it over another one of its size.
+    pub(super) fn copy_to(self, to: &mut Linear<Vec<f32>>) {
+        to.weight.copy_from_slice(self.weight);
+        to.bias.copy_from_slice(self.bias);
+    }
 }
 
 impl Linear<Vec<f32>> {
@@ -67,6 +73,12 @@ pub struct Norm<T> {
 impl Norm<&[f32]> {
     pub(super) fn owned(self) -> Norm<Vec<f32>> {
         Norm { scale: self.scale.to_vec(), offset: self.offset.to_vec() }
+    }
+
+    /// Copies it over another one of its size.
+    pub(super) fn copy_to(self, to: &mut Norm<Vec<f32>>) {
+        to.scale.copy_from_slice(self.scale);
+        to.offset.copy_from_slice(self.offset);
     }
 }
 

@@ -59,6 +59,22 @@ impl Stack {
         Self { set, shape, layers, norm: norm.owned() }
     }
 
+    /// Other parameters, in the same memory.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many layers, or a parameter has the wrong length.
+    pub fn update<'a>(&mut self, layers: impl ExactSizeIterator<Item = LayerParameters<'a>>, norm: Norm<&[f32]>) {
+        assert_eq!(layers.len(), self.layers.len(), "parameters for every layer");
+        self.layers.iter_mut().zip(layers).for_each(|(layer, parameters)| layer.update(&parameters));
+        norm.copy_to(&mut self.norm);
+    }
+
+    /// Prepares all layers for the [way back](Prepared::turn).
+    pub fn turn(&mut self) {
+        self.layers.iter_mut().for_each(Prepared::turn);
+    }
+
     /// The same for batches of another size.
     pub fn set_batch(&mut self, batch: usize) {
         self.shape.batch = batch;

@@ -1,7 +1,7 @@
 //! Runs that differ only in their seed, as one line of a table and one curve of a figure.
 use std::collections::BTreeMap;
 
-use fedeq_core::{Evaluation, Result, Round};
+use fedeq_core::{Evaluation, Method, Result, Round};
 use serde::Serialize;
 
 use super::record::Record;
@@ -51,7 +51,7 @@ pub(super) fn lines(runs: &[Record]) -> Result<Vec<MethodLine>> {
 /// As little as tells a cluster from the others.
 fn name(cluster: &Cluster, all: &[Cluster]) -> String {
     let [method, model, data] = &cluster.names;
-    let mut name = written(method).to_owned();
+    let mut name = Method::title(method).to_owned();
     if all.iter().any(|other| other.names[0] == *method && other.names[1] != *model) {
         name += &format!(", {model}");
     }
@@ -60,21 +60,6 @@ fn name(cluster: &Cluster, all: &[Cluster]) -> String {
     }
     let settings = cluster.settings.iter().map(|(key, value)| format!(" {key}={value}"));
     name + &settings.collect::<String>()
-}
-
-/// A method as its authors write it.
-pub fn written(method: &str) -> &str {
-    match method {
-        "local" => "Local",
-        "fedavg" => "FedAvg",
-        "fedavg-ft" => "FedAvg+FT",
-        "ditto" => "Ditto",
-        "fedper" => "FedPer",
-        "fedrep" => "FedRep",
-        "knn-per" => "kNN-Per",
-        "fedeq" => "FeDEQ",
-        other => other,
-    }
 }
 
 /// The runs of a line that can be put together: all after the same number of rounds. Those that are finished or, where none is, all that were evaluated, as far as all of them came.

@@ -20,12 +20,11 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Error, Result, View};
+use fedeq_core::{Error, Method, Result, View};
 use serde::Serialize;
 
 pub use client_detail::{Availability, ClientDetail, Confusion, Label, WorstClient};
 pub use line::MethodLine;
-pub use line::written;
 pub use record::Record;
 
 use crate::figure::Figure;
@@ -157,6 +156,6 @@ fn title(lines: &[MethodLine]) -> String {
         });
         parts.join(", ")
     };
-    let methods = unique(|line| written(&line.method));
+    let methods = unique(|line| Method::title(&line.method));
     format!("{methods} on {}", unique(|line| &line.data))
 }

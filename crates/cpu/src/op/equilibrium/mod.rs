@@ -10,10 +10,11 @@ use fedeq_kernels::InstructionSet;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_models::graph::{self, ValueId};
 
-use super::{Op, Run};
-use crate::memory::{Buffer, Target, add};
+use super::{Op, Run, Scratch};
+use crate::memory::{Buffer, Numbers, Target, add};
 use crate::parameters::{Gradients, Values};
 use crate::plan::Planner;
+use crate::pool::Pool;
 
 /// What a cell is run under.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,18 @@ pub(super) struct Around<'a> {
 /// A pass goes: [`prepare`](Cell::prepare), any number of [`steps`](Cell::step), maybe for [fewer samples](Cell::keep) from some point on;
 /// [`linearise`](Cell::linearise) for all samples; [`turn`](Cell::turn); then products and gradients.
 pub(super) trait Cell: Debug + Send {
+    /// A pass begins: what cells share is taken from there.
+    fn begin(&mut self, _: &mut Scratch) {}
+
+    /// It is over: what cells share goes back.
+    fn end(&mut self, _: &mut Scratch) {}
+
+    /// Takes memory for so many [linearisations](Cell::linearise) of so many numbers each, and for the gradients.
+    fn borrow(&mut self, _steps: usize, _numbers: usize, _: &mut Pool) {}
+
+    /// Gives that memory back.
+    fn give_back(&mut self, _: &mut Pool) {}
+
     /// Takes the parameters as they are now.
     fn prepare(&mut self, around: &Around<'_>);
 
@@ -86,13 +99,12 @@ pub(super) struct Equilibrium {
     back: Option<Back>,
     /// The fixed point.
     z: HostStates,
-    image: HostStates,
     report: Report,
-    kept: Vec<f32>,
+    /// How the last adjoint was found; its memory serves the next one.
+    adjoint_report: Report,
     /// The states at which further steps are differentiated, after the fixed point.
     states: Vec<Vec<f32>>,
-    gradient: HostStates,
-    dz: Vec<f32>,
+    /// What a further step but the last adds to the gradient of what is injected.
     du: Vec<f32>,
 }
 
@@ -137,36 +149,57 @@ impl Equilibrium {
             y: plan.forward(y),
             back,
             z: HostStates::default(),
-            image: HostStates::default(),
             report: Report::default(),
-            kept: Vec::new(),
+            adjoint_report: Report::default(),
             states: Vec::new(),
-            gradient: HostStates::default(),
-            dz: Vec::new(),
             du: Vec::new(),
         }
     }
 
-    fn solve(&mut self, around: &Around<'_>, u: &[f32], start: Start<'_>) {
+    fn len(&self) -> usize {
+        self.batch * self.width
+    }
+
+    /// States of the batch, in memory of the pool.
+    fn states(&self, pool: &mut Pool) -> HostStates {
+        HostStates::new(pool.take(self.len()), self.batch, self.width)
+    }
+
+    /// Finds the fixed point; gives what the cell makes of it, in memory of the pool.
+    fn solve(
+        &mut self,
+        around: &Around<'_>,
+        numbers: &mut Numbers<'_>,
+        workspace: &mut Workspace<HostStates>,
+        start: Start<'_>,
+    ) -> HostStates {
+        // Solvers need the memory of many states, and the way back as much for other things: they share it.
+        self.settings.lend_for_solve(self.len(), workspace, &mut |len| numbers.pool.take(len));
+        workspace.reuse(std::mem::take(&mut self.report));
+        let (mut image, mut kept) = (self.states(numbers.pool), numbers.pool.take(self.len()));
+        if self.z.rows() == 0 {
+            self.z = self.states(numbers.pool);
+        }
+        let u = numbers.read(self.injection);
         self.cell.prepare(around);
-        self.z.resize(self.batch, self.width);
         self.cell.start(u, self.z.values_mut());
         match start {
             Start::Model => {}
             Start::At(state) => self.z.values_mut().copy_from_slice(state.values()),
             Start::Recalled(memory, samples) => memory.recall(samples, &mut self.z),
         }
-        let mut map = CellMap { cell: self.cell.as_mut(), around, u, kept: &mut self.kept, width: self.width, shrunk: false };
-        // Solvers need the memory of many states. They give it back, since the way back needs as much for other things.
-        self.report = self.settings.solve_into(&mut map, &mut self.z, &mut self.image, &mut Workspace::default());
-        self.kept = Vec::new();
+        let mut map = CellMap { cell: self.cell.as_mut(), around, u, kept: &mut kept, width: self.width, shrunk: false };
+        self.report = self.settings.solve_into(&mut map, &mut self.z, &mut image, workspace);
+        workspace.release(|memory| numbers.pool.give(memory));
+        numbers.pool.give(kept);
+        image
     }
 
-    /// The steps after the fixed point that are differentiated, leaving the last state in `y`.
-    fn go_on(&mut self, around: &Around<'_>, u: &[f32], y: &mut [f32]) {
+    /// The steps after the fixed point that are differentiated, leaving the last state in `y`; the first of them is there already.
+    fn go_on(&mut self, around: &Around<'_>, u: &[f32], image: &[f32], y: &mut [f32]) {
         let (steps, damping) = self.settings.adjoint.differentiated_steps();
-        if (steps, damping) == (1, 0.0) {
-            return y.copy_from_slice(self.image.values());
+        if self.back.is_none() || (steps, damping) == (1, 0.0) {
+            return y.copy_from_slice(image);
         }
         // All samples again.
         self.cell.prepare(around);
@@ -209,49 +242,49 @@ fn around<'a>(run: &Run<'a>) -> Around<'a> {
 
 impl Op for Equilibrium {
     fn forward(&mut self, run: &mut Run<'_>) {
-        let (around, start) = (around(run), run.start);
-        let (injection, differentiated) = (self.injection, self.back.is_some());
-        run.numbers.give_back_idle(self.time);
-        run.numbers.write(self.y, |numbers, y| {
-            let u = numbers.read(injection);
-            self.solve(&around, u, start);
-            if differentiated {
-                self.go_on(&around, u, y);
-            } else {
-                y.copy_from_slice(self.image.values());
-            }
-        });
+        let around = around(run);
+        run.numbers.release_idle(self.time);
+        self.cell.begin(run.scratch);
+        let image = self.solve(&around, &mut run.numbers, &mut run.scratch.solver, run.start);
+        run.numbers.write(self.y, |numbers, y| self.go_on(&around, numbers.read(self.injection), image.values(), y));
+        run.numbers.pool.give(image.into_values());
+        self.cell.end(run.scratch);
     }
 
     fn backward(&mut self, run: &mut Run<'_>) {
         let Some(Back { dy, du }) = self.back else { return };
         let around = around(run);
         let (steps, damping) = self.settings.adjoint.differentiated_steps();
-        let Self { settings, cell, z, states, gradient, dz, du: part, .. } = self;
-        let at = |index: usize| if (steps, damping) == (1, 0.0) { z.values() } else { &states[index][..] };
+        let (len, pool) = (self.len(), &mut *run.numbers.pool);
+        let (mut gradient, further) = (self.states(pool), if (steps, damping) == (1, 0.0) { 0 } else { len });
+        let [mut dz, mut past] = [(); 2].map(|()| pool.take(further));
+        let Self { settings, cell, z, states, du: part, adjoint_report, .. } = self;
+        cell.begin(run.scratch);
+        cell.borrow(steps, len, pool);
+        let at = |index: usize| if further == 0 { z.values() } else { &states[index][..] };
         cell.prepare(&around);
         for index in 0..steps {
             cell.linearise(&around, index, at(index), run.numbers.read(self.injection));
         }
         cell.turn(&around);
-        gradient.resize(self.batch, self.width);
         gradient.values_mut().copy_from_slice(run.numbers.read(dy));
         if settings.adjoint.solves_a_system() {
-            let mut transposed = Transposed { cell: cell.as_mut(), around: &around };
-            settings.adjoint.correct(&mut transposed, gradient, &mut Workspace::default());
+            let (mut transposed, workspace) = (Transposed { cell: cell.as_mut(), around: &around }, &mut run.scratch.solver);
+            settings.lend_for_adjoint(len, workspace, &mut |len| run.numbers.pool.take(len));
+            workspace.reuse(std::mem::take(adjoint_report));
+            *adjoint_report = settings.adjoint.correct(&mut transposed, &mut gradient, workspace).unwrap_or_default();
+            workspace.release(|memory| run.numbers.pool.give(memory));
         }
         let gradients = &mut run.gradients;
         run.numbers.write_gradient(du, |_, du| {
             for index in (0..steps).rev() {
                 let last = index + 1 == steps;
                 let (v, old) = (gradient.values_mut(), damping as f32);
-                dz.resize(v.len(), 0.0);
                 if damping != 0.0 {
                     // What passes the step by; the rest goes through it.
-                    dz.iter_mut().zip(&*v).for_each(|(dz, v)| *dz = old * v);
+                    past.iter_mut().zip(&*v).for_each(|(past, v)| *past = old * v);
                     v.iter_mut().for_each(|v| *v *= 1.0 - old);
                 }
-                let by = (damping != 0.0).then(|| dz.clone());
                 let to_du = if last { &mut *du } else { fit(part, du.len()) };
                 let to = To { dz: (index > 0).then_some(&mut dz[..]), du: to_du };
                 cell.backward(&around, At { index, z: at(index), v, add: !last }, to, gradients);
@@ -259,13 +292,20 @@ impl Op for Equilibrium {
                     add(du, part);
                 }
                 if index > 0 {
-                    v.copy_from_slice(dz);
-                    if let Some(by) = by {
-                        add(v, &by);
+                    v.copy_from_slice(&dz);
+                    if damping != 0.0 {
+                        add(v, &past);
                     }
                 }
             }
         });
+        cell.give_back(run.numbers.pool);
+        cell.end(run.scratch);
+        [gradient.into_values(), dz, past].into_iter().for_each(|memory| run.numbers.pool.give(memory));
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        pool.give(std::mem::take(&mut self.z).into_values());
     }
 
     fn solved(&self) -> Option<Solved<'_>> {
@@ -274,11 +314,16 @@ impl Op for Equilibrium {
 
     fn spectral_radius(&mut self, run: &mut Run<'_>, probe: HostStates, products: usize) -> Option<Vec<f64>> {
         let around = around(run);
+        self.cell.begin(run.scratch);
+        self.cell.borrow(1, self.len(), run.numbers.pool);
         self.cell.prepare(&around);
         self.cell.linearise(&around, 0, self.z.values(), run.numbers.read(self.injection));
         self.cell.turn(&around);
         let mut transposed = Transposed { cell: self.cell.as_mut(), around: &around };
-        Some(diagnose::spectral_radius_of(&mut transposed, probe, products))
+        let radii = diagnose::spectral_radius_of(&mut transposed, probe, products);
+        self.cell.give_back(run.numbers.pool);
+        self.cell.end(run.scratch);
+        Some(radii)
     }
 }
 

@@ -4,9 +4,10 @@ use fedeq_kernels::norm;
 use fedeq_models::graph::{self, NormScope, ParameterId, ValueId};
 
 use super::{Around, At, Cell, To};
-use crate::op::kernel_of;
+use crate::op::{Scratch, kernel_of};
 use crate::parameters::{Gradients, ParameterTarget, Values};
 use crate::plan::Planner;
+use crate::pool::Pool;
 
 #[derive(Debug)]
 pub(super) struct Residual {
@@ -14,8 +15,9 @@ pub(super) struct Residual {
     /// `conv_a`, `conv_b`, then scale and offset of the three normalisations.
     parameters: [ParameterId; 8],
     targets: [Option<ParameterTarget>; 8],
-    prepared: Option<PreparedCell>,
     linearisations: Vec<Linearisation>,
+    /// During a pass.
+    prepared: Option<PreparedCell>,
     scratch: kernels::Scratch,
 }
 
@@ -62,6 +64,29 @@ impl Residual {
 const PREPARED: &str = "a pass begins with the preparation";
 
 impl Cell for Residual {
+    fn begin(&mut self, scratch: &mut Scratch) {
+        self.scratch = std::mem::take(&mut scratch.cell);
+        self.prepared = scratch.prepared.take().filter(|prepared| *prepared.cell() == self.cell);
+    }
+
+    fn end(&mut self, scratch: &mut Scratch) {
+        scratch.cell = std::mem::take(&mut self.scratch);
+        scratch.prepared = self.prepared.take();
+    }
+
+    fn borrow(&mut self, steps: usize, numbers: usize, pool: &mut Pool) {
+        self.linearisations.resize_with(steps, Linearisation::default);
+        for near in &mut self.linearisations {
+            near.memory().into_iter().zip([2, 1, 1]).for_each(|(memory, times)| *memory = pool.take(times * numbers));
+        }
+        self.scratch.memory().into_iter().for_each(|memory| *memory = pool.take(2 * numbers + kernels::LINE));
+    }
+
+    fn give_back(&mut self, pool: &mut Pool) {
+        let saved = self.linearisations.iter_mut().flat_map(Linearisation::memory);
+        saved.chain(self.scratch.memory()).for_each(|memory| pool.give(std::mem::take(memory)));
+    }
+
     fn prepare(&mut self, around: &Around<'_>) {
         let parameters = self.parameters(&around.parameters);
         match &mut self.prepared {
@@ -79,9 +104,6 @@ impl Cell for Residual {
     }
 
     fn linearise(&mut self, _: &Around<'_>, index: usize, z: &[f32], u: &[f32]) {
-        if self.linearisations.len() <= index {
-            self.linearisations.resize_with(index + 1, Linearisation::default);
-        }
         self.scratch.recycle(std::mem::take(&mut self.linearisations[index]));
         self.linearisations[index] = self.prepared.as_ref().expect(PREPARED).linearise(z, u, &mut self.scratch);
     }

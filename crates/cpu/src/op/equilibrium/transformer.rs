@@ -20,8 +20,9 @@ pub(super) struct Sequences {
     saved: Vec<StackSaved>,
     sums: Option<StackGradients>,
     scratch: StackScratch,
-    /// What is left of the samples in a solve; nothing while all are there.
-    kept: Option<Kept>,
+    /// What is left of the samples in a solve, if some are gone.
+    kept: Kept,
+    shrunk: bool,
     spare: Vec<f32>,
 }
 
@@ -55,7 +56,8 @@ impl Sequences {
             saved: Vec::new(),
             sums: None,
             scratch: StackScratch::default(),
-            kept: None,
+            kept: Kept::default(),
+            shrunk: false,
             spare: Vec::new(),
         }
     }
@@ -76,11 +78,17 @@ const PREPARED: &str = "a pass begins with the preparation";
 impl Cell for Sequences {
     fn prepare(&mut self, around: &Around<'_>) {
         let values = &around.parameters;
-        let layers: Vec<_> = self.layers.iter().map(|layer| parts(layer, values)).collect();
+        let layers = self.layers.iter().map(|layer| parts(layer, values));
         let norm = Norm { scale: values.get(self.norm.scale), offset: values.get(self.norm.offset) };
-        self.stack = Some(Stack::new(around.set, self.shape, &layers, norm));
+        match &mut self.stack {
+            Some(stack) => {
+                stack.update(layers, norm);
+                stack.set_batch(self.shape.batch);
+            }
+            none => *none = Some(Stack::new(around.set, self.shape, &layers.collect::<Vec<_>>(), norm)),
+        }
         self.multipliers.draw(around.dropout, self.shape.batch, self.each());
-        self.kept = None;
+        self.shrunk = false;
     }
 
     fn start(&self, _: &[f32], z: &mut [f32]) {
@@ -89,17 +97,21 @@ impl Cell for Sequences {
 
     fn step(&mut self, around: &Around<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
         let all = Self::masks(&self.multipliers, around);
-        let masks = self
-            .kept
-            .as_ref()
-            .map_or(all, |kept| StackMasks { blocked: &kept.blocked, dropout: all.dropout.map(|_| &kept.multipliers[..]) });
+        let Kept { blocked, multipliers, .. } = &self.kept;
+        let masks = if self.shrunk { StackMasks { blocked, dropout: all.dropout.map(|_| &multipliers[..]) } } else { all };
         self.stack.as_ref().expect(PREPARED).step(z, u, masks, out, &mut self.scratch);
     }
 
     fn keep(&mut self, around: &Around<'_>, rows: &[usize]) {
         let batch = self.shape.batch;
-        let kept = self.kept.get_or_insert_with(|| Kept { samples: (0..batch).collect(), ..Kept::default() });
-        kept.samples = rows.iter().map(|&row| kept.samples[row]).collect();
+        let kept = &mut self.kept;
+        if !std::mem::replace(&mut self.shrunk, true) {
+            kept.samples.clear();
+            kept.samples.extend(0..batch);
+        }
+        // Samples only move towards the front.
+        rows.iter().enumerate().for_each(|(to, &from)| kept.samples[to] = kept.samples[from]);
+        kept.samples.truncate(rows.len());
         let all = Self::masks(&self.multipliers, around);
         kept.blocked.pick(all.blocked, &kept.samples);
         kept.multipliers.clear();
@@ -116,6 +128,10 @@ impl Cell for Sequences {
         }
         let (masks, out) = (Self::masks(&self.multipliers, around), fit(&mut self.spare, z.len()));
         self.stack.as_ref().expect(PREPARED).step_saving(z, u, masks, out, &mut self.saved[index], &mut self.scratch);
+    }
+
+    fn turn(&mut self, _: &Around<'_>) {
+        self.stack.as_mut().expect(PREPARED).turn();
     }
 
     fn pull_back(&mut self, around: &Around<'_>, index: usize, v: &[f32], out: &mut [f32]) {

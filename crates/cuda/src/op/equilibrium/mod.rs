@@ -232,6 +232,7 @@ impl Op for Equilibrium {
         Ok(())
     }
 
+    #[cfg(test)]
     fn solved(&self) -> Option<Solved> {
         Some(self.solved)
     }
