@@ -16,6 +16,6 @@ mod projection;
 mod support;
 
 pub use device::{DeviceInfo, KernelTime, devices};
-pub use engine::{ClientData, CudaEngine, CudaOptions, DeviceUsage};
+pub use engine::{ClientData, CudaEngine, CudaOptions, DeviceUsage, ensure_training_supported};
 pub use plan::{Mode, Precision};
 pub use support::ensure_supported;

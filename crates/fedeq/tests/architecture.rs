@@ -40,7 +40,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "fedeq-benchmarks",
-        &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-cpu"],
+        &[
+            "fedeq-equilibrium",
+            "fedeq-kernels",
+            "fedeq-data",
+            "fedeq-memory",
+            "fedeq-models",
+            "fedeq-core",
+            "fedeq-cpu",
+            "fedeq-cuda",
+        ],
     ),
 ];
 

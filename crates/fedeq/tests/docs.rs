@@ -24,6 +24,8 @@ enum RunBy {
     Ci,
     /// Nobody, since tests have no connection; this test sees that nothing else is missing: `internet`.
     Internet,
+    /// Nobody, since tests have no GPU; this test sees that nothing else is missing: `gpu`.
+    Gpu,
     /// `python/tests/test_deploy.py`, as the machines that are named there; only in `docs/deploy.md`.
     Deploy,
     /// Nobody, since it takes too long: `long`. The page says that it is not run by CI.
@@ -36,6 +38,7 @@ impl RunBy {
             "" => Some(Self::Test),
             "checkout" => Some(Self::Ci),
             "internet" => Some(Self::Internet),
+            "gpu" => Some(Self::Gpu),
             "long" => Some(Self::Long),
             _ if page == "docs/deploy.md" => Some(Self::Deploy),
             _ => None,
@@ -97,6 +100,7 @@ pages! {
     adding_a_data_set_works: "docs/add-a-dataset.md",
     adding_a_method_works: "docs/add-a-method.md",
     adding_a_network_works: "docs/add-a-network.md",
+    one_gpu_for_all_clients_works: "docs/gpu.md",
     questions_are_answered_by_what_works: "docs/faq.md",
 }
 
@@ -144,6 +148,24 @@ fn what_needs_the_internet_lacks_nothing_else() {
             let output = shell(&format!("{PRELUDE}{nowhere}{command}"), folder.path());
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "`{command}` on `{page}`: {said}");
+        }
+    }
+}
+
+/// What cannot be used is the device and nothing else: settings are looked at before it.
+#[test]
+fn what_needs_a_gpu_lacks_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let devices = shell(&format!("{PRELUDE}fedeq devices"), folder.path());
+    if !String::from_utf8_lossy(&devices.stdout).contains("no GPU: ") {
+        return; // They would be carried out, which takes too long.
+    }
+    for page in pages() {
+        for command in commands(&page, RunBy::Gpu).lines().filter(|line| !line.trim().is_empty()) {
+            let output = shell(&format!("{PRELUDE}{command}"), folder.path());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "`{command}` on `{page}`: {said}");
+            assert!(said.contains("cannot be used: "), "`{command}` on `{page}`: {said}");
         }
     }
 }

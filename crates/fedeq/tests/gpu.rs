@@ -52,6 +52,24 @@ fn a_gpu_that_is_not_there_is_refused_before_anything_begins() {
 }
 
 #[test]
+fn what_a_gpu_cannot_do_is_refused_by_name_and_needs_no_gpu_for_that() {
+    let prepared = |settings: &[&str]| {
+        let settings: Vec<_> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
+        Experiment::read(None, &settings).expect("an experiment").prepare().map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(prepared(&["engine.device=cuda"]), Ok(()));
+    for (setting, name) in [
+        ("model.equilibrium.solver={ broyden = { memory = 5 } }", "`model.equilibrium.solver.broyden`"),
+        ("model.equilibrium.solver={ anderson = { memory = 9 } }", "`model.equilibrium.solver.anderson.memory` is `9`"),
+        ("training.watch_fixed_points={ samples = 2 }", "`training.watch_fixed_points`"),
+    ] {
+        assert_eq!(prepared(&[setting]), Ok(()), "the CPU can");
+        let refused = prepared(&["engine.device=cuda", setting]);
+        assert!(refused.as_ref().is_err_and(|problem| problem.contains(name)), "{setting}: {refused:?}");
+    }
+}
+
+#[test]
 fn nodes_of_a_federation_train_on_their_cpu() {
     let folder = TempDir::new().expect("a folder");
     let (error, _) = refusal(fedeq(&folder).args(["init-federation", "--set", "engine.device=cuda", "--out", "app"]), 2);
@@ -204,4 +222,58 @@ fn one_bad_run_among_several_stops_none_of_the_others() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cell 1 of 3 failed: "), "{said}");
     assert_eq!(fs::read_to_string(folder.path().join("sweep/sweep.csv")).expect("written").lines().count(), 4);
+}
+
+/// All that a card must do for this program, beside training well.
+#[test]
+#[ignore = "needs a GPU"]
+fn on_a_card_the_same_seed_gives_the_same_bytes_also_after_a_kill_and_side_by_side() {
+    let folder = TempDir::new().expect("a folder");
+    assert_eq!(no_gpu(&folder), None);
+    let settings = ["plan.rounds=30", "plan.evaluate_every=10", "engine.device=cuda"];
+    let whole = run(&folder, "whole", &settings);
+    assert_same_files(&whole, &run(&folder, "again", &settings), "again");
+    let half = half_done_of(&folder, "half", &settings);
+    succeed(fedeq(&folder).args(["resume", "half", "--quiet"]));
+    assert_same_files(&whole, &half, "killed and resumed");
+    let crowded =
+        run(&folder, "crowded", &[&settings[..], &["engine.device_memory_mb=200", "engine.client_memory_mb=1"]].concat());
+    assert_same_files(&whole, &crowded, "with little memory");
+    let evaluated = succeed(fedeq(&folder).args(["evaluate", "whole"]));
+    assert!(String::from_utf8_lossy(&evaluated.stdout).contains("the same numbers"));
+    succeed(fedeq(&folder).args(["evaluate", "whole", "--device", "cpu"]));
+    let version = json(&whole.join("version.json"));
+    assert!(version["gpu"]["name"].is_string() && version["gpu"]["precision"] == "mixed", "{version}");
+    let timings = fs::read_to_string(whole.join("timings.jsonl")).expect("readable");
+    for line in timings.lines() {
+        let device = &serde_json::from_str::<Value>(line).expect("JSON")["device"];
+        let share = device["utilisation"].as_f64().expect("a number");
+        assert!(device["peak_memory"].as_u64() >= device["memory"].as_u64() && (0.0..=1.0).contains(&share), "{device}");
+    }
+    let sweep = |out: &str, jobs: &str| {
+        let mut command = fedeq(&folder);
+        command.args(["sweep", "--quiet", "--device", "cuda", "--grid", "method=fedeq,fedrep", "--seeds", "0..3"]);
+        TINY.iter().for_each(|setting| drop(command.args(["--set", setting])));
+        succeed(command.args(["--out", out, "--jobs", jobs]));
+        folder.path().join(out)
+    };
+    let (alone, together) = (sweep("alone", "1"), sweep("together", "4"));
+    for entry in
+        fs::read_dir(&alone).expect("readable").map(|entry| entry.expect("an entry")).filter(|entry| entry.path().is_dir())
+    {
+        assert_same_files(&entry.path(), &together.join(entry.file_name()), "side by side");
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_run_moves_between_a_card_and_the_cpu_and_keeps_what_is_over() {
+    let folder = TempDir::new().expect("a folder");
+    let settings = ["plan.rounds=200", "plan.evaluate_every=50", "engine.device=cuda", "engine.precision=exact"];
+    let half = half_done_of(&folder, "half", &settings);
+    succeed(fedeq(&folder).args(["resume", "half", "--quiet", "--device", "cpu"]));
+    assert_eq!(json(&manifests(&half)[0])["manifest"]["device"], "cuda (exact), then cpu");
+    let other = half_done_of(&folder, "other", &settings[..2]);
+    succeed(fedeq(&folder).args(["resume", "other", "--quiet", "--device", "cuda"]));
+    assert_eq!(json(&manifests(&other)[0])["manifest"]["device"], "cpu, then cuda (mixed)");
 }

@@ -73,7 +73,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "`cpu`, `cuda`"),
     (&["engine.device=cuda:x"], "`engine.device` cannot be `cuda:x`", "`cuda:1`"),
     (&["engine.precision=mixed"], "`engine.precision = mixed` does not go with the device `cpu`", "leave it out"),
-    (&["engine.precision=double"], "`engine.precision` cannot be `double`", "`exact`"),
+    (&["engine.precision=double"], "`engine.precision` cannot be `double`", "mixed, exact"),
     (&["engine.device_memory_mb=100"], "`engine.device_memory_mb` does not go with the device `cpu`", "`--device cuda`"),
     (&["engine.device=cuda", "engine.device_memory_mb=2000000000"], "`engine.device_memory_mb` is", "at most"),
     (&["engine.earlier_devices=['cuda (mixed)']"], "`engine.earlier_devices` tells", "leave it out"),

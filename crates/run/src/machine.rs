@@ -65,7 +65,7 @@ impl Machine {
     /// This one.
     pub fn here() -> Self {
         let (gpus, no_gpu) = match gpus() {
-            Ok(gpus) => (gpus, None),
+            Ok(gpus) => (gpus.into_iter().map(Gpu::from).collect(), None),
             Err(error) => (Vec::new(), Some(Missing { problem: error.to_string(), hint: error.hint() })),
         };
         Self { cpu: Cpu::here(), gpus, no_gpu }
@@ -104,12 +104,17 @@ fn memory(name: &str) -> Option<u64> {
 }
 
 /// The GPUs of this machine, at least one; an error says why there is none.
-fn gpus() -> Result<Vec<Gpu>> {
+fn gpus() -> Result<Vec<DeviceInfo>> {
     let found = fedeq_cuda::devices()?;
     if found.is_empty() {
         return Err(Error::invalid("the NVIDIA driver finds no GPU", "look at `nvidia-smi`"));
     }
-    Ok(found.into_iter().map(Gpu::from).collect())
+    Ok(found)
+}
+
+/// The name of a GPU that can be computed on; nothing where there is none.
+pub(crate) fn usable_gpu() -> Option<String> {
+    fedeq_cuda::devices().ok()?.into_iter().find(|gpu| gpu.ensure_usable().is_ok()).map(|gpu| gpu.name)
 }
 
 impl From<DeviceInfo> for Gpu {
@@ -128,7 +133,9 @@ impl Engine {
             Device::Cpu => Ok(None),
             Device::Cuda(index) => {
                 let known = gpus().map_err(|error| unavailable(&self.device, &error))?;
-                pick(known, index).map(Some)
+                let gpu = pick(known, index)?;
+                gpu.ensure_usable().map_err(|error| unavailable(&self.device, &error))?;
+                Ok(Some(gpu.into()))
             }
         }
     }
@@ -138,11 +145,11 @@ fn unavailable(device: &str, error: &Error) -> Error {
     Error::invalid(format!("`{device}` cannot be used: {error}"), format!("{}; `--device cpu` needs none", error.hint()))
 }
 
-fn pick(mut known: Vec<Gpu>, index: usize) -> Result<Gpu> {
+fn pick(mut known: Vec<DeviceInfo>, index: usize) -> Result<DeviceInfo> {
     if index < known.len() {
         return Ok(known.swap_remove(index));
     }
-    let names: Vec<String> = known.iter().map(|gpu| format!("`{}` ({})", gpu.device, gpu.name)).collect();
+    let names: Vec<String> = known.iter().map(|gpu| format!("`cuda:{}` ({})", gpu.index, gpu.name)).collect();
     Err(Error::invalid(format!("there is no GPU `cuda:{index}`"), format!("choose {}", names.join(" or "))))
 }
 
@@ -150,8 +157,8 @@ fn pick(mut known: Vec<Gpu>, index: usize) -> Result<Gpu> {
 mod tests {
     use super::*;
 
-    fn gpu(index: usize) -> Gpu {
-        DeviceInfo { index, name: format!("Card {index}"), memory: 8, free: 4, capability: (9, 0), driver: (12, 4) }.into()
+    fn gpu(index: usize) -> DeviceInfo {
+        DeviceInfo { index, name: format!("Card {index}"), memory: 8, free: 4, capability: (9, 0), driver: (12, 4) }
     }
 
     #[test]
@@ -161,6 +168,13 @@ mod tests {
         let error = pick(two(), 7).expect_err("there are two");
         assert_eq!(error.to_string(), "there is no GPU `cuda:7`");
         assert_eq!(error.hint(), "choose `cuda:0` (Card 0) or `cuda:1` (Card 1)");
+    }
+
+    #[test]
+    fn a_card_that_is_too_old_is_refused() {
+        let old = DeviceInfo { capability: (7, 5), ..gpu(0) };
+        assert_eq!(old.ensure_usable().expect_err("too old").to_string(), "`Card 0` has compute capability 7.5");
+        assert!(gpu(0).ensure_usable().is_ok());
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl<T: DeviceRepr> Buffer<T> {
         let bytes = (len.max(1) * size_of::<T>()) as u64;
         // SAFETY: elements are plain numbers, for which any bits are a value, and nobody reads them before they are written.
         let memory = unsafe { device.stream.alloc::<T>(len.max(1)) };
-        let memory = memory.map_err(|_| out_of_memory("hold what training needs", Some(bytes)))?;
+        let memory = memory.map_err(|_| out_of_memory("hold what training needs", Some(bytes), device.memory().ok()))?;
         let address = memory.device_ptr(&device.stream).0;
         device.memory.take(bytes);
         Ok(Self { memory, address, len, usage: Arc::clone(&device.memory) })

@@ -16,7 +16,7 @@ mod profile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys::{self, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream};
 use fedeq_core::{Error, Result};
 
@@ -51,8 +51,22 @@ const OLDEST_CARD: (u32, u32) = (8, 0);
 /// All GPUs of this machine. Fails where there is no driver, or an unusable one.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
     let driver = driver()?;
-    let count = CudaContext::device_count().told("count the GPUs")?;
+    let count = match CudaContext::device_count() {
+        Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => 0,
+        count => count.told("count the GPUs")?,
+    };
     (0..count.max(0) as usize).map(|index| info(index, driver)).collect()
+}
+
+impl DeviceInfo {
+    /// Refuses a card that is too old for the kernels.
+    pub fn ensure_usable(&self) -> Result<()> {
+        if self.capability >= OLDEST_CARD {
+            return Ok(());
+        }
+        let problem = format!("`{}` has compute capability {}.{}", self.name, self.capability.0, self.capability.1);
+        Err(Error::invalid(problem, "use a card from 8.0 on (Ampere or newer)"))
+    }
 }
 
 fn info(index: usize, driver: (u32, u32)) -> Result<DeviceInfo> {
@@ -134,10 +148,7 @@ impl Device {
             let remedy = if names.is_empty() { "compute on the CPU".into() } else { format!("choose {}", names.join(" or ")) };
             return Err(Error::invalid(format!("there is no GPU `cuda:{index}`"), remedy));
         };
-        if info.capability < OLDEST_CARD {
-            let problem = format!("`{}` has compute capability {}.{}", info.name, info.capability.0, info.capability.1);
-            return Err(Error::invalid(problem, "use a card from 8.0 on (Ampere or newer)"));
-        }
+        info.ensure_usable()?;
         let context = CudaContext::new(index).told("use the GPU")?;
         // SAFETY: all work of this crate goes to the one stream below, in order, so that no event has to order it.
         unsafe { context.disable_event_tracking() };

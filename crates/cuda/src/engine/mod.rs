@@ -119,7 +119,7 @@ impl CudaEngine {
     /// An engine for a network and clients. Refuses what there are no kernels for.
     pub fn new(graph: &Graph, clients: Vec<ClientData>, training: &Training, options: &CudaOptions) -> Result<Self> {
         ensure_supported(graph, options.precision)?;
-        ensure_watches_nothing(training)?;
+        ensure_training_supported(training)?;
         let device = Device::new(options.device)?;
         let free = device.memory()?.0;
         let budget = options.memory_budget.unwrap_or((free as f64 * SHARE) as u64);
@@ -142,6 +142,11 @@ impl CudaEngine {
     pub fn without_recording(mut self) -> Self {
         self.clients.record = false;
         self
+    }
+
+    /// The bytes of clients' states that are kept on the GPU at most.
+    pub fn state_budget(&self) -> u64 {
+        self.home.storage.budget()
     }
 
     /// From now on it is noted what every kernel takes. Steps are not recorded meanwhile, and launches waited for one by one.
@@ -175,8 +180,8 @@ impl CudaEngine {
     }
 }
 
-/// Refuses what is only looked at on the CPU.
-fn ensure_watches_nothing(training: &Training) -> Result<()> {
+/// Refuses what is only looked at on the CPU. Needs no GPU.
+pub fn ensure_training_supported(training: &Training) -> Result<()> {
     if training.watch_fixed_points.is_none() {
         return Ok(());
     }

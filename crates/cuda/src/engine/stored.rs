@@ -38,6 +38,11 @@ impl Storage {
         Arc::new(Self { device: Arc::clone(device), budget, bytes: count(), clock: count(), all: Mutex::default() })
     }
 
+    /// Bytes that may be on the device.
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget
+    }
+
     /// Bytes on the device.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)

@@ -13,7 +13,7 @@ use super::settings::{RunArgs, carry_out, carry_out_watched, is_interrupted};
 use crate::memory::forget_peak;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::number::counted;
-use fedeq_run::run::{Run, RunFolder, Summary, Which};
+use fedeq_run::run::{Run, RunFolder, Share, Summary, Which};
 use fedeq_run::sweep::SweepCell;
 
 /// How many runs are carried out side by side.
@@ -57,13 +57,14 @@ impl Cells<'_> {
         begins: impl Fn(usize) -> Outcome<Next> + Sync,
         ends: impl FnMut(usize, Attempt) -> Outcome<()> + Send,
     ) -> Outcome<()> {
+        let share = self.share()?;
         let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (ends, failure) = (Mutex::new(ends), Mutex::new(None));
         let one = |index: usize| {
             if begins(index)? == Next::End {
                 return Ok(Next::End);
             }
-            let attempt = self.attempt(index, &is_over)?;
+            let attempt = self.attempt(index, share.as_ref(), &is_over)?;
             let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
             ends(index, attempt).map(|()| Next::Begin)
         };
@@ -90,6 +91,13 @@ impl Cells<'_> {
         usize::from(self.jobs.jobs).min(self.cells.len())
     }
 
+    /// What each run gets of the machine, where several are carried out at once.
+    fn share(&self) -> Outcome<Option<Share>> {
+        let ahead = self.cells.iter().filter(|cell| !matches!(finished(cell), Ok(Some(_))));
+        let share = (self.jobs() > 1).then(|| Share::of(self.jobs(), ahead.map(|cell| &cell.experiment.engine)));
+        share.transpose().map_err(Failure::refused)
+    }
+
     fn side_by_side(&self, work_off: &(dyn Fn() + Sync)) {
         if self.jobs() < 2 {
             return work_off();
@@ -98,9 +106,9 @@ impl Cells<'_> {
     }
 
     /// Carries out a cell, continues one that was begun, or reads one that is finished.
-    fn attempt(&self, index: usize, is_over: &AtomicBool) -> Outcome<Attempt> {
-        let which = if self.jobs() < 2 { "this cell".into() } else { (self.label)(index) };
-        match self.summary(index, is_over) {
+    fn attempt(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Attempt> {
+        let which = share.map_or_else(|| "this cell".into(), |_| (self.label)(index));
+        match self.summary(index, share, is_over) {
             Ok(summary) => Ok(Ok(summary)),
             Err(Failure::Told { problem, code: 1, .. }) => {
                 tell(&format!("{which} failed: {problem}"));
@@ -113,18 +121,18 @@ impl Cells<'_> {
         }
     }
 
-    fn summary(&self, index: usize, is_over: &AtomicBool) -> Outcome<Summary> {
+    fn summary(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Summary> {
         let cell = &self.cells[index];
         if let Some(summary) = finished(cell).map_err(Failure::refused)? {
             self.say(index, "already finished");
             return Ok(summary);
         }
         let run = ready(cell, self.run_args).map_err(Failure::refused)?;
-        if self.jobs() < 2 {
+        let Some(share) = share else {
             forget_peak();
             return carry_out(&run, self.run_args.quiet);
-        }
-        let run = run.one_of(self.jobs()).map_err(Failure::refused)?;
+        };
+        let run = run.with_share(share).map_err(Failure::refused)?;
         let is_stopped = || is_interrupted() || is_over.load(Ordering::Relaxed);
         let summary = carry_out_watched(&run, labelled((self.label)(index)).as_mut(), &is_stopped)?;
         self.say(index, &outcome(&summary));

@@ -98,7 +98,8 @@ pub struct Engine {
     /// The precision of products on a GPU; `mixed` if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// Megabytes (1e6 bytes) of client states kept on a GPU, the rest being in the memory of the machine; what is free beside data and work if left out.
+    /// Megabytes (1e6 bytes) of a GPU's memory that a run may use; most of what is free if left out. Half of what data leaves is for the states of clients,
+    /// which move to the memory of the machine beyond that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_memory_mb: Option<usize>,
     /// What a run was computed on before it was continued on another device. Nobody sets it: `fedeq resume --device` writes it.

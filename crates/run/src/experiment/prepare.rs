@@ -7,6 +7,7 @@ use fedeq_core::{
     Weights, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem, project_params};
+use fedeq_cuda::ClientData;
 use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
 use fedeq_data::shard::Shard;
 use fedeq_data::source::Kind;
@@ -17,7 +18,7 @@ use fedeq_models::{Graph, Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
 use super::{Device, Experiment, equilibrium_models};
-use crate::machine::Machine;
+use crate::machine::usable_gpu;
 use crate::present::require_present;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
@@ -93,8 +94,9 @@ impl Experiment {
     }
 
     /// Refuses by name what a GPU cannot do.
-    fn ensure_supported(&self, _graph: &Graph) -> Result<()> {
-        Err(Error::invalid("this version cannot train on a GPU yet", "choose `--device cpu`"))
+    fn ensure_supported(&self, graph: &Graph) -> Result<()> {
+        fedeq_cuda::ensure_supported(graph, self.engine.precision().into())?;
+        fedeq_cuda::ensure_training_supported(&self.training)
     }
 
     fn require_samples(&self) -> Result<()> {
@@ -281,7 +283,7 @@ impl Prepared {
         if !is_cpu || self.experiment.ensure_supported(self.network.graph()).is_err() {
             return None;
         }
-        Machine::here().gpus.into_iter().next().map(|gpu| gpu.name)
+        usable_gpu()
     }
 
     /// The model all clients start from.
@@ -301,9 +303,11 @@ impl Prepared {
         ServerState::new(weights, self.splits.clients.len(), algorithm.initial_rho())
     }
 
-    /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`.
-    pub fn store(&self, folder: PathBuf) -> ClientStore {
-        ClientStore::new(folder, self.experiment.engine.client_memory_mb.saturating_mul(1_000_000), self.fresh_states())
+    /// The states of all clients, none of which has trained; what does not fit in memory goes to `folder`. There is room for `elsewhere` bytes beside the memory
+    /// of the machine, such as on a GPU.
+    pub fn store(&self, folder: PathBuf, elsewhere: u64) -> ClientStore {
+        let here = self.experiment.engine.client_memory_mb.saturating_mul(1_000_000);
+        ClientStore::new(folder, here.saturating_add(elsewhere as usize), self.fresh_states())
     }
 
     /// A client that has not trained.
@@ -395,6 +399,12 @@ impl Prepared {
         let count = self.shards.len();
         let problem = || format!("there is no client `{client}` among {count}");
         if client < count { Ok(()) } else { Err(Error::invalid(problem(), "count from 0")) }
+    }
+
+    /// All clients with their samples; unseen ones come last.
+    pub(crate) fn client_data(&self) -> Vec<ClientData> {
+        let client = |(name, shards): (&str, &[Shard; 3])| ClientData { name: name.to_owned(), shards: shards.clone() };
+        self.names().zip(&self.shards).map(client).collect()
     }
 
     /// A client's data and a network to use on it.

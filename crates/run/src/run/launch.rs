@@ -8,7 +8,7 @@ use fedeq_core::{Error, Evaluation, InProcess, Result, Server, ServerState, Traf
 
 use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, restore, save, settle_device};
 use super::control::{ControlThread, PauseGate};
-use super::engine::Place;
+use super::engine::{Place, Share};
 use super::folder::{Lock, RunFolder};
 use super::metadata::{RunState, UsedGpu};
 use super::progress::{HeadRecorder, ProgressTracker};
@@ -56,6 +56,7 @@ impl Run {
             *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
         }
         experiment.ensure_not_moved()?;
+        experiment.check_settings()?;
         let gpu = UsedGpu::of(&experiment.engine)?;
         let prepared = experiment.prepare()?;
         let folder = RunFolder::create(folder)?;
@@ -112,13 +113,13 @@ impl Run {
         lock: Lock,
     ) -> Result<Self> {
         folder.write_roster(&prepared)?;
-        let place = Place::of(&prepared.experiment, 1)?;
+        let place = Place::of(&prepared.experiment)?;
         Ok(Self { folder, prepared, position, seal, place, gpu, _lock: lock })
     }
 
-    /// The same run as one of so many that are carried out side by side in this process: they share its cores and the memory of a GPU.
-    pub fn one_of(self, jobs: usize) -> Result<Self> {
-        Ok(Self { place: Place::of(&self.prepared.experiment, jobs)?, ..self })
+    /// The same run as one of several that are carried out side by side in this process.
+    pub fn with_share(self, share: &Share) -> Result<Self> {
+        Ok(Self { place: Place::of(&self.prepared.experiment)?.shared(&self.prepared.experiment, share)?, ..self })
     }
 
     /// Where it is written.
@@ -167,10 +168,10 @@ impl Run {
         let Self { folder, prepared, position, .. } = self;
         let Experiment { method, training, engine, .. } = &prepared.experiment;
         let seed = prepared.clients_seed();
-        let mut store = prepared.store(folder.clients());
+        let clients = self.place.engine(prepared)?;
+        let mut store = prepared.store(folder.clients(), clients.state_memory());
         store.restore(position.clients.clone());
         let stops = || context.gate.stops(&context.interrupted);
-        let clients = self.place.engine(prepared)?;
         let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
             .watched_by(&context.progress);
         transport.resume_traffic(position.traffic);

@@ -54,7 +54,7 @@ mod watch;
 
 pub use checkpoint::{Manifest, Stage, Which};
 pub use control::ControlCommand;
-pub use engine::DeviceUse;
+pub use engine::{DeviceUse, Share};
 pub use find::{Links, runs_below};
 pub use folder::{RunFolder, read_json, write_json};
 pub use journal::{Stamp, Tail};

@@ -94,9 +94,9 @@ impl Trained {
     pub fn evaluate(&self) -> Result<Reevaluation> {
         let Experiment { method, training, plan, .. } = &self.prepared.experiment;
         let seed = self.prepared.experiment.root_seed().derive("clients", []);
-        let mut store = self.store();
+        let engine = Place::of(&self.prepared.experiment)?.engine(&self.prepared)?;
+        let mut store = self.store(engine.state_memory());
         let never = || false;
-        let engine = Place::of(&self.prepared.experiment, 1)?.engine(&self.prepared)?;
         let mut transport = InProcess::new(method.algorithm(), training, engine.engine(), &mut store, seed, &never);
         transport.resume_traffic(self.traffic);
         let clients = self.prepared.splits.clients.len();
@@ -112,7 +112,7 @@ impl Trained {
     /// solves for no fixed point.
     pub fn diagnose(&self, clients: &[usize], search: &Search) -> Result<Option<Vec<Diagnosis>>> {
         let one = |&client: &usize| self.diagnose_client(client, search);
-        Place::of(&self.prepared.experiment, 1)?.workers().map_clients(clients, |_| 0, one).into_iter().collect()
+        Place::of(&self.prepared.experiment)?.workers().map_clients(clients, |_| 0, one).into_iter().collect()
     }
 
     fn diagnose_client(&self, client: usize, search: &Search) -> Result<Option<Diagnosis>> {
@@ -122,8 +122,9 @@ impl Trained {
         Ok(samples.map(|samples| Diagnosis { client: name, found: FixedPoints::of(&samples), samples }))
     }
 
-    fn store(&self) -> ClientStore {
-        let mut store = self.prepared.store(self.folder.clients());
+    /// The clients' states, with room for so many bytes beside the memory of the machine.
+    fn store(&self, elsewhere: u64) -> ClientStore {
+        let mut store = self.prepared.store(self.folder.clients(), elsewhere);
         store.restore(self.clients.clone());
         store
     }
@@ -142,12 +143,12 @@ impl Trained {
 
     /// The model by which a client is evaluated.
     pub fn model(&self, client: usize) -> Result<ClientModel> {
-        ClientModel::of(&self.prepared, client, &self.server.weights, &self.store().get(client)?)
+        ClientModel::of(&self.prepared, client, &self.server.weights, &self.store(0).get(client)?)
     }
 
     /// One of a client's two models.
     pub fn model_in(&self, client: usize, view: View) -> Result<ClientModel> {
-        ClientModel::viewed(&self.prepared, client, &self.server.weights, &self.store().get(client)?, view)
+        ClientModel::viewed(&self.prepared, client, &self.server.weights, &self.store(0).get(client)?, view)
     }
 }
 

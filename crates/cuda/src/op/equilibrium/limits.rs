@@ -37,14 +37,14 @@ fn ensure_settings(settings: &Equilibrium) -> Result<()> {
 }
 
 fn no_broyden(setting: &str, others: &str) -> Error {
-    refused(format!("`{setting}` is chosen"), &format!("choose {others}"))
+    refused(format!("`model.equilibrium.{setting}` is chosen"), &format!("choose {others}"))
 }
 
 fn ensure_memory(setting: &str, memory: usize, used: usize, most: usize) -> Result<()> {
     if used <= most {
         return Ok(());
     }
-    Err(refused(format!("`{setting}` is `{memory}`"), &format!("set it to {most} or less")))
+    Err(refused(format!("`model.equilibrium.{setting}` is `{memory}`"), &format!("set it to {most} or less")))
 }
 
 fn ensure_cell(cell: &Cell, state: Shape, precision: Precision) -> Result<()> {
