@@ -6,6 +6,7 @@ use fedeq_core::{Error, Result};
 use fedeq_models::graph::{self, Graph};
 use half::f16;
 
+#[cfg(test)]
 use crate::arena::Slot;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Device, Launch, Pointer, launch};
@@ -175,6 +176,7 @@ impl Executor {
     }
 
     /// What 32-bit numbers a buffer begins with; waits for all work given before.
+    #[cfg(test)]
     pub(crate) fn numbers(&self, slot: Slot, count: usize) -> Result<Vec<f32>> {
         let mut bytes = vec![0; 4 * count];
         self.memory.read(&self.device, self.plan.arena.offset(slot), &mut bytes)?;

@@ -111,6 +111,7 @@ impl Layout {
     }
 
     /// Writes the parameters of a part of a network, or of all of it, into a lane. Those that are not there are left as they are.
+    #[cfg(test)]
     pub(crate) fn write(&self, graph: &Graph, params: &Params, lane: &mut [f32]) -> Result<()> {
         for (parameter, place) in graph.parameters.iter().zip(&self.places) {
             if let Some(array) = params.get(&parameter.path) {

@@ -217,8 +217,9 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: it came from `malloc_host` and is given back once; a copy to it was waited for by whoever asked for it.
-        let given_back = unsafe { cudarc::driver::result::free_host(self.at.cast()) };
-        let _ = given_back;
+        if self.device.context.bind_to_thread().is_ok() {
+            // SAFETY: it came from `malloc_host` and is given back once; copies to it have been waited for by `read`. There is nobody to tell of a failure.
+            let _ = unsafe { cudarc::driver::result::free_host(self.at.cast()) };
+        }
     }
 }

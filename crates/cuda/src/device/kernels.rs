@@ -66,10 +66,6 @@ impl Kernels {
         Self { context, hopper, files, loaded: Mutex::default() }
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.files.contains_key(name)
-    }
-
     pub(super) fn is_hopper(&self) -> bool {
         self.hopper
     }

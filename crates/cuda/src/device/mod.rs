@@ -168,11 +168,6 @@ impl Device {
         Ok((free as u64, all as u64))
     }
 
-    /// Whether there is a kernel of this name for this card.
-    pub(crate) fn has(&self, kernel: &str) -> bool {
-        self.kernels.has(kernel)
-    }
-
     /// Whether this is a Hopper card, whose matrix instructions some kernels use.
     pub(crate) fn is_hopper(&self) -> bool {
         self.kernels.is_hopper()

@@ -122,7 +122,7 @@ impl Shared {
 fn enough<T: cudarc::driver::DeviceRepr>(home: &Home, there: &mut Option<Arc<Buffer<T>>>, len: usize) -> Result<Arc<Buffer<T>>> {
     if there.as_ref().is_none_or(|buffer| buffer.len() < len) {
         *there = None;
-        *there = Some(Arc::new(Buffer::zeros(&home.device, len)?));
+        *there = Some(Arc::new(Buffer::zeros(&home.device, len.max(1))?));
     }
     let Some(buffer) = there else { unreachable!("it was made above") };
     Ok(Arc::clone(buffer))

@@ -31,7 +31,7 @@ struct Uploaded {
 }
 
 /// How many of them are remembered.
-const UPLOADED: usize = 16;
+const UPLOADED: usize = 8;
 
 impl Home {
     pub(crate) fn new(
@@ -55,18 +55,24 @@ impl Home {
             return Ok(known);
         }
         // Such as fresh duals, each of which is an array of its own.
-        let zeros = arrays.iter().all(|array| are_zero(array));
-        let stored = match zeros.then(|| self.known(section, &[])).flatten() {
-            Some(zeros) => zeros,
-            None => self.upload_anew(section, weights)?,
-        };
-        let mut uploaded = lock(&self.uploaded);
-        if zeros {
-            uploaded.insert(0, Uploaded { section, arrays: Vec::new(), stored: Arc::clone(&stored) });
+        let zeros = arrays.len() == self.count(section) && arrays.iter().all(|array| are_zero(array));
+        if let Some(known) = zeros.then(|| self.known(section, &[])).flatten() {
+            return Ok(known);
         }
+        let stored = self.upload_anew(section, weights)?;
+        let mut uploaded = lock(&self.uploaded);
+        let arrays = if zeros { Vec::new() } else { arrays };
         uploaded.insert(0, Uploaded { section, arrays, stored: Arc::clone(&stored) });
         uploaded.truncate(UPLOADED);
         Ok(stored)
+    }
+
+    /// How many arrays the host has for a section.
+    fn count(&self, section: Section) -> usize {
+        match section.part() {
+            Some(part) => self.graph.parameters_of(part).count(),
+            None => 3 * self.graph.statistics.len(),
+        }
     }
 
     /// What these arrays became not long ago; those of zeros are known by no arrays at all.

@@ -292,22 +292,14 @@ impl Clients {
     }
 }
 
-/// Names the numbers of a table that was made on the device, as many lanes at a time as fit into the memory that is copied to.
+/// Names the numbers of a table that was made on the device, as many lanes at a time as there is room for in the memory that is copied to.
 fn made_to_host(shop: &mut Workshop, home: &Home, section: Section, made: &Buffer<f32>, weights: &mut [Weights]) -> Result<()> {
-    let len = section.range(&home.layout).len();
-    let staging = shop.staging(home, made.len().max(len))?;
-    let at_once = (staging.len() / len.max(1)).max(1);
+    let len = section.range(&home.layout).len().max(1);
+    let staging = shop.staging(home, len, made.len())?;
+    let at_once = staging.len() / len;
     for (group, some) in weights.chunks_mut(at_once).enumerate() {
-        let from = group * at_once * len;
-        let large = vec![0.0; if len > staging.len() { len } else { 0 }];
-        if large.is_empty() {
-            let numbers = staging.read(made, from, some.len() * len)?;
-            some.par_iter_mut().zip(numbers.par_chunks(len.max(1))).for_each(|(weights, lane)| home.name(section, lane, weights));
-        } else {
-            let mut large = large;
-            made.read(&home.device, from, &mut large)?;
-            some.iter_mut().for_each(|weights| home.name(section, &large, weights));
-        }
+        let numbers = staging.read(made, group * at_once * len, some.len() * len)?;
+        some.par_iter_mut().zip(numbers.par_chunks(len)).for_each(|(weights, lane)| home.name(section, lane, weights));
     }
     Ok(())
 }

@@ -39,11 +39,15 @@ impl Workshop {
         if self.wants(home, purpose, pulled).bytes() > before {
             self.runners.clear();
         }
-        let runner = Runner::new(home, purpose, pulled, &mut self.shared)?;
+        let made = Runner::new(home, purpose, pulled, &mut self.shared).or_else(|_| {
+            // Out of memory, perhaps: what is kept for later gives way.
+            self.clear();
+            Runner::new(home, purpose, pulled, &mut self.shared)
+        });
         if self.shared.bytes() != before {
             self.runners.clear();
         }
-        Ok(runner)
+        made
     }
 
     pub(crate) fn put_back(&mut self, runner: Runner) {
@@ -74,9 +78,9 @@ impl Workshop {
         self.shared.bytes() + self.memory.as_ref().map_or(0, Memory::bytes_in_use)
     }
 
-    /// Memory of the host that the device copies to.
-    pub(crate) fn staging(&mut self, home: &Home, wanted: usize) -> Result<&mut Pinned> {
-        let wanted = wanted.min(STAGED);
+    /// Memory of the host that the device copies to: for `least` numbers at least, and for no more of `wanted` than makes it faster.
+    pub(crate) fn staging(&mut self, home: &Home, least: usize, wanted: usize) -> Result<&mut Pinned> {
+        let wanted = wanted.min(STAGED).max(least);
         if self.staging.as_ref().is_none_or(|staging| staging.len() < wanted) {
             self.staging = None;
             self.staging = Some(Pinned::new(&home.device, wanted)?);
