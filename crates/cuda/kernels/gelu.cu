@@ -1,14 +1,6 @@
-// GELU by tanh, x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, and its gradient, which needs x. `n`, even, numbers a sample.
+// GELU and its gradient, which needs x. `n`, even, numbers a sample.
 // Grid: (ceil(n / 1024), most samples of a client, clients), 256 threads.
-#include "common.cuh"
-
-constexpr float A = 0.7978845608028654f, B = 0.044715f;
-
-__device__ __forceinline__ float gelu(float x) { return 0.5f * x * (1.f + tanhf(A * (x + B * x * x * x))); }
-__device__ __forceinline__ float gelu_slope(float x) {
-    const float t = tanhf(A * (x + B * x * x * x));
-    return 0.5f * (1.f + t) + 0.5f * x * (1.f - t * t) * A * (1.f + 3.f * B * x * x);
-}
+#include "gelu.cuh"
 
 // Two pairs a thread; `f` gets each pair's place.
 template <class F> __device__ __forceinline__ void each_pair(const Cohort& cohort, int n, F f) {
@@ -22,15 +14,15 @@ template <class F> __device__ __forceinline__ void each_pair(const Cohort& cohor
 }
 
 // dx may be dy.
-#define GELU(BITS, T)                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256) gelu_##BITS(const T* x, T* y, Cohort cohort, int n) {                             \
-        each_pair(cohort, n, [&](i64 at) { const float2 v = load2(x, at); store2(y, at, make_float2(gelu(v.x), gelu(v.y))); });         \
+#define GELU(BITS, T, F)                                                                                                               \
+    extern "C" __global__ void __launch_bounds__(256) gelu_##BITS(const T* x, T* y, Cohort cohort, int n) {                            \
+        each_pair(cohort, n, [&](i64 at) { const float2 v = load2(x, at); store2(y, at, make_float2(gelu##F(v.x), gelu##F(v.y))); });  \
     }                                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256) gelu_backward_##BITS(const T* x, const T* dy, T* dx, Cohort cohort, int n) {      \
-        each_pair(cohort, n, [&](i64 at) {                                                                                              \
-            const float2 v = load2(x, at), d = load2(dy, at);                                                                           \
-            store2(dx, at, make_float2(gelu_slope(v.x) * d.x, gelu_slope(v.y) * d.y));                                                  \
+    extern "C" __global__ void __launch_bounds__(256) gelu_backward_##BITS(const T* x, const T* dy, T* dx, Cohort cohort, int n) {     \
+        each_pair(cohort, n, [&](i64 at) {                                                                                             \
+            const float2 v = load2(x, at), d = load2(dy, at);                                                                          \
+            store2(dx, at, make_float2(gelu_slope##F(v.x) * d.x, gelu_slope##F(v.y) * d.y));                                           \
         });                                                                                                                            \
     }
-GELU(f32, float)
-GELU(f16, f16)
+GELU(f32, float, )
+GELU(f16, f16, _fast)

@@ -100,6 +100,7 @@ Text = struct("Text", symbols=pointer, indices=pointer, length=integer)
 Warm = struct("Warm", counter=pointer, places=pointer, known=pointer, cohort=Cohort, n=long, slots=integer, most=integer)
 LayerNorm = struct("LayerNorm", scale=pointer, offset=pointer, moments=pointer, mask=pointer, cohort=Cohort, stride=long, mask_stride=long, kept=real, length=integer)
 Attention = struct("Attention", q=pointer, k=pointer, v=pointer, sums=pointer, text=Text, cohort=Cohort, row=integer)
+Mlp = struct("Mlp", x=pointer, w1=pointer, w2=pointer, b1=pointer, b2=pointer, y=pointer, cohort=Cohort, stride=long, length=integer)
 Gmres = struct("Gmres", basis=pointer, newest16=pointer, image=pointer, u=pointer, b=pointer, partial=pointer, weights=pointer, spaces=pointer, cohort=Cohort, n=long, samples=integer, memory=integer)
 GmresRules = struct("GmresRules", relative=double, absolute=double, max_steps=integer)
 

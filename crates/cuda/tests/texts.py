@@ -128,6 +128,18 @@ def gelu():
 
 
 @check_of
+def mlp():
+    for sizes, length in LENGTHS:
+        cl = Clients(sizes)
+        x, w1, w2 = (torch.randn(*shape, device=DEVICE).div(shape[-1] ** 0.5).half() for shape in ((cl.samples, length, WIDTH), (cl.count, 256, WIDTH), (cl.count, WIDTH, 256)))
+        x, both, y = 8 * x, torch.randn(cl.count, 256 + WIDTH, device=DEVICE), poisoned(cl.samples, length, WIDTH, dtype=torch.float16)
+        p = Mlp(x=x, w1=w1, w2=w2, b1=both, b2=both.view(-1)[256:], y=y, cohort=cl.cohort, stride=256 + WIDTH, length=length)
+        KERNELS.mlp_f16((up(cl.most * length, 64), cl.count), 256, p, shared=79872)
+        expected = [F.linear(F.gelu(F.linear(v, a, b[:256]), approximate="tanh"), c, b[256:]) for v, a, c, b in zip(by_client(cl, x), *(t.double().to(REFERENCE) for t in (w1, w2, both)))]
+        compare(f"mlp_f16 {describe(cl, length)}", cl, y, expected, 6e-4)
+
+
+@check_of
 def embeddings():
     for (sizes, length), width in zip(LENGTHS, (64, 64, 10, 64, 96)):
         cl, vocabulary = Clients(sizes), 90

@@ -170,6 +170,11 @@ impl Weights {
         self.forward.is_some()
     }
 
+    /// What the way forward reads in 16 bits: `[lanes][to][window][window][from]`; none where everything is exact.
+    pub(crate) fn halves(&self) -> Option<Slot> {
+        self.forward
+    }
+
     /// Takes the weights as they are now; `w` are those of the first lane.
     pub(crate) fn prepare(&self, run: &Run<'_>, w: Pointer<f32>) -> Result<()> {
         let Some(forward) = self.forward else { return Ok(()) };

@@ -2,6 +2,7 @@
 use fedeq_core::Result;
 use fedeq_models::Activation;
 use fedeq_models::graph::ParameterId;
+use half::f16;
 
 use super::convolution::{ByWeights, Geometry, Into, Storage, Weights};
 use super::{Cohort, Run, phi};
@@ -56,6 +57,11 @@ impl Linear {
     /// Takes the weights as they are now.
     pub(crate) fn prepare(&self, run: &Run<'_>) -> Result<()> {
         self.weights.prepare(run, run.parameter(self.weight))
+    }
+
+    /// What kernels of their own read: the weights in 16 bits, output by input, and the bias of the first lane. None where everything is exact or there is no bias.
+    pub(crate) fn halves(&self, run: &Run<'_>) -> Option<(Pointer<f16>, Pointer<f32>)> {
+        Some((run.at(self.weights.halves()?), run.parameter(self.bias?)))
     }
 
     /// `x` is in the form of factors.

@@ -4,6 +4,7 @@
 //! normalisation behind it, so that what a layer ends with and what the next one begins with is one launch.
 use fedeq_core::Result;
 use fedeq_models::graph::{self, Affine, ValueId};
+use half::f16;
 
 use super::convolution::Into;
 use super::dropout::Masks;
@@ -110,6 +111,25 @@ struct Attention {
 }
 
 impl Argument for Attention {}
+
+/// Numbers inside an MLP, for which there is a kernel that computes all of it.
+const INSIDE: usize = 256;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Mlp {
+    x: Pointer<f16>,
+    w1: Pointer<f16>,
+    w2: Pointer<f16>,
+    b1: Pointer<f32>,
+    b2: Pointer<f32>,
+    y: Pointer<f16>,
+    cohort: Cohort,
+    stride: i64,
+    length: i32,
+}
+
+impl Argument for Mlp {}
 
 impl Stack {
     /// Plans a stack; `differentiated` says whether there is a way back.
@@ -229,11 +249,26 @@ impl Stack {
 
     /// The MLP.
     fn think(&self, run: &Run<'_>, cohort: Cohort, layer: &Layer, of: &LayerValues, branch: Pointer<u8>) -> Result<()> {
+        if let Some(call) = self.mlp(run, cohort, layer, of, branch) {
+            let grid = [(run.size.most * self.sizes.length).div_ceil(64), run.size.lanes, 1];
+            return launch!(run.device, Launch::new("mlp_f16", grid, 256).shared(79_872); call);
+        }
         let [wide, active] = [of.wide, of.active].map(|slot| run.at::<u8>(slot));
         layer.widen.forward(run, cohort, run.at(of.second.y), None, factors(run, wide))?;
         let (gelu, n) = self.gelu_launch(run, ["gelu_f16", "gelu_f32"]);
         launch!(run.device, gelu; wide, active, cohort, n)?;
         layer.narrow.forward(run, cohort, active, None, factors(run, branch))
+    }
+
+    /// The MLP in one launch, where there is a kernel for it and its inside is not kept.
+    fn mlp(&self, run: &Run<'_>, cohort: Cohort, layer: &Layer, of: &LayerValues, branch: Pointer<u8>) -> Option<Mlp> {
+        let kept = of.second.moments.is_some();
+        if kept || self.sizes.hidden != INSIDE {
+            return None;
+        }
+        let ((w1, b1), (w2, b2)) = (layer.widen.halves(run)?, layer.narrow.halves(run)?);
+        let (x, y, length) = (run.at(of.second.y), branch.cast(), self.sizes.length as i32);
+        Some(Mlp { x, w1, w2, b1, b2, y, cohort, stride: run.stride(), length })
     }
 
     /// The way back of a pass that was kept. Without a normalisation at the end, `stream` holds the gradient of the result, and `dy` is null; with one, `dy` holds it. `stream`
