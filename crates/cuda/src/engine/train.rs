@@ -13,7 +13,7 @@ use super::parts::{Parts, Section};
 use super::phase::Begun;
 use super::runner::Wanted;
 use super::schedule::Trainee;
-use super::state::{DeviceState, Home};
+use super::state::{DeviceState, Holding, Home};
 use super::stored::Stored;
 use super::warm::{Directory, Memory};
 use super::workshop::Workshop;
@@ -234,16 +234,15 @@ impl Clients {
                 Some(memory) => memory.keep(&home.device, lane)?,
                 None => member.state.warm.clone().filter(|_| lasting),
             };
-            let state = DeviceState {
-                home: Arc::clone(home),
+            let holding = Holding {
                 own: own[lane].clone(),
                 dual: dual[lane].clone(),
                 second: second.as_ref().map(|second| second[lane].clone()),
                 dual_norm: dual_norms[lane],
                 warm,
             };
-            let info = ClientInfo { has_second: state.second.is_some(), ..member.info };
-            Ok(KeptState::by_engine(info, Arc::new(state)))
+            let info = ClientInfo { has_second: holding.second.is_some(), ..member.info };
+            Ok(KeptState::by_engine(info, Arc::new(DeviceState::new(home, holding))))
         };
         lanes.iter().enumerate().map(state).collect()
     }
