@@ -84,7 +84,8 @@ impl SentWeights {
 
     /// The weighted mean, in the order given: by the engine that holds them, if one holds them all.
     pub fn mean(items: &[(&Self, f64)]) -> Result<Weights> {
-        let held: Option<Vec<(&dyn EngineWeights, f64)>> = items.iter().map(|(item, weight)| Some((item.held()?, *weight))).collect();
+        let held: Option<Vec<(&dyn EngineWeights, f64)>> =
+            items.iter().map(|(item, weight)| Some((item.held()?, *weight))).collect();
         if let Some(mean) = held.and_then(|held| held.first()?.0.mean(&held)) {
             return mean;
         }
