@@ -135,11 +135,11 @@ mod tests {
         }
 
         fn mean(&self, items: &[(&dyn EngineWeights, f64)]) -> Option<Result<Weights>> {
-            let own = |(item, weight): &(&dyn EngineWeights, f64)| {
+            let mut own = Vec::new();
+            for (item, weight) in items {
                 let item: &dyn Any = *item;
-                item.downcast_ref::<Self>().map(|item| (&item.0, *weight))
-            };
-            let own = items.iter().map(own).collect::<Option<Vec<_>>>()?;
+                own.push((&item.downcast_ref::<Self>()?.0, *weight));
+            }
             let mean = Weights::mean(own);
             Some(Ok(Weights { params: mean.params.map(|value| -value), ..mean }))
         }
