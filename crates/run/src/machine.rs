@@ -112,11 +112,6 @@ fn gpus() -> Result<Vec<DeviceInfo>> {
     Ok(found)
 }
 
-/// The name of a GPU that can be computed on; nothing where there is none.
-pub(crate) fn usable_gpu() -> Option<String> {
-    fedeq_cuda::devices().ok()?.into_iter().find(|gpu| gpu.ensure_usable().is_ok()).map(|gpu| gpu.name)
-}
-
 impl From<DeviceInfo> for Gpu {
     fn from(info: DeviceInfo) -> Self {
         let DeviceInfo { index, name, memory, free, capability, driver } = info;

@@ -16,8 +16,8 @@ mod profile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
-use cudarc::driver::{CudaContext, CudaGraph, CudaStream};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::{CudaContext, CudaGraph, CudaStream, result};
 use fedeq_core::{Error, Result};
 
 pub(crate) use buffer::{Buffer, Pointer};
@@ -56,6 +56,22 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
         count => count.told("count the GPUs")?,
     };
     (0..count.max(0) as usize).map(|index| info(index, driver)).collect()
+}
+
+/// The name of a GPU that can be computed on, if there is one. No card is woken up for it.
+pub fn usable_device() -> Option<String> {
+    driver().ok()?;
+    let count = CudaContext::device_count().ok()?;
+    (0..count).find_map(|index| {
+        let device = result::device::get(index).ok()?;
+        let attribute = |which| {
+            // SAFETY: the driver has just given this device out.
+            unsafe { result::device::get_attribute(device, which) }.ok().map(|value| value as u32)
+        };
+        let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        ((major, minor) >= OLDEST_CARD).then(|| result::device::get_name(device).ok()).flatten()
+    })
 }
 
 impl DeviceInfo {

@@ -18,7 +18,6 @@ use fedeq_models::{Graph, Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
 use super::{Device, Experiment, equilibrium_models};
-use crate::machine::usable_gpu;
 use crate::present::require_present;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
@@ -283,7 +282,7 @@ impl Prepared {
         if !is_cpu || self.experiment.ensure_supported(self.network.graph()).is_err() {
             return None;
         }
-        usable_gpu()
+        fedeq_cuda::usable_device()
     }
 
     /// The model all clients start from.
