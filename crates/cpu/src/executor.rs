@@ -2,21 +2,22 @@
 use fedeq_equilibrium::HostStates;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::transformer::Blocked;
+use fedeq_models::Mode;
 use fedeq_models::graph::{Graph, Parameter, Shape};
 
 use crate::memory::INPUT;
 use crate::op::{Op, Run, Scratch, Solved, Start, Symbols};
-use crate::parameters::{Gradients, Layout, Values};
-use crate::plan::{Mode, Plan};
+use crate::parameters::{Gradients, ParameterLayout, Values};
+use crate::plan::Plan;
 use crate::pool::Pool;
-use crate::statistics::Running;
+use crate::statistics::RunningMoments;
 
 /// A network ready to run on batches of one size: its plan and all the memory it needs.
 #[derive(Debug)]
 pub struct Executor {
     plan: Plan,
-    parameters: Layout,
-    trained: Layout,
+    parameters: ParameterLayout,
+    trained: ParameterLayout,
     batch: usize,
     length: usize,
     input_len: usize,
@@ -56,7 +57,7 @@ pub struct Context<'a> {
     /// The values of all parameters, in the order of the graph.
     pub parameters: &'a [f32],
     /// The running statistics, in the order of the graph; a training pass moves them.
-    pub statistics: &'a mut [Running],
+    pub statistics: &'a mut [RunningMoments],
     /// The seed of the dropout masks; none for no dropout.
     pub dropout: Option<u64>,
     /// Where an equilibrium solve starts.
@@ -66,7 +67,7 @@ pub struct Context<'a> {
 impl Executor {
     /// For batches of so many samples (of text, of such a length), with gradients for the parameters that are `trained`.
     pub fn new(graph: &Graph, batch: usize, length: usize, mode: Mode, trained: impl Fn(&Parameter) -> bool) -> Self {
-        let trained = Layout::of_some(graph, trained);
+        let trained = ParameterLayout::of_some(graph, trained);
         let input_len = match graph.values[0] {
             Shape::Vector(width) => batch * width,
             Shape::Image(shape) => batch * shape.iter().product::<usize>(),
@@ -75,7 +76,7 @@ impl Executor {
         };
         Self {
             plan: Plan::new(graph, batch, length, mode, &trained),
-            parameters: Layout::of(graph),
+            parameters: ParameterLayout::of(graph),
             trained,
             batch,
             length,
@@ -109,7 +110,7 @@ impl Executor {
     }
 
     /// Where each trained parameter is among the gradients.
-    pub fn trained(&self) -> &Layout {
+    pub fn trained(&self) -> &ParameterLayout {
         &self.trained
     }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use cudarc::driver::DeviceRepr;
 use fedeq_core::{Error, Result};
+use fedeq_models::Mode;
 use fedeq_models::graph::{self, Graph};
 use half::f16;
 
@@ -12,7 +13,7 @@ use crate::data::DeviceData;
 use crate::device::{Buffer, Device, Launch, Pointer, launch};
 use crate::layout::Layout;
 use crate::op::{Cohort, Run, Text};
-use crate::plan::{Mode, Plan, Purpose};
+use crate::plan::{Plan, Purpose};
 
 /// A network ready to run on batches of a cohort: its plan and all the memory it needs.
 pub(crate) struct Executor {
@@ -79,7 +80,7 @@ impl Executor {
     ) -> Result<Self> {
         debug_assert!(plan.arena.bytes() <= memory.len());
         let size = purpose.size;
-        let of = |(index, running): (usize, &graph::Running)| (layout.statistics(index) + 2 * running.channels) as i32;
+        let of = |(index, running): (usize, &graph::RunningStatistics)| (layout.statistics(index) + 2 * running.channels) as i32;
         let steps: Vec<i32> = graph.statistics.iter().enumerate().map(of).collect();
         Ok(Self {
             device: Arc::clone(device),

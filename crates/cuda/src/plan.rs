@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use fedeq_core::{Result, Trains};
 use fedeq_models::Activation;
+use fedeq_models::Mode;
 use fedeq_models::graph::{self, Fusion, Graph, Layer, ParameterId, Shape, ValueId};
 use half::f16;
 
@@ -10,15 +11,6 @@ use crate::arena::{Arena, Lifetimes, Slot};
 use crate::device::{Device, Pointer};
 use crate::layout::Layout;
 use crate::op::{self, Op, Run};
-
-/// Whether a network is being trained or used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Batch normalisation takes the statistics of the batch, the running ones move, and there is dropout.
-    Train,
-    /// Batch normalisation takes the running statistics, which stay as they are, and there is no dropout.
-    Evaluate,
-}
 
 /// How precisely a GPU computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

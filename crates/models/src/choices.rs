@@ -31,7 +31,7 @@ pub enum NormKind {
 /// What group normalisation takes its statistics over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reach {
+pub enum GroupNormScope {
     /// The whole plane of a group of channels, as in textbooks.
     #[default]
     Textbook,

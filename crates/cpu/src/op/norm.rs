@@ -1,13 +1,14 @@
 //! Batch and group normalisation, with what is fused to it.
 use fedeq_kernels::activation::Activation;
 use fedeq_kernels::norm::{self as kernels, AffineTargets, Moments};
+use fedeq_models::Mode;
 use fedeq_models::graph::{Affine, Fusion, NormScope, ValueId};
 
 use super::{Op, Run};
 use crate::memory::{Buffer, Target, add};
 use crate::op::kernel_of;
 use crate::parameters::{ParameterTarget, Values};
-use crate::plan::{Mode, Passed, Planner};
+use crate::plan::{Passed, Planner};
 
 #[derive(Debug)]
 pub(super) struct Norm {
@@ -118,7 +119,7 @@ impl Op for Norm {
         run.gradients.write_some([back.scale, back.offset], |[scale, offset]| {
             numbers.write_gradient(back.dx, |numbers, dx| {
                 let y = if needs_output { numbers.read(y) } else { &[] };
-                let saved = kernels::Saved { x: numbers.read(x), y, moments, given };
+                let saved = kernels::NormSaved { x: numbers.read(x), y, moments, given };
                 let to = AffineTargets { scale, offset };
                 norm.backward_to(set, saved, affine, numbers.read(dy), (dx, None), to, scratch);
             });

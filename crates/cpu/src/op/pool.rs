@@ -1,5 +1,5 @@
 //! Pooling, and the shortcut that halves the plane and adds channels.
-use fedeq_kernels::norm::Shape;
+use fedeq_kernels::norm::BatchShape;
 use fedeq_kernels::{pool, shortcut};
 use fedeq_models::graph::ValueId;
 
@@ -23,7 +23,7 @@ impl Back {
 
 #[derive(Debug)]
 pub(super) struct MaxPool {
-    shape: Shape,
+    shape: BatchShape,
     x: Buffer,
     y: Buffer,
     /// Which number of its window each output is, if there is a way back.
@@ -57,7 +57,7 @@ impl Op for MaxPool {
 
 #[derive(Debug)]
 pub(super) struct MeanPool {
-    shape: Shape,
+    shape: BatchShape,
     x: Buffer,
     y: Buffer,
     back: Option<Back>,
@@ -85,7 +85,7 @@ impl Op for MeanPool {
 /// Every second pixel, with channels of zero on both sides.
 #[derive(Debug)]
 pub(super) struct Widen {
-    shape: Shape,
+    shape: BatchShape,
     channels: usize,
     x: Buffer,
     y: Buffer,

@@ -1,5 +1,5 @@
 //! Vectors that stand for symbols, and the normalisation of every position.
-use fedeq_kernels::transformer::{Norm, Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
+use fedeq_kernels::transformer::{NormParts, Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
 use fedeq_kernels::{dense, embedding};
 use fedeq_models::graph::{Affine, ParameterId, ValueId};
 
@@ -60,7 +60,7 @@ pub(super) struct LayerNorm {
     x: Buffer,
     y: Buffer,
     saved: Standardised,
-    sums: Norm<Vec<f32>>,
+    sums: NormParts<Vec<f32>>,
     back: Option<Back>,
 }
 
@@ -81,14 +81,14 @@ impl LayerNorm {
             scale: plan.parameter(affine.scale),
             offset: plan.parameter(affine.offset),
         });
-        let sums = Norm { scale: vec![0.0; width], offset: vec![0.0; width] };
+        let sums = NormParts { scale: vec![0.0; width], offset: vec![0.0; width] };
         Self { affine, x: plan.forward(x), y: plan.forward(y), saved: Standardised::default(), sums, back }
     }
 }
 
 impl Op for LayerNorm {
     fn forward(&mut self, run: &mut Run<'_>) {
-        let norm = Norm { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
+        let norm = NormParts { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
         run.numbers.write(self.y, |numbers, y| match self.back {
             Some(_) => layer_norm_saving(run.set, numbers.read(self.x), norm, y, &mut self.saved),
             None => layer_norm(run.set, numbers.read(self.x), norm, y),
@@ -97,7 +97,7 @@ impl Op for LayerNorm {
 
     fn backward(&mut self, run: &mut Run<'_>) {
         let Some(back) = &self.back else { return };
-        let norm = Norm { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
+        let norm = NormParts { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
         let wanted = back.scale.is_some() || back.offset.is_some();
         self.sums.scale.fill(0.0);
         self.sums.offset.fill(0.0);

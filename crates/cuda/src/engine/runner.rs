@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{Projection, Result, Trains};
+use fedeq_models::Mode;
 use fedeq_models::Part;
 use fedeq_models::graph::{Cell, Layer};
 
@@ -15,7 +16,7 @@ use crate::data::DeviceData;
 use crate::device::{Buffer, Launch, Pointer, Repeatable, launch};
 use crate::executor::{Executor, Lanes as Weights, Score};
 use crate::op::{DropoutKeys, Run, dropout_keys};
-use crate::plan::{Mode, Plan, Purpose};
+use crate::plan::{Plan, Purpose};
 use crate::projection::Projected;
 
 /// Steps that are launched one by one before they are recorded: the first loads kernels, the second shows where the time goes.

@@ -1,12 +1,13 @@
 //! Dropout whose masks are drawn once for a pass, from the CPU's random numbers.
 use fedeq_core::Result;
+use fedeq_models::Mode;
 use fedeq_models::graph;
 
 use super::Run;
 use super::layer_norm::{Drop, WIDTH};
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
-use crate::plan::{Mode, Planner};
+use crate::plan::Planner;
 
 /// Where the random numbers of a training step come from.
 #[derive(Clone, Copy, Debug)]

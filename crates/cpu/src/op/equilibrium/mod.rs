@@ -5,7 +5,7 @@ mod transformer;
 
 use std::fmt::{self, Debug};
 
-use fedeq_equilibrium::{Equilibrium as Settings, HostStates, Map, Report, Workspace, diagnose};
+use fedeq_equilibrium::{Equilibrium as Settings, HostStates, Map, SolveReport, SolveWorkspace, diagnose};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_models::graph::{self, ValueId};
@@ -99,9 +99,9 @@ pub(super) struct Equilibrium {
     back: Option<Back>,
     /// The fixed point.
     z: HostStates,
-    report: Report,
+    report: SolveReport,
     /// How the last adjoint was found; its memory serves the next one.
-    adjoint_report: Report,
+    adjoint_report: SolveReport,
     /// The states at which further steps are differentiated, after the fixed point.
     states: Vec<Vec<f32>>,
     /// What a further step but the last adds to the gradient of what is injected.
@@ -149,8 +149,8 @@ impl Equilibrium {
             y: plan.forward(y),
             back,
             z: HostStates::default(),
-            report: Report::default(),
-            adjoint_report: Report::default(),
+            report: SolveReport::default(),
+            adjoint_report: SolveReport::default(),
             states: Vec::new(),
             du: Vec::new(),
         }
@@ -170,7 +170,7 @@ impl Equilibrium {
         &mut self,
         around: &Around<'_>,
         numbers: &mut Numbers<'_>,
-        workspace: &mut Workspace<HostStates>,
+        workspace: &mut SolveWorkspace<HostStates>,
         start: Start<'_>,
     ) -> HostStates {
         // Solvers need the memory of many states, and the way back as much for other things: they share it.
@@ -233,7 +233,7 @@ pub struct Solved<'a> {
     /// The fixed point.
     pub z: &'a HostStates,
     /// How the solve went.
-    pub report: &'a Report,
+    pub report: &'a SolveReport,
 }
 
 fn around<'a>(run: &Run<'a>) -> Around<'a> {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use fedeq_core::{Projection, Trains, Weights};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium as Settings, LinearSolver, Ridge, Solver, Stop};
+use fedeq_models::Mode;
 use fedeq_models::graph::{Cell as GraphCell, Graph, Layer, NormScope};
 use fedeq_models::{Activation, Initializer, ModelConfig, Task};
 
@@ -13,7 +14,7 @@ use crate::check::{Allowed, Bench, Case, Checks};
 use crate::device::{Buffer, Pointer};
 use crate::layout::Layout;
 use crate::op::{Cohort, Run};
-use crate::plan::{Mode, Precision};
+use crate::plan::Precision;
 use crate::projection::Projected;
 use crate::support::ensure_supported;
 

@@ -1,12 +1,13 @@
 //! Batch normalisation: mean and variance of every channel over all samples and pixels of a client.
 use fedeq_core::Result;
+use fedeq_models::Mode;
 use fedeq_models::graph::{Affine, Fusion, ValueId};
 
 use super::{Around, SCALE};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::op::{Cohort, Op, Run};
-use crate::plan::{Mode, Planner};
+use crate::plan::Planner;
 
 pub(super) struct BatchNorm {
     around: Around,
