@@ -1,4 +1,6 @@
 //! What server and clients say to each other. This is all they say.
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use fedeq_models::store::Metadata;
@@ -158,7 +160,7 @@ impl Request {
 impl Reply {
     /// The bytes on the wire.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        encode(self.header()?, self.weights().unwrap_or(&Weights::default()))
+        encode(self.header()?, &self.weights()?.unwrap_or_default())
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
@@ -170,19 +172,23 @@ impl Reply {
     /// The message as it arrives, and the bytes it takes on the wire. Its header goes through text and back, which may round a number; its weights are the same numbers and are shared.
     pub(crate) fn delivered(self) -> Result<(Self, u64)> {
         let header = self.header()?;
-        let weights = match self {
-            Self::Update(update) => update.weights,
-            Self::Scores(_) | Self::Done(_) => Weights::default(),
-        };
-        let reply = Self::from_parts(&header, weights)?;
-        let size = encoded_len(header, reply.weights().unwrap_or(&Weights::default()));
+        let nothing = Weights::default();
+        let size = encoded_len(header.clone(), self.update().map_or(&nothing, |update| update.weights.like()));
+        let mut reply = Self::from_parts(&header, nothing)?;
+        if let (Self::Update(arrived), Self::Update(sent)) = (&mut reply, self) {
+            arrived.weights = sent.weights;
+        }
         Ok((reply, size))
     }
 
     /// The weights it carries, if any.
-    pub fn weights(&self) -> Option<&Weights> {
+    pub fn weights(&self) -> Result<Option<Cow<'_, Weights>>> {
+        self.update().map(|update| update.weights.to_host()).transpose()
+    }
+
+    fn update(&self) -> Option<&Update> {
         match self {
-            Self::Update(update) => Some(&update.weights),
+            Self::Update(update) => Some(update),
             Self::Scores(_) | Self::Done(_) => None,
         }
     }
@@ -201,7 +207,7 @@ impl Reply {
     /// A reply of its [`header`](Self::header) and its weights.
     pub fn from_parts(header: &str, weights: Weights) -> Result<Self> {
         Ok(match read(header)? {
-            ReplyHeader::Update { samples, gap, stats } => Self::Update(Update { weights, samples, gap, stats }),
+            ReplyHeader::Update { samples, gap, stats } => Self::Update(Update { weights: weights.into(), samples, gap, stats }),
             ReplyHeader::Scores { scores } => Self::Scores(scores),
             ReplyHeader::Done { stats } => Self::Done(stats),
         })
@@ -258,7 +264,7 @@ mod tests {
             let weights = weights(&shapes);
             let stats = TrainStats { steps: samples / 3, loss: gap / 7.0, ..TrainStats::default() };
             let replies = [
-                Reply::Update(Update { weights: weights.clone(), samples, gap, stats: stats.clone() }),
+                Reply::Update(Update { weights: weights.clone().into(), samples, gap, stats: stats.clone() }),
                 Reply::Scores(Box::new(Scores { gap, theory: Some(Theory::default()), ..Scores::default() })),
                 Reply::Done(stats),
             ];

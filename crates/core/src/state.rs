@@ -149,7 +149,7 @@ pub trait EngineState: Any + Send + Sync {
     /// Whether all numbers of the model and its dual are finite.
     fn is_finite(&self) -> bool;
 
-    /// The bytes it takes, wherever that is.
+    /// The bytes of the host's memory that it counts for: nothing for what is on a device. Always the same number.
     fn size(&self) -> usize;
 }
 

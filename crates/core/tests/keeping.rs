@@ -175,7 +175,7 @@ fn messages_and_all_their_weights_survive_the_wire() {
     let request = Request { task: ClientTask::Train, round: 3, rounds: 9, rho: Some(0.1), weights: with_statistics.clone() };
     assert_eq!(Request::decode(&request.encode().expect("writable")).expect("readable"), request);
     let reply = Reply::Update(fedeq_core::Update {
-        weights: with_statistics,
+        weights: with_statistics.into(),
         samples: 7,
         gap: 0.25,
         stats: fedeq_core::TrainStats { steps: 3, loss: 0.5, ..Default::default() },

@@ -35,13 +35,6 @@ pub(crate) struct WorkMemory {
     spare: Vec<f32>,
 }
 
-impl WorkMemory {
-    /// With a pool that has served others.
-    pub(crate) fn new(pool: Pool) -> Self {
-        Self { pool, ..Self::default() }
-    }
-}
-
 /// A batch of inputs.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {

@@ -64,7 +64,7 @@ pub fn identity(client: u64) -> Content {
 pub fn write_reply(reply: &Reply) -> Result<Content> {
     let header = NamedValues::default().with("header", Scalar::Text(reply.header()?));
     let content = Content::default().with(METRICS, Record::Metrics(metrics(reply)));
-    let Some(weights) = reply.weights() else { return Ok(content.with(SETTINGS, Record::Config(header))) };
+    let Some(weights) = reply.weights()? else { return Ok(content.with(SETTINGS, Record::Config(header))) };
     let (arrays, layout) = pack(&weights.packed());
     let settings = header.with(LAYOUT, Scalar::Text(layout));
     Ok(content.with(SETTINGS, Record::Config(settings)).with(WEIGHTS, Record::Arrays(arrays)))

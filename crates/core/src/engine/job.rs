@@ -9,6 +9,7 @@ use crate::divergence::{after as diverged_after, ensure_finite};
 use crate::error::Result;
 use crate::fixed_points::FixedPoints;
 use crate::message::{ClientTask, Reply, Request, Scores, Theory};
+use crate::sent::SentWeights;
 use crate::state::{ClientState, KeptState};
 use crate::stats::{Neighbours, Portion, Score, TrainStats};
 use crate::training::Training;
@@ -72,7 +73,7 @@ pub struct Done {
     /// How the training went, all phases together.
     pub stats: TrainStats,
     /// The value of what is [sent](LocalUpdate::sent).
-    pub sent: Weights,
+    pub sent: SentWeights,
     /// `||theta_i - theta||` between the client's own model and what was received; 0 where nothing was.
     pub gap: f64,
 }

@@ -20,7 +20,7 @@ use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode, CUstreamCaptureSt
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream};
 use fedeq_core::{Error, Result};
 
-pub(crate) use buffer::{Buffer, Pinned, Pointer};
+pub(crate) use buffer::{Buffer, Pointer};
 pub(crate) use failure::Told;
 use kernels::Kernels;
 pub(crate) use kernels::{Argument, Launch, launch};

@@ -217,10 +217,6 @@ pub(crate) struct KeptStates {
 }
 
 impl KeptStates {
-    pub(crate) fn bytes(&self) -> usize {
-        (self.states.bytes() + self.known.bytes()) as usize
-    }
-
     /// Those that a client kept on the host.
     pub(crate) fn from_host(device: &Device, memory: &WarmMemory) -> Result<Option<Self>> {
         let entries: Vec<(u64, Vec<f32>)> = memory.entries().collect();
