@@ -1,7 +1,7 @@
 #![no_main]
 use fedeq_flower::envelope::{self, Envelope};
 use fedeq_flower::message::Message;
-use fedeq_flower::object::{Bundle, Id, ObjectKind, Object};
+use fedeq_flower::object::{Bundle, Id, Object, ObjectKind};
 use libfuzzer_sys::fuzz_target;
 
 const KINDS: [ObjectKind; 7] = [

@@ -6,16 +6,16 @@ use fedeq_models::Mode;
 use fedeq_models::graph::{Graph, Parameter, Shape};
 
 use crate::memory::INPUT;
-use crate::op::{Op, Run, Scratch, Solved, Start, Symbols};
+use crate::op::{Op, PassContext, Scratch, Solved, Start, Symbols};
 use crate::parameters::{Gradients, ParameterLayout, Values};
-use crate::plan::Plan;
+use crate::plan::NetworkPlan;
 use crate::pool::Pool;
 use crate::statistics::RunningMoments;
 
 /// A network ready to run on batches of one size: its plan and all the memory it needs.
 #[derive(Debug)]
 pub struct Executor {
-    plan: Plan,
+    plan: NetworkPlan,
     parameters: ParameterLayout,
     trained: ParameterLayout,
     batch: usize,
@@ -68,7 +68,7 @@ impl Executor {
             Shape::Symbols => batch * length,
         };
         Self {
-            plan: Plan::new(graph, batch, length, mode, &trained),
+            plan: NetworkPlan::new(graph, batch, length, mode, &trained),
             parameters: ParameterLayout::of(graph),
             trained,
             batch,
@@ -139,7 +139,7 @@ impl Executor {
         input: Input<'_>,
         context: &mut Context<'_>,
         gradients: &mut [f32],
-        pass: impl FnOnce(&mut [Box<dyn Op>], &mut Run<'_>) -> R,
+        pass: impl FnOnce(&mut [Box<dyn Op>], &mut PassContext<'_>) -> R,
     ) -> R {
         let (numbers, symbols): (&[f32], &[i32]) = match input {
             Input::Numbers(numbers) => (numbers, &[]),
@@ -147,7 +147,7 @@ impl Executor {
         };
         assert_eq!(numbers.len().max(symbols.len()), self.input_len, "the batch has the size of the plan");
         assert_eq!(context.parameters.len(), self.parameters.len(), "all parameters of the network");
-        let mut run = Run {
+        let mut run = PassContext {
             set: InstructionSet::best(),
             numbers: self.plan.memory.with_input(numbers, &mut self.work.pool),
             symbols: Symbols { values: symbols, blocked: self.blocked.as_ref() },

@@ -9,7 +9,7 @@ use crate::parameters::{ParameterLayout, ParameterTarget};
 
 /// How a network is run, ready to be carried out.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct NetworkPlan {
     pub(crate) ops: Vec<Box<dyn Op>>,
     pub(crate) memory: Memory,
     pub(crate) logits: Buffer,
@@ -19,7 +19,7 @@ pub(crate) struct Plan {
     pub(crate) logits_gradient: Option<Buffer>,
 }
 
-impl Plan {
+impl NetworkPlan {
     /// For batches of that many samples (for text, of that length), with gradients for the parameters that have a place in `trained`.
     pub(crate) fn new(graph: &Graph, batch: usize, length: usize, mode: Mode, trained: &ParameterLayout) -> Self {
         let mut planner = Planner::new(graph, batch, length, mode, trained);

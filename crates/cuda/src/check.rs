@@ -24,7 +24,7 @@ use crate::device::{Buffer, Device};
 use crate::executor::{Executor, Lanes, Score};
 use crate::layout::Layout;
 use crate::op::equilibrium::{AroundSolve, Progress};
-use crate::op::{DropoutKeys, Run, dropout_keys};
+use crate::op::{DropoutKeys, PassContext, dropout_keys};
 use crate::plan::{Precision, Purpose, Size};
 
 /// A network on a cohort.
@@ -438,14 +438,14 @@ impl Bench {
         }
     }
 
-    fn run(&self) -> Run<'_> {
+    fn run(&self) -> PassContext<'_> {
         let tables = Lanes {
             parameters: self.parameters.pointer(),
             gradients: self.gradients.pointer(),
             statistics: self.statistics.pointer(),
         };
         let dropout = self.seeds.of(self.executor.purpose.mode);
-        Run { dropout, ..self.executor.run(&self.layout, tables, self.data.symbols()) }
+        PassContext { dropout, ..self.executor.run(&self.layout, tables, self.data.symbols()) }
     }
 
     /// A training step without the descent.
@@ -459,7 +459,7 @@ impl Bench {
 
     /// A pass forward with something around its solve; says how the solves went, slot by slot.
     pub(crate) fn forward_around(&self, around: &dyn AroundSolve) -> Vec<Progress> {
-        let run = Run { around: Some(around), ..self.run() };
+        let run = PassContext { around: Some(around), ..self.run() };
         self.executor.load(&run, &self.data).expect("load");
         self.executor.forward(&run).expect("forward");
         solves(&self.executor)
@@ -486,7 +486,7 @@ fn gpu_pass(
     device.fill(gradients.pointer(), 0xff, gradients.len()).expect("poison");
     let seeds = Seeds::new(device, clients);
     let tables = Lanes { parameters: parameters.pointer(), gradients: gradients.pointer(), statistics: statistics.pointer() };
-    let run = Run { dropout: seeds.of(case.mode), ..executor.run(layout, tables, data.symbols()) };
+    let run = PassContext { dropout: seeds.of(case.mode), ..executor.run(layout, tables, data.symbols()) };
     executor.load(&run, data).expect("load");
     executor.forward(&run).expect("forward");
     executor.loss(&run, data).expect("loss");

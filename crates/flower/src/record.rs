@@ -72,18 +72,18 @@ impl Content {
         found.map(|(_, record)| record).ok_or_else(|| Error::record(name, "the message has no such record"))
     }
 
-    /// Adds all objects to a bundle and gives the id of the root, a [`ObjectKind::RecordDict`].
+    /// Adds all objects to a bundle and gives the id of the root, an [`ObjectKind::RecordDict`].
     pub fn deflate(&self, bundle: &mut Bundle) -> Id {
         let named: Vec<(&str, Id)> = self.records.iter().map(|(name, record)| (name.as_str(), record.deflate(bundle))).collect();
         add_references(ObjectKind::RecordDict, &named, bundle)
     }
 
-    /// Reads a [`ObjectKind::RecordDict`] and all below it, if it takes no more than the [default](limit::DEFAULT).
+    /// Reads an [`ObjectKind::RecordDict`] and all below it, if it takes no more than the [default](limit::DEFAULT).
     pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
         Self::inflate_within(id, bundle, limit::DEFAULT)
     }
 
-    /// Reads a [`ObjectKind::RecordDict`] and all below it, if it takes no more than so many bytes when it is unpacked.
+    /// Reads an [`ObjectKind::RecordDict`] and all below it, if it takes no more than so many bytes when it is unpacked.
     pub fn inflate_within(id: &str, bundle: &Bundle, most: usize) -> Result<Self> {
         let mut budget = MemoryBudget::new(most);
         let references = references(&bundle.get(id, ObjectKind::RecordDict)?, id, &mut budget)?;

@@ -40,7 +40,7 @@ pub struct DeactivateNodeRequest {
     pub node_id: u64,
 }
 
-/// A node, by its id.
+/// A node, by its id: Flower's `Node`.
 #[derive(Clone, Copy, PartialEq, Eq, Protobuf)]
 pub struct NodeReference {
     /// The id.
@@ -120,7 +120,7 @@ pub struct PushMessagesResponse {
     pub session_id: String,
 }
 
-/// A message without its content.
+/// A message without its content: Flower's `Message`.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct MessageHeader {
     /// Sender, recipient, run and type.
@@ -134,7 +134,7 @@ pub struct MessageHeader {
     pub error: Option<Failure>,
 }
 
-/// The metadata of a message.
+/// The metadata of a message: Flower's `Metadata`.
 #[derive(Clone, PartialEq, Protobuf)]
 pub struct MessageMetadata {
     /// The run it belongs to.

@@ -316,7 +316,7 @@ pub enum Layer {
     },
 }
 
-/// The scale and the offset of a normalisation, a number a channel each.
+/// The scale and the offset of a normalisation, a number a channel each: which parameters they are; in `fedeq-kernels` the same name holds their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Affine {
     /// The factor, ones at first.
@@ -325,7 +325,7 @@ pub struct Affine {
     pub offset: ParameterId,
 }
 
-/// What the mean and the variance of a normalisation are taken over.
+/// What the mean and the variance of a normalisation are taken over; the kernels of `fedeq-kernels` have an enum of the same name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormScope {
     /// The batch, a channel at a time; in evaluation the running statistics with this index stand in.
@@ -339,7 +339,7 @@ pub enum NormScope {
     RowGroups(usize),
 }
 
-/// What is computed in the same pass as a normalisation.
+/// What is computed in the same pass as a normalisation; the kernels of `fedeq-kernels` have an enum of the same name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fusion {
     /// `norm(x)`
@@ -415,7 +415,9 @@ impl Dropout {
     }
 }
 
-/// The map `g(z; u)` of an equilibrium layer. Samples do not influence one another.
+/// The map `g(z; u)` of an equilibrium layer, as data. Samples do not influence one another.
+///
+/// The trait of the same name in `fedeq-equilibrium` is the same map as code, for those who bring a network of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// `g(z; u) = phi(z B + u)` on vectors; starts at `u`.

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use fedeq_models::{ModelConfig, Task};
-//! use fedeq_reference::{InputValues, Pass, FloatPrecision, Reference, widened};
+//! use fedeq_reference::{FloatPrecision, InputValues, Pass, Reference, widened};
 //!
 //! let config: ModelConfig = "deq-resnet-xs".parse()?;
 //! let graph = config.graph(&Task::image(8, 8, 1, 10))?;
@@ -34,7 +34,7 @@ use fedeq_equilibrium::SolveReport;
 use fedeq_models::{Graph, Mode};
 
 use crate::parameters::Parameters;
-use crate::run::Run;
+use crate::run::ForwardPass;
 
 /// Numbers by name, as [`fedeq_models::Values`] but in double precision.
 pub type Values = BTreeMap<String, Vec<f64>>;
@@ -182,9 +182,9 @@ impl Reference {
         input: &InputValues,
         pass: &'a Pass,
         device: &Device,
-    ) -> Run<'a> {
+    ) -> ForwardPass<'a> {
         let parameters = Parameters::new(&self.graph, values, device, self.dtype);
-        Run::new(&self.graph, parameters, statistics.clone(), input, pass, self.dtype)
+        ForwardPass::new(&self.graph, parameters, statistics.clone(), input, pass, self.dtype)
     }
 }
 

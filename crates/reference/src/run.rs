@@ -20,7 +20,7 @@ const DECAY: f64 = 0.9;
 const PRODUCTS: usize = 60;
 
 /// A pass on its way. Values are kept flat, a row a sample.
-pub(crate) struct Run<'a> {
+pub(crate) struct ForwardPass<'a> {
     graph: &'a Graph,
     pass: &'a Pass,
     dtype: DType,
@@ -33,7 +33,7 @@ pub(crate) struct Run<'a> {
     pub(crate) solved: Option<(Tensor<2>, SolveReport)>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ForwardPass<'a> {
     pub(crate) fn new(
         graph: &'a Graph,
         parameters: Parameters,

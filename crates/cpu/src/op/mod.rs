@@ -35,10 +35,10 @@ pub(crate) fn kernel_of(activation: Activation) -> kernels::Activation {
 /// A layer of a plan.
 pub(crate) trait Op: Debug + Send {
     /// Computes the output, and keeps what the way back needs.
-    fn forward(&mut self, run: &mut Run<'_>);
+    fn forward(&mut self, run: &mut PassContext<'_>);
 
     /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
-    fn backward(&mut self, run: &mut Run<'_>);
+    fn backward(&mut self, run: &mut PassContext<'_>);
 
     /// Gives memory back that only the next pass would need.
     fn release(&mut self, _: &mut Pool) {}
@@ -49,14 +49,14 @@ pub(crate) trait Op: Debug + Send {
     }
 
     /// The spectral radius of the cell's Jacobian at the fixed point, an estimate for every sample.
-    fn spectral_radius(&mut self, _: &mut Run<'_>, _: HostStates, _: usize) -> Option<Vec<f64>> {
+    fn spectral_radius(&mut self, _: &mut PassContext<'_>, _: HostStates, _: usize) -> Option<Vec<f64>> {
         None
     }
 }
 
 /// What layers work with.
 #[derive(Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct PassContext<'a> {
     pub(crate) set: InstructionSet,
     pub(crate) numbers: Numbers<'a>,
     pub(crate) symbols: Symbols<'a>,

@@ -3,7 +3,7 @@ use fedeq_kernels::transformer::{NormParts, Standardised, layer_norm, layer_norm
 use fedeq_kernels::{dense, embedding};
 use fedeq_models::graph::{Affine, ParameterId, ValueId};
 
-use super::{Op, Run};
+use super::{Op, PassContext};
 use crate::memory::{Buffer, Target};
 use crate::parameters::ParameterTarget;
 use crate::plan::Planner;
@@ -29,7 +29,7 @@ impl Embed {
 }
 
 impl Op for Embed {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let (width, tokens) = (self.width, run.parameters.get(self.tokens));
         let positions = self.positions.map(|positions| run.parameters.get(positions));
         run.numbers.write(self.y, |_, y| {
@@ -40,7 +40,7 @@ impl Op for Embed {
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some((dy, of_tokens, of_positions)) = self.back else { return };
         let (width, length, dy) = (self.width, self.length, run.numbers.read(dy));
         run.gradients.write(of_tokens, |sums| {
@@ -87,7 +87,7 @@ impl LayerNorm {
 }
 
 impl Op for LayerNorm {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let norm = NormParts { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
         run.numbers.write(self.y, |numbers, y| match self.back {
             Some(_) => layer_norm_saving(run.set, numbers.read(self.x), norm, y, &mut self.saved),
@@ -95,7 +95,7 @@ impl Op for LayerNorm {
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
         let norm = NormParts { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
         let wanted = back.scale.is_some() || back.offset.is_some();

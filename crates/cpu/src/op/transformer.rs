@@ -3,7 +3,7 @@ use fedeq_kernels::transformer::{DropoutMultipliers, LayerGradients, LayerParts,
 use fedeq_models::Mode;
 use fedeq_models::graph::{self, ParameterId, ValueId};
 
-use super::{Op, Run, Symbols};
+use super::{Op, PassContext, Symbols};
 use crate::dropout::Multipliers;
 use crate::memory::{Buffer, Target, add};
 use crate::parameters::{ParameterTarget, Values};
@@ -90,7 +90,7 @@ fn masks<'a>(shape: &LayerShape, symbols: Symbols<'a>, multipliers: &'a Multipli
 }
 
 impl Op for Transformer {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let (shape, saving) = (self.shape, self.back.is_some());
         self.multipliers.draw(run.dropout, shape.batch, shape.length * shape.width);
         let scratch = &mut run.scratch.transformer;
@@ -119,7 +119,7 @@ impl Op for Transformer {
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
         let (shape, multipliers, symbols) = (self.shape, &self.multipliers, run.symbols);
         let scratch = &mut run.scratch.transformer;

@@ -3,7 +3,7 @@ use fedeq_core::Result;
 use fedeq_models::Mode;
 use fedeq_models::graph;
 
-use super::Run;
+use super::PassContext;
 use super::layer_norm::{Drop, WIDTH};
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
@@ -49,7 +49,7 @@ impl Masks {
     }
 
     /// Draws those of this step. A pass without keys drops nothing.
-    pub(crate) fn draw(&self, run: &Run<'_>) -> Result<()> {
+    pub(crate) fn draw(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(DropoutKeys { step, keys }) = run.dropout else { return Ok(()) };
         let (each, masks) = (self.each(), run.at::<u8>(self.masks));
         let (stream, threshold) = (self.dropout.stream(), self.dropout.threshold());
@@ -58,7 +58,7 @@ impl Masks {
     }
 
     /// Those of one site.
-    pub(crate) fn site(&self, run: &Run<'_>, site: usize) -> Drop {
+    pub(crate) fn site(&self, run: &PassContext<'_>, site: usize) -> Drop {
         if run.dropout.is_none() {
             return Drop::NOTHING;
         }

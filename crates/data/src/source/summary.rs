@@ -24,7 +24,7 @@ impl DatasetSummary {
     /// Counts what `dataset` holds.
     ///
     /// ```
-    /// use fedeq_data::source::{Source, DatasetSummary};
+    /// use fedeq_data::source::{DatasetSummary, Source};
     /// let summary = DatasetSummary::of(&Source::default().load("data".as_ref())?);
     /// assert_eq!((summary.training, summary.test, summary.classes), (1_797, 0, Some(10)));
     /// assert_eq!(summary.sample, "8x8x1 picture");

@@ -11,7 +11,7 @@
 //! ```
 //! use fedeq_kernels::InstructionSet;
 //! use fedeq_kernels::activation::Activation;
-//! use fedeq_kernels::cell::{ResidualCell, CellParameters, PreparedCell, CellScratch};
+//! use fedeq_kernels::cell::{CellParameters, CellScratch, PreparedCell, ResidualCell};
 //! use fedeq_kernels::norm::{Affine, NormScope};
 //!
 //! let cell = ResidualCell { height: 4, width: 4, channels: 8, groups: 8, activation: Activation::Softplus, scope: NormScope::Plane };
@@ -45,7 +45,7 @@ use forward::{Inner, Outer, Output, Statistics};
 pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
 pub use scratch::{CellScratch, LINE};
 
-/// What a cell is like.
+/// What a residual cell is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResidualCell {
     /// Rows of a state.

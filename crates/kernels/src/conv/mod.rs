@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use fedeq_kernels::InstructionSet;
-//! use fedeq_kernels::conv::{self, Geometry, ConvScratch, ConvWeights};
+//! use fedeq_kernels::conv::{self, ConvScratch, ConvWeights, Geometry};
 //!
 //! let set = InstructionSet::best();
 //! let geometry = Geometry { batch: 2, height: 5, width: 5, from: 1, to: 1, window: 3, stride: 1 };

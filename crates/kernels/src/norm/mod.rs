@@ -9,7 +9,7 @@
 //! ```
 //! use fedeq_kernels::InstructionSet;
 //! use fedeq_kernels::activation::Activation;
-//! use fedeq_kernels::norm::{Affine, Fusion, Norm, BatchShape};
+//! use fedeq_kernels::norm::{Affine, BatchShape, Fusion, Norm};
 //!
 //! let norm = Norm::batch(BatchShape { batch: 2, height: 1, width: 1, channels: 1 }, Fusion::After(Activation::Relu));
 //! let affine = Affine { scale: &[2.0], offset: &[0.5] };
@@ -35,7 +35,7 @@ pub const EPSILON: f32 = 1e-5;
 /// How many groups group normalisation makes of the channels.
 pub const GROUPS: usize = 8;
 
-/// What the statistics are taken over.
+/// What the statistics are taken over; the enum of the same name in `fedeq-models` also says which statistics and how many groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormScope {
     /// The plane of a group of channels of one image: textbook group normalisation.
@@ -46,7 +46,7 @@ pub enum NormScope {
     Batch,
 }
 
-/// Which activation is computed along with a normalisation.
+/// Which activation is computed along with a normalisation. In the enum of the same name in `fedeq-models`, which describes networks, it also names the shortcut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fusion {
     /// None: `norm(x) + shortcut`.
@@ -99,7 +99,7 @@ pub struct Norm {
     pub fusion: Fusion,
 }
 
-/// The learned parameters of a normalisation, `[C]` each.
+/// The learned parameters of a normalisation, `[C]` each: the numbers; in `fedeq-models` the same name says which parameters of a network these are.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine<'a> {
     /// What the normalised values are multiplied by.

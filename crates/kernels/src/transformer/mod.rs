@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use fedeq_kernels::InstructionSet;
-//! use fedeq_kernels::transformer::{Blocked, LayerParts, LayerShape, Masks, PreparedLayer, LayerScratch};
+//! use fedeq_kernels::transformer::{Blocked, LayerParts, LayerScratch, LayerShape, Masks, PreparedLayer};
 //!
 //! let shape = LayerShape { batch: 1, length: 3, width: 4, heads: 2, hidden: 8 };
 //! let zeros = LayerParts::lengths(&shape).map(|&length| vec![0.0; length]);

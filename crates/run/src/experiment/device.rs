@@ -53,7 +53,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// The precision of products on a GPU; the CPU always computes in 32 bits.
+/// The precision of products on a GPU, as a setting: [`fedeq_cuda::Precision`] as people write it. The CPU always computes in 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {

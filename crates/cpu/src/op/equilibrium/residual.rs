@@ -3,7 +3,7 @@ use fedeq_kernels::cell::{self as kernels, CellParameters, CellTargets, Linearis
 use fedeq_kernels::norm;
 use fedeq_models::graph::{self, NormScope, ParameterId, ValueId};
 
-use super::{Around, At, Cell, To};
+use super::{Around, At, CellOp, To};
 use crate::op::{Scratch, kernel_of};
 use crate::parameters::{Gradients, ParameterTarget, Values};
 use crate::plan::Planner;
@@ -63,7 +63,7 @@ impl Residual {
 
 const PREPARED: &str = "a pass begins with the preparation";
 
-impl Cell for Residual {
+impl CellOp for Residual {
     fn begin(&mut self, scratch: &mut Scratch) {
         self.scratch = std::mem::take(&mut scratch.cell);
         self.prepared = scratch.prepared.take().filter(|prepared| *prepared.cell() == self.cell);

@@ -4,7 +4,7 @@ use fedeq_models::Mode;
 use fedeq_models::graph::{self, Affine, ParameterId, ValueId};
 
 use super::super::transformer::{layer_shape, parts};
-use super::{Around, At, Cell, To, fit};
+use super::{Around, At, CellOp, To, fit};
 use crate::dropout::Multipliers;
 use crate::parameters::{Gradients, ParameterTarget};
 use crate::plan::Planner;
@@ -76,7 +76,7 @@ impl Sequences {
 
 const PREPARED: &str = "a pass begins with the preparation";
 
-impl Cell for Sequences {
+impl CellOp for Sequences {
     fn prepare(&mut self, around: &Around<'_>) {
         let values = &around.parameters;
         let layers = self.layers.iter().map(|layer| parts(layer, values));

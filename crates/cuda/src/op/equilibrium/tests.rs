@@ -13,7 +13,7 @@ use super::{AroundSolve, Progress, Solved, State};
 use crate::check::{Allowed, Bench, Case, Checks};
 use crate::device::{Buffer, Pointer};
 use crate::layout::Layout;
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 use crate::plan::Precision;
 use crate::projection::Projected;
 use crate::support::ensure_supported;
@@ -199,7 +199,7 @@ struct Again {
 }
 
 impl AroundSolve for Again {
-    fn before(&self, run: &Run<'_>, z: State, each: usize) -> fedeq_core::Result<()> {
+    fn before(&self, run: &PassContext<'_>, z: State, each: usize) -> fedeq_core::Result<()> {
         if !self.known.get() {
             return Ok(());
         }
@@ -207,7 +207,7 @@ impl AroundSolve for Again {
         if z.halves.is_null() { Ok(()) } else { run.to_halves(z.numbers, z.halves, 1.0, each) }
     }
 
-    fn after(&self, run: &Run<'_>, solved: Solved) -> fedeq_core::Result<()> {
+    fn after(&self, run: &PassContext<'_>, solved: Solved) -> fedeq_core::Result<()> {
         self.known.set(true);
         run.device.copy(run.at(solved.z), self.states.pointer(), run.size.samples() * solved.each)
     }
