@@ -35,13 +35,14 @@ pub use engine::{
     Started, StartedEvaluation, Workspace,
 };
 pub use error::{Error, Result};
+pub use fedeq_models::store::Metadata;
 pub use file::{fingerprint, write_atomically};
 pub use fixed_points::{Examined, FixedPoints, Search};
-pub use message::{Reply, Request, Scores, Task, Theory};
+pub use message::{ClientTask, Reply, Request, Scores, Theory};
 pub use metrics::{Evaluation, Quality, Round, TheorySums};
 pub use observer::ClientObserver;
 pub use parallel::Workers;
-pub use params::{Array, Metadata, Params};
+pub use params::{Array, Params};
 pub use projection::Projection;
 pub use sampler::Sampling;
 pub use sent::{EngineWeights, SentWeights};

@@ -3,10 +3,12 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use fedeq_models::store::Metadata;
+
 use crate::algorithm::Update;
 use crate::error::{Error, Result};
 use crate::fixed_points::FixedPoints;
-use crate::params::{Metadata, Params};
+use crate::params::Params;
 use crate::stats::{Score, TrainStats};
 use crate::weights::Weights;
 
@@ -14,7 +16,7 @@ use crate::weights::Weights;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// What to do.
-    pub task: Task,
+    pub task: ClientTask,
     /// The round, from 0.
     pub round: u64,
     /// How many there will be.
@@ -28,7 +30,7 @@ pub struct Request {
 /// What a client is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Task {
+pub enum ClientTask {
     /// Train, and send what is shared.
     Train,
     /// Evaluate your models.
@@ -41,7 +43,7 @@ pub enum Task {
     Adopt,
 }
 
-impl Task {
+impl ClientTask {
     /// Whether a client is another one afterwards, so that its new state is to be kept.
     pub fn changes_state(self) -> bool {
         match self {
@@ -54,11 +56,11 @@ impl Task {
 /// What a client answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// To [`Task::Train`].
+    /// To [`ClientTask::Train`].
     Update(Update),
-    /// To [`Task::Evaluate`] and [`Task::Measure`].
+    /// To [`ClientTask::Evaluate`] and [`ClientTask::Measure`].
     Scores(Box<Scores>),
-    /// To [`Task::Finish`] and [`Task::Adopt`].
+    /// To [`ClientTask::Finish`] and [`ClientTask::Adopt`].
     Done(TrainStats),
 }
 
@@ -99,7 +101,7 @@ pub struct Theory {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestHeader {
-    task: Task,
+    task: ClientTask,
     round: u64,
     rounds: u64,
     rho: Option<f64>,
@@ -271,7 +273,7 @@ mod tests {
                 let decoded = Reply::decode(&bytes).expect("readable");
                 prop_assert_eq!(reply.delivered().expect("sound"), (decoded, bytes.len() as u64));
             }
-            for task in [Task::Train, Task::Evaluate, Task::Measure, Task::Finish, Task::Adopt] {
+            for task in [ClientTask::Train, ClientTask::Evaluate, ClientTask::Measure, ClientTask::Finish, ClientTask::Adopt] {
                 let request = Request { task, round: samples, rounds: samples / 2, rho, weights: weights.clone() };
                 let bytes = request.encode().expect("writable");
                 let decoded = Request::decode(&bytes).expect("readable");

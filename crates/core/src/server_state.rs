@@ -1,8 +1,10 @@
 //! What the server keeps between rounds.
+use fedeq_models::store::Metadata;
+
 use crate::algorithm::{Update, Weighting};
 use crate::asynchronous::AsyncSchedule;
 use crate::error::{Error, Result};
-use crate::params::{Metadata, Params};
+use crate::params::Params;
 use crate::sent::SentWeights;
 use crate::training::is_float;
 use crate::weights::Weights;

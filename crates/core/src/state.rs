@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use fedeq_equilibrium::{WarmMemory, WarmStart};
+use fedeq_models::store::Metadata;
 
 use crate::engine::Workspace;
 use crate::error::{Error, Result};
-use crate::params::{Array, Metadata, Params};
+use crate::params::{Array, Params};
 use crate::weights::Weights;
 use crate::work::{ClientInfo, Expression};
 

@@ -8,12 +8,12 @@ use fedeq_kernels::loss::{cross_entropy, negative_log_likelihood, softmax};
 use fedeq_kernels::neighbours::{Voters, distances, vote};
 use fedeq_memory::Meter;
 use fedeq_models::Graph;
+use fedeq_models::Mode;
 
 use crate::executor::{Context, Executor, Input};
 use crate::network::{Network, classes, input_of, padding, predictions, size_of};
 use crate::op::Start;
-use crate::plan::Mode;
-use crate::statistics::Running;
+use crate::statistics::RunningMoments;
 use crate::worker::{Plans, Purpose, Worker};
 
 /// Samples a forward pass when nothing is trained: enough to use prepared weights often, few enough to bound the memory.
@@ -25,7 +25,7 @@ pub(crate) struct Evaluator<'a> {
     network: &'a Network,
     /// The network's own, or that with another way to its fixed point.
     graph: &'a Graph,
-    statistics: Vec<Running>,
+    statistics: Vec<RunningMoments>,
     /// Whether all parameters want gradients.
     differentiates: bool,
     worker: Box<Worker>,

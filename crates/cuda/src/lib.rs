@@ -17,5 +17,5 @@ mod support;
 
 pub use device::{DeviceInfo, KernelTime, devices, usable_device};
 pub use engine::{ClientData, CudaEngine, CudaOptions, DeviceUsage, ensure_training_supported};
-pub use plan::{Mode, Precision};
+pub use plan::Precision;
 pub use support::ensure_supported;

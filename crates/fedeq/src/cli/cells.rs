@@ -9,11 +9,11 @@ use super::failure::{Failure, Outcome};
 use super::output::tell;
 use super::place::relocate;
 use super::progress::{labelled, outcome};
-use super::settings::{RunArgs, carry_out, carry_out_watched, is_interrupted};
+use super::settings::{RunArgs, carry_out, carry_out_observed, is_interrupted};
 use crate::memory::forget_peak;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::number::counted;
-use fedeq_run::run::{Run, RunFolder, Share, Summary, Which};
+use fedeq_run::run::{Run, RunFolder, RunSummary, Share, Which};
 use fedeq_run::sweep::SweepCell;
 
 /// How many runs are carried out side by side.
@@ -28,7 +28,7 @@ pub(super) struct JobsArgs {
 const MOST_JOBS: i64 = 256;
 
 /// What became of a cell: what came out, or why it failed.
-pub(super) type Attempt = Result<Summary, String>;
+pub(super) type Attempt = Result<RunSummary, String>;
 
 /// Cells to be carried out, and whom they tell.
 pub(super) struct Cells<'a> {
@@ -121,7 +121,7 @@ impl Cells<'_> {
         }
     }
 
-    fn summary(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Summary> {
+    fn summary(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<RunSummary> {
         let cell = &self.cells[index];
         if let Some(summary) = finished(cell).map_err(Failure::refused)? {
             self.say(index, "already finished");
@@ -134,7 +134,7 @@ impl Cells<'_> {
         };
         let run = run.with_share(share).map_err(Failure::refused)?;
         let is_stopped = || is_interrupted() || is_over.load(Ordering::Relaxed);
-        let summary = carry_out_watched(&run, labelled((self.label)(index)).as_mut(), &is_stopped)?;
+        let summary = carry_out_observed(&run, labelled((self.label)(index)), &is_stopped)?;
         self.say(index, &outcome(&summary));
         Ok(summary)
     }
@@ -161,7 +161,7 @@ pub(super) fn conclude(failed: usize, what: &str) -> Outcome<()> {
 }
 
 /// What came out of a cell, if it is finished.
-pub(super) fn finished(cell: &SweepCell) -> fedeq_core::Result<Option<Summary>> {
+pub(super) fn finished(cell: &SweepCell) -> fedeq_core::Result<Option<RunSummary>> {
     RunFolder::open(&cell.folder).map_or(Ok(None), |folder| folder.summary())
 }
 

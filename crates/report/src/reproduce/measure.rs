@@ -8,7 +8,7 @@ use fedeq_core::{Error, Evaluation, Result, Round};
 use super::metric::{Metric, Span};
 use super::results::{Machine, Measured};
 use super::spec::Spec;
-use fedeq_run::run::{RunFolder, Summary, Timing};
+use fedeq_run::run::{RunFolder, RunSummary, Timing};
 
 /// What a finished run measured; nothing if it is not finished.
 pub fn measure(spec: &Spec, folder: &RunFolder) -> Result<Option<Measured>> {
@@ -25,7 +25,7 @@ pub fn measure(spec: &Spec, folder: &RunFolder) -> Result<Option<Measured>> {
 }
 
 struct RunJournals {
-    summary: Summary,
+    summary: RunSummary,
     evaluations: Vec<Evaluation>,
     rounds: Vec<Round>,
     timings: Vec<Timing>,
