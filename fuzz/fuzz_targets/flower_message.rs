@@ -1,17 +1,17 @@
 #![no_main]
 use fedeq_flower::envelope::{self, Envelope};
 use fedeq_flower::message::Message;
-use fedeq_flower::object::{Bundle, Id, Kind, Object};
+use fedeq_flower::object::{Bundle, Id, Object, ObjectKind};
 use libfuzzer_sys::fuzz_target;
 
-const KINDS: [Kind; 7] = [
-    Kind::Message,
-    Kind::RecordDict,
-    Kind::ArrayRecord,
-    Kind::MetricRecord,
-    Kind::ConfigRecord,
-    Kind::Array,
-    Kind::ArrayChunk,
+const KINDS: [ObjectKind; 7] = [
+    ObjectKind::Message,
+    ObjectKind::RecordDict,
+    ObjectKind::ArrayRecord,
+    ObjectKind::MetricRecord,
+    ObjectKind::ConfigRecord,
+    ObjectKind::Array,
+    ObjectKind::ArrayChunk,
 ];
 /// What a message may take.
 const LITTLE: usize = 4096;

@@ -2,9 +2,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use fedeq_cpu::{Context, Executor, Input, Mode, Running, Start};
+use fedeq_cpu::{Context, Executor, Input, RunningMoments, Start};
 use fedeq_kernels::InstructionSet;
 use fedeq_models::InputShape;
+use fedeq_models::Mode;
 use pulp::{Simd, WithSimd};
 use serde_json::{Value, json};
 
@@ -71,7 +72,8 @@ impl Peak {
         let graph = network.graph();
         let values = graph.initial_values(7);
         let parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
-        let mut statistics: Vec<Running> = graph.statistics.iter().map(|running| Running::fresh(running.channels)).collect();
+        let mut statistics: Vec<RunningMoments> =
+            graph.statistics.iter().map(|running| RunningMoments::fresh(running.channels)).collect();
         let pictures = vec![0.5; self.batch * self.shape()?.iter().product::<usize>()];
         let mut executor = Executor::new(graph, self.batch, 1, Mode::Evaluate, |_| false);
         let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout: None, start: Start::Model };

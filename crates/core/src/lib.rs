@@ -14,6 +14,7 @@ mod parallel;
 mod params;
 mod projection;
 mod sampler;
+mod sent;
 mod server;
 mod server_state;
 mod state;
@@ -34,15 +35,17 @@ pub use engine::{
     Started, StartedEvaluation, Workspace,
 };
 pub use error::{Error, Result};
+pub use fedeq_models::store::Metadata;
 pub use file::{fingerprint, write_atomically};
 pub use fixed_points::{Examined, FixedPoints, Search};
-pub use message::{Reply, Request, Scores, Task, Theory};
+pub use message::{ClientTask, Reply, Request, Scores, Theory};
 pub use metrics::{Evaluation, Quality, Round, TheorySums};
 pub use observer::ClientObserver;
 pub use parallel::Workers;
-pub use params::{Array, Metadata, Params};
+pub use params::{Array, Params};
 pub use projection::Projection;
 pub use sampler::Sampling;
+pub use sent::{EngineWeights, SentWeights};
 pub use server::{Event, Observer, Plan, RoundSeconds, Server};
 pub use server_state::ServerState;
 pub use state::{ClientState, EngineState, KeptState};

@@ -1,10 +1,14 @@
 //! What server and clients say to each other. This is all they say.
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+
+use fedeq_models::store::Metadata;
 
 use crate::algorithm::Update;
 use crate::error::{Error, Result};
 use crate::fixed_points::FixedPoints;
-use crate::params::{Metadata, Params};
+use crate::params::Params;
 use crate::stats::{Score, TrainStats};
 use crate::weights::Weights;
 
@@ -12,7 +16,7 @@ use crate::weights::Weights;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// What to do.
-    pub task: Task,
+    pub task: ClientTask,
     /// The round, from 0.
     pub round: u64,
     /// How many there will be.
@@ -26,7 +30,7 @@ pub struct Request {
 /// What a client is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Task {
+pub enum ClientTask {
     /// Train, and send what is shared.
     Train,
     /// Evaluate your models.
@@ -39,7 +43,7 @@ pub enum Task {
     Adopt,
 }
 
-impl Task {
+impl ClientTask {
     /// Whether a client is another one afterwards, so that its new state is to be kept.
     pub fn changes_state(self) -> bool {
         match self {
@@ -52,11 +56,11 @@ impl Task {
 /// What a client answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// To [`Task::Train`].
+    /// To [`ClientTask::Train`].
     Update(Update),
-    /// To [`Task::Evaluate`] and [`Task::Measure`].
+    /// To [`ClientTask::Evaluate`] and [`ClientTask::Measure`].
     Scores(Box<Scores>),
-    /// To [`Task::Finish`] and [`Task::Adopt`].
+    /// To [`ClientTask::Finish`] and [`ClientTask::Adopt`].
     Done(TrainStats),
 }
 
@@ -97,7 +101,7 @@ pub struct Theory {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestHeader {
-    task: Task,
+    task: ClientTask,
     round: u64,
     rounds: u64,
     rho: Option<f64>,
@@ -156,7 +160,7 @@ impl Request {
 impl Reply {
     /// The bytes on the wire.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        encode(self.header()?, self.weights().unwrap_or(&Weights::default()))
+        encode(self.header()?, &self.weights()?.unwrap_or_default())
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
@@ -168,19 +172,23 @@ impl Reply {
     /// The message as it arrives, and the bytes it takes on the wire. Its header goes through text and back, which may round a number; its weights are the same numbers and are shared.
     pub(crate) fn delivered(self) -> Result<(Self, u64)> {
         let header = self.header()?;
-        let weights = match self {
-            Self::Update(update) => update.weights,
-            Self::Scores(_) | Self::Done(_) => Weights::default(),
-        };
-        let reply = Self::from_parts(&header, weights)?;
-        let size = encoded_len(header, reply.weights().unwrap_or(&Weights::default()));
+        let nothing = Weights::default();
+        let size = encoded_len(header.clone(), self.update().map_or(&nothing, |update| update.weights.like()));
+        let mut reply = Self::from_parts(&header, nothing)?;
+        if let (Self::Update(arrived), Self::Update(sent)) = (&mut reply, self) {
+            arrived.weights = sent.weights;
+        }
         Ok((reply, size))
     }
 
     /// The weights it carries, if any.
-    pub fn weights(&self) -> Option<&Weights> {
+    pub fn weights(&self) -> Result<Option<Cow<'_, Weights>>> {
+        self.update().map(|update| update.weights.to_host()).transpose()
+    }
+
+    fn update(&self) -> Option<&Update> {
         match self {
-            Self::Update(update) => Some(&update.weights),
+            Self::Update(update) => Some(update),
             Self::Scores(_) | Self::Done(_) => None,
         }
     }
@@ -199,7 +207,7 @@ impl Reply {
     /// A reply of its [`header`](Self::header) and its weights.
     pub fn from_parts(header: &str, weights: Weights) -> Result<Self> {
         Ok(match read(header)? {
-            ReplyHeader::Update { samples, gap, stats } => Self::Update(Update { weights, samples, gap, stats }),
+            ReplyHeader::Update { samples, gap, stats } => Self::Update(Update { weights: weights.into(), samples, gap, stats }),
             ReplyHeader::Scores { scores } => Self::Scores(scores),
             ReplyHeader::Done { stats } => Self::Done(stats),
         })
@@ -256,7 +264,7 @@ mod tests {
             let weights = weights(&shapes);
             let stats = TrainStats { steps: samples / 3, loss: gap / 7.0, ..TrainStats::default() };
             let replies = [
-                Reply::Update(Update { weights: weights.clone(), samples, gap, stats: stats.clone() }),
+                Reply::Update(Update { weights: weights.clone().into(), samples, gap, stats: stats.clone() }),
                 Reply::Scores(Box::new(Scores { gap, theory: Some(Theory::default()), ..Scores::default() })),
                 Reply::Done(stats),
             ];
@@ -265,7 +273,7 @@ mod tests {
                 let decoded = Reply::decode(&bytes).expect("readable");
                 prop_assert_eq!(reply.delivered().expect("sound"), (decoded, bytes.len() as u64));
             }
-            for task in [Task::Train, Task::Evaluate, Task::Measure, Task::Finish, Task::Adopt] {
+            for task in [ClientTask::Train, ClientTask::Evaluate, ClientTask::Measure, ClientTask::Finish, ClientTask::Adopt] {
                 let request = Request { task, round: samples, rounds: samples / 2, rho, weights: weights.clone() };
                 let bytes = request.encode().expect("writable");
                 let decoded = Request::decode(&bytes).expect("readable");

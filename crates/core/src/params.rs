@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use fedeq_models::store::names_today;
+use fedeq_models::store::{Metadata, names_today};
 use half::f16;
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors, TensorInfo, TensorView};
@@ -59,9 +59,6 @@ pub struct Array {
     /// As many values as the shape multiplies to.
     pub values: Arc<Vec<f32>>,
 }
-
-/// What a message or a file says about itself: free text by key.
-pub type Metadata = BTreeMap<String, String>;
 
 /// safetensors writes metadata in no fixed order, so all of ours goes under one key, as JSON.
 const METADATA_KEY: &str = "fedeq";

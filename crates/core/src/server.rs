@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::algorithm::{Algorithm, Update};
 use crate::asynchronous::{AsyncRound, Asynchronous};
 use crate::error::{Error, Result};
-use crate::message::{Reply, Request, Scores, Task};
+use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
 use crate::sampler::Sampling;
 use crate::server_state::ServerState;
@@ -115,7 +115,7 @@ pub struct RoundSeconds {
     pub communicate: f64,
 }
 
-/// Receives events; may ask to stop.
+/// Watches a federation: receives what happens, and may ask to stop.
 pub trait Observer<T: ?Sized> {
     /// Takes note of an event. The transport is there for what an observer must do between rounds, such as keeping states.
     fn observe(&mut self, event: &Event<'_>, transport: &mut T) -> Result<ControlFlow<()>>;
@@ -157,7 +157,7 @@ impl<T: Transport> Server<'_, T> {
     /// What follows a round: the end of training, and an evaluation where one is due.
     fn wind_up(&mut self, server: &ServerState, last: bool, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         if last {
-            self.ask(server, Task::Finish, &self.everybody())?;
+            self.ask(server, ClientTask::Finish, &self.everybody())?;
         }
         if self.evaluation_is_due(server.round) { self.evaluate(server, observers) } else { Ok(ControlFlow::Continue(())) }
     }
@@ -186,7 +186,7 @@ impl<T: Transport> Server<'_, T> {
     /// A cohort is drawn, and the server waits for all of it.
     fn synchronous_round(&mut self, server: &mut ServerState) -> Result<RoundResult> {
         let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
-        let updates = self.ask(server, Task::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
+        let updates = self.ask(server, ClientTask::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
         let checked: Vec<Result<()>> = updates.par_iter().map(|update| update.weights.ensure_like(&server.weights)).collect();
         checked.into_iter().collect::<Result<()>>()?;
         let received = Instant::now();
@@ -211,7 +211,7 @@ impl<T: Transport> Server<'_, T> {
 
     /// Evaluates all clients.
     pub fn evaluation(&mut self, server: &ServerState) -> Result<Evaluation> {
-        let task = if self.plan.measure_theory { Task::Measure } else { Task::Evaluate };
+        let task = if self.plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
         let replies = self.ask(server, task, &self.everybody())?;
         let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
         Ok(Evaluation::of(server.round, &scores, self.transport.traffic()))
@@ -233,7 +233,7 @@ impl<T: Transport> Server<'_, T> {
     }
 
     /// Asks some clients to do something.
-    pub(crate) fn ask(&mut self, server: &ServerState, task: Task, cohort: &[usize]) -> Result<Vec<Reply>> {
+    pub(crate) fn ask(&mut self, server: &ServerState, task: ClientTask, cohort: &[usize]) -> Result<Vec<Reply>> {
         let ServerState { weights, round, rho, .. } = server.clone();
         self.transport.exchange(cohort, &Request { task, round, rounds: self.plan.rounds, rho, weights })
     }

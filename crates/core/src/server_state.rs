@@ -1,8 +1,11 @@
 //! What the server keeps between rounds.
+use fedeq_models::store::Metadata;
+
 use crate::algorithm::{Update, Weighting};
 use crate::asynchronous::AsyncSchedule;
 use crate::error::{Error, Result};
-use crate::params::{Metadata, Params};
+use crate::params::Params;
+use crate::sent::SentWeights;
 use crate::training::is_float;
 use crate::weights::Weights;
 
@@ -28,14 +31,16 @@ impl ServerState {
     }
 
     /// `theta` becomes the mean of what was sent, in the order of the cohort.
-    pub fn average(&mut self, updates: &[Update], weighting: Weighting) {
+    pub fn average(&mut self, updates: &[Update], weighting: Weighting) -> Result<()> {
         let weight = |update: &Update| match weighting {
             Weighting::Uniform => 1.0,
             Weighting::Samples => update.samples as f64,
         };
         if !updates.is_empty() {
-            self.weights = Weights::mean(updates.iter().map(|update| (&update.weights, weight(update))).collect::<Vec<_>>());
+            let items: Vec<_> = updates.iter().map(|update| (&update.weights, weight(update))).collect();
+            self.weights = SentWeights::mean(&items)?;
         }
+        Ok(())
     }
 
     /// Refuses weights and a penalty that are no longer finite in the precision that clients compute in.

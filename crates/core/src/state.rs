@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use fedeq_equilibrium::{WarmMemory, WarmStart};
+use fedeq_models::store::Metadata;
 
 use crate::engine::Workspace;
 use crate::error::{Error, Result};
-use crate::params::{Array, Metadata, Params};
+use crate::params::{Array, Params};
 use crate::weights::Weights;
 use crate::work::{ClientInfo, Expression};
 
@@ -148,7 +149,7 @@ pub trait EngineState: Any + Send + Sync {
     /// Whether all numbers of the model and its dual are finite.
     fn is_finite(&self) -> bool;
 
-    /// The bytes it takes, wherever that is.
+    /// The bytes of the host's memory that it counts for: nothing for what is on a device. Always the same number.
     fn size(&self) -> usize;
 }
 

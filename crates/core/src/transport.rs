@@ -9,7 +9,7 @@ use crate::algorithm::Algorithm;
 use crate::client::{Clients, client_seed, shares_anything};
 use crate::engine::{Engine, States};
 use crate::error::{Error, Result};
-use crate::message::{Reply, Request, Task};
+use crate::message::{ClientTask, Reply, Request};
 use crate::observer::{ClientObserver, Nobody};
 use crate::parallel::lock;
 use crate::state::KeptState;
@@ -140,7 +140,7 @@ impl<'a> InProcess<'a> {
     /// A reply as it arrives at the server. Clients of a method that shares nothing need no messages: here they are only told that it is their turn.
     fn receive(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
         let (reply, size) = self.timed(|| reply.delivered())?;
-        if envelope.request.task == Task::Train && shares_anything(self.algorithm) {
+        if envelope.request.task == ClientTask::Train && shares_anything(self.algorithm) {
             self.traffic.down += envelope.size;
             self.traffic.up += size;
         }

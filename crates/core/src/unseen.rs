@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::message::{Reply, Task};
+use crate::message::{ClientTask, Reply};
 use crate::metrics::{Evaluation, Quality};
 use crate::server::{Server, scores_of};
 use crate::server_state::ServerState;
@@ -25,7 +25,7 @@ impl<T: Transport> Server<'_, T> {
         if unseen.is_empty() {
             return Ok(());
         }
-        self.ask_afterwards(server, Task::Adopt, unseen).map(|_| ())
+        self.ask_afterwards(server, ClientTask::Adopt, unseen).map(|_| ())
     }
 
     /// Evaluates clients that were not there during training; nothing if there are none.
@@ -33,13 +33,13 @@ impl<T: Transport> Server<'_, T> {
         if unseen.is_empty() {
             return Ok(None);
         }
-        let replies = self.ask_afterwards(server, Task::Evaluate, unseen)?;
+        let replies = self.ask_afterwards(server, ClientTask::Evaluate, unseen)?;
         let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
         let Evaluation { local, shared, .. } = Evaluation::of(server.round, &scores, self.transport.traffic());
         Ok(Some(Unseen { clients: local.clients.len(), local, shared }))
     }
 
-    fn ask_afterwards(&mut self, server: &ServerState, task: Task, unseen: &[usize]) -> Result<Vec<Reply>> {
+    fn ask_afterwards(&mut self, server: &ServerState, task: ClientTask, unseen: &[usize]) -> Result<Vec<Reply>> {
         let round = server.round;
         self.ask(server, task, unseen).map_err(|error| error.diverged_at(|| format!("after round {round},")))
     }

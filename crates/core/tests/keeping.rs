@@ -2,8 +2,8 @@
 mod common;
 
 use common::{Problem, weights};
-use fedeq_core::{Array, ClientState, ClientStore, Error, Params, Reply, Request, ServerState, Task, Weights};
-use fedeq_equilibrium::{Precision, WarmStart};
+use fedeq_core::{Array, ClientState, ClientStore, ClientTask, Error, Params, Reply, Request, ServerState, Weights};
+use fedeq_equilibrium::{StoredPrecision, WarmStart};
 use proptest::prelude::*;
 
 fn fresh() -> ClientState {
@@ -11,7 +11,7 @@ fn fresh() -> ClientState {
     ClientState::fresh(
         Problem::start(),
         dual,
-        WarmStart::BySample { capacity: Some(64), precision: Precision::Half, lasting: true },
+        WarmStart::BySample { capacity: Some(64), precision: StoredPrecision::Half, lasting: true },
     )
 }
 
@@ -141,7 +141,7 @@ fn states_that_no_checkpoint_names_do_not_pile_up_on_disk() {
 
 #[test]
 fn remembered_fixed_points_take_as_many_bytes_on_disk_as_in_memory() {
-    let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: Precision::Half, lasting: true };
+    let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: StoredPrecision::Half, lasting: true };
     let mut state = ClientState::fresh(Problem::start(), Params::default(), warm_start);
     let without = state.to_bytes().expect("writable").len();
     (0..100).for_each(|sample| state.memory.restore(sample, &[0.25; 500]));
@@ -172,10 +172,10 @@ fn a_damaged_state_file_is_named() {
 fn messages_and_all_their_weights_survive_the_wire() {
     let params = weights(&[1.0, -2.5, 3e-20, 4e30], &[f64::from(f32::MIN_POSITIVE), -0.0]).params;
     let with_statistics = Weights { statistics: params.under("running"), params };
-    let request = Request { task: Task::Train, round: 3, rounds: 9, rho: Some(0.1), weights: with_statistics.clone() };
+    let request = Request { task: ClientTask::Train, round: 3, rounds: 9, rho: Some(0.1), weights: with_statistics.clone() };
     assert_eq!(Request::decode(&request.encode().expect("writable")).expect("readable"), request);
     let reply = Reply::Update(fedeq_core::Update {
-        weights: with_statistics,
+        weights: with_statistics.into(),
         samples: 7,
         gap: 0.25,
         stats: fedeq_core::TrainStats { steps: 3, loss: 0.5, ..Default::default() },
@@ -193,7 +193,7 @@ proptest! {
 
     #[test]
     fn no_damage_makes_a_decoder_panic(at in 0usize..600, value in any::<u8>(), keep in 0usize..700) {
-        let request = Request { task: Task::Train, round: 3, rounds: 9, rho: None, weights: weights(&[1.0; 4], &[2.0; 2]) };
+        let request = Request { task: ClientTask::Train, round: 3, rounds: 9, rho: None, weights: weights(&[1.0; 4], &[2.0; 2]) };
         let mut bytes = request.encode().expect("writable");
         let length = bytes.len();
         bytes[at % length] = value;

@@ -16,7 +16,7 @@ use fedeq_core::{
     ReadyPhase, Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights, Workspace,
 };
 use fedeq_data::Seed;
-use fedeq_equilibrium::{Precision, WarmStart};
+use fedeq_equilibrium::{StoredPrecision, WarmStart};
 
 /// Carries out the first phase of all jobs, then the second phase of all, and so on, on one thread.
 struct Lockstep<'a> {
@@ -126,7 +126,7 @@ impl Engine for Lockstep<'_> {
 
 #[test]
 fn all_methods_on_networks_give_the_same_bytes_in_lockstep_as_client_by_client() {
-    let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: Precision::Half, lasting: true };
+    let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: StoredPrecision::Half, lasting: true };
     let digits = Digits::new("deq-resnet-xs", Training { warm_start, ..brief() });
     for name in Method::NAMES {
         let method = Method::named(name).expect("known");

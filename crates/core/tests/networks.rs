@@ -12,7 +12,7 @@ use fedeq_core::{
 use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_data::shard::Shard;
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences, Vectors};
-use fedeq_equilibrium::{Precision, WarmMemory, WarmStart};
+use fedeq_equilibrium::{StoredPrecision, WarmMemory, WarmStart};
 use fedeq_models::{DeqMlpOptions, ModelConfig, Part, Task};
 
 fn theta_bits(params: &Params) -> Vec<u32> {
@@ -24,7 +24,7 @@ fn every_method_trains_every_kind_of_image_model_and_gives_the_same_bytes_for_1_
     for model in ["deq-resnet-xs", "resnet-xs"] {
         for name in Method::NAMES {
             let method = Method::named(name).expect("known");
-            let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: Precision::Half, lasting: true };
+            let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: StoredPrecision::Half, lasting: true };
             let digits = Digits::new(model, Training { warm_start, ..brief() });
             let one = digits.run(method.algorithm(), 2, 1);
             assert!(one.bytes() == digits.run(method.algorithm(), 2, 2).bytes(), "{name} with {model}");
@@ -117,7 +117,7 @@ fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
         Weights::default(),
     ];
     for weights in broken {
-        let request = Request { task: fedeq_core::Task::Train, round: 0, rounds: 1, rho: None, weights };
+        let request = Request { task: fedeq_core::ClientTask::Train, round: 0, rounds: 1, rho: None, weights };
         assert!(matches!(client.handle(&request), Err(Error::Message { .. })));
     }
     assert_eq!(state, before);

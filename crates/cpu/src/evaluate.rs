@@ -8,12 +8,12 @@ use fedeq_kernels::loss::{cross_entropy, negative_log_likelihood, softmax};
 use fedeq_kernels::neighbours::{Voters, distances, vote};
 use fedeq_memory::Meter;
 use fedeq_models::Graph;
+use fedeq_models::Mode;
 
-use crate::executor::{Context, Executor, Input, WorkMemory};
+use crate::executor::{Context, Executor, Input};
 use crate::network::{Network, classes, input_of, padding, predictions, size_of};
 use crate::op::Start;
-use crate::plan::Mode;
-use crate::statistics::Running;
+use crate::statistics::RunningMoments;
 use crate::worker::{Plans, Purpose, Worker};
 
 /// Samples a forward pass when nothing is trained: enough to use prepared weights often, few enough to bound the memory.
@@ -25,13 +25,11 @@ pub(crate) struct Evaluator<'a> {
     network: &'a Network,
     /// The network's own, or that with another way to its fixed point.
     graph: &'a Graph,
-    statistics: Vec<Running>,
+    statistics: Vec<RunningMoments>,
     /// Whether all parameters want gradients.
     differentiates: bool,
     worker: Box<Worker>,
     plans: Plans,
-    /// The pool is that of the thread; the rest is larger than training needs, and gone afterwards.
-    memory: WorkMemory,
     /// What the thread held free before: it is to hold no more afterwards, since training needs less.
     free: usize,
     meter: Meter,
@@ -47,8 +45,7 @@ impl<'a> Evaluator<'a> {
         let mut worker = Worker::take();
         let flat = network.flat(weights, &mut worker.parameters);
         let (free, plans) = (worker.memory.pool.bytes(), Plans::new(network.id(), Purpose::Evaluate));
-        let memory = WorkMemory::new(std::mem::take(&mut worker.memory.pool));
-        let mut new = Self { network, graph, statistics, differentiates, worker, plans, memory, free, meter };
+        let mut new = Self { network, graph, statistics, differentiates, worker, plans, free, meter };
         if new.is_plain() {
             new.plans = new.worker.plans(network.id(), Purpose::Evaluate);
         }
@@ -64,7 +61,7 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn run(&mut self, batch: &Batch, start: Start<'_>) -> Result<&mut Executor> {
         self.network.check(batch)?;
         let (size, wanted, graph) = (size_of(batch), self.differentiates, self.graph);
-        let (memory, parameters) = (&mut self.memory, &self.worker.parameters);
+        let Worker { memory, parameters, .. } = &mut *self.worker;
         let new = || Executor::new(graph, size[0], size[1], Mode::Evaluate, |_| wanted);
         let executor = self.plans.executor(size, memory, new);
         let mut context = Context { parameters, statistics: &mut self.statistics, dropout: None, start };
@@ -158,17 +155,15 @@ impl<'a> Evaluator<'a> {
 impl Drop for Evaluator<'_> {
     fn drop(&mut self) {
         let is_plain = self.is_plain();
-        let Self { network, worker, plans, memory, free, meter, .. } = self;
-        plans.release(memory);
-        let mut pool = std::mem::take(memory).pool;
-        pool.shrink_to(*free);
-        worker.memory.pool = pool;
+        let Self { network, worker, plans, free, meter, .. } = self;
+        plans.release(&mut worker.memory);
         let plans = std::mem::replace(plans, Plans::new(network.id(), Purpose::Evaluate));
         if is_plain {
             worker.keep(plans);
         } else {
             drop(plans);
         }
+        worker.memory.pool.shrink_to(*free);
         meter.lap();
         worker.held += meter.lap().unwrap_or_default();
         std::mem::take(worker).put_back();

@@ -2,21 +2,22 @@
 use fedeq_equilibrium::HostStates;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::transformer::Blocked;
+use fedeq_models::Mode;
 use fedeq_models::graph::{Graph, Parameter, Shape};
 
 use crate::memory::INPUT;
-use crate::op::{Op, Run, Scratch, Solved, Start, Symbols};
-use crate::parameters::{Gradients, Layout, Values};
-use crate::plan::{Mode, Plan};
+use crate::op::{Op, PassContext, Scratch, Solved, Start, Symbols};
+use crate::parameters::{Gradients, ParameterLayout, Values};
+use crate::plan::NetworkPlan;
 use crate::pool::Pool;
-use crate::statistics::Running;
+use crate::statistics::RunningMoments;
 
 /// A network ready to run on batches of one size: its plan and all the memory it needs.
 #[derive(Debug)]
 pub struct Executor {
-    plan: Plan,
-    parameters: Layout,
-    trained: Layout,
+    plan: NetworkPlan,
+    parameters: ParameterLayout,
+    trained: ParameterLayout,
     batch: usize,
     length: usize,
     input_len: usize,
@@ -34,13 +35,6 @@ pub(crate) struct WorkMemory {
     spare: Vec<f32>,
 }
 
-impl WorkMemory {
-    /// With a pool that has served others.
-    pub(crate) fn new(pool: Pool) -> Self {
-        Self { pool, ..Self::default() }
-    }
-}
-
 /// A batch of inputs.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
@@ -56,7 +50,7 @@ pub struct Context<'a> {
     /// The values of all parameters, in the order of the graph.
     pub parameters: &'a [f32],
     /// The running statistics, in the order of the graph; a training pass moves them.
-    pub statistics: &'a mut [Running],
+    pub statistics: &'a mut [RunningMoments],
     /// The seed of the dropout masks; none for no dropout.
     pub dropout: Option<u64>,
     /// Where an equilibrium solve starts.
@@ -66,7 +60,7 @@ pub struct Context<'a> {
 impl Executor {
     /// For batches of so many samples (of text, of such a length), with gradients for the parameters that are `trained`.
     pub fn new(graph: &Graph, batch: usize, length: usize, mode: Mode, trained: impl Fn(&Parameter) -> bool) -> Self {
-        let trained = Layout::of_some(graph, trained);
+        let trained = ParameterLayout::of_some(graph, trained);
         let input_len = match graph.values[0] {
             Shape::Vector(width) => batch * width,
             Shape::Image(shape) => batch * shape.iter().product::<usize>(),
@@ -74,8 +68,8 @@ impl Executor {
             Shape::Symbols => batch * length,
         };
         Self {
-            plan: Plan::new(graph, batch, length, mode, &trained),
-            parameters: Layout::of(graph),
+            plan: NetworkPlan::new(graph, batch, length, mode, &trained),
+            parameters: ParameterLayout::of(graph),
             trained,
             batch,
             length,
@@ -109,7 +103,7 @@ impl Executor {
     }
 
     /// Where each trained parameter is among the gradients.
-    pub fn trained(&self) -> &Layout {
+    pub fn trained(&self) -> &ParameterLayout {
         &self.trained
     }
 
@@ -145,7 +139,7 @@ impl Executor {
         input: Input<'_>,
         context: &mut Context<'_>,
         gradients: &mut [f32],
-        pass: impl FnOnce(&mut [Box<dyn Op>], &mut Run<'_>) -> R,
+        pass: impl FnOnce(&mut [Box<dyn Op>], &mut PassContext<'_>) -> R,
     ) -> R {
         let (numbers, symbols): (&[f32], &[i32]) = match input {
             Input::Numbers(numbers) => (numbers, &[]),
@@ -153,7 +147,7 @@ impl Executor {
         };
         assert_eq!(numbers.len().max(symbols.len()), self.input_len, "the batch has the size of the plan");
         assert_eq!(context.parameters.len(), self.parameters.len(), "all parameters of the network");
-        let mut run = Run {
+        let mut run = PassContext {
             set: InstructionSet::best(),
             numbers: self.plan.memory.with_input(numbers, &mut self.work.pool),
             symbols: Symbols { values: symbols, blocked: self.blocked.as_ref() },

@@ -9,14 +9,14 @@ use fedeq_models::Graph;
 use fedeq_models::graph::{ParameterId, Shape};
 
 use crate::executor::Input;
-use crate::parameters::Layout;
-use crate::statistics::Running;
+use crate::parameters::ParameterLayout;
+use crate::statistics::RunningMoments;
 
 /// A network that clients share: its layers, not its numbers.
 #[derive(Debug)]
 pub struct Network {
     graph: Graph,
-    layout: Layout,
+    layout: ParameterLayout,
     /// Tells networks apart where work for them is kept.
     id: u64,
 }
@@ -25,7 +25,7 @@ impl Network {
     /// A network to run.
     pub fn new(graph: Graph) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { layout: Layout::of(&graph), graph, id: NEXT.fetch_add(1, Ordering::Relaxed) }
+        Self { layout: ParameterLayout::of(&graph), graph, id: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Its layers.
@@ -33,7 +33,7 @@ impl Network {
         &self.graph
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &ParameterLayout {
         &self.layout
     }
 
@@ -52,21 +52,21 @@ impl Network {
     }
 
     /// The running statistics, in the order of the graph; fresh where there are none.
-    pub(crate) fn statistics(&self, weights: &Weights) -> Result<Vec<Running>> {
-        let of = |layer: &fedeq_models::graph::Running| {
+    pub(crate) fn statistics(&self, weights: &Weights) -> Result<Vec<RunningMoments>> {
+        let of = |layer: &fedeq_models::graph::RunningStatistics| {
             let [mean, variance, steps] = layer.names();
             if weights.statistics.get(&mean).is_none() {
-                return Ok(Running::fresh(layer.channels));
+                return Ok(RunningMoments::fresh(layer.channels));
             }
             let values = |name: &str, count: usize| found(&weights.statistics, name, count).map(|array| array.values.to_vec());
             let moments = Moments { mean: values(&mean, layer.channels)?, variance: values(&variance, layer.channels)? };
-            Ok(Running { moments, steps: values(&steps, 1)?[0] })
+            Ok(RunningMoments { moments, steps: values(&steps, 1)?[0] })
         };
         self.graph.statistics.iter().map(of).collect()
     }
 
     /// Writes the parameters that `of` has a place for into named arrays; `values` are in the order of `of`.
-    pub(crate) fn named(&self, of: &Layout, values: &[f32]) -> Params {
+    pub(crate) fn named(&self, of: &ParameterLayout, values: &[f32]) -> Params {
         let wanted = self.graph.parameters.iter().enumerate().filter(|(index, _)| of.has(ParameterId(*index)));
         let array = |(index, parameter): (usize, &fedeq_models::graph::Parameter)| {
             let values = values[of.range(ParameterId(index))].to_vec();
@@ -76,10 +76,10 @@ impl Network {
     }
 
     /// The running statistics as named arrays.
-    pub(crate) fn named_statistics(&self, statistics: &[Running]) -> Params {
+    pub(crate) fn named_statistics(&self, statistics: &[RunningMoments]) -> Params {
         let layers = self.graph.statistics.iter().zip(statistics);
         let arrays = layers.flat_map(|(layer, running)| {
-            let Running { moments: Moments { mean, variance }, steps } = running.clone();
+            let RunningMoments { moments: Moments { mean, variance }, steps } = running.clone();
             let values = [mean, variance, vec![steps]].map(|values| Array::new(vec![values.len()], values));
             layer.names().into_iter().zip(values)
         });

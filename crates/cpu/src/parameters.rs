@@ -5,11 +5,11 @@ use fedeq_models::graph::{Graph, Parameter, ParameterId};
 
 /// Where each parameter is: `[parameters of the graph]`, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct ParameterLayout {
     ranges: Vec<Range<usize>>,
 }
 
-impl Layout {
+impl ParameterLayout {
     /// All parameters of a graph.
     pub fn of(graph: &Graph) -> Self {
         Self::of_some(graph, |_| true)
@@ -52,7 +52,7 @@ impl Layout {
 /// The values of all parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Values<'a> {
-    pub(crate) layout: &'a Layout,
+    pub(crate) layout: &'a ParameterLayout,
     pub(crate) values: &'a [f32],
 }
 
@@ -65,7 +65,7 @@ impl<'a> Values<'a> {
 /// The gradients of the parameters that are trained.
 #[derive(Debug)]
 pub(crate) struct Gradients<'a> {
-    pub(crate) layout: &'a Layout,
+    pub(crate) layout: &'a ParameterLayout,
     pub(crate) values: &'a mut [f32],
     /// Memory for a second gradient of the same parameter.
     pub(crate) spare: &'a mut Vec<f32>,

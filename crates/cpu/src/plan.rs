@@ -1,23 +1,15 @@
 //! What is computed when, and where: made once for a network, a batch size and what is trained.
-use fedeq_kernels::norm::Shape;
+use fedeq_kernels::norm::BatchShape;
+use fedeq_models::Mode;
 use fedeq_models::graph::{self, Graph, ParameterId, ValueId};
 
 use crate::memory::{Buffer, INPUT, Lifetimes, Memory, Target};
 use crate::op::{self, Op};
-use crate::parameters::{Layout, ParameterTarget};
-
-/// Whether a network is being trained or used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Batch normalisation takes the statistics of the batch, the running ones move, and there is dropout.
-    Train,
-    /// Batch normalisation takes the running statistics, which stay as they are, and there is no dropout.
-    Evaluate,
-}
+use crate::parameters::{ParameterLayout, ParameterTarget};
 
 /// How a network is run, ready to be carried out.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct NetworkPlan {
     pub(crate) ops: Vec<Box<dyn Op>>,
     pub(crate) memory: Memory,
     pub(crate) logits: Buffer,
@@ -27,9 +19,9 @@ pub(crate) struct Plan {
     pub(crate) logits_gradient: Option<Buffer>,
 }
 
-impl Plan {
+impl NetworkPlan {
     /// For batches of that many samples (for text, of that length), with gradients for the parameters that have a place in `trained`.
-    pub(crate) fn new(graph: &Graph, batch: usize, length: usize, mode: Mode, trained: &Layout) -> Self {
+    pub(crate) fn new(graph: &Graph, batch: usize, length: usize, mode: Mode, trained: &ParameterLayout) -> Self {
         let mut planner = Planner::new(graph, batch, length, mode, trained);
         let logits = planner.result(graph.logits);
         let embedding = (!planner.wants(graph.logits)).then(|| planner.result(graph.embedding));
@@ -52,7 +44,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) batch: usize,
     pub(crate) length: usize,
     pub(crate) mode: Mode,
-    trained: &'a Layout,
+    trained: &'a ParameterLayout,
     /// Of every value, whether a trained parameter has a say in it.
     depends: Vec<bool>,
     lifetimes: Lifetimes,
@@ -64,7 +56,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(graph: &'a Graph, batch: usize, length: usize, mode: Mode, trained: &'a Layout) -> Self {
+    fn new(graph: &'a Graph, batch: usize, length: usize, mode: Mode, trained: &'a ParameterLayout) -> Self {
         let mut depends = vec![false; graph.values.len()];
         for layer in &graph.layers {
             let of_parameters = layer.parameters().into_iter().any(|id| trained.has(id));
@@ -207,10 +199,10 @@ impl<'a> Planner<'a> {
     }
 
     /// A value as images; a vector is an image of one pixel.
-    pub(crate) fn images(&self, value: ValueId) -> Shape {
+    pub(crate) fn images(&self, value: ValueId) -> BatchShape {
         match self.graph.values[value.0] {
-            graph::Shape::Image([height, width, channels]) => Shape { batch: self.batch, height, width, channels },
-            _ => Shape { batch: self.rows(value), height: 1, width: 1, channels: self.width(value) },
+            graph::Shape::Image([height, width, channels]) => BatchShape { batch: self.batch, height, width, channels },
+            _ => BatchShape { batch: self.rows(value), height: 1, width: 1, channels: self.width(value) },
         }
     }
 }

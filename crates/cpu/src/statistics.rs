@@ -6,14 +6,14 @@ const DECAY: f64 = 0.9;
 
 /// The running statistics of one layer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Running {
+pub struct RunningMoments {
     /// Mean and variance of every channel.
     pub moments: Moments,
     /// How many batches they have seen. A mean over clients need not be a whole number.
     pub steps: f32,
 }
 
-impl Running {
+impl RunningMoments {
     /// Mean 0, variance 1, nothing seen.
     pub fn fresh(channels: usize) -> Self {
         Self { moments: Moments { mean: vec![0.0; channels], variance: vec![1.0; channels] }, steps: 0.0 }
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn the_average_is_the_debiased_exponential_one() {
         let batches = [3.0_f32, -1.0, 4.0, 1.0, -5.0, 9.0];
-        let mut running = Running::fresh(1);
+        let mut running = RunningMoments::fresh(1);
         for (t, &x) in batches.iter().enumerate() {
             running.observe(&Moments { mean: vec![x], variance: vec![x * x] });
             let weights: Vec<f64> = (0..=t).map(|age| 0.1 * 0.9_f64.powi((t - age) as i32)).collect();

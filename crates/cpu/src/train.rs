@@ -7,21 +7,21 @@ use fedeq_core::{
 };
 use fedeq_data::Seed;
 use fedeq_data::shard::{Batch, Batches};
-use fedeq_equilibrium::{Outcome, Report, WarmMemory};
+use fedeq_equilibrium::{Outcome, SolveReport, WarmMemory};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::cross_entropy_with_gradient;
 use fedeq_kernels::sgd::SgdStep;
 use fedeq_memory::Meter;
+use fedeq_models::Mode;
 use fedeq_models::Part;
 use fedeq_models::graph::ParameterId;
 
 use crate::executor::{Context, Executor};
 use crate::network::{Network, classes, input_of, padding, predictions, size_of};
 use crate::op::Start;
-use crate::parameters::Layout;
-use crate::plan::Mode;
+use crate::parameters::ParameterLayout;
 use crate::projection::project;
-use crate::statistics::Running;
+use crate::statistics::RunningMoments;
 use crate::worker::{Plans, Purpose, Worker};
 
 /// What a client trains with.
@@ -64,13 +64,13 @@ struct Run<'a> {
     worker: &'a mut Worker,
     plans: Plans,
     phase: &'a Phase,
-    trained: Layout,
+    trained: ParameterLayout,
     gradients: Vec<f32>,
     moves: Vec<Move<'a>>,
     /// Of the proximal term.
     strength: f32,
     per_prediction: bool,
-    statistics: Vec<Running>,
+    statistics: Vec<RunningMoments>,
     stats: TrainStats,
     /// The solves of the first batch.
     first: Option<SolveTally>,
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
         let network = local.network;
         network.flat(weights, &mut worker.parameters)?;
         let statistics = network.statistics(weights)?;
-        let trained = Layout::of_some(network.graph(), |parameter| phase.trains.includes(parameter.part));
+        let trained = ParameterLayout::of_some(network.graph(), |parameter| phase.trains.includes(parameter.part));
         let moves = network.graph().parameters.iter().enumerate().map(|(index, parameter)| {
             let (id, offset) = (ParameterId(index), proximal.and_then(|proximal| proximal.offset.get(&parameter.path)));
             Move {
@@ -251,7 +251,7 @@ fn diverged(what: String, phase: &Phase, first: Option<&SolveTally>) -> Error {
     diverged_in_phase(what, phase, &first.cloned().unwrap_or_default())
 }
 
-pub(crate) fn tally(report: &Report) -> SolveTally {
+pub(crate) fn tally(report: &SolveReport) -> SolveTally {
     SolveTally {
         samples: report.len() as u64,
         steps: report.steps.iter().sum::<usize>() as u64,

@@ -1,13 +1,14 @@
 //! Every network, run by kernels on planned memory, against the same network run by automatic differentiation in double precision.
 use std::collections::BTreeMap;
 
-use fedeq_cpu::{Context, Executor, Input, Layout, Mode, Running, Start};
+use fedeq_cpu::{Context, Executor, Input, ParameterLayout, RunningMoments, Start};
 use fedeq_equilibrium::{Adjoint, Equilibrium};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::{Predictions, cross_entropy_with_gradient};
+use fedeq_models::Mode;
 use fedeq_models::graph::{Graph, ParameterId};
 use fedeq_models::{ModelConfig, Part, Task};
-use fedeq_reference::{Pass, Precision, Reference, Values, widened};
+use fedeq_reference::{FloatPrecision, Pass, Reference, Values, widened};
 
 /// Numbers between -1 and 1 that look like chance.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
@@ -52,10 +53,10 @@ impl Batch {
         if self.symbols.is_empty() { Input::Numbers(&self.numbers) } else { Input::Symbols(&self.symbols) }
     }
 
-    fn for_reference(&self) -> fedeq_reference::Input {
+    fn for_reference(&self) -> fedeq_reference::InputValues {
         let numbers = self.numbers.iter().map(|&number| f64::from(number));
         let values = numbers.chain(self.symbols.iter().map(|&symbol| f64::from(symbol))).collect();
-        fedeq_reference::Input { samples: self.size[0], values }
+        fedeq_reference::InputValues { samples: self.size[0], values }
     }
 }
 
@@ -72,7 +73,13 @@ fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&value| value.into()).collect()
 }
 
-fn by_reference(graph: &Graph, precision: Precision, values: &BTreeMap<String, Vec<f32>>, batch: &Batch, mode: Mode) -> Passed {
+fn by_reference(
+    graph: &Graph,
+    precision: FloatPrecision,
+    values: &BTreeMap<String, Vec<f32>>,
+    batch: &Batch,
+    mode: Mode,
+) -> Passed {
     let (values, statistics, input) = (widened(values), widened(&graph.initial_statistics()), batch.for_reference());
     let pass = if mode == Mode::Train { Pass::train(11) } else { Pass::evaluate() };
     let reference = Reference::new(graph, precision);
@@ -102,7 +109,8 @@ fn by_plan(
 }
 
 fn one_pass(graph: &Graph, executor: &mut Executor, parameters: &[f32], batch: &Batch, mode: Mode) -> Passed {
-    let mut statistics: Vec<Running> = graph.statistics.iter().map(|running| Running::fresh(running.channels)).collect();
+    let mut statistics: Vec<RunningMoments> =
+        graph.statistics.iter().map(|running| RunningMoments::fresh(running.channels)).collect();
     let dropout = (mode == Mode::Train).then_some(11);
     let mut context = Context { parameters, statistics: &mut statistics, dropout, start: Start::Model };
     executor.forward(batch.input(), &mut context);
@@ -116,11 +124,11 @@ fn one_pass(graph: &Graph, executor: &mut Executor, parameters: &[f32], batch: &
     });
     let mut gradients = vec![f32::NAN; executor.trained().len()];
     executor.backward(batch.input(), &mut context, &mut gradients);
-    let layout: &Layout = executor.trained();
+    let layout: &ParameterLayout = executor.trained();
     let named = graph.parameters.iter().enumerate().filter(|(index, _)| layout.has(ParameterId(*index)));
     let named = named.map(|(index, parameter)| (parameter.path.clone(), wide(&gradients[layout.range(ParameterId(index))])));
     let running = graph.statistics.iter().zip(&statistics).flat_map(|(layer, running)| {
-        let Running { moments, steps } = running;
+        let RunningMoments { moments, steps } = running;
         layer.names().into_iter().zip([wide(&moments.mean), wide(&moments.variance), vec![f64::from(*steps)]])
     });
     let loss = loss.map_or(f64::NAN, |loss| loss.sum / loss.count as f64);
@@ -150,8 +158,8 @@ fn agrees(config: &ModelConfig, task: &Task, batch: &Batch, noise: f32, toleranc
     let graph = config.graph(task).unwrap();
     let values = moved(&graph, noise);
     for mode in [Mode::Train, Mode::Evaluate] {
-        let [expected, rounded] =
-            [Precision::Double, Precision::Single].map(|precision| by_reference(&graph, precision, &values, batch, mode));
+        let [expected, rounded] = [FloatPrecision::Double, FloatPrecision::Single]
+            .map(|precision| by_reference(&graph, precision, &values, batch, mode));
         let largest =
             expected.gradients.values().map(|gradient| apart(gradient, &vec![0.0; gradient.len()], 1.0)).fold(0.0, f64::max);
         let largest = largest.max(1e-3);
@@ -272,7 +280,7 @@ fn equilibria_of_sequences_agree_by_every_adjoint() {
 }
 
 /// Training by automatic differentiation: the loss before each of some steps.
-fn losses_by_reference(graph: &Graph, precision: Precision, batch: &Batch, rate: f64, steps: usize) -> Vec<f64> {
+fn losses_by_reference(graph: &Graph, precision: FloatPrecision, batch: &Batch, rate: f64, steps: usize) -> Vec<f64> {
     let (mut values, statistics) = (widened(&moved(graph, 0.0)), widened(&graph.initial_statistics()));
     let (reference, input) = (Reference::new(graph, precision), batch.for_reference());
     let mut step = |_| {
@@ -290,8 +298,8 @@ fn losses_by_reference(graph: &Graph, precision: Precision, batch: &Batch, rate:
 /// from step to step, those of automatic differentiation in single precision too.
 fn steps_agree(config: &ModelConfig, task: &Task, batch: &Batch, rate: f32) {
     let graph = config.graph(task).unwrap();
-    let [exact, rounded] =
-        [Precision::Double, Precision::Single].map(|precision| losses_by_reference(&graph, precision, batch, rate.into(), 4));
+    let [exact, rounded] = [FloatPrecision::Double, FloatPrecision::Single]
+        .map(|precision| losses_by_reference(&graph, precision, batch, rate.into(), 4));
     let values = moved(&graph, 0.0);
     let mut parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
     let mut executor = Executor::new(&graph, batch.size[0], batch.size[1], Mode::Train, |_| true);

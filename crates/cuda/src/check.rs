@@ -8,13 +8,14 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use fedeq_core::{Array, Params, Trains, Weights};
-use fedeq_cpu::{Context, Input, Running, Start};
+use fedeq_cpu::{Context, Input, RunningMoments, Start};
 use fedeq_data::shard::{Batch, Inputs, Shard, Targets};
 use fedeq_data::{Dataset, Images, Labels, Samples, Scaling, Sequences, Vectors};
 use fedeq_equilibrium::Outcome;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::{Predictions, cross_entropy, cross_entropy_with_gradient};
 use fedeq_kernels::norm::Moments;
+use fedeq_models::Mode;
 use fedeq_models::graph::{Graph, ParameterId};
 use fedeq_models::{InputShape, normal_numbers};
 
@@ -23,8 +24,8 @@ use crate::device::{Buffer, Device};
 use crate::executor::{Executor, Lanes, Score};
 use crate::layout::Layout;
 use crate::op::equilibrium::{AroundSolve, Progress};
-use crate::op::{DropoutKeys, Run, dropout_keys};
-use crate::plan::{Mode, Precision, Purpose, Size};
+use crate::op::{DropoutKeys, PassContext, dropout_keys};
+use crate::plan::{Precision, Purpose, Size};
 
 /// A network on a cohort.
 #[derive(Clone, Copy, Debug)]
@@ -242,15 +243,11 @@ fn on_cpu(case: &Case<'_>, clients: &[Client], data: &Arc<Dataset>) -> Vec<Pass>
 fn cpu_pass(case: &Case<'_>, client: &Client, batch: &Batch) -> Pass {
     let (graph, weights) = (case.graph, &client.weights);
     let trained = |parameter: &fedeq_models::graph::Parameter| case.trains.is_some_and(|trains| trains.includes(parameter.part));
-    let mode = match case.mode {
-        Mode::Train => fedeq_cpu::Mode::Train,
-        Mode::Evaluate => fedeq_cpu::Mode::Evaluate,
-    };
     let (input, length): (Input<'_>, usize) = match &batch.inputs {
         Inputs::Dense { values, .. } => (Input::Numbers(values), 1),
         Inputs::Symbols { values, shape } => (Input::Symbols(values), shape[1]),
     };
-    let mut executor = fedeq_cpu::Executor::new(graph, batch.len(), length, mode, trained);
+    let mut executor = fedeq_cpu::Executor::new(graph, batch.len(), length, case.mode, trained);
     let numbers =
         |parameter: &fedeq_models::graph::Parameter| weights.params.get(&parameter.path).expect("a parameter").values.to_vec();
     let parameters: Vec<f32> = graph.parameters.iter().flat_map(numbers).collect();
@@ -304,18 +301,18 @@ fn cpu_loss(executor: &mut fedeq_cpu::Executor, batch: &Batch) -> Score {
     Score { loss: loss.sum / loss.count.max(1) as f64, correct, predictions: loss.count as i32 }
 }
 
-fn statistics_of(graph: &Graph, weights: &Weights) -> Vec<Running> {
-    let of = |running: &fedeq_models::graph::Running| {
+fn statistics_of(graph: &Graph, weights: &Weights) -> Vec<RunningMoments> {
+    let of = |running: &fedeq_models::graph::RunningStatistics| {
         let [mean, variance, steps] =
             running.names().map(|name| weights.statistics.get(&name).expect("a statistic").values.to_vec());
-        Running { moments: Moments { mean, variance }, steps: steps[0] }
+        RunningMoments { moments: Moments { mean, variance }, steps: steps[0] }
     };
     graph.statistics.iter().map(of).collect()
 }
 
-fn named_statistics(graph: &Graph, statistics: Vec<Running>) -> Params {
+fn named_statistics(graph: &Graph, statistics: Vec<RunningMoments>) -> Params {
     let arrays = graph.statistics.iter().zip(statistics).flat_map(|(layer, running)| {
-        let Running { moments: Moments { mean, variance }, steps } = running;
+        let RunningMoments { moments: Moments { mean, variance }, steps } = running;
         let arrays = [mean, variance, vec![steps]].map(|values| Array::new(vec![values.len()], values));
         layer.names().into_iter().zip(arrays)
     });
@@ -441,14 +438,14 @@ impl Bench {
         }
     }
 
-    fn run(&self) -> Run<'_> {
+    fn run(&self) -> PassContext<'_> {
         let tables = Lanes {
             parameters: self.parameters.pointer(),
             gradients: self.gradients.pointer(),
             statistics: self.statistics.pointer(),
         };
         let dropout = self.seeds.of(self.executor.purpose.mode);
-        Run { dropout, ..self.executor.run(&self.layout, tables, self.data.symbols()) }
+        PassContext { dropout, ..self.executor.run(&self.layout, tables, self.data.symbols()) }
     }
 
     /// A training step without the descent.
@@ -462,7 +459,7 @@ impl Bench {
 
     /// A pass forward with something around its solve; says how the solves went, slot by slot.
     pub(crate) fn forward_around(&self, around: &dyn AroundSolve) -> Vec<Progress> {
-        let run = Run { around: Some(around), ..self.run() };
+        let run = PassContext { around: Some(around), ..self.run() };
         self.executor.load(&run, &self.data).expect("load");
         self.executor.forward(&run).expect("forward");
         solves(&self.executor)
@@ -489,7 +486,7 @@ fn gpu_pass(
     device.fill(gradients.pointer(), 0xff, gradients.len()).expect("poison");
     let seeds = Seeds::new(device, clients);
     let tables = Lanes { parameters: parameters.pointer(), gradients: gradients.pointer(), statistics: statistics.pointer() };
-    let run = Run { dropout: seeds.of(case.mode), ..executor.run(layout, tables, data.symbols()) };
+    let run = PassContext { dropout: seeds.of(case.mode), ..executor.run(layout, tables, data.symbols()) };
     executor.load(&run, data).expect("load");
     executor.forward(&run).expect("forward");
     executor.loss(&run, data).expect("loss");

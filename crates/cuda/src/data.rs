@@ -5,7 +5,7 @@ use fedeq_models::graph::{Graph, Shape};
 use half::f16;
 
 use crate::device::{Buffer, Device, Launch, Pointer, launch};
-use crate::op::Run;
+use crate::op::PassContext;
 
 /// All samples and their labels on the device: batches are gathered there, by index.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl DeviceData {
     }
 
     /// Writes the samples of a batch as numbers, in 32 bits and in 16, either of which may be null. Texts are looked up where they are.
-    pub(crate) fn gather(&self, run: &Run<'_>, numbers: Pointer<f32>, halves: Pointer<f16>) -> Result<()> {
+    pub(crate) fn gather(&self, run: &PassContext<'_>, numbers: Pointer<f32>, halves: Pointer<f16>) -> Result<()> {
         match &self.inputs {
             Inputs::Images { bytes, mean, deviation, white, shape: [height, width, channels] } => {
                 let (pixels, padded) = (height * width, channels.next_multiple_of(8));

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use cudarc::driver::DeviceRepr;
 use fedeq_core::{Error, Result};
+use fedeq_models::Mode;
 use fedeq_models::graph::{self, Graph};
 use half::f16;
 
@@ -11,13 +12,13 @@ use crate::arena::Slot;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Device, Launch, Pointer, launch};
 use crate::layout::Layout;
-use crate::op::{Cohort, Run, Text};
-use crate::plan::{Mode, Plan, Purpose};
+use crate::op::{Cohort, PassContext, Text};
+use crate::plan::{NetworkPlan, Purpose};
 
 /// A network ready to run on batches of a cohort: its plan and all the memory it needs.
 pub(crate) struct Executor {
     device: Arc<Device>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: NetworkPlan,
     pub(crate) purpose: Purpose,
     memory: Arc<Buffer<u8>>,
     /// `[lanes]` first and count, `[samples]`, and `[samples]`.
@@ -63,7 +64,7 @@ impl Executor {
     /// For a purpose, with memory of its own.
     #[cfg(test)]
     pub(crate) fn new(device: &Arc<Device>, graph: &Graph, layout: &Layout, purpose: Purpose) -> Result<Self> {
-        let plan = Plan::new(device, graph, layout, purpose);
+        let plan = NetworkPlan::new(device, graph, layout, purpose);
         let memory = Arc::new(Buffer::new(device, plan.arena.bytes())?);
         Self::of(device, graph, layout, purpose, plan, memory)
     }
@@ -74,12 +75,12 @@ impl Executor {
         graph: &Graph,
         layout: &Layout,
         purpose: Purpose,
-        plan: Plan,
+        plan: NetworkPlan,
         memory: Arc<Buffer<u8>>,
     ) -> Result<Self> {
         debug_assert!(plan.arena.bytes() <= memory.len());
         let size = purpose.size;
-        let of = |(index, running): (usize, &graph::Running)| (layout.statistics(index) + 2 * running.channels) as i32;
+        let of = |(index, running): (usize, &graph::RunningStatistics)| (layout.statistics(index) + 2 * running.channels) as i32;
         let steps: Vec<i32> = graph.statistics.iter().enumerate().map(of).collect();
         Ok(Self {
             device: Arc::clone(device),
@@ -104,10 +105,10 @@ impl Executor {
     }
 
     /// What layers work with. `symbols` are those of a data set of texts, null for others.
-    pub(crate) fn run<'a>(&'a self, layout: &'a Layout, lanes: Lanes, symbols: Pointer<i32>) -> Run<'a> {
+    pub(crate) fn run<'a>(&'a self, layout: &'a Layout, lanes: Lanes, symbols: Pointer<i32>) -> PassContext<'a> {
         let Lanes { parameters, gradients, statistics } = lanes;
         let indices = self.indices.pointer();
-        Run {
+        PassContext {
             device: &self.device,
             size: self.purpose.size,
             precision: self.purpose.precision,
@@ -126,7 +127,7 @@ impl Executor {
     }
 
     /// Gathers the samples that `indices` names, as the network's input.
-    pub(crate) fn load(&self, run: &Run<'_>, data: &DeviceData) -> Result<()> {
+    pub(crate) fn load(&self, run: &PassContext<'_>, data: &DeviceData) -> Result<()> {
         if data.length() != self.purpose.size.length {
             let problem = format!("texts of {} symbols came to a plan for {}", data.length(), self.purpose.size.length);
             return Err(Error::invalid(problem, "report this as a bug"));
@@ -139,7 +140,7 @@ impl Executor {
     }
 
     /// Runs the network on the batch whose input is there.
-    pub(crate) fn forward(&self, run: &Run<'_>) -> Result<()> {
+    pub(crate) fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         self.plan.ops.iter().try_for_each(|op| op.forward(run))?;
         let layers = self.steps.len();
         if self.purpose.mode == Mode::Evaluate || layers == 0 {
@@ -150,7 +151,7 @@ impl Executor {
     }
 
     /// The cross-entropy of the last batch, lane by lane ([`scores`](Self::scores), [`counts`](Self::counts)), and the gradient of every lane's mean where there are gradients.
-    pub(crate) fn loss(&self, run: &Run<'_>, data: &DeviceData) -> Result<()> {
+    pub(crate) fn loss(&self, run: &PassContext<'_>, data: &DeviceData) -> Result<()> {
         let (lanes, classes) = (self.purpose.size.lanes, self.classes as i32);
         let (logits, gradient) = (run.at::<f32>(self.plan.logits), run.maybe::<f32>(self.plan.logits_gradient));
         let (labels, losses, right) = (data.labels(), self.losses.pointer(), self.right.pointer());
@@ -171,7 +172,7 @@ impl Executor {
     }
 
     /// The gradients of the trained parameters, given that of the logits.
-    pub(crate) fn backward(&self, run: &Run<'_>) -> Result<()> {
+    pub(crate) fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         self.plan.ops.iter().rev().try_for_each(|op| op.backward(run))
     }
 

@@ -180,7 +180,7 @@ impl Layout {
 
     /// Reads running statistics from a lane of them.
     pub(crate) fn read_statistics(&self, graph: &Graph, lane: &[f32]) -> Params {
-        let of = |(running, &start): (&graph::Running, &usize)| {
+        let of = |(running, &start): (&graph::RunningStatistics, &usize)| {
             let channels = running.channels;
             let parts = [(0, channels), (channels, channels), (2 * channels, 1)];
             let values = parts.map(|(at, count)| Array::new(vec![count], lane[start + at..start + at + count].to_vec()));

@@ -15,7 +15,7 @@ mod plan;
 mod projection;
 mod support;
 
-pub use device::{DeviceInfo, KernelTime, devices};
+pub use device::{DeviceInfo, KernelTime, devices, usable_device};
 pub use engine::{ClientData, CudaEngine, CudaOptions, DeviceUsage, ensure_training_supported};
-pub use plan::{Mode, Precision};
+pub use plan::Precision;
 pub use support::ensure_supported;

@@ -3,24 +3,16 @@ use std::sync::Arc;
 
 use fedeq_core::{Result, Trains};
 use fedeq_models::Activation;
+use fedeq_models::Mode;
 use fedeq_models::graph::{self, Fusion, Graph, Layer, ParameterId, Shape, ValueId};
 use half::f16;
 
 use crate::arena::{Arena, Lifetimes, Slot};
 use crate::device::{Device, Pointer};
 use crate::layout::Layout;
-use crate::op::{self, Op, Run};
+use crate::op::{self, Op, PassContext};
 
-/// Whether a network is being trained or used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Batch normalisation takes the statistics of the batch, the running ones move, and there is dropout.
-    Train,
-    /// Batch normalisation takes the running statistics, which stay as they are, and there is no dropout.
-    Evaluate,
-}
-
-/// How precisely a GPU computes.
+/// How precisely a GPU computes. The setting of the same name in `fedeq-run` is this choice as people write it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// 16-bit factors and 32-bit sums in convolutions and in products over the positions of texts, on tensor cores; 32 bits for everything else.
@@ -75,7 +67,7 @@ pub(crate) const USUAL_LANES: usize = 10;
 pub(crate) const SCALE: f32 = 1024.0;
 
 /// How a network is run, ready to be carried out.
-pub(crate) struct Plan {
+pub(crate) struct NetworkPlan {
     pub(crate) ops: Vec<Box<dyn Op>>,
     pub(crate) arena: Arena,
     /// The input in the forms that layers read.
@@ -97,7 +89,7 @@ pub(crate) struct Forms {
     pub(crate) halves: Option<Slot>,
 }
 
-impl Plan {
+impl NetworkPlan {
     pub(crate) fn new(device: &Arc<Device>, graph: &Graph, layout: &Layout, purpose: Purpose) -> Self {
         let mut planner = Planner::new(device, graph, layout, purpose);
         let end = planner.end();
@@ -163,7 +155,7 @@ pub(crate) struct Written {
 
 impl Written {
     /// Where it is written in 32 bits; null if it is wanted in 16.
-    pub(crate) fn numbers(&self, run: &Run<'_>) -> Pointer<f32> {
+    pub(crate) fn numbers(&self, run: &PassContext<'_>) -> Pointer<f32> {
         match self.target.form {
             Form::Numbers => run.at(self.beside.unwrap_or(self.target.slot)),
             Form::Halves => Pointer::NULL,
@@ -171,7 +163,7 @@ impl Written {
     }
 
     /// Where it is written in 16 bits, [`SCALE`] times as large; null if it is wanted in 32.
-    pub(crate) fn halves(&self, run: &Run<'_>) -> Pointer<f16> {
+    pub(crate) fn halves(&self, run: &PassContext<'_>) -> Pointer<f16> {
         match self.target.form {
             Form::Numbers => Pointer::NULL,
             Form::Halves => run.at(self.target.slot),
@@ -179,7 +171,7 @@ impl Written {
     }
 
     /// Adds it to what another layer has written, if one has.
-    pub(crate) fn finish(&self, run: &Run<'_>) -> Result<()> {
+    pub(crate) fn finish(&self, run: &PassContext<'_>) -> Result<()> {
         match self.beside {
             Some(beside) => run.add(run.at(beside), run.at(self.target.slot), self.each),
             None => Ok(()),

@@ -16,7 +16,7 @@ use fedeq_data::partition::{Partition, Split};
 use fedeq_data::shard::{Remainder, Shard};
 use fedeq_data::source::Source;
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences};
-use fedeq_equilibrium::{Precision as StoredPrecision, WarmStart};
+use fedeq_equilibrium::{StoredPrecision, WarmStart};
 use fedeq_models::{Graph, ModelConfig, Task};
 
 /// The last of them is met after training.

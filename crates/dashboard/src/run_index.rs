@@ -12,7 +12,7 @@ use super::refusal::RequestRefusal;
 use super::run_view::{RunInfo, RunView, Story};
 use super::start::Starts;
 use super::thinned::Thinned;
-use fedeq_run::run::{Activity, ControlCommand, Links, Reach, RunFolder, RunState, Timing, runs_below};
+use fedeq_run::run::{Activity, ControlCommand, FileAccess, Links, RunFolder, RunState, Timing, runs_below};
 
 /// Folders are not read more often than this, however many look.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -173,7 +173,7 @@ impl RunIndex {
     fn up_to_date(&self) -> MutexGuard<'_, Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.looked.is_none_or(|looked| looked.elapsed() >= PATIENCE) {
-            known.look(runs_below(&self.root, Links::PassedOver), &Reach::below(&self.root));
+            known.look(runs_below(&self.root, Links::PassedOver), &FileAccess::below(&self.root));
             known.looked = Some(Instant::now());
         }
         known
@@ -181,10 +181,10 @@ impl RunIndex {
 }
 
 impl Known {
-    fn look(&mut self, found: BTreeMap<String, PathBuf>, reach: &Reach) {
+    fn look(&mut self, found: BTreeMap<String, PathBuf>, access: &FileAccess) {
         self.runs.retain(|run, _| found.contains_key(run));
         for (run, path) in found {
-            self.runs.entry(run).or_insert_with(|| RunView::new(path, reach.clone())).look();
+            self.runs.entry(run).or_insert_with(|| RunView::new(path, access.clone())).look();
         }
         self.starts.look();
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::point::{EvaluationPoint, RoundPoint, TimingPoint};
 use super::thinned::Thinned;
 use fedeq_run::preset::Preset;
-use fedeq_run::run::{Activity, Reach, RunFolder, RunState, Tail, Timing};
+use fedeq_run::run::{Activity, FileAccess, RunFolder, RunState, Tail, Timing};
 
 /// What an experiment says that people want to see at a glance.
 #[derive(Clone, Debug, Serialize)]
@@ -69,8 +69,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 impl RunView {
     /// A run of which nothing is known yet.
-    pub(super) fn new(path: PathBuf, reach: Reach) -> Self {
-        let folder = RunFolder::at(path).within(reach);
+    pub(super) fn new(path: PathBuf, access: FileAccess) -> Self {
+        let folder = RunFolder::at(path).within(access);
         Self {
             tails: folder.tails(),
             folder,

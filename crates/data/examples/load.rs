@@ -1,7 +1,7 @@
 //! Loads a data set and says how large it is: `cargo run --release -p fedeq-data --example load -- cifar10 data`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-use fedeq_data::source::{Source, Summary, catalog};
+use fedeq_data::source::{DatasetSummary, Source, catalog};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -25,6 +25,6 @@ fn main() -> ExitCode {
 fn load(name: &str, folder: &Path) -> fedeq_data::Result<()> {
     let start = Instant::now();
     let dataset = Source::named(name)?.load(folder)?;
-    println!("{:#?}\nloaded in {:.2} s", Summary::of(&dataset), start.elapsed().as_secs_f64());
+    println!("{:#?}\nloaded in {:.2} s", DatasetSummary::of(&dataset), start.elapsed().as_secs_f64());
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fedeq_data::fetch::{Event, Fingerprint, Patience, download};
+use fedeq_data::fetch::{FetchEvent, Fingerprint, Patience, download};
 use fedeq_data::{Error, Result};
 use fetch_support::{Manner, Server, fingerprint, impatient, noise, unwatched};
 use tempfile::TempDir;
@@ -257,8 +257,8 @@ fn progress_starts_where_the_download_resumes_and_ends_at_the_whole() {
     let scene = Scene::new(&[Manner::Ranges]);
     fs::write(scene.part(), &scene.content[..1000]).unwrap();
     let mut seen = Vec::new();
-    let mut watch = |event: &Event<'_>| {
-        if let Event::Downloaded { done, total } = event {
+    let mut watch = |event: &FetchEvent<'_>| {
+        if let FetchEvent::Downloaded { done, total } = event {
             seen.push((*done, *total));
         }
     };

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fedeq_data::fetch::offer::offer;
-use fedeq_data::fetch::{Archive, Event, Member, Offer, from_path, from_publisher};
+use fedeq_data::fetch::{Archive, FetchEvent, Member, Offer, from_path, from_publisher};
 use fedeq_data::{Error, Result};
 use fetch_support::{Manner, Server, fingerprint, impatient, noise, unwatched};
 use flate2::Compression;
@@ -124,7 +124,7 @@ fn a_set_that_is_there_and_intact_is_left_alone() {
     let (packed, data) = (Packed::new(), TempDir::new().unwrap());
     let server = Server::start(packed.bytes.clone(), &[Manner::Ranges]);
     let mut told = Vec::new();
-    let mut watch = |event: &Event<'_>| told.push(*event == Event::AlreadyThere);
+    let mut watch = |event: &FetchEvent<'_>| told.push(*event == FetchEvent::AlreadyThere);
     from_publisher(&packed.offer(&server.address), data.path(), &impatient(), &mut unwatched).unwrap();
     from_publisher(&packed.offer(&server.address), data.path(), &impatient(), &mut watch).unwrap();
     assert_eq!((told, server.ranges().len()), (vec![true], 1));

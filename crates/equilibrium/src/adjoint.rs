@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{InvalidSetting, PHANTOM_STEPS, below_one, within};
 use crate::linear::LinearSolver;
 use crate::map::Map;
-use crate::solution::Report;
-use crate::solve::Workspace;
+use crate::solution::SolveReport;
+use crate::solve::SolveWorkspace;
 use crate::states::States;
 use crate::stop::Stop;
 
@@ -92,8 +92,8 @@ impl Adjoint {
         &self,
         transposed: &mut (impl Map<S> + ?Sized),
         v: &mut S,
-        workspace: &mut Workspace<S>,
-    ) -> Option<Report> {
+        workspace: &mut SolveWorkspace<S>,
+    ) -> Option<SolveReport> {
         let Self::Implicit { solver, stop } = self else { return None };
         let mut u = std::mem::take(&mut workspace.adjoint);
         let report = solver.solve(transposed, v, &mut u, stop, workspace);

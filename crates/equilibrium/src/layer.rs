@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use crate::adjoint::Adjoint;
 use crate::error::{InvalidSetting, below_one};
 use crate::map::Map;
-use crate::solution::{Report, Solution};
-use crate::solve::{SolveOptions, Workspace, solve, solve_into};
+use crate::solution::{Solution, SolveReport};
+use crate::solve::{SolveOptions, SolveWorkspace, solve, solve_into};
 use crate::solver::Solver;
 use crate::states::{HostStates, States};
 use crate::stop::Stop;
@@ -64,15 +64,20 @@ impl Equilibrium {
         map: &mut (impl Map<S> + ?Sized),
         z: &mut S,
         image: &mut S,
-        workspace: &mut Workspace<S>,
-    ) -> Report {
+        workspace: &mut SolveWorkspace<S>,
+    ) -> SolveReport {
         solve_into(map, z, image, &self.solver, &self.stop, &self.options, workspace)
     }
 
     /// Lends a workspace the memory that [`solve_into`](Self::solve_into) needs for states of so many numbers in all. Whoever has much memory that lies idle during a
-    /// solve, or needs much when the solve is over, lends it to the workspace and takes it [back](Workspace::release): `lend` gives a piece of at least so many numbers, whose values mean nothing. A
+    /// solve, or needs much when the solve is over, lends it to the workspace and takes it [back](SolveWorkspace::release): `lend` gives a piece of at least so many numbers, whose values mean nothing. A
     /// workspace that has been lent nothing asks the system.
-    pub fn lend_for_solve(&self, numbers: usize, workspace: &mut Workspace<HostStates>, lend: &mut dyn FnMut(usize) -> Vec<f32>) {
+    pub fn lend_for_solve(
+        &self,
+        numbers: usize,
+        workspace: &mut SolveWorkspace<HostStates>,
+        lend: &mut dyn FnMut(usize) -> Vec<f32>,
+    ) {
         workspace.borrow_for_solve((&self.solver, &self.stop, &self.options), numbers, lend);
     }
 
@@ -80,7 +85,7 @@ impl Equilibrium {
     pub fn lend_for_adjoint(
         &self,
         numbers: usize,
-        workspace: &mut Workspace<HostStates>,
+        workspace: &mut SolveWorkspace<HostStates>,
         lend: &mut dyn FnMut(usize) -> Vec<f32>,
     ) {
         if let Adjoint::Implicit { solver, stop } = &self.adjoint {

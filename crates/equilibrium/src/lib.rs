@@ -4,10 +4,10 @@
 //! On plain memory, for whoever writes cell and gradient by hand:
 //!
 //! ```
-//! use fedeq_equilibrium::{Adjoint, Equilibrium, HostStates, Workspace};
+//! use fedeq_equilibrium::{Adjoint, Equilibrium, HostStates, SolveWorkspace};
 //!
 //! let layer = Equilibrium { adjoint: Adjoint::implicit(), ..Equilibrium::default() };
-//! let mut workspace = Workspace::default(); // Kept between solves: nothing is allocated in a step.
+//! let mut workspace = SolveWorkspace::default(); // Kept between solves: nothing is allocated in a step.
 //! let (mut z, mut image) = (HostStates::zeros(2, 3), HostStates::default());
 //! let mut cell = |z: &HostStates, out: &mut HostStates| { // sin(z) / 2 + 1
 //!     out.values_mut().iter_mut().zip(z.values()).for_each(|(out, z)| *out = z.sin() / 2.0 + 1.0);
@@ -34,7 +34,7 @@
 //!   comes before, inside and after the layer.
 //! - A [`WarmStart`] says where the next solve begins.
 //!
-//! A solve that does not converge is a value, not an error: [`Report`] says for every sample how it went.
+//! A solve that does not converge is a value, not an error: [`SolveReport`] says for every sample how it went.
 //!
 //! # Layout
 //! - `states/`, `map`: what is solved for, wherever it lives. `solve`, `stop`, `solution`, `solver/`: how.
@@ -63,11 +63,11 @@ pub use error::InvalidSetting;
 pub use layer::Equilibrium;
 pub use linear::LinearSolver;
 pub use map::Map;
-pub use solution::{Outcome, Report, Solution};
-pub use solve::{SolveOptions, Workspace, solve, solve_into};
+pub use solution::{Outcome, Solution, SolveReport};
+pub use solve::{SolveOptions, SolveWorkspace, solve, solve_into};
 pub use solver::{Anderson, Ridge, Solver};
 pub use states::{Changes, HostStates, PerSlot, States, Window};
 pub use stop::Stop;
 #[cfg(feature = "burn")]
 pub use tensor::{AdjointRecord, Cell, Injected, Rows, Settled, TensorMap, Transposed, solve_tensors};
-pub use warm::{Precision, WarmMemory, WarmStart};
+pub use warm::{StoredPrecision, WarmMemory, WarmStart};

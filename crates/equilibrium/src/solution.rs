@@ -2,7 +2,7 @@
 
 /// A fixed point as far as it was found.
 ///
-/// A solve that does not converge is a value, not an error: look at the [`Report`].
+/// A solve that does not converge is a value, not an error: look at the [`SolveReport`].
 #[derive(Clone, Debug)]
 pub struct Solution<S> {
     /// The iterate with the smallest residual of those seen, sample by sample.
@@ -10,12 +10,12 @@ pub struct Solution<S> {
     /// `f(z)`: one step further than `z` and already paid for.
     pub image: S,
     /// How it went.
-    pub report: Report,
+    pub report: SolveReport,
 }
 
 /// How a solve went, sample by sample.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct SolveReport {
     /// Evaluations of the map that the sample took.
     pub steps: Vec<usize>,
     /// `||f(z) - z|| / ||f(z)||` at the returned state.
@@ -39,7 +39,7 @@ pub enum Outcome {
     NotFinite,
 }
 
-impl Report {
+impl SolveReport {
     /// The report of these samples, in the memory of this one; `told` gives steps, residual and outcome.
     pub(crate) fn of<T>(mut self, samples: &[T], told: impl Fn(&T) -> (usize, f64, Outcome), evaluated_rows: usize) -> Self {
         self.steps.clear();

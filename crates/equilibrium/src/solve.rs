@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::linear::{Gmres, LinearSolver};
 use crate::map::Map;
-use crate::solution::{Outcome, Report, Solution};
+use crate::solution::{Outcome, Solution, SolveReport};
 use crate::solver::{Iteration, Iterations, Solver};
 use crate::states::{HostStates, States};
 use crate::stop::Stop;
@@ -53,14 +53,14 @@ pub fn solve<S: States>(
     options: &SolveOptions,
 ) -> Solution<S> {
     let (mut z, mut image) = (z0, S::default());
-    let report = solve_into(map, &mut z, &mut image, solver, stop, options, &mut Workspace::default());
+    let report = solve_into(map, &mut z, &mut image, solver, stop, options, &mut SolveWorkspace::default());
     Solution { z, image, report }
 }
 
 /// The same in memory that is kept between solves: `z` is the start and becomes the solution, `image` becomes `f(z)`.
 ///
 /// With a workspace and an `image` that have served a solve of this size before, nothing is allocated but the report, and not even that if the
-/// workspace has got an earlier one [back](Workspace::reuse).
+/// workspace has got an earlier one [back](SolveWorkspace::reuse).
 ///
 /// # Panics
 ///
@@ -72,13 +72,13 @@ pub fn solve_into<S: States>(
     solver: &Solver,
     stop: &Stop,
     options: &SolveOptions,
-    workspace: &mut Workspace<S>,
-) -> Report {
+    workspace: &mut SolveWorkspace<S>,
+) -> SolveReport {
     if z.rows() == 0 || z.width() == 0 {
         image.copy_from(z);
-        return Report { trace: options.trace.then(Vec::new), ..Report::default() };
+        return SolveReport { trace: options.trace.then(Vec::new), ..SolveReport::default() };
     }
-    let Workspace { iterations, residual, run, report, .. } = workspace;
+    let SolveWorkspace { iterations, residual, run, report, .. } = workspace;
     run.begin(z.rows(), options);
     let iteration = iterations.start(solver, z);
     loop {
@@ -102,25 +102,25 @@ pub fn solve_into<S: States>(
 /// Memory for solves. One that has served a solve serves the next one of the same size, or of a smaller one, without allocating.
 ///
 /// It holds nothing that a later solve depends on.
-pub struct Workspace<S: States> {
+pub struct SolveWorkspace<S: States> {
     iterations: Iterations<S>,
     residual: S,
     run: Run<S>,
     /// Memory for the next report.
-    pub(crate) report: Report,
+    pub(crate) report: SolveReport,
     pub(crate) gmres: Gmres<S>,
     pub(crate) right_hand_side: S,
     pub(crate) adjoint_start: S,
     pub(crate) adjoint: S,
 }
 
-impl<S: States> Default for Workspace<S> {
+impl<S: States> Default for SolveWorkspace<S> {
     fn default() -> Self {
         Self {
             iterations: Iterations::default(),
             residual: S::default(),
             run: Run::default(),
-            report: Report::default(),
+            report: SolveReport::default(),
             gmres: Gmres::default(),
             right_hand_side: S::default(),
             adjoint_start: S::default(),
@@ -129,15 +129,15 @@ impl<S: States> Default for Workspace<S> {
     }
 }
 
-impl<S: States> Workspace<S> {
+impl<S: States> SolveWorkspace<S> {
     /// Takes a report that nobody needs any more, for the next solve to write in its memory.
-    pub fn reuse(&mut self, report: Report) {
+    pub fn reuse(&mut self, report: SolveReport) {
         self.report = report;
     }
 }
 
 /// Memory that is used for something else between solves.
-impl Workspace<HostStates> {
+impl SolveWorkspace<HostStates> {
     /// Asks `lend` for the memory that a [solve](solve_into) needs for states of so many numbers in all: pieces of so many numbers each, whose values mean nothing.
     pub(crate) fn borrow_for_solve(
         &mut self,
@@ -331,11 +331,11 @@ impl<S: States> Run<S> {
     }
 
     /// How it went, in the memory of an old report.
-    fn report(&mut self, old: Report, options: &SolveOptions) -> Report {
+    fn report(&mut self, old: SolveReport, options: &SolveOptions) -> SolveReport {
         let samples = &mut self.samples;
         let trace = options.trace.then(|| samples.iter_mut().map(|sample| std::mem::take(&mut sample.trace)).collect());
         let outcome = |sample: &Sample| sample.outcome.expect("everybody is finished");
-        Report { trace, ..old.of(samples, |sample| (sample.steps, sample.relative, outcome(sample)), self.evaluated_rows) }
+        SolveReport { trace, ..old.of(samples, |sample| (sample.steps, sample.relative, outcome(sample)), self.evaluated_rows) }
     }
 }
 

@@ -26,7 +26,7 @@ pub enum WarmStart {
         capacity: Option<usize>,
         /// How they are stored.
         #[serde(default)]
-        precision: Precision,
+        precision: StoredPrecision,
         /// Whether states outlast a stretch of training, see [`WarmMemory::end_stretch`]. They then have to be kept somewhere
         /// meanwhile, and are as old as that stretch when they are needed again.
         #[serde(default)]
@@ -37,14 +37,14 @@ pub enum WarmStart {
 impl WarmStart {
     /// From the sample's own last fixed point of the same stretch of training, in half precision, whatever memory that takes.
     pub fn by_sample() -> Self {
-        Self::BySample { capacity: None, precision: Precision::Half, lasting: false }
+        Self::BySample { capacity: None, precision: StoredPrecision::Half, lasting: false }
     }
 
     /// The most bytes that the states of so many samples take, each of so many numbers.
     pub fn bytes(&self, samples: usize, numbers: usize) -> usize {
         match self {
             Self::Off => 0,
-            Self::PreviousBatch => samples.saturating_mul(Precision::Single.bytes(numbers)),
+            Self::PreviousBatch => samples.saturating_mul(StoredPrecision::Single.bytes(numbers)),
             Self::BySample { capacity, precision, .. } => {
                 let all = samples.saturating_mul(precision.bytes(numbers));
                 capacity.map_or(all, |capacity| all.min(capacity))
@@ -56,7 +56,7 @@ impl WarmStart {
 /// How stored states are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Precision {
+pub enum StoredPrecision {
     /// 32 bits a number.
     #[default]
     Single,
@@ -67,7 +67,7 @@ pub enum Precision {
 /// From here on, numbers are rounded to infinity in 16 bits.
 const BEYOND_HALF: f32 = 65_520.0;
 
-impl Precision {
+impl StoredPrecision {
     /// Whether all numbers can be stored as finite ones.
     fn holds(self, row: &[f32]) -> bool {
         match self {
@@ -173,7 +173,7 @@ impl WarmMemory {
                 let mut previous = self.previous.take().unwrap_or_default();
                 previous.resize_with(z.rows(), || Stored::Single(Vec::new()));
                 let rows = previous.iter_mut().enumerate();
-                let all = rows.fold(true, |all, (row, state)| all & state.overwrite(z.row(row), Precision::Single));
+                let all = rows.fold(true, |all, (row, state)| all & state.overwrite(z.row(row), StoredPrecision::Single));
                 self.previous = all.then_some(previous);
             }
             WarmStart::BySample { capacity, precision, .. } => {
@@ -216,7 +216,7 @@ impl WarmMemory {
         found.filter(|state| state.len() == numbers)
     }
 
-    fn store(&mut self, id: u64, row: &[f32], precision: Precision, capacity: Option<usize>) {
+    fn store(&mut self, id: u64, row: &[f32], precision: StoredPrecision, capacity: Option<usize>) {
         if !precision.holds(row) {
             return;
         }
@@ -243,18 +243,18 @@ impl WarmMemory {
 
 impl Stored {
     /// Becomes another state, in its own memory where that fits; stays what it is and says so if a value cannot be stored as a finite number.
-    fn overwrite(&mut self, row: &[f32], precision: Precision) -> bool {
+    fn overwrite(&mut self, row: &[f32], precision: StoredPrecision) -> bool {
         if !precision.holds(row) {
             return false;
         }
         match (precision, &mut *self) {
-            (Precision::Single, Self::Single(values)) => {
+            (StoredPrecision::Single, Self::Single(values)) => {
                 values.clear();
                 values.extend_from_slice(row);
             }
-            (Precision::Half, Self::Half(values)) if values.len() == row.len() => values.convert_from_f32_slice(row),
-            (Precision::Single, Self::Half(_)) => *self = Self::Single(row.to_vec()),
-            (Precision::Half, _) => *self = Self::Half(Vec::from_f32_slice(row)),
+            (StoredPrecision::Half, Self::Half(values)) if values.len() == row.len() => values.convert_from_f32_slice(row),
+            (StoredPrecision::Single, Self::Half(_)) => *self = Self::Single(row.to_vec()),
+            (StoredPrecision::Half, _) => *self = Self::Half(Vec::from_f32_slice(row)),
         }
         true
     }

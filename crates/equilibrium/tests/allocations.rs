@@ -4,7 +4,7 @@ mod problems;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fedeq_equilibrium::{HostStates, LinearSolver, SolveOptions, Stop, Workspace, solve_into};
+use fedeq_equilibrium::{HostStates, LinearSolver, SolveOptions, SolveWorkspace, Stop, solve_into};
 use problems::{Recurrent, SIZE, solvers, uniform};
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -41,7 +41,7 @@ fn a_second_solve_allocates_nothing() {
     let cell = Recurrent::uneven(ROWS, 2.5, 3);
     let start = HostStates::new(uniform(ROWS * SIZE, 5), ROWS, SIZE);
     for (name, solver) in solvers() {
-        let mut workspace = Workspace::default();
+        let mut workspace = SolveWorkspace::default();
         let (mut z, mut image) = (start.clone(), HostStates::default());
         let counts: Vec<usize> = [12, 12, 48, 48]
             .map(|steps| {
@@ -66,7 +66,7 @@ fn a_second_solve_allocates_nothing() {
         LinearSolver::Neumann,
     ];
     for solver in solvers {
-        let (mut workspace, mut u) = (Workspace::default(), HostStates::default());
+        let (mut workspace, mut u) = (SolveWorkspace::default(), HostStates::default());
         let mut transposed = cell.transposed(&z);
         let counts: Vec<usize> = [40, 40]
             .map(|steps| {

@@ -2,8 +2,8 @@
 mod problems;
 
 use fedeq_equilibrium::{
-    Adjoint, Anderson, Equilibrium, HostStates, LinearSolver, Map, Outcome, Ridge, SolveOptions, Solver, Stop, WarmMemory,
-    WarmStart, Workspace, diagnose, solve, solve_into,
+    Adjoint, Anderson, Equilibrium, HostStates, LinearSolver, Map, Outcome, Ridge, SolveOptions, SolveWorkspace, Solver, Stop,
+    WarmMemory, WarmStart, diagnose, solve, solve_into,
 };
 use problems::{Recurrent, SIZE, distance, solvers, uniform};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn leaving_finished_samples_out_changes_the_work_and_not_the_result() {
 
 #[test]
 fn a_workspace_that_has_served_other_solves_changes_nothing() {
-    let mut workspace = Workspace::default();
+    let mut workspace = SolveWorkspace::default();
     for rows in [3, 7, 1, 5] {
         for (name, solver) in solvers() {
             let cell = Recurrent::uneven(rows, 2.5, rows as u64);
@@ -68,7 +68,7 @@ fn a_workspace_solves_in_memory_that_it_is_lent_and_gives_all_of_it_back() {
     for (name, solver) in solvers() {
         let layer = Equilibrium { solver, stop: stop(), ..Equilibrium::default() };
         let fresh = layer.solve(&mut cell.clone(), HostStates::zeros(rows, SIZE));
-        let (mut workspace, mut lent, mut back) = (Workspace::default(), 0, Vec::new());
+        let (mut workspace, mut lent, mut back) = (SolveWorkspace::default(), 0, Vec::new());
         layer.lend_for_solve(rows * SIZE, &mut workspace, &mut |len| {
             lent += 1;
             vec![f32::NAN; len]
@@ -127,7 +127,7 @@ fn a_map_that_changes_the_shape_is_refused() {
 
 #[test]
 fn every_linear_solver_solves_the_adjoint_system() {
-    let mut workspace = Workspace::default();
+    let mut workspace = SolveWorkspace::default();
     let cell = Recurrent::random(ROWS, 1.5, 3);
     let z = Equilibrium { stop: stop(), ..Equilibrium::default() }.solve(&mut cell.clone(), HostStates::zeros(ROWS, SIZE)).z;
     let v = HostStates::new(uniform(ROWS * SIZE, 9), ROWS, SIZE);
@@ -157,7 +157,7 @@ fn only_the_implicit_gradient_solves_a_system() {
     let v = HostStates::new(vec![1.0, 2.0], 1, 2);
     for (adjoint, steps) in [(Adjoint::JacobianFree, (1, 0.0)), (Adjoint::Phantom { steps: 3, damping: 0.25 }, (3, 0.25))] {
         let mut u = v.clone();
-        assert_eq!(adjoint.correct(&mut products, &mut u, &mut Workspace::default()), None);
+        assert_eq!(adjoint.correct(&mut products, &mut u, &mut SolveWorkspace::default()), None);
         assert_eq!((u, adjoint.differentiated_steps(), adjoint.solves_a_system()), (v.clone(), steps, false));
     }
     assert!(Adjoint::implicit().solves_a_system() && Adjoint::implicit().differentiated_steps() == (1, 0.0));

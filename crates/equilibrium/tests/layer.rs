@@ -3,7 +3,9 @@ mod common;
 
 use burn::tensor::{DType, Device, Tensor};
 use common::{Tanh, host, tensor, uniform};
-use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, Precision, Ridge, SolveOptions, Solver, Stop, WarmMemory, WarmStart};
+use fedeq_equilibrium::{
+    Adjoint, Anderson, Equilibrium, Ridge, SolveOptions, Solver, Stop, StoredPrecision, WarmMemory, WarmStart,
+};
 
 const ROWS: usize = 8;
 const SIZE: usize = 6;
@@ -43,7 +45,7 @@ fn a_warm_start_shortens_the_solve() {
     let layer = Equilibrium { stop: Stop::relative(1e-6, 200), ..Equilibrium::default() };
     let cold = layer.forward(&cell, &x, x.zeros_like());
     let ids: Vec<u64> = (0..ROWS as u64).collect();
-    for precision in [Precision::Single, Precision::Half] {
+    for precision in [StoredPrecision::Single, StoredPrecision::Half] {
         let mut memory = WarmMemory::new(WarmStart::BySample { capacity: None, precision, lasting: false });
         memory.remember_tensor(&ids, &cold.fixed_point);
         let warm = layer.forward(&cell, &x, memory.recall_tensor(&ids, x.zeros_like()));
@@ -55,7 +57,7 @@ fn ones(rows: usize) -> Tensor<2> {
     Tensor::ones([rows, 4], &Device::default())
 }
 
-fn bounded(capacity: usize, precision: Precision) -> WarmMemory {
+fn bounded(capacity: usize, precision: StoredPrecision) -> WarmMemory {
     WarmMemory::new(WarmStart::BySample { capacity: Some(capacity), precision, lasting: false })
 }
 
@@ -71,7 +73,7 @@ fn a_memory_without_a_bound_holds_every_sample() {
 
 #[test]
 fn a_full_memory_keeps_whom_it_has_so_that_as_many_start_warm_as_fit() {
-    let mut memory = bounded(3 * 16, Precision::Single);
+    let mut memory = bounded(3 * 16, StoredPrecision::Single);
     memory.remember_tensor(&[1, 2], &ones(2));
     memory.remember_tensor(&[3, 1], &ones(2));
     memory.remember_tensor(&[4], &ones(1));
@@ -79,7 +81,7 @@ fn a_full_memory_keeps_whom_it_has_so_that_as_many_start_warm_as_fit() {
     let ids: Vec<u64> = memory.entries().map(|(id, _)| id).collect();
     assert_eq!(ids, [1, 2, 3]);
     assert_eq!(memory.knows(&[5, 4, 3, 2, 1, 0], 4), 3);
-    let mut memory = bounded(3 * 16, Precision::Half);
+    let mut memory = bounded(3 * 16, StoredPrecision::Half);
     memory.remember_tensor(&[1, 2, 3, 4, 5, 6], &ones(6));
     assert_eq!((memory.len(), memory.bytes()), (6, 48));
     memory.remember_tensor(&[6], &Tensor::<2>::zeros([1, 4], &Device::default())); // Whoever is in is brought up to date.
@@ -89,7 +91,7 @@ fn a_full_memory_keeps_whom_it_has_so_that_as_many_start_warm_as_fit() {
 #[test]
 fn states_outlast_a_stretch_of_training_only_if_they_are_meant_to() {
     for (lasting, left) in [(false, 0), (true, 2)] {
-        let mut memory = WarmMemory::new(WarmStart::BySample { capacity: None, precision: Precision::Half, lasting });
+        let mut memory = WarmMemory::new(WarmStart::BySample { capacity: None, precision: StoredPrecision::Half, lasting });
         memory.remember_tensor(&[1, 2], &ones(2));
         memory.end_stretch();
         assert_eq!((memory.len(), memory.bytes()), (left, 8 * left));
@@ -102,10 +104,10 @@ fn states_outlast_a_stretch_of_training_only_if_they_are_meant_to() {
 
 #[test]
 fn states_too_large_for_the_memory_or_not_finite_are_not_stored() {
-    let mut memory = bounded(8, Precision::Single);
+    let mut memory = bounded(8, StoredPrecision::Single);
     memory.remember_tensor(&[1], &ones(1));
     assert!(memory.is_empty());
-    let mut memory = bounded(1 << 10, Precision::Half);
+    let mut memory = bounded(1 << 10, StoredPrecision::Half);
     memory.remember_tensor(&[1, 2, 3], &Tensor::<2>::from_floats([[f32::NAN], [1e6], [1.0]], &Device::default()));
     assert_eq!(memory.entries().collect::<Vec<_>>(), [(3, vec![1.0])]);
 }

@@ -181,7 +181,7 @@ fn what_a_gpu_held_and_did_is_in_reports() {
 fn sweep(folder: &TempDir, out: &str, jobs: &str) -> PathBuf {
     let mut command = fedeq(folder);
     command.args(["sweep", "--grid", "method=fedeq,fedrep", "--seeds", "0..3", "--out", out, "--jobs", jobs]);
-    TINY.iter().for_each(|setting| drop(command.args(["--set", setting])));
+    command.args(TINY.iter().flat_map(|setting| ["--set", setting]));
     let output = succeed(&mut command);
     let said = String::from_utf8_lossy(&output.stderr);
     let ends = said.lines().filter(|line| line.starts_with("cell ") && line.contains(": accuracy ")).count();
@@ -253,7 +253,7 @@ fn on_a_card_the_same_seed_gives_the_same_bytes_also_after_a_kill_and_side_by_si
     let sweep = |out: &str, jobs: &str| {
         let mut command = fedeq(&folder);
         command.args(["sweep", "--quiet", "--device", "cuda", "--grid", "method=fedeq,fedrep", "--seeds", "0..3"]);
-        TINY.iter().for_each(|setting| drop(command.args(["--set", setting])));
+        command.args(TINY.iter().flat_map(|setting| ["--set", setting]));
         succeed(command.args(["--out", out, "--jobs", jobs]));
         folder.path().join(out)
     };

@@ -5,14 +5,14 @@ use std::fs;
 use std::process::Command;
 
 use fedeq::node::NodeWorker;
-use fedeq_core::{Array, Client, ClientByClient, Params, Request, Task, Weights, Workers, client_seed};
+use fedeq_core::{Array, Client, ClientByClient, ClientTask, Params, Request, Weights, Workers, client_seed};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
 use fedeq_flower::node::{Notice, Refusal, Worker};
 use fedeq_flower::object::{Id, id_of};
 use fedeq_flower::record::{Content, Record};
 use fedeq_flower::store::NodeStore;
-use fedeq_flower::wire::{Failure, Metadata, ObjectTree, Scalar, Values};
+use fedeq_flower::wire::{Failure, MessageMetadata, NamedValues, ObjectTree, Scalar};
 use fedeq_run::experiment::{Experiment, Override};
 use node_support::{App, CountingWorker, NodeFolder, SuperLink, message, settings};
 
@@ -27,7 +27,7 @@ fn trained(app: &App) -> (NodeFolder, SuperLink, CountingWorker) {
 
 /// A request with other weights.
 fn with_weights(app: &App, change: impl Fn(&str, &Array) -> Option<Array>) -> Message {
-    let mut envelope = app.envelope(Task::Train, 1);
+    let mut envelope = app.envelope(ClientTask::Train, 1);
     let all = envelope.request.weights.packed();
     let changed: Params = all.iter().filter_map(|(name, array)| Some((name.to_owned(), change(name, array)?))).collect();
     envelope.request.weights = Weights::unpacked(&changed);
@@ -36,7 +36,7 @@ fn with_weights(app: &App, change: impl Fn(&str, &Array) -> Option<Array>) -> Me
 
 /// A request with one of its settings replaced.
 fn with_setting(app: &App, key: &str, value: &str) -> Message {
-    let content = app.envelope(Task::Train, 1).write().expect("plain");
+    let content = app.envelope(ClientTask::Train, 1).write().expect("plain");
     let mut settings = content.config("fedeq").expect("settings").clone();
     settings.items.retain(|item| item.key != key);
     let settings = settings.with(key, Scalar::Text(value.into()));
@@ -60,9 +60,9 @@ fn malformed(app: &App) -> Vec<(Message, &'static str)> {
     let train = app.train(1);
     let mut failed = train.clone();
     failed.content = Err(Failure { code: 0, reason: "out of memory".into() });
-    let settings = Values::default().with("federation", Scalar::Integer(1));
+    let settings = NamedValues::default().with("federation", Scalar::Integer(1));
     vec![
-        (Message { head: Metadata { message_type: "dance".into(), ..train.head.clone() }, ..train.clone() }, "`dance`"),
+        (Message { head: MessageMetadata { message_type: "dance".into(), ..train.head.clone() }, ..train.clone() }, "`dance`"),
         (failed, "out of memory"),
         (message("train", Content::default()), "no such record"),
         (message("train", Content::default().with("fedeq", Record::Config(settings))), "is missing or not a text"),
@@ -173,7 +173,7 @@ fn an_expired_request_is_not_carried_out() {
     let app = App::write();
     let (node, link, mut worker) = trained(&app);
     let request = app.train(1);
-    let head = Metadata { created_at: request.head.created_at - 7200.0, ..request.head.clone() };
+    let head = MessageMetadata { created_at: request.head.created_at - 7200.0, ..request.head.clone() };
     link.send(&Message { head, ..request });
     node.serve(&link, &mut worker, 2);
     assert_eq!(link.refusal(1), Refusal::Expired);
@@ -219,7 +219,7 @@ fn a_round_is_not_trained_a_second_time_from_other_weights() {
     let app = App::write();
     let (node, link, mut worker) = trained(&app);
     let before = node.stored_files();
-    let mut elsewhere = app.envelope(Task::Train, 0);
+    let mut elsewhere = app.envelope(ClientTask::Train, 0);
     elsewhere.request.weights.params = elsewhere.request.weights.params.map(|value| value + 0.1);
     link.send(&message("train", elsewhere.write().expect("plain")));
     let notices = node.serve(&link, &mut worker, 2);
@@ -337,7 +337,7 @@ fn a_node_starts_from_the_same_head_of_its_own_as_a_simulated_client() {
     let own = "training.initial_heads=own".parse().expect("a setting");
     let experiment = Experiment::read(None, &[wishes, vec![own]].concat()).expect("sound");
     let prepared = experiment.prepare().expect("sound");
-    let request = Request { task: Task::Train, round: 0, rounds: 3, rho: Some(0.3), weights: prepared.server().weights };
+    let request = Request { task: ClientTask::Train, round: 0, rounds: 3, rho: Some(0.3), weights: prepared.server().weights };
     let mut state = prepared.fresh_state(2);
     assert_ne!(state.own.head(), prepared.fresh_state(1).own.head());
     let engine = ClientByClient::new(&prepared, Workers::new(1).expect("a thread"));

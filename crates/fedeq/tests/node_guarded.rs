@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use fedeq::node::NodeWorker;
-use fedeq_core::{Array, Request, Task};
+use fedeq_core::{Array, ClientTask, Request};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
 use fedeq_flower::node::{Notice, Refusal, WorkResult, Worker};
 use fedeq_flower::npy;
-use fedeq_flower::object::{Bundle, Id, Kind, Object};
+use fedeq_flower::object::{Bundle, Id, Object, ObjectKind};
 use fedeq_flower::record::Content;
 use fedeq_flower::wire;
 use node_support::{App, CountingWorker, NodeFolder, SuperLink, message};
@@ -78,7 +78,7 @@ impl Worker for Fragile {
 
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> Result<WorkResult, String> {
         let Request { task, round, .. } = envelope.request;
-        assert!(task != Task::Train || round != self.panics_at, "a round at which the worker panics");
+        assert!(task != ClientTask::Train || round != self.panics_at, "a round at which the worker panics");
         self.inner.work(envelope, state)
     }
 }
@@ -113,34 +113,34 @@ fn a_node_ends_on_a_panic_and_refuses_the_request_from_then_on() {
 /// A message for the node whose content is the given object.
 fn wrapped(content: Id, bundle: &mut Bundle) -> (Message, Id) {
     let request = message("train", Content::default());
-    let body = wire::Message { metadata: Some(request.head.clone()), content: None, error: None }.encode_to_vec();
-    let id = bundle.add(&Object { kind: Kind::Message, children: vec![content], body });
+    let body = wire::MessageHeader { metadata: Some(request.head.clone()), content: None, error: None }.encode_to_vec();
+    let id = bundle.add(&Object { kind: ObjectKind::Message, children: vec![content], body });
     (request, id)
 }
 
-fn add(bundle: &mut Bundle, kind: Kind, children: &[&Id], body: Vec<u8>) -> Id {
+fn add(bundle: &mut Bundle, kind: ObjectKind, children: &[&Id], body: Vec<u8>) -> Id {
     bundle.add(&Object { kind, children: children.iter().map(|&id| id.clone()).collect(), body })
 }
 
 /// An array that refers to one chunk of a megabyte so many times.
 fn array(bundle: &mut Bundle, shape: &[u64], pieces: usize) -> Id {
-    let piece = add(bundle, Kind::ArrayChunk, &[], vec![7; 1 << 20]);
+    let piece = add(bundle, ObjectKind::ArrayChunk, &[], vec![7; 1 << 20]);
     let body = json!({ "dtype": "float32", "shape": shape, "stype": "numpy.ndarray", "arraychunk_ids": vec![0; pieces] });
-    add(bundle, Kind::Array, &[&piece], body.to_string().into_bytes())
+    add(bundle, ObjectKind::Array, &[&piece], body.to_string().into_bytes())
 }
 
 /// A valid array of 30 MB of zeros, whose chunks are almost all the same object.
 fn zeros(bundle: &mut Bundle) -> Id {
     let numbers = 30 << 18;
     let file = npy::write(&Array::new(vec![numbers], vec![0.0; numbers]));
-    let pieces: Vec<Id> = file.chunks(1 << 20).map(|piece| add(bundle, Kind::ArrayChunk, &[], piece.to_vec())).collect();
+    let pieces: Vec<Id> = file.chunks(1 << 20).map(|piece| add(bundle, ObjectKind::ArrayChunk, &[], piece.to_vec())).collect();
     let last = pieces.len() - 1;
     let places: Vec<usize> = (0..=last).map(|place| if place == last { 2 } else { place.min(1) }).collect();
     let body = json!({ "dtype": "float32", "shape": [numbers], "stype": "numpy.ndarray", "arraychunk_ids": places });
-    add(bundle, Kind::Array, &[&pieces[0], &pieces[1], &pieces[last]], body.to_string().into_bytes())
+    add(bundle, ObjectKind::Array, &[&pieces[0], &pieces[1], &pieces[last]], body.to_string().into_bytes())
 }
 
-fn named(bundle: &mut Bundle, kind: Kind, id: &Id, names: usize) -> Id {
+fn named(bundle: &mut Bundle, kind: ObjectKind, id: &Id, names: usize) -> Id {
     let body: serde_json::Map<_, _> = (0..names).map(|name| (format!("{name:06}"), id.clone().into())).collect();
     add(bundle, kind, &[id], serde_json::Value::Object(body).to_string().into_bytes())
 }
@@ -153,35 +153,35 @@ fn bombs() -> Vec<(&'static str, Bundle, Id)> {
         let content = make(&mut bundle);
         all.push((name, bundle, content));
     };
-    let record = |bundle: &mut Bundle, array: &Id| named(bundle, Kind::ArrayRecord, array, 1);
+    let record = |bundle: &mut Bundle, array: &Id| named(bundle, ObjectKind::ArrayRecord, array, 1);
     with("more chunks than a small shape needs", &|bundle| {
         let array = array(bundle, &[10], 300_000);
         let record = record(bundle, &array);
-        named(bundle, Kind::RecordDict, &record, 1)
+        named(bundle, ObjectKind::RecordDict, &record, 1)
     });
     with("as many chunks as a large shape needs", &|bundle| {
         let array = array(bundle, &[300_000 << 18], 300_000);
         let record = record(bundle, &array);
-        named(bundle, Kind::RecordDict, &record, 1)
+        named(bundle, ObjectKind::RecordDict, &record, 1)
     });
     with("a shape that overflows", &|bundle| {
         let array = array(bundle, &[u64::MAX, u64::MAX], 1);
         let record = record(bundle, &array);
-        named(bundle, Kind::RecordDict, &record, 1)
+        named(bundle, ObjectKind::RecordDict, &record, 1)
     });
     with("many names for one array", &|bundle| {
         let array = zeros(bundle);
-        let record = named(bundle, Kind::ArrayRecord, &array, 20_000);
-        named(bundle, Kind::RecordDict, &record, 1)
+        let record = named(bundle, ObjectKind::ArrayRecord, &array, 20_000);
+        named(bundle, ObjectKind::RecordDict, &record, 1)
     });
     with("many names for one record", &|bundle| {
         let array = zeros(bundle);
         let record = record(bundle, &array);
-        named(bundle, Kind::RecordDict, &record, 20_000)
+        named(bundle, ObjectKind::RecordDict, &record, 20_000)
     });
     with("millions of empty values", &|bundle| {
-        let record = add(bundle, Kind::ConfigRecord, &[], [10, 0].repeat(4 << 20));
-        named(bundle, Kind::RecordDict, &record, 1)
+        let record = add(bundle, ObjectKind::ConfigRecord, &[], [10, 0].repeat(4 << 20));
+        named(bundle, ObjectKind::RecordDict, &record, 1)
     });
     all
 }

@@ -1,6 +1,7 @@
 //! A node that is killed again and again ends in the same state as one that is not.
 mod node_support;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -42,7 +43,8 @@ fn sent(link: &SuperLink) -> BTreeMap<String, Weights> {
         let first = said.entry(reply.head.group_id.clone()).or_insert_with(|| content.clone());
         assert!(*first == content, "round {} was trained twice", reply.head.group_id);
     }
-    let weights = |content: &Content| envelope::read_reply(content).ok().and_then(|reply| reply.weights().cloned());
+    let weights =
+        |content: &Content| envelope::read_reply(content).ok().and_then(|reply| reply.weights().ok()?.map(Cow::into_owned));
     said.into_iter().map(|(round, content)| (round, weights(&content).expect("an update"))).collect()
 }
 

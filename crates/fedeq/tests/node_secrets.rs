@@ -83,7 +83,7 @@ fn assert_nothing_else(content: &Content) {
         let names: Vec<&str> = weights.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["packed"]);
         let Reply::Update(update) = reply(content) else { panic!("only training sends weights") };
-        assert!(update.weights.params.iter().all(|(path, _)| Part::of(path) == Part::Shared));
+        assert!(update.weights.like().params.iter().all(|(path, _)| Part::of(path) == Part::Shared));
     }
 }
 
@@ -105,8 +105,8 @@ fn a_node_sends_what_the_method_shares_and_nothing_else() {
         node.serve(&link, &mut worker, replies);
         add_secrets(&node, &mut secrets);
         let Reply::Update(update) = reply(&link.reply(replies - 2).content.expect("a reply")) else { panic!("it trained") };
-        shared.extend(numbers(update.weights.params.iter()));
-        app.theta = update.weights;
+        shared.extend(numbers(update.weights.like().params.iter()));
+        app.theta = update.weights.like().clone();
     }
     (0..link.replies()).for_each(|number| assert_nothing_else(&link.reply(number).content.expect("a reply")));
     let sent = sent_bytes(&link);

@@ -9,15 +9,15 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 
 use crate::key::Key;
 use crate::wire::{
-    ActivateNodeRequest, ConfirmMessageRequest, DeactivateNodeRequest, Empty, HeartbeatRequest, HeartbeatResponse, Node,
-    NodeIdResponse, PullMessagesRequest, PullMessagesResponse, PullObjectRequest, PullObjectResponse, PushMessagesRequest,
-    PushMessagesResponse, PushObjectRequest, PushObjectResponse, RegisterNodeRequest,
+    ActivateNodeRequest, ConfirmMessageRequest, DeactivateNodeRequest, Empty, HeartbeatRequest, HeartbeatResponse,
+    NodeIdResponse, NodeReference, PullMessagesRequest, PullMessagesResponse, PullObjectRequest, PullObjectResponse,
+    PushMessagesRequest, PushMessagesResponse, PushObjectRequest, PushObjectResponse, RegisterNodeRequest,
 };
 use crate::{Error, Result};
 
 /// The address of a SuperLink, and whether it uses TLS.
 #[derive(Clone, Debug)]
-pub struct Address {
+pub struct SuperLinkAddress {
     /// `host:port`.
     pub host: String,
     /// The certificates that TLS accepts; nothing means plain HTTP.
@@ -84,7 +84,7 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Connection {
     /// Prepares a connection; nothing is sent yet.
-    pub fn new(address: &Address, key: Key) -> Self {
+    pub fn new(address: &SuperLinkAddress, key: Key) -> Self {
         let is_encrypted = address.tls.is_some();
         let scheme = if is_encrypted { "https" } else { "http" };
         let mut config = Agent::config_builder()
@@ -131,13 +131,13 @@ impl Connection {
 
     /// Sends a heartbeat; tells whether the SuperLink knows the node.
     pub fn heartbeat(&self, node_id: u64, interval: Duration) -> Result<bool> {
-        let request = HeartbeatRequest { node: Some(Node { node_id }), heartbeat_interval: interval.as_secs_f64() };
+        let request = HeartbeatRequest { node: Some(NodeReference { node_id }), heartbeat_interval: interval.as_secs_f64() };
         self.call::<HeartbeatResponse>("send-node-heartbeat", &request).map(|response| response.success)
     }
 
     /// New messages for the node, each listed only once.
     pub fn pull_messages(&self, node_id: u64) -> Result<PullMessagesResponse> {
-        self.call("pull-messages", &PullMessagesRequest { node: Some(Node { node_id }), message_ids: Vec::new() })
+        self.call("pull-messages", &PullMessagesRequest { node: Some(NodeReference { node_id }), message_ids: Vec::new() })
     }
 
     /// Announces replies; the response says which of their objects to upload.
@@ -147,7 +147,7 @@ impl Connection {
 
     /// An object's bytes; nothing while they have not arrived at the SuperLink.
     pub fn pull_object(&self, node_id: u64, run_id: u64, id: &str) -> Result<Option<Vec<u8>>> {
-        let request = PullObjectRequest { node: Some(Node { node_id }), run_id, object_id: id.into() };
+        let request = PullObjectRequest { node: Some(NodeReference { node_id }), run_id, object_id: id.into() };
         let response: PullObjectResponse = self.call(PULL_OBJECT, &request)?;
         match (response.object_found, response.object_available) {
             (false, _) => Err(Error::object(id, "the SuperLink does not have it")),
@@ -158,7 +158,7 @@ impl Connection {
     /// Uploads an object.
     pub fn push_object(&self, node_id: u64, run_id: u64, session: &str, id: &str, bytes: &[u8]) -> Result<()> {
         let request = PushObjectRequest {
-            node: Some(Node { node_id }),
+            node: Some(NodeReference { node_id }),
             run_id,
             object_id: id.into(),
             object_content: bytes.into(),
@@ -172,7 +172,7 @@ impl Connection {
 
     /// Confirms that a message has arrived completely.
     pub fn confirm(&self, node_id: u64, run_id: u64, message: &str) -> Result<()> {
-        let request = ConfirmMessageRequest { node: Some(Node { node_id }), run_id, message_object_id: message.into() };
+        let request = ConfirmMessageRequest { node: Some(NodeReference { node_id }), run_id, message_object_id: message.into() };
         self.call::<Empty>("confirm-message-received", &request).map(|_| ())
     }
 

@@ -9,7 +9,7 @@ use fedeq_core::{Reply, Request, Weights};
 
 use crate::layout::{pack, unpack};
 use crate::record::{Content, Record};
-use crate::wire::{Scalar, Values};
+use crate::wire::{NamedValues, Scalar};
 use crate::{Error, Result};
 
 const WEIGHTS: &str = "weights";
@@ -43,7 +43,7 @@ impl Envelope {
     /// The content of a message.
     pub fn write(&self) -> Result<Content> {
         let (arrays, layout) = pack(&self.request.weights.packed());
-        let settings = Values::default()
+        let settings = NamedValues::default()
             .with("federation", Scalar::Text(self.federation.clone()))
             .with("experiment", Scalar::Text(self.experiment.clone()))
             .with("header", Scalar::Text(self.request.header()?))
@@ -54,7 +54,7 @@ impl Envelope {
 
 /// The reply to a `query`: which client of the federation the node is, and the version of its program.
 pub fn identity(client: u64) -> Content {
-    let values = Values::default()
+    let values = NamedValues::default()
         .with("client", Scalar::Integer(client as i64))
         .with("version", Scalar::Text(env!("CARGO_PKG_VERSION").into()));
     Content::default().with(SETTINGS, Record::Config(values))
@@ -62,9 +62,9 @@ pub fn identity(client: u64) -> Content {
 
 /// A reply as the content of a message.
 pub fn write_reply(reply: &Reply) -> Result<Content> {
-    let header = Values::default().with("header", Scalar::Text(reply.header()?));
+    let header = NamedValues::default().with("header", Scalar::Text(reply.header()?));
     let content = Content::default().with(METRICS, Record::Metrics(metrics(reply)));
-    let Some(weights) = reply.weights() else { return Ok(content.with(SETTINGS, Record::Config(header))) };
+    let Some(weights) = reply.weights()? else { return Ok(content.with(SETTINGS, Record::Config(header))) };
     let (arrays, layout) = pack(&weights.packed());
     let settings = header.with(LAYOUT, Scalar::Text(layout));
     Ok(content.with(SETTINGS, Record::Config(settings)).with(WEIGHTS, Record::Arrays(arrays)))
@@ -82,16 +82,16 @@ fn weights(content: &Content) -> Result<Weights> {
     Ok(Weights::unpacked(&unpack(content.arrays(WEIGHTS)?, layout)?))
 }
 
-fn metrics(reply: &Reply) -> Values {
+fn metrics(reply: &Reply) -> NamedValues {
     let (samples, loss) = match reply {
         Reply::Update(update) => (update.samples, update.stats.loss),
         Reply::Scores(scores) => (scores.local.predictions, scores.local.loss / scores.local.predictions.max(1) as f64),
         Reply::Done(stats) => (stats.steps, stats.loss),
     };
-    Values::default().with("num-examples", Scalar::Integer(samples as i64)).with("loss", Scalar::Double(loss))
+    NamedValues::default().with("num-examples", Scalar::Integer(samples as i64)).with("loss", Scalar::Double(loss))
 }
 
-fn text<'a>(values: &'a Values, key: &str) -> Result<&'a str> {
+fn text<'a>(values: &'a NamedValues, key: &str) -> Result<&'a str> {
     match values.get(key) {
         Some(Scalar::Text(text)) => Ok(text),
         _ => Err(Error::record(SETTINGS, format!("`{key}` is missing or not a text"))),

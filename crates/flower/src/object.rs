@@ -20,7 +20,7 @@ pub type Id = String;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// The ids of the objects it refers to, each once, in order of first use.
     pub children: Vec<Id>,
     /// Its own content.
@@ -29,7 +29,7 @@ pub struct Object {
 
 /// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ObjectKind {
     /// A message; the body is its metadata as protobuf.
     Message,
     /// The content of a message; the body is JSON from names to ids of records.
@@ -46,20 +46,20 @@ pub enum Kind {
     ArrayChunk,
 }
 
-const KINDS: [(Kind, &str); 7] = [
-    (Kind::Message, "Message"),
-    (Kind::RecordDict, "RecordDict"),
-    (Kind::ArrayRecord, "ArrayRecord"),
-    (Kind::MetricRecord, "MetricRecord"),
-    (Kind::ConfigRecord, "ConfigRecord"),
-    (Kind::Array, "Array"),
-    (Kind::ArrayChunk, "ArrayChunk"),
+const KINDS: [(ObjectKind, &str); 7] = [
+    (ObjectKind::Message, "Message"),
+    (ObjectKind::RecordDict, "RecordDict"),
+    (ObjectKind::ArrayRecord, "ArrayRecord"),
+    (ObjectKind::MetricRecord, "MetricRecord"),
+    (ObjectKind::ConfigRecord, "ConfigRecord"),
+    (ObjectKind::Array, "Array"),
+    (ObjectKind::ArrayChunk, "ArrayChunk"),
 ];
 
 /// No header is longer than this: a record of 60,000 arrays.
 const LONGEST_HEADER: usize = 4 << 20;
 
-impl Kind {
+impl ObjectKind {
     /// The name in the object's header.
     pub fn name(self) -> &'static str {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
@@ -87,7 +87,7 @@ impl Object {
         let header = std::str::from_utf8(&bytes[..end]).map_err(|_| refuse("its header is not text"))?;
         let body = &bytes[end + 1..];
         let [kind, children, length] = split(header).ok_or_else(|| refuse("its header does not have three parts"))?;
-        let kind = Kind::named(kind).ok_or_else(|| refuse("its kind is unknown"))?;
+        let kind = ObjectKind::named(kind).ok_or_else(|| refuse("its kind is unknown"))?;
         let children: Vec<Id> = children.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
         if !children.iter().all(|id| is_id(id)) {
             return Err(refuse("it refers to something that is not an object id"));
@@ -99,7 +99,7 @@ impl Object {
     }
 
     /// Refuses an object of another kind.
-    pub fn expect(self, kind: Kind, id: &str) -> Result<Self> {
+    pub fn expect(self, kind: ObjectKind, id: &str) -> Result<Self> {
         let found = self.kind;
         if found == kind { Ok(self) } else { Err(Error::object(id, format!("it is `{}`, not `{}`", found.name(), kind.name()))) }
     }
@@ -151,7 +151,7 @@ impl Bundle {
     }
 
     /// An object, which must be of the given kind.
-    pub fn get(&self, id: &str, kind: Kind) -> Result<Object> {
+    pub fn get(&self, id: &str, kind: ObjectKind) -> Result<Object> {
         let bytes = self.bytes(id).ok_or_else(|| Error::object(id, "it has not arrived"))?;
         Object::from_bytes(id, bytes)?.expect(kind, id)
     }

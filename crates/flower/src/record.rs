@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::limit::{self, MemoryBudget};
 use crate::npy;
-use crate::object::{Bundle, Id, Kind, Object};
+use crate::object::{Bundle, Id, Object, ObjectKind};
 use crate::python_json::to_json;
-use crate::wire::{Item, Scalar, Value, Values};
+use crate::wire::{Item, NamedValues, Scalar, Value};
 use crate::{Error, Result};
 
 /// A message's records by name, in the order they were added.
@@ -24,9 +24,9 @@ pub enum Record {
     /// Named arrays.
     Arrays(Params),
     /// Named numbers.
-    Metrics(Values),
+    Metrics(NamedValues),
     /// Named settings.
-    Config(Values),
+    Config(NamedValues),
 }
 
 /// Arrays are split into chunks of so many bytes.
@@ -34,7 +34,7 @@ const CHUNK: usize = 5 << 20;
 const SERIALISATION: &str = "numpy.ndarray";
 const PRECISION: &str = "float32";
 
-/// The body of an [`Array`](Kind::Array) object.
+/// The body of an [`Array`](ObjectKind::Array) object.
 #[derive(Serialize, Deserialize)]
 struct ArrayBody {
     dtype: String,
@@ -60,7 +60,7 @@ impl Content {
     }
 
     /// The settings of a name.
-    pub fn config(&self, name: &str) -> Result<&Values> {
+    pub fn config(&self, name: &str) -> Result<&NamedValues> {
         match self.record(name)? {
             Record::Config(values) => Ok(values),
             _ => Err(Error::record(name, "it is not a record of settings")),
@@ -72,21 +72,21 @@ impl Content {
         found.map(|(_, record)| record).ok_or_else(|| Error::record(name, "the message has no such record"))
     }
 
-    /// Adds all objects to a bundle and gives the id of the root, a [`Kind::RecordDict`].
+    /// Adds all objects to a bundle and gives the id of the root, an [`ObjectKind::RecordDict`].
     pub fn deflate(&self, bundle: &mut Bundle) -> Id {
         let named: Vec<(&str, Id)> = self.records.iter().map(|(name, record)| (name.as_str(), record.deflate(bundle))).collect();
-        add_references(Kind::RecordDict, &named, bundle)
+        add_references(ObjectKind::RecordDict, &named, bundle)
     }
 
-    /// Reads a [`Kind::RecordDict`] and all below it, if it takes no more than the [default](limit::DEFAULT).
+    /// Reads an [`ObjectKind::RecordDict`] and all below it, if it takes no more than the [default](limit::DEFAULT).
     pub fn inflate(id: &str, bundle: &Bundle) -> Result<Self> {
         Self::inflate_within(id, bundle, limit::DEFAULT)
     }
 
-    /// Reads a [`Kind::RecordDict`] and all below it, if it takes no more than so many bytes when it is unpacked.
+    /// Reads an [`ObjectKind::RecordDict`] and all below it, if it takes no more than so many bytes when it is unpacked.
     pub fn inflate_within(id: &str, bundle: &Bundle, most: usize) -> Result<Self> {
         let mut budget = MemoryBudget::new(most);
-        let references = references(&bundle.get(id, Kind::RecordDict)?, id, &mut budget)?;
+        let references = references(&bundle.get(id, ObjectKind::RecordDict)?, id, &mut budget)?;
         let read = |(name, id): (String, Id)| Record::inflate(&name, &id, bundle, &mut budget).map(|record| (name, record));
         Ok(Self { records: references.into_iter().map(read).collect::<Result<_>>()? })
     }
@@ -94,13 +94,13 @@ impl Content {
 
 impl Record {
     fn deflate(&self, bundle: &mut Bundle) -> Id {
-        let leaf = |kind, values: &Values| Object { kind, children: Vec::new(), body: values.encode_to_vec() };
+        let leaf = |kind, values: &NamedValues| Object { kind, children: Vec::new(), body: values.encode_to_vec() };
         match self {
-            Self::Metrics(values) => bundle.add(&leaf(Kind::MetricRecord, values)),
-            Self::Config(values) => bundle.add(&leaf(Kind::ConfigRecord, values)),
+            Self::Metrics(values) => bundle.add(&leaf(ObjectKind::MetricRecord, values)),
+            Self::Config(values) => bundle.add(&leaf(ObjectKind::ConfigRecord, values)),
             Self::Arrays(arrays) => {
                 let named: Vec<(&str, Id)> = arrays.iter().map(|(name, array)| (name, deflate_array(array, bundle))).collect();
-                add_references(Kind::ArrayRecord, &named, bundle)
+                add_references(ObjectKind::ArrayRecord, &named, bundle)
             }
         }
     }
@@ -109,9 +109,9 @@ impl Record {
         let bytes = bundle.bytes(id).ok_or_else(|| Error::object(id, "it has not arrived"))?;
         let object = Object::from_bytes(id, bytes)?;
         match object.kind {
-            Kind::MetricRecord => inflate_values(name, &object.body, budget).map(Self::Metrics),
-            Kind::ConfigRecord => inflate_values(name, &object.body, budget).map(Self::Config),
-            Kind::ArrayRecord => {
+            ObjectKind::MetricRecord => inflate_values(name, &object.body, budget).map(Self::Metrics),
+            ObjectKind::ConfigRecord => inflate_values(name, &object.body, budget).map(Self::Config),
+            ObjectKind::ArrayRecord => {
                 let named = references(&object, id, budget)?.into_iter();
                 let read = |(array, id): (String, Id)| inflate_array(&array, &id, bundle, budget).map(|values| (array, values));
                 named.map(read).collect::<Result<_>>().map(Self::Arrays)
@@ -122,7 +122,7 @@ impl Record {
 }
 
 /// Adds an object whose body maps names to other objects.
-fn add_references(kind: Kind, named: &[(&str, Id)], bundle: &mut Bundle) -> Id {
+fn add_references(kind: ObjectKind, named: &[(&str, Id)], bundle: &mut Bundle) -> Id {
     let mut seen = BTreeSet::new();
     let children = named.iter().map(|(_, id)| id.clone()).filter(|id| seen.insert(id.clone())).collect();
     bundle.add(&Object { kind, children, body: to_json(&Pairs(named)) })
@@ -138,9 +138,9 @@ impl Serialize for Pairs<'_> {
 }
 
 /// Named values. The smallest takes two bytes encoded and sixty in memory, in a list that grows by doubling.
-fn inflate_values(name: &str, body: &[u8], budget: &mut MemoryBudget) -> Result<Values> {
+fn inflate_values(name: &str, body: &[u8], budget: &mut MemoryBudget) -> Result<NamedValues> {
     budget.take(body.len(), 64)?;
-    Values::decode(body).map_err(|error| Error::record(name, error.to_string()))
+    NamedValues::decode(body).map_err(|error| Error::record(name, error.to_string()))
 }
 
 /// The names in an object's body and the ids they refer to, which must be among the object's children.
@@ -157,7 +157,7 @@ fn references(object: &Object, id: &str, budget: &mut MemoryBudget) -> Result<BT
 
 fn deflate_array(array: &Array, bundle: &mut Bundle) -> Id {
     let file = npy::write(array);
-    let chunk = |bytes: &[u8]| Object { kind: Kind::ArrayChunk, children: Vec::new(), body: bytes.to_vec() };
+    let chunk = |bytes: &[u8]| Object { kind: ObjectKind::ArrayChunk, children: Vec::new(), body: bytes.to_vec() };
     let chunks: Vec<Id> = file.chunks(CHUNK).map(|bytes| bundle.add(&chunk(bytes))).collect();
     let mut children: Vec<Id> = Vec::new();
     let mut places = Vec::new();
@@ -170,11 +170,11 @@ fn deflate_array(array: &Array, bundle: &mut Bundle) -> Id {
     }
     let body =
         ArrayBody { dtype: PRECISION.into(), shape: array.shape.clone(), stype: SERIALISATION.into(), arraychunk_ids: places };
-    bundle.add(&Object { kind: Kind::Array, children, body: to_json(&body) })
+    bundle.add(&Object { kind: ObjectKind::Array, children, body: to_json(&body) })
 }
 
 fn inflate_array(name: &str, id: &str, bundle: &Bundle, budget: &mut MemoryBudget) -> Result<Array> {
-    let object = bundle.get(id, Kind::Array)?;
+    let object = bundle.get(id, ObjectKind::Array)?;
     let refuse = |problem: String| Error::record(name, problem);
     budget.take(object.body.len(), 8)?;
     let body: ArrayBody = serde_json::from_slice(&object.body).map_err(|error| refuse(error.to_string()))?;
@@ -197,7 +197,7 @@ fn joined(array: &Object, places: &[usize], most: usize, bundle: &Bundle, refuse
     let mut file = Vec::new();
     for &place in places {
         let child = array.children.get(place).ok_or_else(|| refuse(format!("it has no chunk {place}")))?;
-        let chunk = bundle.get(child, Kind::ArrayChunk)?.body;
+        let chunk = bundle.get(child, ObjectKind::ArrayChunk)?.body;
         if chunk.is_empty() || chunk.len() > most.saturating_sub(file.len()) {
             return Err(refuse("its chunks are empty, or larger than its shape says".into()));
         }
@@ -206,7 +206,7 @@ fn joined(array: &Object, places: &[usize], most: usize, bundle: &Bundle, refuse
     Ok(file)
 }
 
-impl Values {
+impl NamedValues {
     /// With one more value.
     pub fn with(mut self, key: &str, scalar: Scalar) -> Self {
         self.items.push(Item { key: key.into(), value: Some(Value { scalar: Some(scalar) }) });

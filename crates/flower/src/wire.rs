@@ -40,9 +40,9 @@ pub struct DeactivateNodeRequest {
     pub node_id: u64,
 }
 
-/// A node, by its id.
+/// A node, by its id: Flower's `Node`.
 #[derive(Clone, Copy, PartialEq, Eq, Protobuf)]
-pub struct Node {
+pub struct NodeReference {
     /// The id.
     #[prost(uint64, tag = "1")]
     pub node_id: u64,
@@ -53,7 +53,7 @@ pub struct Node {
 pub struct HeartbeatRequest {
     /// The node.
     #[prost(message, optional, tag = "1")]
-    pub node: Option<Node>,
+    pub node: Option<NodeReference>,
     /// The time between heartbeats, in seconds.
     #[prost(double, tag = "2")]
     pub heartbeat_interval: f64,
@@ -72,7 +72,7 @@ pub struct HeartbeatResponse {
 pub struct PullMessagesRequest {
     /// The node that asks.
     #[prost(message, optional, tag = "1")]
-    pub node: Option<Node>,
+    pub node: Option<NodeReference>,
     /// The ids of the wanted messages; empty means any.
     #[prost(string, repeated, tag = "2")]
     pub message_ids: Vec<String>,
@@ -83,7 +83,7 @@ pub struct PullMessagesRequest {
 pub struct PullMessagesResponse {
     /// The messages; their contents are in the objects.
     #[prost(message, repeated, tag = "2")]
-    pub messages: Vec<Message>,
+    pub messages: Vec<MessageHeader>,
     /// One for each message.
     #[prost(message, repeated, tag = "3")]
     pub trees: Vec<ObjectTree>,
@@ -94,10 +94,10 @@ pub struct PullMessagesResponse {
 pub struct PushMessagesRequest {
     /// The node that replies.
     #[prost(message, optional, tag = "1")]
-    pub node: Option<Node>,
+    pub node: Option<NodeReference>,
     /// The messages; their contents follow as objects.
     #[prost(message, repeated, tag = "2")]
-    pub messages: Vec<Message>,
+    pub messages: Vec<MessageHeader>,
     /// One for each message.
     #[prost(message, repeated, tag = "3")]
     pub trees: Vec<ObjectTree>,
@@ -120,12 +120,12 @@ pub struct PushMessagesResponse {
     pub session_id: String,
 }
 
-/// A message without its content.
+/// A message without its content: Flower's `Message`.
 #[derive(Clone, PartialEq, Protobuf)]
-pub struct Message {
+pub struct MessageHeader {
     /// Sender, recipient, run and type.
     #[prost(message, optional, tag = "1")]
-    pub metadata: Option<Metadata>,
+    pub metadata: Option<MessageMetadata>,
     /// Present, and empty, if the message has content.
     #[prost(message, optional, tag = "2")]
     pub content: Option<Empty>,
@@ -134,9 +134,9 @@ pub struct Message {
     pub error: Option<Failure>,
 }
 
-/// The metadata of a message.
+/// The metadata of a message: Flower's `Metadata`.
 #[derive(Clone, PartialEq, Protobuf)]
-pub struct Metadata {
+pub struct MessageMetadata {
     /// The run it belongs to.
     #[prost(uint64, tag = "1")]
     pub run_id: u64,
@@ -199,7 +199,7 @@ pub struct ObjectTree {
 pub struct PushObjectRequest {
     /// The node that uploads it.
     #[prost(message, optional, tag = "1")]
-    pub node: Option<Node>,
+    pub node: Option<NodeReference>,
     /// The run it belongs to.
     #[prost(uint64, tag = "2")]
     pub run_id: u64,
@@ -227,7 +227,7 @@ pub struct PushObjectResponse {
 pub struct PullObjectRequest {
     /// The node that asks.
     #[prost(message, optional, tag = "1")]
-    pub node: Option<Node>,
+    pub node: Option<NodeReference>,
     /// The run it belongs to.
     #[prost(uint64, tag = "2")]
     pub run_id: u64,
@@ -255,7 +255,7 @@ pub struct PullObjectResponse {
 pub struct ConfirmMessageRequest {
     /// The node that confirms.
     #[prost(message, optional, tag = "1")]
-    pub node: Option<Node>,
+    pub node: Option<NodeReference>,
     /// The run it belongs to.
     #[prost(uint64, tag = "2")]
     pub run_id: u64,
@@ -286,7 +286,7 @@ pub struct Integers {
 
 /// Named metrics or settings: the body of a `MetricRecord` or a `ConfigRecord`.
 #[derive(Clone, PartialEq, Protobuf)]
-pub struct Values {
+pub struct NamedValues {
     /// In the order they were added.
     #[prost(message, repeated, tag = "1")]
     pub items: Vec<Item>,

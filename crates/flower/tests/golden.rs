@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use fedeq_core::{Array, Params};
 use fedeq_flower::message::Message;
-use fedeq_flower::object::{Bundle, Kind, Object, ids_of};
+use fedeq_flower::object::{Bundle, Object, ObjectKind, ids_of};
 use fedeq_flower::record::{Content, Record};
-use fedeq_flower::wire::{Doubles, Integers, Metadata, Scalar, Values};
+use fedeq_flower::wire::{Doubles, Integers, MessageMetadata, NamedValues, Scalar};
 use proptest::prelude::*;
 use serde::Deserialize;
 
@@ -37,12 +37,12 @@ fn arrays() -> Params {
 }
 
 fn message() -> Message {
-    let metrics = Values::default()
+    let metrics = NamedValues::default()
         .with("loss", Scalar::Double(0.25))
         .with("samples", Scalar::Integer(17))
         .with("curve", Scalar::Doubles(Doubles { vals: vec![0.5, -1.0] }))
         .with("counts", Scalar::Integers(Integers { vals: vec![1, -2] }));
-    let config = Values::default()
+    let config = NamedValues::default()
         .with("round", Scalar::Integer(3))
         .with("rho", Scalar::Double(0.01))
         .with("task", Scalar::Text("train".into()))
@@ -52,7 +52,7 @@ fn message() -> Message {
         .with("arrays", Record::Arrays(arrays()))
         .with("metrics", Record::Metrics(metrics))
         .with("config", Record::Config(config));
-    let head = Metadata {
+    let head = MessageMetadata {
         run_id: 7,
         src_node_id: 1,
         dst_node_id: 12,
@@ -60,7 +60,7 @@ fn message() -> Message {
         ttl: 60.0,
         message_type: "train".into(),
         created_at: 1_700_000_000.5,
-        ..Metadata::default()
+        ..MessageMetadata::default()
     };
     Message { head, content: Ok(content) }
 }
@@ -102,10 +102,10 @@ fn a_message_beyond_the_memory_limit_is_refused() {
 
 #[test]
 fn a_reply_goes_back_to_the_sender_and_expires_with_the_request() {
-    let request = Message { head: Metadata { message_id: "q".into(), ..message().head }, ..message() };
+    let request = Message { head: MessageMetadata { message_id: "q".into(), ..message().head }, ..message() };
     let reply = request.reply(Ok(Content::default()));
     assert_eq!((reply.head.src_node_id, reply.head.dst_node_id), (12, 1));
-    let end = |head: &Metadata| head.created_at + head.ttl;
+    let end = |head: &MessageMetadata| head.created_at + head.ttl;
     assert_eq!((reply.head.reply_to_message_id.as_str(), end(&reply.head)), ("q", end(&request.head)));
     assert_eq!(reply, request.reply(Ok(Content::default())), "it does not depend on the time");
 }
@@ -114,7 +114,7 @@ fn a_reply_goes_back_to_the_sender_and_expires_with_the_request() {
 fn a_missing_object_is_named() {
     let mut bundle = Bundle::default();
     let content = golden().content;
-    let id = bundle.add(&Object { kind: Kind::Message, children: vec![content.clone()], body: vec![10, 0] });
+    let id = bundle.add(&Object { kind: ObjectKind::Message, children: vec![content.clone()], body: vec![10, 0] });
     let error = Message::inflate(&id, &bundle).expect_err("its content is missing").to_string();
     assert!(error.contains(&content), "{error}");
 }

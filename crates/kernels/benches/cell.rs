@@ -4,8 +4,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::cell::{Cell, CellParameters, PreparedCell, Scratch};
-use fedeq_kernels::conv::{self, Geometry, Weights};
+use fedeq_kernels::cell::{CellParameters, CellScratch, PreparedCell, ResidualCell};
+use fedeq_kernels::conv::{self, ConvWeights, Geometry};
 use fedeq_kernels::norm::{Affine, NormScope};
 
 fn numbers(count: usize) -> Vec<f32> {
@@ -13,8 +13,8 @@ fn numbers(count: usize) -> Vec<f32> {
 }
 
 /// The paper's cells for FEMNIST and CIFAR with their batches.
-fn cells() -> [(Cell, usize); 2] {
-    let cell = |side, channels| Cell {
+fn cells() -> [(ResidualCell, usize); 2] {
+    let cell = |side, channels| ResidualCell {
         height: side,
         width: side,
         channels,
@@ -26,11 +26,11 @@ fn cells() -> [(Cell, usize); 2] {
 }
 
 /// Operations of the convolutions of a step, as if computed directly.
-fn operations(cell: &Cell, batch: usize) -> u64 {
+fn operations(cell: &ResidualCell, batch: usize) -> u64 {
     (batch * cell.height * cell.width * 2 * 9 * cell.channels * 2 * cell.channels * 2) as u64
 }
 
-fn prepared(set: InstructionSet, cell: &Cell) -> PreparedCell {
+fn prepared(set: InstructionSet, cell: &ResidualCell) -> PreparedCell {
     let c = cell.channels;
     let (weights, scale, offset) =
         (numbers(18 * c * c).iter().map(|w| w * 0.05).collect::<Vec<_>>(), vec![1.0; 2 * c], vec![0.0; 2 * c]);
@@ -46,7 +46,7 @@ fn steps(criterion: &mut Criterion) {
     for (cell, batch) in cells() {
         let label = format!("{}x{}x{} batch {batch}", cell.height, cell.width, cell.channels);
         let (z, u) = (numbers(cell.state_len() * batch), numbers(cell.state_len() * batch));
-        let (mut out, mut scratch, cell_ready) = (z.clone(), Scratch::new(), prepared(set, &cell));
+        let (mut out, mut scratch, cell_ready) = (z.clone(), CellScratch::new(), prepared(set, &cell));
         group.throughput(Throughput::Elements(operations(&cell, batch)));
         group.bench_function(format!("step {label}"), |bencher| {
             bencher.iter(|| cell_ready.step(black_box(&z), black_box(&u), &mut out, &mut scratch));
@@ -69,14 +69,14 @@ fn steps(criterion: &mut Criterion) {
 }
 
 /// The two convolutions of a step alone.
-fn convolutions(bencher: &mut criterion::Bencher, set: InstructionSet, cell: &Cell, batch: usize) {
-    let Cell { height, width, channels, .. } = *cell;
+fn convolutions(bencher: &mut criterion::Bencher, set: InstructionSet, cell: &ResidualCell, batch: usize) {
+    let ResidualCell { height, width, channels, .. } = *cell;
     let wide = Geometry { batch, height, width, from: channels, to: 2 * channels, window: 3, stride: 1 };
     let narrow = Geometry { from: 2 * channels, to: channels, ..wide };
     let weights = numbers(wide.weight_len());
-    let (weights_a, weights_b) = (Weights::forward(set, &wide, &weights), Weights::forward(set, &narrow, &weights));
+    let (weights_a, weights_b) = (ConvWeights::forward(set, &wide, &weights), ConvWeights::forward(set, &narrow, &weights));
     let (x, mut y, mut z) = (numbers(wide.input_len()), vec![0.0; wide.output_len()], vec![0.0; wide.input_len()]);
-    let mut scratch = conv::Scratch::new();
+    let mut scratch = conv::ConvScratch::new();
     bencher.iter(|| {
         conv::forward(set, &wide, black_box(&x), &weights_a, &mut y, &mut scratch);
         conv::forward(set, &narrow, &y, &weights_b, &mut z, &mut scratch);

@@ -3,7 +3,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use fedeq_kernels::InstructionSet;
-use fedeq_kernels::conv::{self, Geometry, Scratch, Weights};
+use fedeq_kernels::conv::{self, ConvScratch, ConvWeights, Geometry};
 
 /// `[batch, size, from, to, window, stride]`.
 const GEOMETRIES: [[usize; 6]; 19] = [
@@ -48,8 +48,8 @@ fn convolutions(criterion: &mut Criterion) {
 fn passes(group: &mut BenchmarkGroup<'_, WallTime>, set: InstructionSet, geometry: &Geometry) {
     let (mut x, mut w, mut y) =
         (vec![0.5; geometry.input_len()], vec![0.25; geometry.weight_len()], vec![0.5; geometry.output_len()]);
-    let (forward, backward) = (Weights::forward(set, geometry, &w), Weights::backward(set, geometry, &w));
-    let mut scratch = Scratch::new();
+    let (forward, backward) = (ConvWeights::forward(set, geometry, &w), ConvWeights::backward(set, geometry, &w));
+    let mut scratch = ConvScratch::new();
     group.bench_function(format!("prepare {}", set.name()), |bencher| {
         let mut weights = forward.clone();
         bencher.iter(|| weights.update(set, black_box(&w)));

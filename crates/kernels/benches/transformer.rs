@@ -1,7 +1,7 @@
 //! How long a transformer layer and a stack of four take: 16 sequences of 16 positions, 64 numbers each; and longer ones.
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fedeq_kernels::InstructionSet;
-use fedeq_kernels::transformer::{Blocked, LayerParts, LayerShape, Norm, Stack, StackMasks, StackSaved, StackScratch};
+use fedeq_kernels::transformer::{Blocked, LayerParts, LayerShape, NormParts, Stack, StackMasks, StackSaved, StackScratch};
 
 fn numbers(count: usize, scale: f32) -> Vec<f32> {
     (0..count).map(|at| (((at * 7919 + 104_729) % 2003) as f32 / 1001.5 - 1.0) * scale).collect()
@@ -16,7 +16,7 @@ fn operations(shape: &LayerShape, layers: usize) -> u64 {
 fn stack(set: InstructionSet, shape: LayerShape, layers: usize) -> Stack {
     let parts = LayerParts::lengths(&shape).map(|&length| numbers(length, 0.1));
     let (scale, offset) = (vec![1.0; shape.width], vec![0.0; shape.width]);
-    Stack::new(set, shape, &vec![parts.map(Vec::as_slice); layers], Norm { scale: &scale, offset: &offset })
+    Stack::new(set, shape, &vec![parts.map(Vec::as_slice); layers], NormParts { scale: &scale, offset: &offset })
 }
 
 fn passes(criterion: &mut Criterion) {

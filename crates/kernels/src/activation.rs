@@ -5,7 +5,7 @@ use crate::InstructionSet;
 use crate::elementary;
 use crate::elementary::{exp_minus_one_below, negate, select, softplus};
 
-/// The nonlinearity of a network.
+/// The nonlinearity of a network: what the choice of the same name in `fedeq-models` is computed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `max(x, 0)`.

@@ -5,7 +5,7 @@ use crate::InstructionSet;
 use crate::access::{Readable, Writable};
 use crate::elementary::select;
 use crate::instructions::{WIDEST, from_array, to_array};
-use crate::norm::{Scratch, Shape, passes::Total};
+use crate::norm::{BatchShape, NormScratch, passes::Total};
 use crate::padding::{same_padding, same_size};
 use crate::size::product;
 use crate::sweep::sweep;
@@ -16,8 +16,8 @@ const WINDOW: usize = 3;
 const STRIDE: usize = 2;
 
 /// What [`max_pool`] makes of a shape: half the height and width, rounded up.
-pub fn max_pool_shape(shape: Shape) -> Shape {
-    Shape { height: same_size(shape.height, STRIDE), width: same_size(shape.width, STRIDE), ..shape }
+pub fn max_pool_shape(shape: BatchShape) -> BatchShape {
+    BatchShape { height: same_size(shape.height, STRIDE), width: same_size(shape.width, STRIDE), ..shape }
 }
 
 /// The largest entry of every 3x3 window, moved by 2, with [SAME padding](same_padding) by minus infinity.
@@ -27,7 +27,7 @@ pub fn max_pool_shape(shape: Shape) -> Shape {
 /// # Panics
 ///
 /// If the slices do not have the shapes before and after.
-pub fn max_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
+pub fn max_pool(set: InstructionSet, shape: BatchShape, x: &[f32], y: &mut [f32]) {
     check(shape, x.len(), y.len());
     set.run(Forward { shape, x: x.into(), y: y.into(), places: None });
 }
@@ -37,7 +37,7 @@ pub fn max_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32]) {
 /// # Panics
 ///
 /// As [`max_pool`], or if there are not as many places as outputs.
-pub fn max_pool_with_places(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32], places: &mut [u8]) {
+pub fn max_pool_with_places(set: InstructionSet, shape: BatchShape, x: &[f32], y: &mut [f32], places: &mut [u8]) {
     check(shape, x.len(), y.len());
     assert_eq!(y.len(), places.len(), "every output has its place");
     set.run(Forward { shape, x: x.into(), y: y.into(), places: Some(places) });
@@ -48,14 +48,14 @@ pub fn max_pool_with_places(set: InstructionSet, shape: Shape, x: &[f32], y: &mu
 /// # Panics
 ///
 /// As [`max_pool_with_places`].
-pub fn max_pool_backward(set: InstructionSet, shape: Shape, places: &[u8], dy: &[f32], dx: &mut [f32]) {
+pub fn max_pool_backward(set: InstructionSet, shape: BatchShape, places: &[u8], dy: &[f32], dx: &mut [f32]) {
     check(shape, dx.len(), dy.len());
     assert_eq!(dy.len(), places.len(), "every output has its place");
     dx.fill(0.0);
     set.run(Backward { shape, places, dy: dy.into(), dx: dx.into() });
 }
 
-fn check(shape: Shape, before: usize, after: usize) {
+fn check(shape: BatchShape, before: usize, after: usize) {
     assert_eq!(before, shape.len(), "the input has its shape");
     assert_eq!(after, max_pool_shape(shape).len(), "the output has half the height and width");
 }
@@ -65,7 +65,7 @@ fn check(shape: Shape, before: usize, after: usize) {
 /// # Panics
 ///
 /// If the slices do not have these shapes.
-pub fn global_average_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut [f32], scratch: &mut Scratch) {
+pub fn global_average_pool(set: InstructionSet, shape: BatchShape, x: &[f32], y: &mut [f32], scratch: &mut NormScratch) {
     assert!(x.len() == shape.len() && y.len() == product([shape.batch, shape.channels]), "the output has one number a channel");
     set.run(Average { shape, x, y, totals: scratch.totals(shape.channels) });
 }
@@ -75,8 +75,8 @@ pub fn global_average_pool(set: InstructionSet, shape: Shape, x: &[f32], y: &mut
 /// # Panics
 ///
 /// As [`global_average_pool`].
-pub fn global_average_pool_backward(shape: Shape, dy: &[f32], dx: &mut [f32]) {
-    let Shape { batch, height, width, channels } = shape;
+pub fn global_average_pool_backward(shape: BatchShape, dy: &[f32], dx: &mut [f32]) {
+    let BatchShape { batch, height, width, channels } = shape;
     assert!(dx.len() == shape.len() && dy.len() == product([batch, channels]), "the output has one number a channel");
     if shape.is_empty() {
         return;
@@ -101,7 +101,7 @@ impl Window {
     /// The window of the output pixel in `row` and `column` of an image: pixels of that image, so below `shape.len()` where the image is
     /// one of the batch.
     #[inline(always)]
-    fn new(shape: Shape, image: usize, row: usize, column: usize) -> Self {
+    fn new(shape: BatchShape, image: usize, row: usize, column: usize) -> Self {
         let (rows, columns) = (Self::range(row, shape.height), Self::range(column, shape.width));
         let mut window = Self { offsets: [0; WINDOW * WINDOW], count: 0 };
         for row in rows {
@@ -161,7 +161,7 @@ trait Visit {
 }
 
 #[inline(always)]
-fn for_each_window<S: Simd>(simd: S, shape: Shape, visitor: &mut impl Visit) {
+fn for_each_window<S: Simd>(simd: S, shape: BatchShape, visitor: &mut impl Visit) {
     let (after, lanes, channels) = (max_pool_shape(shape), S::F32_LANES, shape.channels);
     assert!(visitor.covers(shape.len(), after.len()), "slices have the shapes before and after");
     if shape.is_empty() {
@@ -192,7 +192,7 @@ fn for_each_window<S: Simd>(simd: S, shape: Shape, visitor: &mut impl Visit) {
 }
 
 struct Forward<'a> {
-    shape: Shape,
+    shape: BatchShape,
     x: Readable<'a>,
     y: Writable<'a>,
     places: Option<&'a mut [u8]>,
@@ -231,7 +231,7 @@ impl WithSimd for Forward<'_> {
 }
 
 struct Backward<'a> {
-    shape: Shape,
+    shape: BatchShape,
     places: &'a [u8],
     dy: Readable<'a>,
     dx: Writable<'a>,
@@ -273,7 +273,7 @@ impl WithSimd for Backward<'_> {
 }
 
 struct Average<'a> {
-    shape: Shape,
+    shape: BatchShape,
     x: &'a [f32],
     y: &'a mut [f32],
     totals: &'a mut [Vec<f64>; 2],
@@ -284,7 +284,7 @@ impl WithSimd for Average<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Shape { height, width, channels, .. } = self.shape;
+        let BatchShape { height, width, channels, .. } = self.shape;
         if self.shape.is_empty() {
             return;
         }

@@ -3,10 +3,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::cell::{Cell, CellParameters, PreparedCell};
-use fedeq_kernels::conv::{self, Geometry, Scratch, Weights};
+use fedeq_kernels::cell::{CellParameters, PreparedCell, ResidualCell};
+use fedeq_kernels::conv::{self, ConvScratch, ConvWeights, Geometry};
 use fedeq_kernels::dense::{self, Addend, DenseShape};
-use fedeq_kernels::norm::{Affine, Fusion, Moments, Norm, NormScope, Saved, Scratch as NormScratch, Shape};
+use fedeq_kernels::norm::{Affine, BatchShape, Fusion, Moments, Norm, NormSaved, NormScope, NormScratch};
 use fedeq_kernels::transformer::{Blocked, LayerParts, LayerShape};
 use fedeq_kernels::{embedding, loss, neighbours, pool, shortcut};
 
@@ -30,8 +30,8 @@ fn refuses(call: impl FnOnce()) {
 }
 
 /// Shapes whose extents multiply to zero or to a few numbers when they overflow.
-fn shapes() -> Vec<Shape> {
-    let shape = |batch, height, width, channels| Shape { batch, height, width, channels };
+fn shapes() -> Vec<BatchShape> {
+    let shape = |batch, height, width, channels| BatchShape { batch, height, width, channels };
     vec![
         shape(2, HALF, 1, 1),
         shape(1, 2, HALF, 1),
@@ -53,7 +53,7 @@ fn normalisations_refuse_them() {
         for norm in [Norm::batch(shape, Fusion::None), Norm { groups: 1, ..Norm::group(shape, NormScope::Row, Fusion::None) }] {
             refuses(|| drop(norm.forward(set, &[], affine, None, &mut [])));
             refuses(|| norm.apply(set, (&[], None), affine, &moments, &mut [], &mut NormScratch::new()));
-            let saved = Saved { x: &[], y: &[], moments: &moments, given: false };
+            let saved = NormSaved { x: &[], y: &[], moments: &moments, given: false };
             refuses(|| drop(norm.backward(set, saved, affine, &[], &mut [], None)));
         }
     }
@@ -61,7 +61,7 @@ fn normalisations_refuse_them() {
 
 #[test]
 fn more_groups_than_channels_are_refused() {
-    let norm = Norm { groups: HALF, ..Norm::batch(Shape { batch: 1, height: 1, width: 1, channels: 0 }, Fusion::None) };
+    let norm = Norm { groups: HALF, ..Norm::batch(BatchShape { batch: 1, height: 1, width: 1, channels: 0 }, Fusion::None) };
     refuses(|| drop(norm.forward(InstructionSet::best(), &[], Affine { scale: &[], offset: &[] }, None, &mut [])));
 }
 
@@ -77,7 +77,7 @@ fn pooling_and_shortcuts_refuse_them() {
         refuses(|| shortcut::widen(shape, shape.channels, &[], &mut []));
         refuses(|| shortcut::add_widen_gradient(shape, shape.channels, &[], &mut []));
     }
-    let narrow = Shape { batch: 2, height: 1, width: 1, channels: 1 };
+    let narrow = BatchShape { batch: 2, height: 1, width: 1, channels: 1 };
     refuses(|| shortcut::widen(narrow, HALF, &[0.0; 2], &mut []));
 }
 
@@ -86,10 +86,10 @@ fn convolutions_refuse_them() {
     let set = InstructionSet::best();
     let small = Geometry { batch: 1, height: 4, width: 4, from: 4, to: 4, window: 3, stride: 1 };
     let weight = vec![0.0; small.weight_len()];
-    let (forward, backward) = (Weights::forward(set, &small, &weight), Weights::backward(set, &small, &weight));
+    let (forward, backward) = (ConvWeights::forward(set, &small, &weight), ConvWeights::backward(set, &small, &weight));
     for batch in [HALF, usize::MAX / 32, usize::MAX] {
         let geometry = Geometry { batch, ..small };
-        let scratch = &mut Scratch::new();
+        let scratch = &mut ConvScratch::new();
         refuses(|| conv::forward(set, &geometry, &[], &forward, &mut [], scratch));
         refuses(|| conv::input_gradient(set, &geometry, &[], &backward, &mut [], scratch));
         refuses(|| conv::forward_once(set, &geometry, &[], &weight, &mut [], scratch));
@@ -103,8 +103,8 @@ fn convolutions_refuse_them() {
         Geometry { window: ROOT, ..small },
         Geometry { window: usize::MAX, ..small },
     ] {
-        refuses(|| drop(Weights::forward(set, &geometry, &[])));
-        refuses(|| drop(Weights::backward(set, &geometry, &[])));
+        refuses(|| drop(ConvWeights::forward(set, &geometry, &[])));
+        refuses(|| drop(ConvWeights::backward(set, &geometry, &[])));
     }
 }
 
@@ -116,7 +116,7 @@ fn cells_refuse_them() {
     for (height, width, channels) in
         [(HALF, 2, 1), (ROOT, ROOT, 1), (1, 1, HALF), (ROOT / 2, ROOT, 1), (1, usize::MAX, usize::MAX)]
     {
-        let cell = Cell { height, width, channels, groups: 1, activation: Activation::Relu, scope: NormScope::Plane };
+        let cell = ResidualCell { height, width, channels, groups: 1, activation: Activation::Relu, scope: NormScope::Plane };
         refuses(|| drop(PreparedCell::new(InstructionSet::best(), &cell, parameters)));
     }
 }

@@ -3,14 +3,14 @@ mod reference;
 
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::cell::{Cell, CellGradients, CellParameters, PreparedCell, Scratch};
-use fedeq_kernels::norm::{Affine, Fusion, Norm, NormScope, Shape};
+use fedeq_kernels::cell::{CellGradients, CellParameters, CellScratch, PreparedCell, ResidualCell};
+use fedeq_kernels::norm::{Affine, BatchShape, Fusion, Norm, NormScope};
 use reference::{Inputs, Slopes, assert_close, dot, double, normalize, numbers};
 
 /// The arguments of a cell: state, injected input and parameters, in this order.
 const ARGUMENTS: [&str; 10] = ["z", "u", "conv_a", "scale_1", "offset_1", "conv_b", "scale_2", "offset_2", "scale_3", "offset_3"];
 
-fn arguments(cell: &Cell, batch: usize) -> Vec<Vec<f32>> {
+fn arguments(cell: &ResidualCell, batch: usize) -> Vec<Vec<f32>> {
     let (state, c) = (cell.state_len() * batch, cell.channels);
     let lengths = [state, state, 18 * c * c, 2 * c, 2 * c, 18 * c * c, c, c, c, c];
     let mut arguments: Vec<_> = lengths.iter().zip(1..).map(|(&length, seed)| numbers(length, seed)).collect();
@@ -27,7 +27,7 @@ fn parameters(arguments: &[Vec<f32>]) -> CellParameters<'_> {
 }
 
 /// A 3x3 convolution with zeros around the image.
-fn convolve(cell: &Cell, [from, to]: [usize; 2], x: &[f64], w: &[f64]) -> Vec<f64> {
+fn convolve(cell: &ResidualCell, [from, to]: [usize; 2], x: &[f64], w: &[f64]) -> Vec<f64> {
     let (height, width) = (cell.height as isize, cell.width as isize);
     let mut y = vec![0.0; x.len() / from * to];
     for (pixel, y) in y.chunks_exact_mut(to).enumerate() {
@@ -49,10 +49,10 @@ fn convolve(cell: &Cell, [from, to]: [usize; 2], x: &[f64], w: &[f64]) -> Vec<f6
 }
 
 /// `GN(phi(x))`, or `GN(x)` without an activation.
-fn normalized(cell: &Cell, fusion: Fusion, x: Vec<f64>, scale: &[f64], offset: &[f64]) -> Vec<f64> {
+fn normalized(cell: &ResidualCell, fusion: Fusion, x: Vec<f64>, scale: &[f64], offset: &[f64]) -> Vec<f64> {
     let channels = scale.len();
     let shape =
-        Shape { batch: x.len() / (cell.height * cell.width * channels), height: cell.height, width: cell.width, channels };
+        BatchShape { batch: x.len() / (cell.height * cell.width * channels), height: cell.height, width: cell.width, channels };
     let norm = Norm { groups: cell.groups, ..Norm::group(shape, cell.scope, fusion) };
     normalize(&norm, &Inputs { x, scale: scale.to_vec(), offset: offset.to_vec(), shortcut: None, moments: None })
 }
@@ -62,7 +62,7 @@ fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
 }
 
 /// The definition.
-fn step(cell: &Cell, arguments: &[Vec<f64>]) -> Vec<f64> {
+fn step(cell: &ResidualCell, arguments: &[Vec<f64>]) -> Vec<f64> {
     let [z, u, conv_a, scale_1, offset_1, conv_b, scale_2, offset_2, scale_3, offset_3] = arguments else { unreachable!() };
     let (c, before) = (cell.channels, Fusion::Before(cell.activation));
     let inner = normalized(cell, before, convolve(cell, [c, 2 * c], z, conv_a), scale_1, offset_1);
@@ -72,7 +72,7 @@ fn step(cell: &Cell, arguments: &[Vec<f64>]) -> Vec<f64> {
 }
 
 /// Cells of many sorts with a number of samples.
-fn cases() -> Vec<(Cell, usize)> {
+fn cases() -> Vec<(ResidualCell, usize)> {
     let mut cases = Vec::new();
     for (activation, scope) in [
         (Activation::Softplus, NormScope::Plane),
@@ -82,13 +82,13 @@ fn cases() -> Vec<(Cell, usize)> {
     ] {
         let sizes = [(1, 1, 8, 8, 3), (5, 4, 8, 8, 2), (7, 9, 24, 8, 1), (3, 2, 40, 4, 2), (4, 6, 12, 2, 3)];
         cases.extend(sizes.map(|(height, width, channels, groups, batch)| {
-            (Cell { height, width, channels, groups, activation, scope }, batch)
+            (ResidualCell { height, width, channels, groups, activation, scope }, batch)
         }));
     }
     cases
 }
 
-fn name(set: InstructionSet, cell: &Cell) -> String {
+fn name(set: InstructionSet, cell: &ResidualCell) -> String {
     format!("{} {cell:?}", set.name())
 }
 
@@ -99,7 +99,7 @@ fn a_step_agrees_with_the_definition() {
         let expected = step(&cell, &arguments.iter().map(|x| double(x)).collect::<Vec<_>>());
         for set in InstructionSet::available() {
             let prepared = PreparedCell::new(set, &cell, parameters(&arguments));
-            let (mut scratch, mut out) = (Scratch::new(), vec![f32::NAN; expected.len()]);
+            let (mut scratch, mut out) = (CellScratch::new(), vec![f32::NAN; expected.len()]);
             prepared.step(&arguments[0], &arguments[1], &mut out, &mut scratch);
             assert_close(&out, &expected, 1e-4, &name(set, &cell));
             let mut saving = vec![f32::NAN; expected.len()];
@@ -131,9 +131,9 @@ fn gradients_of_a_step_agree_with_differences() {
 }
 
 /// All gradients in the order of the arguments.
-fn gradients(set: InstructionSet, cell: &Cell, arguments: &[Vec<f32>], gradient: &[f32]) -> [Vec<f32>; 10] {
+fn gradients(set: InstructionSet, cell: &ResidualCell, arguments: &[Vec<f32>], gradient: &[f32]) -> [Vec<f32>; 10] {
     let prepared = PreparedCell::new(set, cell, parameters(arguments));
-    let (mut scratch, mut out) = (Scratch::new(), vec![f32::NAN; gradient.len()]);
+    let (mut scratch, mut out) = (CellScratch::new(), vec![f32::NAN; gradient.len()]);
     let saved = prepared.step_saving(&arguments[0], &arguments[1], &mut out, &mut scratch);
     let CellGradients { z, u, conv_a, norm_1, conv_b, norm_2, norm_3 } =
         saved.backward(&prepared, &arguments[0], gradient, &mut scratch);
@@ -148,7 +148,7 @@ fn pulling_back_is_the_gradient_of_the_state() {
         for set in InstructionSet::available() {
             let expected = gradients(set, &cell, &arguments, &gradient);
             let prepared = PreparedCell::new(set, &cell, parameters(&arguments));
-            let mut scratch = Scratch::new();
+            let mut scratch = CellScratch::new();
             let near = prepared.linearise(&arguments[0], &arguments[1], &mut scratch);
             scratch.recycle(near);
             let near = prepared.linearise(&arguments[0], &arguments[1], &mut scratch);
@@ -164,7 +164,7 @@ fn pulling_back_is_the_gradient_of_the_state() {
 #[test]
 fn a_sample_gives_the_same_bits_in_any_batch() {
     let cells = [(14, 14, 64), (5, 7, 16), (8, 8, 40)].map(|(height, width, channels)| {
-        [NormScope::Plane, NormScope::Row].map(|scope| Cell {
+        [NormScope::Plane, NormScope::Row].map(|scope| ResidualCell {
             height,
             width,
             channels,
@@ -193,7 +193,7 @@ fn a_sample_gives_the_same_bits_in_any_batch() {
 
 /// A step and a pulled back vector.
 fn results(prepared: &PreparedCell, z: &[f32], u: &[f32], v: &[f32]) -> [Vec<f32>; 2] {
-    let (mut out, mut back, mut scratch) = (vec![f32::NAN; z.len()], vec![f32::NAN; z.len()], Scratch::new());
+    let (mut out, mut back, mut scratch) = (vec![f32::NAN; z.len()], vec![f32::NAN; z.len()], CellScratch::new());
     prepared.step(z, u, &mut out, &mut scratch);
     prepared.linearise(z, u, &mut scratch).pull_back(prepared, v, &mut back, &mut scratch);
     [out, back]
@@ -201,7 +201,8 @@ fn results(prepared: &PreparedCell, z: &[f32], u: &[f32], v: &[f32]) -> [Vec<f32
 
 #[test]
 fn no_samples_are_no_problem() {
-    let cell = Cell { height: 3, width: 3, channels: 8, groups: 8, activation: Activation::Relu, scope: NormScope::Plane };
+    let cell =
+        ResidualCell { height: 3, width: 3, channels: 8, groups: 8, activation: Activation::Relu, scope: NormScope::Plane };
     let arguments = arguments(&cell, 0);
     let found = gradients(InstructionSet::best(), &cell, &arguments, &[]);
     assert!(found[0].is_empty() && found[2].iter().all(|w| *w == 0.0));

@@ -1,6 +1,6 @@
 //! Convolutions and their gradients against their definition in `f64`, on all instruction sets of this machine.
 use fedeq_kernels::InstructionSet;
-use fedeq_kernels::conv::{self, Geometry, Scratch, Weights};
+use fedeq_kernels::conv::{self, ConvScratch, ConvWeights, Geometry};
 use proptest::prelude::*;
 
 /// Numbers between minus one and one, without order.
@@ -68,18 +68,18 @@ impl Case {
     }
 
     /// `y`, `dx` and `dw` by the kernels.
-    fn found(&self, set: InstructionSet, scratch: &mut Scratch) -> [Vec<f32>; 3] {
+    fn found(&self, set: InstructionSet, scratch: &mut ConvScratch) -> [Vec<f32>; 3] {
         let Self { geometry, x, w, dy } = self;
         let [mut y, mut dx, mut dw] = [dy, x, w].map(|like| vec![f32::NAN; like.len()]);
         let other_batch = Geometry { batch: 7, ..*geometry };
-        conv::forward(set, geometry, x, &Weights::forward(set, &other_batch, w), &mut y, scratch);
-        conv::input_gradient(set, geometry, dy, &Weights::backward(set, geometry, w), &mut dx, scratch);
+        conv::forward(set, geometry, x, &ConvWeights::forward(set, &other_batch, w), &mut y, scratch);
+        conv::input_gradient(set, geometry, dy, &ConvWeights::backward(set, geometry, w), &mut dx, scratch);
         conv::weight_gradient(set, geometry, x, dy, &mut dw, scratch);
         [y, dx, dw]
     }
 
     /// `y` and `dx` by the kernels that prepare their weights themselves.
-    fn found_once(&self, set: InstructionSet, scratch: &mut Scratch) -> [Vec<f32>; 2] {
+    fn found_once(&self, set: InstructionSet, scratch: &mut ConvScratch) -> [Vec<f32>; 2] {
         let Self { geometry, x, w, dy } = self;
         let [mut y, mut dx] = [dy, x].map(|like| vec![f32::NAN; like.len()]);
         conv::forward_once(set, geometry, x, w, &mut y, scratch);
@@ -87,7 +87,7 @@ impl Case {
         [y, dx]
     }
 
-    fn holds_on_all_sets(&self, scratch: &mut Scratch) {
+    fn holds_on_all_sets(&self, scratch: &mut ConvScratch) {
         let expected = self.expected();
         for set in InstructionSet::available() {
             let (found, once) = (self.found(set, scratch), self.found_once(set, scratch));
@@ -102,7 +102,7 @@ impl Case {
 
 #[test]
 fn convolutions_and_gradients_agree_with_their_definition() {
-    let mut scratch = Scratch::new();
+    let mut scratch = ConvScratch::new();
     let channels = [(1, 5), (3, 16), (5, 3), (16, 17), (17, 24), (24, 64), (64, 16), (8, 8), (33, 40)];
     for (index, (from, to)) in channels.into_iter().enumerate() {
         for (window, stride) in [(1, 1), (1, 2), (3, 1), (3, 2)] {
@@ -120,7 +120,7 @@ fn wide_windows_and_long_strides_agree_with_their_definition() {
     for (window, stride) in [(5, 1), (5, 2), (7, 2), (3, 3), (1, 3)] {
         for (from, to) in [(3, 18), (18, 3)] {
             let geometry = Geometry { batch: 2, height: 6, width: 5, from, to, window, stride };
-            Case::new(geometry).holds_on_all_sets(&mut Scratch::new());
+            Case::new(geometry).holds_on_all_sets(&mut ConvScratch::new());
         }
     }
 }
@@ -129,22 +129,22 @@ fn wide_windows_and_long_strides_agree_with_their_definition() {
 fn weights_prepared_piece_by_piece_agree_with_their_definition() {
     for (size, from, to) in [(4, 128, 150), (5, 140, 128), (7, 96, 96)] {
         let geometry = Geometry { batch: 2, height: size, width: size, from, to, window: 3, stride: 1 };
-        Case::new(geometry).holds_on_all_sets(&mut Scratch::new());
+        Case::new(geometry).holds_on_all_sets(&mut ConvScratch::new());
     }
 }
 
 #[test]
 fn many_blocks_of_tiles_agree_with_their_definition() {
     let geometry = Geometry { batch: 3, height: 17, width: 17, from: 64, to: 64, window: 3, stride: 1 };
-    Case::new(geometry).holds_on_all_sets(&mut Scratch::new());
-    Case::new(Geometry { stride: 2, ..geometry }).holds_on_all_sets(&mut Scratch::new());
+    Case::new(geometry).holds_on_all_sets(&mut ConvScratch::new());
+    Case::new(Geometry { stride: 2, ..geometry }).holds_on_all_sets(&mut ConvScratch::new());
 }
 
 #[test]
 fn an_empty_batch_gives_no_output_and_no_gradient() {
     for (from, stride) in [(1, 1), (4, 1), (4, 2)] {
         let case = Case::new(Geometry { batch: 0, height: 5, width: 5, from, to: 6, window: 3, stride });
-        let [y, dx, dw] = case.found(InstructionSet::best(), &mut Scratch::new());
+        let [y, dx, dw] = case.found(InstructionSet::best(), &mut ConvScratch::new());
         assert!(y.is_empty() && dx.is_empty() && dw.iter().all(|&number| number == 0.0));
     }
 }
@@ -153,7 +153,7 @@ fn an_empty_batch_gives_no_output_and_no_gradient() {
 fn repeating_gives_the_same_bits() {
     let case = Case::new(Geometry { batch: 2, height: 9, width: 7, from: 20, to: 36, window: 3, stride: 1 });
     let set = InstructionSet::best();
-    let mut scratch = Scratch::new();
+    let mut scratch = ConvScratch::new();
     let bits = |found: [Vec<f32>; 3]| found.map(|numbers| numbers.into_iter().map(f32::to_bits).collect::<Vec<_>>());
     let first = bits(case.found(set, &mut scratch));
     Case::new(Geometry { batch: 3, height: 13, width: 5, from: 40, to: 9, window: 3, stride: 1 }).found(set, &mut scratch);
@@ -165,11 +165,11 @@ fn updated_weights_are_those_prepared_anew() {
     let set = InstructionSet::best();
     for stride in [1, 2] {
         let case = Case::new(Geometry { batch: 1, height: 6, width: 6, from: 9, to: 11, window: 3, stride });
-        let mut weights = Weights::forward(set, &case.geometry, &numbers(case.w.len(), 9));
+        let mut weights = ConvWeights::forward(set, &case.geometry, &numbers(case.w.len(), 9));
         weights.update(set, &case.w);
         let mut y = vec![0.0; case.dy.len()];
-        conv::forward(set, &case.geometry, &case.x, &weights, &mut y, &mut Scratch::new());
-        assert_eq!(y, case.found(set, &mut Scratch::new())[0]);
+        conv::forward(set, &case.geometry, &case.x, &weights, &mut y, &mut ConvScratch::new());
+        assert_eq!(y, case.found(set, &mut ConvScratch::new())[0]);
     }
 }
 
@@ -178,8 +178,8 @@ fn updated_weights_are_those_prepared_anew() {
 fn an_input_of_the_wrong_length_is_refused() {
     let geometry = Geometry { batch: 1, height: 2, width: 2, from: 1, to: 1, window: 3, stride: 1 };
     let set = InstructionSet::best();
-    let weights = Weights::forward(set, &geometry, &[0.0; 9]);
-    conv::forward(set, &geometry, &[0.0; 3], &weights, &mut [0.0; 4], &mut Scratch::new());
+    let weights = ConvWeights::forward(set, &geometry, &[0.0; 9]);
+    conv::forward(set, &geometry, &[0.0; 3], &weights, &mut [0.0; 4], &mut ConvScratch::new());
 }
 
 fn geometries() -> impl Strategy<Value = Geometry> {
@@ -198,7 +198,7 @@ proptest! {
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
         let length = |a: &[f32]| dot(a, a).sqrt();
         for set in InstructionSet::available() {
-            let [y, dx, dw] = case.found(set, &mut Scratch::new());
+            let [y, dx, dw] = case.found(set, &mut ConvScratch::new());
             let scale = length(&y) * length(&case.dy) + 1.0;
             let forward = dot(&y, &case.dy);
             prop_assert!((forward - dot(&case.x, &dx)).abs() < 1e-5 * scale);

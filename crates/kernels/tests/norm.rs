@@ -3,7 +3,7 @@ mod reference;
 
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::norm::{Affine, AffineTargets, Fusion, Moments, Norm, NormScope, Saved, Scratch, Shape};
+use fedeq_kernels::norm::{Affine, AffineTargets, BatchShape, Fusion, Moments, Norm, NormSaved, NormScope, NormScratch};
 use reference::{Inputs, Slopes, assert_close, before, dot, double, moments, normalize, numbers};
 
 const FUSIONS: [Fusion; 5] = [
@@ -18,7 +18,7 @@ const FUSIONS: [Fusion; 5] = [
 fn norms() -> Vec<Norm> {
     let shapes =
         [(1, 1, 1, 16), (5, 1, 1, 40), (2, 3, 2, 8), (3, 2, 9, 24), (1, 7, 5, 40), (1, 5, 6, 64), (2, 3, 2, 80), (3, 1, 7, 16)];
-    let shapes = shapes.map(|(batch, height, width, channels)| Shape { batch, height, width, channels });
+    let shapes = shapes.map(|(batch, height, width, channels)| BatchShape { batch, height, width, channels });
     let mut norms = Vec::new();
     for fusion in FUSIONS {
         for shape in shapes {
@@ -27,10 +27,10 @@ fn norms() -> Vec<Norm> {
             norms.push(Norm::batch(shape, fusion));
         }
         // More pixels than are summed in one go, and channels that fill no vector.
-        norms.push(Norm::batch(Shape { batch: 3, height: 11, width: 13, channels: 5 }, fusion));
+        norms.push(Norm::batch(BatchShape { batch: 3, height: 11, width: 13, channels: 5 }, fusion));
         norms.push(Norm {
             groups: 1,
-            ..Norm::group(Shape { batch: 2, height: 17, width: 16, channels: 3 }, NormScope::Plane, fusion)
+            ..Norm::group(BatchShape { batch: 2, height: 17, width: 16, channels: 3 }, NormScope::Plane, fusion)
         });
     }
     norms
@@ -78,7 +78,7 @@ impl Case {
         let shortcut = self.shortcut.as_deref();
         match &self.given {
             Some(given) => {
-                self.norm.apply(set, (&self.x, shortcut), self.affine(), given, &mut y, &mut Scratch::new());
+                self.norm.apply(set, (&self.x, shortcut), self.affine(), given, &mut y, &mut NormScratch::new());
                 (y, given.clone())
             }
             None => {
@@ -129,7 +129,7 @@ fn gradients_of_normalisations_agree_with_differences() {
 
 #[test]
 fn memory_that_has_served_other_normalisations_changes_nothing() {
-    let (set, mut scratch, mut kept) = (InstructionSet::best(), Scratch::new(), Moments::default());
+    let (set, mut scratch, mut kept) = (InstructionSet::best(), NormScratch::new(), Moments::default());
     // From the widest on, so that there is more memory than is needed.
     let mut cases: Vec<Case> = cases().filter(|case| case.given.is_none()).collect();
     cases.sort_by_key(|case| std::cmp::Reverse(case.norm.shape.channels));
@@ -138,7 +138,7 @@ fn memory_that_has_served_other_normalisations_changes_nothing() {
         let (mut y, x) = (vec![f32::NAN; case.x.len()], (&case.x[..], case.shortcut.as_deref()));
         case.norm.forward_to(set, x, case.affine(), &mut y, &mut kept, &mut scratch);
         assert_eq!((&y, &kept), (&fresh, &moments), "{}", case.name(set));
-        let (dy, saved) = (numbers(y.len(), 5), Saved { x: &case.x, y: &y, moments: &kept, given: false });
+        let (dy, saved) = (numbers(y.len(), 5), NormSaved { x: &case.x, y: &y, moments: &kept, given: false });
         let (mut dx, mut again) = (vec![f32::NAN; y.len()], vec![f32::NAN; y.len()]);
         let expected = case.norm.backward(set, saved, case.affine(), &dy, &mut dx, None);
         let [mut scale, mut offset] = [(); 2].map(|()| vec![f32::NAN; case.scale.len()]);
@@ -174,7 +174,7 @@ impl Expected {
 
     fn assert_are_found(&self, case: &Case, dy: &[f32], set: InstructionSet) {
         let (y, moments) = case.forward(set);
-        let saved = Saved { x: &case.x, y: &y, moments: &moments, given: case.given.is_some() };
+        let saved = NormSaved { x: &case.x, y: &y, moments: &moments, given: case.given.is_some() };
         let mut dx = vec![f32::NAN; case.x.len()];
         let mut d_shortcut = vec![f32::NAN; case.x.len()];
         let wanted = case.shortcut.as_ref().map(|_| &mut d_shortcut[..]);
@@ -191,7 +191,7 @@ impl Expected {
 
 #[test]
 fn a_large_mean_costs_no_digits_of_the_variance() {
-    let shape = Shape { batch: 2, height: 14, width: 14, channels: 64 };
+    let shape = BatchShape { batch: 2, height: 14, width: 14, channels: 64 };
     let norm = Norm::group(shape, NormScope::Plane, Fusion::None);
     let mut case = Case::new(norm, false, false);
     case.x.iter_mut().for_each(|x| *x += 1000.0);

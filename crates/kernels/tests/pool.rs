@@ -2,20 +2,20 @@
 mod reference;
 
 use fedeq_kernels::InstructionSet;
-use fedeq_kernels::norm::{Scratch, Shape};
+use fedeq_kernels::norm::{BatchShape, NormScratch};
 use fedeq_kernels::padding::same_padding;
 use fedeq_kernels::pool::{
     global_average_pool, global_average_pool_backward, max_pool, max_pool_backward, max_pool_shape, max_pool_with_places,
 };
 use reference::{assert_close, double, numbers};
 
-fn shapes() -> impl Iterator<Item = Shape> {
+fn shapes() -> impl Iterator<Item = BatchShape> {
     let sizes = (1..=9).flat_map(|height| [1, 2, 5, 8, 9].map(|width| (height, width)));
-    sizes.flat_map(|(height, width)| [1, 8, 21, 40].map(|channels| Shape { batch: 2, height, width, channels }))
+    sizes.flat_map(|(height, width)| [1, 8, 21, 40].map(|channels| BatchShape { batch: 2, height, width, channels }))
 }
 
 /// The index of the largest entry of every window, the first of equal ones.
-fn largest(shape: Shape, x: &[f32]) -> Vec<usize> {
+fn largest(shape: BatchShape, x: &[f32]) -> Vec<usize> {
     let after = max_pool_shape(shape);
     let (top, left) = (same_padding(shape.height, 3, 2).0, same_padding(shape.width, 3, 2).0);
     let mut found = Vec::new();
@@ -62,7 +62,7 @@ fn the_largest_entry_is_taken_and_gets_the_gradient() {
 
 #[test]
 fn what_is_not_a_number_is_not_overlooked() {
-    let shape = Shape { batch: 1, height: 4, width: 4, channels: 3 };
+    let shape = BatchShape { batch: 1, height: 4, width: 4, channels: 3 };
     for set in InstructionSet::available() {
         for at in 0..shape.len() {
             let (mut x, mut y) = (numbers(shape.len(), 1), vec![0.0; max_pool_shape(shape).len()]);
@@ -84,7 +84,7 @@ fn the_mean_over_the_plane_is_that_and_spreads_its_gradient() {
         }
         for set in InstructionSet::available() {
             let mut y = vec![f32::NAN; expected.len()];
-            global_average_pool(set, shape, &x, &mut y, &mut Scratch::new());
+            global_average_pool(set, shape, &x, &mut y, &mut NormScratch::new());
             assert_close(&y, &expected, 1e-6, &format!("{} {shape:?}", set.name()));
         }
         let (dy, mut dx) = (numbers(expected.len(), 2), vec![f32::NAN; x.len()]);

@@ -3,9 +3,11 @@ use std::fmt::Display;
 
 use fedeq_equilibrium::Equilibrium;
 
-use crate::choices::{Activation, GROUPS, NormKind, Reach};
+use crate::choices::{Activation, GROUPS, GroupNormScope, NormKind};
 use crate::error::{ModelError, Result};
-use crate::graph::{Affine, Cell, Fusion, Graph, Layer, NormScope, Parameter, ParameterId, Running, Shape, Transformer, ValueId};
+use crate::graph::{
+    Affine, Cell, Fusion, Graph, Layer, NormScope, Parameter, ParameterId, RunningStatistics, Shape, Transformer, ValueId,
+};
 use crate::init::Initializer;
 use crate::part::{PERSONAL, Part};
 use crate::task::Task;
@@ -130,7 +132,7 @@ impl Builder<'_> {
         let over = match kind {
             NormKind::Batch => {
                 let path = self.path_of(name);
-                self.draft.graph.statistics.push(Running { path, channels });
+                self.draft.graph.statistics.push(RunningStatistics { path, channels });
                 NormScope::Batch { statistics: self.draft.graph.statistics.len() - 1 }
             }
             NormKind::Group => NormScope::Groups(GROUPS),
@@ -227,16 +229,16 @@ impl Builder<'_> {
     }
 
     /// The parameters of a [`Cell::Residual`] of so many channels.
-    pub fn residual_cell(&mut self, channels: usize, reach: Reach, activation: Activation) -> Cell {
+    pub fn residual_cell(&mut self, channels: usize, scope: GroupNormScope, activation: Activation) -> Cell {
         Cell::Residual {
             conv_a: self.small_kernels("conv_a", [channels, 2 * channels]),
             norm_1: self.affine("norm_1", 2 * channels),
             conv_b: self.small_kernels("conv_b", [2 * channels, channels]),
             norm_2: self.affine("norm_2", channels),
             norm_3: self.affine("norm_3", channels),
-            over: match reach {
-                Reach::Textbook => NormScope::Groups(GROUPS),
-                Reach::RowWise => NormScope::RowGroups(GROUPS),
+            over: match scope {
+                GroupNormScope::Textbook => NormScope::Groups(GROUPS),
+                GroupNormScope::RowWise => NormScope::RowGroups(GROUPS),
             },
             activation,
         }

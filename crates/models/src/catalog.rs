@@ -23,7 +23,7 @@ pub trait Architecture {
     type Size;
 
     /// What it takes.
-    const INPUTS: Inputs;
+    const INPUTS: InputKind;
 
     /// The network for a task whose inputs it takes.
     fn graph(&self, task: &Task, size: Self::Size) -> Result<Graph>;
@@ -46,7 +46,7 @@ pub trait Architecture {
 
 /// What a kind of network takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inputs {
+pub enum InputKind {
     /// Pictures.
     Images,
     /// Vectors, and pictures as vectors.
@@ -55,7 +55,7 @@ pub enum Inputs {
     Symbols,
 }
 
-impl Inputs {
+impl InputKind {
     fn includes(self, input: &InputShape) -> bool {
         match self {
             Self::Images => matches!(input, InputShape::Image { .. }),
@@ -65,7 +65,7 @@ impl Inputs {
     }
 }
 
-impl fmt::Display for Inputs {
+impl fmt::Display for InputKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Images => "images",
@@ -99,7 +99,7 @@ macro_rules! networks {
             /// Every name.
             pub const NAMES: [&str; [$($name),+].len()] = [$($name),+];
 
-            const INPUTS: [Inputs; Self::NAMES.len()] = [$($options::INPUTS),+];
+            const INPUTS: [InputKind; Self::NAMES.len()] = [$($options::INPUTS),+];
 
             /// The name, as in a configuration file.
             pub fn name(&self) -> &'static str {
@@ -186,7 +186,7 @@ impl ModelConfig {
         if !takes.includes(&task.input) {
             return Err(self.unfitting(task, takes));
         }
-        if let (Inputs::Numbers, Some(width)) = (takes, task.input.flat_width()) {
+        if let (InputKind::Numbers, Some(width)) = (takes, task.input.flat_width()) {
             ensure_within("flattened input width", width, 1..=1_000_000)?;
         }
         self.graph_for(task)
@@ -210,12 +210,12 @@ impl ModelConfig {
         Some(format!("{self} was not made for {task}: {note}"))
     }
 
-    fn inputs(&self) -> Inputs {
+    fn inputs(&self) -> InputKind {
         let place = Self::NAMES.iter().position(|name| *name == self.name());
         Self::INPUTS[place.expect("a network has one of the names")]
     }
 
-    fn unfitting(&self, task: &Task, takes: Inputs) -> ModelError {
+    fn unfitting(&self, task: &Task, takes: InputKind) -> ModelError {
         let suited = Self::NAMES.iter().zip(Self::INPUTS).filter(|(_, takes)| takes.includes(&task.input));
         let names: Vec<String> = suited.map(|(name, _)| format!("`{name}`")).collect();
         let problem = format!("`{self}` takes {takes}, not {}", task.input);

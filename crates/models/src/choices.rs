@@ -7,7 +7,7 @@ use crate::graph::{Fusion, ValueId};
 /// How many groups a group normalisation makes of the channels.
 pub(crate) const GROUPS: usize = 8;
 
-/// The nonlinearity of a network.
+/// The nonlinearity of a network, as a choice; the enum of the same name in `fedeq-kernels` computes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
@@ -31,7 +31,7 @@ pub enum NormKind {
 /// What group normalisation takes its statistics over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reach {
+pub enum GroupNormScope {
     /// The whole plane of a group of channels, as in textbooks.
     #[default]
     Textbook,

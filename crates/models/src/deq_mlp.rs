@@ -2,7 +2,7 @@
 use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Architecture, Inputs};
+use crate::catalog::{Architecture, InputKind};
 use crate::choices::{Activation, GROUPS, NormKind};
 use crate::error::{ModelError, Result, ensure_within};
 use crate::graph::{Ends, Fusion, Graph};
@@ -62,7 +62,7 @@ impl DeqMlpOptions {
 /// `u = C x + b`, `z = phi(B z + u)`, then a dense layer and the personal layer. States have `hidden` numbers.
 impl Architecture for DeqMlpOptions {
     type Size = ();
-    const INPUTS: Inputs = Inputs::Numbers;
+    const INPUTS: InputKind = InputKind::Numbers;
 
     fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
         self.validate()?;

@@ -2,8 +2,8 @@
 use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Architecture, Inputs};
-use crate::choices::{Activation, NormKind, Reach, Style, dense_end};
+use crate::catalog::{Architecture, InputKind};
+use crate::choices::{Activation, GroupNormScope, NormKind, Style, dense_end};
 use crate::error::Result;
 use crate::graph::{Ends, Fusion, Graph};
 use crate::task::Task;
@@ -15,7 +15,7 @@ pub struct DeqResNetOptions {
     /// The normalisation outside the cell.
     pub norm: NormKind,
     /// What the cell's group normalisation takes its statistics over.
-    pub cell_norm: Reach,
+    pub cell_norm: GroupNormScope,
     /// The nonlinearity.
     pub activation: Activation,
     /// How the fixed point is found and differentiated.
@@ -26,7 +26,7 @@ impl Default for DeqResNetOptions {
     fn default() -> Self {
         Self {
             norm: NormKind::Batch,
-            cell_norm: Reach::Textbook,
+            cell_norm: GroupNormScope::Textbook,
             activation: Activation::Softplus,
             equilibrium: Equilibrium::default(),
         }
@@ -57,7 +57,7 @@ impl DeqResNetSize {
 /// normalisation and the personal layer. States are `[ceil(H / 2), ceil(W / 2), C]`.
 impl Architecture for DeqResNetOptions {
     type Size = DeqResNetSize;
-    const INPUTS: Inputs = Inputs::Images;
+    const INPUTS: InputKind = InputKind::Images;
 
     fn graph(&self, task: &Task, size: DeqResNetSize) -> Result<Graph> {
         let style = Style { norm: self.norm, activation: self.activation };

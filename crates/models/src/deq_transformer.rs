@@ -2,7 +2,7 @@
 use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Architecture, Inputs};
+use crate::catalog::{Architecture, InputKind};
 use crate::error::Result;
 use crate::graph::{Cell, Dropout, Graph};
 use crate::task::Task;
@@ -31,7 +31,7 @@ impl Default for DeqTransformerOptions {
 /// are injected once more, without their positions. States are `[length, 64]`.
 impl Architecture for DeqTransformerOptions {
     type Size = ();
-    const INPUTS: Inputs = Inputs::Symbols;
+    const INPUTS: InputKind = InputKind::Symbols;
 
     fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
         Graph::build(task, |net| {

@@ -22,7 +22,7 @@ pub struct Graph {
     /// Every parameter; a [`ParameterId`] is an index into this.
     pub parameters: Vec<Parameter>,
     /// The path and the number of channels of every batch normalisation, whose running statistics are kept beside the parameters.
-    pub statistics: Vec<Running>,
+    pub statistics: Vec<RunningStatistics>,
     /// The shape of every value; a [`ValueId`] is an index into this. The first one is the input.
     pub values: Vec<Shape>,
     /// What is computed, in this order.
@@ -123,7 +123,7 @@ impl Graph {
     /// The statistics of a fresh network by name: for every batch normalisation `<path>.mean` (zeros), `<path>.variance` (ones) and
     /// `<path>.steps` (none).
     pub fn initial_statistics(&self) -> BTreeMap<String, Vec<f32>> {
-        let named = |running: &Running| {
+        let named = |running: &RunningStatistics| {
             running.names().into_iter().zip([vec![0.0; running.channels], vec![1.0; running.channels], vec![0.0]])
         };
         self.statistics.iter().flat_map(named).collect()
@@ -157,18 +157,27 @@ impl Parameter {
 
 /// The running statistics of a batch normalisation: a mean and a variance for each channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningStatistics {
     /// The path of the layer.
     pub path: String,
     /// How many channels.
     pub channels: usize,
 }
 
-impl Running {
+impl RunningStatistics {
     /// The names of the mean, of the variance and of the number of batches seen, in files and messages.
     pub fn names(&self) -> [String; 3] {
         ["mean", "variance", "steps"].map(|name| format!("{}.{name}", self.path))
     }
+}
+
+/// Whether a network is being trained or used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Batch normalisation takes the statistics of the batch, the running ones move, and there is dropout.
+    Train,
+    /// Batch normalisation takes the running statistics, which stay as they are, and there is no dropout.
+    Evaluate,
 }
 
 /// Which parameter.
@@ -307,7 +316,7 @@ pub enum Layer {
     },
 }
 
-/// The scale and the offset of a normalisation, a number a channel each.
+/// The scale and the offset of a normalisation, a number a channel each: which parameters they are; in `fedeq-kernels` the same name holds their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Affine {
     /// The factor, ones at first.
@@ -316,7 +325,7 @@ pub struct Affine {
     pub offset: ParameterId,
 }
 
-/// What the mean and the variance of a normalisation are taken over.
+/// What the mean and the variance of a normalisation are taken over; the kernels of `fedeq-kernels` have an enum of the same name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormScope {
     /// The batch, a channel at a time; in evaluation the running statistics with this index stand in.
@@ -330,7 +339,7 @@ pub enum NormScope {
     RowGroups(usize),
 }
 
-/// What is computed in the same pass as a normalisation.
+/// What is computed in the same pass as a normalisation; the kernels of `fedeq-kernels` have an enum of the same name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fusion {
     /// `norm(x)`
@@ -406,7 +415,9 @@ impl Dropout {
     }
 }
 
-/// The map `g(z; u)` of an equilibrium layer. Samples do not influence one another.
+/// The map `g(z; u)` of an equilibrium layer, as data. Samples do not influence one another.
+///
+/// The trait of the same name in `fedeq-equilibrium` is the same map as code, for those who bring a network of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// `g(z; u) = phi(z B + u)` on vectors; starts at `u`.

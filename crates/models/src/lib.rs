@@ -42,13 +42,13 @@ pub mod store;
 mod task;
 mod transformer;
 
-pub use catalog::{Architecture, Inputs, ModelConfig};
-pub use choices::{Activation, NormKind, Reach};
+pub use catalog::{Architecture, InputKind, ModelConfig};
+pub use choices::{Activation, GroupNormScope, NormKind};
 pub use deq_mlp::DeqMlpOptions;
 pub use deq_resnet::{DeqResNetOptions, DeqResNetSize};
 pub use deq_transformer::DeqTransformerOptions;
 pub use error::{ModelError, Result};
-pub use graph::Graph;
+pub use graph::{Graph, Mode};
 pub use init::{Initializer, normal_numbers};
 pub use mlp::{LinearOptions, MlpOptions};
 pub use part::Part;

@@ -1,7 +1,7 @@
 //! Explicit dense networks, down to a single layer.
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Architecture, Inputs};
+use crate::catalog::{Architecture, InputKind};
 use crate::choices::Activation;
 use crate::error::{Result, ensure_within};
 use crate::graph::{Ends, Graph};
@@ -54,7 +54,7 @@ impl MlpOptions {
 /// A single layer: an MLP with nothing between input and output.
 impl Architecture for LinearOptions {
     type Size = ();
-    const INPUTS: Inputs = Inputs::Numbers;
+    const INPUTS: InputKind = InputKind::Numbers;
 
     fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
         MlpOptions::linear(self).graph(task, ())
@@ -66,7 +66,7 @@ impl Architecture for LinearOptions {
 /// The last layer is `head` where it is personal and `output` where it is shared; the embedding is what it reads.
 impl Architecture for MlpOptions {
     type Size = ();
-    const INPUTS: Inputs = Inputs::Numbers;
+    const INPUTS: InputKind = InputKind::Numbers;
 
     fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
         self.validate()?;

@@ -4,7 +4,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
-use crate::catalog::{Architecture, Inputs};
+use crate::catalog::{Architecture, InputKind};
 use crate::choices::{Activation, NormKind, Style, dense_end};
 use crate::error::Result;
 use crate::graph::{Ends, Fusion, Graph, Shape, ValueId};
@@ -141,7 +141,7 @@ impl Plan {
 /// A stem, stages of residual blocks, the mean over the plane, two dense layers, a normalisation and the personal layer.
 impl Architecture for ResNetOptions {
     type Size = ResNetDepth;
-    const INPUTS: Inputs = Inputs::Images;
+    const INPUTS: InputKind = InputKind::Images;
 
     fn graph(&self, task: &Task, depth: ResNetDepth) -> Result<Graph> {
         let plan = Plan::of(depth, self.family_for(task));

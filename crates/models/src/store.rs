@@ -11,9 +11,9 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::Values;
 use crate::error::{ModelError, Result};
-use crate::graph::{Graph, Parameter, Running};
+use crate::graph::{Graph, Parameter, RunningStatistics};
 
-/// What a saved network says about itself: free text by key.
+/// What a file or a message says about itself: free text by key.
 pub type Metadata = BTreeMap<String, String>;
 
 /// safetensors writes its metadata in no fixed order, so all of ours goes under one key, as JSON.
@@ -21,7 +21,7 @@ const METADATA_KEY: &str = "fedeq";
 
 /// What a file holds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Saved {
+pub struct SavedNetwork {
     /// The parameters of the network.
     pub values: Values,
     /// Its running statistics.
@@ -41,7 +41,7 @@ pub fn save(path: &Path, graph: &Graph, values: &Values, statistics: &Values, me
 }
 
 /// Reads the numbers of a network from a file that was saved from one of the same configuration and task.
-pub fn load(path: &Path, graph: &Graph) -> Result<Saved> {
+pub fn load(path: &Path, graph: &Graph) -> Result<SavedNetwork> {
     let bytes = fs::read(path).map_err(ModelError::io(path, "read it"))?;
     from_bytes(&bytes, graph).map_err(|error| match error {
         ModelError::Unloadable { problem, remedy } => ModelError::unloadable(format!("`{}`: {problem}", path.display()), remedy),
@@ -71,7 +71,7 @@ pub fn to_bytes(graph: &Graph, values: &Values, statistics: &Values, metadata: &
 /// Reads the bytes of a safetensors file that was saved from a network of the same configuration and task.
 ///
 /// Whatever the bytes are, the outcome is exactly the expected tensors, all finite, or an error.
-pub fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Saved> {
+pub fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<SavedNetwork> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| damaged(error.to_string()))?;
     let expected = expected_shapes(graph);
     let renamed = names_today(file.names().into_iter(), |name| expected.contains_key(name)).unwrap_or_default();
@@ -83,7 +83,7 @@ pub fn from_bytes(bytes: &[u8], graph: &Graph) -> Result<Saved> {
         let numbers = read_tensor(&file, stored.get(name.as_str()).unwrap_or(&name.as_str()), &shape)?;
         Ok((name, numbers))
     };
-    Ok(Saved {
+    Ok(SavedNetwork {
         values: graph.parameters.iter().map(named_shape).map(read).collect::<Result<_>>()?,
         statistics: graph.statistics.iter().flat_map(named_shapes).map(read).collect::<Result<_>>()?,
         metadata: read_metadata(bytes)?,
@@ -134,7 +134,7 @@ fn named_shape(parameter: &Parameter) -> (String, Vec<usize>) {
     (parameter.path.clone(), parameter.shape.clone())
 }
 
-fn named_shapes(running: &Running) -> impl Iterator<Item = (String, Vec<usize>)> {
+fn named_shapes(running: &RunningStatistics) -> impl Iterator<Item = (String, Vec<usize>)> {
     running.names().into_iter().zip([running.channels, running.channels, 1].map(|count| vec![count]))
 }
 

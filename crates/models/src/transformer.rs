@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
-use crate::catalog::{Architecture, Inputs};
+use crate::catalog::{Architecture, InputKind};
 use crate::error::Result;
 use crate::graph::{Dropout, Ends, Graph, ParameterId, Transformer as Stack, ValueId};
 use crate::init::Initializer;
@@ -31,7 +31,7 @@ impl Default for TransformerOptions {
 /// `h_0 = 0`, `h_i = layer_i(h_(i-1); x)` with `x` the embedded symbols; the last layer, a normalisation and the logits are personal.
 impl Architecture for TransformerOptions {
     type Size = usize;
-    const INPUTS: Inputs = Inputs::Symbols;
+    const INPUTS: InputKind = InputKind::Symbols;
 
     fn graph(&self, task: &Task, depth: usize) -> Result<Graph> {
         Graph::build(task, |net| {

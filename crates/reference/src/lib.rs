@@ -5,14 +5,14 @@
 //!
 //! ```
 //! use fedeq_models::{ModelConfig, Task};
-//! use fedeq_reference::{Input, Pass, Precision, Reference, widened};
+//! use fedeq_reference::{FloatPrecision, InputValues, Pass, Reference, widened};
 //!
 //! let config: ModelConfig = "deq-resnet-xs".parse()?;
 //! let graph = config.graph(&Task::image(8, 8, 1, 10))?;
 //! let (values, statistics) = (widened(&graph.initial_values(7)), widened(&graph.initial_statistics()));
 //!
-//! let reference = Reference::new(&graph, Precision::Double);
-//! let digits = Input { samples: 2, values: vec![0.5; 2 * 64] };
+//! let reference = Reference::new(&graph, FloatPrecision::Double);
+//! let digits = InputValues { samples: 2, values: vec![0.5; 2 * 64] };
 //! let output = reference.forward(&values, &statistics, &digits, &Pass::evaluate());
 //! assert_eq!(output.logits.len(), 2 * 10);
 //! let (loss, gradient) = reference.gradient(&values, &statistics, &digits, &Pass::train(1), &[3, 7]);
@@ -30,13 +30,13 @@ use std::collections::BTreeMap;
 
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use fedeq_equilibrium::Report;
-use fedeq_models::Graph;
+use fedeq_equilibrium::SolveReport;
+use fedeq_models::{Graph, Mode};
 
 use crate::parameters::Parameters;
-use crate::run::Run;
+use crate::run::ForwardPass;
 
-/// Numbers by name: parameters by path, statistics by `<path>.mean`, `<path>.variance` and `<path>.steps`.
+/// Numbers by name, as [`fedeq_models::Values`] but in double precision.
 pub type Values = BTreeMap<String, Vec<f64>>;
 
 /// Numbers by name as a network draws them, in double precision.
@@ -46,7 +46,7 @@ pub fn widened(values: &BTreeMap<String, Vec<f32>>) -> Values {
 
 /// How exactly to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
+pub enum FloatPrecision {
     /// 32 bits.
     Single,
     /// 64 bits.
@@ -55,20 +55,11 @@ pub enum Precision {
 
 /// A batch: the numbers, or the symbols, of its samples one after the other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Input {
+pub struct InputValues {
     /// How many samples.
     pub samples: usize,
     /// Their numbers.
     pub values: Vec<f64>,
-}
-
-/// Whether a network is being trained or used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Batch normalisation uses the batch's own statistics, and the running ones move.
-    Train,
-    /// Batch normalisation uses the running statistics, which stay as they are.
-    Evaluate,
 }
 
 /// What a pass needs besides the network and its input.
@@ -114,7 +105,7 @@ pub struct Outputs {
     /// The fixed points of the samples, in an equilibrium network.
     pub state: Option<Vec<f64>>,
     /// How the solve went.
-    pub report: Option<Report>,
+    pub report: Option<SolveReport>,
     /// The running statistics after the pass.
     pub statistics: Values,
 }
@@ -131,17 +122,17 @@ impl Reference {
     ///
     /// # Panics
     /// If the network is not sound.
-    pub fn new(graph: &Graph, precision: Precision) -> Self {
+    pub fn new(graph: &Graph, precision: FloatPrecision) -> Self {
         graph.validate().expect("a sound network");
         let dtype = match precision {
-            Precision::Single => DType::F32,
-            Precision::Double => DType::F64,
+            FloatPrecision::Single => DType::F32,
+            FloatPrecision::Double => DType::F64,
         };
         Self { graph: graph.clone(), dtype }
     }
 
     /// Runs the whole network.
-    pub fn forward(&self, values: &Values, statistics: &Values, input: &Input, pass: &Pass) -> Outputs {
+    pub fn forward(&self, values: &Values, statistics: &Values, input: &InputValues, pass: &Pass) -> Outputs {
         let mut run = self.begin(values, statistics, input, pass, &Device::default());
         run.layers();
         let (logits, embedding) = (host(run.rows(self.graph.logits)), host(run.rows(self.graph.embedding)));
@@ -151,7 +142,14 @@ impl Reference {
 
     /// The mean cross-entropy of the batch and its gradient by the path of every parameter. There is a target for every row of logits; positions whose
     /// symbol is padding (0) do not count.
-    pub fn gradient(&self, values: &Values, statistics: &Values, input: &Input, pass: &Pass, targets: &[i32]) -> (f64, Values) {
+    pub fn gradient(
+        &self,
+        values: &Values,
+        statistics: &Values,
+        input: &InputValues,
+        pass: &Pass,
+        targets: &[i32],
+    ) -> (f64, Values) {
         let mut run = self.begin(values, statistics, input, pass, &Device::default().autodiff());
         run.layers();
         let loss = cross_entropy(run.logits(), targets, run.symbols.clone());
@@ -169,7 +167,7 @@ impl Reference {
         &self,
         values: &Values,
         statistics: &Values,
-        input: &Input,
+        input: &InputValues,
         pass: &Pass,
         states: &[f64],
         seed: u64,
@@ -177,9 +175,16 @@ impl Reference {
         self.begin(values, statistics, input, pass, &Device::default()).spectral_radius(states, seed)
     }
 
-    fn begin<'a>(&'a self, values: &Values, statistics: &Values, input: &Input, pass: &'a Pass, device: &Device) -> Run<'a> {
+    fn begin<'a>(
+        &'a self,
+        values: &Values,
+        statistics: &Values,
+        input: &InputValues,
+        pass: &'a Pass,
+        device: &Device,
+    ) -> ForwardPass<'a> {
         let parameters = Parameters::new(&self.graph, values, device, self.dtype);
-        Run::new(&self.graph, parameters, statistics.clone(), input, pass, self.dtype)
+        ForwardPass::new(&self.graph, parameters, statistics.clone(), input, pass, self.dtype)
     }
 }
 

@@ -1,7 +1,8 @@
 //! One pass through the layers of a network.
 use burn::tensor::module::embedding;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use fedeq_equilibrium::{Equilibrium, Report, diagnose};
+use fedeq_equilibrium::{Equilibrium, SolveReport, diagnose};
+use fedeq_models::Mode;
 use fedeq_models::graph::{Affine, Cell, Fusion, Graph, Layer, NormScope, ParameterId, Shape, Transformer, ValueId};
 use fedeq_models::normal_numbers;
 
@@ -10,7 +11,7 @@ use crate::operations::{
     activate, convolve, group_norm, layer_norm, max_pool, mean_pool, normalise, scaled, standardise, transformer, widen,
 };
 use crate::parameters::Parameters;
-use crate::{Input, Mode, Pass, Values, host};
+use crate::{InputValues, Pass, Values, host};
 
 /// How much of the past a running average keeps at each step.
 const DECAY: f64 = 0.9;
@@ -19,7 +20,7 @@ const DECAY: f64 = 0.9;
 const PRODUCTS: usize = 60;
 
 /// A pass on its way. Values are kept flat, a row a sample.
-pub(crate) struct Run<'a> {
+pub(crate) struct ForwardPass<'a> {
     graph: &'a Graph,
     pass: &'a Pass,
     dtype: DType,
@@ -29,19 +30,19 @@ pub(crate) struct Run<'a> {
     pub(crate) symbols: Option<Tensor<2, Int>>,
     pub(crate) statistics: Values,
     /// The fixed points and how they were found.
-    pub(crate) solved: Option<(Tensor<2>, Report)>,
+    pub(crate) solved: Option<(Tensor<2>, SolveReport)>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> ForwardPass<'a> {
     pub(crate) fn new(
         graph: &'a Graph,
         parameters: Parameters,
         statistics: Values,
-        input: &Input,
+        input: &InputValues,
         pass: &'a Pass,
         dtype: DType,
     ) -> Self {
-        let Input { samples, values: numbers } = input;
+        let InputValues { samples, values: numbers } = input;
         let dims = [*samples, numbers.len() / samples.max(&1)];
         assert_eq!(dims[0] * dims[1], numbers.len(), "samples of equal size");
         let data = TensorData::new(numbers.clone(), dims);

@@ -2,7 +2,7 @@
 use fedeq_equilibrium::{Equilibrium, Solver, Stop};
 use fedeq_models::graph::Graph;
 use fedeq_models::{DeqResNetOptions, DeqTransformerOptions, ModelConfig, NormKind, ResNetOptions, Task};
-use fedeq_reference::{Input, Outputs, Pass, Precision, Reference, Values};
+use fedeq_reference::{FloatPrecision, InputValues, Outputs, Pass, Reference, Values};
 
 mod common;
 
@@ -25,11 +25,11 @@ impl Case {
         Self::new(&name.parse().expect("a known name"), common::task_for(name), 0.5)
     }
 
-    fn run(&self, input: &Input, pass: &Pass) -> Outputs {
-        Reference::new(&self.graph, Precision::Double).forward(&self.values, &self.statistics, input, pass)
+    fn run(&self, input: &InputValues, pass: &Pass) -> Outputs {
+        Reference::new(&self.graph, FloatPrecision::Double).forward(&self.values, &self.statistics, input, pass)
     }
 
-    fn batch(&self) -> Input {
+    fn batch(&self) -> InputValues {
         common::batch(&self.task)
     }
 }
@@ -87,7 +87,7 @@ fn without_batch_normalisation_there_are_no_statistics_and_samples_do_not_see_ea
         let case = Case::new(&config, Task::image(8, 8, 1, 10), 0.5);
         assert!(case.statistics.is_empty(), "{config}");
         let all = case.batch();
-        let second = Input { samples: 1, values: all.values[64..128].to_vec() };
+        let second = InputValues { samples: 1, values: all.values[64..128].to_vec() };
         let [together, alone] = [all, second].map(|input| case.run(&input, &training()).logits);
         assert!(common::relative_error(&alone, &together[10..20]) < 1e-9, "{config}");
     }
@@ -109,7 +109,7 @@ fn a_contracting_cell_has_a_spectral_radius_below_one_and_an_explicit_network_ha
     for name in ["deq-resnet-xs", "deq-mlp", "deq-transformer", "resnet-xs"] {
         let case = Case::named(name);
         let state = case.run(&case.batch(), &training()).state.unwrap_or_default();
-        let reference = Reference::new(&case.graph, Precision::Double);
+        let reference = Reference::new(&case.graph, FloatPrecision::Double);
         let found = reference.spectral_radius(&case.values, &case.statistics, &case.batch(), &training(), &state, 1);
         assert_eq!(found.is_some(), case.graph.is_equilibrium(), "{name}");
         assert!(found.unwrap_or_default().iter().all(|radius| (0.0..1.0).contains(radius)), "{name}");
@@ -134,8 +134,8 @@ fn dropout_is_determined_by_its_seed_and_leaves_a_fixed_point_to_find() {
 }
 
 /// Sequences of the given symbols.
-fn sequences<const T: usize>(symbols: &[[i32; T]]) -> Input {
-    Input { samples: symbols.len(), values: symbols.iter().flatten().map(|&symbol| symbol.into()).collect() }
+fn sequences<const T: usize>(symbols: &[[i32; T]]) -> InputValues {
+    InputValues { samples: symbols.len(), values: symbols.iter().flatten().map(|&symbol| symbol.into()).collect() }
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn single_precision_is_close_to_double() {
         let run = |precision| {
             Reference::new(&case.graph, precision).forward(&case.values, &case.statistics, &case.batch(), &pass).logits
         };
-        let error = common::relative_error(&run(Precision::Single), &run(Precision::Double));
+        let error = common::relative_error(&run(FloatPrecision::Single), &run(FloatPrecision::Double));
         // Thirty-four layers of batch normalisation over three samples leave about 1e-4.
         assert!(error < 5e-4, "{name}: {error:.1e}");
     }

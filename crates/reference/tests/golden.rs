@@ -1,8 +1,9 @@
 //! Forward passes against an independent implementation in JAX, `golden/generate.py`.
 use std::collections::BTreeMap;
 
+use fedeq_models::Mode;
 use fedeq_models::{ModelConfig, Task};
-use fedeq_reference::{Mode, Pass, Precision, Reference};
+use fedeq_reference::{FloatPrecision, Pass, Reference};
 use serde::Deserialize;
 
 mod common;
@@ -18,7 +19,7 @@ struct Case {
 }
 
 /// What the golden numbers are compared with, by the name it has there.
-fn results(case: &Case, precision: Precision) -> BTreeMap<String, Vec<f64>> {
+fn results(case: &Case, precision: FloatPrecision) -> BTreeMap<String, Vec<f64>> {
     let graph = case.config.graph(&case.task).expect("a fitting task");
     let mode = if case.mode == "train" { Mode::Train } else { Mode::Evaluate };
     let pass = Pass { mode, ..Pass::evaluate() };
@@ -44,14 +45,14 @@ fn check(kind: &str) {
     let cases: Vec<&Case> = cases.iter().filter(|case| case.config.name() == kind).collect();
     assert!(!cases.is_empty(), "no golden numbers for {kind}");
     for case in cases {
-        compare(case, Precision::Double, 1e-5);
+        compare(case, FloatPrecision::Double, 1e-5);
         if !case.title.ends_with("converged") {
-            compare(case, Precision::Single, SINGLE_PRECISION);
+            compare(case, FloatPrecision::Single, SINGLE_PRECISION);
         }
     }
 }
 
-fn compare(case: &Case, precision: Precision, tolerance: f64) {
+fn compare(case: &Case, precision: FloatPrecision, tolerance: f64) {
     let found = results(case, precision);
     for (name, expected) in &case.outputs {
         let error = common::relative_error(&found[name], expected);

@@ -1,10 +1,10 @@
 //! Gradients of the small networks against central differences, in double precision.
 use fedeq_equilibrium::{Adjoint, Equilibrium, LinearSolver, Stop};
 use fedeq_models::{
-    Activation, DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, ModelConfig, NormKind, Reach, ResNetOptions, Task,
-    TransformerOptions,
+    Activation, DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, GroupNormScope, ModelConfig, NormKind, ResNetOptions,
+    Task, TransformerOptions,
 };
-use fedeq_reference::{Pass, Precision, Reference};
+use fedeq_reference::{FloatPrecision, Pass, Reference};
 
 mod common;
 
@@ -18,7 +18,7 @@ fn entry_of(path: &str, count: usize) -> usize {
 /// Compares the derivative by one entry of every parameter.
 fn check(config: ModelConfig, task: Task, gain: f64) {
     let graph = config.graph(&task).expect("a fitting task");
-    let reference = Reference::new(&graph, Precision::Double);
+    let reference = Reference::new(&graph, FloatPrecision::Double);
     let (values, statistics) = (common::filled(&graph, gain), common::filled_statistics(&graph));
     let (input, targets, pass) = (common::batch(&task), common::targets(&task), Pass::train(1));
 
@@ -50,7 +50,7 @@ fn exact() -> Equilibrium {
 
 #[test]
 fn deq_resnet_xs_has_the_gradients_of_central_differences() {
-    for cell_norm in [Reach::Textbook, Reach::RowWise] {
+    for cell_norm in [GroupNormScope::Textbook, GroupNormScope::RowWise] {
         let options = DeqResNetOptions { cell_norm, equilibrium: exact(), ..Default::default() };
         check(ModelConfig::DeqResNetXs(options), Task::image(8, 8, 1, 3), 0.3);
     }
@@ -111,7 +111,7 @@ fn every_network_by_name_has_the_derivative_of_central_differences_in_a_directio
     for name in ModelConfig::NAMES {
         let task = common::task_for(name);
         let graph = common::graph(name, &task).with_equilibrium(&exact());
-        let reference = Reference::new(&graph, Precision::Double);
+        let reference = Reference::new(&graph, FloatPrecision::Double);
         let (values, statistics) = (common::filled(&graph, 0.3), common::filled_statistics(&graph));
         let (input, targets) = (common::batch(&task), common::targets(&task));
         // A cell contracts on normalised inputs; a deep ResNet, whose last plane is one pixel here, is too crooked when normalised over three samples.
@@ -148,7 +148,7 @@ fn the_loss_is_the_mean_over_what_is_not_padding() {
     for name in ["mlp", "transformer-4"] {
         let task = common::task_for(name);
         let graph = common::graph(name, &task);
-        let reference = Reference::new(&graph, Precision::Double);
+        let reference = Reference::new(&graph, FloatPrecision::Double);
         let (values, statistics) = (common::filled(&graph, 1.0), common::filled_statistics(&graph));
         let (input, targets, pass) = (common::batch(&task), common::targets(&task), Pass::evaluate());
         let (loss, _) = reference.gradient(&values, &statistics, &input, &pass, &targets);

@@ -1,11 +1,12 @@
 //! A time after which work must have ended, as machines with a job limit have it.
+use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fedeq_core::{Error, Event, Result};
+use fedeq_core::{Error, Event, InProcess, Observer, Result};
 
-use crate::run::{RunStart, Watch};
+use crate::run::RunObserver;
 
 /// How long work may take, as a person types it.
 ///
@@ -100,7 +101,7 @@ impl TimeLimit {
         Some(budget.saturating_sub(Duration::from_secs_f64(reserve)).saturating_sub(self.begun.elapsed()))
     }
 
-    /// Reserves the time to write so many bytes until the guard is dropped.
+    /// Reserves the time to write so many bytes.
     fn reserve(&self, bytes: u64) {
         self.to_write.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -110,45 +111,64 @@ impl TimeLimit {
     }
 }
 
-/// Watches a run that must end in time: it is stopped at the end of a round if the next one would not end before the limit, so that nothing is done in vain.
-pub struct PunctualWatch<'a> {
-    inner: &'a mut dyn Watch,
+/// Says when one run must stop: at the end of a round if the next one would not end before the limit, so that nothing is done in vain.
+#[derive(Debug)]
+pub struct RunClock<'a> {
     limit: &'a TimeLimit,
-    stop: &'a AtomicBool,
+    stops: AtomicBool,
+    rounds: AtomicU64,
+}
+
+impl<'a> RunClock<'a> {
+    /// The clock of a run that is about to begin.
+    pub fn new(limit: &'a TimeLimit) -> Self {
+        Self { limit, stops: AtomicBool::new(false), rounds: AtomicU64::new(0) }
+    }
+
+    /// Whether the run must stop.
+    pub fn is_over(&self) -> bool {
+        self.stops.load(Ordering::Relaxed) || self.limit.is_over()
+    }
+
+    /// The rounds that were over since it began.
+    pub fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Sees rounds end, beside another observer. Until it is dropped, time is reserved to write a checkpoint of so many bytes.
+    pub fn observer(&'a self, inner: Box<RunObserver<'a>>, checkpoint: u64) -> ClockObserver<'a> {
+        self.limit.reserve(checkpoint);
+        ClockObserver { inner, clock: self, since: Instant::now(), longest: 0.0, checkpoint }
+    }
+}
+
+/// Measures rounds for a [`RunClock`].
+pub struct ClockObserver<'a> {
+    inner: Box<RunObserver<'a>>,
+    clock: &'a RunClock<'a>,
     since: Instant,
+    /// The seconds of the longest round so far, with its evaluation.
     longest: f64,
-    reserved: u64,
+    checkpoint: u64,
 }
 
-impl<'a> PunctualWatch<'a> {
-    /// Sets `stop` when it is time.
-    pub fn new(inner: &'a mut dyn Watch, limit: &'a TimeLimit, stop: &'a AtomicBool) -> Self {
-        Self { inner, limit, stop, since: Instant::now(), longest: 0.0, reserved: 0 }
-    }
-}
-
-impl Watch for PunctualWatch<'_> {
-    fn begin(&mut self, start: &RunStart) {
-        self.reserved = start.disk.checkpoint;
-        self.limit.reserve(self.reserved);
-        self.since = Instant::now();
-        self.inner.begin(start);
-    }
-
-    fn see(&mut self, event: &Event<'_>) {
-        self.inner.see(event);
+impl<'t> Observer<InProcess<'t>> for ClockObserver<'_> {
+    fn observe(&mut self, event: &Event<'_>, transport: &mut InProcess<'t>) -> Result<ControlFlow<()>> {
         if let Event::Settled { last, .. } = event {
+            self.clock.rounds.fetch_add(1, Ordering::Relaxed);
             self.longest = self.longest.max(self.since.elapsed().as_secs_f64());
             self.since = Instant::now();
-            if !*last && !self.limit.allows(self.longest) {
-                self.stop.store(true, Ordering::Relaxed);
+            if !*last && !self.clock.limit.allows(self.longest) {
+                self.clock.stops.store(true, Ordering::Relaxed);
             }
         }
+        self.inner.observe(event, transport)
     }
+}
 
-    fn end(&mut self) {
-        self.limit.give_back(std::mem::take(&mut self.reserved));
-        self.inner.end();
+impl Drop for ClockObserver<'_> {
+    fn drop(&mut self) {
+        self.clock.limit.give_back(self.checkpoint);
     }
 }
 

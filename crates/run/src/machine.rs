@@ -6,11 +6,11 @@ use fedeq_cpu::InstructionSet;
 use fedeq_cuda::DeviceInfo;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Device, Engine};
+use crate::experiment::{Device, EngineSettings};
 
 /// All that this machine can compute on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Machine {
+pub struct MachineInfo {
     /// The processor.
     pub cpu: Cpu,
     /// The GPUs, in the order of their numbers.
@@ -61,7 +61,7 @@ pub struct Missing {
     pub hint: String,
 }
 
-impl Machine {
+impl MachineInfo {
     /// This one.
     pub fn here() -> Self {
         let (gpus, no_gpu) = match gpus() {
@@ -112,11 +112,6 @@ fn gpus() -> Result<Vec<DeviceInfo>> {
     Ok(found)
 }
 
-/// The name of a GPU that can be computed on; nothing where there is none.
-pub(crate) fn usable_gpu() -> Option<String> {
-    fedeq_cuda::devices().ok()?.into_iter().find(|gpu| gpu.ensure_usable().is_ok()).map(|gpu| gpu.name)
-}
-
 impl From<DeviceInfo> for Gpu {
     fn from(info: DeviceInfo) -> Self {
         let DeviceInfo { index, name, memory, free, capability, driver } = info;
@@ -126,7 +121,7 @@ impl From<DeviceInfo> for Gpu {
     }
 }
 
-impl Engine {
+impl EngineSettings {
     /// The GPU that is asked for; nothing where it is the CPU. One that is not there is refused.
     pub fn gpu(&self) -> Result<Option<Gpu>> {
         match self.place()? {
@@ -179,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_machine_says_what_it_has_or_what_is_missing() {
-        let Machine { cpu, gpus, no_gpu } = Machine::here();
+        let MachineInfo { cpu, gpus, no_gpu } = MachineInfo::here();
         assert!(cpu.cores.is_none_or(|cores| cores > 0) && !cpu.instructions.is_empty());
         assert_eq!(gpus.is_empty(), no_gpu.is_some());
         assert!(no_gpu.is_none_or(|missing| !missing.problem.is_empty() && !missing.hint.is_empty()));
@@ -187,6 +182,6 @@ mod tests {
 
     #[test]
     fn the_cpu_asks_for_no_gpu() {
-        assert_eq!(Engine::default().gpu().expect("nothing is missing"), None);
+        assert_eq!(EngineSettings::default().gpu().expect("nothing is missing"), None);
     }
 }

@@ -30,9 +30,9 @@
 use std::num::NonZeroUsize;
 
 use fedeq_core::{Error, Method, Plan, Result, Sampling, Training};
-use fedeq_data::source::{Entry, Kind, Source};
+use fedeq_data::source::{Entry, SampleKind, Source};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, LinearSolver, Ridge, Solver, Stop, WarmStart};
-use fedeq_models::{DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, ModelConfig, Reach};
+use fedeq_models::{DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, GroupNormScope, ModelConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ fn tuned_model(model: ModelConfig, preset: Preset) -> ModelConfig {
 }
 
 fn reference_resnet(options: DeqResNetOptions) -> DeqResNetOptions {
-    DeqResNetOptions { cell_norm: Reach::RowWise, equilibrium: reference_images(), ..options }
+    DeqResNetOptions { cell_norm: GroupNormScope::RowWise, equilibrium: reference_images(), ..options }
 }
 
 /// jaxopt's Anderson acceleration with a history of five, and an implicit gradient to a relative tolerance of 1e-3.
@@ -230,9 +230,9 @@ impl Runner {
             },
             ("cifar10", _) => Self::images("deq-resnet-m", "resnet-34", 20),
             ("cifar100", _) => Self { rate: 0.05, ..Self::images("deq-resnet-m", "resnet-34", 20) },
-            (_, Kind::Images) => Self::images("deq-resnet-s", "resnet-20", 10),
-            (_, Kind::Text) => Self::text(),
-            (_, Kind::Numbers) => Self::images("deq-mlp", "mlp", 10),
+            (_, SampleKind::Images) => Self::images("deq-resnet-s", "resnet-20", 10),
+            (_, SampleKind::Text) => Self::text(),
+            (_, SampleKind::Numbers) => Self::images("deq-mlp", "mlp", 10),
         }
     }
 

@@ -6,7 +6,7 @@ use fedeq_core::{FineTuning, HeadOn, Method, PersonalStart, ThetaStart, Weightin
 use fedeq_data::partition::Partition;
 use fedeq_data::source::Source;
 use fedeq_equilibrium::{Adjoint, SolveOptions, WarmStart, solve_tensors};
-use fedeq_models::{ModelConfig, Reach};
+use fedeq_models::{GroupNormScope, ModelConfig};
 use fedeq_run::experiment::{Experiment, Override};
 use fedeq_run::preset::Preset;
 use serde_json::Value;
@@ -89,7 +89,7 @@ fn the_reference_preset_does_what_the_authors_code_does() {
     let of = |method: &str, data: &str| read(&["preset=reference", &format!("method={method}"), &format!("data={data}")]);
     let fedeq = of("fedeq", "cifar10");
     let ModelConfig::DeqResNetM(model) = &fedeq.model else { panic!("{}", fedeq.model) };
-    assert!(matches!(model.equilibrium.adjoint, Adjoint::Implicit { .. }) && model.cell_norm == Reach::RowWise);
+    assert!(matches!(model.equilibrium.adjoint, Adjoint::Implicit { .. }) && model.cell_norm == GroupNormScope::RowWise);
     assert_eq!((fedeq.plan.rounds, fedeq.training.warm_start), (151, WarmStart::Off));
     let Method::Fedeq(settings) = fedeq.method else { panic!("another method") };
     assert_eq!((settings.start, settings.head_on), (ThetaStart::OwnIfConsecutive, HeadOn::Start));

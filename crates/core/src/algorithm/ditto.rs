@@ -67,8 +67,7 @@ impl Algorithm for Ditto {
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting);
-        Ok(())
+        server.average(updates, self.weighting)
     }
 
     fn keeps_second_model(&self) -> bool {

@@ -42,8 +42,7 @@ impl Algorithm for FedAvg {
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting);
-        Ok(())
+        server.average(updates, self.weighting)
     }
 
     fn plain_mean(&self) -> Option<Weighting> {

@@ -159,7 +159,7 @@ impl Algorithm for FedEq {
     /// `theta <- mean(theta_i)`, or `theta <- theta + (1 / clients) sum of changes`.
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
         let before = server.weights.params.clone();
-        server.average(updates, self.weighting);
+        server.average(updates, self.weighting)?;
         if self.server_step == ServerStep::Consensus {
             let share = updates.len() as f32 / server.clients as f32;
             server.weights.params = before.plus(share, &server.weights.params);

@@ -38,8 +38,7 @@ impl Algorithm for FedPer {
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting);
-        Ok(())
+        server.average(updates, self.weighting)
     }
 
     fn plain_mean(&self) -> Option<Weighting> {

@@ -83,7 +83,7 @@ impl Algorithm for FineTune {
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting); // In tuning rounds every client sends back what was received.
+        server.average(updates, self.weighting)?; // In tuning rounds every client sends back what was received.
         Ok(())
     }
 

@@ -35,8 +35,7 @@ impl Algorithm for KnnPer {
     }
 
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting);
-        Ok(())
+        server.average(updates, self.weighting)
     }
 
     /// The network is the global one; only the neighbours are the client's own.

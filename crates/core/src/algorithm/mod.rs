@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::params::Params;
+use crate::sent::SentWeights;
 use crate::server_state::ServerState;
 use crate::stats::{Neighbours, TrainStats};
-use crate::weights::Weights;
 use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Slot, own, received};
 
 mod ditto;
@@ -41,8 +41,7 @@ pub trait Algorithm: Send + Sync {
 
     /// The server's work in a round: by default the mean of what was sent, each client counting the same.
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, Weighting::Uniform);
-        Ok(())
+        server.average(updates, Weighting::Uniform)
     }
 
     /// Whether the server's step makes sense of a single update, so that clients can be asynchronous.
@@ -253,7 +252,7 @@ pub enum Weighting {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
     /// The shared part of the client's model, or how it changed.
-    pub weights: Weights,
+    pub weights: SentWeights,
     /// How many training samples stand behind it.
     pub samples: u64,
     /// `||theta_i - theta||` after the work.

@@ -8,7 +8,7 @@ use super::Asynchronous;
 use super::schedule::{AsyncSchedule, Work};
 use crate::algorithm::{Algorithm, Update};
 use crate::error::Result;
-use crate::message::{Request, Task};
+use crate::message::{ClientTask, Request};
 use crate::metrics::RoundResult;
 use crate::server::update_of;
 use crate::server_state::ServerState;
@@ -60,7 +60,7 @@ impl AsyncRound<'_> {
     ) -> Result<Vec<Update>> {
         let request = |begun: u64| {
             let weights = schedule.handed_out[&begun].clone();
-            Request { task: Task::Train, round: begun, rounds: self.total, rho: server.rho, weights }
+            Request { task: ClientTask::Train, round: begun, rounds: self.total, rho: server.rho, weights }
         };
         let requests: BTreeMap<u64, Request> = certain.iter().map(|work| (work.begun, request(work.begun))).collect();
         let envelopes: Vec<(usize, &Request)> = certain.iter().map(|work| (work.client, &requests[&work.begun])).collect();

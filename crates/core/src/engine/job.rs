@@ -8,7 +8,8 @@ use crate::client::shared_part;
 use crate::divergence::{after as diverged_after, ensure_finite};
 use crate::error::Result;
 use crate::fixed_points::FixedPoints;
-use crate::message::{Reply, Request, Scores, Task, Theory};
+use crate::message::{ClientTask, Reply, Request, Scores, Theory};
+use crate::sent::SentWeights;
 use crate::state::{ClientState, KeptState};
 use crate::stats::{Neighbours, Portion, Score, TrainStats};
 use crate::training::Training;
@@ -72,7 +73,7 @@ pub struct Done {
     /// How the training went, all phases together.
     pub stats: TrainStats,
     /// The value of what is [sent](LocalUpdate::sent).
-    pub sent: Weights,
+    pub sent: SentWeights,
     /// `||theta_i - theta||` between the client's own model and what was received; 0 where nothing was.
     pub gap: f64,
 }
@@ -89,9 +90,9 @@ impl Job<'_> {
         let Request { task, round, rounds, rho, .. } = *self.request;
         let (algorithm, round) = (self.work.algorithm, RoundContext { round, rounds, rho, training: self.work.training });
         match task {
-            Task::Finish => algorithm.finish(me, &round),
-            Task::Adopt => algorithm.adopt(me, &round),
-            Task::Train | Task::Evaluate | Task::Measure => algorithm.client_update(me, &round),
+            ClientTask::Finish => algorithm.finish(me, &round),
+            ClientTask::Adopt => algorithm.adopt(me, &round),
+            ClientTask::Train | ClientTask::Evaluate | ClientTask::Measure => algorithm.client_update(me, &round),
         }
     }
 
@@ -99,9 +100,9 @@ impl Job<'_> {
     pub fn end(&self, update: &LocalUpdate, mut state: KeptState, done: Done) -> Result<Reply> {
         let Done { stats, sent, gap } = done;
         state.end_stretch();
-        if self.request.task != Task::Train {
+        if self.request.task != ClientTask::Train {
             // Most methods have nothing left to do when training is over: what did not change need not be kept anew.
-            let changed = self.request.task == Task::Adopt || !update.steps.is_empty();
+            let changed = self.request.task == ClientTask::Adopt || !update.steps.is_empty();
             self.work.states.end(self.client, state, changed)?;
             return Ok(Reply::Done(stats));
         }
@@ -201,7 +202,7 @@ impl EvaluationJob<'_> {
     fn scores(&self, state: &KeptState, evaluated: Evaluated) -> Result<Scores> {
         let Evaluated { scores, gap, dual_norm } = evaluated;
         let score = |at: usize| scores.get(at).copied();
-        let is_measured = self.request.task == Task::Measure;
+        let is_measured = self.request.task == ClientTask::Measure;
         let is_watched = self.work.training.watch_fixed_points.is_some();
         // Only these look at the numbers themselves.
         let host = (is_measured || is_watched).then(|| state.to_host()).transpose()?;

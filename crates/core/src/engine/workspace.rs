@@ -169,7 +169,7 @@ impl<'a> HostWork<'a> {
 
     /// All steps are done: what the client was to do, its state, and what came of it, to [end](Job::end) the job with.
     pub fn finish(self) -> Result<(LocalUpdate, ClientState, Done)> {
-        let sent = self.workspace.evaluate(&self.update.sent)?;
+        let sent = self.workspace.evaluate(&self.update.sent)?.into();
         let state = self.workspace.into_state();
         let done = Done { stats: self.stats, sent, gap: gap(&state.own, self.job.received) };
         Ok((self.update, state, done))

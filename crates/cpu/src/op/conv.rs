@@ -2,7 +2,7 @@
 use fedeq_kernels::conv::{self, Geometry};
 use fedeq_models::graph::{ParameterId, ValueId};
 
-use super::{Op, Run};
+use super::{Op, PassContext};
 use crate::memory::{Buffer, Target};
 use crate::parameters::ParameterTarget;
 use crate::plan::Planner;
@@ -44,14 +44,14 @@ impl Conv {
 }
 
 impl Op for Conv {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let (weight, scratch) = (run.parameters.get(self.weight), run.scratch.cell.conv());
         run.numbers.write(self.y, |numbers, y| {
             conv::forward_once(run.set, &self.geometry, numbers.read(self.x), weight, y, scratch);
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
         let (geometry, weight, scratch) = (&self.geometry, run.parameters.get(self.weight), run.scratch.cell.conv());
         let (x, dy) = (self.x, back.dy);

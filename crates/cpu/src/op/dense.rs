@@ -4,7 +4,7 @@ use fedeq_kernels::activation::Activation;
 use fedeq_kernels::dense::{self, Addend, DenseShape};
 use fedeq_models::graph::{ParameterId, ValueId};
 
-use super::{Op, Run, Scratch};
+use super::{Op, PassContext, Scratch};
 use crate::memory::{Buffer, Target};
 use crate::op::kernel_of;
 use crate::parameters::ParameterTarget;
@@ -59,7 +59,7 @@ impl Dense {
 }
 
 impl Op for Dense {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let weight = run.parameters.get(self.weight);
         let bias = self.bias.map(|bias| run.parameters.get(bias));
         run.numbers.write(self.y, |numbers, y| {
@@ -68,7 +68,7 @@ impl Op for Dense {
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
         if let Some(phi) = self.activation {
             run.numbers.write(back.dy, |numbers, dy| phi.backward_in_place(run.set, numbers.read(self.y), dy));

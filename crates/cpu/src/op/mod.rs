@@ -9,7 +9,7 @@ mod transformer;
 
 use std::fmt::{self, Debug};
 
-use fedeq_equilibrium::{HostStates, Workspace};
+use fedeq_equilibrium::{HostStates, SolveWorkspace};
 use fedeq_kernels::activation as kernels;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_kernels::{InstructionSet, cell as cell_kernels, norm as norm_kernels, transformer as transformer_kernels};
@@ -20,7 +20,7 @@ use crate::memory::Numbers;
 use crate::parameters::{Gradients, Values};
 use crate::plan::Planner;
 use crate::pool::Pool;
-use crate::statistics::Running;
+use crate::statistics::RunningMoments;
 
 pub use equilibrium::{Solved, Start};
 
@@ -35,10 +35,10 @@ pub(crate) fn kernel_of(activation: Activation) -> kernels::Activation {
 /// A layer of a plan.
 pub(crate) trait Op: Debug + Send {
     /// Computes the output, and keeps what the way back needs.
-    fn forward(&mut self, run: &mut Run<'_>);
+    fn forward(&mut self, run: &mut PassContext<'_>);
 
     /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
-    fn backward(&mut self, run: &mut Run<'_>);
+    fn backward(&mut self, run: &mut PassContext<'_>);
 
     /// Gives memory back that only the next pass would need.
     fn release(&mut self, _: &mut Pool) {}
@@ -49,20 +49,20 @@ pub(crate) trait Op: Debug + Send {
     }
 
     /// The spectral radius of the cell's Jacobian at the fixed point, an estimate for every sample.
-    fn spectral_radius(&mut self, _: &mut Run<'_>, _: HostStates, _: usize) -> Option<Vec<f64>> {
+    fn spectral_radius(&mut self, _: &mut PassContext<'_>, _: HostStates, _: usize) -> Option<Vec<f64>> {
         None
     }
 }
 
 /// What layers work with.
 #[derive(Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct PassContext<'a> {
     pub(crate) set: InstructionSet,
     pub(crate) numbers: Numbers<'a>,
     pub(crate) symbols: Symbols<'a>,
     pub(crate) parameters: Values<'a>,
     pub(crate) gradients: Gradients<'a>,
-    pub(crate) statistics: &'a mut [Running],
+    pub(crate) statistics: &'a mut [RunningMoments],
     pub(crate) scratch: &'a mut Scratch,
     /// The seed of the dropout masks, if there is dropout.
     pub(crate) dropout: Option<u64>,
@@ -83,12 +83,12 @@ pub(crate) struct Symbols<'a> {
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Of residual cells, and of convolutions outside of them.
-    pub(crate) cell: cell_kernels::Scratch,
+    pub(crate) cell: cell_kernels::CellScratch,
     /// The residual cell that was worked with last.
     pub(crate) prepared: Option<cell_kernels::PreparedCell>,
-    pub(crate) norm: norm_kernels::Scratch,
-    pub(crate) transformer: transformer_kernels::Scratch,
-    pub(crate) solver: Workspace<HostStates>,
+    pub(crate) norm: norm_kernels::NormScratch,
+    pub(crate) transformer: transformer_kernels::LayerScratch,
+    pub(crate) solver: SolveWorkspace<HostStates>,
     pub(crate) transposed: Vec<f32>,
     pub(crate) gradient: Vec<f32>,
 }

@@ -1,13 +1,14 @@
 //! Batch and group normalisation, with what is fused to it.
 use fedeq_kernels::activation::Activation;
 use fedeq_kernels::norm::{self as kernels, AffineTargets, Moments};
+use fedeq_models::Mode;
 use fedeq_models::graph::{Affine, Fusion, NormScope, ValueId};
 
-use super::{Op, Run};
+use super::{Op, PassContext};
 use crate::memory::{Buffer, Target, add};
 use crate::op::kernel_of;
 use crate::parameters::{ParameterTarget, Values};
-use crate::plan::{Mode, Passed, Planner};
+use crate::plan::{Passed, Planner};
 
 #[derive(Debug)]
 pub(super) struct Norm {
@@ -82,7 +83,7 @@ fn affine_of<'a>(affine: Affine, parameters: &Values<'a>) -> kernels::Affine<'a>
 }
 
 impl Op for Norm {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let affine = affine_of(self.affine, &run.parameters);
         let running = self.running.map(|index| &mut run.statistics[index]);
         let given = running.as_ref().filter(|_| self.given).map(|running| &running.moments);
@@ -99,7 +100,7 @@ impl Op for Norm {
         }
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
         let affine = affine_of(self.affine, &run.parameters);
         let moments = if self.given { &run.statistics[self.running.unwrap_or_default()].moments } else { &self.moments };
@@ -118,7 +119,7 @@ impl Op for Norm {
         run.gradients.write_some([back.scale, back.offset], |[scale, offset]| {
             numbers.write_gradient(back.dx, |numbers, dx| {
                 let y = if needs_output { numbers.read(y) } else { &[] };
-                let saved = kernels::Saved { x: numbers.read(x), y, moments, given };
+                let saved = kernels::NormSaved { x: numbers.read(x), y, moments, given };
                 let to = AffineTargets { scale, offset };
                 norm.backward_to(set, saved, affine, numbers.read(dy), (dx, None), to, scratch);
             });

@@ -1,9 +1,9 @@
 //! Pooling, and the shortcut that halves the plane and adds channels.
-use fedeq_kernels::norm::Shape;
+use fedeq_kernels::norm::BatchShape;
 use fedeq_kernels::{pool, shortcut};
 use fedeq_models::graph::ValueId;
 
-use super::{Op, Run};
+use super::{Op, PassContext};
 use crate::memory::{Buffer, Target};
 use crate::plan::Planner;
 
@@ -23,7 +23,7 @@ impl Back {
 
 #[derive(Debug)]
 pub(super) struct MaxPool {
-    shape: Shape,
+    shape: BatchShape,
     x: Buffer,
     y: Buffer,
     /// Which number of its window each output is, if there is a way back.
@@ -40,14 +40,14 @@ impl MaxPool {
 }
 
 impl Op for MaxPool {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         run.numbers.write(self.y, |numbers, y| match self.back {
             Some(_) => pool::max_pool_with_places(run.set, self.shape, numbers.read(self.x), y, &mut self.places),
             None => pool::max_pool(run.set, self.shape, numbers.read(self.x), y),
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(Back { dy, dx }) = self.back else { return };
         run.numbers.write_gradient(dx, |numbers, dx| {
             pool::max_pool_backward(run.set, self.shape, &self.places, numbers.read(dy), dx);
@@ -57,7 +57,7 @@ impl Op for MaxPool {
 
 #[derive(Debug)]
 pub(super) struct MeanPool {
-    shape: Shape,
+    shape: BatchShape,
     x: Buffer,
     y: Buffer,
     back: Option<Back>,
@@ -71,12 +71,12 @@ impl MeanPool {
 }
 
 impl Op for MeanPool {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let scratch = &mut run.scratch.norm;
         run.numbers.write(self.y, |numbers, y| pool::global_average_pool(run.set, self.shape, numbers.read(self.x), y, scratch));
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(Back { dy, dx }) = self.back else { return };
         run.numbers.write_gradient(dx, |numbers, dx| pool::global_average_pool_backward(self.shape, numbers.read(dy), dx));
     }
@@ -85,7 +85,7 @@ impl Op for MeanPool {
 /// Every second pixel, with channels of zero on both sides.
 #[derive(Debug)]
 pub(super) struct Widen {
-    shape: Shape,
+    shape: BatchShape,
     channels: usize,
     x: Buffer,
     y: Buffer,
@@ -100,11 +100,11 @@ impl Widen {
 }
 
 impl Op for Widen {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         run.numbers.write(self.y, |numbers, y| shortcut::widen(self.shape, self.channels, numbers.read(self.x), y));
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(Back { dy, dx }) = self.back else { return };
         run.numbers.write_gradient(dx, |numbers, dx| {
             dx.fill(0.0);

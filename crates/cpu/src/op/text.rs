@@ -1,9 +1,9 @@
 //! Vectors that stand for symbols, and the normalisation of every position.
-use fedeq_kernels::transformer::{Norm, Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
+use fedeq_kernels::transformer::{NormParts, Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
 use fedeq_kernels::{dense, embedding};
 use fedeq_models::graph::{Affine, ParameterId, ValueId};
 
-use super::{Op, Run};
+use super::{Op, PassContext};
 use crate::memory::{Buffer, Target};
 use crate::parameters::ParameterTarget;
 use crate::plan::Planner;
@@ -29,7 +29,7 @@ impl Embed {
 }
 
 impl Op for Embed {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let (width, tokens) = (self.width, run.parameters.get(self.tokens));
         let positions = self.positions.map(|positions| run.parameters.get(positions));
         run.numbers.write(self.y, |_, y| {
@@ -40,7 +40,7 @@ impl Op for Embed {
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some((dy, of_tokens, of_positions)) = self.back else { return };
         let (width, length, dy) = (self.width, self.length, run.numbers.read(dy));
         run.gradients.write(of_tokens, |sums| {
@@ -60,7 +60,7 @@ pub(super) struct LayerNorm {
     x: Buffer,
     y: Buffer,
     saved: Standardised,
-    sums: Norm<Vec<f32>>,
+    sums: NormParts<Vec<f32>>,
     back: Option<Back>,
 }
 
@@ -81,23 +81,23 @@ impl LayerNorm {
             scale: plan.parameter(affine.scale),
             offset: plan.parameter(affine.offset),
         });
-        let sums = Norm { scale: vec![0.0; width], offset: vec![0.0; width] };
+        let sums = NormParts { scale: vec![0.0; width], offset: vec![0.0; width] };
         Self { affine, x: plan.forward(x), y: plan.forward(y), saved: Standardised::default(), sums, back }
     }
 }
 
 impl Op for LayerNorm {
-    fn forward(&mut self, run: &mut Run<'_>) {
-        let norm = Norm { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
+    fn forward(&mut self, run: &mut PassContext<'_>) {
+        let norm = NormParts { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
         run.numbers.write(self.y, |numbers, y| match self.back {
             Some(_) => layer_norm_saving(run.set, numbers.read(self.x), norm, y, &mut self.saved),
             None => layer_norm(run.set, numbers.read(self.x), norm, y),
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
-        let norm = Norm { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
+        let norm = NormParts { scale: run.parameters.get(self.affine.scale), offset: run.parameters.get(self.affine.offset) };
         let wanted = back.scale.is_some() || back.offset.is_some();
         self.sums.scale.fill(0.0);
         self.sums.offset.fill(0.0);

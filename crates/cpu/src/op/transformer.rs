@@ -1,12 +1,13 @@
 //! Transformer layers one after the other.
-use fedeq_kernels::transformer::{Dropout, LayerGradients, LayerParts, LayerShape, Masks, Prepared, Saved};
+use fedeq_kernels::transformer::{DropoutMultipliers, LayerGradients, LayerParts, LayerSaved, LayerShape, Masks, PreparedLayer};
+use fedeq_models::Mode;
 use fedeq_models::graph::{self, ParameterId, ValueId};
 
-use super::{Op, Run, Symbols};
+use super::{Op, PassContext, Symbols};
 use crate::dropout::Multipliers;
 use crate::memory::{Buffer, Target, add};
 use crate::parameters::{ParameterTarget, Values};
-use crate::plan::{Mode, Planner};
+use crate::plan::Planner;
 
 #[derive(Debug)]
 pub(super) struct Transformer {
@@ -23,8 +24,8 @@ pub(super) struct Transformer {
 #[derive(Debug)]
 struct Layer {
     parameters: [ParameterId; 16],
-    prepared: Option<Prepared>,
-    saved: Saved,
+    prepared: Option<PreparedLayer>,
+    saved: LayerSaved,
     targets: [Option<ParameterTarget>; 16],
     /// If any of the targets is wanted.
     sums: Option<LayerGradients>,
@@ -51,7 +52,7 @@ impl Transformer {
         let made = layers.layers.iter().map(|&parameters| {
             let targets = if back.is_some() { parameters.map(|id| plan.parameter(id)) } else { [None; 16] };
             let sums = targets.iter().any(Option::is_some).then(|| LayerGradients::zeros(&shape));
-            Layer { parameters, prepared: None, saved: Saved::default(), targets, sums }
+            Layer { parameters, prepared: None, saved: LayerSaved::default(), targets, sums }
         });
         let made = made.collect::<Vec<_>>();
         Self {
@@ -82,14 +83,14 @@ fn masks<'a>(shape: &LayerShape, symbols: Symbols<'a>, multipliers: &'a Multipli
     let each = shape.length * shape.width;
     let site = |index: usize| {
         let (all, sites) = multipliers.get()?;
-        Some(Dropout { multipliers: &all[index * each..], stride: sites * each })
+        Some(DropoutMultipliers { multipliers: &all[index * each..], stride: sites * each })
     };
     let blocked = symbols.blocked.expect("attention is to symbols");
     Masks { blocked, attention: site(2 * layer), mlp: site(2 * layer + 1) }
 }
 
 impl Op for Transformer {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let (shape, saving) = (self.shape, self.back.is_some());
         self.multipliers.draw(run.dropout, shape.batch, shape.length * shape.width);
         let scratch = &mut run.scratch.transformer;
@@ -107,7 +108,7 @@ impl Op for Transformer {
                         prepared.update(&parameters);
                         prepared
                     }
-                    none => none.insert(Prepared::new(run.set, shape, &parameters)),
+                    none => none.insert(PreparedLayer::new(run.set, shape, &parameters)),
                 };
                 if saving {
                     prepared.forward_saving(y, injection, masks, &mut layer.saved, scratch);
@@ -118,7 +119,7 @@ impl Op for Transformer {
         });
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
         let (shape, multipliers, symbols) = (self.shape, &self.multipliers, run.symbols);
         let scratch = &mut run.scratch.transformer;

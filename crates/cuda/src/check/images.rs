@@ -1,10 +1,11 @@
 //! Networks of images and vectors, without equilibria.
 use fedeq_core::Trains;
+use fedeq_models::Mode;
 use fedeq_models::graph::{Ends, Fusion, Graph, Layer, NormScope};
 use fedeq_models::{Activation, Architecture, MlpOptions, ModelConfig, NormKind, Part, ResNetDepth, ResNetOptions, Task};
 
 use super::{Allowed, Case, Checks};
-use crate::plan::{Mode, Precision};
+use crate::plan::Precision;
 
 /// Sums in another order, and factors in 16 bits, which have 11 digits.
 ///

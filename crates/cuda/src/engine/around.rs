@@ -7,7 +7,7 @@ use super::state::Home;
 use super::warm::{Memory, Places};
 use crate::device::{Argument, Buffer, Launch, Pointer, launch};
 use crate::op::equilibrium::{AroundSolve, Solved, State};
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 use crate::plan::Purpose;
 
 /// How the solves of a lane went. Kernels know it by the same fields.
@@ -159,14 +159,14 @@ impl Around {
     }
 
     /// The same pass, with what is done around its solve.
-    pub(crate) fn of<'a>(&'a self, run: Run<'a>) -> Run<'a> {
+    pub(crate) fn of<'a>(&'a self, run: PassContext<'a>) -> PassContext<'a> {
         let around = self.counting.as_ref().map(|counting| counting as &dyn AroundSolve);
-        Run { around, ..run }
+        PassContext { around, ..run }
     }
 }
 
 impl Counting {
-    fn kernel(&self, warm: &Warming, places: &Buffer<i32>, run: &Run<'_>, each: usize) -> Warm {
+    fn kernel(&self, warm: &Warming, places: &Buffer<i32>, run: &PassContext<'_>, each: usize) -> Warm {
         let (places, known) = (places.pointer(), warm.known);
         let [slots, most] = [warm.slots, self.most].map(|count| count as i32);
         Warm { counter: self.counter, places, known, cohort: run.cohort, n: each as i64, slots, most }
@@ -174,7 +174,7 @@ impl Counting {
 }
 
 impl AroundSolve for Counting {
-    fn before(&self, run: &Run<'_>, z: State, each: usize) -> Result<()> {
+    fn before(&self, run: &PassContext<'_>, z: State, each: usize) -> Result<()> {
         let Some(warm) = &self.warm else { return Ok(()) };
         let (call, flags) = (self.kernel(warm, &warm.recall, run, each), warm.flags.pointer());
         let grid = run.by_sample(each.div_ceil(1024));
@@ -185,7 +185,7 @@ impl AroundSolve for Counting {
         }
     }
 
-    fn after(&self, run: &Run<'_>, solved: Solved) -> Result<()> {
+    fn after(&self, run: &PassContext<'_>, solved: Solved) -> Result<()> {
         let Solved { progress, z, each } = solved;
         let flags = self.warm.as_ref().map_or(Pointer::NULL, |warm| warm.flags.pointer());
         let lanes = run.size.lanes;

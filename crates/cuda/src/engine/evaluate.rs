@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fedeq_core::{Evaluated, EvaluationJob, Portion, Question, Reply, Result, Score, StartedEvaluation};
 use fedeq_data::shard::Shard;
+use fedeq_models::Mode;
 
 use super::Clients;
 use super::cohort::{alike, most_lanes, pack};
@@ -18,7 +19,7 @@ use super::stored::Stored;
 use super::train::{gaps, repeated, tables};
 use super::workshop::Workshop;
 use crate::data::DeviceData;
-use crate::plan::{Mode, Purpose, Size};
+use crate::plan::{Purpose, Size};
 
 /// Samples of a client in a pass when nothing is trained, at most.
 pub(crate) const EVALUATION_BATCH: usize = 100;

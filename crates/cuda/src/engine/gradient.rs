@@ -6,6 +6,7 @@ use fedeq_core::{Params, Result, Trains, Weights};
 use fedeq_data::shard::Shard;
 use fedeq_equilibrium::{Adjoint, Equilibrium, LinearSolver, Stop};
 use fedeq_models::Graph;
+use fedeq_models::Mode;
 
 use super::evaluate::EVALUATION_BATCH;
 use super::lanes::{Lanes, Table};
@@ -17,7 +18,7 @@ use super::stored::Storage;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Device, Launch, launch};
 use crate::layout::Layout;
-use crate::plan::{Mode, Precision, Purpose, Size};
+use crate::plan::{Precision, Purpose, Size};
 
 /// The tolerance of fixed points and of adjoints through them where the true gradient is wanted: what 32 bits allow.
 const TOLERANCE: f64 = 1e-6;

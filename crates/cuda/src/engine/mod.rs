@@ -5,7 +5,7 @@
 //! - `cohort`: who works together; `train` and `evaluate`: what cohorts do; `phase`: a training phase; `gradient`: the true gradient; `neighbours`: nearest neighbours
 //! - `parts`, `expression`, `lanes`: parts of models, what is made of them, and their numbers on the device
 //! - `schedule`: which samples are in which step; `runner`: taking steps; `around`, `warm`: what is done around solves; `workshop`: what is kept ready
-//! - `stored`, `state`: what clients keep between rounds
+//! - `stored`, `state`: what clients keep between rounds; `sent`: what they send, and its mean
 mod around;
 mod cohort;
 mod evaluate;
@@ -17,6 +17,7 @@ mod parts;
 mod phase;
 mod runner;
 mod schedule;
+mod sent;
 mod state;
 mod stored;
 mod train;

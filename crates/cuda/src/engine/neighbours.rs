@@ -9,7 +9,7 @@ use super::runner::Runner;
 use super::state::Home;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Launch, Pointer, launch};
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 
 /// Queries of a client whose distances are computed at once: whatever the memory, so that sums have one order.
 const QUERIES: usize = 256;
@@ -107,7 +107,7 @@ fn predictions(shard: &Shard) -> usize {
 
 /// Copies rows: `to[slot] = from[places[slot]]`, `width` numbers each.
 fn gather(
-    run: &Run<'_>,
+    run: &PassContext<'_>,
     from: Pointer<f32>,
     places: &Buffer<i32>,
     to: Pointer<f32>,
@@ -186,7 +186,7 @@ impl<'a> Voters<'a> {
         &self,
         runner: &Runner,
         home: &Home,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         (counts, places, classes): (Vec<usize>, Vec<i32>, Vec<i32>),
     ) -> Result<Vec<Score>> {
         let (device, lanes, all) = (&home.device, counts.len(), counts.len() * QUERIES);
@@ -218,7 +218,7 @@ impl<'a> Voters<'a> {
         &self,
         runner: &Runner,
         home: &Home,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         places: &Buffer<i32>,
         asking: Cohort,
         [labels, pitch]: [usize; 2],
@@ -245,7 +245,7 @@ impl<'a> Voters<'a> {
 const GRID: usize = 65_535;
 
 /// Where the embeddings of the last pass are, one row a sample or position.
-fn embedding(runner: &Runner, run: &Run<'_>) -> Pointer<f32> {
+fn embedding(runner: &Runner, run: &PassContext<'_>) -> Pointer<f32> {
     let plan = &runner.executor.plan;
     run.maybe(plan.embedding.or(plan.input.numbers))
 }

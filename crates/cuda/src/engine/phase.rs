@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{Phase, PhaseBytes, PhaseSeconds, ProximalTerm, Result, SolveTally, TrainStats, diverged_in_phase};
+use fedeq_models::Mode;
 
 use super::Clients;
 use super::lanes::{Lanes, Table};
@@ -14,7 +15,7 @@ use super::warm::Memory;
 use super::workshop::Workshop;
 use crate::data::DeviceData;
 use crate::executor::Score;
-use crate::plan::{Mode, Purpose, Size};
+use crate::plan::{Purpose, Size};
 
 /// Entries of a table of batches at most; a phase of more is cut between epochs.
 const TABLE: usize = 1 << 22;

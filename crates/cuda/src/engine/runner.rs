@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{Projection, Result, Trains};
+use fedeq_models::Mode;
 use fedeq_models::Part;
 use fedeq_models::graph::{Cell, Layer};
 
@@ -14,8 +15,8 @@ use super::state::Home;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Launch, Pointer, Repeatable, launch};
 use crate::executor::{Executor, Lanes as Weights, Score};
-use crate::op::{DropoutKeys, Run, dropout_keys};
-use crate::plan::{Mode, Plan, Purpose};
+use crate::op::{DropoutKeys, PassContext, dropout_keys};
+use crate::plan::{NetworkPlan, Purpose};
 use crate::projection::Projected;
 
 /// Steps that are launched one by one before they are recorded: the first loads kernels, the second shows where the time goes.
@@ -133,7 +134,7 @@ impl Runner {
     pub(crate) fn new(home: &Home, purpose: Purpose, pulled: bool, shared: &mut Shared) -> Result<Self> {
         let (device, layout, lanes) = (&home.device, &home.layout, purpose.size.lanes);
         let all = lanes * layout.stride();
-        let plan = Plan::new(device, &home.graph, layout, purpose);
+        let plan = NetworkPlan::new(device, &home.graph, layout, purpose);
         let scratch = enough(home, &mut shared.scratch, plan.arena.bytes())?;
         let trains = purpose.trains.is_some();
         Ok(Self {
@@ -160,7 +161,7 @@ impl Runner {
     pub(crate) fn wants(home: &Home, purpose: Purpose, pulled: bool) -> Wanted {
         let lanes = purpose.size.lanes;
         let tables = 1 + usize::from(purpose.trains.is_some()) + usize::from(pulled);
-        let scratch = Plan::new(&home.device, &home.graph, &home.layout, purpose).arena.bytes();
+        let scratch = NetworkPlan::new(&home.device, &home.graph, &home.layout, purpose).arena.bytes();
         let tables = lanes * (tables * home.layout.stride() + home.layout.statistics_stride());
         Wanted { scratch: scratch as u64, tables: 4 * tables as u64 }
     }
@@ -264,11 +265,11 @@ impl Runner {
     }
 
     /// What layers work with.
-    pub(crate) fn run<'a>(&'a self, home: &'a Home, data: &DeviceData) -> Run<'a> {
+    pub(crate) fn run<'a>(&'a self, home: &'a Home, data: &DeviceData) -> PassContext<'a> {
         let run = self.executor.run(&home.layout, self.weights(), data.symbols());
         let keys = self.tables.keys.as_ref().filter(|_| self.executor.purpose.mode == Mode::Train);
         let dropout = keys.map(|keys| DropoutKeys { step: self.counter(), keys: keys.pointer() });
-        self.around.of(Run { dropout, ..run })
+        self.around.of(PassContext { dropout, ..run })
     }
 
     /// Takes so many training steps; `begins` tells whether they are the first of a phase.
@@ -359,7 +360,7 @@ impl Runner {
     }
 
     /// The next batch, and its loss.
-    pub(crate) fn forward(&self, run: &Run<'_>, data: &DeviceData) -> Result<()> {
+    pub(crate) fn forward(&self, run: &PassContext<'_>, data: &DeviceData) -> Result<()> {
         let (size, executor) = (self.executor.purpose.size, &self.executor);
         let Tables { counter, counts, samples, .. } = &self.tables;
         launch!(run.device, Launch::new("begin_step", [size.lanes, 1, 1], 128);
@@ -371,13 +372,13 @@ impl Runner {
     }
 
     /// Notes the scores of the batch, and goes on to the next.
-    pub(crate) fn end_step(&self, run: &Run<'_>) -> Result<()> {
+    pub(crate) fn end_step(&self, run: &PassContext<'_>) -> Result<()> {
         let (lanes, Tables { counter, scores, .. }) = (self.executor.purpose.size.lanes, &self.tables);
         launch!(run.device, Launch::new("end_step", [1, 1, 1], 128);
             counter.pointer(), self.executor.scores.pointer(), scores.pointer(), lanes as i32)
     }
 
-    fn update(&self, home: &Home, run: &Run<'_>, descent: Descent) -> Result<()> {
+    fn update(&self, home: &Home, run: &PassContext<'_>, descent: Descent) -> Result<()> {
         let trains = self.executor.purpose.trains.unwrap_or(Trains::Everything);
         for (index, section) in Section::PARAMETERS.into_iter().enumerate() {
             if section.part().is_some_and(|part| trains.includes(part)) {
@@ -392,7 +393,7 @@ impl Runner {
     }
 
     /// `p <- p - rate (gradient + strength p + offset)`
-    fn descend(&self, home: &Home, run: &Run<'_>, section: Section, descent: Descent, pulled: bool) -> Result<()> {
+    fn descend(&self, home: &Home, run: &PassContext<'_>, section: Section, descent: Descent, pulled: bool) -> Result<()> {
         let (range, stride) = (section.range(&home.layout), run.stride());
         let offset = self.offset.as_ref().filter(|_| pulled).map_or(Pointer::NULL, |offset| offset.pointer().add(range.start));
         let strength = if pulled { descent.strength } else { 0.0 };

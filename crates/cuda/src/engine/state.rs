@@ -146,14 +146,14 @@ impl Home {
     fn from_host(self: &Arc<Self>, state: &ClientState) -> Result<DeviceState> {
         let dual = self.upload(&Weights { params: state.dual.clone(), ..Weights::default() })?;
         let is_zero = dual.iter().all(|(section, stored)| self.is_zero(section, stored));
-        Ok(DeviceState {
-            home: Arc::clone(self),
+        let holding = Holding {
             own: self.upload(&state.own)?,
             dual,
             second: state.second.as_ref().map(|second| self.upload(second)).transpose()?,
             dual_norm: if is_zero { 0.0 } else { state.dual.norm() },
             warm: KeptStates::from_host(&self.device, &state.memory)?,
-        })
+        };
+        Ok(DeviceState::new(self, holding))
     }
 }
 
@@ -173,6 +173,28 @@ pub(crate) struct DeviceState {
     pub(crate) dual_norm: f64,
     /// Fixed points that outlast a round; nothing if there are none.
     pub(crate) warm: Option<KeptStates>,
+    /// The bytes of the host's memory that it counts for.
+    counted: usize,
+}
+
+/// What a state is made of.
+pub(crate) struct Holding {
+    pub(crate) own: Parts<Arc<Stored>>,
+    pub(crate) dual: Parts<Arc<Stored>>,
+    pub(crate) second: Option<Parts<Arc<Stored>>>,
+    pub(crate) dual_norm: f64,
+    pub(crate) warm: Option<KeptStates>,
+}
+
+impl DeviceState {
+    /// A state that counts for nothing on the host, as long as there is room for all of them on the device: whoever comes then makes somebody leave.
+    pub(crate) fn new(home: &Arc<Home>, holding: Holding) -> Self {
+        let Holding { own, dual, second, dual_norm, warm } = holding;
+        let bytes = |parts: &Parts<Arc<Stored>>| parts.iter().map(|(_, stored)| stored.bytes()).sum::<usize>();
+        let all = bytes(&own) + bytes(&dual) + second.as_ref().map_or(0, bytes);
+        let counted = if home.storage.overflows() { all } else { 0 };
+        Self { home: Arc::clone(home), own, dual, second, dual_norm, warm, counted }
+    }
 }
 
 impl EngineState for DeviceState {
@@ -200,8 +222,6 @@ impl EngineState for DeviceState {
     }
 
     fn size(&self) -> usize {
-        let bytes = |parts: &Parts<Arc<Stored>>| parts.iter().map(|(_, stored)| stored.bytes()).sum::<usize>();
-        let warm = self.warm.as_ref().map_or(0, KeptStates::bytes);
-        bytes(&self.own) + bytes(&self.dual) + self.second.as_ref().map_or(0, bytes) + warm
+        self.counted
     }
 }

@@ -27,7 +27,9 @@ enum Place {
 pub(crate) struct Storage {
     device: Arc<Device>,
     budget: u64,
+    /// On the device, and wherever it is.
     bytes: AtomicU64,
+    all_bytes: AtomicU64,
     clock: AtomicU64,
     all: Mutex<Vec<Weak<Stored>>>,
 }
@@ -35,7 +37,14 @@ pub(crate) struct Storage {
 impl Storage {
     pub(crate) fn new(device: &Arc<Device>, budget: u64) -> Arc<Self> {
         let count = AtomicU64::default;
-        Arc::new(Self { device: Arc::clone(device), budget, bytes: count(), clock: count(), all: Mutex::default() })
+        Arc::new(Self {
+            device: Arc::clone(device),
+            budget,
+            bytes: count(),
+            all_bytes: count(),
+            clock: count(),
+            all: Mutex::default(),
+        })
     }
 
     /// Bytes that may be on the device.
@@ -48,9 +57,15 @@ impl Storage {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether there is more than may be on the device, so that the host has to hold some of it.
+    pub(crate) fn overflows(&self) -> bool {
+        self.all_bytes.load(Ordering::Relaxed) > self.budget
+    }
+
     /// Keeps numbers that are on the device; whatever was not used for longest makes room for them.
     pub(crate) fn keep(self: &Arc<Self>, numbers: Arc<Buffer<f32>>, finite: bool) -> Result<Arc<Stored>> {
         self.bytes.fetch_add(numbers.bytes(), Ordering::Relaxed);
+        self.all_bytes.fetch_add(numbers.bytes(), Ordering::Relaxed);
         let stored = Arc::new(Stored {
             len: numbers.len(),
             finite,
@@ -141,6 +156,8 @@ impl Drop for Stored {
     fn drop(&mut self) {
         let place = self.place.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.storage.leaves(place);
+        // As a buffer has room for one number at least.
+        self.storage.all_bytes.fetch_sub(4 * self.len.max(1) as u64, Ordering::Relaxed);
     }
 }
 

@@ -2,8 +2,6 @@
 use std::sync::Arc;
 
 use fedeq_core::{ClientInfo, Done, Error, Job, KeptState, LocalUpdate, Reply, Result, Started, Step, TrainStats, Weights};
-use fedeq_models::Part;
-use rayon::prelude::*;
 
 use super::Clients;
 use super::cohort::{alike, most_lanes, pack};
@@ -13,12 +11,12 @@ use super::parts::{Parts, Section};
 use super::phase::Begun;
 use super::runner::Wanted;
 use super::schedule::Trainee;
-use super::state::{DeviceState, Home};
+use super::sent;
+use super::state::{DeviceState, Holding, Home};
 use super::stored::Stored;
 use super::warm::{Directory, Memory};
 use super::workshop::Workshop;
 use crate::data::DeviceData;
-use crate::device::Buffer;
 
 /// A job that has begun, with its numbers on the device.
 pub(crate) struct Member<'a> {
@@ -188,7 +186,8 @@ impl Clients {
             }
         }
         let sent = slots.value(&arithmetic, &lanes[0].update.sent)?;
-        let sent = self.download(shop, home, &sent, &slots.received, lanes)?;
+        let like: Vec<&Weights> = lanes.iter().map(|lane| lane.job.received).collect();
+        let sent = sent::sent(home, arithmetic, sent, &slots.received, &like)?;
         let gaps = gaps(arithmetic, &slots.own, &slots.received)?;
         let states = self.states(home, arithmetic, &slots, memory.as_ref(), lanes)?;
         shop.put_memory_back(memory);
@@ -234,16 +233,15 @@ impl Clients {
                 Some(memory) => memory.keep(&home.device, lane)?,
                 None => member.state.warm.clone().filter(|_| lasting),
             };
-            let state = DeviceState {
-                home: Arc::clone(home),
+            let holding = Holding {
                 own: own[lane].clone(),
                 dual: dual[lane].clone(),
                 second: second.as_ref().map(|second| second[lane].clone()),
                 dual_norm: dual_norms[lane],
                 warm,
             };
-            let info = ClientInfo { has_second: state.second.is_some(), ..member.info };
-            Ok(KeptState::by_engine(info, Arc::new(state)))
+            let info = ClientInfo { has_second: holding.second.is_some(), ..member.info };
+            Ok(KeptState::by_engine(info, Arc::new(DeviceState::new(home, holding))))
         };
         lanes.iter().enumerate().map(state).collect()
     }
@@ -258,57 +256,6 @@ impl Clients {
             return Ok(lanes.iter().map(|lane| lane.state.dual_norm).collect());
         }
         norms(arithmetic, dual)
-    }
-
-    /// What is sent, on the host: as it was received where it is that, else from the device.
-    fn download(
-        &self,
-        shop: &mut Workshop,
-        home: &Arc<Home>,
-        sent: &Parts<Table>,
-        received: &Parts<Table>,
-        lanes: &[Member<'_>],
-    ) -> Result<Vec<Weights>> {
-        let mut weights = vec![Weights::default(); lanes.len()];
-        for (section, table) in sent.iter() {
-            if received.get(section).is_some_and(|received| received.is(table)) {
-                weights.iter_mut().zip(lanes).for_each(|(weights, lane)| take_part(weights, section, lane.job.received));
-                continue;
-            }
-            match table {
-                Table::Each(each) => {
-                    for (weights, stored) in weights.iter_mut().zip(each.iter()) {
-                        home.name(section, &stored.on_host()?, weights);
-                    }
-                }
-                Table::Same(stored) => {
-                    let numbers = stored.on_host()?;
-                    weights.iter_mut().for_each(|weights| home.name(section, &numbers, weights));
-                }
-                Table::Made(made) => made_to_host(shop, home, section, made, &mut weights)?,
-            }
-        }
-        Ok(weights)
-    }
-}
-
-/// Names the numbers of a table that was made on the device, as many lanes at a time as there is room for in the memory that is copied to.
-fn made_to_host(shop: &mut Workshop, home: &Home, section: Section, made: &Buffer<f32>, weights: &mut [Weights]) -> Result<()> {
-    let len = section.range(&home.layout).len().max(1);
-    let staging = shop.staging(home, len, made.len())?;
-    let at_once = staging.len() / len;
-    for (group, some) in weights.chunks_mut(at_once).enumerate() {
-        let numbers = staging.read(made, group * at_once * len, some.len() * len)?;
-        some.par_iter_mut().zip(numbers.par_chunks(len)).for_each(|(weights, lane)| home.name(section, lane, weights));
-    }
-    Ok(())
-}
-
-/// A section of host weights.
-fn take_part(weights: &mut Weights, section: Section, from: &Weights) {
-    match section.part() {
-        Some(part) => weights.params.overwrite(&from.params.filter(|path| Part::of(path) == part)),
-        None => weights.statistics = from.statistics.clone(),
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fedeq_core::Result;
-use fedeq_equilibrium::{Precision, WarmMemory, WarmStart};
+use fedeq_equilibrium::{StoredPrecision, WarmMemory, WarmStart};
 use half::f16;
 
 use super::schedule::Schedule;
@@ -103,18 +103,18 @@ impl Directory {
     }
 }
 
-fn size_of_number(precision: Precision) -> usize {
+fn size_of_number(precision: StoredPrecision) -> usize {
     match precision {
-        Precision::Single => size_of::<f32>(),
-        Precision::Half => size_of::<f16>(),
+        StoredPrecision::Single => size_of::<f32>(),
+        StoredPrecision::Half => size_of::<f16>(),
     }
 }
 
 /// How a policy stores states.
-pub(crate) fn precision_of(policy: WarmStart) -> Precision {
+pub(crate) fn precision_of(policy: WarmStart) -> StoredPrecision {
     match policy {
         WarmStart::BySample { precision, .. } => precision,
-        WarmStart::Off | WarmStart::PreviousBatch => Precision::Single,
+        WarmStart::Off | WarmStart::PreviousBatch => StoredPrecision::Single,
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Memory {
     pub(crate) directory: Directory,
     pub(crate) each: usize,
     pub(crate) slots: usize,
-    precision: Precision,
+    precision: StoredPrecision,
     states: Buffer<u8>,
     known: Buffer<u8>,
 }
@@ -162,7 +162,7 @@ impl Memory {
     }
 
     pub(crate) fn is_half(&self) -> bool {
-        self.precision == Precision::Half
+        self.precision == StoredPrecision::Half
     }
 
     pub(crate) fn states(&self) -> Pointer<u8> {
@@ -210,17 +210,13 @@ impl Memory {
 pub(crate) struct KeptStates {
     /// Whose they are.
     ids: Arc<Vec<u64>>,
-    precision: Precision,
+    precision: StoredPrecision,
     each: usize,
     states: Arc<Buffer<u8>>,
     known: Arc<Buffer<u8>>,
 }
 
 impl KeptStates {
-    pub(crate) fn bytes(&self) -> usize {
-        (self.states.bytes() + self.known.bytes()) as usize
-    }
-
     /// Those that a client kept on the host.
     pub(crate) fn from_host(device: &Device, memory: &WarmMemory) -> Result<Option<Self>> {
         let entries: Vec<(u64, Vec<f32>)> = memory.entries().collect();
@@ -253,17 +249,17 @@ impl KeptStates {
     }
 }
 
-fn bytes_of(row: &[f32], precision: Precision) -> Vec<u8> {
+fn bytes_of(row: &[f32], precision: StoredPrecision) -> Vec<u8> {
     match precision {
-        Precision::Single => row.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        Precision::Half => row.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect(),
+        StoredPrecision::Single => row.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        StoredPrecision::Half => row.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect(),
     }
 }
 
-fn numbers_of(bytes: &[u8], precision: Precision) -> Vec<f32> {
+fn numbers_of(bytes: &[u8], precision: StoredPrecision) -> Vec<f32> {
     match precision {
-        Precision::Single => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
-        Precision::Half => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
+        StoredPrecision::Single => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+        StoredPrecision::Half => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
     }
 }
 
@@ -321,7 +317,7 @@ mod tests {
     #[test]
     fn the_same_samples_are_remembered_as_on_the_host() {
         for capacity in [None, Some(0), Some(5 * 16), Some(5 * 16 + 7), Some(1000)] {
-            for precision in [Precision::Single, Precision::Half] {
+            for precision in [StoredPrecision::Single, StoredPrecision::Half] {
                 agrees(WarmStart::BySample { capacity, precision, lasting: true }, 17, 5, 3);
             }
         }
@@ -333,7 +329,7 @@ mod tests {
     #[test]
     fn numbers_come_back_from_bytes() {
         let row = [1.0, -2.5, 0.125, 3.0];
-        for precision in [Precision::Single, Precision::Half] {
+        for precision in [StoredPrecision::Single, StoredPrecision::Half] {
             assert_eq!(numbers_of(&bytes_of(&row, precision), precision), row);
         }
     }

@@ -5,15 +5,12 @@ use fedeq_equilibrium::WarmStart;
 use super::runner::{Runner, Shared, Wanted};
 use super::state::Home;
 use super::warm::Memory;
-use crate::device::Pinned;
 use crate::plan::Purpose;
 
 /// Runners that are kept: those of the phases of a round and of an evaluation, and some to spare.
 const KEPT: usize = 6;
 /// How much of different purposes is remembered.
 const REMEMBERED: usize = 64;
-/// Numbers that come to the host at once.
-const STAGED: usize = 1 << 26;
 
 /// Whatever one piece of work after the other needs; one at a time.
 #[derive(Default)]
@@ -23,7 +20,6 @@ pub(crate) struct Workshop {
     shared: Shared,
     memory: Option<Memory>,
     wanted: Vec<(Purpose, bool, Wanted)>,
-    staging: Option<Pinned>,
 }
 
 impl Workshop {
@@ -76,17 +72,6 @@ impl Workshop {
     /// The bytes of what is kept.
     pub(crate) fn bytes(&self) -> u64 {
         self.shared.bytes() + self.memory.as_ref().map_or(0, Memory::bytes_in_use)
-    }
-
-    /// Memory of the host that the device copies to: for `least` numbers at least, and for no more of `wanted` than makes it faster.
-    pub(crate) fn staging(&mut self, home: &Home, least: usize, wanted: usize) -> Result<&mut Pinned> {
-        let wanted = wanted.min(STAGED).max(least);
-        if self.staging.as_ref().is_none_or(|staging| staging.len() < wanted) {
-            self.staging = None;
-            self.staging = Some(Pinned::new(&home.device, wanted)?);
-        }
-        let Some(staging) = &mut self.staging else { unreachable!("it was made above") };
-        Ok(staging)
     }
 
     /// Memory of fixed points for so many lanes with so many slots, with nothing in it; nothing where there are no slots.

@@ -4,7 +4,7 @@ use fedeq_models::Activation;
 use fedeq_models::graph::{ParameterId, ValueId};
 
 use super::convolution::{ByWeights, Geometry, Into, Storage, Weights};
-use super::{Op, Run};
+use super::{Op, PassContext};
 use crate::arena::Slot;
 use crate::device::Pointer;
 use crate::plan::{Form, Forms, Incoming, Planner, Precision, SCALE, Target};
@@ -52,7 +52,7 @@ impl Conv {
 }
 
 impl Op for Conv {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         let w = run.parameter(self.weight);
         self.weights.prepare(run, w)?;
         let (halves, numbers) =
@@ -61,7 +61,7 @@ impl Op for Conv {
         halves.into_iter().chain(numbers).try_for_each(forward)
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(Back { dy, factors, dx, dw }) = &self.back else { return Ok(()) };
         let g = self.weights.geometry;
         if let Some(factors) = factors {

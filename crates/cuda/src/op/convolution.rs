@@ -5,7 +5,7 @@ use fedeq_core::Result;
 use fedeq_models::Activation;
 use half::f16;
 
-use super::{Cohort, Run, phi};
+use super::{Cohort, PassContext, phi};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::plan::{Planner, Precision, USUAL_LANES};
@@ -176,7 +176,7 @@ impl Weights {
     }
 
     /// Takes the weights as they are now; `w` are those of the first lane.
-    pub(crate) fn prepare(&self, run: &Run<'_>, w: Pointer<f32>) -> Result<()> {
+    pub(crate) fn prepare(&self, run: &PassContext<'_>, w: Pointer<f32>) -> Result<()> {
         let Some(forward) = self.forward else { return Ok(()) };
         let Geometry { from, to, .. } = self.geometry;
         // `straight` keeps the order of the lane, `turned` swaps inputs and outputs and turns the window round.
@@ -194,7 +194,7 @@ impl Weights {
     /// `y = phi(conv(x) + bias)`; `w` are the weights of the first lane, `bias` that of the first lane or null.
     pub(crate) fn forward(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         x: Pointer<u8>,
         [w, bias]: [Pointer<f32>; 2],
@@ -226,7 +226,7 @@ impl Weights {
     /// `dx = alpha conv^T(dy)`, `dy` in the form of factors.
     pub(crate) fn input_gradient(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         dy: Pointer<u8>,
         w: Pointer<f32>,
@@ -265,7 +265,7 @@ impl Weights {
         self.launch(run, call, stride * stride, pixels)
     }
 
-    fn launch(&self, run: &Run<'_>, call: Conv, parts: usize, pixels: usize) -> Result<()> {
+    fn launch(&self, run: &PassContext<'_>, call: Conv, parts: usize, pixels: usize) -> Result<()> {
         let g = call.geometry;
         let (to, most, lanes) = (g.to as usize, run.size.most, run.size.lanes);
         if self.hopper && g.is_plain() && (33..=64).contains(&to) && g.width <= WIDEST {
@@ -288,7 +288,7 @@ impl Weights {
 
     fn forward_exact(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         x: Pointer<f32>,
         [w, bias]: [Pointer<f32>; 2],
@@ -304,7 +304,7 @@ impl Weights {
 
     fn input_gradient_exact(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         dy: Pointer<f32>,
         w: Pointer<f32>,
@@ -397,7 +397,7 @@ impl ByWeights {
     /// `dw = alpha x^T dy`, both in the form of factors, into the gradient of the first lane and those after it.
     pub(crate) fn run(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         x: Pointer<u8>,
         dy: Pointer<u8>,
@@ -430,7 +430,7 @@ impl ByWeights {
         Ok(())
     }
 
-    fn exact(&self, run: &Run<'_>, cohort: Cohort, x: Pointer<f32>, dy: Pointer<f32>, dw: Pointer<f32>) -> Result<()> {
+    fn exact(&self, run: &PassContext<'_>, cohort: Cohort, x: Pointer<f32>, dy: Pointer<f32>, dw: Pointer<f32>) -> Result<()> {
         let (g, none) = (self.geometry, Pointer::NULL);
         let call = ConvExact { x, w: none, bias: none, y: dy, cohort, w_stride: run.stride(), bias_stride: 0, geometry: g };
         let grid = [(g.taps() * g.from as usize).div_ceil(64), (g.to as usize).div_ceil(64), run.size.lanes];

@@ -3,7 +3,7 @@ use fedeq_core::Result;
 use fedeq_models::Activation;
 use fedeq_models::graph::{ParameterId, ValueId};
 
-use super::{Cohort, Op, Run, phi};
+use super::{Cohort, Op, PassContext, phi};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::plan::{Form, Planner, Target, USUAL_LANES};
@@ -91,21 +91,21 @@ impl Dense {
         Self { weight, bias, phi: phi(activation, plan.purpose.precision), inputs, outputs, x, y, y16, parts, back }
     }
 
-    fn call(&self, run: &Run<'_>, dy: Pointer<f32>) -> Call {
+    fn call(&self, run: &PassContext<'_>, dy: Pointer<f32>) -> Call {
         let (inputs, outputs) = (self.inputs as i32, self.outputs as i32);
         let (x, w) = (run.at(self.x), run.parameter(self.weight));
         Call { x, w, dy, cohort: run.cohort, w_stride: run.stride(), inputs, outputs, per: 1 }
     }
 
     /// One of the two products with rows of samples, of `n` numbers each.
-    fn product(&self, run: &Run<'_>, kernel: &'static str, call: Call, parts: Parts, n: usize) -> Result<()> {
+    fn product(&self, run: &PassContext<'_>, kernel: &'static str, call: Call, parts: Parts, n: usize) -> Result<()> {
         let grid = [n.div_ceil(128), run.size.most.div_ceil(32) * parts.count, run.size.lanes];
         let (count, samples) = (parts.count as i32, run.size.samples() as i32);
         launch!(run.device, Launch::new(kernel, grid, 256); call, run.at::<f32>(parts.slot), count, samples)
     }
 
     /// `y = phi(sum of parts + bias + more)`
-    fn finish(&self, run: &Run<'_>, parts: Parts, [bias, more, y]: [Pointer<f32>; 3], phi: i32, n: usize) -> Result<()> {
+    fn finish(&self, run: &PassContext<'_>, parts: Parts, [bias, more, y]: [Pointer<f32>; 3], phi: i32, n: usize) -> Result<()> {
         let kernel = Launch::new("dense_finish", run.by_sample(n.div_ceil(256)), 256);
         let (n, count, samples) = (n as i32, parts.count as i32, run.size.samples() as i32);
         launch!(run.device, kernel; run.at::<f32>(parts.slot), bias, more, y, run.cohort, run.stride(), n, 1_i32, count, samples, phi)
@@ -113,7 +113,7 @@ impl Dense {
 }
 
 impl Op for Dense {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         self.product(run, "dense_forward", self.call(run, Pointer::NULL), self.parts, self.outputs)?;
         let bias = self.bias.map_or(Pointer::NULL, |bias| run.parameter(bias));
         self.finish(run, self.parts, [bias, Pointer::NULL, run.at(self.y)], self.phi, self.outputs)?;
@@ -123,7 +123,7 @@ impl Op for Dense {
         }
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(back) = &self.back else { return Ok(()) };
         let (dy, outputs) = (run.at::<f32>(back.dy), self.outputs);
         if self.phi != 0 {

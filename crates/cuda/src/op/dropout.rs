@@ -1,12 +1,13 @@
 //! Dropout whose masks are drawn once for a pass, from the CPU's random numbers.
 use fedeq_core::Result;
+use fedeq_models::Mode;
 use fedeq_models::graph;
 
-use super::Run;
+use super::PassContext;
 use super::layer_norm::{Drop, WIDTH};
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
-use crate::plan::{Mode, Planner};
+use crate::plan::Planner;
 
 /// Where the random numbers of a training step come from.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ impl Masks {
     }
 
     /// Draws those of this step. A pass without keys drops nothing.
-    pub(crate) fn draw(&self, run: &Run<'_>) -> Result<()> {
+    pub(crate) fn draw(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(DropoutKeys { step, keys }) = run.dropout else { return Ok(()) };
         let (each, masks) = (self.each(), run.at::<u8>(self.masks));
         let (stream, threshold) = (self.dropout.stream(), self.dropout.threshold());
@@ -57,7 +58,7 @@ impl Masks {
     }
 
     /// Those of one site.
-    pub(crate) fn site(&self, run: &Run<'_>, site: usize) -> Drop {
+    pub(crate) fn site(&self, run: &PassContext<'_>, site: usize) -> Drop {
         if run.dropout.is_none() {
             return Drop::NOTHING;
         }

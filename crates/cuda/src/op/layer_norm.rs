@@ -3,7 +3,7 @@ use fedeq_core::Result;
 use fedeq_models::graph::Affine;
 use half::f16;
 
-use super::{Cohort, Run};
+use super::{Cohort, PassContext};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::plan::{Planner, Precision};
@@ -105,14 +105,14 @@ impl LayerNorm {
     }
 
     /// Adds up and normalises.
-    pub(crate) fn forward(&self, run: &Run<'_>, cohort: Cohort, x: Sum, to: Normed) -> Result<()> {
+    pub(crate) fn forward(&self, run: &PassContext<'_>, cohort: Cohort, x: Sum, to: Normed) -> Result<()> {
         forward(run, Call::new(run, cohort, Some(self.affine), to.moments, x.drop), x, to)
     }
 
     /// The gradients of a sum that was normalised, and those of scale and offset if they are wanted.
     pub(crate) fn backward(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         [sum, moments]: [Slot; 2],
         dy: Gradient,
@@ -130,19 +130,19 @@ impl LayerNorm {
 }
 
 /// Adds up without a normalisation.
-pub(crate) fn add_up(run: &Run<'_>, cohort: Cohort, x: Sum, sum: Pointer<f32>) -> Result<()> {
+pub(crate) fn add_up(run: &PassContext<'_>, cohort: Cohort, x: Sum, sum: Pointer<f32>) -> Result<()> {
     let to = Normed { sum, moments: Pointer::NULL, y: Pointer::NULL, y16: Pointer::NULL };
     forward(run, Call::new(run, cohort, None, to.moments, x.drop), x, to)
 }
 
 /// The gradients of a sum that was not normalised.
-pub(crate) fn add_up_backward(run: &Run<'_>, cohort: Cohort, to: Into) -> Result<()> {
+pub(crate) fn add_up_backward(run: &PassContext<'_>, cohort: Cohort, to: Into) -> Result<()> {
     let call = Call::new(run, cohort, None, Pointer::NULL, to.drop);
     backward(run, call, Pointer::NULL, None, to, Pointer::NULL)
 }
 
 impl Call {
-    fn new(run: &Run<'_>, cohort: Cohort, affine: Option<Affine>, moments: Pointer<[f32; 2]>, drop: Drop) -> Self {
+    fn new(run: &PassContext<'_>, cohort: Cohort, affine: Option<Affine>, moments: Pointer<[f32; 2]>, drop: Drop) -> Self {
         let [scale, offset] =
             affine.map_or([Pointer::NULL; 2], |affine| [affine.scale, affine.offset].map(|id| run.parameter(id)));
         let Drop { mask, stride: mask_stride, kept } = drop;
@@ -151,7 +151,7 @@ impl Call {
     }
 }
 
-fn forward(run: &Run<'_>, call: Call, x: Sum, to: Normed) -> Result<()> {
+fn forward(run: &PassContext<'_>, call: Call, x: Sum, to: Normed) -> Result<()> {
     let kernel = match run.precision {
         Precision::Mixed => "layer_norm_f16",
         Precision::Exact => "layer_norm_f32",
@@ -160,7 +160,14 @@ fn forward(run: &Run<'_>, call: Call, x: Sum, to: Normed) -> Result<()> {
     launch!(run.device, launch; call, x.h, x.branch, x.injection, to.sum, to.y, to.y16)
 }
 
-fn backward(run: &Run<'_>, call: Call, sum: Pointer<f32>, dy: Option<Gradient>, to: Into, shares: Pointer<f32>) -> Result<()> {
+fn backward(
+    run: &PassContext<'_>,
+    call: Call,
+    sum: Pointer<f32>,
+    dy: Option<Gradient>,
+    to: Into,
+    shares: Pointer<f32>,
+) -> Result<()> {
     let scale = run.gradient_scale();
     let (kernel, dy, alpha) = match (run.precision, dy) {
         (Precision::Exact, Some(Gradient::Factors(dy))) => ("layer_norm_backward_f32", dy, 1.0),

@@ -5,7 +5,7 @@ use fedeq_models::graph::ParameterId;
 use half::f16;
 
 use super::convolution::{ByWeights, Geometry, Into, Storage, Weights};
-use super::{Cohort, Run, phi};
+use super::{Cohort, PassContext, phi};
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::plan::{Planner, Precision};
 
@@ -55,19 +55,19 @@ impl Linear {
     }
 
     /// Takes the weights as they are now.
-    pub(crate) fn prepare(&self, run: &Run<'_>) -> Result<()> {
+    pub(crate) fn prepare(&self, run: &PassContext<'_>) -> Result<()> {
         self.weights.prepare(run, run.parameter(self.weight))
     }
 
     /// What kernels of their own read: the weights in 16 bits, output by input, and the bias of the first lane. None where everything is exact or there is no bias.
-    pub(crate) fn halves(&self, run: &Run<'_>) -> Option<(Pointer<f16>, Pointer<f32>)> {
+    pub(crate) fn halves(&self, run: &PassContext<'_>) -> Option<(Pointer<f16>, Pointer<f32>)> {
         Some((run.at(self.weights.halves()?), run.parameter(self.bias?)))
     }
 
     /// `x` is in the form of factors.
     pub(crate) fn forward(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         x: Pointer<u8>,
         activation: Option<Activation>,
@@ -88,7 +88,14 @@ impl Linear {
     }
 
     /// `dx = alpha dy W^T`, `dy` in the form of factors; never a sum where everything is exact.
-    pub(crate) fn input_gradient(&self, run: &Run<'_>, cohort: Cohort, dy: Pointer<u8>, alpha: f32, dx: Into) -> Result<()> {
+    pub(crate) fn input_gradient(
+        &self,
+        run: &PassContext<'_>,
+        cohort: Cohort,
+        dy: Pointer<u8>,
+        alpha: f32,
+        dx: Into,
+    ) -> Result<()> {
         if run.precision == Precision::Mixed {
             return self.weights.input_gradient(run, cohort, dy, run.parameter(self.weight), alpha, dx);
         }
@@ -98,7 +105,13 @@ impl Linear {
     }
 
     /// The gradients of weights and bias, as far as they are trained; `x` and `dy` are in the form of factors.
-    pub(crate) fn parameter_gradients(&self, run: &Run<'_>, cohort: Cohort, x: Pointer<u8>, dy: Pointer<u8>) -> Result<()> {
+    pub(crate) fn parameter_gradients(
+        &self,
+        run: &PassContext<'_>,
+        cohort: Cohort,
+        x: Pointer<u8>,
+        dy: Pointer<u8>,
+    ) -> Result<()> {
         let alpha = 1.0 / run.gradient_scale();
         if let Some(by_weights) = &self.by_weights {
             by_weights.run(run, cohort, x, dy, alpha, run.gradient(self.weight))?;
@@ -113,14 +126,14 @@ impl Linear {
         launch!(run.device, sum; dy, run.gradient(bias), cohort, run.stride(), alpha, run.size.length as i32, to)
     }
 
-    fn dense(&self, run: &Run<'_>, cohort: Cohort) -> Dense {
+    fn dense(&self, run: &PassContext<'_>, cohort: Cohort) -> Dense {
         let Geometry { from, to, .. } = self.weights.geometry;
         let (none, w, per) = (Pointer::NULL, run.parameter(self.weight), run.size.length as i32);
         Dense { x: none, w, dy: none, cohort, w_stride: run.stride(), from, to, per }
     }
 
     /// An exact product in one part.
-    fn product(&self, run: &Run<'_>, kernel: &'static str, call: Dense, columns: i32, out: Pointer<f32>) -> Result<()> {
+    fn product(&self, run: &PassContext<'_>, kernel: &'static str, call: Dense, columns: i32, out: Pointer<f32>) -> Result<()> {
         let rows = run.size.most * run.size.length;
         let grid = [(columns as usize).div_ceil(128), rows.div_ceil(32), run.size.lanes];
         launch!(run.device, Launch::new(kernel, grid, 256); call, out, 1_i32, run.size.samples() as i32)

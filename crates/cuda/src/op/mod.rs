@@ -31,10 +31,10 @@ pub(crate) use dropout::{DropoutKeys, dropout_keys};
 /// A layer of a plan.
 pub(crate) trait Op: Send {
     /// Computes the output, and keeps what the way back needs.
-    fn forward(&self, run: &Run<'_>) -> Result<()>;
+    fn forward(&self, run: &PassContext<'_>) -> Result<()>;
 
     /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
-    fn backward(&self, run: &Run<'_>) -> Result<()>;
+    fn backward(&self, run: &PassContext<'_>) -> Result<()>;
 
     /// Where the fixed point is that the layer solves for, if it solves for one.
     #[cfg(test)]
@@ -65,7 +65,7 @@ pub(crate) struct Text {
 impl Argument for Text {}
 
 /// What layers work with.
-pub(crate) struct Run<'a> {
+pub(crate) struct PassContext<'a> {
     pub(crate) device: &'a Device,
     pub(crate) size: Size,
     pub(crate) precision: Precision,
@@ -89,10 +89,10 @@ pub(crate) struct Run<'a> {
     pub(crate) around: Option<&'a dyn AroundSolve>,
 }
 
-impl Run<'_> {
+impl PassContext<'_> {
     /// The same for other samples.
-    pub(crate) fn of(&self, cohort: Cohort) -> Run<'_> {
-        Run { cohort, ..*self }
+    pub(crate) fn of(&self, cohort: Cohort) -> PassContext<'_> {
+        PassContext { cohort, ..*self }
     }
 
     /// Where a buffer is.

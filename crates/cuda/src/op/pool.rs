@@ -3,7 +3,7 @@ use fedeq_core::Result;
 use fedeq_models::graph::ValueId;
 use half::f16;
 
-use super::{Op, Run};
+use super::{Op, PassContext};
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
 use crate::plan::{Form, Planner, Written};
@@ -33,13 +33,13 @@ impl Plain {
     }
 
     /// The output in 16 bits, if it is wanted.
-    fn narrow(&self, run: &Run<'_>) -> Result<()> {
+    fn narrow(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(y16) = self.y16 else { return Ok(()) };
         run.to_halves(run.at(self.y), run.at(y16), 1.0, self.to.into_iter().product())
     }
 
     /// Launches what computes the gradient of the input from that of the output.
-    fn backward(&self, run: &Run<'_>, launch: impl FnOnce(Pointer<f32>, Pointer<f32>) -> Result<()>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>, launch: impl FnOnce(Pointer<f32>, Pointer<f32>) -> Result<()>) -> Result<()> {
         let Some((dy, dx)) = &self.back else { return Ok(()) };
         launch(run.at(*dy), dx.numbers(run))?;
         dx.finish(run)
@@ -60,7 +60,7 @@ impl MaxPool {
     }
 
     /// The kernel for four channels at once where that divides them, and how many numbers a block of it has.
-    fn kernel(&self, run: &Run<'_>, [one, four]: [&'static str; 2], count: usize) -> Launch {
+    fn kernel(&self, run: &PassContext<'_>, [one, four]: [&'static str; 2], count: usize) -> Launch {
         let by_4 = self.plain.from[2].is_multiple_of(4);
         let (kernel, numbers) = if by_4 { (four, 1024) } else { (one, 256) };
         Launch::new(kernel, run.by_sample(count.div_ceil(numbers)), 256)
@@ -68,7 +68,7 @@ impl MaxPool {
 }
 
 impl Op for MaxPool {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         let Plain { x, y, from, to, .. } = &self.plain;
         let kernel = self.kernel(run, ["max_pool", "max_pool_by_4"], to.iter().product());
         let [height, width, channels] = from.map(|n| n as i32);
@@ -77,7 +77,7 @@ impl Op for MaxPool {
         self.plain.narrow(run)
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let from = self.plain.from;
         let kernel = self.kernel(run, ["max_pool_backward", "max_pool_backward_by_4"], from.into_iter().product());
         let ([height, width, channels], places) = (from.map(|n| n as i32), run.maybe::<u8>(self.places));
@@ -92,7 +92,7 @@ impl MeanPool {
         Self(Plain::new(plan, x, y))
     }
 
-    fn launch(&self, run: &Run<'_>, kernel: &'static str, x: Pointer<f32>, y: Pointer<f32>) -> Result<()> {
+    fn launch(&self, run: &PassContext<'_>, kernel: &'static str, x: Pointer<f32>, y: Pointer<f32>) -> Result<()> {
         let [height, width, channels] = self.0.from;
         let kernel = Launch::new(kernel, run.by_sample(channels.div_ceil(64)), 256);
         launch!(run.device, kernel; x, y, run.cohort, (height * width) as i32, channels as i32)
@@ -100,12 +100,12 @@ impl MeanPool {
 }
 
 impl Op for MeanPool {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         self.launch(run, "mean_pool_f32", run.at(self.0.x), run.at(self.0.y))?;
         self.0.narrow(run)
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         self.0.backward(run, |dy, dx| self.launch(run, "mean_pool_backward", dy, dx))
     }
 }
@@ -120,7 +120,7 @@ impl Widen {
 }
 
 impl Op for Widen {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         let Plain { x, y, y16, from, to, .. } = &self.0;
         let kernel = Launch::new("widen", run.by_sample(to.iter().product::<usize>().div_ceil(256)), 256);
         let ([hs, ws, cs], [h, w, c]) = (from.map(|n| n as i32), to.map(|n| n as i32));
@@ -128,7 +128,7 @@ impl Op for Widen {
         launch!(run.device, kernel; x, y, y16, run.cohort, hs, ws, cs, h, w, c)
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let Plain { from, to, .. } = &self.0;
         let kernel = Launch::new("widen_backward", run.by_sample(from.iter().product::<usize>().div_ceil(256)), 256);
         let ([hs, ws, cs], [h, w, c]) = (from.map(|n| n as i32), to.map(|n| n as i32));

@@ -6,7 +6,7 @@ use fedeq_models::graph::{Affine, ParameterId, ValueId};
 use super::convolution::Into;
 use super::layer_norm::{self, Drop, Gradient, Normed, Sum};
 use super::linear::Linear;
-use super::{Op, Run, phi};
+use super::{Op, PassContext, phi};
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
 use crate::plan::{Form, Forms, ParameterTarget, Planner, Target};
@@ -50,7 +50,7 @@ impl Embed {
 }
 
 impl Op for Embed {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         let positions = self.positions.map_or(Pointer::NULL, |id| run.parameter(id));
         let (each, y) = (run.size.length * self.width, run.at::<f32>(self.y));
         let gather = Launch::new("embed", run.by_sample(each.div_ceil(256)), 256);
@@ -59,7 +59,7 @@ impl Op for Embed {
         self.halves.map_or(Ok(()), |halves| run.to_halves(y, run.at(halves), 1.0, each))
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(EmbedBack { dy, tokens, positions }) = &self.back else { return Ok(()) };
         let (dy, lanes, width) = (run.at::<f32>(*dy), run.size.lanes, self.width as i32);
         if let Some(ParameterTarget { id, add }) = tokens {
@@ -104,13 +104,13 @@ impl LayerNorm {
 }
 
 impl Op for LayerNorm {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         let x = Sum { h: run.at(self.x), branch: Pointer::NULL, drop: Drop::NOTHING, injection: Pointer::NULL };
         let (y, y16) = (run.maybe(self.y.numbers), run.maybe(self.y.halves));
         self.norm.forward(run, run.cohort, x, Normed { sum: Pointer::NULL, moments: run.at(self.moments), y, y16 })
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let Some((dy, dx)) = self.back else { return Ok(()) };
         let sum = run.maybe(dx.map(|dx| dx.slot));
         let to = layer_norm::Into {
@@ -173,14 +173,14 @@ impl Dense {
 }
 
 impl Op for Dense {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         self.linear.prepare(run)?;
         let forms = [self.y.halves.map(|y| Into::Halves(run.at(y))), self.y.numbers.map(|y| Into::Numbers(run.at(y)))];
         let x = run.at(self.x);
         forms.into_iter().flatten().try_for_each(|y| self.linear.forward(run, run.cohort, x, self.activation, y))
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(DenseBack { dy, factors, y, dx }) = &self.back else { return Ok(()) };
         let [from, to] = self.widths.map(|width| width * run.size.length);
         let dy = run.at::<f32>(*dy);

@@ -10,7 +10,7 @@ use super::convolution::Into;
 use super::dropout::Masks;
 use super::layer_norm::{self, Drop, Gradient, LayerNorm, Normed, Sum, WIDTH};
 use super::linear::Linear;
-use super::{Cohort, Op, Run, Text};
+use super::{Cohort, Op, PassContext, Text};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::plan::{Form, Passed, Planner, Precision, Target};
@@ -198,19 +198,19 @@ impl Stack {
     }
 
     /// Takes the parameters as they are now, and draws the masks of this pass.
-    pub(crate) fn prepare(&self, run: &Run<'_>) -> Result<()> {
+    pub(crate) fn prepare(&self, run: &PassContext<'_>) -> Result<()> {
         self.layers.iter().flat_map(Layer::products).try_for_each(|product| product.prepare(run))?;
         self.masks.as_ref().map_or(Ok(()), |masks| masks.draw(run))
     }
 
-    fn drop(&self, run: &Run<'_>, site: usize) -> Drop {
+    fn drop(&self, run: &PassContext<'_>, site: usize) -> Drop {
         self.masks.as_ref().map_or(Drop::NOTHING, |masks| masks.site(run, site))
     }
 
     /// The way forward from `h` (zeros if null). `y` may be null where a pass is kept and its result is of no interest.
     pub(crate) fn forward(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         values: &Values,
         [h, injection]: [Pointer<f32>; 2],
@@ -240,7 +240,7 @@ impl Stack {
     }
 
     /// Attention and its projection.
-    fn attend(&self, run: &Run<'_>, cohort: Cohort, layer: &Layer, of: &LayerValues, branch: Pointer<u8>) -> Result<()> {
+    fn attend(&self, run: &PassContext<'_>, cohort: Cohort, layer: &Layer, of: &LayerValues, branch: Pointer<u8>) -> Result<()> {
         layer.qkv.forward(run, cohort, run.at(of.first.y), None, factors(run, run.at(of.qkv)))?;
         let (call, seen) = (self.attention(run, cohort, of), run.at::<u8>(of.seen));
         launch!(run.device, self.attention_launch(run, false); call, seen)?;
@@ -248,7 +248,7 @@ impl Stack {
     }
 
     /// The MLP.
-    fn think(&self, run: &Run<'_>, cohort: Cohort, layer: &Layer, of: &LayerValues, branch: Pointer<u8>) -> Result<()> {
+    fn think(&self, run: &PassContext<'_>, cohort: Cohort, layer: &Layer, of: &LayerValues, branch: Pointer<u8>) -> Result<()> {
         if let Some(call) = self.mlp(run, cohort, layer, of, branch) {
             let grid = [(run.size.most * self.sizes.length).div_ceil(64), run.size.lanes, 1];
             return launch!(run.device, Launch::new("mlp_f16", grid, 256).shared(79_872); call);
@@ -261,7 +261,7 @@ impl Stack {
     }
 
     /// The MLP in one launch, where there is a kernel for it and its inside is not kept.
-    fn mlp(&self, run: &Run<'_>, cohort: Cohort, layer: &Layer, of: &LayerValues, branch: Pointer<u8>) -> Option<Mlp> {
+    fn mlp(&self, run: &PassContext<'_>, cohort: Cohort, layer: &Layer, of: &LayerValues, branch: Pointer<u8>) -> Option<Mlp> {
         let kept = of.second.moments.is_some();
         if kept || self.sizes.hidden != INSIDE {
             return None;
@@ -275,7 +275,7 @@ impl Stack {
     /// ends up as the gradient of `h`; those of the injection are added to `injection`, if that is not null. `parameters` says whether gradients of trained ones are computed.
     pub(crate) fn backward(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         cohort: Cohort,
         (values, gradients): (&Values, &Gradients),
         dy: Pointer<f32>,
@@ -326,12 +326,12 @@ impl Stack {
         Ok(())
     }
 
-    fn attention(&self, run: &Run<'_>, cohort: Cohort, of: &LayerValues) -> Attention {
+    fn attention(&self, run: &PassContext<'_>, cohort: Cohort, of: &LayerValues) -> Attention {
         let [q, k, v] = [0, 1, 2].map(|part| run.at::<u8>(of.qkv).add(part * WIDTH * self.sizes.factor));
         Attention { q, k, v, looks: run.maybe(of.looks), text: run.text, cohort, row: 3 * WIDTH as i32 }
     }
 
-    fn attention_launch(&self, run: &Run<'_>, back: bool) -> Launch {
+    fn attention_launch(&self, run: &PassContext<'_>, back: bool) -> Launch {
         let (length, grid) = (self.sizes.length, run.by_sample(self.sizes.heads));
         if run.precision == Precision::Exact {
             return match back {
@@ -352,7 +352,7 @@ impl Stack {
     }
 
     /// A launch over the numbers inside the MLP, and how many a sample has.
-    fn gelu_launch(&self, run: &Run<'_>, [mixed, exact]: [&'static str; 2]) -> (Launch, i32) {
+    fn gelu_launch(&self, run: &PassContext<'_>, [mixed, exact]: [&'static str; 2]) -> (Launch, i32) {
         let n = self.sizes.length * self.sizes.hidden;
         let kernel = if run.precision == Precision::Mixed { mixed } else { exact };
         (Launch::new(kernel, run.by_sample(n.div_ceil(1024)), 256), n as i32)
@@ -360,7 +360,7 @@ impl Stack {
 }
 
 /// A result in the form of factors. Gradients in 16 bits stay scaled.
-fn factors(run: &Run<'_>, y: Pointer<u8>) -> Into {
+fn factors(run: &PassContext<'_>, y: Pointer<u8>) -> Into {
     match run.precision {
         Precision::Mixed => Into::Halves(y.cast()),
         Precision::Exact => Into::Numbers(y.cast()),
@@ -413,7 +413,7 @@ impl Layer {
 
 impl NormValues {
     /// Where a normalisation writes.
-    fn to(&self, run: &Run<'_>) -> Normed {
+    fn to(&self, run: &PassContext<'_>) -> Normed {
         let (y, y16) = match run.precision {
             Precision::Mixed => (Pointer::NULL, run.at(self.y)),
             Precision::Exact => (run.at(self.y), Pointer::NULL),
@@ -471,7 +471,7 @@ impl Transformer {
 }
 
 impl Op for Transformer {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         self.stack.prepare(run)?;
         let y = run.at(self.y);
         self.stack.forward(run, run.cohort, &self.values, [run.maybe(self.h), run.at(self.injection)], y)?;
@@ -481,7 +481,7 @@ impl Op for Transformer {
         }
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(Back { stream, dh, injection, gradients }) = &self.back else { return Ok(()) };
         let injected = run.maybe::<f32>(injection.map(|target| target.slot));
         if injection.is_some_and(|target| !target.add) {

@@ -6,9 +6,9 @@ use ureq::http::header::{CONTENT_RANGE, RANGE};
 use ureq::http::{Response, StatusCode};
 use ureq::{Agent, Body};
 
+use super::observer::{FetchEvent, FetchObserver};
 use super::part::Part;
 use super::patience::Patience;
-use super::watch::{Event, Watch};
 use crate::Error;
 
 /// Why an attempt ended before the file was whole.
@@ -36,7 +36,7 @@ pub(super) fn attempt(
     part: &mut Part,
     patience: &Patience,
     time_left: Duration,
-    watch: &mut dyn Watch,
+    observer: &mut dyn FetchObserver,
 ) -> Outcome<()> {
     let response = request(address, part.length(), patience, time_left)?;
     match response.status() {
@@ -49,7 +49,7 @@ pub(super) fn attempt(
         status => return Err(refused(status)),
     }
     check_length(&response, total - part.length())?;
-    receive(response.into_body().into_reader(), total, part, watch)
+    receive(response.into_body().into_reader(), total, part, observer)
 }
 
 fn request(address: &str, have: u64, patience: &Patience, time_left: Duration) -> Outcome<Response<Body>> {
@@ -90,10 +90,10 @@ fn check_length(response: &Response<Body>, missing: u64) -> Outcome<()> {
 }
 
 /// Reads no further than one byte past the expected end, so that a server without end cannot fill the disk.
-fn receive(body: impl Read, total: u64, part: &mut Part, watch: &mut dyn Watch) -> Outcome<()> {
+fn receive(body: impl Read, total: u64, part: &mut Part, observer: &mut dyn FetchObserver) -> Outcome<()> {
     let mut body = body.take(total - part.length() + 1);
     let mut buffer = vec![0; 1 << 16];
-    watch.see(&Event::Downloaded { done: part.length(), total });
+    observer.observe(&FetchEvent::Downloaded { done: part.length(), total });
     loop {
         match body.read(&mut buffer) {
             Ok(0) if part.length() < total => return Err(cut_off(part.length(), total)),
@@ -104,7 +104,7 @@ fn receive(body: impl Read, total: u64, part: &mut Part, watch: &mut dyn Watch) 
         if part.length() > total {
             return Err(Failure::Final(format!("the server sends more than the expected `{total}` bytes")));
         }
-        watch.see(&Event::Downloaded { done: part.length(), total });
+        observer.observe(&FetchEvent::Downloaded { done: part.length(), total });
     }
 }
 

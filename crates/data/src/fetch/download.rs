@@ -5,22 +5,28 @@ use std::time::{Duration, Instant};
 
 use super::attempt::{Failure, attempt};
 use super::fingerprint::Fingerprint;
+use super::observer::{FetchEvent, FetchObserver};
 use super::part::Part;
 use super::patience::Patience;
-use super::watch::{Event, Watch};
 use crate::{Error, Result};
 
 /// Downloads `address` to `target`, which must turn out to have the given fingerprint.
 ///
 /// Bytes gather in `target` + `.part`, which survives a failure, so that the next call continues where this one stopped.
 /// Does nothing if `target` is there already and intact.
-pub fn download(address: &str, expected: &Fingerprint, target: &Path, patience: &Patience, watch: &mut dyn Watch) -> Result<()> {
+pub fn download(
+    address: &str,
+    expected: &Fingerprint,
+    target: &Path,
+    patience: &Patience,
+    observer: &mut dyn FetchObserver,
+) -> Result<()> {
     if expected.is_of(target) {
         return Ok(());
     }
     let mut part = Part::open(target)?;
     let deadline = Instant::now() + patience.total;
-    let mut transfer = Transfer { address, expected, patience, deadline, watch };
+    let mut transfer = Transfer { address, expected, patience, deadline, observer };
     let resumed = part.length() > 0;
     let mut intact = transfer.complete(&mut part)?;
     if !intact && resumed {
@@ -41,14 +47,14 @@ struct Transfer<'a> {
     expected: &'a Fingerprint,
     patience: &'a Patience,
     deadline: Instant,
-    watch: &'a mut dyn Watch,
+    observer: &'a mut dyn FetchObserver,
 }
 
 impl Transfer<'_> {
     /// Fills the part and says whether it holds the right bytes.
     fn complete(&mut self, part: &mut Part) -> Result<bool> {
         self.fill(part)?;
-        self.watch.see(&Event::Checking { file: part.path() });
+        self.observer.observe(&FetchEvent::Checking { file: part.path() });
         Ok(part.fingerprint()? == *self.expected)
     }
 
@@ -70,7 +76,7 @@ impl Transfer<'_> {
 
     /// The inner error is a problem that may pass.
     fn attempt(&mut self, part: &mut Part) -> Result<std::result::Result<(), String>> {
-        match attempt(self.address, self.expected.bytes, part, self.patience, self.time_left(), self.watch) {
+        match attempt(self.address, self.expected.bytes, part, self.patience, self.time_left(), self.observer) {
             Ok(()) => Ok(Ok(())),
             Err(Failure::Passing(problem)) => Ok(Err(problem)),
             Err(Failure::Final(problem)) => Err(self.error(problem, self.gone())),
@@ -83,7 +89,7 @@ impl Transfer<'_> {
         if failures >= self.patience.attempts || pause >= self.time_left() {
             return Err(self.error(problem, self.try_again()));
         }
-        self.watch.see(&Event::Retrying { problem: &problem, pause });
+        self.observer.observe(&FetchEvent::Retrying { problem: &problem, pause });
         thread::sleep(pause);
         Ok(())
     }

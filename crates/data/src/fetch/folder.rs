@@ -3,16 +3,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::archive::Member;
+use super::observer::FetchObserver;
 use super::place::place;
-use super::watch::Watch;
 use crate::{Error, Result};
 
 /// Copies every member from the folder into the data folder, checked on the way.
-pub(super) fn copy_members(folder: &Path, members: &[Member], data: &Path, watch: &mut dyn Watch) -> Result<()> {
+pub(super) fn copy_members(folder: &Path, members: &[Member], data: &Path, observer: &mut dyn FetchObserver) -> Result<()> {
     for member in members {
         let path = find(folder, member)?;
         let file = File::open(&path).map_err(Error::io(&path, "read it"))?;
-        place(file, member, data, &path, watch)?;
+        place(file, member, data, &path, observer)?;
     }
     Ok(())
 }

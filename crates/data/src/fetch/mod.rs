@@ -11,19 +11,19 @@
 //! - [`offer`]: what each publisher offers, and the checksums of it
 //! - `download`, `part`, `attempt`: one file over HTTP, resumed, retried and bounded in time
 //! - `unpack`, `place`: from an archive or a folder to checked files
-//! - [`Watch`]: how progress is told
+//! - [`FetchObserver`]: how progress is told
 mod archive;
 mod attempt;
 mod download;
 mod fingerprint;
 mod folder;
+mod observer;
 pub mod offer;
 mod part;
 mod patience;
 mod place;
 mod recipe;
 mod unpack;
-mod watch;
 
 use std::fs;
 use std::path::Path;
@@ -31,10 +31,10 @@ use std::path::Path;
 pub use archive::{Archive, Member};
 pub use download::download;
 pub use fingerprint::Fingerprint;
+pub use observer::{FetchEvent, FetchObserver};
 pub use offer::Offer;
 pub use patience::Patience;
 pub use recipe::Recipe;
-pub use watch::{Event, Watch};
 
 use crate::{Error, Result};
 
@@ -42,9 +42,9 @@ use crate::{Error, Result};
 ///
 /// Does nothing if everything is there already and intact. Where the publisher has nothing ready to use, the error's hint
 /// says how to make it.
-pub fn from_publisher(offer: &Offer, data: &Path, patience: &Patience, watch: &mut dyn Watch) -> Result<()> {
+pub fn from_publisher(offer: &Offer, data: &Path, patience: &Patience, observer: &mut dyn FetchObserver) -> Result<()> {
     match offer {
-        Offer::Archive(archive) => from_archive(archive, data, patience, watch),
+        Offer::Archive(archive) => from_archive(archive, data, patience, observer),
         Offer::Recipe(recipe) => Err(recipe.not_for_download()),
     }
 }
@@ -53,28 +53,28 @@ pub fn from_publisher(offer: &Offer, data: &Path, patience: &Patience, watch: &m
 ///
 /// Every file of a published archive must have the publisher's SHA-256. Of files made by a person nobody has published what
 /// they must hold: they are copied if their reader can read them.
-pub fn from_path(offer: &Offer, from: &Path, data: &Path, watch: &mut dyn Watch) -> Result<()> {
+pub fn from_path(offer: &Offer, from: &Path, data: &Path, observer: &mut dyn FetchObserver) -> Result<()> {
     let kind = fs::metadata(from).map_err(Error::io(from, "read it"))?;
     match offer {
-        Offer::Archive(archive) if archive.is_in(data) => already_there(watch),
-        Offer::Archive(archive) if kind.is_dir() => folder::copy_members(from, &archive.members, data, watch),
-        Offer::Archive(archive) => unpack::unpack(from, &archive.members, data, watch),
-        Offer::Recipe(recipe) => recipe.copy(from, data, watch),
+        Offer::Archive(archive) if archive.is_in(data) => already_there(observer),
+        Offer::Archive(archive) if kind.is_dir() => folder::copy_members(from, &archive.members, data, observer),
+        Offer::Archive(archive) => unpack::unpack(from, &archive.members, data, observer),
+        Offer::Recipe(recipe) => recipe.copy(from, data, observer),
     }
 }
 
-fn from_archive(archive: &Archive, data: &Path, patience: &Patience, watch: &mut dyn Watch) -> Result<()> {
+fn from_archive(archive: &Archive, data: &Path, patience: &Patience, observer: &mut dyn FetchObserver) -> Result<()> {
     if archive.is_in(data) {
-        return already_there(watch);
+        return already_there(observer);
     }
     fs::create_dir_all(data).map_err(Error::io(data, "create it"))?;
     let file = data.join(archive.file_name());
-    download(&archive.address, &archive.fingerprint, &file, patience, watch)?;
-    unpack::unpack(&file, &archive.members, data, watch)?;
+    download(&archive.address, &archive.fingerprint, &file, patience, observer)?;
+    unpack::unpack(&file, &archive.members, data, observer)?;
     fs::remove_file(&file).map_err(Error::io(&file, "remove it"))
 }
 
-fn already_there(watch: &mut dyn Watch) -> Result<()> {
-    watch.see(&Event::AlreadyThere);
+fn already_there(observer: &mut dyn FetchObserver) -> Result<()> {
+    observer.observe(&FetchEvent::AlreadyThere);
     Ok(())
 }

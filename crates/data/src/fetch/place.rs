@@ -5,14 +5,20 @@ use std::path::{Path, PathBuf};
 
 use super::archive::Member;
 use super::fingerprint::{self, Fingerprint};
+use super::observer::{FetchEvent, FetchObserver};
 use super::part::beside;
-use super::watch::{Event, Watch};
 use crate::{Error, Place, Result};
 
 /// Writes a member into the data folder; only if its bytes are right does it get its name.
 ///
 /// `origin` is where the reader's bytes come from, for the error.
-pub(super) fn place(reader: impl Read, member: &Member, data: &Path, origin: &Path, watch: &mut dyn Watch) -> Result<()> {
+pub(super) fn place(
+    reader: impl Read,
+    member: &Member,
+    data: &Path,
+    origin: &Path,
+    observer: &mut dyn FetchObserver,
+) -> Result<()> {
     let target = data.join(&member.path);
     let at_most = member.fingerprint.bytes + 1;
     let (part, found) = write_part(reader.take(at_most), &target, origin)?;
@@ -20,14 +26,14 @@ pub(super) fn place(reader: impl Read, member: &Member, data: &Path, origin: &Pa
         fs::remove_file(&part).map_err(Error::io(&part, "remove it"))?;
         return Err(differs(member, &found, origin));
     }
-    name(&part, &target, watch)
+    name(&part, &target, observer)
 }
 
 /// Copies a file of which no fingerprint is known.
-pub(super) fn copy_unchecked(from: &Path, target: &Path, watch: &mut dyn Watch) -> Result<()> {
+pub(super) fn copy_unchecked(from: &Path, target: &Path, observer: &mut dyn FetchObserver) -> Result<()> {
     let reader = File::open(from).map_err(Error::io(from, "read it"))?;
     let (part, _) = write_part(reader, target, from)?;
-    name(&part, target, watch)
+    name(&part, target, observer)
 }
 
 fn write_part(reader: impl Read, target: &Path, origin: &Path) -> Result<(PathBuf, Fingerprint)> {
@@ -49,9 +55,9 @@ fn blame(error: io::Error, part: &Path, origin: &Path) -> Error {
     }
 }
 
-fn name(part: &Path, target: &Path, watch: &mut dyn Watch) -> Result<()> {
+fn name(part: &Path, target: &Path, observer: &mut dyn FetchObserver) -> Result<()> {
     fs::rename(part, target).map_err(Error::io(target, "create it"))?;
-    watch.see(&Event::Placed { file: target });
+    observer.observe(&FetchEvent::Placed { file: target });
     Ok(())
 }
 

@@ -3,8 +3,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::observer::FetchObserver;
 use super::place::copy_unchecked;
-use super::watch::Watch;
 use crate::source::Source;
 use crate::{Error, Result};
 
@@ -25,12 +25,12 @@ pub struct Recipe {
 
 impl Recipe {
     /// Copies the files from where the person made them into the data folder, if the reader can read them.
-    pub(super) fn copy(&self, from: &Path, data: &Path, watch: &mut dyn Watch) -> Result<()> {
+    pub(super) fn copy(&self, from: &Path, data: &Path, observer: &mut dyn FetchObserver) -> Result<()> {
         let files = self.find(from)?;
         self.source.load(from)?;
         let target = data.join(self.folder);
         for file in files {
-            copy_unchecked(&file, &target.join(file.file_name().unwrap_or_default()), watch)?;
+            copy_unchecked(&file, &target.join(file.file_name().unwrap_or_default()), observer)?;
         }
         Ok(())
     }

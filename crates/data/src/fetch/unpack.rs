@@ -7,8 +7,8 @@ use std::path::{Component, Path};
 use flate2::read::GzDecoder;
 
 use super::archive::Member;
+use super::observer::FetchObserver;
 use super::place::{damaged, place};
-use super::watch::Watch;
 use crate::{Error, Place, Result};
 
 /// Room for headers and for the small files that lie in an archive beside the wanted ones.
@@ -18,7 +18,7 @@ const SLACK: u64 = 16 << 20;
 ///
 /// A path that leads out of the data folder, or a link in a member's place, condemns the whole archive. Reading stops not far
 /// beyond the members' own size, however much the archive would inflate to.
-pub(super) fn unpack(archive: &Path, members: &[Member], data: &Path, watch: &mut dyn Watch) -> Result<()> {
+pub(super) fn unpack(archive: &Path, members: &[Member], data: &Path, observer: &mut dyn FetchObserver) -> Result<()> {
     let file = File::open(archive).map_err(Error::io(archive, "read it"))?;
     let most: u64 = members.iter().map(|member| member.fingerprint.bytes).sum::<u64>() + SLACK;
     let mut tar = tar::Archive::new(GzDecoder::new(BufReader::new(file)).take(most));
@@ -28,7 +28,7 @@ pub(super) fn unpack(archive: &Path, members: &[Member], data: &Path, watch: &mu
         let path = path_inside(&entry, archive)?;
         if let Some(member) = missing.remove(path.as_str()) {
             require_plain_file(&entry, member, archive)?;
-            place(entry, member, data, archive, watch)?;
+            place(entry, member, data, archive, observer)?;
         }
     }
     match missing.keys().next() {

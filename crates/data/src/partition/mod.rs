@@ -34,4 +34,4 @@ pub use limit::Limit;
 pub use natural::Pick;
 pub use rule::Partition;
 pub use split::{DEFAULT_TEST, Split};
-pub use tally::{ClientTally, Counts, Summary, Tally};
+pub use tally::{ClientTally, Counts, PartitionSummary, Tally};

@@ -37,7 +37,7 @@ pub struct Counts {
 
 /// A tally in a few numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Summary {
+pub struct PartitionSummary {
     /// Training samples a client.
     pub train_samples: Spread,
     /// Validation samples a client.
@@ -67,10 +67,10 @@ impl Tally {
     }
 
     /// The spread of everything counted over the clients; `None` where there are no clients.
-    pub fn summary(&self) -> Option<Summary> {
+    pub fn summary(&self) -> Option<PartitionSummary> {
         let over = |number: fn(&ClientTally) -> usize| Spread::of(self.clients.iter().map(number));
         let distinct_labels = over(|client| client.train.distinct()).filter(|_| !self.classes.is_empty());
-        Some(Summary {
+        Some(PartitionSummary {
             train_samples: over(|client| client.train.samples)?,
             validation_samples: over(|client| client.validation.samples)?,
             test_samples: over(|client| client.test.samples)?,

@@ -34,7 +34,7 @@ pub struct Entry {
     /// What it is, in one line.
     pub about: &'static str,
     /// What its samples are.
-    pub kind: Kind,
+    pub kind: SampleKind,
     /// How it is divided among clients where nobody says otherwise.
     pub partition: UsualPartition,
     /// Where it is looked for, below the data folder and in this order; `""` is the folder itself. Empty: it needs no files.
@@ -49,7 +49,7 @@ pub struct Entry {
 
 /// What the samples of a data set are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SampleKind {
     /// Pictures.
     Images,
     /// Text, symbol by symbol.

@@ -1,6 +1,6 @@
 //! CIFAR-10 and CIFAR-100 in the publisher's binary version.
-use super::records::{Layout, Records};
-use super::{DataSet, Entry, Kind, UsualPartition, locate, stand_in};
+use super::records::{RecordLayout, Records};
+use super::{DataSet, Entry, SampleKind, UsualPartition, locate, stand_in};
 #[cfg(feature = "fetch")]
 use crate::fetch::{Archive, Fingerprint, Member, Offer};
 use crate::{Dataset, Error, Place, Result, Scaling};
@@ -21,7 +21,7 @@ impl DataSet for Cifar10 {
     const ENTRY: Entry = Entry {
         name: "cifar10",
         about: "60,000 colour photographs of 32x32, 10 classes; 50,000 for training",
-        kind: Kind::Images,
+        kind: SampleKind::Images,
         partition: UsualPartition::BY_LABEL,
         places: &["", "cifar-10-batches-bin"],
         layout: "data_batch_1.bin .. data_batch_5.bin and test_batch.bin (the binary version); batches.meta.txt may be absent",
@@ -52,7 +52,7 @@ impl DataSet for Cifar100 {
     const ENTRY: Entry = Entry {
         name: "cifar100",
         about: "60,000 colour photographs of 32x32, 100 classes; 50,000 for training",
-        kind: Kind::Images,
+        kind: SampleKind::Images,
         partition: UsualPartition::BY_LABEL,
         places: &["", "cifar-100-binary"],
         layout: "train.bin and test.bin (the binary version); fine_label_names.txt may be absent",
@@ -88,12 +88,12 @@ pub enum Cifar {
 
 impl Cifar {
     /// How its records are laid out.
-    pub fn layout(self) -> Layout {
+    pub fn layout(self) -> RecordLayout {
         let (label_bytes, classes) = match self {
             Self::Ten => (1, 10),
             Self::Hundred => (2, 100),
         };
-        Layout { label_bytes, classes, shape: [32, 32, 3], white: 255 }
+        RecordLayout { label_bytes, classes, shape: [32, 32, 3], white: 255 }
     }
 
     /// Reads the training files and then the test file from `folder`, or from the publisher's folder in it.

@@ -1,6 +1,6 @@
 //! The UCI hand-written digits: 1,797 pictures of 8x8, part of the program so that it runs with no download.
-use super::records::{Layout, Records};
-use super::{DataSet, Entry, Kind, UsualPartition};
+use super::records::{RecordLayout, Records};
+use super::{DataSet, Entry, SampleKind, UsualPartition};
 use crate::{Dataset, Result, Scaling};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -14,7 +14,7 @@ impl DataSet for Digits {
     const ENTRY: Entry = Entry {
         name: "digits",
         about: "1,797 hand-written digits of 8x8, 10 classes; built in, nothing to download",
-        kind: Kind::Images,
+        kind: SampleKind::Images,
         partition: UsualPartition { clients: 30, labels: 2, ..UsualPartition::BY_LABEL },
         places: &[],
         layout: "part of the program",
@@ -28,7 +28,7 @@ impl DataSet for Digits {
 }
 
 /// How `assets/digits.bin` is laid out; see `assets/DIGITS.md` for where it comes from.
-pub const LAYOUT: Layout = Layout { label_bytes: 1, classes: 10, shape: [8, 8, 1], white: 16 };
+pub const LAYOUT: RecordLayout = RecordLayout { label_bytes: 1, classes: 10, shape: [8, 8, 1], white: 16 };
 
 static ASSET: &[u8] = include_bytes!("../../assets/digits.bin");
 

@@ -8,7 +8,7 @@ use super::Source;
 use super::json::Each;
 use super::leaf::{self, Users};
 use super::roster::Roster;
-use super::{DataSet, Entry, Kind, UsualPartition, locate, stand_in};
+use super::{DataSet, Entry, SampleKind, UsualPartition, locate, stand_in};
 #[cfg(feature = "fetch")]
 use crate::fetch::{Offer, Recipe};
 use crate::{Dataset, Error, Images, Labels, Owners, Result, Samples, Scaling};
@@ -32,7 +32,7 @@ impl DataSet for Femnist {
     const ENTRY: Entry = Entry {
         name: "femnist",
         about: "hand-written characters of 28x28 by writer, 62 classes; not split, so split within each writer",
-        kind: Kind::Images,
+        kind: SampleKind::Images,
         partition: UsualPartition { owners: Some(100), ..UsualPartition::NATURAL },
         places: &["", "all_data", "data/all_data", "femnist", "femnist/data/all_data"],
         layout: "all_data_*.json as LEAF's `preprocess.sh` leaves them in femnist/data/all_data",

@@ -4,7 +4,7 @@
 //! pictures is refused rather than skipped, so that nothing goes missing unseen; only names that begin with a dot are passed over.
 use super::classes::ClassNames;
 use super::roster::Roster;
-use super::{DataSet, Entry, Kind, UsualPartition, locate};
+use super::{DataSet, Entry, SampleKind, UsualPartition, locate};
 use crate::error::counted;
 use crate::{Dataset, Error, Images, Owners, Place, Result, Samples, Scaling};
 use image::imageops::FilterType;
@@ -61,7 +61,7 @@ impl DataSet for ImageFolder {
     const ENTRY: Entry = Entry {
         name: "images",
         about: "your own pictures, in folders by client and class",
-        kind: Kind::Images,
+        kind: SampleKind::Images,
         partition: UsualPartition::NATURAL,
         places: &[""],
         layout: "<client>/<class>/*.png, .jpg, .jpeg, .bmp, .pbm, .pgm, .ppm, all of one size or with `resize`",

@@ -4,7 +4,7 @@
 //! [`Source::load`] does the work.
 //!
 //! # Layout
-//! - [`Source`], [`catalog`], [`DataSet`] and [`Summary`]: what there is, where it comes from, how large it is. A data set is a file that implements
+//! - [`Source`], [`catalog`], [`DataSet`] and [`DatasetSummary`]: what there is, where it comes from, how large it is. A data set is a file that implements
 //!   [`DataSet`] and a line in `data_sets!` below.
 //! - [`digits`], [`cifar`]: pictures in binary records ([`records`]).
 //! - [`femnist`]: pictures of writers, in LEAF's JSON.
@@ -39,13 +39,13 @@ pub mod vocabulary;
 #[cfg(feature = "fetch")]
 use crate::fetch::Offer;
 use crate::{Dataset, Error, Labels, Result, Samples, Scaling};
-pub use catalog::{DataSet, Entry, Kind, UsualPartition, catalog};
+pub use catalog::{DataSet, Entry, SampleKind, UsualPartition, catalog};
 use classes::ClassNames;
 use image_folder::ImageFolder;
 use scale::Scale;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-pub use summary::Summary;
+pub use summary::DatasetSummary;
 use synthetic::Synthetic;
 use table::Table;
 use text::Text;

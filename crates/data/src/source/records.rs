@@ -9,7 +9,7 @@ const REMEDY: &str = "download and unpack the publisher's archive again";
 
 /// How the records of a file are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct RecordLayout {
     /// Bytes before the picture; the last of them is the class.
     pub label_bytes: usize,
     /// How many classes there are.
@@ -20,7 +20,7 @@ pub struct Layout {
     pub white: u8,
 }
 
-impl Layout {
+impl RecordLayout {
     /// Bytes a record.
     pub fn record_bytes(&self) -> usize {
         self.label_bytes + self.picture_bytes()
@@ -34,14 +34,14 @@ impl Layout {
 /// Pictures and classes gathered from one file after the other.
 #[derive(Clone, Debug)]
 pub struct Records {
-    layout: Layout,
+    layout: RecordLayout,
     pixels: Vec<u8>,
     classes: Vec<u16>,
 }
 
 impl Records {
     /// Nothing yet.
-    pub fn new(layout: Layout) -> Self {
+    pub fn new(layout: RecordLayout) -> Self {
         Self { layout, pixels: Vec::new(), classes: Vec::new() }
     }
 
@@ -74,7 +74,7 @@ impl Records {
     /// Everything that was read, as a data set.
     pub fn into_dataset(mut self, name: &str, class_names: Vec<String>, scaling: Scaling, test_start: Option<usize>) -> Dataset {
         self.pixels.shrink_to_fit();
-        let Layout { shape, white, .. } = self.layout;
+        let RecordLayout { shape, white, .. } = self.layout;
         Dataset {
             name: name.into(),
             samples: Samples::Images(Images { shape, pixels: self.pixels, white, scaling }),

@@ -9,7 +9,7 @@ use super::Source;
 use super::json::Each;
 use super::leaf::{self, Users};
 use super::text::{Clients, Text};
-use super::{DataSet, Entry, Kind, UsualPartition, locate, stand_in, vocabulary};
+use super::{DataSet, Entry, SampleKind, UsualPartition, locate, stand_in, vocabulary};
 #[cfg(feature = "fetch")]
 use crate::fetch::{Offer, Recipe};
 use crate::{Dataset, Result};
@@ -29,7 +29,7 @@ impl DataSet for Shakespeare {
     const ENTRY: Entry = Entry {
         name: "shakespeare",
         about: "the complete works by speaking role, next-character prediction over 90 symbols",
-        kind: Kind::Text,
+        kind: SampleKind::Text,
         partition: UsualPartition { owners: Some(200), ..UsualPartition::NATURAL },
         places: &["", "shakespeare", "all_data", "data/all_data", "shakespeare/data/all_data"],
         layout: "roles.jsonl, one {\"client\": .., \"text\": ..} a line, or LEAF's all_data*.json",

@@ -3,7 +3,7 @@ use crate::{Dataset, Labels, Samples, Spread};
 
 /// The figures a person asks for first.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
+pub struct DatasetSummary {
     /// The name it goes by on the command line.
     pub name: String,
     /// What one sample is, such as `32x32x3 picture`.
@@ -20,12 +20,12 @@ pub struct Summary {
     pub samples_per_client: Option<Spread>,
 }
 
-impl Summary {
+impl DatasetSummary {
     /// Counts what `dataset` holds.
     ///
     /// ```
-    /// use fedeq_data::source::{Source, Summary};
-    /// let summary = Summary::of(&Source::default().load("data".as_ref())?);
+    /// use fedeq_data::source::{DatasetSummary, Source};
+    /// let summary = DatasetSummary::of(&Source::default().load("data".as_ref())?);
     /// assert_eq!((summary.training, summary.test, summary.classes), (1_797, 0, Some(10)));
     /// assert_eq!(summary.sample, "8x8x1 picture");
     /// # Ok::<(), fedeq_data::Error>(())

@@ -5,7 +5,7 @@ use super::classes::ClassNames;
 use super::flaw::Flaw;
 use super::roster::Roster;
 use super::scale::Scale;
-use super::{DataSet, Entry, Kind, UsualPartition, locate};
+use super::{DataSet, Entry, SampleKind, UsualPartition, locate};
 use crate::{Dataset, Error, Owners, Place, Result, Samples, Vectors};
 use csv::{ErrorKind, StringRecord, Trim};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct Table {
     /// The column to predict.
     pub label: String,
     /// What that column holds.
-    pub task: Task,
+    pub task: TargetKind,
     /// All classes there are; those that occur where it is left out.
     pub classes: Option<ClassNames>,
     /// What becomes of the features before a model sees them. Experiments written before this setting was there do not have it, and were
@@ -37,7 +37,7 @@ pub struct Table {
 /// What is to be predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Task {
+pub enum TargetKind {
     /// One of some classes, named by any text.
     #[default]
     Classes,
@@ -45,7 +45,7 @@ pub enum Task {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { client: None, label: "label".into(), task: Task::Classes, classes: None, scale: Scale::Standardise }
+        Self { client: None, label: "label".into(), task: TargetKind::Classes, classes: None, scale: Scale::Standardise }
     }
 }
 
@@ -53,7 +53,7 @@ impl DataSet for Table {
     const ENTRY: Entry = Entry {
         name: "csv",
         about: "your own numbers: a table with columns for client, label and features",
-        kind: Kind::Numbers,
+        kind: SampleKind::Numbers,
         partition: UsualPartition::NATURAL,
         places: &[""],
         layout: "one *.csv with a header; columns `client` and `label` unless named otherwise, the rest numbers",

@@ -6,7 +6,7 @@
 use super::flaw::Flaw;
 use super::json::problem_of;
 use super::roster::Roster;
-use super::{DataSet, Entry, Kind, UsualPartition, locate, vocabulary};
+use super::{DataSet, Entry, SampleKind, UsualPartition, locate, vocabulary};
 use crate::{Dataset, Error, Labels, Owners, Place, Result, Samples, Sequences};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ impl DataSet for Text {
     const ENTRY: Entry = Entry {
         name: "text",
         about: "your own text by client, read as next-character prediction with the vocabulary of `shakespeare`",
-        kind: Kind::Text,
+        kind: SampleKind::Text,
         partition: UsualPartition::NATURAL,
         places: &[""],
         layout: "JSON lines, *.jsonl: one {\"client\": .., \"text\": ..} a line",

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use fedeq_data::fetch::{Event, Fingerprint, Patience};
+use fedeq_data::fetch::{FetchEvent, Fingerprint, Patience};
 
 /// How the server treats one request.
 #[derive(Clone, Copy, Debug)]
@@ -140,4 +140,4 @@ pub(crate) fn fingerprint(content: &[u8]) -> Fingerprint {
 }
 
 /// Watches nothing.
-pub(crate) fn unwatched(_: &Event<'_>) {}
+pub(crate) fn unwatched(_: &FetchEvent<'_>) {}

@@ -3,7 +3,7 @@ use fedeq_data::Scaling;
 use fedeq_data::source::image_folder::{Channels, ImageFolder};
 use fedeq_data::source::scale::Scale;
 use fedeq_data::source::shakespeare::Shakespeare;
-use fedeq_data::source::table::{Table, Task};
+use fedeq_data::source::table::{Table, TargetKind};
 use fedeq_data::source::text::Text;
 use fedeq_data::source::{Source, catalog};
 use std::num::NonZeroU16;
@@ -53,7 +53,7 @@ fn options_are_read() {
     );
     assert_eq!(
         read(r#"{"name": "csv", "client": "site", "label": "price", "task": "classes", "scale": "standardise"}"#),
-        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: Task::Classes, ..Table::default() })
+        Source::Csv(Table { client: Some("site".into()), label: "price".into(), task: TargetKind::Classes, ..Table::default() })
     );
     let by = r#"{"name": "csv", "scale": {"by": {"mean": [1.5], "deviation": [2.0]}}}"#;
     assert_eq!(read(by).given_scaling(), Some(Scaling { mean: vec![1.5], deviation: vec![2.0] }));

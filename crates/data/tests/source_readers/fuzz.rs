@@ -8,7 +8,7 @@ use fedeq_data::Scaling;
 use fedeq_data::source::cifar::Cifar;
 use fedeq_data::source::femnist::Writers;
 use fedeq_data::source::image_folder::ImageFolder;
-use fedeq_data::source::records::{Layout, Records};
+use fedeq_data::source::records::{RecordLayout, Records};
 use fedeq_data::source::table::Table;
 use fedeq_data::source::text::Clients;
 use fedeq_data::source::{digits, shakespeare::read_leaf};
@@ -16,7 +16,7 @@ use image::ImageFormat;
 use proptest::prelude::*;
 use std::io::Cursor;
 
-fn read_records(layout: Layout, bytes: &[u8]) {
+fn read_records(layout: RecordLayout, bytes: &[u8]) {
     let names = (0..layout.classes).map(|class| class.to_string()).collect();
     let records = Records::new(layout).read(bytes, nowhere());
     assert_judged(records.map(|records| records.into_dataset("records", names, Scaling::identity(layout.shape[2]), None)));
@@ -106,8 +106,8 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..400)
 }
 
-fn small_records() -> Layout {
-    Layout { label_bytes: 2, classes: 100, shape: [2, 3, 3], white: 200 }
+fn small_records() -> RecordLayout {
+    RecordLayout { label_bytes: 2, classes: 100, shape: [2, 3, 3], white: 200 }
 }
 
 fn lines() -> Vec<u8> {

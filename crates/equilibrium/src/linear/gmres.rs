@@ -1,6 +1,6 @@
 //! GMRES with restarts, one Krylov space a sample, all of them advanced by the same batched products.
 use crate::map::Map;
-use crate::solution::{Outcome, Report};
+use crate::solution::{Outcome, SolveReport};
 use crate::solve::borrow;
 use crate::states::{HostStates, PerSlot, States, Window};
 use crate::stop::Stop;
@@ -51,8 +51,8 @@ impl<S: States> Gmres<S> {
         u: &mut S,
         memory: usize,
         stop: &Stop,
-        old: Report,
-    ) -> Report {
+        old: SolveReport,
+    ) -> SolveReport {
         norms_of(v, &mut self.norms);
         self.samples.clear();
         self.samples.extend(self.norms.iter().map(|&norm| Sample::new(norm, stop)));
@@ -130,7 +130,7 @@ impl<S: States> Gmres<S> {
     }
 
     /// How it went, in the memory of an old report.
-    fn report(&self, old: Report) -> Report {
+    fn report(&self, old: SolveReport) -> SolveReport {
         let most = self.samples.iter().map(|sample| sample.steps).max().unwrap_or(0);
         let outcome = |sample: &Sample| sample.outcome.expect("nobody is open any more");
         old.of(&self.samples, |sample| (sample.steps, sample.relative(), outcome(sample)), most * self.samples.len())

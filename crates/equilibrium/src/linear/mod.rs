@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{InvalidSetting, MEMORY, within};
 use crate::map::{Adjoining, Map};
-use crate::solution::Report;
-use crate::solve::{SolveOptions, Workspace, borrow, solve_into};
+use crate::solution::SolveReport;
+use crate::solve::{SolveOptions, SolveWorkspace, borrow, solve_into};
 use crate::solver::Solver;
 use crate::states::{HostStates, States};
 use crate::stop::Stop;
@@ -59,8 +59,8 @@ impl LinearSolver {
         v: &S,
         u: &mut S,
         stop: &Stop,
-        workspace: &mut Workspace<S>,
-    ) -> Report {
+        workspace: &mut SolveWorkspace<S>,
+    ) -> SolveReport {
         match self {
             Self::Gmres { memory } => {
                 let old = std::mem::take(&mut workspace.report);
@@ -86,7 +86,7 @@ impl LinearSolver {
         &self,
         stop: &Stop,
         numbers: usize,
-        workspace: &mut Workspace<HostStates>,
+        workspace: &mut SolveWorkspace<HostStates>,
         lend: &mut dyn FnMut(usize) -> Vec<f32>,
     ) {
         if let Self::Gmres { memory } = self {
@@ -105,8 +105,8 @@ fn iterate<S: States>(
     u: &mut S,
     solver: &Solver,
     stop: &Stop,
-    workspace: &mut Workspace<S>,
-) -> Report {
+    workspace: &mut SolveWorkspace<S>,
+) -> SolveReport {
     let mut present = std::mem::take(&mut workspace.right_hand_side);
     let mut start = std::mem::take(&mut workspace.adjoint_start);
     present.copy_from(v);

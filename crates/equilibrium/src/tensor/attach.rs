@@ -8,7 +8,7 @@ use super::pullback::{Rule, pullback};
 use super::rows::Rows;
 use super::solve::correct;
 use crate::adjoint::Adjoint;
-use crate::solution::Report;
+use crate::solution::SolveReport;
 
 impl Adjoint {
     /// `g(z*; x)` with a graph that passes gradients to the cell and to `x` in this way. `z` is cut off from any graph.
@@ -43,15 +43,15 @@ fn phantom<const D: usize, C: Cell<D>>(cell: &C, x: &C::Input, z: Tensor<D>, ste
 
 /// Where a backward pass leaves word of how its linear solve went.
 #[derive(Clone, Debug, Default)]
-pub struct AdjointRecord(Arc<Mutex<Option<Report>>>);
+pub struct AdjointRecord(Arc<Mutex<Option<SolveReport>>>);
 
 impl AdjointRecord {
     /// The report of the last backward pass; nothing before it, or when the adjoint solves no system.
-    pub fn report(&self) -> Option<Report> {
+    pub fn report(&self) -> Option<SolveReport> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, report: Option<Report>) {
+    fn set(&self, report: Option<SolveReport>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 }

@@ -11,7 +11,7 @@ use super::rows::Rows;
 /// samples of the batch: that is what lets every sample stop on its own. (Group and layer normalisation are fine inside a
 /// cell, batch normalisation is not.)
 ///
-/// `D` is the rank of the state, leading axis included.
+/// `D` is the rank of the state, leading axis included. (The enum of the same name in `fedeq-models` describes cells as data.)
 ///
 /// ```
 /// use burn::module::Module;

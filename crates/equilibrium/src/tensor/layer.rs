@@ -6,7 +6,7 @@ use super::cell::{Cell, has_trainable_parameters};
 use super::rows::Rows;
 use super::solve::solve_tensors;
 use crate::layer::Equilibrium;
-use crate::solution::Report;
+use crate::solution::SolveReport;
 
 /// The output of an equilibrium layer.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Settled<const D: usize> {
     /// `z*` itself, without a graph: what the next solve can start from.
     pub fixed_point: Tensor<D>,
     /// How the solve went.
-    pub report: Report,
+    pub report: SolveReport,
     /// How the backward pass's own solve went, once it has run.
     pub adjoint: AdjointRecord,
 }

@@ -7,8 +7,8 @@ use super::states::{DeviceStates, TensorStates, is_on_host};
 use crate::adjoint::Adjoint;
 use crate::diagnose::spectral_radius_of;
 use crate::map::Map;
-use crate::solution::{Report, Solution};
-use crate::solve::{SolveOptions, Workspace, solve};
+use crate::solution::{Solution, SolveReport};
+use crate::solve::{SolveOptions, SolveWorkspace, solve};
 use crate::solver::Solver;
 use crate::states::HostStates;
 use crate::stop::Stop;
@@ -54,7 +54,7 @@ fn solve_as<S: TensorStates, const D: usize>(
 ) -> Solution<Tensor<D>> {
     let (shape, device) = (z0.dims(), z0.device());
     if shape.contains(&0) {
-        let report = Report { trace: options.trace.then(Vec::new), ..Report::default() };
+        let report = SolveReport { trace: options.trace.then(Vec::new), ..SolveReport::default() };
         return Solution { image: z0.clone(), z: z0, report };
     }
     let mut flat = Flat::new(map, &z0);
@@ -68,7 +68,7 @@ pub(super) fn correct<const D: usize>(
     adjoint: &Adjoint,
     transposed: &mut dyn TensorMap<D>,
     v: Tensor<D>,
-) -> (Tensor<D>, Option<Report>) {
+) -> (Tensor<D>, Option<SolveReport>) {
     if is_on_host(&v) {
         correct_as::<HostStates, D>(adjoint, transposed, v)
     } else {
@@ -80,11 +80,11 @@ fn correct_as<S: TensorStates, const D: usize>(
     adjoint: &Adjoint,
     transposed: &mut dyn TensorMap<D>,
     v: Tensor<D>,
-) -> (Tensor<D>, Option<Report>) {
+) -> (Tensor<D>, Option<SolveReport>) {
     let (shape, device) = (v.dims(), v.device());
     let mut flat = Flat::new(transposed, &v);
     let mut rows = S::from_tensor(rows_of(v));
-    let report = adjoint.correct(&mut flat, &mut rows, &mut Workspace::default());
+    let report = adjoint.correct(&mut flat, &mut rows, &mut SolveWorkspace::default());
     (rows.into_tensor(&device).reshape(shape), report)
 }
 

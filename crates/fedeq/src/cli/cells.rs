@@ -7,14 +7,14 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
-use super::progress::{labelled, outcome, watch};
-use super::settings::{RunArgs, carry_out_watched, is_interrupted};
+use super::progress::{labelled, observer, outcome};
+use super::settings::{RunArgs, carry_out_observed, is_interrupted};
 use crate::memory::forget_peak;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::forecast::Rates;
-use fedeq_run::limit::{PunctualWatch, TimeLimit};
+use fedeq_run::limit::{RunClock, TimeLimit};
 use fedeq_run::number::counted;
-use fedeq_run::run::{Run, RunFolder, Share, Summary, Watch, Which};
+use fedeq_run::run::{Run, RunFolder, RunObserver, RunSummary, Share, Which};
 use fedeq_run::sweep::SweepCell;
 
 /// How many runs are carried out side by side, and how long that may take.
@@ -45,7 +45,7 @@ impl JobsArgs {
 }
 
 /// What became of a cell: what came out, or why it failed.
-pub(super) type Attempt = Result<Summary, String>;
+pub(super) type Attempt = Result<RunSummary, String>;
 
 /// Cells to be carried out, and whom they tell.
 pub(super) struct Cells<'a> {
@@ -159,17 +159,19 @@ impl Cells<'_> {
     /// Carries out a cell, continues one that was begun, or reads one that is finished; nothing comes of one that the time did not suffice for.
     fn attempt(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Option<Attempt>> {
         let which = share.map_or_else(|| "this cell".into(), |_| (self.label)(index));
-        let stop = AtomicBool::new(false);
-        match self.summary(index, share, is_over, &stop) {
+        let clock = RunClock::new(self.limit);
+        match self.summary(index, share, is_over, &clock) {
             Ok(summary) => Ok(Some(Ok(summary))),
             Err(Failure::Told { problem, code: 1, .. }) => {
                 tell(&format!("{which} failed: {problem}"));
                 Ok(Some(Err(problem)))
             }
             Err(Failure::Told { problem, code: 130, .. }) => {
-                let is_time = stop.load(Ordering::Relaxed) || self.limit.is_over();
-                if is_time && !is_interrupted() && !is_over.load(Ordering::Relaxed) {
+                if clock.is_over() && !is_interrupted() && !is_over.load(Ordering::Relaxed) {
                     self.say(index, &format!("{problem}, the time is over"));
+                    if clock.rounds() == 0 {
+                        tell(&format!("{which}: no round ended in time, so it did not get any further"));
+                    }
                     return Ok(None);
                 }
                 Err(Failure::Told { problem, hint: "the same command again continues from here".into(), code: 130 })
@@ -178,7 +180,7 @@ impl Cells<'_> {
         }
     }
 
-    fn summary(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool, stop: &AtomicBool) -> Outcome<Summary> {
+    fn summary(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool, clock: &RunClock<'_>) -> Outcome<RunSummary> {
         let cell = &self.cells[index];
         if let Some(summary) = finished(cell).map_err(Failure::refused)? {
             self.say(index, "already finished");
@@ -189,10 +191,9 @@ impl Cells<'_> {
             Some(share) => run.with_share(share).map_err(Failure::refused)?,
             None => run,
         };
-        let mut inner = self.watch(index, &run, share);
-        let is_stopped =
-            || is_interrupted() || is_over.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed) || self.limit.is_over();
-        let summary = carry_out_watched(&run, &mut PunctualWatch::new(inner.as_mut(), self.limit, stop), &is_stopped);
+        let is_stopped = || is_interrupted() || is_over.load(Ordering::Relaxed) || clock.is_over();
+        let observer = clock.observer(self.observer(index, &run, share), run.start().disk.checkpoint);
+        let summary = carry_out_observed(&run, Box::new(observer), &is_stopped);
         self.note_rate(&run);
         let summary = summary?;
         if share.is_some() {
@@ -202,7 +203,7 @@ impl Cells<'_> {
     }
 
     /// Who watches: as a run alone is watched, or with the name of the run before each line.
-    fn watch(&self, index: usize, run: &Run, share: Option<&Share>) -> Box<dyn Watch> {
+    fn observer(&self, index: usize, run: &Run, share: Option<&Share>) -> Box<RunObserver<'static>> {
         if share.is_some() {
             return labelled((self.label)(index));
         }
@@ -210,7 +211,7 @@ impl Cells<'_> {
         if let Some(remark) = run.prepared().remark().filter(|_| !self.run_args.quiet) {
             tell(&remark);
         }
-        watch(self.run_args.quiet)
+        observer(self.run_args.quiet, run.start())
     }
 
     /// Records how fast its rounds were; a run whose timings cannot be read teaches nothing.
@@ -244,7 +245,7 @@ pub(super) fn conclude(end: End, failed: usize, what: &str) -> Outcome<()> {
 }
 
 /// What came out of a cell, if it is finished.
-pub(super) fn finished(cell: &SweepCell) -> fedeq_core::Result<Option<Summary>> {
+pub(super) fn finished(cell: &SweepCell) -> fedeq_core::Result<Option<RunSummary>> {
     RunFolder::open(&cell.folder).map_or(Ok(None), |folder| folder.summary())
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use super::failure::Outcome;
 use super::output::{print, print_json};
 use super::table::{Align, Table};
-use fedeq_run::machine::{Cpu, Gpu, Machine};
+use fedeq_run::machine::{Cpu, Gpu, MachineInfo};
 use fedeq_run::number::{bytes, counted};
 
 /// Lists what this machine can compute on.
@@ -23,11 +23,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let machine = Machine::here();
+    let machine = MachineInfo::here();
     if arguments.json { print_json(&machine) } else { print(&text_of(&machine)) }
 }
 
-fn text_of(Machine { cpu, gpus, no_gpu }: &Machine) -> String {
+fn text_of(MachineInfo { cpu, gpus, no_gpu }: &MachineInfo) -> String {
     let mut table = Table::new(&[
         ("device", Align::Left),
         ("name", Align::Left),
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use fedeq_run::machine::Missing;
 
-    fn machine(gpus: Vec<Gpu>, no_gpu: Option<Missing>) -> Machine {
+    fn machine(gpus: Vec<Gpu>, no_gpu: Option<Missing>) -> MachineInfo {
         let cpu = Cpu {
             name: Some("Old Faithful".into()),
             cores: Some(2),
@@ -66,7 +66,7 @@ mod tests {
             memory: Some(16_000_000_000),
             free: None,
         };
-        Machine { cpu, gpus, no_gpu }
+        MachineInfo { cpu, gpus, no_gpu }
     }
 
     #[test]

@@ -1,30 +1,31 @@
 //! Progress of a run: a bar on a terminal, lines elsewhere, and warnings everywhere.
 use std::io::{IsTerminal, stderr};
+use std::ops::ControlFlow;
 
-use fedeq_core::{Evaluation, Event, View};
-use indicatif::{ProgressBar, ProgressStyle};
+use fedeq_core::{Evaluation, Event, Observer, Result, View};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use super::output::tell;
 use super::warnings::Warnings;
 use fedeq_run::number::{bytes, duration};
-use fedeq_run::run::{Resources, RunStart, Summary, Watch, headline};
+use fedeq_run::run::{Resources, RunObserver, RunStart, RunSummary, headline};
 
-/// What fits where stderr goes.
-pub(super) fn watch(quiet: bool) -> Box<dyn Watch> {
-    match (quiet, stderr().is_terminal()) {
-        (true, _) => Box::new(Quiet::default()),
-        (false, true) => Box::new(RoundBar::default()),
-        (false, false) => Box::new(EvaluationLines::default()),
+/// Says what a run is about to do, unless nobody wants to know, and then shows how it goes: as fits where stderr goes.
+pub(super) fn observer(quiet: bool, start: RunStart) -> Box<RunObserver<'static>> {
+    if quiet {
+        return Box::new(Quiet::default());
     }
+    announce(&start);
+    if stderr().is_terminal() { Box::new(RoundBar::new(&start)) } else { Box::new(EvaluationLines::new(start)) }
 }
 
 /// Nothing but warnings, each with the name of its run: for runs that are carried out side by side.
-pub(super) fn labelled(label: String) -> Box<dyn Watch> {
+pub(super) fn labelled(label: String) -> Box<RunObserver<'static>> {
     Box::new(Quiet { label: format!("{label}: "), ..Quiet::default() })
 }
 
 /// What came out of a run, in a line.
-pub(super) fn outcome(summary: &Summary) -> String {
+pub(super) fn outcome(summary: &RunSummary) -> String {
     let Resources { train_seconds, evaluate_seconds, .. } = summary.resources;
     format!("{}, {}", sentence(&summary.evaluation, summary.headline), duration(train_seconds + evaluate_seconds))
 }
@@ -50,13 +51,14 @@ struct Quiet {
     warnings: Warnings,
 }
 
-impl Watch for Quiet {
-    fn see(&mut self, event: &Event<'_>) {
+impl<T: ?Sized> Observer<T> for Quiet {
+    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
         self.warnings.about(event).iter().for_each(|text| tell(&format!("{}{text}", self.label)));
+        Ok(ControlFlow::Continue(()))
     }
 }
 
-/// With which model the method is evaluated, once the run has begun.
+/// An evaluation by the model with which the method is evaluated.
 fn sentence(evaluation: &Evaluation, view: View) -> String {
     let quality = headline(view, evaluation);
     format!("accuracy {:.1} %, worst tenth {:.1} %", 100.0 * quality.mean, 100.0 * quality.worst_decile)
@@ -65,38 +67,32 @@ fn sentence(evaluation: &Evaluation, view: View) -> String {
 /// Bytes of memory that nobody would miss.
 const WORTH_SAYING: u64 = 1_000_000;
 
-/// A bar that moves.
-#[derive(Default)]
+/// A bar that moves, and stays as it is when this is dropped.
 struct RoundBar {
-    bar: Option<ProgressBar>,
-    view: Option<View>,
+    bar: ProgressBar,
+    view: View,
     warnings: Warnings,
 }
 
-impl Watch for RoundBar {
-    fn begin(&mut self, start: &RunStart) {
-        announce(start);
-        self.view = Some(start.headline);
-        let bar = ProgressBar::new(start.rounds).with_style(style()).with_position(start.round);
+impl RoundBar {
+    fn new(start: &RunStart) -> Self {
+        let bar = ProgressBar::new(start.rounds).with_finish(ProgressFinish::Abandon);
+        let bar = bar.with_style(style()).with_position(start.round);
         bar.reset_eta();
         bar.enable_steady_tick(std::time::Duration::from_millis(500));
-        self.bar = Some(bar);
+        Self { bar, view: start.headline, warnings: Warnings::default() }
     }
+}
 
-    fn see(&mut self, event: &Event<'_>) {
-        let Some(bar) = &self.bar else { return };
-        self.warnings.about(event).iter().for_each(|text| bar.suspend(|| tell(text)));
+impl<T: ?Sized> Observer<T> for RoundBar {
+    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
+        self.warnings.about(event).iter().for_each(|text| self.bar.suspend(|| tell(text)));
         match event {
-            Event::Round { round, .. } => bar.set_position(round.round + 1),
-            Event::Evaluation { evaluation, .. } => bar.set_message(sentence(evaluation, self.view.unwrap_or(View::Local))),
+            Event::Round { round, .. } => self.bar.set_position(round.round + 1),
+            Event::Evaluation { evaluation, .. } => self.bar.set_message(sentence(evaluation, self.view)),
             Event::Settled { .. } => {}
         }
-    }
-
-    fn end(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.abandon();
-        }
+        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -106,28 +102,30 @@ fn style() -> ProgressStyle {
 }
 
 /// A line an evaluation.
-#[derive(Default)]
 struct EvaluationLines {
-    start: Option<RunStart>,
+    start: RunStart,
     loss: f64,
     warnings: Warnings,
 }
 
-impl Watch for EvaluationLines {
-    fn begin(&mut self, start: &RunStart) {
-        announce(start);
-        self.start = Some(start.clone());
+impl EvaluationLines {
+    fn new(start: RunStart) -> Self {
+        Self { start, loss: 0.0, warnings: Warnings::default() }
     }
+}
 
-    fn see(&mut self, event: &Event<'_>) {
+impl<T: ?Sized> Observer<T> for EvaluationLines {
+    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
         self.warnings.about(event).iter().for_each(|text| tell(text));
-        match (event, &self.start) {
-            (Event::Round { round, .. }, _) => self.loss = round.loss,
-            (Event::Evaluation { evaluation, .. }, Some(start)) => {
-                let result = sentence(evaluation, start.headline);
-                tell(&format!("round {} of {}: training loss {:.3}, {result}", evaluation.round, start.rounds, self.loss));
+        match event {
+            Event::Round { round, .. } => self.loss = round.loss,
+            Event::Evaluation { evaluation, .. } => {
+                let RunStart { rounds, headline, .. } = self.start;
+                let result = sentence(evaluation, headline);
+                tell(&format!("round {} of {rounds}: training loss {:.3}, {result}", evaluation.round, self.loss));
             }
-            _ => {}
+            Event::Settled { .. } => {}
         }
+        Ok(ControlFlow::Continue(()))
     }
 }

@@ -13,7 +13,7 @@ use super::progress;
 use super::table::facts;
 use fedeq_run::experiment::{Device, Experiment, Override};
 use fedeq_run::number::{bytes, count, counted, percent};
-use fedeq_run::run::{DeviceUse, Run, RunFolder, Summary, Watch};
+use fedeq_run::run::{DeviceUse, Run, RunFolder, RunObserver, RunSummary};
 
 /// The experiment of a command: a file, settings that go over it, and a preset.
 #[derive(Args, Debug)]
@@ -129,7 +129,7 @@ impl RunArgs {
     }
 
     /// Says what came out.
-    pub(super) fn show(&self, summary: &Summary, folder: &RunFolder) -> Outcome<()> {
+    pub(super) fn show(&self, summary: &RunSummary, folder: &RunFolder) -> Outcome<()> {
         if self.json {
             return print_json(summary);
         }
@@ -143,18 +143,21 @@ pub(super) fn device_of(text: Option<&str>) -> Outcome<Option<Device>> {
 }
 
 /// Carries out a run that is ready; Ctrl-C stops it.
-pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<Summary> {
-    let mut watch = progress::watch(quiet);
+pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<RunSummary> {
     if let Some(remark) = run.prepared().remark().filter(|_| !quiet) {
         tell(&remark);
     }
-    carry_out_watched(run, watch.as_mut(), &is_interrupted)
+    carry_out_observed(run, progress::observer(quiet, run.start()), &is_interrupted)
 }
 
 /// Carries out a run that is ready, watched by somebody; Ctrl-C and whoever else `is_over` knows stop it.
-pub(super) fn carry_out_watched(run: &Run, watch: &mut dyn Watch, is_over: &(dyn Fn() -> bool + Sync)) -> Outcome<Summary> {
+pub(super) fn carry_out_observed(
+    run: &Run,
+    mut observer: Box<RunObserver<'_>>,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Outcome<RunSummary> {
     listen_for_interrupts("the clients at work");
-    run.train(watch, is_over).map_err(|error| ended_early(error, run))
+    run.train(observer.as_mut(), is_over).map_err(|error| ended_early(error, run))
 }
 
 /// Set once somebody asks to stop.
@@ -216,7 +219,7 @@ fn device_use(used: &DeviceUse) -> String {
     format!("{} at most, at work {} of the time", bytes(used.peak_memory), percent(used.utilisation))
 }
 
-fn text_of(summary: &Summary, path: &str) -> String {
+fn text_of(summary: &RunSummary, path: &str) -> String {
     let quality = summary.quality();
     let traffic = summary.evaluation.traffic;
     let mut lines = vec![

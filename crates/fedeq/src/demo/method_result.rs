@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use fedeq_core::{Error, Evaluation, Method, Quality, Result, View};
 
-use fedeq_report::report::Record;
+use fedeq_report::report::RunRecord;
 use fedeq_run::number::{bytes, count};
 use fedeq_run::run::{RunFolder, Timing};
 use fedeq_run::statistics::{BySeed, Sample};
@@ -54,11 +54,11 @@ pub struct MethodResult {
 impl MethodResult {
     /// What the finished runs in some folders say, one a seed.
     pub fn read(folders: &[PathBuf]) -> Result<Self> {
-        let records = folders.iter().map(|folder| Record::of(&RunFolder::open(folder)?)).collect::<Result<Vec<_>>>()?;
+        let records = folders.iter().map(|folder| RunRecord::of(&RunFolder::open(folder)?)).collect::<Result<Vec<_>>>()?;
         let first = records.first().and_then(|record| record.summary.as_ref()).ok_or_else(|| unfinished(folders.first()))?;
-        let evaluations: Vec<&Evaluation> = records.iter().filter_map(Record::last).collect();
+        let evaluations: Vec<&Evaluation> = records.iter().filter_map(RunRecord::last).collect();
         let by_seed = |view: View, part: fn(&Quality) -> f64| {
-            let value = |record: &Record| Some((record.experiment.seed, part(record.last()?.quality(view))));
+            let value = |record: &RunRecord| Some((record.experiment.seed, part(record.last()?.quality(view))));
             records.iter().filter_map(value).collect::<BySeed>()
         };
         let timings = || records.iter().flat_map(|record| &record.timings);
@@ -109,7 +109,7 @@ pub(super) fn percents(accuracies: &BySeed) -> String {
 }
 
 /// Evaluation by evaluation, as far as all seeds went.
-fn course(records: &[Record]) -> Vec<(u64, f64)> {
+fn course(records: &[RunRecord]) -> Vec<(u64, f64)> {
     let evaluations = records.iter().map(|record| record.evaluations.len()).min().unwrap_or(0);
     let at = |index: usize| {
         let over = |part: fn(&Evaluation) -> f64| mean(records.iter().map(|record| part(&record.evaluations[index])));

@@ -6,12 +6,12 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use fedeq_core::{Error, Evaluation, Result, SolveTally, Task, View, Weighting, fingerprint, write_atomically};
+use fedeq_core::{ClientTask, Error, Evaluation, Result, SolveTally, View, Weighting, fingerprint, write_atomically};
 use fedeq_data::partition::Partition;
 use serde::Serialize;
 
 use fedeq_run::experiment::{Device, Experiment, Prepared, scaled_by_example};
-use fedeq_run::run::{RunFolder, RunState, Summary};
+use fedeq_run::run::{RunFolder, RunState, RunSummary};
 
 /// What the server does in each round; `plan.json` of an app.
 #[derive(Debug, Serialize)]
@@ -31,11 +31,11 @@ struct AppPlan {
     /// Rounds between evaluations; 0 means only after the last.
     evaluate_every: u64,
     /// The task of an evaluation: `evaluate`, or `measure` with the quantities of the theory.
-    evaluate: Task,
+    evaluate: ClientTask,
     /// The clients of each round.
     cohorts: Vec<Vec<usize>>,
     /// The summary as far as it is known before the run: the server adds the last evaluation and the resources.
-    summary: Summary,
+    summary: RunSummary,
 }
 
 /// Writes an app for `flwr run` into a new folder.
@@ -138,8 +138,8 @@ fn plan(prepared: &Prepared, weighting: Weighting) -> Result<AppPlan> {
         clients,
         headline: algorithm.default_view(),
         evaluate_every: plan.evaluate_every,
-        evaluate: if plan.measure_theory { Task::Measure } else { Task::Evaluate },
+        evaluate: if plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate },
         cohorts,
-        summary: Summary::of(prepared, Evaluation::default(), None, SolveTally::default(), &[]),
+        summary: RunSummary::of(prepared, Evaluation::default(), None, SolveTally::default(), &[]),
     })
 }

@@ -4,7 +4,7 @@
 //! the simulation: by `fedeq_core::Client`, with the same seeds, to the same bytes.
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Client, ClientByClient, ClientState, Error, Request, Result, Task, Workers, client_seed};
+use fedeq_core::{Client, ClientByClient, ClientState, ClientTask, Error, Request, Result, Workers, client_seed};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::node::{WorkResult, Worker};
 use fedeq_flower::store::TrainedModel;
@@ -61,7 +61,7 @@ impl NodeWorker {
 
 /// Refuses to train a round a second time: the dual would be updated twice. (A repeated request whose reply is stored does not reach this point.)
 fn require_new(request: &Request, state: &ClientState) -> Result<()> {
-    let is_over = request.task == Task::Train && state.last_round.is_some_and(|last| request.round <= last);
+    let is_over = request.task == ClientTask::Train && state.last_round.is_some_and(|last| request.round <= last);
     let problem =
         || format!("this client has trained in round {} before, from other weights or another experiment", request.round + 1);
     if is_over {
@@ -85,7 +85,7 @@ pub fn load_model(trained: &TrainedModel, data: &Path) -> Result<(Prepared, Clie
 pub fn describe(trained: &TrainedModel) -> Result<String> {
     let title = Experiment::from_resolved(&trained.latest.experiment)?.title();
     let Request { task, round, rounds, .. } = &trained.latest.request;
-    let round = round + u64::from(*task == Task::Train); // Rounds are counted from 0, and evaluated when they are over.
+    let round = round + u64::from(*task == ClientTask::Train); // Rounds are counted from 0, and evaluated when they are over.
     Ok(format!("{title}, round {round} of {rounds}"))
 }
 

@@ -3,11 +3,11 @@ use std::fs;
 use std::process::Command;
 use std::time::SystemTime;
 
-use fedeq_core::{Params, Request, Task, Weights};
+use fedeq_core::{ClientTask, Params, Request, Weights};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
 use fedeq_flower::record::Content;
-use fedeq_flower::wire::Metadata;
+use fedeq_flower::wire::MessageMetadata;
 
 use super::superlink::NODE;
 
@@ -61,28 +61,28 @@ impl App {
     }
 
     /// The request of a round.
-    pub(crate) fn envelope(&self, task: Task, round: u64) -> Envelope {
+    pub(crate) fn envelope(&self, task: ClientTask, round: u64) -> Envelope {
         let request = Request { task, round, rounds: 3, rho: Some(0.3), weights: self.theta.clone() };
         Envelope { federation: self.federation.clone(), experiment: self.experiment.clone(), request }
     }
 
     /// The message that asks to train in a round.
     pub(crate) fn train(&self, round: u64) -> Message {
-        let mut request = message("train", self.envelope(Task::Train, round).write().expect("plain"));
+        let mut request = message("train", self.envelope(ClientTask::Train, round).write().expect("plain"));
         request.head.group_id = round.to_string();
         request
     }
 
     /// The message that asks to evaluate after some rounds.
     pub(crate) fn evaluate(&self, round: u64) -> Message {
-        message("evaluate", self.envelope(Task::Evaluate, round).write().expect("plain"))
+        message("evaluate", self.envelope(ClientTask::Evaluate, round).write().expect("plain"))
     }
 }
 
 /// A message for the node, created now.
 pub(crate) fn message(kind: &str, content: Content) -> Message {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
-    let head = Metadata {
+    let head = MessageMetadata {
         run_id: 3,
         src_node_id: 1,
         dst_node_id: NODE,
@@ -90,7 +90,7 @@ pub(crate) fn message(kind: &str, content: Content) -> Message {
         ttl: 3600.0,
         message_type: kind.into(),
         created_at: now,
-        ..Metadata::default()
+        ..MessageMetadata::default()
     };
     Message { head, content: Ok(content) }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fedeq::node::NodeWorker;
-use fedeq_flower::connection::{Address, Connection};
+use fedeq_flower::connection::{Connection, SuperLinkAddress};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::limit;
 use fedeq_flower::node::{Node, Notice, WorkResult, Worker};
@@ -74,7 +74,7 @@ impl NodeFolder {
         let store = NodeStore::open(self.path()).expect("not locked");
         store.claim(worker.client()).expect("its own");
         let key = store.key().expect("a key");
-        let address = Address { host: link.address.clone(), tls: None };
+        let address = SuperLinkAddress { host: link.address.clone(), tls: None };
         let connection = Connection::new(&address, key);
         let mut notices = Vec::new();
         let mut notify = |notice| notices.push(notice);

@@ -28,7 +28,7 @@ pub(crate) struct SuperLink {
 #[derive(Default)]
 pub(crate) struct LinkState {
     /// Requests that were not yet listed to the node.
-    requests: VecDeque<(wire::Message, ObjectTree)>,
+    requests: VecDeque<(wire::MessageHeader, ObjectTree)>,
     /// The objects of the requests.
     pub(crate) objects: BTreeMap<Id, Vec<u8>>,
     /// The objects that the node has uploaded.
@@ -123,8 +123,8 @@ impl SuperLink {
 impl LinkState {
     /// Lists a request to the node without checking it.
     pub(crate) fn announce(&mut self, message: &Message, tree: ObjectTree) {
-        let head = wire::Metadata { message_id: tree.object_id.clone(), ..message.head.clone() };
-        self.requests.push_back((wire::Message { metadata: Some(head), content: None, error: None }, tree));
+        let head = wire::MessageMetadata { message_id: tree.object_id.clone(), ..message.head.clone() };
+        self.requests.push_back((wire::MessageHeader { metadata: Some(head), content: None, error: None }, tree));
     }
 
     fn respond(&mut self, call: &str, body: &[u8]) -> Vec<u8> {

@@ -6,7 +6,7 @@ use super::{Node, Notice, require_not_expired};
 use crate::message::Message;
 use crate::object::{Bundle, ids_of, is_id};
 use crate::store::{Announcement, StoredMessage};
-use crate::wire::{Failure, Metadata, ObjectTree};
+use crate::wire::{Failure, MessageMetadata, ObjectTree};
 use crate::{Error, Result};
 
 /// No network has as many arrays.
@@ -30,7 +30,7 @@ impl Node<'_> {
         for (message, tree) in pulled.messages.into_iter().zip(pulled.trees) {
             let request = tree.object_id.clone();
             if is_id(&request) {
-                let head = message.metadata.map(|head| Metadata { message_id: request.clone(), ..head });
+                let head = message.metadata.map(|head| MessageMetadata { message_id: request.clone(), ..head });
                 self.store.inbox().announce(&request, &Announcement { head, tree: Some(tree) })?;
             } else {
                 (self.notify)(Notice::Refused(Error::object(&request, "this is not an object id").to_string()));

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use fedeq_core::{Reply, Task};
+use fedeq_core::{ClientTask, Reply};
 
 use crate::connection::{Connection, Registration};
 use crate::envelope::Envelope;
 use crate::polling::PollInterval;
 use crate::store::NodeStore;
-use crate::wire::Metadata;
+use crate::wire::MessageMetadata;
 use crate::{Error, Result};
 
 pub use refusal::Refusal;
@@ -55,7 +55,7 @@ pub enum Notice {
         /// In which federation.
         federation: String,
         /// What was to be done.
-        task: Task,
+        task: ClientTask,
         /// In which round.
         round: u64,
         /// How long the work took; 0 for a reply that was repeated.
@@ -215,7 +215,7 @@ fn wait(time: Duration, stopped: &dyn Fn() -> bool) {
 }
 
 /// Refuses a message whose time to live is over.
-fn require_not_expired(head: &Metadata) -> Result<()> {
+fn require_not_expired(head: &MessageMetadata) -> Result<()> {
     let is_expired = head.created_at + head.ttl < now();
     if is_expired { Err(Error::Expired { id: head.message_id.clone() }) } else { Ok(()) }
 }

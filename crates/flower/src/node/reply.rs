@@ -10,7 +10,7 @@ use crate::message::Message;
 use crate::object::Bundle;
 use crate::record::Content;
 use crate::store::{PreviousReply, RequestKey, StoredMessage};
-use crate::wire::{Failure, Node as WireNode, PushMessagesRequest};
+use crate::wire::{Failure, NodeReference, PushMessagesRequest};
 use crate::{Error, Result};
 
 /// Flower's code for work that failed.
@@ -139,7 +139,7 @@ impl Node<'_> {
     fn push(&self, id: u64, Response { reply, seconds, .. }: &Response) -> Result<()> {
         let bundle = reply.bundle();
         let request = PushMessagesRequest {
-            node: Some(WireNode { node_id: id }),
+            node: Some(NodeReference { node_id: id }),
             messages: vec![Message::announced(&reply.id, &bundle)?],
             trees: vec![bundle.tree(&reply.id)?],
             seconds: vec![*seconds],

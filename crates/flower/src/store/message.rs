@@ -5,7 +5,7 @@ use std::path::Path;
 use fedeq_core::write_atomically;
 
 use crate::object::{Bundle, id_of};
-use crate::wire::{Metadata, ObjectTree};
+use crate::wire::{MessageMetadata, ObjectTree};
 use crate::{Error, Result};
 
 /// A message on disk: all its objects.
@@ -43,7 +43,7 @@ impl StoredMessage {
 pub(crate) struct Announcement {
     /// Sender, run and type.
     #[prost(message, optional, tag = "1")]
-    pub(crate) head: Option<Metadata>,
+    pub(crate) head: Option<MessageMetadata>,
     /// The ids of its objects.
     #[prost(message, optional, tag = "2")]
     pub(crate) tree: Option<ObjectTree>,

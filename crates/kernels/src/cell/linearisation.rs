@@ -1,7 +1,7 @@
 //! A cell near a state: what its gradients need.
 use super::backward::{Add, InnerBack, Layer, Measured, OuterBack};
 use super::forward::{Output, Statistics};
-use super::{Middle, PreparedCell, Scratch};
+use super::{CellScratch, Middle, PreparedCell};
 use crate::activation::{Activation, Relu, Softplus};
 use crate::buffer::aligned;
 use crate::conv;
@@ -66,7 +66,7 @@ impl PreparedCell {
     /// # Panics
     ///
     /// If the slices are not equally many whole states.
-    pub fn step_saving(&self, z: &[f32], u: &[f32], out: &mut [f32], scratch: &mut Scratch) -> Linearisation {
+    pub fn step_saving(&self, z: &[f32], u: &[f32], out: &mut [f32], scratch: &mut CellScratch) -> Linearisation {
         self.check(&[z.len(), u.len(), out.len()]);
         self.save(z, u, Some(out), scratch)
     }
@@ -76,17 +76,17 @@ impl PreparedCell {
     /// # Panics
     ///
     /// If the slices are not equally many whole states.
-    pub fn linearise(&self, z: &[f32], u: &[f32], scratch: &mut Scratch) -> Linearisation {
+    pub fn linearise(&self, z: &[f32], u: &[f32], scratch: &mut CellScratch) -> Linearisation {
         self.check(&[z.len(), u.len()]);
         self.save(z, u, None, scratch)
     }
 
-    fn save(&self, z: &[f32], u: &[f32], mut out: Option<&mut [f32]>, scratch: &mut Scratch) -> Linearisation {
+    fn save(&self, z: &[f32], u: &[f32], mut out: Option<&mut [f32]>, scratch: &mut CellScratch) -> Linearisation {
         let mut saved = std::mem::take(&mut scratch.spare);
         saved.resize(self, z.len());
         let (chunk, statistics) = (self.chunk() * self.cell.state_len(), self.chunk() * self.cell.statistics());
         scratch.grow(&self.cell, self.chunk());
-        let Scratch { conv, wide, work, .. } = scratch;
+        let CellScratch { conv, wide, work, .. } = scratch;
         let [first, second, third] = &mut saved.moments;
         for (index, (z, u)) in z.chunks(chunk).zip(u.chunks(chunk)).enumerate() {
             let (samples, here) = (z.len() / self.cell.state_len(), index * chunk..index * chunk + z.len());
@@ -106,7 +106,7 @@ impl PreparedCell {
 
 impl Linearisation {
     /// The memory of `phi(conv_a(z))` (two numbers for each of the states), `u + conv_b(...)` and `phi(z + GN2(...))` (one for each), for whoever uses it for something
-    /// else when the linearisation is [done with](Scratch::recycle).
+    /// else when the linearisation is [done with](CellScratch::recycle).
     pub fn memory(&mut self) -> [&mut Vec<f32>; 3] {
         [&mut self.inner, &mut self.sum, &mut self.activated]
     }
@@ -128,12 +128,12 @@ impl Linearisation {
     /// # Panics
     ///
     /// If `v` and `out` are not as many states as the cell was taken at, or `prepared` is another cell.
-    pub fn pull_back(&self, prepared: &PreparedCell, v: &[f32], out: &mut [f32], scratch: &mut Scratch) {
+    pub fn pull_back(&self, prepared: &PreparedCell, v: &[f32], out: &mut [f32], scratch: &mut CellScratch) {
         prepared.check(&[self.sum.len(), v.len(), out.len()]);
         scratch.grow(&prepared.cell, 1);
         let chunk = prepared.chunk() * prepared.cell.state_len();
         for (index, (v, out)) in v.chunks(chunk).zip(out.chunks_mut(chunk)).enumerate() {
-            let Scratch { conv, wide, narrow, work, sums, .. } = scratch;
+            let CellScratch { conv, wide, narrow, work, sums, .. } = scratch;
             let back = Back { saved: self, prepared, at: index * chunk, len: v.len() };
             let (wide, narrow) = (wide.take(2 * v.len()), narrow.take(2 * v.len()));
             let (dz, du) = narrow.split_at_mut(v.len());
@@ -150,7 +150,7 @@ impl Linearisation {
     /// # Panics
     ///
     /// If `z` and the gradient are not as many states as the cell was taken at, or `prepared` is another cell.
-    pub fn backward(&self, prepared: &PreparedCell, z: &[f32], gradient: &[f32], scratch: &mut Scratch) -> CellGradients {
+    pub fn backward(&self, prepared: &PreparedCell, z: &[f32], gradient: &[f32], scratch: &mut CellScratch) -> CellGradients {
         let [first, second, third] = prepared.cell.norm_channels();
         let norm = |channels| AffineGradient { scale: vec![0.0; channels], offset: vec![0.0; channels] };
         let mut found = CellGradients {
@@ -174,11 +174,18 @@ impl Linearisation {
     /// # Panics
     ///
     /// As [`backward`](Linearisation::backward), or if there is not a place for every number of what is wanted.
-    pub fn backward_to(&self, prepared: &PreparedCell, z: &[f32], gradient: &[f32], to: CellTargets<'_>, scratch: &mut Scratch) {
+    pub fn backward_to(
+        &self,
+        prepared: &PreparedCell,
+        z: &[f32],
+        gradient: &[f32],
+        to: CellTargets<'_>,
+        scratch: &mut CellScratch,
+    ) {
         let CellTargets { z: mut dz, u: du, parameters } = to;
         prepared.check(&[self.sum.len(), z.len(), gradient.len(), du.len(), dz.as_ref().map_or(z.len(), |dz| dz.len())]);
         scratch.grow(&prepared.cell, 1);
-        let Scratch { conv, narrow, batch, work, sums, .. } = scratch;
+        let CellScratch { conv, narrow, batch, work, sums, .. } = scratch;
         let [normalized, da] = batch.each_mut().map(|memory| aligned(memory, 2 * z.len()));
         let chunk = prepared.chunk() * prepared.cell.state_len();
         for (index, gradient) in gradient.chunks(chunk).enumerate() {
@@ -242,12 +249,12 @@ impl Back<'_> {
         }
     }
 
-    fn conv_a(&self, dy: &[f32], dx: &mut [f32], scratch: &mut conv::Scratch) {
+    fn conv_a(&self, dy: &[f32], dx: &mut [f32], scratch: &mut conv::ConvScratch) {
         let geometry = self.prepared.cell.conv_a(self.samples());
         conv::input_gradient(self.prepared.set, &geometry, dy, &self.prepared.backward_weights()[0], dx, scratch);
     }
 
-    fn conv_b(&self, dy: &[f32], dx: &mut [f32], scratch: &mut conv::Scratch) {
+    fn conv_b(&self, dy: &[f32], dx: &mut [f32], scratch: &mut conv::ConvScratch) {
         let geometry = self.prepared.cell.conv_b(self.samples());
         conv::input_gradient(self.prepared.set, &geometry, dy, &self.prepared.backward_weights()[1], dx, scratch);
     }

@@ -11,10 +11,10 @@
 //! ```
 //! use fedeq_kernels::InstructionSet;
 //! use fedeq_kernels::activation::Activation;
-//! use fedeq_kernels::cell::{Cell, CellParameters, PreparedCell, Scratch};
+//! use fedeq_kernels::cell::{CellParameters, CellScratch, PreparedCell, ResidualCell};
 //! use fedeq_kernels::norm::{Affine, NormScope};
 //!
-//! let cell = Cell { height: 4, width: 4, channels: 8, groups: 8, activation: Activation::Softplus, scope: NormScope::Plane };
+//! let cell = ResidualCell { height: 4, width: 4, channels: 8, groups: 8, activation: Activation::Softplus, scope: NormScope::Plane };
 //! let (weights, ones, zeros) = (vec![0.01; 16 * 8 * 9], [1.0; 16], [0.0; 16]);
 //! let wide = Affine { scale: &ones, offset: &zeros };
 //! let narrow = Affine { scale: &ones[..8], offset: &zeros[..8] };
@@ -23,7 +23,7 @@
 //!
 //! let u: Vec<f32> = (0..cell.state_len()).map(|at| (at % 7) as f32).collect();
 //! let mut z = vec![0.0; u.len()];
-//! prepared.step(&u, &u, &mut z, &mut Scratch::new());
+//! prepared.step(&u, &u, &mut z, &mut CellScratch::new());
 //! // The last normalisation has left mean 0 and variance 1.
 //! let mean = |f: fn(f32) -> f32| z.iter().map(|&z| f(z)).sum::<f32>() / z.len() as f32;
 //! assert!(mean(|z| z).abs() < 1e-4 && (mean(|z| z * z) - 1.0).abs() < 1e-3);
@@ -37,17 +37,17 @@ use std::sync::OnceLock;
 
 use crate::InstructionSet;
 use crate::activation::{Activation, Relu, Softplus};
-use crate::conv::{self, Geometry, Weights};
+use crate::conv::{self, ConvWeights, Geometry};
 use crate::norm::{Affine, Moments, NormScope, Region, Workspace};
 use crate::size::product;
 use forward::{Inner, Outer, Output, Statistics};
 
 pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
-pub use scratch::{LINE, Scratch};
+pub use scratch::{CellScratch, LINE};
 
-/// What a cell is like.
+/// What a residual cell is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub struct ResidualCell {
     /// Rows of a state.
     pub height: usize,
     /// Columns of a state.
@@ -62,7 +62,7 @@ pub struct Cell {
     pub scope: NormScope,
 }
 
-impl Cell {
+impl ResidualCell {
     /// How many numbers the state of one sample has.
     ///
     /// # Panics
@@ -125,11 +125,11 @@ pub struct CellParameters<'a> {
 #[derive(Debug)]
 pub struct PreparedCell {
     set: InstructionSet,
-    cell: Cell,
+    cell: ResidualCell,
     /// `conv_a` and `conv_b` as they came, for when gradients are asked for.
     weights: [Vec<f32>; 2],
-    forward: [Weights; 2],
-    backward: OnceLock<[Weights; 2]>,
+    forward: [ConvWeights; 2],
+    backward: OnceLock<[ConvWeights; 2]>,
     norms: [OwnedAffine; 3],
 }
 
@@ -159,7 +159,7 @@ impl PreparedCell {
     /// # Panics
     ///
     /// If the cell is not one, or the parameters have other shapes than it says.
-    pub fn new(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
+    pub fn new(set: InstructionSet, cell: &ResidualCell, parameters: CellParameters) -> Self {
         let weights = [parameters.conv_a.to_vec(), parameters.conv_b.to_vec()];
         Self { weights, ..Self::for_steps(set, cell, parameters) }
     }
@@ -169,7 +169,7 @@ impl PreparedCell {
     /// # Panics
     ///
     /// As [`new`](PreparedCell::new).
-    pub fn for_steps(set: InstructionSet, cell: &Cell, parameters: CellParameters) -> Self {
+    pub fn for_steps(set: InstructionSet, cell: &ResidualCell, parameters: CellParameters) -> Self {
         cell.check();
         let CellParameters { conv_a, norm_1, conv_b, norm_2, norm_3 } = parameters;
         let [first, second, third] = cell.norm_channels();
@@ -177,7 +177,7 @@ impl PreparedCell {
             set,
             cell: *cell,
             weights: Default::default(),
-            forward: [Weights::forward(set, &cell.conv_a(1), conv_a), Weights::forward(set, &cell.conv_b(1), conv_b)],
+            forward: [ConvWeights::forward(set, &cell.conv_a(1), conv_a), ConvWeights::forward(set, &cell.conv_b(1), conv_b)],
             backward: OnceLock::new(),
             norms: [OwnedAffine::new(norm_1, first), OwnedAffine::new(norm_2, second), OwnedAffine::new(norm_3, third)],
         }
@@ -221,7 +221,7 @@ impl PreparedCell {
     }
 
     /// What the cell is like.
-    pub fn cell(&self) -> &Cell {
+    pub fn cell(&self) -> &ResidualCell {
         &self.cell
     }
 
@@ -230,13 +230,13 @@ impl PreparedCell {
     /// # Panics
     ///
     /// If the slices are not equally many whole states.
-    pub fn step(&self, z: &[f32], u: &[f32], out: &mut [f32], scratch: &mut Scratch) {
+    pub fn step(&self, z: &[f32], u: &[f32], out: &mut [f32], scratch: &mut CellScratch) {
         self.check(&[z.len(), u.len(), out.len()]);
         let chunk = self.chunk();
         let size = chunk * self.cell.state_len();
         scratch.grow(&self.cell, chunk);
         for ((z, u), out) in z.chunks(size).zip(u.chunks(size)).zip(out.chunks_mut(size)) {
-            let Scratch { conv, wide, moments, work, .. } = scratch;
+            let CellScratch { conv, wide, moments, work, .. } = scratch;
             let samples = z.len() / self.cell.state_len();
             let wide = wide.take(2 * z.len());
             let [first, second, third] = moments;
@@ -272,10 +272,13 @@ impl PreparedCell {
         }
     }
 
-    fn backward_weights(&self) -> &[Weights; 2] {
+    fn backward_weights(&self) -> &[ConvWeights; 2] {
         self.backward.get_or_init(|| {
             let [conv_a, conv_b] = &self.weights;
-            [Weights::backward(self.set, &self.cell.conv_a(1), conv_a), Weights::backward(self.set, &self.cell.conv_b(1), conv_b)]
+            [
+                ConvWeights::backward(self.set, &self.cell.conv_a(1), conv_a),
+                ConvWeights::backward(self.set, &self.cell.conv_b(1), conv_b),
+            ]
         })
     }
 

@@ -3,15 +3,15 @@ use crate::buffer::Buffer;
 use crate::conv;
 use crate::norm::{Moments, Sums, Workspace};
 
-use super::{Cell, Linearisation};
+use super::{Linearisation, ResidualCell};
 
 /// The numbers of a cache line.
 pub const LINE: usize = crate::buffer::LINE;
 
 /// Memory that cells work in: grown at the first step, then reused, so that repeating a step allocates nothing.
 #[derive(Debug, Default)]
-pub struct Scratch {
-    pub(super) conv: conv::Scratch,
+pub struct CellScratch {
+    pub(super) conv: conv::ConvScratch,
     /// Twice the channels of a chunk of samples.
     pub(super) wide: Buffer,
     /// The channels of a chunk of samples.
@@ -27,7 +27,7 @@ pub struct Scratch {
     pub(super) spare: Linearisation,
 }
 
-impl Scratch {
+impl CellScratch {
     /// Empty.
     pub fn new() -> Self {
         Self::default()
@@ -39,7 +39,7 @@ impl Scratch {
     }
 
     /// What convolutions work in, which serves those outside of cells too.
-    pub fn conv(&mut self) -> &mut conv::Scratch {
+    pub fn conv(&mut self) -> &mut conv::ConvScratch {
         &mut self.conv
     }
 
@@ -50,7 +50,7 @@ impl Scratch {
     }
 
     /// Makes room for the statistics of some samples of a cell and what is known of its channels.
-    pub(super) fn grow(&mut self, cell: &Cell, samples: usize) {
+    pub(super) fn grow(&mut self, cell: &ResidualCell, samples: usize) {
         let count = samples * cell.statistics();
         for moments in &mut self.moments {
             moments.grow(count);

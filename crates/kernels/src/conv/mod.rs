@@ -1,18 +1,18 @@
 //! Convolutions and their gradients, channels last.
 //!
 //! `y[b, i, j, o] = sum w[o, c, u, v] x[b, i s + u - p, j s + v - p, c]`: 3x3 windows at stride one by Winograd's `F(4x4, 3x3)`, all others
-//! as a product with gathered patches. Weights are prepared once ([`Weights`]) and used many times, since an equilibrium solver applies
+//! as a product with gathered patches. Weights are prepared once ([`ConvWeights`]) and used many times, since an equilibrium solver applies
 //! the same convolution again and again.
 //!
 //! ```
 //! use fedeq_kernels::InstructionSet;
-//! use fedeq_kernels::conv::{self, Geometry, Scratch, Weights};
+//! use fedeq_kernels::conv::{self, ConvScratch, ConvWeights, Geometry};
 //!
 //! let set = InstructionSet::best();
 //! let geometry = Geometry { batch: 2, height: 5, width: 5, from: 1, to: 1, window: 3, stride: 1 };
-//! let blur = Weights::forward(set, &geometry, &[1.0; 9]);
+//! let blur = ConvWeights::forward(set, &geometry, &[1.0; 9]);
 //! let (x, mut y) = (vec![1.0; geometry.input_len()], vec![0.0; geometry.output_len()]);
-//! conv::forward(set, &geometry, &x, &blur, &mut y, &mut Scratch::new());
+//! conv::forward(set, &geometry, &x, &blur, &mut y, &mut ConvScratch::new());
 //! assert_eq!((y[0], y[12]), (4.0, 9.0));
 //! ```
 mod gather;
@@ -24,8 +24,8 @@ mod weights;
 mod winograd;
 
 pub use geometry::Geometry;
-pub use scratch::Scratch;
-pub use weights::Weights;
+pub use scratch::ConvScratch;
+pub use weights::ConvWeights;
 
 use crate::InstructionSet;
 use weights::{Direction, Way};
@@ -34,8 +34,15 @@ use weights::{Direction, Way};
 ///
 /// # Panics
 ///
-/// If a slice has the wrong length, or if the weights were not prepared by [`Weights::forward`] for this geometry and these instructions.
-pub fn forward(set: InstructionSet, geometry: &Geometry, x: &[f32], weights: &Weights, y: &mut [f32], scratch: &mut Scratch) {
+/// If a slice has the wrong length, or if the weights were not prepared by [`ConvWeights::forward`] for this geometry and these instructions.
+pub fn forward(
+    set: InstructionSet,
+    geometry: &Geometry,
+    x: &[f32],
+    weights: &ConvWeights,
+    y: &mut [f32],
+    scratch: &mut ConvScratch,
+) {
     weights.check(set, geometry, Direction::Forward);
     check(geometry, x, y);
     Pass { set, geometry, direction: Direction::Forward }.run(weights.way, x, weights.data(), y, scratch);
@@ -46,7 +53,14 @@ pub fn forward(set: InstructionSet, geometry: &Geometry, x: &[f32], weights: &We
 /// # Panics
 ///
 /// If a slice has the wrong length.
-pub fn forward_once(set: InstructionSet, geometry: &Geometry, x: &[f32], weight: &[f32], y: &mut [f32], scratch: &mut Scratch) {
+pub fn forward_once(
+    set: InstructionSet,
+    geometry: &Geometry,
+    x: &[f32],
+    weight: &[f32],
+    y: &mut [f32],
+    scratch: &mut ConvScratch,
+) {
     check(geometry, x, y);
     Pass { set, geometry, direction: Direction::Forward }.run_once(x, weight, y, scratch);
 }
@@ -55,14 +69,14 @@ pub fn forward_once(set: InstructionSet, geometry: &Geometry, x: &[f32], weight:
 ///
 /// # Panics
 ///
-/// If a slice has the wrong length, or if the weights were not prepared by [`Weights::backward`] for this geometry and these instructions.
+/// If a slice has the wrong length, or if the weights were not prepared by [`ConvWeights::backward`] for this geometry and these instructions.
 pub fn input_gradient(
     set: InstructionSet,
     geometry: &Geometry,
     dy: &[f32],
-    weights: &Weights,
+    weights: &ConvWeights,
     dx: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut ConvScratch,
 ) {
     weights.check(set, geometry, Direction::Backward);
     check(geometry, dx, dy);
@@ -80,7 +94,7 @@ pub fn input_gradient_once(
     dy: &[f32],
     weight: &[f32],
     dx: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut ConvScratch,
 ) {
     check(geometry, dx, dy);
     Pass { set, geometry, direction: Direction::Backward }.run_once(dy, weight, dx, scratch);
@@ -94,7 +108,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn run(&self, way: Way, from: &[f32], prepared: &[f32], to: &mut [f32], scratch: &mut Scratch) {
+    fn run(&self, way: Way, from: &[f32], prepared: &[f32], to: &mut [f32], scratch: &mut ConvScratch) {
         let &Self { set, geometry, direction } = self;
         match (way, direction) {
             (Way::Winograd, Direction::Forward) => winograd::convolve(set, geometry, from, prepared, to, scratch),
@@ -105,7 +119,7 @@ impl Pass<'_> {
     }
 
     /// Prepares the weights on the way, in memory that is used again.
-    fn run_once(&self, from: &[f32], weight: &[f32], to: &mut [f32], scratch: &mut Scratch) {
+    fn run_once(&self, from: &[f32], weight: &[f32], to: &mut [f32], scratch: &mut ConvScratch) {
         let &Self { set, geometry, direction } = self;
         assert_eq!(weight.len(), geometry.weight_len(), "numbers in the weights");
         let way = Way::of(geometry);
@@ -124,7 +138,14 @@ impl Pass<'_> {
 /// # Panics
 ///
 /// If a slice has the wrong length.
-pub fn weight_gradient(set: InstructionSet, geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], scratch: &mut Scratch) {
+pub fn weight_gradient(
+    set: InstructionSet,
+    geometry: &Geometry,
+    x: &[f32],
+    dy: &[f32],
+    dw: &mut [f32],
+    scratch: &mut ConvScratch,
+) {
     check(geometry, x, dy);
     assert_eq!(dw.len(), geometry.weight_len(), "numbers in the gradient of the weights");
     match Way::of(geometry) {

@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use super::gather::{patches, scatter};
 use super::panels::{PanelProduct, Panels};
-use super::{Geometry, Scratch};
+use super::{ConvScratch, Geometry};
 use crate::InstructionSet;
 use crate::buffer::Buffer;
 use crate::gemm::{Factor, Product, Size};
@@ -54,7 +54,7 @@ pub(super) fn forward(
     x: &[f32],
     weights: &[f32],
     y: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut ConvScratch,
 ) {
     let (inside, to, panels) = (geometry.patch_len(), geometry.to, forward_panels(set, geometry));
     for block in blocks(geometry) {
@@ -71,7 +71,7 @@ pub(super) fn input_gradient(
     dy: &[f32],
     weights: &[f32],
     dx: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut ConvScratch,
 ) {
     let (inside, to, panels) = (geometry.patch_len(), geometry.to, backward_panels(set, geometry));
     if !geometry.is_pointwise() {
@@ -95,10 +95,10 @@ pub(super) fn weight_gradient(
     x: &[f32],
     dy: &[f32],
     dw: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut ConvScratch,
 ) {
     let (inside, to) = (geometry.patch_len(), geometry.to);
-    let Scratch { input, weights, .. } = scratch;
+    let ConvScratch { input, weights, .. } = scratch;
     let gradient = weights.take(inside * to);
     if geometry.batch == 0 {
         gradient.fill(0.0);

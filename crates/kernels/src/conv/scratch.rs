@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 /// Memory that convolutions work in: grown when a larger convolution comes, never shrunk, so that repeating a convolution allocates
 /// nothing. One for each thread serves all of its convolutions.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct ConvScratch {
     /// The input, transformed or gathered.
     pub(super) input: Buffer,
     /// The output or its gradient, transformed.
@@ -19,7 +19,7 @@ pub struct Scratch {
     pub(super) waste: Buffer,
 }
 
-impl Scratch {
+impl ConvScratch {
     /// Empty.
     pub fn new() -> Self {
         Self::default()

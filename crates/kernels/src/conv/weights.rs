@@ -49,7 +49,7 @@ pub(super) enum Direction {
 
 /// The weights of a convolution in the order its inner loop reads them.
 #[derive(Clone, Debug)]
-pub struct Weights {
+pub struct ConvWeights {
     pub(super) geometry: Geometry,
     pub(super) direction: Direction,
     pub(super) way: Way,
@@ -57,7 +57,7 @@ pub struct Weights {
     data: Buffer,
 }
 
-impl Weights {
+impl ConvWeights {
     /// Weights `[to, from, window, window]` for [`forward`](super::forward); the batch may be another there.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::passes::{ActivatedAfter, ActivatedBefore, GradientSums, Stored};
-use super::{Affine, Norm, Region, Saved, Scratch, Workspace};
+use super::{Affine, Norm, NormSaved, NormScratch, Region, Workspace};
 use crate::InstructionSet;
 use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
@@ -10,13 +10,13 @@ use crate::activation::{Function, Identity};
 /// What the backward pass works on.
 pub(super) struct Arguments<'a> {
     pub(super) norm: &'a Norm,
-    pub(super) saved: Saved<'a>,
+    pub(super) saved: NormSaved<'a>,
     pub(super) affine: Affine<'a>,
     pub(super) dy: &'a [f32],
     pub(super) dx: &'a mut [f32],
     pub(super) d_shortcut: Option<&'a mut [f32]>,
     /// With sums of zero, which become those of the affine gradients.
-    pub(super) scratch: &'a mut Scratch,
+    pub(super) scratch: &'a mut NormScratch,
 }
 
 /// An activation before the normalisation.
@@ -116,7 +116,7 @@ impl<P: Passes> WithSimd for Kernel<'_, P> {
         let Self { arguments: Arguments { norm, saved, affine, dy, dx, mut d_shortcut, scratch }, passes } = self;
         let region = norm.region();
         let size = region.pixels * region.channels;
-        let Scratch { work, sums } = scratch;
+        let NormScratch { work, sums } = scratch;
         for (index, dx) in dx.chunks_exact_mut(size).enumerate() {
             let here = index * size..(index + 1) * size;
             let groups = index * norm.groups..(index + 1) * norm.groups;

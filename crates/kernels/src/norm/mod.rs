@@ -9,9 +9,9 @@
 //! ```
 //! use fedeq_kernels::InstructionSet;
 //! use fedeq_kernels::activation::Activation;
-//! use fedeq_kernels::norm::{Affine, Fusion, Norm, Shape};
+//! use fedeq_kernels::norm::{Affine, BatchShape, Fusion, Norm};
 //!
-//! let norm = Norm::batch(Shape { batch: 2, height: 1, width: 1, channels: 1 }, Fusion::After(Activation::Relu));
+//! let norm = Norm::batch(BatchShape { batch: 2, height: 1, width: 1, channels: 1 }, Fusion::After(Activation::Relu));
 //! let affine = Affine { scale: &[2.0], offset: &[0.5] };
 //! let mut y = [0.0; 2];
 //! let moments = norm.forward(InstructionSet::best(), &[1.0, 7.0], affine, None, &mut y);
@@ -35,7 +35,7 @@ pub const EPSILON: f32 = 1e-5;
 /// How many groups group normalisation makes of the channels.
 pub const GROUPS: usize = 8;
 
-/// What the statistics are taken over.
+/// What the statistics are taken over; the enum of the same name in `fedeq-models` also says which statistics and how many groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormScope {
     /// The plane of a group of channels of one image: textbook group normalisation.
@@ -46,7 +46,7 @@ pub enum NormScope {
     Batch,
 }
 
-/// Which activation is computed along with a normalisation.
+/// Which activation is computed along with a normalisation. In the enum of the same name in `fedeq-models`, which describes networks, it also names the shortcut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fusion {
     /// None: `norm(x) + shortcut`.
@@ -59,7 +59,7 @@ pub enum Fusion {
 
 /// The extent of a batch of images in channels-last order; vectors are images of one pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct BatchShape {
     /// How many images.
     pub batch: usize,
     /// Rows of an image.
@@ -70,7 +70,7 @@ pub struct Shape {
     pub channels: usize,
 }
 
-impl Shape {
+impl BatchShape {
     /// How many numbers there are in all.
     ///
     /// # Panics
@@ -90,7 +90,7 @@ impl Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Norm {
     /// What it is applied to.
-    pub shape: Shape,
+    pub shape: BatchShape,
     /// How many groups of neighbouring channels share their statistics; divides the channels.
     pub groups: usize,
     /// What the statistics are taken over.
@@ -99,7 +99,7 @@ pub struct Norm {
     pub fusion: Fusion,
 }
 
-/// The learned parameters of a normalisation, `[C]` each.
+/// The learned parameters of a normalisation, `[C]` each: the numbers; in `fedeq-models` the same name says which parameters of a network these are.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine<'a> {
     /// What the normalised values are multiplied by.
@@ -119,12 +119,12 @@ pub struct AffineGradient {
 
 /// Memory that normalisations work in: grown when first used, so that repeating one allocates nothing. One for each thread serves all of them.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct NormScratch {
     work: Workspace,
     sums: Sums,
 }
 
-impl Scratch {
+impl NormScratch {
     /// Empty.
     pub fn new() -> Self {
         Self::default()
@@ -166,7 +166,7 @@ impl Moments {
 
 /// What a backward pass starts from.
 #[derive(Clone, Copy, Debug)]
-pub struct Saved<'a> {
+pub struct NormSaved<'a> {
     /// The input of the forward pass.
     pub x: &'a [f32],
     /// Its output; only needed with an activation after the normalisation, may be empty otherwise.
@@ -179,12 +179,12 @@ pub struct Saved<'a> {
 
 impl Norm {
     /// Group normalisation of [`GROUPS`] groups.
-    pub fn group(shape: Shape, scope: NormScope, fusion: Fusion) -> Self {
+    pub fn group(shape: BatchShape, scope: NormScope, fusion: Fusion) -> Self {
         Self { shape, groups: GROUPS, scope, fusion }
     }
 
     /// Batch normalisation.
-    pub fn batch(shape: Shape, fusion: Fusion) -> Self {
+    pub fn batch(shape: BatchShape, fusion: Fusion) -> Self {
         Self { shape, groups: shape.channels, scope: NormScope::Batch, fusion }
     }
 
@@ -195,7 +195,7 @@ impl Norm {
     /// If the lengths of the slices do not fit the shape, or the groups do not divide the channels.
     pub fn forward(&self, set: InstructionSet, x: &[f32], affine: Affine, shortcut: Option<&[f32]>, y: &mut [f32]) -> Moments {
         let mut moments = Moments::default();
-        self.forward_to(set, (x, shortcut), affine, y, &mut moments, &mut Scratch::new());
+        self.forward_to(set, (x, shortcut), affine, y, &mut moments, &mut NormScratch::new());
         moments
     }
 
@@ -211,7 +211,7 @@ impl Norm {
         affine: Affine,
         y: &mut [f32],
         moments: &mut Moments,
-        scratch: &mut Scratch,
+        scratch: &mut NormScratch,
     ) {
         self.check(x, affine);
         let count = self.regions() * self.groups;
@@ -234,7 +234,7 @@ impl Norm {
         affine: Affine,
         moments: &Moments,
         y: &mut [f32],
-        scratch: &mut Scratch,
+        scratch: &mut NormScratch,
     ) {
         self.check(x, affine);
         self.check_moments(moments);
@@ -249,7 +249,7 @@ impl Norm {
     pub fn backward(
         &self,
         set: InstructionSet,
-        saved: Saved,
+        saved: NormSaved,
         affine: Affine,
         dy: &[f32],
         dx: &mut [f32],
@@ -259,7 +259,7 @@ impl Norm {
         let zeros = || vec![0.0; self.shape.channels];
         let mut found = AffineGradient { scale: zeros(), offset: zeros() };
         let to = AffineTargets { scale: Some(&mut found.scale), offset: Some(&mut found.offset) };
-        self.backward_to(set, saved, affine, dy, (dx, d_shortcut), to, &mut Scratch::new());
+        self.backward_to(set, saved, affine, dy, (dx, d_shortcut), to, &mut NormScratch::new());
         found
     }
 
@@ -272,12 +272,12 @@ impl Norm {
     pub fn backward_to(
         &self,
         set: InstructionSet,
-        saved: Saved,
+        saved: NormSaved,
         affine: Affine,
         dy: &[f32],
         (dx, d_shortcut): (&mut [f32], Option<&mut [f32]>),
         to: AffineTargets<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut NormScratch,
     ) {
         self.check(saved.x, affine);
         self.check_moments(saved.moments);
@@ -308,7 +308,7 @@ impl Norm {
         (x, shortcut): (&[f32], Option<&[f32]>),
         affine: Affine,
         y: &mut [f32],
-        scratch: &mut Scratch,
+        scratch: &mut NormScratch,
     ) {
         scratch.work.grow(self.shape.channels);
         let arguments = forward::Arguments { norm: self, statistics, x, affine, shortcut, y, work: &mut scratch.work };

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::attention::{Attend, AttendBackward, ProjectionGradients, Projections};
 use super::layer_norm::{Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
 use super::mlp::{self, Hidden, Mlp, MlpTransposed};
-use super::parameters::{Dropout, LayerGradients, LayerParameters, LayerParts, LayerShape, Linear, Masks, Norm};
+use super::parameters::{DropoutMultipliers, LayerGradients, LayerParameters, LayerParts, LayerShape, Linear, Masks, NormParts};
 use crate::InstructionSet;
 use crate::dense::{add_product, affine, set_product};
 use crate::vectors::{fit, transpose};
@@ -18,15 +18,15 @@ const POSITIONS: usize = 64;
 ///
 /// What happens to a sequence does not depend on the others, bit for bit.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedLayer {
     set: InstructionSet,
     shape: LayerShape,
-    norm_1: Norm<Vec<f32>>,
+    norm_1: NormParts<Vec<f32>>,
     query: Linear<Vec<f32>>,
     key: Linear<Vec<f32>>,
     value: Linear<Vec<f32>>,
     output: Linear<Vec<f32>>,
-    norm_2: Norm<Vec<f32>>,
+    norm_2: NormParts<Vec<f32>>,
     mlp: Mlp,
     /// Made when first needed.
     transposed: OnceLock<Transposed>,
@@ -46,7 +46,7 @@ struct Transposed {
 
 /// What the backward pass of a layer needs; its memory can be used again.
 #[derive(Clone, Debug, Default)]
-pub struct Saved {
+pub struct LayerSaved {
     groups: Vec<Activations>,
 }
 
@@ -66,7 +66,7 @@ struct Activations {
 
 /// Memory to work in; it grows when first used and can be shared by all layers.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct LayerScratch {
     activations: Activations,
     normal: Vec<f32>,
     said: Vec<f32>,
@@ -78,7 +78,7 @@ pub struct Scratch {
     value: Vec<f32>,
 }
 
-impl Prepared {
+impl PreparedLayer {
     /// Copies the parameters into the order they are read in.
     ///
     /// # Panics
@@ -149,13 +149,13 @@ impl Prepared {
     /// # Panics
     ///
     /// If a slice does not fit the shape; so do the other passes.
-    pub fn forward(&self, h: &[f32], injection: &[f32], masks: Masks<'_>, out: &mut [f32], scratch: &mut Scratch) {
+    pub fn forward(&self, h: &[f32], injection: &[f32], masks: Masks<'_>, out: &mut [f32], scratch: &mut LayerScratch) {
         out.copy_from_slice(h);
         self.forward_in_place(out, injection, masks, scratch);
     }
 
-    /// [`Prepared::forward`] whose result takes the place of its input.
-    pub fn forward_in_place(&self, h: &mut [f32], injection: &[f32], masks: Masks<'_>, scratch: &mut Scratch) {
+    /// [`PreparedLayer::forward`] whose result takes the place of its input.
+    pub fn forward_in_place(&self, h: &mut [f32], injection: &[f32], masks: Masks<'_>, scratch: &mut LayerScratch) {
         self.check(h, injection, masks);
         let mut activations = std::mem::take(&mut scratch.activations);
         for group in self.groups() {
@@ -170,8 +170,15 @@ impl Prepared {
         scratch.activations = activations;
     }
 
-    /// [`Prepared::forward_in_place`] that keeps what the backward pass needs. The result has the same bits.
-    pub fn forward_saving(&self, h: &mut [f32], injection: &[f32], masks: Masks<'_>, saved: &mut Saved, scratch: &mut Scratch) {
+    /// [`PreparedLayer::forward_in_place`] that keeps what the backward pass needs. The result has the same bits.
+    pub fn forward_saving(
+        &self,
+        h: &mut [f32],
+        injection: &[f32],
+        masks: Masks<'_>,
+        saved: &mut LayerSaved,
+        scratch: &mut LayerScratch,
+    ) {
         self.check(h, injection, masks);
         saved.groups.resize_with(self.groups().count(), Activations::default);
         for (group, kept) in self.groups().zip(&mut saved.groups) {
@@ -190,27 +197,27 @@ impl Prepared {
     /// The gradient of the injection is the same as that of `h`.
     pub fn backward(
         &self,
-        saved: &Saved,
+        saved: &LayerSaved,
         masks: Masks<'_>,
         gradient: &mut [f32],
         sums: &mut LayerGradients,
-        scratch: &mut Scratch,
+        scratch: &mut LayerScratch,
     ) {
         self.backward_groups(saved, masks, gradient, Some(sums), scratch);
     }
 
-    /// [`Prepared::backward`] without the parameters: from `v` to `(d out / d h)^T v`, in place.
-    pub fn pull_back(&self, saved: &Saved, masks: Masks<'_>, v: &mut [f32], scratch: &mut Scratch) {
+    /// [`PreparedLayer::backward`] without the parameters: from `v` to `(d out / d h)^T v`, in place.
+    pub fn pull_back(&self, saved: &LayerSaved, masks: Masks<'_>, v: &mut [f32], scratch: &mut LayerScratch) {
         self.backward_groups(saved, masks, v, None, scratch);
     }
 
     fn backward_groups(
         &self,
-        saved: &Saved,
+        saved: &LayerSaved,
         masks: Masks<'_>,
         gradient: &mut [f32],
         mut sums: Option<&mut LayerGradients>,
-        scratch: &mut Scratch,
+        scratch: &mut LayerScratch,
     ) {
         self.check(gradient, gradient, masks);
         assert_eq!(saved.groups.len(), self.groups().count(), "what was saved must fit the shape");
@@ -239,8 +246,15 @@ impl Prepared {
     }
 
     /// `h <- h + drop(attention(x))`, where `x` is `scratch.normal`.
-    fn attention(&self, group: &Range<usize>, h: &mut [f32], masks: Masks<'_>, kept: &mut Activations, scratch: &mut Scratch) {
-        let Scratch { normal, said, transposed, .. } = scratch;
+    fn attention(
+        &self,
+        group: &Range<usize>,
+        h: &mut [f32],
+        masks: Masks<'_>,
+        kept: &mut Activations,
+        scratch: &mut LayerScratch,
+    ) {
+        let LayerScratch { normal, said, transposed, .. } = scratch;
         let projected = [(&self.query, &mut kept.query), (&self.key, &mut kept.key), (&self.value, &mut kept.value)];
         for (linear, to) in projected {
             affine(self.set, normal, &linear.weight, &linear.bias, fit(to, h.len()));
@@ -269,7 +283,7 @@ impl Prepared {
     }
 
     /// `h <- h + drop(said)`
-    fn add_dropped(&self, group: &Range<usize>, h: &mut [f32], said: &[f32], dropout: Option<Dropout<'_>>) {
+    fn add_dropped(&self, group: &Range<usize>, h: &mut [f32], said: &[f32], dropout: Option<DropoutMultipliers<'_>>) {
         let Some(dropout) = dropout else { return add(h, said) };
         let each = self.shape.sequence();
         for (sequence, (h, said)) in group.clone().zip(h.chunks_exact_mut(each).zip(said.chunks_exact(each))) {
@@ -284,7 +298,7 @@ impl Prepared {
         &self,
         group: &Range<usize>,
         gradient: &'a [f32],
-        dropout: Option<Dropout<'_>>,
+        dropout: Option<DropoutMultipliers<'_>>,
         buffer: &'a mut Vec<f32>,
     ) -> &'a [f32] {
         let Some(dropout) = dropout else { return gradient };
@@ -306,9 +320,9 @@ impl Prepared {
         masks: Masks<'_>,
         gradient: &mut [f32],
         mut sums: Option<&mut LayerGradients>,
-        scratch: &mut Scratch,
+        scratch: &mut LayerScratch,
     ) {
-        let Scratch { normal, said, hidden, query: dropped, .. } = scratch;
+        let LayerScratch { normal, said, hidden, query: dropped, .. } = scratch;
         let input_gradient = fit(said, gradient.len());
         let pass = mlp::Backward {
             transposed: &self.transposed().mlp,
@@ -333,7 +347,7 @@ impl Prepared {
         masks: Masks<'_>,
         gradient: &mut [f32],
         mut sums: Option<&mut LayerGradients>,
-        scratch: &mut Scratch,
+        scratch: &mut LayerScratch,
     ) {
         let (transposed, width) = (self.transposed(), self.shape.width);
         let said = self.undropped(group, gradient, masks.attention, &mut scratch.query);
@@ -343,7 +357,7 @@ impl Prepared {
         let mut attended = std::mem::take(&mut scratch.said);
         set_product(self.set, said, &transposed.output, fit(&mut attended, gradient.len()), width);
         self.attend_backward(group, kept, masks, &attended, scratch);
-        let Scratch { normal, query, key, value, .. } = &mut *scratch;
+        let LayerScratch { normal, query, key, value, .. } = &mut *scratch;
         let input_gradient = &mut attended;
         set_product(self.set, query, &transposed.query, input_gradient, width);
         add_product(self.set, key, &transposed.key, input_gradient, width);
@@ -372,10 +386,10 @@ impl Prepared {
         kept: &Activations,
         masks: Masks<'_>,
         gradient: &[f32],
-        scratch: &mut Scratch,
+        scratch: &mut LayerScratch,
     ) {
         let (each, scores) = (self.shape.sequence(), self.scores());
-        let Scratch { transposed, scores: buffer, query, key, value, .. } = scratch;
+        let LayerScratch { transposed, scores: buffer, query, key, value, .. } = scratch;
         for (index, sequence) in group.clone().enumerate() {
             let at = || index * each..(index + 1) * each;
             let [query, key, value] = [&mut *query, &mut *key, &mut *value].map(|all| &mut fit(all, gradient.len())[at()]);

@@ -3,7 +3,7 @@
 //! `y = (x - mean) / sqrt(variance + 1e-5) * scale + offset`, with the biased variance.
 use pulp::{Simd, WithSimd};
 
-use super::parameters::Norm;
+use super::parameters::NormParts;
 use crate::InstructionSet;
 use crate::instructions::multiply_add;
 use crate::vectors::{fit, read, write};
@@ -22,7 +22,7 @@ pub struct Standardised {
 
 impl Standardised {
     /// `y` once more.
-    pub(super) fn output(&self, norm: Norm<&[f32]>, y: &mut [f32]) {
+    pub(super) fn output(&self, norm: NormParts<&[f32]>, y: &mut [f32]) {
         let width = norm.scale.len();
         for (y, x) in y.chunks_exact_mut(width).zip(self.values.chunks_exact(width)) {
             for (((y, x), scale), offset) in y.iter_mut().zip(x).zip(norm.scale).zip(norm.offset) {
@@ -37,12 +37,12 @@ impl Standardised {
 /// # Panics
 ///
 /// If something does not have the width or the rows of the others; so do its companions.
-pub fn layer_norm(set: InstructionSet, x: &[f32], norm: Norm<&[f32]>, y: &mut [f32]) {
+pub fn layer_norm(set: InstructionSet, x: &[f32], norm: NormParts<&[f32]>, y: &mut [f32]) {
     set.run(Forward { x, norm, y, saved: None });
 }
 
 /// Normalises rows, and keeps what [`layer_norm_backward`] needs. The result has the same bits as [`layer_norm`]'s.
-pub fn layer_norm_saving(set: InstructionSet, x: &[f32], norm: Norm<&[f32]>, y: &mut [f32], saved: &mut Standardised) {
+pub fn layer_norm_saving(set: InstructionSet, x: &[f32], norm: NormParts<&[f32]>, y: &mut [f32], saved: &mut Standardised) {
     let values = fit(&mut saved.values, x.len());
     let inverse_deviations = fit(&mut saved.inverse_deviations, x.len() / norm.scale.len());
     set.run(Forward { x, norm, y, saved: Some((values, inverse_deviations)) });
@@ -54,10 +54,10 @@ pub fn layer_norm_saving(set: InstructionSet, x: &[f32], norm: Norm<&[f32]>, y: 
 pub fn layer_norm_backward(
     set: InstructionSet,
     saved: &Standardised,
-    norm: Norm<&[f32]>,
+    norm: NormParts<&[f32]>,
     gradient: &[f32],
     input_gradient: &mut [f32],
-    sums: Option<&mut Norm<Vec<f32>>>,
+    sums: Option<&mut NormParts<Vec<f32>>>,
 ) {
     assert!(gradient.len() == saved.values.len() && input_gradient.len() == gradient.len());
     if let Some(sums) = sums {
@@ -68,7 +68,7 @@ pub fn layer_norm_backward(
 
 struct Forward<'a> {
     x: &'a [f32],
-    norm: Norm<&'a [f32]>,
+    norm: NormParts<&'a [f32]>,
     y: &'a mut [f32],
     saved: Option<(&'a mut [f32], &'a mut [f32])>,
 }
@@ -121,7 +121,7 @@ fn scale_row<S: Simd>(simd: S, x: &[f32], factor: S::f32s, y: &mut [f32]) {
 
 /// `y = y inverse scale + offset`.
 #[inline(always)]
-fn finish<S: Simd>(simd: S, y: &mut [f32], inverse: S::f32s, norm: Norm<&[f32]>) {
+fn finish<S: Simd>(simd: S, y: &mut [f32], inverse: S::f32s, norm: NormParts<&[f32]>) {
     for at in (0..y.len()).step_by(S::F32_LANES) {
         let standard = simd.mul_f32s(read(simd, &y[at..]), inverse);
         let value = multiply_add(simd, standard, read(simd, &norm.scale[at..]), read(simd, &norm.offset[at..]));
@@ -173,7 +173,7 @@ fn backward_row<S: Simd>(simd: S, gradient: &[f32], standard: &[f32], scale: &[f
 struct ParameterGradients<'a> {
     saved: &'a Standardised,
     gradient: &'a [f32],
-    sums: &'a mut Norm<Vec<f32>>,
+    sums: &'a mut NormParts<Vec<f32>>,
 }
 
 impl WithSimd for ParameterGradients<'_> {

@@ -63,29 +63,29 @@ impl Linear<Vec<f32>> {
 
 /// Something for the scale and the offset of a normalisation, `[width]` each.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Norm<T> {
+pub struct NormParts<T> {
     /// For the factor.
     pub scale: T,
     /// For what is added.
     pub offset: T,
 }
 
-impl Norm<&[f32]> {
-    pub(super) fn owned(self) -> Norm<Vec<f32>> {
-        Norm { scale: self.scale.to_vec(), offset: self.offset.to_vec() }
+impl NormParts<&[f32]> {
+    pub(super) fn owned(self) -> NormParts<Vec<f32>> {
+        NormParts { scale: self.scale.to_vec(), offset: self.offset.to_vec() }
     }
 
     /// Copies it over another one of its size.
-    pub(super) fn copy_to(self, to: &mut Norm<Vec<f32>>) {
+    pub(super) fn copy_to(self, to: &mut NormParts<Vec<f32>>) {
         to.scale.copy_from_slice(self.scale);
         to.offset.copy_from_slice(self.offset);
     }
 }
 
-impl Norm<Vec<f32>> {
+impl NormParts<Vec<f32>> {
     /// The same, borrowed.
-    pub fn view(&self) -> Norm<&[f32]> {
-        Norm { scale: &self.scale, offset: &self.offset }
+    pub fn view(&self) -> NormParts<&[f32]> {
+        NormParts { scale: &self.scale, offset: &self.offset }
     }
 }
 
@@ -93,7 +93,7 @@ impl Norm<Vec<f32>> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerParts<T> {
     /// Before attention.
-    pub norm_1: Norm<T>,
+    pub norm_1: NormParts<T>,
     /// `[width, width]`, all heads side by side.
     pub query: Linear<T>,
     /// `[width, width]`.
@@ -103,7 +103,7 @@ pub struct LayerParts<T> {
     /// `[width, width]`.
     pub output: Linear<T>,
     /// Before the MLP.
-    pub norm_2: Norm<T>,
+    pub norm_2: NormParts<T>,
     /// `[width, hidden]`.
     pub widen: Linear<T>,
     /// `[hidden, width]`.
@@ -121,12 +121,12 @@ impl<T> LayerParts<T> {
     pub fn from_array(parts: [T; 16]) -> Self {
         let [s1, o1, qw, qb, kw, kb, vw, vb, ow, ob, s2, o2, ww, wb, nw, nb] = parts;
         Self {
-            norm_1: Norm { scale: s1, offset: o1 },
+            norm_1: NormParts { scale: s1, offset: o1 },
             query: Linear { weight: qw, bias: qb },
             key: Linear { weight: kw, bias: kb },
             value: Linear { weight: vw, bias: vb },
             output: Linear { weight: ow, bias: ob },
-            norm_2: Norm { scale: s2, offset: o2 },
+            norm_2: NormParts { scale: s2, offset: o2 },
             widen: Linear { weight: ww, bias: wb },
             narrow: Linear { weight: nw, bias: nb },
         }
@@ -188,14 +188,14 @@ impl LayerGradients {
 
 /// What the numbers of a dropout site are multiplied by.
 #[derive(Clone, Copy, Debug)]
-pub struct Dropout<'a> {
+pub struct DropoutMultipliers<'a> {
     /// `[length, width]` for each sequence.
     pub multipliers: &'a [f32],
     /// From one sequence to the next.
     pub stride: usize,
 }
 
-impl<'a> Dropout<'a> {
+impl<'a> DropoutMultipliers<'a> {
     pub(super) fn sequence(&self, index: usize, numbers: usize) -> &'a [f32] {
         &self.multipliers[index * self.stride..][..numbers]
     }
@@ -207,7 +207,7 @@ pub struct Masks<'a> {
     /// Where attention may not go.
     pub blocked: &'a Blocked,
     /// For what attention says; none in evaluation.
-    pub attention: Option<Dropout<'a>>,
+    pub attention: Option<DropoutMultipliers<'a>>,
     /// For what the MLP says; none in evaluation.
-    pub mlp: Option<Dropout<'a>>,
+    pub mlp: Option<DropoutMultipliers<'a>>,
 }

@@ -1,8 +1,8 @@
 //! A stack of layers with a normalisation at the end: the step of an equilibrium transformer.
 use super::blocked::Blocked;
-use super::layer::{Prepared, Saved, Scratch, add};
+use super::layer::{LayerSaved, LayerScratch, PreparedLayer, add};
 use super::layer_norm::{Standardised, layer_norm, layer_norm_backward, layer_norm_saving};
-use super::parameters::{Dropout, LayerGradients, LayerParameters, LayerShape, Masks, Norm};
+use super::parameters::{DropoutMultipliers, LayerGradients, LayerParameters, LayerShape, Masks, NormParts};
 use crate::InstructionSet;
 use crate::vectors::fit;
 
@@ -11,8 +11,8 @@ use crate::vectors::fit;
 pub struct Stack {
     set: InstructionSet,
     shape: LayerShape,
-    layers: Vec<Prepared>,
-    norm: Norm<Vec<f32>>,
+    layers: Vec<PreparedLayer>,
+    norm: NormParts<Vec<f32>>,
 }
 
 /// What a stack is run under.
@@ -27,14 +27,14 @@ pub struct StackMasks<'a> {
 /// What the backward pass of a stack needs; its memory can be used again.
 #[derive(Clone, Debug, Default)]
 pub struct StackSaved {
-    layers: Vec<Saved>,
+    layers: Vec<LayerSaved>,
     norm: Standardised,
 }
 
 /// Memory for a stack to work in; it grows when first used.
 #[derive(Clone, Debug, Default)]
 pub struct StackScratch {
-    layer: Scratch,
+    layer: LayerScratch,
     h: Vec<f32>,
 }
 
@@ -44,7 +44,7 @@ pub struct StackGradients {
     /// First layer first.
     pub layers: Vec<LayerGradients>,
     /// Of the normalisation at the end.
-    pub norm: Norm<Vec<f32>>,
+    pub norm: NormParts<Vec<f32>>,
 }
 
 impl Stack {
@@ -52,10 +52,10 @@ impl Stack {
     ///
     /// # Panics
     ///
-    /// Where [`Prepared::new`] does, or if the normalisation does not fit the width.
-    pub fn new(set: InstructionSet, shape: LayerShape, layers: &[LayerParameters<'_>], norm: Norm<&[f32]>) -> Self {
+    /// Where [`PreparedLayer::new`] does, or if the normalisation does not fit the width.
+    pub fn new(set: InstructionSet, shape: LayerShape, layers: &[LayerParameters<'_>], norm: NormParts<&[f32]>) -> Self {
         assert!(norm.scale.len() == shape.width && norm.offset.len() == shape.width, "the normalisation must fit the width");
-        let layers = layers.iter().map(|layer| Prepared::new(set, shape, layer)).collect();
+        let layers = layers.iter().map(|layer| PreparedLayer::new(set, shape, layer)).collect();
         Self { set, shape, layers, norm: norm.owned() }
     }
 
@@ -64,15 +64,15 @@ impl Stack {
     /// # Panics
     ///
     /// If there are not as many layers, or a parameter has the wrong length.
-    pub fn update<'a>(&mut self, layers: impl ExactSizeIterator<Item = LayerParameters<'a>>, norm: Norm<&[f32]>) {
+    pub fn update<'a>(&mut self, layers: impl ExactSizeIterator<Item = LayerParameters<'a>>, norm: NormParts<&[f32]>) {
         assert_eq!(layers.len(), self.layers.len(), "parameters for every layer");
         self.layers.iter_mut().zip(layers).for_each(|(layer, parameters)| layer.update(&parameters));
         norm.copy_to(&mut self.norm);
     }
 
-    /// Prepares all layers for the [way back](Prepared::turn).
+    /// Prepares all layers for the [way back](PreparedLayer::turn).
     pub fn turn(&mut self) {
-        self.layers.iter_mut().for_each(Prepared::turn);
+        self.layers.iter_mut().for_each(PreparedLayer::turn);
     }
 
     /// The same for batches of another size.
@@ -85,7 +85,7 @@ impl Stack {
     pub fn zero_gradients(&self) -> StackGradients {
         let layers = self.layers.iter().map(|_| LayerGradients::zeros(&self.shape)).collect();
         let zeros = || vec![0.0; self.shape.width];
-        StackGradients { layers, norm: Norm { scale: zeros(), offset: zeros() } }
+        StackGradients { layers, norm: NormParts { scale: zeros(), offset: zeros() } }
     }
 
     /// `g(z; x)`. Allocates nothing once `scratch` has been used.
@@ -114,7 +114,7 @@ impl Stack {
     ) {
         let h = fit(&mut scratch.h, z.len());
         h.copy_from_slice(z);
-        saved.layers.resize_with(self.layers.len(), Saved::default);
+        saved.layers.resize_with(self.layers.len(), LayerSaved::default);
         for (index, (layer, saved)) in self.layers.iter().zip(&mut saved.layers).enumerate() {
             layer.forward_saving(h, injection, self.masks(masks, index), saved, &mut scratch.layer);
         }
@@ -162,7 +162,9 @@ impl Stack {
     /// The masks of one layer.
     fn masks<'a>(&self, masks: StackMasks<'a>, layer: usize) -> Masks<'a> {
         let (each, sites) = (self.shape.sequence(), 2 * self.layers.len());
-        let site = |index: usize| masks.dropout.map(|all| Dropout { multipliers: &all[index * each..], stride: sites * each });
+        let site = |index: usize| {
+            masks.dropout.map(|all| DropoutMultipliers { multipliers: &all[index * each..], stride: sites * each })
+        };
         Masks { blocked: masks.blocked, attention: site(2 * layer), mlp: site(2 * layer + 1) }
     }
 }

@@ -1,7 +1,7 @@
 //! The layers written down as they are defined, in double precision, and how to compare with them.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 use fedeq_kernels::activation::Activation;
-use fedeq_kernels::norm::{EPSILON, Fusion, Norm, NormScope, Shape};
+use fedeq_kernels::norm::{BatchShape, EPSILON, Fusion, Norm, NormScope};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -75,7 +75,7 @@ pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
 
 /// Which statistics the entry at an index of `[B, H, W, C]` belongs to.
 pub(crate) fn statistics_of(norm: &Norm, at: usize) -> usize {
-    let Shape { height, width, channels, .. } = norm.shape;
+    let BatchShape { height, width, channels, .. } = norm.shape;
     let group = at % channels / (channels / norm.groups);
     let region = match norm.scope {
         NormScope::Plane => at / (channels * width * height),

@@ -1,8 +1,8 @@
 //! Numbers that depend on nothing but a name, the same as in `golden/generate.py`.
 #![allow(dead_code)] // Every test file uses some of it.
-use fedeq_models::graph::{Graph, Running};
+use fedeq_models::graph::{Graph, RunningStatistics};
 use fedeq_models::{InputShape, ModelConfig, Task};
-use fedeq_reference::{Input, Values};
+use fedeq_reference::{InputValues, Values};
 
 /// Numbers in [0, 1) with 24 bits: splitmix64 started at the FNV-1a hash of the name.
 pub(crate) fn uniform(name: &str, count: usize) -> Vec<f64> {
@@ -47,7 +47,7 @@ fn fan_in(shape: &[usize]) -> usize {
 
 /// Running statistics after three steps, with values that depend on their path.
 pub(crate) fn filled_statistics(graph: &Graph) -> Values {
-    let named = |running: &Running| {
+    let named = |running: &RunningStatistics| {
         let [mean, variance, steps] = running.names();
         let numbers = [around(0.0, &mean, running.channels, 0.2), around(1.0, &variance, running.channels, 0.5), vec![3.0]];
         [mean, variance, steps].into_iter().zip(numbers)
@@ -56,7 +56,7 @@ pub(crate) fn filled_statistics(graph: &Graph) -> Values {
 }
 
 /// Three samples of a task; of sequences, the second ends in padding.
-pub(crate) fn batch(task: &Task) -> Input {
+pub(crate) fn batch(task: &Task) -> InputValues {
     let numbers = |count| uniform("input", count).into_iter().map(|u| f64::from(u as f32)).collect();
     let values = match task.input {
         InputShape::Image { height, width, channels } => numbers(3 * height * width * channels),
@@ -68,7 +68,7 @@ pub(crate) fn batch(task: &Task) -> Input {
             symbols
         }
     };
-    Input { samples: 3, values }
+    InputValues { samples: 3, values }
 }
 
 /// A target for every row of logits of such a batch.
@@ -97,7 +97,7 @@ pub(crate) fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
 }
 
 /// The mean cross-entropy of logits over the rows that are not padding, by plain loops.
-pub(crate) fn cross_entropy(logits: &[f64], targets: &[i32], task: &Task, input: &Input) -> f64 {
+pub(crate) fn cross_entropy(logits: &[f64], targets: &[i32], task: &Task, input: &InputValues) -> f64 {
     let is_text = matches!(task.input, InputShape::Symbols { .. });
     let rows = logits.chunks_exact(task.classes).zip(targets).enumerate();
     let counted: Vec<f64> = rows

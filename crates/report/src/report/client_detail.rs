@@ -7,7 +7,7 @@ use fedeq_data::{Dataset, Labels};
 use serde::Serialize;
 
 use super::ReportOptions;
-use super::record::Record;
+use super::record::RunRecord;
 use fedeq_run::experiment::{Experiment, Prepared};
 use fedeq_run::predict::{Questions, name_of, predict};
 use fedeq_run::run::{RunFolder, Trained};
@@ -87,7 +87,7 @@ const WORST: usize = 5;
 
 impl ClientDetail {
     /// Looks at a run. Its data must be where it was, or where the options say.
-    pub(super) fn of(run: &Record, options: &ReportOptions<'_>, view: View) -> Result<Self> {
+    pub(super) fn of(run: &RunRecord, options: &ReportOptions<'_>, view: View) -> Result<Self> {
         let folder = RunFolder::open(&run.path)?;
         let adapt = |experiment: &mut Experiment| {
             if let Some(data) = options.data {
@@ -108,7 +108,7 @@ impl ClientDetail {
         Ok(Self::by_data(run, &experiment.prepare()?, options, view))
     }
 
-    fn by_data(run: &Record, prepared: &Prepared, options: &ReportOptions<'_>, view: View) -> Self {
+    fn by_data(run: &RunRecord, prepared: &Prepared, options: &ReportOptions<'_>, view: View) -> Self {
         let accuracies = run.last().map(|evaluation| evaluation.quality(view).clients.clone()).unwrap_or_default();
         let clients = &prepared.splits.clients;
         let look =

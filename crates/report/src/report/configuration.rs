@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fedeq_core::Result;
 
 use super::table::ReportTable;
-use super::{MethodLine, Record, Report};
+use super::{MethodLine, Report, RunRecord};
 use fedeq_run::run::Version;
 
 /// The settings in which lines differ, side by side; nothing for a single line.
@@ -28,7 +28,7 @@ pub(super) fn commands(report: &Report) -> String {
     report.runs.iter().map(|run| format!("{}\n", command(run))).collect()
 }
 
-fn command(run: &Record) -> String {
+fn command(run: &RunRecord) -> String {
     let folder = quoted(&run.path.display().to_string());
     let file = quoted(&run.path.join("experiment.toml").display().to_string());
     let again = quoted(&format!("{}-again", run.path.display()));

@@ -3,7 +3,7 @@ use fedeq_core::{Evaluation, Round, TheorySums, View};
 
 use super::client_detail::{ClientDetail, Confusion};
 use super::line::{MethodLine, Point, megabytes};
-use super::{Record, Report};
+use super::{Report, RunRecord};
 use crate::figure::{Axis, BarSeries, Bars, Figure, Heat, HeatCell, Panel, Plot, Series};
 use fedeq_run::number::counted;
 use fedeq_run::run::Timing;
@@ -124,7 +124,7 @@ fn clients(report: &Report) -> Vec<Figure> {
 }
 
 /// The accuracies of all clients of a line's runs.
-fn accuracies(line: &MethodLine, runs: &[Record], view: View) -> Vec<f64> {
+fn accuracies(line: &MethodLine, runs: &[RunRecord], view: View) -> Vec<f64> {
     let members = line.pool(runs).map(|pool| pool.members).unwrap_or_default();
     members.iter().flat_map(|member| member.evaluation.quality(view).clients.clone()).flatten().collect()
 }
@@ -152,7 +152,7 @@ fn label(view: View) -> String {
     format!("accuracy, {}", view.name())
 }
 
-fn sorted(lines: &[MethodLine], runs: &[Record], view: View) -> Figure {
+fn sorted(lines: &[MethodLine], runs: &[RunRecord], view: View) -> Figure {
     let curve = |line: &MethodLine| {
         let mut accuracies = accuracies(line, runs, view);
         accuracies.sort_by(f64::total_cmp);

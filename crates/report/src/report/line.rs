@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use fedeq_core::{Evaluation, Method, Result, Round};
 use serde::Serialize;
 
-use super::record::Record;
+use super::record::RunRecord;
 use fedeq_run::compare::{Cluster, Contestant, clusters, division};
 use fedeq_run::run::Timing;
 use fedeq_run::statistics::{BySeed, Sample};
@@ -30,7 +30,7 @@ pub struct MethodLine {
 pub(super) type Point = (f64, Sample);
 
 /// Groups runs.
-pub(super) fn lines(runs: &[Record]) -> Result<Vec<MethodLine>> {
+pub(super) fn lines(runs: &[RunRecord]) -> Result<Vec<MethodLine>> {
     let experiments: Vec<_> = runs.iter().map(|run| &run.experiment).collect();
     let clusters = clusters(&experiments)?;
     let name = |cluster: &Cluster| name(cluster, &clusters);
@@ -74,13 +74,13 @@ pub(super) struct Pool<'a> {
 /// A run as it was after the rounds of its pool.
 #[derive(Clone, Copy)]
 pub(super) struct PooledRun<'a> {
-    pub(super) run: &'a Record,
+    pub(super) run: &'a RunRecord,
     pub(super) evaluation: &'a Evaluation,
     pub(super) timings: &'a [Timing],
 }
 
 impl<'a> PooledRun<'a> {
-    fn of(run: &'a Record, evaluation: &'a Evaluation) -> Self {
+    fn of(run: &'a RunRecord, evaluation: &'a Evaluation) -> Self {
         let end = run.timings.partition_point(|timing| timing.round <= evaluation.round);
         Self { run, evaluation, timings: &run.timings[..end] }
     }
@@ -88,14 +88,14 @@ impl<'a> PooledRun<'a> {
 
 impl MethodLine {
     /// Its runs.
-    pub(super) fn runs<'a>(&self, all: &'a [Record]) -> Vec<&'a Record> {
+    pub(super) fn runs<'a>(&self, all: &'a [RunRecord]) -> Vec<&'a RunRecord> {
         self.members.iter().map(|place| &all[*place]).collect()
     }
 
     /// The runs that can be put together; nothing if none was evaluated yet.
-    pub(super) fn pool<'a>(&self, all: &'a [Record]) -> Option<Pool<'a>> {
-        let judged: Vec<&Record> = self.runs(all).into_iter().filter(|run| run.last().is_some()).collect();
-        let finished: Vec<&Record> = judged.iter().copied().filter(|run| run.is_finished()).collect();
+    pub(super) fn pool<'a>(&self, all: &'a [RunRecord]) -> Option<Pool<'a>> {
+        let judged: Vec<&RunRecord> = self.runs(all).into_iter().filter(|run| run.last().is_some()).collect();
+        let finished: Vec<&RunRecord> = judged.iter().copied().filter(|run| run.is_finished()).collect();
         let (runs, is_finished) = if finished.is_empty() { (judged, false) } else { (finished, true) };
         let round = runs.iter().filter_map(|run| run.last()).map(|evaluation| evaluation.round).min()?;
         let members = runs.into_iter().filter_map(|run| Some(PooledRun::of(run, run.after(round)?))).collect();
@@ -103,18 +103,18 @@ impl MethodLine {
     }
 
     /// Some measure after the same number of rounds, over seeds; nothing if no run has it.
-    pub(super) fn at_the_end(&self, all: &[Record], measure: impl Fn(&Evaluation) -> Option<f64>) -> Option<Sample> {
+    pub(super) fn at_the_end(&self, all: &[RunRecord], measure: impl Fn(&Evaluation) -> Option<f64>) -> Option<Sample> {
         self.over_runs(all, |member| measure(member.evaluation))
     }
 
     /// Some measure of the runs themselves, over seeds.
-    pub(super) fn over_runs(&self, all: &[Record], measure: impl Fn(&PooledRun<'_>) -> Option<f64>) -> Option<Sample> {
+    pub(super) fn over_runs(&self, all: &[RunRecord], measure: impl Fn(&PooledRun<'_>) -> Option<f64>) -> Option<Sample> {
         let values: Vec<f64> = self.pool(all)?.members.iter().filter_map(measure).collect();
         (!values.is_empty()).then(|| Sample::of(values))
     }
 
     /// The line among others, by some measure of its finished runs.
-    pub(super) fn contestant(&self, all: &[Record], measure: impl Fn(&Evaluation) -> f64) -> Result<Contestant> {
+    pub(super) fn contestant(&self, all: &[RunRecord], measure: impl Fn(&Evaluation) -> f64) -> Result<Contestant> {
         let runs = self.runs(all);
         let finished = runs.iter().filter_map(|run| Some((run.experiment.seed, &run.summary.as_ref()?.evaluation)));
         let scores: BySeed = finished.map(|(seed, evaluation)| (seed, measure(evaluation))).collect();
@@ -123,20 +123,24 @@ impl MethodLine {
     }
 
     /// Some measure of evaluations over the rounds before them.
-    pub(super) fn over_evaluations(&self, all: &[Record], measure: impl Fn(&Evaluation) -> Option<f64>) -> BTreeMap<u64, Sample> {
+    pub(super) fn over_evaluations(
+        &self,
+        all: &[RunRecord],
+        measure: impl Fn(&Evaluation) -> Option<f64>,
+    ) -> BTreeMap<u64, Sample> {
         let value = |evaluation: &Evaluation| Some((evaluation.round, measure(evaluation)?));
-        self.gathered(all, |run: &Record| run.evaluations.iter().filter_map(value).collect())
+        self.gathered(all, |run: &RunRecord| run.evaluations.iter().filter_map(value).collect())
     }
 
     /// Some measure of rounds, counted from 1.
-    pub(super) fn over_rounds(&self, all: &[Record], measure: impl Fn(&Round) -> Option<f64>) -> Vec<Point> {
+    pub(super) fn over_rounds(&self, all: &[RunRecord], measure: impl Fn(&Round) -> Option<f64>) -> Vec<Point> {
         let value = |round: &Round| Some((round.round + 1, measure(round)?));
-        let values = |run: &Record| run.rounds.iter().filter_map(value).collect::<Vec<_>>();
+        let values = |run: &RunRecord| run.rounds.iter().filter_map(value).collect::<Vec<_>>();
         self.gathered(all, values).into_iter().map(|(round, sample)| (round as f64, sample)).collect()
     }
 
     /// What the runs that can be put together measured, round by round, where all of them have it: a mean over fewer seeds would look like a change.
-    fn gathered(&self, all: &[Record], values: impl Fn(&Record) -> Vec<(u64, f64)>) -> BTreeMap<u64, Sample> {
+    fn gathered(&self, all: &[RunRecord], values: impl Fn(&RunRecord) -> Vec<(u64, f64)>) -> BTreeMap<u64, Sample> {
         // Before the first evaluation there are rounds to be seen, of whoever has them.
         let runs = self.pool(all).map_or_else(|| self.runs(all), |pool| pool.members.iter().map(|member| member.run).collect());
         let mut found: BTreeMap<u64, Vec<f64>> = BTreeMap::new();

@@ -25,7 +25,7 @@ use serde::Serialize;
 
 pub use client_detail::{Availability, ClientDetail, Confusion, Label, WorstClient};
 pub use line::MethodLine;
-pub use record::Record;
+pub use record::RunRecord;
 
 use crate::figure::Figure;
 use fedeq_run::compare::{Contestant, Contrast, contrasts, folders};
@@ -41,7 +41,7 @@ pub struct Report {
     /// By which of their clients' models lines are compared; both are shown.
     pub view: View,
     /// All runs, each experiment once.
-    pub runs: Vec<Record>,
+    pub runs: Vec<RunRecord>,
     /// The runs by what they have in common but their seed.
     pub lines: Vec<MethodLine>,
     /// For each line what is known about single clients, or why nothing is.
@@ -69,7 +69,7 @@ impl Report {
     pub fn read(paths: &[PathBuf], options: &ReportOptions<'_>) -> Result<Self> {
         let (mut runs, mut repeated, mut seen) = (Vec::new(), Vec::new(), std::collections::BTreeSet::new());
         for folder in paths.iter().map(|path| folders(path)).collect::<Result<Vec<_>>>()?.concat() {
-            let record = Record::of(&folder)?;
+            let record = RunRecord::of(&folder)?;
             if seen.insert(record.experiment.identity()?) { runs.push(record) } else { repeated.push(record.path) }
         }
         if let (Some(place), Some(run)) = (options.data, runs.first())
@@ -113,7 +113,7 @@ impl Report {
 /// The clients of the first run of a line, one by one; a problem with the run's data is told in the report, for it may lie elsewhere.
 fn client_detail(
     line: &MethodLine,
-    runs: &[Record],
+    runs: &[RunRecord],
     options: &ReportOptions<'_>,
     view: View,
 ) -> Result<Availability<ClientDetail>> {
@@ -139,7 +139,7 @@ fn ensure_found(client: &str, client_details: &[Availability<ClientDetail>]) -> 
 }
 
 /// Several lines are compared by the view that all methods have; a single one is shown by the model that its method names.
-fn usual_view(lines: &[MethodLine], runs: &[Record]) -> View {
+fn usual_view(lines: &[MethodLine], runs: &[RunRecord]) -> View {
     match lines {
         [line] => line.runs(runs).first().map_or(View::Local, |run| run.headline()),
         _ => View::Local,

@@ -2,7 +2,7 @@
 use fedeq_core::Result;
 
 use super::figures::{PagePart, part};
-use super::{Availability, ClientDetail, MethodLine, Record, Report, configuration, summary};
+use super::{Availability, ClientDetail, MethodLine, Report, RunRecord, configuration, summary};
 use crate::figure::{Figure, STYLE};
 use crate::html::{escaped, prose};
 
@@ -104,7 +104,7 @@ fn configuration(report: &Report) -> Result<String> {
     Ok(differences + &whole)
 }
 
-fn experiment(run: &Record) -> Result<String> {
+fn experiment(run: &RunRecord) -> Result<String> {
     let (name, toml) = (escaped(&run.name()), escaped(&run.experiment.to_toml()?));
     Ok(format!("<details>\n<summary>{name}: every setting</summary>\n<pre>{toml}</pre>\n</details>\n"))
 }

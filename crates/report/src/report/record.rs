@@ -5,11 +5,11 @@ use fedeq_core::{Error, Evaluation, Result, Round, View};
 use serde::Serialize;
 
 use fedeq_run::experiment::Experiment;
-use fedeq_run::run::{DeviceUse, RunFolder, RunState, Summary, Timing, Version};
+use fedeq_run::run::{DeviceUse, RunFolder, RunState, RunSummary, Timing, Version};
 
 /// A run as its folder tells it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Record {
+pub struct RunRecord {
     /// Its folder.
     pub path: PathBuf,
     /// How it stands.
@@ -19,7 +19,7 @@ pub struct Record {
     /// What was asked for.
     pub experiment: Experiment,
     /// What came out, once it is finished.
-    pub summary: Option<Summary>,
+    pub summary: Option<RunSummary>,
     /// The rounds so far.
     pub rounds: Vec<Round>,
     /// The evaluations so far.
@@ -28,7 +28,7 @@ pub struct Record {
     pub timings: Vec<Timing>,
 }
 
-impl Record {
+impl RunRecord {
     /// Reads a run folder.
     pub fn of(folder: &RunFolder) -> Result<Self> {
         let summary = folder.summary()?;

@@ -1,7 +1,7 @@
 //! One line a run, for other programs.
 use fedeq_core::{Error, Quality, Result};
 
-use super::{Record, Report};
+use super::{Report, RunRecord};
 
 const HEADING: [&str; 26] = [
     "run",
@@ -47,7 +47,7 @@ pub(super) fn text(report: &Report) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| failed(error.to_string()))
 }
 
-fn row(run: &Record, settings: String) -> [String; HEADING.len()] {
+fn row(run: &RunRecord, settings: String) -> [String; HEADING.len()] {
     let last = run.last();
     let local = |part: fn(&Quality) -> f64| number(last.map(|evaluation| part(&evaluation.local)));
     let shared = |part: fn(&Quality) -> f64| number(last.and_then(|evaluation| evaluation.shared.as_ref()).map(part));

@@ -3,7 +3,7 @@ use fedeq_core::{Evaluation, Quality, Result, View};
 
 use super::line::{MethodLine, Pool, PooledRun};
 use super::table::ReportTable;
-use super::{ClientDetail, Record, Report};
+use super::{ClientDetail, Report, RunRecord};
 use fedeq_run::compare::best;
 use fedeq_run::number::{bytes, count, counted, percent};
 use fedeq_run::run::Timing;
@@ -72,7 +72,7 @@ fn of((view, part): Accuracy, evaluation: &Evaluation) -> f64 {
     part(evaluation.quality(view))
 }
 
-fn row(line: &MethodLine, runs: &[Record]) -> Vec<String> {
+fn row(line: &MethodLine, runs: &[RunRecord]) -> Vec<String> {
     let judged = line.runs(runs).first().map(|run| run.headline());
     let accuracy = |(column, accuracy): (usize, Accuracy)| {
         let is_mean = column == 0 || column == 2;
@@ -87,7 +87,7 @@ fn row(line: &MethodLine, runs: &[Record]) -> Vec<String> {
 }
 
 /// Bytes, parameters, memory and time.
-fn costs(line: &MethodLine, runs: &[Record]) -> [String; 4] {
+fn costs(line: &MethodLine, runs: &[RunRecord]) -> [String; 4] {
     let sent = line.at_the_end(runs, |evaluation| Some(evaluation.traffic.total() as f64));
     let parameters = line.runs(runs).into_iter().find_map(|run| run.summary.as_ref());
     let memory = line
@@ -120,7 +120,7 @@ fn share(sample: &Option<Sample>) -> String {
 }
 
 /// `3`, or `2 (1 unfinished)` where a run is not among the numbers of its line.
-fn seeds(line: &MethodLine, runs: &[Record]) -> String {
+fn seeds(line: &MethodLine, runs: &[RunRecord]) -> String {
     let pooled = line.pool(runs).map_or(0, |pool| pool.members.len());
     match line.members.len() - pooled {
         0 => count(pooled),
@@ -129,7 +129,7 @@ fn seeds(line: &MethodLine, runs: &[Record]) -> String {
 }
 
 /// `20`, or `7 of 20` of a line of which no run is finished.
-fn rounds(line: &MethodLine, runs: &[Record]) -> String {
+fn rounds(line: &MethodLine, runs: &[RunRecord]) -> String {
     let planned = line.runs(runs).first().map_or(0, |run| run.experiment.plan.rounds);
     match line.pool(runs) {
         Some(Pool { is_finished: true, .. }) => count(planned as usize),
@@ -139,7 +139,7 @@ fn rounds(line: &MethodLine, runs: &[Record]) -> String {
 
 /// A sentence for every run that is not over.
 pub(super) fn unfinished(report: &Report) -> Vec<String> {
-    let sentence = |run: &Record| {
+    let sentence = |run: &RunRecord| {
         let planned = counted(run.experiment.plan.rounds as usize, "round");
         let is_held = run.state.is_alive();
         let advice = if is_held { String::new() } else { format!("; continue with `fedeq resume {}`", run.path.display()) };

@@ -4,7 +4,7 @@ use fedeq_core::Result;
 use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::results::{CellResult, Machine, Results};
-use fedeq_run::experiment::Engine;
+use fedeq_run::experiment::EngineSettings;
 use fedeq_run::forecast::{Basis, Forecast, Forecaster, MeasuredBy};
 use fedeq_run::number::{bytes, counted, duration};
 use fedeq_run::run::{Disk, RunFolder, Timing};
@@ -40,7 +40,7 @@ pub fn expected(cell: &ExperimentCell, results: &Results, forecaster: &mut Forec
     })
 }
 
-fn measured_here(result: &CellResult, engine: &Engine) -> Option<f64> {
+fn measured_here(result: &CellResult, engine: &EngineSettings) -> Option<f64> {
     let here = Machine::here(engine);
     let runs = || result.runs.iter().filter(|run| run.machine == here);
     let seconds = Sample::of(runs().filter_map(|run| run.metrics.get(&Metric::Seconds).copied()));

@@ -7,7 +7,7 @@ use super::metric::{Metric, Span};
 use super::results::{Machine, Measured};
 use super::spec::Spec;
 use fedeq_run::portable::size_of;
-use fedeq_run::run::{RunFolder, Summary, Timing};
+use fedeq_run::run::{RunFolder, RunSummary, Timing};
 
 /// What a finished run measured; nothing if it is not finished.
 pub fn measure(spec: &Spec, folder: &RunFolder) -> Result<Option<Measured>> {
@@ -24,7 +24,7 @@ pub fn measure(spec: &Spec, folder: &RunFolder) -> Result<Option<Measured>> {
 }
 
 struct RunJournals {
-    summary: Summary,
+    summary: RunSummary,
     evaluations: Vec<Evaluation>,
     rounds: Vec<Round>,
     timings: Vec<Timing>,

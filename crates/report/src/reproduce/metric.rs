@@ -2,7 +2,7 @@
 use fedeq_core::{Evaluation, Quality, Round, SolveTally, TheorySums, View};
 use serde::{Deserialize, Serialize};
 
-use fedeq_run::run::{Summary, Timing};
+use fedeq_run::run::{RunSummary, Timing};
 
 /// A number that a run gives, at its end or as it develops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub enum Metric {
 /// What a run noted between two evaluations, or from beginning to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span<'a> {
-    pub(super) summary: &'a Summary,
+    pub(super) summary: &'a RunSummary,
     /// The evaluation at its end.
     pub(super) evaluation: &'a Evaluation,
     pub(super) rounds: &'a [Round],

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::spec::ScaleName;
-use fedeq_run::experiment::Engine;
+use fedeq_run::experiment::EngineSettings;
 use fedeq_run::number::counted;
 use fedeq_run::run::{UsedGpu, Version, read_json, write_json};
 use fedeq_run::statistics::{BySeed, Sample};
@@ -171,7 +171,7 @@ impl Machine {
     }
 
     /// This program on this machine, with the GPU that is asked for.
-    pub(super) fn here(engine: &Engine) -> Self {
+    pub(super) fn here(engine: &EngineSettings) -> Self {
         Self::of(Version { gpu: UsedGpu::of(engine).ok().flatten(), ..Version::here() })
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fedeq_core::{Error, Result};
 
 use crate::experiment::Experiment;
-use crate::run::{Links, RunFolder, Summary, runs_below};
+use crate::run::{Links, RunFolder, RunSummary, runs_below};
 
 /// A run that is complete.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Finished {
     /// What was asked for.
     pub experiment: Experiment,
     /// What came out.
-    pub summary: Summary,
+    pub summary: RunSummary,
 }
 
 /// What was found.
@@ -50,7 +50,7 @@ pub fn gather(paths: &[PathBuf]) -> Result<Gathered> {
 }
 
 impl Gathered {
-    fn add(&mut self, run: &RunFolder, summary: Summary) -> Result<()> {
+    fn add(&mut self, run: &RunFolder, summary: RunSummary) -> Result<()> {
         let finished = Finished { path: run.path().to_owned(), experiment: run.experiment()?, summary };
         if self.seen.insert(finished.experiment.identity()?) {
             self.runs.push(finished);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::contrast::Contestant;
 use super::gather::Finished;
 use crate::experiment::Experiment;
-use crate::run::Summary;
+use crate::run::RunSummary;
 use crate::statistics::{BySeed, Sample};
 
 /// Experiments that differ only in their seed.
@@ -123,7 +123,7 @@ pub(super) fn groups(runs: &[Finished]) -> Result<Vec<Group>> {
 fn group(cluster: Cluster, runs: &[Finished]) -> Result<Group> {
     let Cluster { names: [method, model, data], settings, members } = cluster;
     let members: Vec<&Finished> = members.into_iter().map(|place| &runs[place]).collect();
-    let summaries: Vec<&Summary> = members.iter().map(|run| &run.summary).collect();
+    let summaries: Vec<&RunSummary> = members.iter().map(|run| &run.summary).collect();
     let first = summaries[0];
     let scores =
         |view: View| members.iter().map(|run| (run.experiment.seed, run.summary.evaluation.quality(view).mean)).collect();
@@ -146,8 +146,8 @@ fn group(cluster: Cluster, runs: &[Finished]) -> Result<Group> {
 
 impl Measures {
     /// What some runs measured.
-    pub fn of(summaries: &[&Summary]) -> Self {
-        let over = |measure: fn(&Summary) -> f64| Sample::of(summaries.iter().map(|summary| measure(summary)));
+    pub fn of(summaries: &[&RunSummary]) -> Self {
+        let over = |measure: fn(&RunSummary) -> f64| Sample::of(summaries.iter().map(|summary| measure(summary)));
         let local: Vec<&Quality> = summaries.iter().map(|summary| &summary.evaluation.local).collect();
         let shared: Option<Vec<&Quality>> = summaries.iter().map(|summary| summary.evaluation.shared.as_ref()).collect();
         Self {

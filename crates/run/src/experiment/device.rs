@@ -5,7 +5,7 @@ use std::str::FromStr;
 use fedeq_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Experiment};
+use super::{EngineSettings, Experiment};
 
 /// A device, as `engine.device` names it: `cpu`, `cuda` (the first GPU) or `cuda:1`.
 ///
@@ -53,7 +53,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// The precision of products on a GPU; the CPU always computes in 32 bits.
+/// The precision of products on a GPU, as a setting: [`fedeq_cuda::Precision`] as people write it. The CPU always computes in 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
@@ -82,7 +82,7 @@ impl From<Precision> for fedeq_cuda::Precision {
     }
 }
 
-impl Engine {
+impl EngineSettings {
     /// The device it asks for.
     pub fn place(&self) -> Result<Device> {
         self.device.parse()
@@ -184,8 +184,8 @@ impl Experiment {
 mod tests {
     use super::*;
 
-    fn on(device: &str, precision: Option<Precision>) -> Engine {
-        Engine { device: device.into(), precision, ..Engine::default() }
+    fn on(device: &str, precision: Option<Precision>) -> EngineSettings {
+        EngineSettings { device: device.into(), precision, ..EngineSettings::default() }
     }
 
     #[test]
@@ -204,13 +204,13 @@ mod tests {
 
     #[test]
     fn what_only_a_gpu_understands_is_refused_on_the_cpu() {
-        let problem = |engine: Engine| engine.check_device().expect_err("refused").to_string();
+        let problem = |engine: EngineSettings| engine.check_device().expect_err("refused").to_string();
         assert!(
             problem(on("cpu", Some(Precision::Mixed))).contains("`engine.precision = mixed` does not go with the device `cpu`")
         );
-        assert!(problem(Engine { device_memory_mb: Some(7), ..on("cpu", None) }).contains("`engine.device_memory_mb`"));
+        assert!(problem(EngineSettings { device_memory_mb: Some(7), ..on("cpu", None) }).contains("`engine.device_memory_mb`"));
         assert!(on("cpu", Some(Precision::Exact)).check_device().is_ok(), "which is what it does");
-        assert!(Engine { device_memory_mb: Some(7), ..on("cuda", Some(Precision::Mixed)) }.check_device().is_ok());
+        assert!(EngineSettings { device_memory_mb: Some(7), ..on("cuda", Some(Precision::Mixed)) }.check_device().is_ok());
     }
 
     #[test]

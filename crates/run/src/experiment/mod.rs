@@ -63,7 +63,7 @@ pub struct Experiment {
     /// How long, and with whom.
     pub plan: Plan,
     /// How it is computed.
-    pub engine: Engine,
+    pub engine: EngineSettings,
 }
 
 /// What is learned from, and who holds it.
@@ -90,7 +90,7 @@ pub struct DataConfig {
 /// How a run is computed. Whatever stands here, the results are the same to the byte, but for the kind of device and its precision: another one rounds otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Engine {
+pub struct EngineSettings {
     /// Clients that train side by side; as many as there are cores if left out.
     pub workers: Option<NonZeroUsize>,
     /// What clients are computed on: `cpu`, `cuda` (the first GPU) or `cuda:1`, see [`Device`].
@@ -113,7 +113,7 @@ pub struct Engine {
     pub checkpoint_seconds: u64,
 }
 
-impl Default for Engine {
+impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             workers: None,
@@ -149,7 +149,7 @@ impl Experiment {
                 limit: None,
                 unseen: None,
             },
-            engine: Engine::default(),
+            engine: EngineSettings::default(),
         })
     }
 
@@ -170,7 +170,7 @@ impl Experiment {
 
     /// The experiment on a machine where data lies in a folder: nothing of the machine it comes from is left.
     pub fn on_another_machine(mut self, folder: PathBuf) -> Self {
-        self.engine = Engine::default();
+        self.engine = EngineSettings::default();
         self.data.folder = folder;
         self
     }

@@ -10,7 +10,7 @@ use fedeq_cpu::{Network, NetworkProblem, project_params};
 use fedeq_cuda::ClientData;
 use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
 use fedeq_data::shard::Shard;
-use fedeq_data::source::Kind;
+use fedeq_data::source::SampleKind;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::graph::Parameter;
@@ -18,7 +18,6 @@ use fedeq_models::{Graph, Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
 use super::{Device, Experiment, equilibrium_models};
-use crate::machine::usable_gpu;
 use crate::present::require_present;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
@@ -193,7 +192,7 @@ impl Experiment {
     }
 
     fn check_symbols(&self) -> Result<()> {
-        let is_text = self.data.source.entry().kind == Kind::Text;
+        let is_text = self.data.source.entry().kind == SampleKind::Text;
         match self.method.algorithm().needs_text() {
             Some(setting) if !is_text => {
                 let problem = format!("`{setting}` does not go with `{}`, which is not text", self.data.source.name());
@@ -283,7 +282,7 @@ impl Prepared {
         if !is_cpu || self.experiment.ensure_supported(self.network.graph()).is_err() {
             return None;
         }
-        usable_gpu()
+        fedeq_cuda::usable_device()
     }
 
     /// The model all clients start from.

@@ -1,5 +1,5 @@
 //! What work a client has, counted and not done.
-use fedeq_core::{ClientInfo, Portion, Question, RoundContext, Task, Trains};
+use fedeq_core::{ClientInfo, ClientTask, Portion, Question, RoundContext, Trains};
 
 use super::pace::Pace;
 use crate::experiment::Prepared;
@@ -15,18 +15,20 @@ pub(super) struct Effort {
 
 impl Effort {
     /// What a client that has not trained yet does when it is asked: a method says so in plain values.
-    pub(super) fn of(prepared: &Prepared, task: Task) -> Self {
+    pub(super) fn of(prepared: &Prepared, task: ClientTask) -> Self {
         let experiment = &prepared.experiment;
         let (algorithm, me) = (experiment.method.algorithm(), ClientInfo::default());
         let (rounds, rho) = (experiment.plan.rounds, algorithm.initial_rho());
         let round = RoundContext { round: 0, rounds, rho, training: &experiment.training };
         let update = match task {
-            Task::Train => algorithm.client_update(&me, &round),
-            Task::Finish => algorithm.finish(&me, &round),
-            Task::Adopt => algorithm.adopt(&me, &round),
-            Task::Evaluate => return Self::asked(&Question::all(algorithm, &me)),
+            ClientTask::Train => algorithm.client_update(&me, &round),
+            ClientTask::Finish => algorithm.finish(&me, &round),
+            ClientTask::Adopt => algorithm.adopt(&me, &round),
+            ClientTask::Evaluate => return Self::asked(&Question::all(algorithm, &me)),
             // The gradient takes a pass over all training data.
-            Task::Measure => return Self { trained: vec![(Trains::Everything, 1)], ..Self::of(prepared, Task::Evaluate) },
+            ClientTask::Measure => {
+                return Self { trained: vec![(Trains::Everything, 1)], ..Self::of(prepared, ClientTask::Evaluate) };
+            }
         };
         Self { trained: update.phases().map(|phase| (phase.trains, phase.epochs)).collect(), ..Self::default() }
     }
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
     use crate::experiment::Experiment;
 
-    fn effort(settings: &[&str], task: Task) -> Effort {
+    fn effort(settings: &[&str], task: ClientTask) -> Effort {
         let wishes: Vec<_> = settings.iter().map(|setting| setting.parse().expect("a setting")).collect();
         let prepared = Experiment::read(None, &wishes).and_then(|experiment| experiment.prepare()).expect("an experiment");
         Effort::of(&prepared, task)
@@ -68,17 +70,17 @@ mod tests {
     #[test]
     fn the_work_of_a_method_is_counted_from_its_local_updates() {
         let epochs = ["training.epochs=3", "training.personal_epochs=2"];
-        let trained = |method: &str| effort(&[&[method], &epochs[..]].concat(), Task::Train).trained;
+        let trained = |method: &str| effort(&[&[method], &epochs[..]].concat(), ClientTask::Train).trained;
         assert_eq!(trained("method=fedeq"), [(Trains::Personal, 2), (Trains::Shared, 3)]);
         assert_eq!(trained("method=fedavg"), [(Trains::Everything, 3)]);
         assert_eq!(trained("method=ditto"), [(Trains::Everything, 3), (Trains::Everything, 3)]);
-        assert_eq!(effort(&["method=fedavg-ft"], Task::Finish).trained, [(Trains::Everything, 5)]);
+        assert_eq!(effort(&["method=fedavg-ft"], ClientTask::Finish).trained, [(Trains::Everything, 5)]);
     }
 
     #[test]
     fn both_models_of_a_client_are_judged_and_neighbours_are_embedded() {
-        assert_eq!(effort(&["method=fedeq"], Task::Evaluate).judged, [0, 1, 2]);
-        assert_eq!(effort(&["method=local"], Task::Evaluate).judged, [0, 1, 1]);
-        assert_eq!(effort(&["method=knn-per"], Task::Evaluate).judged, [2, 1, 2]);
+        assert_eq!(effort(&["method=fedeq"], ClientTask::Evaluate).judged, [0, 1, 2]);
+        assert_eq!(effort(&["method=local"], ClientTask::Evaluate).judged, [0, 1, 1]);
+        assert_eq!(effort(&["method=knn-per"], ClientTask::Evaluate).judged, [2, 1, 2]);
     }
 }

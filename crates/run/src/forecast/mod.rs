@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fedeq_core::{Plan, Result, Task};
+use fedeq_core::{Plan, Result, ClientTask};
 use fedeq_data::Dataset;
 use fedeq_data::source::Source;
 
@@ -222,10 +222,10 @@ fn seconds(prepared: &Prepared, pace: &Pace) -> Result<f64> {
     let cohort = prepared.cohort()?;
     let batches: usize = (0..clients).map(|client| prepared.batches(client)).sum();
     let mean_batches = batches as f64 / clients.max(1) as f64;
-    let train = Effort::of(prepared, Task::Train).seconds(pace, mean_batches, [0.0; 3]);
-    let judge = if plan.measure_theory { Task::Measure } else { Task::Evaluate };
+    let train = Effort::of(prepared, ClientTask::Train).seconds(pace, mean_batches, [0.0; 3]);
+    let judge = if plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
     let judged = judge_all(prepared, judge, pace);
-    let finish = Effort::of(prepared, Task::Finish).seconds(pace, mean_batches, [0.0; 3]) * clients as f64;
+    let finish = Effort::of(prepared, ClientTask::Finish).seconds(pace, mean_batches, [0.0; 3]) * clients as f64;
     let (few, all) = (workers(prepared).min(cohort) as f64, workers(prepared).min(clients) as f64);
     Ok(plan.rounds as f64 * cohort as f64 * train / few + (evaluations(plan) * judged + finish) / all)
 }
@@ -237,7 +237,7 @@ fn evaluations(plan: &Plan) -> f64 {
 }
 
 /// Seconds of one evaluation of all clients, one after the other.
-fn judge_all(prepared: &Prepared, task: Task, pace: &Pace) -> f64 {
+fn judge_all(prepared: &Prepared, task: ClientTask, pace: &Pace) -> f64 {
     let effort = Effort::of(prepared, task);
     let one = |client: usize| {
         effort.seconds(pace, prepared.batches(client) as f64, prepared.samples_of(client).map(|count| count as f64))

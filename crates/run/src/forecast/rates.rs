@@ -5,7 +5,7 @@ use fedeq_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::work::Work;
-use crate::experiment::{Engine, Prepared};
+use crate::experiment::{EngineSettings, Prepared};
 use crate::machine::{cores, processor};
 use crate::run::{Timing, UsedGpu, read_json, write_json};
 
@@ -176,7 +176,7 @@ impl Rate {
 }
 
 /// What rates call the device that is asked for: a GPU with its precision, or the cores of a processor.
-pub(super) fn device_name(engine: &Engine) -> String {
+pub(super) fn device_name(engine: &EngineSettings) -> String {
     gpu_name(engine).unwrap_or_else(|| {
         let cores = engine.workers.map(|workers| workers.get()).or_else(cores);
         let processor = processor().unwrap_or_else(|| std::env::consts::ARCH.into());
@@ -185,7 +185,7 @@ pub(super) fn device_name(engine: &Engine) -> String {
 }
 
 /// The GPU that is asked for, with its precision; nothing where there is none.
-pub(super) fn gpu_name(engine: &Engine) -> Option<String> {
+pub(super) fn gpu_name(engine: &EngineSettings) -> Option<String> {
     let gpu = UsedGpu::of(engine).ok().flatten()?;
     let kind = engine.kind();
     Some(format!("{} {}", gpu.name, kind.strip_prefix("cuda ").unwrap_or(&kind)))

@@ -1,5 +1,5 @@
 //! How much a run computes, in multiply-adds: what times on a GPU are forecast by, where a batch of one client says little of a whole cohort's.
-use fedeq_core::{Result, Task, Trains};
+use fedeq_core::{Result, ClientTask, Trains};
 use fedeq_equilibrium::Adjoint;
 use fedeq_models::Part;
 use fedeq_models::graph::{Cell, Graph, Layer, ParameterId, Shape, Transformer, ValueId};
@@ -29,14 +29,14 @@ impl Work {
         let clients = prepared.splits.clients.len();
         let samples = |client: usize| prepared.samples_of(client).map(|count| count as f64);
         let trained: f64 = (0..clients).map(|client| samples(client)[0]).sum();
-        let training = |task: Task| cost.training(&Effort::of(prepared, task)) / 1e12;
-        let judge = if plan.measure_theory { Task::Measure } else { Task::Evaluate };
+        let training = |task: ClientTask| cost.training(&Effort::of(prepared, task)) / 1e12;
+        let judge = if plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
         let effort = Effort::of(prepared, judge);
         let judged: f64 = (0..clients).map(|client| effort.looks(samples(client))).sum();
         Ok(Self {
-            round: training(Task::Train) * trained * prepared.cohort()? as f64 / clients.max(1) as f64,
+            round: training(ClientTask::Train) * trained * prepared.cohort()? as f64 / clients.max(1) as f64,
             evaluation: cost.forward * judged / 1e12 + training(judge) * trained,
-            finish: training(Task::Finish) * trained,
+            finish: training(ClientTask::Finish) * trained,
             rounds: plan.rounds as f64,
             evaluations: evaluations(plan),
         })

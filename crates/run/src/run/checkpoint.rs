@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::{RunFolder, read_json, write_json};
 use super::journal::{Journals, Lengths, Stamp, length};
-use crate::experiment::{Device, Engine, Experiment};
+use crate::experiment::{Device, EngineSettings, Experiment};
 
 /// Everything a run consists of at some moment. Files are named by their content, so none of them changes afterwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -266,7 +266,7 @@ pub(super) fn settle_device(folder: &RunFolder, which: Which, experiment: &mut E
     Ok(())
 }
 
-fn other_device(folder: &RunFolder, before: &str, now: &Engine) -> Error {
+fn other_device(folder: &RunFolder, before: &str, now: &EngineSettings) -> Error {
     let problem =
         format!("`{}` was computed on `{before}` so far, and `engine.device` is now `{}`", folder.path().display(), now.kind());
     let hint = format!(
@@ -328,7 +328,7 @@ struct Settled {
 
 impl<'a> Checkpointer<'a> {
     /// Goes on from a position that is kept already.
-    pub(super) fn new(folder: &'a RunFolder, seal: &'a Seal, engine: &Engine, position: &Position) -> Self {
+    pub(super) fn new(folder: &'a RunFolder, seal: &'a Seal, engine: &EngineSettings, position: &Position) -> Self {
         let settled = Settled { server: position.server.clone(), traffic: position.traffic, lengths: Journals(folder).lengths() };
         let kept = (position.server.round, Instant::now());
         Self {

@@ -5,7 +5,7 @@ use fedeq_core::{ClientByClient, Engine, Result, Workers};
 use fedeq_cuda::{CudaEngine, CudaOptions, DeviceUsage};
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Device, Engine as EngineSettings, Experiment, Prepared};
+use crate::experiment::{Device, EngineSettings, Experiment, Prepared};
 
 /// Where a run is computed.
 pub(super) struct Place {

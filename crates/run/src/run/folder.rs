@@ -14,13 +14,13 @@ use serde::de::DeserializeOwned;
 
 use super::checkpoint::{Manifest, Stage, keep_only_last};
 use super::control::{ControlCommand, ControlFile};
+use super::file_access::{FileAccess, LARGEST, SMALL};
 use super::find::is_run;
 use super::journal::{JournalLines, Journals, Tail};
 use super::metadata::{Roster, RunState, Status, UsedGpu, Version};
 use super::progress::{Activity, Heads};
-use super::reach::{LARGEST, Reach, SMALL};
 use super::record::Timing;
-use super::summary::Summary;
+use super::summary::RunSummary;
 use crate::experiment::{Experiment, Prepared};
 
 /// A folder that holds a run.
@@ -28,7 +28,7 @@ use crate::experiment::{Experiment, Prepared};
 pub struct RunFolder {
     root: PathBuf,
     /// Which of its files may be read.
-    reach: Reach,
+    access: FileAccess,
 }
 
 /// Held as long as a process works on a run; given back when the process ends, however it ends.
@@ -57,12 +57,12 @@ impl RunFolder {
 
     /// A folder that may or may not hold a run.
     pub fn at(root: PathBuf) -> Self {
-        Self { root, reach: Reach::Anywhere }
+        Self { root, access: FileAccess::Anywhere }
     }
 
     /// The same folder, of which only some files may be read: for showing what somebody else may have put there.
-    pub fn within(self, reach: Reach) -> Self {
-        Self { reach, ..self }
+    pub fn within(self, access: FileAccess) -> Self {
+        Self { access, ..self }
     }
 
     /// The folder of a run that is there.
@@ -111,7 +111,7 @@ impl RunFolder {
     }
 
     /// What came out; nothing if it is not finished.
-    pub fn summary(&self) -> Result<Option<Summary>> {
+    pub fn summary(&self) -> Result<Option<RunSummary>> {
         let path = self.summary_file();
         if path.is_file() { self.json(&path, LARGEST).map(Some) } else { Ok(None) }
     }
@@ -146,7 +146,7 @@ impl RunFolder {
 
     /// Whether a process is working on it now.
     pub fn is_locked(&self) -> bool {
-        self.reach.open(&self.root.join(LOCK)).is_ok_and(|file| file.try_lock_shared().is_err())
+        self.access.open(&self.root.join(LOCK)).is_ok_and(|file| file.try_lock_shared().is_err())
     }
 
     /// The rounds so far.
@@ -186,7 +186,7 @@ impl RunFolder {
 
     /// The rounds, the evaluations and the timings, to be read while they are written.
     pub fn tails(&self) -> [Tail; 3] {
-        [self.rounds_file(), self.evaluations_file(), self.timings_file()].map(|path| Tail::new(path, self.reach.clone()))
+        [self.rounds_file(), self.evaluations_file(), self.timings_file()].map(|path| Tail::new(path, self.access.clone()))
     }
 
     /// The experiment as it was written.
@@ -196,7 +196,7 @@ impl RunFolder {
 
     /// A file as text; where others may have filled the folder, only if it has no more bytes than this.
     fn text(&self, path: &Path, most: u64) -> Result<String> {
-        self.reach.read(path, most).map_err(Error::io(path, "read it"))
+        self.access.read(path, most).map_err(Error::io(path, "read it"))
     }
 
     /// A file of JSON, alike.
@@ -206,7 +206,7 @@ impl RunFolder {
 
     /// The lines of a journal, one after the other; none if it is not there.
     fn each<V: DeserializeOwned>(&self, path: &Path, take: impl FnMut(V)) -> Result<()> {
-        match self.reach.open(path) {
+        match self.access.open(path) {
             Ok(file) => take_lines(path, file, take),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(Error::io(path, "read it")(error)),
@@ -215,7 +215,7 @@ impl RunFolder {
 
     /// All lines of a journal.
     fn all<V: DeserializeOwned>(&self, path: &Path) -> Result<Vec<V>> {
-        let file = self.reach.open(path).map_err(Error::io(path, "read it"))?;
+        let file = self.access.open(path).map_err(Error::io(path, "read it"))?;
         let mut values = Vec::new();
         take_lines(path, file, |value| values.push(value)).map(|()| values)
     }
@@ -359,7 +359,7 @@ impl RunFolder {
         if gpu.is_none() || version.gpu == gpu { Ok(()) } else { Version { gpu, ..version }.write(&self.root) }
     }
 
-    pub(super) fn write_summary(&self, summary: &Summary) -> Result<()> {
+    pub(super) fn write_summary(&self, summary: &RunSummary) -> Result<()> {
         write_json(&self.summary_file(), summary)
     }
 

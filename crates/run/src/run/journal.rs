@@ -8,8 +8,8 @@ use fedeq_core::{Error, Result, fingerprint, write_atomically};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::file_access::FileAccess;
 use super::folder::RunFolder;
-use super::reach::Reach;
 use super::record::Timing;
 
 /// A file that grows by lines.
@@ -165,15 +165,15 @@ impl<'a> JournalLines<'a> {
 #[derive(Clone, Debug)]
 pub struct Tail {
     path: PathBuf,
-    reach: Reach,
+    access: FileAccess,
     offset: u64,
     lines: usize,
 }
 
 impl Tail {
     /// The beginning of a journal, which need not be there yet.
-    pub(super) fn new(path: PathBuf, reach: Reach) -> Self {
-        Self { path, reach, offset: 0, lines: 0 }
+    pub(super) fn new(path: PathBuf, access: FileAccess) -> Self {
+        Self { path, access, offset: 0, lines: 0 }
     }
 
     /// Takes the whole lines written since this was last asked, one after the other: they need not fit into memory. An error may also mean that the journal has
@@ -191,7 +191,7 @@ impl Tail {
 
     /// The journal, where something was added to it.
     fn open(&self) -> Result<Option<File>> {
-        let mut file = match self.reach.open(&self.path) {
+        let mut file = match self.access.open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound && self.offset == 0 => return Ok(None),
             Err(error) => return Err(Error::io(&self.path, "read it")(error)),
@@ -279,7 +279,7 @@ mod tests {
     use std::fs;
 
     fn tail(path: &std::path::Path) -> Tail {
-        Tail::new(path.to_owned(), Reach::Anywhere)
+        Tail::new(path.to_owned(), FileAccess::Anywhere)
     }
 
     fn added(tail: &mut Tail) -> Result<Vec<u8>> {

@@ -11,10 +11,11 @@ use super::control::{ControlThread, PauseGate};
 use super::engine::{Place, Share};
 use super::folder::{Lock, RunFolder};
 use super::metadata::{RunState, UsedGpu};
+use super::observer::{LastEvaluation, RunObserver};
 use super::progress::{HeadRecorder, ProgressTracker};
 use super::record::Recorder;
-use super::summary::{Summary, solves_of};
-use super::watch::{Disk, LastEvaluation, RunStart, Watch};
+use super::start::{Disk, RunStart};
+use super::summary::{RunSummary, solves_of};
 use crate::experiment::{Device, Experiment, Prepared};
 use crate::number::counted;
 
@@ -42,8 +43,13 @@ struct RunContext<'a> {
 }
 
 /// Carries out an experiment in a new folder, from beginning to end.
-pub fn launch(experiment: &Experiment, folder: &Path, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
-    Run::create(experiment, folder)?.train(watch, interrupted)
+pub fn launch(
+    experiment: &Experiment,
+    folder: &Path,
+    observer: &mut RunObserver<'_>,
+    interrupted: Interrupted<'_>,
+) -> Result<RunSummary> {
+    Run::create(experiment, folder)?.train(observer, interrupted)
 }
 
 impl Run {
@@ -135,20 +141,19 @@ impl Run {
     /// Carries it out to the end. If it is stopped or fails, all rounds that were over are kept.
     ///
     /// While it works it also obeys the [`ControlCommand`](super::ControlCommand) in its folder.
-    pub fn train(&self, watch: &mut dyn Watch, interrupted: Interrupted<'_>) -> Result<Summary> {
+    pub fn train(&self, observer: &mut RunObserver<'_>, interrupted: Interrupted<'_>) -> Result<RunSummary> {
         self.folder.remove_command()?;
-        watch.begin(&self.start());
         let context =
             RunContext { gate: PauseGate::default(), progress: ProgressTracker::after(self.position.server.round), interrupted };
         let control = ControlThread { folder: &self.folder, gate: &context.gate, progress: &context.progress };
-        let outcome = control.beside(|| self.work(watch, &context));
-        watch.end();
+        let outcome = control.beside(|| self.work(observer, &context));
         let noted = self.folder.write_status(RunState::after(&outcome));
         // What went wrong first is what there is to tell.
         outcome.and_then(|summary| noted.map(|()| summary))
     }
 
-    fn start(&self) -> RunStart {
+    /// What it is about to do.
+    pub fn start(&self) -> RunStart {
         let experiment = &self.prepared.experiment;
         let Experiment { method, plan, .. } = experiment;
         let clients = counted(self.prepared.splits.clients.len(), "client");
@@ -164,7 +169,7 @@ impl Run {
         }
     }
 
-    fn work(&self, watch: &mut dyn Watch, context: &RunContext<'_>) -> Result<Summary> {
+    fn work(&self, observer: &mut RunObserver<'_>, context: &RunContext<'_>) -> Result<RunSummary> {
         let Self { folder, prepared, position, .. } = self;
         let Experiment { method, training, engine, .. } = &prepared.experiment;
         let seed = prepared.clients_seed();
@@ -178,14 +183,14 @@ impl Run {
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
         let recorder = Recorder::open(folder, server.round, &context.gate, &clients, self.place.is_alone())?;
-        let trained = self.federate(&mut server, &mut transport, recorder, &mut checkpointer, watch, context);
+        let trained = self.federate(&mut server, &mut transport, recorder, &mut checkpointer, observer, context);
         let met = trained.and_then(|evaluation| Ok((evaluation, self.meet_unseen(&server, &mut transport)?)));
         let (evaluation, unseen) = match met {
             Ok(met) => met,
             Err(error) => return Err(self.keep_what_is_over(error, &mut checkpointer, &mut transport)),
         };
         checkpointer.finish(&server, &mut transport)?;
-        let summary = Summary::of(prepared, evaluation, unseen, solves_of(&folder.rounds()?), &folder.timings()?);
+        let summary = RunSummary::of(prepared, evaluation, unseen, solves_of(&folder.rounds()?), &folder.timings()?);
         folder.write_summary(&summary)?;
         checkpointer.keep_only_last(&mut transport)?;
         Ok(summary)
@@ -206,16 +211,16 @@ impl Run {
         transport: &mut InProcess<'_>,
         mut recorder: Recorder<'_>,
         checkpointer: &mut Checkpointer<'_>,
-        watch: &mut dyn Watch,
+        observer: &mut RunObserver<'_>,
         context: &RunContext<'_>,
     ) -> Result<Evaluation> {
         let mut heads = HeadRecorder::open(&self.folder, &context.progress)?;
-        let mut onlooker = LastEvaluation { watch, last: None };
+        let mut evaluations = LastEvaluation::default();
         let mut federation = self.server(transport);
-        match federation.run(server, &mut [&mut recorder, &mut heads, &mut onlooker, checkpointer])? {
+        match federation.run(server, &mut [&mut recorder, &mut heads, &mut evaluations, observer, checkpointer])? {
             ControlFlow::Break(()) => Err(Error::Interrupted),
             // A run that was killed after its last round has the evaluation on disk, but rounded by its way through text.
-            ControlFlow::Continue(()) => onlooker.last.map_or_else(|| federation.evaluation(server), Ok),
+            ControlFlow::Continue(()) => evaluations.0.map_or_else(|| federation.evaluation(server), Ok),
         }
     }
 

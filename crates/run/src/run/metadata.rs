@@ -6,7 +6,7 @@ use fedeq_data::partition::{ClientIndices, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::folder::{read_json, write_json};
-use crate::experiment::{Engine, Precision, Prepared};
+use crate::experiment::{EngineSettings, Precision, Prepared};
 use crate::machine::{Gpu, cores, processor};
 
 /// What `status.json` says.
@@ -105,7 +105,7 @@ pub struct UsedGpu {
 
 impl UsedGpu {
     /// The GPU that a run asks for; nothing where it asks for the CPU. One that is not there is refused.
-    pub fn of(engine: &Engine) -> Result<Option<Self>> {
+    pub fn of(engine: &EngineSettings) -> Result<Option<Self>> {
         engine.check_device()?;
         let precision = engine.precision();
         Ok(engine.gpu()?.map(|Gpu { name, memory, driver, .. }| Self { name, memory, driver, precision }))

@@ -30,39 +30,41 @@
 //!
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run; `engine`: what it is computed by
-//! - `folder`: the folder and its files; `metadata`: the small ones; `find`: which folders are those of runs; `reach`: which files may be read as parts of a run
+//! - `folder`: the folder and its files; `metadata`: the small ones; `find`: which folders are those of runs; `file_access`: which files may be read as parts of a run
 //! - `journal`: files of lines that can be cut back, and reading them while they grow; `record`, `tensorboard`: what is written down as it happens
 //! - `checkpoint`: what there is to come back to
 //! - `progress`: who is at work, and what becomes of clients' heads; `control`: pausing and stopping a run from outside its process
-//! - `watch`: who watches, and what it is told beforehand; `summary`: what came out
+//! - `observer`: who watches; `start`: what there is to say beforehand; `summary`: what came out
 //! - `trained`: a finished run, opened to be used
 mod checkpoint;
 mod control;
 mod engine;
+mod file_access;
 mod find;
 mod folder;
 mod journal;
 mod launch;
 mod metadata;
+mod observer;
 mod progress;
-mod reach;
 mod record;
+mod start;
 mod summary;
 mod tensorboard;
 mod trained;
-mod watch;
 
 pub use checkpoint::{Manifest, Stage, Which};
 pub use control::ControlCommand;
 pub use engine::{DeviceUse, Share};
+pub use file_access::FileAccess;
 pub use find::{Links, runs_below};
 pub use folder::{RunFolder, read_json, write_json};
 pub use journal::{Stamp, Tail};
 pub use launch::{Run, launch};
 pub use metadata::{Roster, RunState, Status, UsedGpu, Version};
+pub use observer::{RunObserver, Silent};
 pub use progress::{Activity, Head, Heads};
-pub use reach::Reach;
 pub use record::Timing;
-pub use summary::{Resources, Summary, headline};
+pub use start::{Disk, RunStart};
+pub use summary::{Resources, RunSummary, headline};
 pub use trained::{ClientModel, Diagnosis, Reevaluation, Trained};
-pub use watch::{Disk, RunStart, Silent, Watch};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fedeq_core::{ClientObserver, Event, KeptState, Observer, Params, Result, Task};
+use fedeq_core::{ClientObserver, ClientTask, Event, KeptState, Observer, Params, Result};
 use serde::{Deserialize, Serialize};
 
 use super::folder::RunFolder;
@@ -19,7 +19,7 @@ pub struct Activity {
     /// Rounds that are over.
     pub round: u64,
     /// What clients were asked to do last.
-    pub task: Option<Task>,
+    pub task: Option<ClientTask>,
     /// Clients that wait for their turn.
     pub waiting: BTreeSet<usize>,
     /// Clients at work.
@@ -29,7 +29,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    fn called(&mut self, task: Task, clients: &[usize]) {
+    fn called(&mut self, task: ClientTask, clients: &[usize]) {
         // Asynchronous clients are called a few at a time: those who are done with the same task stay in sight.
         if self.task != Some(task) {
             self.done.clear();
@@ -98,14 +98,14 @@ fn head_of(state: &KeptState) -> Option<Params> {
 }
 
 impl ClientObserver for ProgressTracker {
-    fn called(&self, task: Task, clients: &[usize]) {
+    fn called(&self, task: ClientTask, clients: &[usize]) {
         self.now().activity.called(task, clients);
     }
 
     fn begins(&self, client: usize, state: &KeptState) {
         let mut now = self.now();
         now.activity.begins(client);
-        if matches!(now.activity.task, Some(Task::Train | Task::Finish)) {
+        if matches!(now.activity.task, Some(ClientTask::Train | ClientTask::Finish)) {
             now.before.extend(head_of(state).map(|head| (client, head)));
         }
     }
@@ -118,7 +118,7 @@ impl ClientObserver for ProgressTracker {
             let Some(after) = head_of(state) else { return };
             let head = Head::between(client, &before, &after);
             // Most methods have nothing left to do when training is over.
-            if head.moved > 0.0 || now.activity.task == Some(Task::Train) {
+            if head.moved > 0.0 || now.activity.task == Some(ClientTask::Train) {
                 now.trained.push(head);
             }
         }
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn clients_wait_work_and_are_done() {
         let tracker = ProgressTracker::after(4);
-        tracker.called(Task::Train, &[2, 5, 7]);
+        tracker.called(ClientTask::Train, &[2, 5, 7]);
         tracker.begins(5, &fresh());
         tracker.begins(2, &fresh());
         tracker.ends(5, &fresh());
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn heads_come_in_order_of_their_clients_and_only_from_training() {
         let tracker = ProgressTracker::default();
-        for (task, clients) in [(Task::Train, [3, 1]), (Task::Evaluate, [0, 1])] {
+        for (task, clients) in [(ClientTask::Train, [3, 1]), (ClientTask::Evaluate, [0, 1])] {
             tracker.called(task, &clients);
             clients.iter().for_each(|&client| tracker.begins(client, &fresh()));
             clients.iter().for_each(|&client| tracker.ends(client, &fresh()));

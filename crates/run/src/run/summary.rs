@@ -9,7 +9,7 @@ use crate::preset::Preset;
 
 /// What came out of a run. All but the [`resources`](Self::resources) is the same for the same experiment, to the byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// The method.
     pub method: String,
     /// The data set.
@@ -69,7 +69,7 @@ pub struct Resources {
     pub device: Option<DeviceUse>,
 }
 
-impl Summary {
+impl RunSummary {
     /// Puts together what came out.
     pub fn of(
         prepared: &Prepared,

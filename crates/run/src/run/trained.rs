@@ -11,7 +11,7 @@ use super::checkpoint::last;
 use super::engine::Place;
 use super::folder::RunFolder;
 use super::metadata::RunState;
-use super::summary::Summary;
+use super::summary::RunSummary;
 use crate::closest::closest;
 use crate::experiment::{Experiment, Prepared};
 
@@ -21,7 +21,7 @@ pub struct Trained {
     prepared: Prepared,
     /// What it was computed on.
     devices: String,
-    summary: Summary,
+    summary: RunSummary,
     server: ServerState,
     clients: BTreeMap<usize, String>,
     traffic: Traffic,
@@ -86,7 +86,7 @@ impl Trained {
     }
 
     /// What came out.
-    pub fn summary(&self) -> &Summary {
+    pub fn summary(&self) -> &RunSummary {
         &self.summary
     }
 

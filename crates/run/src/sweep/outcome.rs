@@ -3,7 +3,7 @@ use serde::Serialize;
 
 use super::grid::{SweepAxis, SweepCell};
 use crate::compare::{Measures, Qualities};
-use crate::run::Summary;
+use crate::run::RunSummary;
 use crate::statistics::Sample;
 
 /// A cell and what came out of it.
@@ -12,7 +12,7 @@ pub struct CellOutcome {
     /// The cell.
     pub cell: SweepCell,
     /// What came out, or why nothing did.
-    pub result: std::result::Result<Summary, String>,
+    pub result: std::result::Result<RunSummary, String>,
 }
 
 /// One combination of values, over its seeds.
@@ -34,9 +34,9 @@ pub fn points(outcomes: &[CellOutcome]) -> Vec<GridPoint> {
 }
 
 fn point(outcomes: &[CellOutcome]) -> GridPoint {
-    let done: Vec<(u64, &Summary)> =
+    let done: Vec<(u64, &RunSummary)> =
         outcomes.iter().filter_map(|outcome| Some((outcome.cell.experiment.seed, outcome.result.as_ref().ok()?))).collect();
-    let summaries: Vec<&Summary> = done.iter().map(|(_, summary)| *summary).collect();
+    let summaries: Vec<&RunSummary> = done.iter().map(|(_, summary)| *summary).collect();
     GridPoint {
         values: outcomes.first().map(|outcome| outcome.cell.values.clone()).unwrap_or_default(),
         seeds: done.iter().map(|(seed, _)| *seed).collect(),
@@ -77,7 +77,7 @@ fn row(outcome: &CellOutcome) -> String {
     fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",")
 }
 
-fn numbers(summary: &Summary) -> [String; MEASURES.len() - 1] {
+fn numbers(summary: &RunSummary) -> [String; MEASURES.len() - 1] {
     let Measures { local, shared, bytes, seconds } = Measures::of(&[summary]);
     let shared = |part: fn(&Qualities) -> Sample| shared.as_ref().map_or(String::new(), |shared| part(shared).mean.to_string());
     [

@@ -3,7 +3,7 @@ use fedeq_kernels::activation::Activation;
 use fedeq_kernels::dense::{self, Addend, DenseShape};
 use fedeq_models::graph::{ParameterId, ValueId};
 
-use super::{Around, At, Cell, To, fit};
+use super::{Around, At, CellOp, To, fit};
 use crate::op::kernel_of;
 use crate::parameters::{Gradients, ParameterTarget};
 use crate::plan::Planner;
@@ -50,7 +50,7 @@ impl Dense {
     }
 }
 
-impl Cell for Dense {
+impl CellOp for Dense {
     fn prepare(&mut self, _: &Around<'_>) {}
 
     fn start(&self, u: &[f32], z: &mut [f32]) {

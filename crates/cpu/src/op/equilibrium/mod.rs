@@ -5,12 +5,12 @@ mod transformer;
 
 use std::fmt::{self, Debug};
 
-use fedeq_equilibrium::{Equilibrium as Settings, HostStates, Map, Report, Workspace, diagnose};
+use fedeq_equilibrium::{Equilibrium as Settings, HostStates, Map, SolveReport, SolveWorkspace, diagnose};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_models::graph::{self, ValueId};
 
-use super::{Op, Run, Scratch};
+use super::{Op, PassContext, Scratch};
 use crate::memory::{Buffer, Numbers, Target, add};
 use crate::parameters::{Gradients, Values};
 use crate::plan::Planner;
@@ -28,16 +28,16 @@ pub(super) struct Around<'a> {
 
 /// `g(z; u)` on a batch of states, with its gradients by hand.
 ///
-/// A pass goes: [`prepare`](Cell::prepare), any number of [`steps`](Cell::step), maybe for [fewer samples](Cell::keep) from some point on;
-/// [`linearise`](Cell::linearise) for all samples; [`turn`](Cell::turn); then products and gradients.
-pub(super) trait Cell: Debug + Send {
+/// A pass goes: [`prepare`](CellOp::prepare), any number of [`steps`](CellOp::step), maybe for [fewer samples](CellOp::keep) from some point on;
+/// [`linearise`](CellOp::linearise) for all samples; [`turn`](CellOp::turn); then products and gradients.
+pub(super) trait CellOp: Debug + Send {
     /// A pass begins: what cells share is taken from there.
     fn begin(&mut self, _: &mut Scratch) {}
 
     /// It is over: what cells share goes back.
     fn end(&mut self, _: &mut Scratch) {}
 
-    /// Takes memory for so many [linearisations](Cell::linearise) of so many numbers each, and for the gradients.
+    /// Takes memory for so many [linearisations](CellOp::linearise) of so many numbers each, and for the gradients.
     fn borrow(&mut self, _steps: usize, _numbers: usize, _: &mut Pool) {}
 
     /// Gives that memory back.
@@ -89,7 +89,7 @@ pub(super) struct To<'a> {
 
 pub(super) struct Equilibrium {
     settings: Settings,
-    cell: Box<dyn Cell>,
+    cell: Box<dyn CellOp>,
     batch: usize,
     width: usize,
     /// When it is computed.
@@ -99,9 +99,9 @@ pub(super) struct Equilibrium {
     back: Option<Back>,
     /// The fixed point.
     z: HostStates,
-    report: Report,
+    report: SolveReport,
     /// How the last adjoint was found; its memory serves the next one.
-    adjoint_report: Report,
+    adjoint_report: SolveReport,
     /// The states at which further steps are differentiated, after the fixed point.
     states: Vec<Vec<f32>>,
     /// What a further step but the last adds to the gradient of what is injected.
@@ -130,7 +130,7 @@ impl Equilibrium {
         if back.is_some() {
             plan.backward(injection);
         }
-        let cell: Box<dyn Cell> = match cell {
+        let cell: Box<dyn CellOp> = match cell {
             graph::Cell::Dense { weight, activation } => {
                 Box::new(dense::Dense::new(plan, *weight, *activation, y, back.is_some()))
             }
@@ -149,8 +149,8 @@ impl Equilibrium {
             y: plan.forward(y),
             back,
             z: HostStates::default(),
-            report: Report::default(),
-            adjoint_report: Report::default(),
+            report: SolveReport::default(),
+            adjoint_report: SolveReport::default(),
             states: Vec::new(),
             du: Vec::new(),
         }
@@ -170,7 +170,7 @@ impl Equilibrium {
         &mut self,
         around: &Around<'_>,
         numbers: &mut Numbers<'_>,
-        workspace: &mut Workspace<HostStates>,
+        workspace: &mut SolveWorkspace<HostStates>,
         start: Start<'_>,
     ) -> HostStates {
         // Solvers need the memory of many states, and the way back as much for other things: they share it.
@@ -233,15 +233,15 @@ pub struct Solved<'a> {
     /// The fixed point.
     pub z: &'a HostStates,
     /// How the solve went.
-    pub report: &'a Report,
+    pub report: &'a SolveReport,
 }
 
-fn around<'a>(run: &Run<'a>) -> Around<'a> {
+fn around<'a>(run: &PassContext<'a>) -> Around<'a> {
     Around { set: run.set, parameters: run.parameters, blocked: run.symbols.blocked, dropout: run.dropout }
 }
 
 impl Op for Equilibrium {
-    fn forward(&mut self, run: &mut Run<'_>) {
+    fn forward(&mut self, run: &mut PassContext<'_>) {
         let around = around(run);
         run.numbers.release_idle(self.time);
         self.cell.begin(run.scratch);
@@ -251,7 +251,7 @@ impl Op for Equilibrium {
         self.cell.end(run.scratch);
     }
 
-    fn backward(&mut self, run: &mut Run<'_>) {
+    fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(Back { dy, du }) = self.back else { return };
         let around = around(run);
         let (steps, damping) = self.settings.adjoint.differentiated_steps();
@@ -312,7 +312,7 @@ impl Op for Equilibrium {
         Some(Solved { z: &self.z, report: &self.report })
     }
 
-    fn spectral_radius(&mut self, run: &mut Run<'_>, probe: HostStates, products: usize) -> Option<Vec<f64>> {
+    fn spectral_radius(&mut self, run: &mut PassContext<'_>, probe: HostStates, products: usize) -> Option<Vec<f64>> {
         let around = around(run);
         self.cell.begin(run.scratch);
         self.cell.borrow(1, self.len(), run.numbers.pool);
@@ -335,7 +335,7 @@ pub(super) fn fit(memory: &mut Vec<f32>, len: usize) -> &mut [f32] {
 
 /// `z -> g(z; u)`
 struct CellMap<'a> {
-    cell: &'a mut dyn Cell,
+    cell: &'a mut dyn CellOp,
     around: &'a Around<'a>,
     u: &'a [f32],
     /// What is injected into the samples that are left, once some are gone.
@@ -368,7 +368,7 @@ impl Map<HostStates> for CellMap<'_> {
 
 /// `v -> (dg/dz)^T v`
 struct Transposed<'a> {
-    cell: &'a mut dyn Cell,
+    cell: &'a mut dyn CellOp,
     around: &'a Around<'a>,
 }
 

@@ -3,7 +3,7 @@ use fedeq_kernels::cell::{self as kernels, CellParameters, CellTargets, Linearis
 use fedeq_kernels::norm;
 use fedeq_models::graph::{self, NormScope, ParameterId, ValueId};
 
-use super::{Around, At, Cell, To};
+use super::{Around, At, CellOp, To};
 use crate::op::{Scratch, kernel_of};
 use crate::parameters::{Gradients, ParameterTarget, Values};
 use crate::plan::Planner;
@@ -11,14 +11,14 @@ use crate::pool::Pool;
 
 #[derive(Debug)]
 pub(super) struct Residual {
-    cell: kernels::Cell,
+    cell: kernels::ResidualCell,
     /// `conv_a`, `conv_b`, then scale and offset of the three normalisations.
     parameters: [ParameterId; 8],
     targets: [Option<ParameterTarget>; 8],
     linearisations: Vec<Linearisation>,
     /// During a pass.
     prepared: Option<PreparedCell>,
-    scratch: kernels::Scratch,
+    scratch: kernels::CellScratch,
 }
 
 impl Residual {
@@ -31,7 +31,7 @@ impl Residual {
             NormScope::RowGroups(groups) => (groups, norm::NormScope::Row),
             NormScope::Batch { .. } => unreachable!("samples of a cell do not influence one another"),
         };
-        let norm::Shape { height, width, channels, .. } = plan.images(y);
+        let norm::BatchShape { height, width, channels, .. } = plan.images(y);
         let norms = [norm_1.scale, norm_1.offset, norm_2.scale, norm_2.offset, norm_3.scale, norm_3.offset];
         let parameters = std::array::from_fn(|index| match index {
             0 => conv_a,
@@ -39,12 +39,12 @@ impl Residual {
             _ => norms[index - 2],
         });
         Self {
-            cell: kernels::Cell { height, width, channels, groups, activation: kernel_of(activation), scope },
+            cell: kernels::ResidualCell { height, width, channels, groups, activation: kernel_of(activation), scope },
             targets: if differentiated { parameters.map(|id| plan.parameter(id)) } else { [None; 8] },
             parameters,
             prepared: None,
             linearisations: Vec::new(),
-            scratch: kernels::Scratch::new(),
+            scratch: kernels::CellScratch::new(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Residual {
 
 const PREPARED: &str = "a pass begins with the preparation";
 
-impl Cell for Residual {
+impl CellOp for Residual {
     fn begin(&mut self, scratch: &mut Scratch) {
         self.scratch = std::mem::take(&mut scratch.cell);
         self.prepared = scratch.prepared.take().filter(|prepared| *prepared.cell() == self.cell);

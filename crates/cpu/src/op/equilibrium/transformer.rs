@@ -1,12 +1,13 @@
 //! The cell of DEQ-Transformer: a stack of layers with a normalisation at the end.
-use fedeq_kernels::transformer::{Blocked, LayerShape, Norm, Stack, StackGradients, StackMasks, StackSaved, StackScratch};
+use fedeq_kernels::transformer::{Blocked, LayerShape, NormParts, Stack, StackGradients, StackMasks, StackSaved, StackScratch};
+use fedeq_models::Mode;
 use fedeq_models::graph::{self, Affine, ParameterId, ValueId};
 
 use super::super::transformer::{layer_shape, parts};
-use super::{Around, At, Cell, To, fit};
+use super::{Around, At, CellOp, To, fit};
 use crate::dropout::Multipliers;
 use crate::parameters::{Gradients, ParameterTarget};
-use crate::plan::{Mode, Planner};
+use crate::plan::Planner;
 
 #[derive(Debug)]
 pub(super) struct Sequences {
@@ -75,11 +76,11 @@ impl Sequences {
 
 const PREPARED: &str = "a pass begins with the preparation";
 
-impl Cell for Sequences {
+impl CellOp for Sequences {
     fn prepare(&mut self, around: &Around<'_>) {
         let values = &around.parameters;
         let layers = self.layers.iter().map(|layer| parts(layer, values));
-        let norm = Norm { scale: values.get(self.norm.scale), offset: values.get(self.norm.offset) };
+        let norm = NormParts { scale: values.get(self.norm.scale), offset: values.get(self.norm.offset) };
         match &mut self.stack {
             Some(stack) => {
                 stack.update(layers, norm);

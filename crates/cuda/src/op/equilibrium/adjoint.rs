@@ -5,10 +5,10 @@ use half::f16;
 
 use super::product::Moment;
 use super::solve::{Ends, List, Progress, Solver, blocks_for, nobody_is_left};
-use super::{Cell, State};
+use super::{CellOp, State};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 use crate::plan::Planner;
 
 /// The largest number of directions that kernels keep.
@@ -37,7 +37,7 @@ impl Correction {
     }
 
     /// Where `u` is, given `v`; the cell has been linearised.
-    pub(super) fn run(&self, run: &Run<'_>, cell: &dyn Cell, v: Pointer<f32>) -> Result<Pointer<f32>> {
+    pub(super) fn run(&self, run: &PassContext<'_>, cell: &dyn CellOp, v: Pointer<f32>) -> Result<Pointer<f32>> {
         match self {
             Self::None => Ok(v),
             Self::Gmres(gmres) => gmres.run(run, cell, v),
@@ -65,7 +65,7 @@ impl Iteration {
         Self { each, solver, iterate, best, image, progress: plan.scratch_back(samples * size_of::<Progress>()) }
     }
 
-    fn run(&self, run: &Run<'_>, cell: &dyn Cell, v: Pointer<f32>) -> Result<Pointer<f32>> {
+    fn run(&self, run: &PassContext<'_>, cell: &dyn CellOp, v: Pointer<f32>) -> Result<Pointer<f32>> {
         let z = State { numbers: run.at(self.iterate), halves: Pointer::NULL };
         run.device.copy(v, z.numbers, run.size.samples() * self.each)?;
         let ends = Ends { z, best: run.at(self.best), image: run.at(self.image), progress: run.at(self.progress) };
@@ -143,7 +143,7 @@ impl Gmres {
         }
     }
 
-    fn run(&self, run: &Run<'_>, cell: &dyn Cell, v: Pointer<f32>) -> Result<Pointer<f32>> {
+    fn run(&self, run: &PassContext<'_>, cell: &dyn CellOp, v: Pointer<f32>) -> Result<Pointer<f32>> {
         let (u, through) = (run.at::<f32>(self.u), run.at::<f32>(self.through));
         let lists = self.lists.map(|list| list.cohort(run));
         let most = self.rules.max_steps as usize;
@@ -166,7 +166,7 @@ impl Gmres {
         Ok(u)
     }
 
-    fn call(&self, run: &Run<'_>, b: Pointer<f32>, cohort: Cohort) -> Call {
+    fn call(&self, run: &PassContext<'_>, b: Pointer<f32>, cohort: Cohort) -> Call {
         Call {
             basis: run.at(self.basis),
             newest16: Pointer::NULL,
@@ -188,7 +188,7 @@ impl Gmres {
 #[derive(Clone, Copy)]
 struct Stretch<'a> {
     gmres: &'a Gmres,
-    run: &'a Run<'a>,
+    run: &'a PassContext<'a>,
     v: Pointer<f32>,
     began: Cohort,
     /// Two that alternate: who goes on.
@@ -199,7 +199,7 @@ struct Stretch<'a> {
 
 impl Stretch<'_> {
     /// How many steps it took, which list says who goes on, and whether nobody is known to.
-    fn run(&self, cell: &dyn Cell) -> Result<(usize, usize, bool)> {
+    fn run(&self, cell: &dyn CellOp) -> Result<(usize, usize, bool)> {
         let Self { gmres, run, first, .. } = *self;
         let most = gmres.rules.max_steps as usize;
         let steps = gmres.memory.min(most - first);
@@ -230,7 +230,7 @@ impl Stretch<'_> {
     }
 
     /// One more product, orthogonalised against the directions (twice: once loses orthogonality in 32 bits); it becomes a direction if there is a next step.
-    fn advance(&self, cell: &dyn Cell, column: usize, now: usize, more: bool) -> Result<()> {
+    fn advance(&self, cell: &dyn CellOp, column: usize, now: usize, more: bool) -> Result<()> {
         let Self { gmres, run, v, lists, .. } = *self;
         let (who, next) = (lists[now], lists[1 - now]);
         let newest = run.at::<f32>(gmres.basis).add(column * run.size.samples() * gmres.each);

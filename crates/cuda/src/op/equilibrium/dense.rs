@@ -4,10 +4,10 @@ use fedeq_models::Activation;
 use fedeq_models::graph::ParameterId;
 
 use super::product::{Moment, Product};
-use super::{Cell, Differentiated, State, To};
+use super::{CellOp, Differentiated, State, To};
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
-use crate::op::{Cohort, Run, phi};
+use crate::op::{Cohort, PassContext, phi};
 use crate::plan::Planner;
 
 pub(super) struct Dense {
@@ -46,7 +46,7 @@ impl Dense {
         Self { width, weight, activation, product: Product::new(plan, Moment::Forward, width, width), back }
     }
 
-    fn phi(&self, run: &Run<'_>) -> i32 {
+    fn phi(&self, run: &PassContext<'_>) -> i32 {
         phi(Some(self.activation), run.precision)
     }
 
@@ -55,43 +55,43 @@ impl Dense {
     }
 
     /// The gradient in front of the activation.
-    fn pull_activation(&self, run: &Run<'_>, v: Pointer<f32>, to: Pointer<f32>) -> Result<()> {
+    fn pull_activation(&self, run: &PassContext<'_>, v: Pointer<f32>, to: Pointer<f32>) -> Result<()> {
         let result = run.at::<f32>(self.back().result);
         let launch = Launch::new("activation_backward", run.by_sample(self.width.div_ceil(256)), 256);
         launch!(run.device, launch; result, v, to, run.cohort, self.width as i32, self.phi(run))
     }
 }
 
-impl Cell for Dense {
+impl CellOp for Dense {
     fn reads_halves(&self) -> bool {
         false
     }
 
-    fn prepare(&self, _: &Run<'_>) -> Result<()> {
+    fn prepare(&self, _: &PassContext<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn start(&self, run: &Run<'_>, u: Pointer<f32>, z: State) -> Result<()> {
+    fn start(&self, run: &PassContext<'_>, u: Pointer<f32>, z: State) -> Result<()> {
         run.device.copy(u, z.numbers, run.size.samples() * self.width)
     }
 
-    fn step(&self, run: &Run<'_>, cohort: Cohort, z: State, u: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
+    fn step(&self, run: &PassContext<'_>, cohort: Cohort, z: State, u: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
         self.product.forward(&run.of(cohort), z.numbers, run.parameter(self.weight), u, self.phi(run), out)
     }
 
-    fn linearise(&self, run: &Run<'_>, z: State, u: Pointer<f32>) -> Result<()> {
+    fn linearise(&self, run: &PassContext<'_>, z: State, u: Pointer<f32>) -> Result<()> {
         let Back { product, result, .. } = self.back();
         product.forward(run, z.numbers, run.parameter(self.weight), u, self.phi(run), run.at(result))
     }
 
-    fn pull_back(&self, run: &Run<'_>, cohort: Cohort, v: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
+    fn pull_back(&self, run: &PassContext<'_>, cohort: Cohort, v: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
         let Back { product, gradient, .. } = self.back();
         let (run, gradient) = (&run.of(cohort), run.maybe(gradient));
         self.pull_activation(run, v, gradient)?;
         product.input_gradient(run, gradient, run.parameter(self.weight), out)
     }
 
-    fn backward(&self, run: &Run<'_>, z: State, v: Pointer<f32>, to: To) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>, z: State, v: Pointer<f32>, to: To) -> Result<()> {
         let Back { product, trained, .. } = self.back();
         self.pull_activation(run, v, to.du)?;
         if trained {

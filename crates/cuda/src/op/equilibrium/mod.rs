@@ -26,14 +26,14 @@ use fedeq_equilibrium::{Adjoint, Equilibrium as Settings};
 use fedeq_models::graph::{self, ValueId};
 
 use adjoint::Correction;
-pub(crate) use cell::{Cell, Differentiated, State, To};
+pub(crate) use cell::{CellOp, Differentiated, State, To};
 pub(crate) use limits::ensure_supported;
 use product::Moment;
 pub(crate) use solve::Progress;
 use solve::{Ends, Solver};
 use sums::Sums;
 
-use super::{Op, Run};
+use super::{Op, PassContext};
 use crate::arena::Slot;
 use crate::device::Pointer;
 use crate::plan::{Form, Planner};
@@ -41,10 +41,10 @@ use crate::plan::{Form, Planner};
 /// What is done around a solve.
 pub(crate) trait AroundSolve {
     /// The network's own start is in `z`, in all forms that are there, `each` numbers a sample. States of samples of the cohort may be overwritten by better ones, in all forms.
-    fn before(&self, run: &Run<'_>, z: State, each: usize) -> Result<()>;
+    fn before(&self, run: &PassContext<'_>, z: State, each: usize) -> Result<()>;
 
     /// The solve has ended.
-    fn after(&self, run: &Run<'_>, solved: Solved) -> Result<()>;
+    fn after(&self, run: &PassContext<'_>, solved: Solved) -> Result<()>;
 }
 
 /// Where a solve left what it found.
@@ -60,7 +60,7 @@ pub(crate) struct Solved {
 
 /// The layer.
 pub(crate) struct Equilibrium {
-    cell: Box<dyn Cell>,
+    cell: Box<dyn CellOp>,
     solver: Solver,
     injection: Slot,
     /// Iterates, in the forms that the cell reads.
@@ -138,7 +138,7 @@ impl Equilibrium {
     }
 
     /// The fixed point, with its image in the place of the output.
-    fn solve(&self, run: &Run<'_>) -> Result<()> {
+    fn solve(&self, run: &PassContext<'_>) -> Result<()> {
         let (cell, u) = (self.cell.as_ref(), run.at(self.injection));
         let z = State { numbers: run.at(self.iterate), halves: run.maybe(self.iterate_halves) };
         cell.prepare(run)?;
@@ -152,7 +152,7 @@ impl Equilibrium {
     }
 
     /// The steps after the fixed point, the last of which gives the output. One without damping is the fixed point's image.
-    fn go_on(&self, run: &Run<'_>) -> Result<()> {
+    fn go_on(&self, run: &PassContext<'_>) -> Result<()> {
         let Steps { damping, from } = &self.steps;
         if from.len() == 1 && *damping == 0.0 {
             return Ok(());
@@ -171,7 +171,7 @@ impl Equilibrium {
     }
 
     /// States in the forms that the cell reads, the second one made anew.
-    fn state(&self, run: &Run<'_>, numbers: Slot, halves: Option<Slot>) -> Result<State> {
+    fn state(&self, run: &PassContext<'_>, numbers: Slot, halves: Option<Slot>) -> Result<State> {
         let state = State { numbers: run.at(numbers), halves: run.maybe(halves) };
         if halves.is_some() {
             run.to_halves(state.numbers, state.halves, 1.0, self.solved.each)?;
@@ -180,7 +180,14 @@ impl Equilibrium {
     }
 
     /// From the gradient of the state behind a step to that of the state it starts from, if there is one before it; the gradient of what is injected goes to `du`.
-    fn step_back(&self, run: &Run<'_>, back: &Back, index: usize, v: Pointer<f32>, du: Pointer<f32>) -> Result<Pointer<f32>> {
+    fn step_back(
+        &self,
+        run: &PassContext<'_>,
+        back: &Back,
+        index: usize,
+        v: Pointer<f32>,
+        du: Pointer<f32>,
+    ) -> Result<Pointer<f32>> {
         let (each, damping) = (self.solved.each, self.steps.damping);
         let z = self.state(run, self.steps.from[index], back.state_halves)?;
         self.cell.linearise(run, z, run.at(self.injection))?;
@@ -207,7 +214,7 @@ impl Equilibrium {
 }
 
 impl Op for Equilibrium {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         self.solve(run)?;
         self.go_on(run)?;
         match self.y_halves {
@@ -216,7 +223,7 @@ impl Op for Equilibrium {
         }
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(back) = &self.back else { return Ok(()) };
         let (each, sum) = (self.solved.each, run.at::<f32>(back.du));
         let mut v = run.at(back.dy);
@@ -262,7 +269,7 @@ impl Back {
     }
 }
 
-fn build(plan: &mut Planner<'_>, cell: &graph::Cell, y: ValueId, differentiated: Differentiated) -> Box<dyn Cell> {
+fn build(plan: &mut Planner<'_>, cell: &graph::Cell, y: ValueId, differentiated: Differentiated) -> Box<dyn CellOp> {
     match cell {
         graph::Cell::Dense { weight, activation } => {
             Box::new(dense::Dense::new(plan, plan.channels(y), *weight, *activation, differentiated))

@@ -5,7 +5,7 @@ use fedeq_models::graph::{Affine as Parameters, NormScope};
 
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::op::norm::{Cut, Shape, cut};
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 use crate::plan::Precision;
 
 /// Scale and offset of the first lane, and numbers from one lane to the next.
@@ -18,7 +18,7 @@ pub(super) struct Affine {
 }
 
 impl Affine {
-    pub(super) fn of(run: &Run<'_>, affine: Parameters) -> Self {
+    pub(super) fn of(run: &PassContext<'_>, affine: Parameters) -> Self {
         Self { scale: run.parameter(affine.scale), offset: run.parameter(affine.offset), stride: run.stride() }
     }
 }
@@ -75,14 +75,14 @@ impl Norm {
     }
 
     /// A launch of a kernel that normalises like this.
-    pub(super) fn launch(&self, run: &Run<'_>, kernel: &'static str) -> Launch {
+    pub(super) fn launch(&self, run: &PassContext<'_>, kernel: &'static str) -> Launch {
         Launch::new(kernel, run.by_sample(self.cut.blocks()), self.cut.threads)
     }
 
     /// `y = norm(x)`, both in the form of factors; `y` may be `x`, and `moments` null where nothing will be differentiated.
     pub(super) fn forward(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         affine: Affine,
         [x, y]: [Pointer<u8>; 2],
         moments: Pointer<Moments>,
@@ -99,7 +99,7 @@ impl Norm {
     /// and offset goes to `shares`.
     pub(super) fn backward(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         affine: Affine,
         activation: Activation,
         [x, d]: [Pointer<u8>; 2],
@@ -116,7 +116,7 @@ impl Norm {
     }
 
     /// Adds the samples' shares up, `alpha` times, into the gradients of scale and offset, which lie one behind the other.
-    pub(super) fn sum_shares(&self, run: &Run<'_>, shares: Pointer<f32>, alpha: f32, to: Pointer<f32>) -> Result<()> {
+    pub(super) fn sum_shares(&self, run: &PassContext<'_>, shares: Pointer<f32>, alpha: f32, to: Pointer<f32>) -> Result<()> {
         let numbers = 2 * self.channels;
         let sum = Launch::new("sum_samples", [numbers.div_ceil(32), run.size.lanes, 1], 1024);
         launch!(run.device, sum; shares, to, run.cohort, run.stride(), alpha, self.regions as i32, numbers as i32)

@@ -3,7 +3,7 @@ use fedeq_core::Result;
 
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 use crate::plan::Planner;
 
 #[repr(C)]
@@ -61,7 +61,7 @@ impl Product {
     /// `y = phi(x w + more)`
     pub(super) fn forward(
         &self,
-        run: &Run<'_>,
+        run: &PassContext<'_>,
         x: Pointer<f32>,
         w: Pointer<f32>,
         more: Pointer<f32>,
@@ -74,32 +74,51 @@ impl Product {
     }
 
     /// `dx = dy w^T`
-    pub(super) fn input_gradient(&self, run: &Run<'_>, dy: Pointer<f32>, w: Pointer<f32>, dx: Pointer<f32>) -> Result<()> {
+    pub(super) fn input_gradient(
+        &self,
+        run: &PassContext<'_>,
+        dy: Pointer<f32>,
+        w: Pointer<f32>,
+        dx: Pointer<f32>,
+    ) -> Result<()> {
         let call = Dense { dy, w, ..self.call(run) };
         self.multiply(run, "dense_input", call, [self.outputs, self.inputs])?;
         self.finish(run, [self.outputs, self.inputs], Pointer::NULL, 0, dx)
     }
 
     /// `dw = x^T dy`
-    pub(super) fn weight_gradient(&self, run: &Run<'_>, x: Pointer<f32>, dy: Pointer<f32>, dw: Pointer<f32>) -> Result<()> {
+    pub(super) fn weight_gradient(
+        &self,
+        run: &PassContext<'_>,
+        x: Pointer<f32>,
+        dy: Pointer<f32>,
+        dw: Pointer<f32>,
+    ) -> Result<()> {
         let call = Dense { x, dy, ..self.call(run) };
         let grid = [self.outputs.div_ceil(128), self.inputs.div_ceil(32), run.size.lanes];
         launch!(run.device, Launch::new("dense_weights", grid, 256); call, dw)
     }
 
-    fn call(&self, run: &Run<'_>) -> Dense {
+    fn call(&self, run: &PassContext<'_>) -> Dense {
         let none = Pointer::NULL;
         let [inputs, outputs] = [self.inputs, self.outputs].map(|n| n as i32);
         Dense { x: none, w: none, dy: none, cohort: run.cohort, w_stride: run.stride(), inputs, outputs, per: 1 }
     }
 
-    fn multiply(&self, run: &Run<'_>, kernel: &'static str, call: Dense, [inner, outer]: [usize; 2]) -> Result<()> {
+    fn multiply(&self, run: &PassContext<'_>, kernel: &'static str, call: Dense, [inner, outer]: [usize; 2]) -> Result<()> {
         let parts = parts(inner);
         let grid = [outer.div_ceil(128), run.size.most.div_ceil(32) * parts, run.size.lanes];
         launch!(run.device, Launch::new(kernel, grid, 256); call, run.at::<f32>(self.partial), parts as i32, run.size.samples() as i32)
     }
 
-    fn finish(&self, run: &Run<'_>, [inner, outer]: [usize; 2], more: Pointer<f32>, phi: i32, y: Pointer<f32>) -> Result<()> {
+    fn finish(
+        &self,
+        run: &PassContext<'_>,
+        [inner, outer]: [usize; 2],
+        more: Pointer<f32>,
+        phi: i32,
+        y: Pointer<f32>,
+    ) -> Result<()> {
         let (bias, launch) = (Pointer::<f32>::NULL, Launch::new("dense_finish", run.by_sample(outer.div_ceil(256)), 256));
         let (parts, samples) = (parts(inner) as i32, run.size.samples() as i32);
         launch!(run.device, launch; run.at::<f32>(self.partial), bias, more, y, run.cohort, 0_i64, outer as i32, 1_i32, parts, samples, phi)

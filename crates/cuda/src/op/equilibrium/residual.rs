@@ -7,12 +7,12 @@ use fedeq_models::graph::{self, ParameterId};
 use half::f16;
 
 use super::norm::{Affine, Moments, Norm};
-use super::{Cell, Differentiated, State, To};
+use super::{CellOp, Differentiated, State, To};
 use crate::arena::Slot;
 use crate::device::{Argument, Pointer, launch};
 use crate::op::convolution::{ByWeights, Geometry, Into, Storage, Weights};
 use crate::op::norm::Shape;
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 use crate::plan::{Planner, Precision, SCALE};
 
 pub(super) struct Residual {
@@ -102,12 +102,19 @@ impl Residual {
     }
 
     /// The weights of a convolution as lanes have them, and no bias.
-    fn weights(&self, run: &Run<'_>, index: usize) -> [Pointer<f32>; 2] {
+    fn weights(&self, run: &PassContext<'_>, index: usize) -> [Pointer<f32>; 2] {
         [run.parameter(self.parameters.convs[index]), Pointer::NULL]
     }
 
     /// `t = conv_b(GN1(phi(conv_a(z))))`; `y` may be `v`, and `moments` null.
-    fn inner(&self, run: &Run<'_>, z: State, [v, y]: [Pointer<u8>; 2], moments: Pointer<Moments>, t: Pointer<f32>) -> Result<()> {
+    fn inner(
+        &self,
+        run: &PassContext<'_>,
+        z: State,
+        [v, y]: [Pointer<u8>; 2],
+        moments: Pointer<Moments>,
+        t: Pointer<f32>,
+    ) -> Result<()> {
         let [a, b] = &self.convs;
         let (factors, cohort) = (factors_of(run, z), run.cohort);
         a.forward(run, cohort, factors, self.weights(run, 0), Some(self.activation), into(run, v))?;
@@ -115,14 +122,14 @@ impl Residual {
         b.forward(run, cohort, y, self.weights(run, 1), None, Into::Numbers(t))
     }
 
-    fn outer(&self, run: &Run<'_>, moments: [Pointer<Moments>; 2]) -> Outer {
+    fn outer(&self, run: &PassContext<'_>, moments: [Pointer<Moments>; 2]) -> Outer {
         let [_, second, third] = self.parameters.norms.map(|affine| Affine::of(run, affine));
         Outer { second, third, moments, cohort: run.cohort, shape: self.outer.shape() }
     }
 
     /// From the gradient of the result to that of `u`, in 32 bits and in the form of factors, and to the state's on the way around the convolutions; and then to that in front of
     /// the convolutions, in the form of factors.
-    fn pull_to_front(&self, run: &Run<'_>, v: Pointer<f32>, to: To) -> Result<()> {
+    fn pull_to_front(&self, run: &PassContext<'_>, v: Pointer<f32>, to: To) -> Result<()> {
         let back = self.back();
         let kernel = match (self.activation, run.precision) {
             (Activation::Relu, _) => "outer_relu_backward",
@@ -142,12 +149,12 @@ impl Residual {
         self.inner.backward(run, affine, self.activation, [x, dwide], (moments, shares))
     }
 
-    fn du_factors(&self, run: &Run<'_>, du: Pointer<f32>) -> Pointer<u8> {
+    fn du_factors(&self, run: &PassContext<'_>, du: Pointer<f32>) -> Pointer<u8> {
         self.back().du_halves.map_or(du.cast(), |slot| run.at(slot))
     }
 
     /// Adds to the state's gradient what came through the convolutions.
-    fn pull_first(&self, run: &Run<'_>, dz: Pointer<f32>) -> Result<()> {
+    fn pull_first(&self, run: &PassContext<'_>, dz: Pointer<f32>) -> Result<()> {
         let Back { dwide, beside, .. } = self.back();
         let (dwide, w) = (run.at::<u8>(dwide), self.weights(run, 0)[0]);
         match beside {
@@ -199,21 +206,21 @@ impl Back {
     }
 }
 
-impl Cell for Residual {
+impl CellOp for Residual {
     fn reads_halves(&self) -> bool {
         self.convs[0].is_narrow()
     }
 
-    fn prepare(&self, run: &Run<'_>) -> Result<()> {
+    fn prepare(&self, run: &PassContext<'_>) -> Result<()> {
         [0, 1].into_iter().try_for_each(|index| self.convs[index].prepare(run, self.weights(run, index)[0]))
     }
 
-    fn start(&self, run: &Run<'_>, u: Pointer<f32>, z: State) -> Result<()> {
+    fn start(&self, run: &PassContext<'_>, u: Pointer<f32>, z: State) -> Result<()> {
         run.device.copy(u, z.numbers, run.size.samples() * self.each)?;
         if z.halves.is_null() { Ok(()) } else { run.to_halves(u, z.halves, 1.0, self.each) }
     }
 
-    fn step(&self, run: &Run<'_>, cohort: Cohort, z: State, u: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
+    fn step(&self, run: &PassContext<'_>, cohort: Cohort, z: State, u: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
         let (run, wide) = (&run.of(cohort), run.at(self.wide));
         // Both normalisations hold what they read in registers before they write: they may write where they read.
         self.inner(run, z, [wide; 2], Pointer::NULL, out)?;
@@ -221,7 +228,7 @@ impl Cell for Residual {
         launch!(run.device, self.outer.launch(run, outer_kernel(run, self.activation)); outer, out, u, z.numbers, out, none, none)
     }
 
-    fn linearise(&self, run: &Run<'_>, z: State, u: Pointer<f32>) -> Result<()> {
+    fn linearise(&self, run: &PassContext<'_>, z: State, u: Pointer<f32>) -> Result<()> {
         let Back { activated_wide, normalised, sum, activated, moments, .. } = self.back();
         let (sum, [first, second, third]) = (run.at::<f32>(sum), moments.map(|slot| run.at::<Moments>(slot)));
         self.inner(run, z, [run.at(activated_wide), run.at(normalised)], first, sum)?;
@@ -230,13 +237,13 @@ impl Cell for Residual {
         launch!(run.device, self.outer.launch(run, outer_kernel(run, self.activation)); outer, sum, u, z.numbers, none, sum, activated)
     }
 
-    fn pull_back(&self, run: &Run<'_>, cohort: Cohort, v: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
+    fn pull_back(&self, run: &PassContext<'_>, cohort: Cohort, v: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
         let run = &run.of(cohort);
         self.pull_to_front(run, v, To { dz: out, du: run.maybe(self.back().du) })?;
         self.pull_first(run, out)
     }
 
-    fn backward(&self, run: &Run<'_>, z: State, v: Pointer<f32>, to: To) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>, z: State, v: Pointer<f32>, to: To) -> Result<()> {
         let back = self.back();
         self.pull_to_front(run, v, to)?;
         let front = [factors_of(run, z), run.at(back.normalised)];
@@ -255,7 +262,7 @@ impl Cell for Residual {
     }
 }
 
-fn outer_kernel(run: &Run<'_>, activation: Activation) -> &'static str {
+fn outer_kernel(run: &PassContext<'_>, activation: Activation) -> &'static str {
     match (activation, run.precision) {
         (Activation::Relu, _) => "outer_relu",
         (Activation::Softplus, Precision::Mixed) => "outer_softplus",
@@ -272,7 +279,7 @@ fn factor_bytes(plan: &Planner<'_>) -> usize {
 }
 
 /// A state as convolutions read it.
-fn factors_of(run: &Run<'_>, z: State) -> Pointer<u8> {
+fn factors_of(run: &PassContext<'_>, z: State) -> Pointer<u8> {
     match run.precision {
         Precision::Mixed => z.halves.cast(),
         Precision::Exact => z.numbers.cast(),
@@ -280,7 +287,7 @@ fn factors_of(run: &Run<'_>, z: State) -> Pointer<u8> {
 }
 
 /// Where a convolution's result goes that another one reads.
-fn into(run: &Run<'_>, to: Pointer<u8>) -> Into {
+fn into(run: &PassContext<'_>, to: Pointer<u8>) -> Into {
     match run.precision {
         Precision::Mixed => Into::Halves(to.cast()),
         Precision::Exact => Into::Numbers(to.cast()),
@@ -288,7 +295,7 @@ fn into(run: &Run<'_>, to: Pointer<u8>) -> Into {
 }
 
 /// What undoes the scale of 16-bit gradients.
-fn alpha(run: &Run<'_>) -> f32 {
+fn alpha(run: &PassContext<'_>) -> f32 {
     match run.precision {
         Precision::Mixed => 1.0 / SCALE,
         Precision::Exact => 1.0,

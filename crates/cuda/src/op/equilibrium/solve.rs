@@ -10,7 +10,7 @@ use super::State;
 use super::product::Moment;
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 use crate::plan::Planner;
 
 /// The largest memory of the kernels.
@@ -91,7 +91,7 @@ impl List {
         Self { spans: moment.scratch(plan, 8 * size.lanes), rows: moment.scratch(plan, 4 * size.samples()) }
     }
 
-    pub(super) fn cohort(&self, run: &Run<'_>) -> Cohort {
+    pub(super) fn cohort(&self, run: &PassContext<'_>) -> Cohort {
         Cohort { spans: run.at(self.spans), rows: run.at(self.rows) }
     }
 }
@@ -178,7 +178,7 @@ impl Solver {
     }
 
     /// Finds the fixed points of `map`, which is asked to write the images of the iterates of a cohort.
-    pub(super) fn run(&self, run: &Run<'_>, ends: Ends, map: impl Fn(Cohort, Pointer<f32>) -> Result<()>) -> Result<()> {
+    pub(super) fn run(&self, run: &PassContext<'_>, ends: Ends, map: impl Fn(Cohort, Pointer<f32>) -> Result<()>) -> Result<()> {
         let (samples, most) = (run.size.samples(), self.rules.max_steps as usize);
         run.device.fill_zero(ends.progress, samples)?;
         for step in 0..most {
@@ -195,7 +195,7 @@ impl Solver {
     }
 
     /// Judges the samples and makes the next iterates of those that go on.
-    fn advance(&self, run: &Run<'_>, call: Solve, step: usize, next: Cohort) -> Result<()> {
+    fn advance(&self, run: &PassContext<'_>, call: Solve, step: usize, next: Cohort) -> Result<()> {
         let (grid, step) = (run.by_sample(self.blocks), step as i32);
         launch!(run.device, Launch::new("anderson_look", grid, 256); call, step)?;
         let decide = Launch::new("anderson_decide", [run.size.lanes, 1, 1], 128);
@@ -203,7 +203,7 @@ impl Solver {
         launch!(run.device, Launch::new("anderson_mix", grid, 256); call, step)
     }
 
-    fn call(&self, run: &Run<'_>, ends: Ends, cohort: Cohort) -> Solve {
+    fn call(&self, run: &PassContext<'_>, ends: Ends, cohort: Cohort) -> Solve {
         Solve {
             z: ends.z.numbers,
             z16: ends.z.halves,
@@ -225,7 +225,7 @@ impl Solver {
 }
 
 /// Whether a loop may end after so many of its steps, since all samples are finished. It only looks now and then, where that may spare many steps, and never while recording.
-pub(super) fn nobody_is_left(run: &Run<'_>, cohort: Cohort, done: usize, most: usize) -> Result<bool> {
+pub(super) fn nobody_is_left(run: &PassContext<'_>, cohort: Cohort, done: usize, most: usize) -> Result<bool> {
     if !done.is_multiple_of(LOOK_EVERY) || done + LOOK_EVERY > most || run.device.is_recording()? {
         return Ok(false);
     }

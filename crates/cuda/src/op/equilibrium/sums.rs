@@ -8,7 +8,7 @@ use fedeq_models::graph::ParameterId;
 
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
-use crate::op::Run;
+use crate::op::PassContext;
 use crate::plan::Planner;
 
 pub(super) struct Sums {
@@ -28,7 +28,7 @@ impl Sums {
     }
 
     /// Takes note of the gradients of step number `index` of so many, the last of which comes first. After step 0 the sums are where gradients belong.
-    pub(super) fn add(&self, run: &Run<'_>, index: usize, steps: usize) -> Result<()> {
+    pub(super) fn add(&self, run: &PassContext<'_>, index: usize, steps: usize) -> Result<()> {
         for (range, slot) in &self.pieces {
             let (gradient, sum) = (run.gradients.add(range.start), run.at::<f32>(*slot));
             let (stride, packed, n) = (run.stride(), range.len() as i64, range.len());

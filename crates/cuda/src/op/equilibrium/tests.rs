@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use fedeq_core::{Projection, Trains, Weights};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium as Settings, LinearSolver, Ridge, Solver, Stop};
+use fedeq_models::Mode;
 use fedeq_models::graph::{Cell as GraphCell, Graph, Layer, NormScope};
 use fedeq_models::{Activation, Initializer, ModelConfig, Task};
 
@@ -12,8 +13,8 @@ use super::{AroundSolve, Progress, Solved, State};
 use crate::check::{Allowed, Bench, Case, Checks};
 use crate::device::{Buffer, Pointer};
 use crate::layout::Layout;
-use crate::op::{Cohort, Run};
-use crate::plan::{Mode, Precision};
+use crate::op::{Cohort, PassContext};
+use crate::plan::Precision;
 use crate::projection::Projected;
 use crate::support::ensure_supported;
 
@@ -198,7 +199,7 @@ struct Again {
 }
 
 impl AroundSolve for Again {
-    fn before(&self, run: &Run<'_>, z: State, each: usize) -> fedeq_core::Result<()> {
+    fn before(&self, run: &PassContext<'_>, z: State, each: usize) -> fedeq_core::Result<()> {
         if !self.known.get() {
             return Ok(());
         }
@@ -206,7 +207,7 @@ impl AroundSolve for Again {
         if z.halves.is_null() { Ok(()) } else { run.to_halves(z.numbers, z.halves, 1.0, each) }
     }
 
-    fn after(&self, run: &Run<'_>, solved: Solved) -> fedeq_core::Result<()> {
+    fn after(&self, run: &PassContext<'_>, solved: Solved) -> fedeq_core::Result<()> {
         self.known.set(true);
         run.device.copy(run.at(solved.z), self.states.pointer(), run.size.samples() * solved.each)
     }

@@ -2,12 +2,12 @@
 use fedeq_core::Result;
 use fedeq_models::graph::{self, Affine};
 
-use super::{Cell, Differentiated, State, To};
+use super::{CellOp, Differentiated, State, To};
 use crate::arena::Slot;
 use crate::device::Pointer;
 use crate::op::layer_norm::WIDTH;
 use crate::op::transformer::{Gradients, Stack, Values, When};
-use crate::op::{Cohort, Run};
+use crate::op::{Cohort, PassContext};
 use crate::plan::Planner;
 
 /// `g(z; u) = norm(layer_n(... layer_1(z; u) ...; u))`
@@ -41,33 +41,33 @@ impl Sequences {
     }
 }
 
-impl Cell for Sequences {
+impl CellOp for Sequences {
     fn reads_halves(&self) -> bool {
         false
     }
 
-    fn prepare(&self, run: &Run<'_>) -> Result<()> {
+    fn prepare(&self, run: &PassContext<'_>) -> Result<()> {
         self.stack.prepare(run)
     }
 
-    fn start(&self, run: &Run<'_>, _: Pointer<f32>, z: State) -> Result<()> {
+    fn start(&self, run: &PassContext<'_>, _: Pointer<f32>, z: State) -> Result<()> {
         run.device.fill_zero(z.numbers, run.size.samples() * run.size.length * WIDTH)
     }
 
-    fn step(&self, run: &Run<'_>, cohort: Cohort, z: State, u: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
+    fn step(&self, run: &PassContext<'_>, cohort: Cohort, z: State, u: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
         self.stack.forward(run, cohort, &self.steps, [z.numbers, u], out)
     }
 
-    fn linearise(&self, run: &Run<'_>, z: State, u: Pointer<f32>) -> Result<()> {
+    fn linearise(&self, run: &PassContext<'_>, z: State, u: Pointer<f32>) -> Result<()> {
         self.stack.forward(run, run.cohort, &self.back().values, [z.numbers, u], Pointer::NULL)
     }
 
-    fn pull_back(&self, run: &Run<'_>, cohort: Cohort, v: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
+    fn pull_back(&self, run: &PassContext<'_>, cohort: Cohort, v: Pointer<f32>, out: Pointer<f32>) -> Result<()> {
         let Back { values, gradients, .. } = self.back();
         self.stack.backward(run, cohort, (values, gradients), v, [out, Pointer::NULL], false)
     }
 
-    fn backward(&self, run: &Run<'_>, _: State, v: Pointer<f32>, To { dz, du }: To) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>, _: State, v: Pointer<f32>, To { dz, du }: To) -> Result<()> {
         let Back { values, gradients, dz: own } = self.back();
         run.device.fill_zero(du, run.size.samples() * run.size.length * WIDTH)?;
         let dz = if dz.is_null() { run.at(*own) } else { dz };

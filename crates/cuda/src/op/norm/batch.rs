@@ -1,12 +1,13 @@
 //! Batch normalisation: mean and variance of every channel over all samples and pixels of a client.
 use fedeq_core::Result;
+use fedeq_models::Mode;
 use fedeq_models::graph::{Affine, Fusion, ValueId};
 
 use super::{Around, SCALE};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::op::{Cohort, Op, Run};
-use crate::plan::{Mode, Planner};
+use crate::op::{Cohort, Op, PassContext};
+use crate::plan::Planner;
 
 pub(super) struct BatchNorm {
     around: Around,
@@ -91,7 +92,7 @@ impl BatchNorm {
         Self { around, statistics, size, width, moments, looks, back }
     }
 
-    fn call(&self, run: &Run<'_>) -> Call {
+    fn call(&self, run: &PassContext<'_>) -> Call {
         let Around { affine, before, after, .. } = self.around;
         let (scale, offset) = (run.parameter(affine.scale), run.parameter(affine.offset));
         Call {
@@ -106,12 +107,12 @@ impl BatchNorm {
         }
     }
 
-    fn grid(&self, run: &Run<'_>) -> [usize; 3] {
+    fn grid(&self, run: &PassContext<'_>) -> [usize; 3] {
         run.by_sample((self.size.slices * self.size.chunks) as usize)
     }
 
     /// Mean and variance: of the batch, which also moves the running ones, or these.
-    fn take_moments(&self, run: &Run<'_>, call: Call) -> Result<()> {
+    fn take_moments(&self, run: &PassContext<'_>, call: Call) -> Result<()> {
         let (channels, lanes) = (self.size.channels as usize, run.size.lanes);
         let means = run.statistics.add(run.layout.statistics(self.statistics));
         let (variances, steps, apart) = (means.add(channels), means.add(2 * channels), run.layout.statistics_stride() as i64);
@@ -128,7 +129,7 @@ impl BatchNorm {
 }
 
 impl Op for BatchNorm {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         let (around, call) = (&self.around, self.call(run));
         around.activate(run)?;
         self.take_moments(run, call)?;
@@ -146,7 +147,7 @@ impl Op for BatchNorm {
         launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, shortcut, y, y16)
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let (around, call) = (&self.around, self.call(run));
         let (Some(back), Some(own)) = (&around.back, &self.back) else { return Ok(()) };
         let (x, y, dy) = (run.at::<u8>(around.input()), run.maybe::<u8>(back.y), run.at::<f32>(back.dy));

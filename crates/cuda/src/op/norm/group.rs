@@ -5,7 +5,7 @@ use fedeq_models::graph::{Affine, Fusion, ValueId};
 use super::{Around, SCALE};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
-use crate::op::{Cohort, Op, Run};
+use crate::op::{Cohort, Op, PassContext};
 use crate::plan::Planner;
 
 pub(super) struct GroupNorm {
@@ -94,20 +94,20 @@ impl GroupNorm {
         Self { around, cut, moments: plan.kept(8 * regions * groups), shares }
     }
 
-    fn call(&self, run: &Run<'_>) -> Call {
+    fn call(&self, run: &PassContext<'_>) -> Call {
         let Around { affine, before, after, .. } = self.around;
         let (scale, offset) = (run.parameter(affine.scale), run.parameter(affine.offset));
         let (moments, cohort) = (run.at(self.moments), run.cohort);
         Call { scale, offset, stride: run.stride(), moments, cohort, shape: self.cut.shape, before, after }
     }
 
-    fn launch(&self, run: &Run<'_>, kernels: [&'static str; 2]) -> Launch {
+    fn launch(&self, run: &PassContext<'_>, kernels: [&'static str; 2]) -> Launch {
         Launch::new(self.around.named(kernels), run.by_sample(self.cut.blocks()), self.cut.threads)
     }
 }
 
 impl Op for GroupNorm {
-    fn forward(&self, run: &Run<'_>) -> Result<()> {
+    fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         let around = &self.around;
         around.activate(run)?;
         let (x, shortcut) = (run.at::<u8>(around.input()), run.maybe::<f32>(around.shortcut));
@@ -116,7 +116,7 @@ impl Op for GroupNorm {
         launch!(run.device, launch; self.call(run), x, shortcut, y, y16)
     }
 
-    fn backward(&self, run: &Run<'_>) -> Result<()> {
+    fn backward(&self, run: &PassContext<'_>) -> Result<()> {
         let around = &self.around;
         let (Some(back), Some(shares)) = (&around.back, self.shares) else { return Ok(()) };
         let (x, y, dy) = (run.at::<u8>(around.input()), run.maybe::<u8>(back.y), run.at::<f32>(back.dy));

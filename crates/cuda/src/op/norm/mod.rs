@@ -5,7 +5,7 @@ mod group;
 use fedeq_core::Result;
 use fedeq_models::graph::{Affine, Fusion, Layer, NormScope, ParameterId, ValueId};
 
-use super::{Op, Run, phi};
+use super::{Op, PassContext, phi};
 use crate::arena::Slot;
 use crate::device::{Launch, Pointer, launch};
 use crate::plan::{Form, Forms, Passed, Planner, SCALE, Written};
@@ -101,7 +101,7 @@ impl Around {
     }
 
     /// Applies the activation in front, if nobody has.
-    fn activate(&self, run: &Run<'_>) -> Result<()> {
+    fn activate(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(to) = self.activates else { return Ok(()) };
         let kernel = Launch::new("activation", run.by_sample(self.count.div_ceil(256)), 256);
         let (x, y, none) = (run.at::<f32>(self.x), run.at::<f32>(to), Pointer::<half::f16>::NULL);
@@ -119,7 +119,7 @@ impl Around {
 
 impl Back {
     /// Where the gradient behind the activation goes: it replaces that of the output. Nowhere if it is the same.
-    fn d(&self, run: &Run<'_>) -> Pointer<f32> {
+    fn d(&self, run: &PassContext<'_>) -> Pointer<f32> {
         if self.y.is_some() { run.at(self.dy) } else { Pointer::NULL }
     }
 
@@ -128,7 +128,7 @@ impl Back {
     }
 
     /// Hands the shortcut its gradient, and completes that of the input.
-    fn finish(&self, run: &Run<'_>, count: usize) -> Result<()> {
+    fn finish(&self, run: &PassContext<'_>, count: usize) -> Result<()> {
         if let Passed::AddedTo(sum) = self.shortcut {
             run.add(run.at(self.dy), run.at(sum), count)?;
         }

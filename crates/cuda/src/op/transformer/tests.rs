@@ -2,13 +2,14 @@
 #![allow(clippy::print_stdout, reason = "a line for every case, for whoever runs the tests on a card")]
 use fedeq_core::Trains;
 use fedeq_equilibrium::{Adjoint, Equilibrium as Settings, LinearSolver, Solver, Stop};
+use fedeq_models::Mode;
 use fedeq_models::graph::{Cell, Dropout, Graph, Layer};
 use fedeq_models::{ModelConfig, Task};
 
 use crate::check::{Allowed, Bench, Case, Checks};
 use crate::device::{Buffer, Device, Launch, launch};
 use crate::op::{Cohort, dropout_keys};
-use crate::plan::{Mode, Precision};
+use crate::plan::Precision;
 
 /// What is allowed in either precision.
 fn allowed(graph: &Graph, precision: Precision) -> Allowed {

@@ -7,7 +7,7 @@ mod classification;
 mod least_squares;
 mod regression;
 
-use super::{DataSet, Entry, Kind, UsualPartition};
+use super::{DataSet, Entry, SampleKind, UsualPartition};
 use crate::{Dataset, Error, Result, Seed};
 pub use classification::Classification;
 use rand_chacha::ChaCha8Rng;
@@ -47,7 +47,7 @@ impl DataSet for Synthetic {
     const ENTRY: Entry = Entry {
         name: "synthetic",
         about: "generated classes that a line can tell apart, with a known optimum; nothing to download",
-        kind: Kind::Numbers,
+        kind: SampleKind::Numbers,
         partition: UsualPartition::NATURAL,
         places: &[],
         layout: "part of the program",

@@ -5,7 +5,7 @@ use clap::Args;
 use fedeq_data::fetch::{Offer, Patience, from_path, from_publisher, offer};
 use fedeq_data::source::Source;
 
-use super::progress::watch;
+use super::progress::observer;
 use super::set::{DataFolder, known, unknown};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::tell;
@@ -33,10 +33,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let (name, data) = (&arguments.name, &arguments.folder.path());
     let source = known(name).ok_or_else(|| unknown(name))?;
     let offer = offer_for(&source)?;
-    let mut watch = watch();
+    let mut observer = observer();
     match &arguments.from {
-        Some(from) => from_path(&offer, from, data, watch.as_mut())?,
-        None => from_publisher(&offer, data, &Patience::default(), watch.as_mut())?,
+        Some(from) => from_path(&offer, from, data, observer.as_mut())?,
+        None => from_publisher(&offer, data, &Patience::default(), observer.as_mut())?,
     }
     let option = if data == Path::new("data") { String::new() } else { format!(" --data {}", data.display()) };
     tell(&format!("`{name}` is ready in `{}`; look at it with `fedeq data inspect {name}{option}`", data.display()));

@@ -1,34 +1,34 @@
 //! Progress of a download: a bar on a terminal, a line now and then elsewhere.
 use std::io::{IsTerminal, stderr};
 
-use fedeq_data::fetch::{Event, Watch};
+use fedeq_data::fetch::{FetchEvent, FetchObserver};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::output::tell;
 use fedeq_run::number::bytes;
 
 /// What fits where stderr goes.
-pub(super) fn watch() -> Box<dyn Watch> {
+pub(super) fn observer() -> Box<dyn FetchObserver> {
     if stderr().is_terminal() { Box::new(DownloadBar(None)) } else { Box::new(DownloadLines { tenths: 0 }) }
 }
 
 /// What is said the same way everywhere.
-fn sentence(event: &Event<'_>) -> Option<String> {
+fn sentence(event: &FetchEvent<'_>) -> Option<String> {
     match event {
-        Event::AlreadyThere => Some("everything is already there".into()),
-        Event::Retrying { problem, pause } => Some(format!("{problem}; trying again in {:.0} s", pause.as_secs_f64())),
-        Event::Checking { file } => Some(format!("checking `{}`", file.display())),
-        Event::Placed { file } => Some(format!("wrote `{}`", file.display())),
-        Event::Downloaded { .. } => None,
+        FetchEvent::AlreadyThere => Some("everything is already there".into()),
+        FetchEvent::Retrying { problem, pause } => Some(format!("{problem}; trying again in {:.0} s", pause.as_secs_f64())),
+        FetchEvent::Checking { file } => Some(format!("checking `{}`", file.display())),
+        FetchEvent::Placed { file } => Some(format!("wrote `{}`", file.display())),
+        FetchEvent::Downloaded { .. } => None,
     }
 }
 
 /// A bar that moves.
 struct DownloadBar(Option<ProgressBar>);
 
-impl Watch for DownloadBar {
-    fn see(&mut self, event: &Event<'_>) {
-        if let Event::Downloaded { done, total } = event {
+impl FetchObserver for DownloadBar {
+    fn observe(&mut self, event: &FetchEvent<'_>) {
+        if let FetchEvent::Downloaded { done, total } = event {
             let bar = self.0.get_or_insert_with(|| ProgressBar::new(*total).with_style(style()).with_position(*done));
             bar.set_position(*done);
             if done == total {
@@ -53,10 +53,10 @@ struct DownloadLines {
     tenths: u64,
 }
 
-impl Watch for DownloadLines {
-    fn see(&mut self, event: &Event<'_>) {
+impl FetchObserver for DownloadLines {
+    fn observe(&mut self, event: &FetchEvent<'_>) {
         match event {
-            Event::Downloaded { done, total } => self.downloaded(*done, *total),
+            FetchEvent::Downloaded { done, total } => self.downloaded(*done, *total),
             other => sentence(other).iter().for_each(|sentence| tell(sentence)),
         }
     }

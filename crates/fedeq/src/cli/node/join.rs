@@ -3,8 +3,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use fedeq_core::Task;
-use fedeq_flower::connection::{Address, Connection, RootCertificates};
+use fedeq_core::ClientTask;
+use fedeq_flower::connection::{Connection, RootCertificates, SuperLinkAddress};
 use fedeq_flower::limit;
 use fedeq_flower::node::{Node, Notice};
 use fedeq_flower::store::NodeStore;
@@ -60,14 +60,14 @@ fn panicked() -> Failure {
 }
 
 impl Join {
-    fn address(&self) -> Outcome<Address> {
+    fn address(&self) -> Outcome<SuperLinkAddress> {
         let host = self.superlink.clone();
         let tls = match (&self.roots, self.insecure) {
             (_, true) => None,
             (Some(path), _) => Some(RootCertificates::read(path).map_err(refused)?),
             (None, _) => Some(RootCertificates::System),
         };
-        Ok(Address { host, tls })
+        Ok(SuperLinkAddress { host, tls })
     }
 }
 
@@ -92,11 +92,11 @@ fn describe(notice: &Notice) -> String {
     }
 }
 
-fn replied(task: Task, round: u64, seconds: f64) -> String {
+fn replied(task: ClientTask, round: u64, seconds: f64) -> String {
     let how = if seconds == 0.0 { "before, reply repeated".into() } else { format!("in {seconds:.1} s") };
     match task {
-        Task::Train => format!("round {}: trained {how}", round + 1),
-        Task::Evaluate | Task::Measure => format!("after round {round}: evaluated {how}"),
-        Task::Finish | Task::Adopt => format!("after round {round}: updated {how}"),
+        ClientTask::Train => format!("round {}: trained {how}", round + 1),
+        ClientTask::Evaluate | ClientTask::Measure => format!("after round {round}: evaluated {how}"),
+        ClientTask::Finish | ClientTask::Adopt => format!("after round {round}: updated {how}"),
     }
 }

@@ -2,7 +2,7 @@
 use std::ops::Range;
 
 use super::super::panels::{PanelProduct, Panels};
-use super::super::{Geometry, Scratch};
+use super::super::{ConvScratch, Geometry};
 use super::points::{Points, ToPoints};
 use super::tiles::Tiles;
 use super::transforms::{Input, OutputGradient};
@@ -20,9 +20,9 @@ pub(in super::super) fn weight_gradient(
     x: &[f32],
     dy: &[f32],
     dw: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut ConvScratch,
 ) {
-    let Scratch { input, output, weights, zeros, .. } = scratch;
+    let ConvScratch { input, output, weights, zeros, .. } = scratch;
     let Geometry { from, to, .. } = *geometry;
     let (inputs, outputs) = (Tiles::of(geometry, from), Tiles::of(geometry, to));
     let zeros = zeros.take(from.max(to));

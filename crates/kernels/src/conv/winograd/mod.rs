@@ -15,7 +15,7 @@ mod weights;
 use std::ops::Range;
 
 use super::panels::{PanelProduct, Panels};
-use super::{Geometry, Scratch};
+use super::{ConvScratch, Geometry};
 use crate::InstructionSet;
 use crate::gemm::{Factor, Size};
 pub(super) use gradient::weight_gradient;
@@ -35,9 +35,9 @@ pub(super) fn convolve(
     x: &[f32],
     weights: &[f32],
     y: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut ConvScratch,
 ) {
-    let Scratch { input, output, zeros, waste, .. } = scratch;
+    let ConvScratch { input, output, zeros, waste, .. } = scratch;
     let (inputs, outputs) = (Tiles::of(geometry, geometry.from), Tiles::of(geometry, geometry.to));
     let (zeros, waste) = (zeros.take(geometry.from), waste.take(geometry.to));
     let prepared = weights::layout(set, geometry.from, geometry.to);

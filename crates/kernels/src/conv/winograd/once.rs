@@ -1,7 +1,7 @@
 //! Convolutions whose weights are used once, as in the layers of an explicit network.
 use super::super::panels::{PanelProduct, Panels};
 use super::super::weights::Direction;
-use super::super::{Geometry, Scratch};
+use super::super::{ConvScratch, Geometry};
 use super::points::{FromPoints, Points, ToPoints};
 use super::tiles::Tiles;
 use super::transforms::Input;
@@ -30,14 +30,14 @@ pub(in super::super) fn convolve_once(
     x: &[f32],
     weight: &[f32],
     y: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut ConvScratch,
 ) {
     let windows = Windows::new(geometry, direction, weight);
     let Geometry { from, to, .. } = match direction {
         Direction::Forward => *geometry,
         Direction::Backward => geometry.reversed(),
     };
-    let Scratch { input, output, prepared, zeros, waste, .. } = scratch;
+    let ConvScratch { input, output, prepared, zeros, waste, .. } = scratch;
     let (inputs, outputs) = (Tiles::of(geometry, from), Tiles::of(geometry, to));
     let (zeros, waste) = (zeros.take(from), waste.take(to));
     let tiles = 0..inputs.count();

@@ -38,7 +38,7 @@ fn wide(x: &[f32]) -> Vec<f64> {
 struct Case {
     shape: LayerShape,
     layers: Vec<LayerParts<Vec<f32>>>,
-    norm: Norm<Vec<f32>>,
+    norm: NormParts<Vec<f32>>,
     z: Vec<f32>,
     injection: Vec<f32>,
     blocked: Vec<bool>,
@@ -55,7 +55,7 @@ impl Case {
         Self {
             shape,
             layers: (0..LAYERS).map(|layer| parameters(&shape, 100 * (layer + 1))).collect(),
-            norm: Norm { scale: numbers(width, 1), offset: numbers(width, 2) },
+            norm: NormParts { scale: numbers(width, 1), offset: numbers(width, 2) },
             z: numbers(count, 3),
             injection: numbers(count, 4),
             blocked: blocked(&shape),
@@ -70,7 +70,7 @@ impl Case {
 
     fn exact(&self) -> Exact {
         let layers = self.layers.iter().map(|layer| layer.map(|part| wide(part))).collect();
-        let norm = Norm { scale: wide(&self.norm.scale), offset: wide(&self.norm.offset) };
+        let norm = NormParts { scale: wide(&self.norm.scale), offset: wide(&self.norm.offset) };
         let masks = (0..LAYERS)
             .map(|layer| reference::Masks {
                 blocked: self.blocked.clone(),
@@ -143,7 +143,7 @@ fn blocked(shape: &LayerShape) -> Vec<bool> {
 struct Exact {
     shape: LayerShape,
     layers: Vec<LayerParts<Vec<f64>>>,
-    norm: Norm<Vec<f64>>,
+    norm: NormParts<Vec<f64>>,
     z: Vec<f64>,
     injection: Vec<f64>,
     masks: Vec<reference::Masks>,

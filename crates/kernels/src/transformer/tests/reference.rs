@@ -1,5 +1,5 @@
 //! The layer once more, from its formulas: in double precision, one number after the other.
-use crate::transformer::{LayerParts, LayerShape, Linear, Norm};
+use crate::transformer::{LayerParts, LayerShape, Linear, NormParts};
 
 /// What a layer is run under: `[batch, query, key]`, and the multipliers of two dropout sites, `[batch, length, width]`.
 pub(super) struct Masks {
@@ -23,7 +23,7 @@ fn add_dropped(h: &mut [f64], said: &[f64], dropout: &[f64]) {
     }
 }
 
-pub(super) fn norm(norm: &Norm<Vec<f64>>, x: &[f64]) -> Vec<f64> {
+pub(super) fn norm(norm: &NormParts<Vec<f64>>, x: &[f64]) -> Vec<f64> {
     let width = norm.scale.len();
     let row = |row: &[f64]| {
         let mean = row.iter().sum::<f64>() / width as f64;

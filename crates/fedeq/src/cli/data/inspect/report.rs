@@ -1,5 +1,5 @@
 //! What a selection holds, in numbers.
-use fedeq_data::source::Summary;
+use fedeq_data::source::DatasetSummary;
 use fedeq_data::{Dataset, Labels, Samples, Spread};
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ struct SequenceReport {
 
 impl InspectReport {
     pub(super) fn of(dataset: &Dataset, selection: &Selection) -> Self {
-        let summary = Summary::of(dataset);
+        let summary = DatasetSummary::of(dataset);
         let test_start = dataset.test_start.unwrap_or(dataset.len());
         let training = selection.samples.partition_point(|&sample| sample < test_start);
         Self {

@@ -5,7 +5,7 @@ mod rule;
 
 use clap::Args;
 use fedeq_data::partition::{HoldOut, Split};
-use fedeq_data::{Seed, source::Summary};
+use fedeq_data::{Seed, source::DatasetSummary};
 
 use super::set::Set;
 use crate::cli::failure::Outcome;
@@ -42,7 +42,7 @@ pub(in crate::cli) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let dataset = arguments.set.load()?;
-    let partition = arguments.rule.partition(Summary::of(&dataset).clients.is_some())?;
+    let partition = arguments.rule.partition(DatasetSummary::of(&dataset).clients.is_some())?;
     let seed = Seed::new(arguments.seed);
     let federation = partition.assign(&dataset, &Split::default(), seed)?;
     let federation = federation.hold_out(HoldOut::Fraction(arguments.unseen), seed)?;

@@ -1,7 +1,7 @@
 //! Who holds what, as a table and as JSON.
 use fedeq_data::Dataset;
 use fedeq_data::Spread;
-use fedeq_data::partition::{ClientSplits, ClientTally, Counts, Partition, Summary, Tally};
+use fedeq_data::partition::{ClientSplits, ClientTally, Counts, Partition, PartitionSummary, Tally};
 use serde::Serialize;
 
 use crate::cli::table::{Align, Table, facts};
@@ -17,7 +17,7 @@ pub(super) struct PartitionReport {
     pub(super) clients: Tally,
     /// The unseen clients.
     pub(super) unseen: Tally,
-    pub(super) summary: Option<Summary>,
+    pub(super) summary: Option<PartitionSummary>,
 }
 
 /// A client with more labels than this has them counted, not listed.

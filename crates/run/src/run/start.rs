@@ -1,21 +1,7 @@
-//! Who watches a run, and what it is told before the run begins.
-use std::ops::ControlFlow;
-
-use fedeq_core::{Evaluation, Event, LocalProblems, Observer, Result, View};
+//! What there is to say about a run before it begins.
+use fedeq_core::{LocalProblems, View};
 
 use crate::experiment::Prepared;
-
-/// Sees a run as it happens, and changes nothing.
-pub trait Watch: Send {
-    /// The run begins, or continues.
-    fn begin(&mut self, _start: &RunStart) {}
-
-    /// Something happened.
-    fn see(&mut self, event: &Event<'_>);
-
-    /// It is over, for better or worse.
-    fn end(&mut self) {}
-}
 
 /// What a run is about to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,30 +18,6 @@ pub struct RunStart {
     pub disk: Disk,
     /// The most bytes that the fixed points remembered for warm starts take, a client at work.
     pub warm_bytes: Option<u64>,
-}
-
-/// Says nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Watch for Silent {
-    fn see(&mut self, _: &Event<'_>) {}
-}
-
-/// Passes events to a watch, and remembers the last evaluation.
-pub(super) struct LastEvaluation<'a> {
-    pub(super) watch: &'a mut dyn Watch,
-    pub(super) last: Option<Evaluation>,
-}
-
-impl<T: ?Sized> Observer<T> for LastEvaluation<'_> {
-    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
-        if let Event::Evaluation { evaluation, .. } = event {
-            self.last = Some((*evaluation).clone());
-        }
-        self.watch.see(event);
-        Ok(ControlFlow::Continue(()))
-    }
 }
 
 /// About how many bytes a run folder will take, at most.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the files of a run may lie.
 #[derive(Clone, Debug, Default)]
-pub enum Reach {
+pub enum FileAccess {
     /// Wherever their names lead.
     #[default]
     Anywhere,
@@ -20,7 +20,7 @@ pub enum Reach {
 pub(super) const LARGEST: u64 = 64 << 20;
 pub(super) const SMALL: u64 = 1 << 20;
 
-impl Reach {
+impl FileAccess {
     /// The folder that a dashboard serves; one that is not there reaches nothing.
     pub fn below(root: &Path) -> Self {
         Self::Below(fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()))
@@ -95,60 +95,60 @@ mod tests {
     use super::*;
 
     /// A folder `shown` with a file in it, and a file beside it.
-    fn tree() -> (tempfile::TempDir, PathBuf, Reach) {
+    fn tree() -> (tempfile::TempDir, PathBuf, FileAccess) {
         let folder = tempfile::tempdir().expect("a folder");
         let shown = folder.path().join("shown");
         fs::create_dir_all(shown.join("run")).expect("writable");
         fs::write(shown.join("run/own"), "own").expect("writable");
         fs::write(folder.path().join("secret"), "secret").expect("writable");
-        let reach = Reach::below(&shown);
-        (folder, shown, reach)
+        let access = FileAccess::below(&shown);
+        (folder, shown, access)
     }
 
     #[test]
     fn a_plain_file_below_the_folder_is_read() {
-        let (_folder, shown, reach) = tree();
-        assert_eq!(reach.read(&shown.join("run/own"), LARGEST).expect("plain"), "own");
-        assert_eq!(reach.read(&shown.join("run/none"), LARGEST).expect_err("not there").kind(), ErrorKind::NotFound);
+        let (_folder, shown, access) = tree();
+        assert_eq!(access.read(&shown.join("run/own"), LARGEST).expect("plain"), "own");
+        assert_eq!(access.read(&shown.join("run/none"), LARGEST).expect_err("not there").kind(), ErrorKind::NotFound);
     }
 
     #[test]
     fn links_are_not_followed_wherever_they_lead() {
-        let (folder, shown, reach) = tree();
+        let (folder, shown, access) = tree();
         for (name, target) in
             [("out", folder.path().join("secret")), ("in", shown.join("run/own")), ("device", "/dev/zero".into())]
         {
             symlink(target, shown.join("run").join(name)).expect("writable");
-            assert!(reach.read(&shown.join("run").join(name), LARGEST).is_err(), "{name}");
+            assert!(access.read(&shown.join("run").join(name), LARGEST).is_err(), "{name}");
         }
-        assert_eq!(Reach::Anywhere.read(&shown.join("run/out"), LARGEST).expect("its owner's choice"), "secret");
+        assert_eq!(FileAccess::Anywhere.read(&shown.join("run/out"), LARGEST).expect("its owner's choice"), "secret");
     }
 
     #[test]
     fn a_folder_on_the_way_that_is_a_link_leads_nowhere() {
-        let (folder, shown, reach) = tree();
+        let (folder, shown, access) = tree();
         symlink(folder.path(), shown.join("up")).expect("writable");
-        assert!(reach.read(&shown.join("up/secret"), LARGEST).is_err());
-        assert!(reach.read(&shown.join("../secret"), LARGEST).is_err());
+        assert!(access.read(&shown.join("up/secret"), LARGEST).is_err());
+        assert!(access.read(&shown.join("../secret"), LARGEST).is_err());
     }
 
     #[test]
     fn pipes_and_folders_are_not_waited_for() {
-        let (_folder, shown, reach) = tree();
-        assert!(reach.read(&shown.join("run"), LARGEST).is_err());
+        let (_folder, shown, access) = tree();
+        assert!(access.read(&shown.join("run"), LARGEST).is_err());
         let socket = shown.join("run/socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-        assert!(reach.read(&socket, LARGEST).is_err());
+        assert!(access.read(&socket, LARGEST).is_err());
     }
 
     #[test]
     fn what_is_too_large_is_not_read() {
-        let (_folder, shown, reach) = tree();
+        let (_folder, shown, access) = tree();
         let path = shown.join("run/large");
         fs::write(&path, "12345").expect("writable");
-        assert_eq!(reach.read(&path, 5).expect("just so"), "12345");
-        assert!(reach.read(&path, 4).expect_err("too large").to_string().contains("too large"));
-        assert_eq!(Reach::Anywhere.read(&path, 4).expect("its owner's choice"), "12345");
+        assert_eq!(access.read(&path, 5).expect("just so"), "12345");
+        assert!(access.read(&path, 4).expect_err("too large").to_string().contains("too large"));
+        assert_eq!(FileAccess::Anywhere.read(&path, 4).expect("its owner's choice"), "12345");
     }
 
     #[test]
@@ -156,6 +156,6 @@ mod tests {
         let (folder, shown, _) = tree();
         let link = folder.path().join("link");
         symlink(&shown, &link).expect("writable");
-        assert_eq!(Reach::below(&link).read(&link.join("run/own"), LARGEST).expect("plain"), "own");
+        assert_eq!(FileAccess::below(&link).read(&link.join("run/own"), LARGEST).expect("plain"), "own");
     }
 }

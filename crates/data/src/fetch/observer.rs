@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Something worth telling a person while data is fetched.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event<'a> {
+pub enum FetchEvent<'a> {
     /// Everything is in place and intact; nothing will be fetched.
     AlreadyThere,
     /// So much of the file has arrived. The first of these comes before any byte, and is not zero where a download resumes.
@@ -33,14 +33,14 @@ pub enum Event<'a> {
     },
 }
 
-/// Receives progress; every `FnMut(&Event)` is one.
-pub trait Watch {
+/// Receives progress; every `FnMut(&FetchEvent)` is one.
+pub trait FetchObserver {
     /// Called often, from the thread that does the work: be quick.
-    fn see(&mut self, event: &Event<'_>);
+    fn observe(&mut self, event: &FetchEvent<'_>);
 }
 
-impl<F: FnMut(&Event<'_>)> Watch for F {
-    fn see(&mut self, event: &Event<'_>) {
+impl<F: FnMut(&FetchEvent<'_>)> FetchObserver for F {
+    fn observe(&mut self, event: &FetchEvent<'_>) {
         self(event);
     }
 }

@@ -1,0 +1,173 @@
+//! What a client sends, wherever its engine holds it.
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::weights::Weights;
+
+/// Weights that a client sends: as plain numbers, or in the form in which an engine holds them.
+///
+/// The server wants their mean, which an engine can take where they are. They become plain numbers when somebody asks for them.
+#[derive(Clone)]
+pub struct SentWeights(Held);
+
+#[derive(Clone)]
+enum Held {
+    Here(Weights),
+    ByEngine { like: Weights, held: Arc<dyn EngineWeights> },
+}
+
+/// Weights in the form in which an engine holds them.
+pub trait EngineWeights: Any + Send + Sync {
+    /// The same as plain numbers.
+    fn to_host(&self) -> Result<Weights>;
+
+    /// Whether every number is finite.
+    fn is_finite(&self) -> bool;
+
+    /// The weighted mean of these, in the order given, with the very bits of [`Weights::mean`]; nothing where some are not held by this engine.
+    fn mean(&self, items: &[(&dyn EngineWeights, f64)]) -> Option<Result<Weights>>;
+}
+
+impl Default for SentWeights {
+    fn default() -> Self {
+        Weights::default().into()
+    }
+}
+
+impl From<Weights> for SentWeights {
+    fn from(weights: Weights) -> Self {
+        Self(Held::Here(weights))
+    }
+}
+
+impl SentWeights {
+    /// Weights that an engine holds. `like` are any weights of the same names and shapes.
+    pub fn by_engine(like: Weights, held: Arc<dyn EngineWeights>) -> Self {
+        Self(Held::ByEngine { like, held })
+    }
+
+    /// Weights of the same names and shapes: these themselves where they are plain numbers.
+    pub fn like(&self) -> &Weights {
+        match &self.0 {
+            Held::Here(weights) => weights,
+            Held::ByEngine { like, .. } => like,
+        }
+    }
+
+    /// The weights as plain numbers.
+    pub fn to_host(&self) -> Result<Cow<'_, Weights>> {
+        match &self.0 {
+            Held::Here(weights) => Ok(Cow::Borrowed(weights)),
+            Held::ByEngine { held, .. } => held.to_host().map(Cow::Owned),
+        }
+    }
+
+    /// Whether every number is finite.
+    pub fn is_finite(&self) -> bool {
+        match &self.0 {
+            Held::Here(weights) => weights.is_finite(),
+            Held::ByEngine { held, .. } => held.is_finite(),
+        }
+    }
+
+    /// Refuses another layout than that of `expected`, and numbers that are not finite.
+    pub fn ensure_like(&self, expected: &Weights) -> Result<()> {
+        self.like().ensure_like(expected)?;
+        match &self.0 {
+            Held::ByEngine { held, .. } if !held.is_finite() => Err(Error::message("it holds values that are not finite")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The weighted mean, in the order given: by the engine that holds them, if one holds them all.
+    pub fn mean(items: &[(&Self, f64)]) -> Result<Weights> {
+        let held: Option<Vec<(&dyn EngineWeights, f64)>> =
+            items.iter().map(|(item, weight)| Some((item.held()?, *weight))).collect();
+        if let Some(mean) = held.and_then(|held| held.first()?.0.mean(&held)) {
+            return mean;
+        }
+        let here = items.iter().map(|(item, weight)| Ok((item.to_host()?, *weight))).collect::<Result<Vec<_>>>()?;
+        Ok(Weights::mean(here.iter().map(|(item, weight)| (item.as_ref(), *weight)).collect::<Vec<_>>()))
+    }
+
+    fn held(&self) -> Option<&dyn EngineWeights> {
+        match &self.0 {
+            Held::Here(_) => None,
+            Held::ByEngine { held, .. } => Some(held.as_ref()),
+        }
+    }
+}
+
+/// Whether they are the same numbers, wherever they are; those that cannot be had are no one's equal.
+impl PartialEq for SentWeights {
+    fn eq(&self, other: &Self) -> bool {
+        matches!((self.to_host(), other.to_host()), (Ok(this), Ok(other)) if this == other)
+    }
+}
+
+impl fmt::Debug for SentWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Held::Here(weights) => weights.fmt(f),
+            Held::ByEngine { .. } => f.write_str("weights that an engine holds"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::{Array, Params};
+
+    /// Knows the mean of its own kind, and says so by a sign.
+    struct Signed(Weights);
+
+    impl EngineWeights for Signed {
+        fn to_host(&self) -> Result<Weights> {
+            Ok(self.0.clone())
+        }
+
+        fn is_finite(&self) -> bool {
+            self.0.is_finite()
+        }
+
+        fn mean(&self, items: &[(&dyn EngineWeights, f64)]) -> Option<Result<Weights>> {
+            let mut own = Vec::new();
+            for (item, weight) in items {
+                let item: &dyn Any = *item;
+                own.push((&item.downcast_ref::<Self>()?.0, *weight));
+            }
+            let mean = Weights::mean(own);
+            Some(Ok(Weights { params: mean.params.map(|value| -value), ..mean }))
+        }
+    }
+
+    fn weights(value: f32) -> Weights {
+        let params: Params = [("theta".to_owned(), Array::new(vec![1], vec![value]))].into_iter().collect();
+        Weights { params, ..Weights::default() }
+    }
+
+    fn held(value: f32) -> SentWeights {
+        SentWeights::by_engine(weights(0.0), Arc::new(Signed(weights(value))))
+    }
+
+    #[test]
+    fn the_mean_is_the_engines_where_it_holds_all_of_them() {
+        let (a, b, here) = (held(1.0), held(3.0), SentWeights::from(weights(3.0)));
+        assert_eq!(SentWeights::mean(&[(&a, 1.0), (&b, 1.0)]).expect("sound"), weights(-2.0));
+        assert_eq!(SentWeights::mean(&[(&a, 1.0), (&here, 3.0)]).expect("sound"), weights(2.5));
+        assert_eq!(b, here);
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_refused_wherever_they_are() {
+        for bad in [held(f32::NAN), SentWeights::from(weights(f32::INFINITY))] {
+            assert!(!bad.is_finite() && bad.ensure_like(&weights(0.0)).is_err());
+        }
+        assert!(held(1.0).ensure_like(&weights(0.0)).is_ok());
+        assert!(held(1.0).ensure_like(&Weights::default()).is_err(), "another layout");
+    }
+}
