@@ -187,7 +187,7 @@ fn every_experiment_is_forecast_at_both_scales_before_anything_was_ever_run() {
             assert!(forecast.seconds.is_finite() && forecast.seconds > 0.0, "{what}: {forecast:?}");
             assert!(forecast.disk.finished > forecast.disk.checkpoint && forecast.disk.checkpoint > 0, "{what}: {forecast:?}");
             let there = forecaster.seconds_on(&cell.experiment, "NVIDIA H200 (mixed)");
-            assert!(there.is_none_or(|seconds| seconds.is_finite() && seconds > 0.0), "{what}: {there:?}");
+            assert!(there.is_none_or(|(seconds, _)| seconds.is_finite() && seconds > 0.0), "{what}: {there:?}");
             on_gpu += usize::from(there.is_some());
         }
         assert!(2 * on_gpu >= cells.len(), "{name}, {scale}: {on_gpu} of {} cells on a GPU", cells.len());

@@ -5,7 +5,7 @@ use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::results::{CellResult, Machine, Results};
 use fedeq_run::experiment::EngineSettings;
-use fedeq_run::forecast::{Basis, Forecast, Forecaster, MeasuredBy};
+use fedeq_run::forecast::{Basis, Forecast, Forecaster};
 use fedeq_run::number::{bytes, counted, duration};
 use fedeq_run::run::{Disk, RunFolder, Timing};
 use fedeq_run::statistics::Sample;
@@ -61,7 +61,7 @@ impl Estimate {
         let Disk { finished, checkpoint, .. } = expected.disk;
         self.disk += if keeps_models { finished } else { finished.saturating_sub(checkpoint) };
         self.checkpoint = self.checkpoint.max(checkpoint);
-        self.is_least |= matches!(expected.basis, Basis::Rate { by: MeasuredBy::Kernels, .. });
+        self.is_least |= expected.basis.is_least();
         let name = run.experiment.data.source.name().to_owned();
         if expected.is_stand_in && !self.missing.contains(&name) {
             self.missing.push(name);

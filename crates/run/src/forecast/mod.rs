@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fedeq_core::{Plan, Result, ClientTask};
+use fedeq_core::{ClientTask, Plan, Result};
 use fedeq_data::Dataset;
 use fedeq_data::source::Source;
 
@@ -81,6 +81,11 @@ impl Basis {
             Self::Rate { device, .. } => Some(device),
             Self::OtherSeeds | Self::Batch => None,
         }
+    }
+
+    /// Whether it gives the least time that is possible: kernels were measured, and no rounds.
+    pub fn is_least(&self) -> bool {
+        matches!(self, Self::Rate { by: MeasuredBy::Kernels, .. })
     }
 }
 
@@ -157,13 +162,16 @@ impl Forecaster {
     }
 
     /// What the same experiment would take on one of [these](Self::gpus); nothing if it cannot be computed there.
-    pub fn seconds_on(&mut self, experiment: &Experiment, gpu: &str) -> Option<f64> {
+    pub fn seconds_on(&mut self, experiment: &Experiment, gpu: &str) -> Option<(f64, MeasuredBy)> {
         let mut moved = experiment.clone();
         moved.engine.set_device(Device::Cuda(0));
         moved.engine.precision = gpu.ends_with("(exact)").then_some(Precision::Exact);
         let Data { dataset, .. } = self.data(&moved).ok()?;
         let prepared = moved.prepare_from(|| Ok(dataset)).ok()?;
-        self.on_gpu(&prepared, Some(gpu.to_owned())).ok().map(|(seconds, _)| seconds)
+        self.on_gpu(&prepared, Some(gpu.to_owned())).ok().map(|(seconds, basis)| {
+            let by = if basis.is_least() { MeasuredBy::Kernels } else { MeasuredBy::Rounds };
+            (seconds, by)
+        })
     }
 
     /// Carries out two rounds of an experiment in a folder that does not exist yet, and records how fast that was. Its data must be available.

@@ -1,5 +1,5 @@
 //! How much a run computes, in multiply-adds: what times on a GPU are forecast by, where a batch of one client says little of a whole cohort's.
-use fedeq_core::{Result, ClientTask, Trains};
+use fedeq_core::{ClientTask, Result, Trains};
 use fedeq_equilibrium::Adjoint;
 use fedeq_models::Part;
 use fedeq_models::graph::{Cell, Graph, Layer, ParameterId, Shape, Transformer, ValueId};

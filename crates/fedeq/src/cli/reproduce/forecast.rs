@@ -11,7 +11,7 @@ use crate::cli::settings::is_interrupted;
 use crate::cli::table::{Align, Table};
 use fedeq_report::reproduce::{Estimate, ExperimentCell, Results, expected};
 use fedeq_run::experiment::{Device, Experiment};
-use fedeq_run::forecast::{Forecast, Forecaster, Rates};
+use fedeq_run::forecast::{Forecast, Forecaster, MeasuredBy, Rates};
 use fedeq_run::number::{bytes, counted, duration};
 
 const COLUMNS: [&str; 9] = ["cell", "method", "data", "model", "rounds", "state", "a seed, about", "known by", "checkpoint"];
@@ -89,7 +89,8 @@ impl Job<'_> {
         let own: f64 = forecasts.iter().map(|forecast| seeds * forecast.seconds).sum();
         let is_cpu_job = self.cells.iter().all(|cell| is_cpu(&cell.experiment));
         let named = if is_cpu_job { "this CPU".to_owned() } else { self.named_device(forecasts) };
-        let mut lines = vec![format!("  {named}: {}\n", duration(own))];
+        let least = at_least(forecasts.iter().any(|forecast| forecast.basis.is_least()));
+        let mut lines = vec![format!("  {named}: {least}{}\n", duration(own))];
         for gpu in forecaster.gpus().into_iter().filter(|gpu| *gpu != named && !gpu.ends_with("(exact)")) {
             let times: Vec<Option<f64>> = self.cells.iter().map(|cell| forecaster.seconds_on(&cell.experiment, &gpu)).collect();
             let known: f64 = times.iter().flatten().map(|time| seeds * time).sum();
@@ -99,7 +100,7 @@ impl Job<'_> {
             } else {
                 format!(", without {} that it cannot compute", counted(refused, "cell"))
             };
-            lines.push(format!("  {gpu}: {}{but}\n", duration(known)));
+            lines.push(format!("  {gpu}: {least}{}{but}\n", duration(known)));
         }
         if !is_cpu_job {
             let on_cpu = |cell: &ExperimentCell| {
@@ -154,6 +155,11 @@ impl Job<'_> {
             done => format!("{done} of {}", self.seeds),
         }
     }
+}
+
+/// What stands before seconds that are known by kernels alone.
+fn at_least(is_least: bool) -> &'static str {
+    if is_least { "at least " } else { "" }
 }
 
 fn is_cpu(experiment: &Experiment) -> bool {
