@@ -92,8 +92,9 @@ impl Job<'_> {
         let least = at_least(forecasts.iter().any(|forecast| forecast.basis.is_least()));
         let mut lines = vec![format!("  {named}: {least}{}\n", duration(own))];
         for gpu in forecaster.gpus().into_iter().filter(|gpu| *gpu != named && !gpu.ends_with("(exact)")) {
-            let times: Vec<Option<f64>> = self.cells.iter().map(|cell| forecaster.seconds_on(&cell.experiment, &gpu)).collect();
-            let known: f64 = times.iter().flatten().map(|time| seeds * time).sum();
+            let times: Vec<_> = self.cells.iter().map(|cell| forecaster.seconds_on(&cell.experiment, &gpu)).collect();
+            let known: f64 = times.iter().flatten().map(|(time, _)| seeds * time).sum();
+            let least = at_least(times.iter().flatten().any(|(_, by)| *by == MeasuredBy::Kernels));
             let refused = times.iter().filter(|time| time.is_none()).count();
             let but = if refused == 0 {
                 String::new()
