@@ -3,9 +3,9 @@ use fedeq_core::Result;
 use fedeq_models::Activation;
 use fedeq_models::graph::{ParameterId, ValueId};
 
-use super::{Cohort, Op, PassContext, phi};
+use super::{DenseCall, Op, PassContext, phi};
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
+use crate::device::{Launch, Pointer, launch};
 use crate::plan::{Form, Planner, Target, USUAL_LANES};
 
 /// `y = phi(x W + b)`; a picture is the vector of its numbers.
@@ -37,21 +37,6 @@ struct Parts {
     count: usize,
     slot: Slot,
 }
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Call {
-    x: Pointer<f32>,
-    w: Pointer<f32>,
-    dy: Pointer<f32>,
-    cohort: Cohort,
-    w_stride: i64,
-    inputs: i32,
-    outputs: i32,
-    per: i32,
-}
-
-impl Argument for Call {}
 
 /// Into how many parts an inner sum is cut: enough for two rounds of blocks of a usual cohort on a large card, of no less than 64 numbers each.
 fn parts_for(plan: &Planner<'_>, inner: usize, results: usize) -> usize {
@@ -91,14 +76,14 @@ impl Dense {
         Self { weight, bias, phi: phi(activation, plan.purpose.precision), inputs, outputs, x, y, y16, parts, back }
     }
 
-    fn call(&self, run: &PassContext<'_>, dy: Pointer<f32>) -> Call {
+    fn call(&self, run: &PassContext<'_>, dy: Pointer<f32>) -> DenseCall {
         let (inputs, outputs) = (self.inputs as i32, self.outputs as i32);
         let (x, w) = (run.at(self.x), run.parameter(self.weight));
-        Call { x, w, dy, cohort: run.cohort, w_stride: run.stride(), inputs, outputs, per: 1 }
+        DenseCall { x, w, dy, cohort: run.cohort, w_stride: run.stride(), inputs, outputs, per: 1 }
     }
 
     /// One of the two products with rows of samples, of `n` numbers each.
-    fn product(&self, run: &PassContext<'_>, kernel: &'static str, call: Call, parts: Parts, n: usize) -> Result<()> {
+    fn product(&self, run: &PassContext<'_>, kernel: &'static str, call: DenseCall, parts: Parts, n: usize) -> Result<()> {
         let grid = [n.div_ceil(128), run.size.most.div_ceil(32) * parts.count, run.size.lanes];
         let (count, samples) = (parts.count as i32, run.size.samples() as i32);
         launch!(run.device, Launch::new(kernel, grid, 256); call, run.at::<f32>(parts.slot), count, samples)

@@ -5,8 +5,8 @@ use fedeq_models::graph::ParameterId;
 use half::f16;
 
 use super::convolution::{ByWeights, Geometry, Into, Storage, Weights};
-use super::{Cohort, PassContext, phi};
-use crate::device::{Argument, Launch, Pointer, launch};
+use super::{Cohort, DenseCall, PassContext, phi};
+use crate::device::{Launch, Pointer, launch};
 use crate::plan::{Planner, Precision};
 
 /// `y = phi(x W + b)` at every position.
@@ -18,22 +18,6 @@ pub(crate) struct Linear {
     by_weights: Option<ByWeights>,
     by_bias: Option<ParameterId>,
 }
-
-/// What exact products are told. Kernels know it by the same name.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Dense {
-    x: Pointer<f32>,
-    w: Pointer<f32>,
-    dy: Pointer<f32>,
-    cohort: Cohort,
-    w_stride: i64,
-    from: i32,
-    to: i32,
-    per: i32,
-}
-
-impl Argument for Dense {}
 
 /// The most blocks that a grid has in its second direction.
 const MOST_ROWS: usize = 65_535;
@@ -79,9 +63,9 @@ impl Linear {
             return self.weights.forward(run, cohort, x, [w, bias], activation, y);
         }
         let Into::Numbers(y) = y else { unreachable!("exact results are 32 bits") };
-        let call = Dense { x: x.cast(), ..self.dense(run, cohort) };
-        self.product(run, "dense_forward", call, call.to, y)?;
-        let (to, per, rows) = (call.to as usize, call.per as usize, run.size.most * call.per as usize);
+        let call = DenseCall { x: x.cast(), ..self.dense(run, cohort) };
+        self.product(run, "dense_forward", call, call.outputs, y)?;
+        let (to, per, rows) = (call.outputs as usize, call.per as usize, run.size.most * call.per as usize);
         let finish = Launch::new("dense_finish", [to.div_ceil(256), rows.min(MOST_ROWS), run.size.lanes], 256);
         let (more, phi) = (Pointer::<f32>::NULL, phi(activation, run.precision));
         launch!(run.device, finish; y, bias, more, y, cohort, run.stride(), to as i32, per as i32, 1_i32, run.size.samples() as i32, phi)
@@ -100,8 +84,8 @@ impl Linear {
             return self.weights.input_gradient(run, cohort, dy, run.parameter(self.weight), alpha, dx);
         }
         let Into::Numbers(dx) = dx else { unreachable!("exact gradients are 32 bits, and added by whoever wants a sum") };
-        let call = Dense { dy: dy.cast(), ..self.dense(run, cohort) };
-        self.product(run, "dense_input", call, call.from, dx)
+        let call = DenseCall { dy: dy.cast(), ..self.dense(run, cohort) };
+        self.product(run, "dense_input", call, call.inputs, dx)
     }
 
     /// The gradients of weights and bias, as far as they are trained; `x` and `dy` are in the form of factors.
@@ -126,14 +110,21 @@ impl Linear {
         launch!(run.device, sum; dy, run.gradient(bias), cohort, run.stride(), alpha, run.size.length as i32, to)
     }
 
-    fn dense(&self, run: &PassContext<'_>, cohort: Cohort) -> Dense {
+    fn dense(&self, run: &PassContext<'_>, cohort: Cohort) -> DenseCall {
         let Geometry { from, to, .. } = self.weights.geometry;
         let (none, w, per) = (Pointer::NULL, run.parameter(self.weight), run.size.length as i32);
-        Dense { x: none, w, dy: none, cohort, w_stride: run.stride(), from, to, per }
+        DenseCall { x: none, w, dy: none, cohort, w_stride: run.stride(), inputs: from, outputs: to, per }
     }
 
     /// An exact product in one part.
-    fn product(&self, run: &PassContext<'_>, kernel: &'static str, call: Dense, columns: i32, out: Pointer<f32>) -> Result<()> {
+    fn product(
+        &self,
+        run: &PassContext<'_>,
+        kernel: &'static str,
+        call: DenseCall,
+        columns: i32,
+        out: Pointer<f32>,
+    ) -> Result<()> {
         let rows = run.size.most * run.size.length;
         let grid = [(columns as usize).div_ceil(128), rows.div_ceil(32), run.size.lanes];
         launch!(run.device, Launch::new(kernel, grid, 256); call, out, 1_i32, run.size.samples() as i32)

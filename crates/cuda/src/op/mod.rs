@@ -53,6 +53,22 @@ pub(crate) struct Cohort {
 
 impl Argument for Cohort {}
 
+/// Products in 32 bits with a matrix `[inputs][outputs]` a lane, for `per` rows a sample. Kernels know it as `Dense`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct DenseCall {
+    pub(crate) x: Pointer<f32>,
+    pub(crate) w: Pointer<f32>,
+    pub(crate) dy: Pointer<f32>,
+    pub(crate) cohort: Cohort,
+    pub(crate) w_stride: i64,
+    pub(crate) inputs: i32,
+    pub(crate) outputs: i32,
+    pub(crate) per: i32,
+}
+
+impl Argument for DenseCall {}
+
 /// Texts of a data set that lives on the device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -2,24 +2,9 @@
 use fedeq_core::Result;
 
 use crate::arena::Slot;
-use crate::device::{Argument, Launch, Pointer, launch};
-use crate::op::{Cohort, PassContext};
+use crate::device::{Launch, Pointer, launch};
+use crate::op::{DenseCall, PassContext};
 use crate::plan::Planner;
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Dense {
-    x: Pointer<f32>,
-    w: Pointer<f32>,
-    dy: Pointer<f32>,
-    cohort: Cohort,
-    w_stride: i64,
-    inputs: i32,
-    outputs: i32,
-    per: i32,
-}
-
-impl Argument for Dense {}
 
 /// A matrix `[inputs][outputs]` a lane, and memory for parts of sums.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +53,7 @@ impl Product {
         phi: i32,
         y: Pointer<f32>,
     ) -> Result<()> {
-        let call = Dense { x, w, ..self.call(run) };
+        let call = DenseCall { x, w, ..self.call(run) };
         self.multiply(run, "dense_forward", call, [self.inputs, self.outputs])?;
         self.finish(run, [self.inputs, self.outputs], more, phi, y)
     }
@@ -81,7 +66,7 @@ impl Product {
         w: Pointer<f32>,
         dx: Pointer<f32>,
     ) -> Result<()> {
-        let call = Dense { dy, w, ..self.call(run) };
+        let call = DenseCall { dy, w, ..self.call(run) };
         self.multiply(run, "dense_input", call, [self.outputs, self.inputs])?;
         self.finish(run, [self.outputs, self.inputs], Pointer::NULL, 0, dx)
     }
@@ -94,18 +79,18 @@ impl Product {
         dy: Pointer<f32>,
         dw: Pointer<f32>,
     ) -> Result<()> {
-        let call = Dense { x, dy, ..self.call(run) };
+        let call = DenseCall { x, dy, ..self.call(run) };
         let grid = [self.outputs.div_ceil(128), self.inputs.div_ceil(32), run.size.lanes];
         launch!(run.device, Launch::new("dense_weights", grid, 256); call, dw)
     }
 
-    fn call(&self, run: &PassContext<'_>) -> Dense {
+    fn call(&self, run: &PassContext<'_>) -> DenseCall {
         let none = Pointer::NULL;
         let [inputs, outputs] = [self.inputs, self.outputs].map(|n| n as i32);
-        Dense { x: none, w: none, dy: none, cohort: run.cohort, w_stride: run.stride(), inputs, outputs, per: 1 }
+        DenseCall { x: none, w: none, dy: none, cohort: run.cohort, w_stride: run.stride(), inputs, outputs, per: 1 }
     }
 
-    fn multiply(&self, run: &PassContext<'_>, kernel: &'static str, call: Dense, [inner, outer]: [usize; 2]) -> Result<()> {
+    fn multiply(&self, run: &PassContext<'_>, kernel: &'static str, call: DenseCall, [inner, outer]: [usize; 2]) -> Result<()> {
         let parts = parts(inner);
         let grid = [outer.div_ceil(128), run.size.most.div_ceil(32) * parts, run.size.lanes];
         launch!(run.device, Launch::new(kernel, grid, 256); call, run.at::<f32>(self.partial), parts as i32, run.size.samples() as i32)
