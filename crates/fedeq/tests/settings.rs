@@ -257,7 +257,7 @@ fn a_place_for_data_that_is_part_of_the_program_is_refused_everywhere() {
     }
     let (error, _) = refusal(fedeq(&folder).args(["reproduce", "fig-rho", "--dry-run", "--data", "mine"]), 2);
     assert!(error.contains("need no data"), "{error}");
-    for (option, value) in [("--budget", "nan"), ("--budget", "-1"), ("--seeds", "18446744073709551615")] {
+    for (option, value) in [("--time-budget", "nan"), ("--time-budget", "-1s"), ("--seeds", "18446744073709551615")] {
         let (error, _) = refusal(fedeq(&folder).args(["reproduce", "fig-rho", "--dry-run"]).arg(format!("{option}={value}")), 2);
         assert!(error.contains(option), "{error}");
     }

@@ -230,7 +230,7 @@ fn nonsense_is_refused_and_leaves_nothing_behind() {
     let folder = folder();
     for time in ["0s", "25", "soon", "-5m", "1.5h", "", "5m5m", "999999d"] {
         let (error, hint) = refusal(small(&folder, "3").args(["--state", "state", &format!("--time-budget={time}")]), 2);
-        assert_eq!(error, format!("`{time}` is no time"));
+        assert_eq!(error, format!("the time budget is `{time}`, which is no time (`--time-budget`)"));
         assert!(hint.contains("`25m`"), "{hint}");
     }
     let (error, _) = refusal(small(&folder, "3").args(["--state", "s", "--time-budget", "5m", "--largest-checkpoint", "16"]), 2);

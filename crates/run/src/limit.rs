@@ -30,7 +30,7 @@ impl FromStr for TimeBudget {
     fn from_str(text: &str) -> Result<Self> {
         let malformed = || {
             let hint = "write seconds, minutes, hours or days, such as `90s`, `25m`, `2h`, `1h30m` or `1d`, up to `366d`";
-            Error::invalid(format!("`{text}` is no time"), hint)
+            Error::invalid(format!("the time budget is `{text}`, which is no time (`--time-budget`)"), hint)
         };
         let seconds = seconds_of(text).filter(|seconds| (1..=MOST_SECONDS).contains(seconds)).ok_or_else(malformed)?;
         Ok(Self(Duration::from_secs(seconds)))
