@@ -57,11 +57,7 @@ pub(crate) struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(graph: &'a Graph, batch: usize, length: usize, mode: Mode, trained: &'a ParameterLayout) -> Self {
-        let mut depends = vec![false; graph.values.len()];
-        for layer in &graph.layers {
-            let of_parameters = layer.parameters().into_iter().any(|id| trained.has(id));
-            depends[layer.output().0] = of_parameters || layer.inputs().into_iter().any(|x| depends[x.0]);
-        }
+        let depends = graph.influenced_by(|id| trained.has(id));
         let (values, gradients) = (vec![None; graph.values.len()], vec![None; graph.values.len()]);
         let written = vec![false; graph.parameters.len()];
         let lifetimes = Lifetimes::new();

@@ -200,12 +200,8 @@ pub(crate) struct ParameterTarget {
 
 impl<'a> Planner<'a> {
     fn new(device: &'a Arc<Device>, graph: &'a Graph, layout: &'a Layout, purpose: Purpose) -> Self {
-        let mut depends = vec![false; graph.values.len()];
-        for layer in &graph.layers {
-            let trained = |id: ParameterId| purpose.trains.is_some_and(|trains| trains.includes(graph.parameter(id).part));
-            let of_parameters = layer.parameters().into_iter().any(trained);
-            depends[layer.output().0] = of_parameters || layer.inputs().into_iter().any(|x| depends[x.0]);
-        }
+        let trained = |id: ParameterId| purpose.trains.is_some_and(|trains| trains.includes(graph.parameter(id).part));
+        let depends = graph.influenced_by(trained);
         Self {
             device,
             graph,

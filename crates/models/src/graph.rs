@@ -92,6 +92,16 @@ impl Graph {
         self.values[value.0]
     }
 
+    /// Of every value, whether one of these parameters has a say in it: where gradients flow when they are trained.
+    pub fn influenced_by(&self, trained: impl Fn(ParameterId) -> bool) -> Vec<bool> {
+        let mut influenced = vec![false; self.values.len()];
+        for layer in &self.layers {
+            let of_parameters = layer.parameters().into_iter().any(&trained);
+            influenced[layer.output().0] = of_parameters || layer.inputs().into_iter().any(|x| influenced[x.0]);
+        }
+        influenced
+    }
+
     /// A parameter.
     pub fn parameter(&self, id: ParameterId) -> &Parameter {
         &self.parameters[id.0]
