@@ -52,13 +52,23 @@ impl Support<'_> {
             }
             Layer::Equilibrium { ref cell, ref settings, y, .. } => {
                 self.used_once(&layer.parameters())?;
-                if let Cell::Transformer { layers, norm } = cell {
-                    self.stack(layers, y)?;
-                    self.positions(norm.scale, y)?;
-                }
-                equilibrium::ensure_supported(cell, settings, self.graph.shape(y), self.precision)
+                self.cell(cell, y)?;
+                equilibrium::ensure_settings(settings)
+            }
+            Layer::Repeat { ref cell, y, .. } => {
+                self.used_once(&layer.parameters())?;
+                self.cell(cell, y)
             }
         }
+    }
+
+    /// A cell on states of this value's shape.
+    fn cell(&self, cell: &Cell, value: ValueId) -> Result<()> {
+        if let Cell::Transformer { layers, norm } = cell {
+            self.stack(layers, value)?;
+            self.positions(norm.scale, value)?;
+        }
+        equilibrium::ensure_cell(cell, self.graph.shape(value), self.precision)
     }
 
     /// The layer of a parameter.
