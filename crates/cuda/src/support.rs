@@ -186,8 +186,19 @@ mod tests {
     #[test]
     fn explicit_networks_of_images_are_supported_in_both_precisions() {
         let tasks = [Task::image(32, 32, 3, 10), Task::image(28, 28, 1, 62), Task::image(8, 8, 1, 10)];
-        for (name, task) in
-            ["linear", "mlp", "resnet-xs", "resnet-14", "resnet-34"].into_iter().flat_map(|name| tasks.map(|task| (name, task)))
+        for (name, task) in [
+            "linear",
+            "mlp",
+            "resnet-xs",
+            "resnet-14",
+            "resnet-34",
+            "tied-resnet-m",
+            "untied-resnet-m",
+            "tied-resnet-xs",
+            "untied-resnet-xs",
+        ]
+        .into_iter()
+        .flat_map(|name| tasks.map(|task| (name, task)))
         {
             let graph = name.parse::<ModelConfig>().and_then(|config| config.graph(&task)).expect("a network");
             for precision in [Precision::Mixed, Precision::Exact] {

@@ -23,13 +23,7 @@ pub(in crate::op) struct Repeat {
 }
 
 impl Repeat {
-    pub(in crate::op) fn new(
-        plan: &mut Planner<'_>,
-        injection: ValueId,
-        cell: &graph::Cell,
-        times: usize,
-        y: ValueId,
-    ) -> Self {
+    pub(in crate::op) fn new(plan: &mut Planner<'_>, injection: ValueId, cell: &graph::Cell, times: usize, y: ValueId) -> Self {
         let back = Back::new(plan, injection, y);
         Self {
             cell: build(plan, cell, y, back.is_some()),
