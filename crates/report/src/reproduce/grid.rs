@@ -1,9 +1,9 @@
 //! A part of an experiment as rows and columns of numbers.
-use super::cell::{combinations, name_of, named_choices};
+use super::cell::{combinations, label, name_of, named_choices};
 use super::metric::{Metric, Preference};
 use super::results::Results;
 use super::spec::{Choice, Spec, SpecAxis, SpecPart, SpecScale};
-use fedeq_run::statistics::{BySeed, Sample, best_beyond_scatter};
+use fedeq_run::statistics::{BySeed, Difference, Sample, best_beyond_scatter, compare};
 
 /// Rows and columns of what came out beside what the paper has.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub(super) struct GridEntry {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Ours {
     Measured(Sample),
+    /// How far it is from the row it is compared with.
+    Apart(Difference),
     /// It was run, but does not give this number.
     Nothing,
     NotRun,
@@ -50,7 +52,12 @@ pub(super) fn grids(spec: &Spec, scale: &SpecScale, part: &SpecPart, results: &R
         _ => vec![source.list()],
     };
     grids.iter_mut().for_each(ResultGrid::mark_best);
-    grids
+    let Some(baseline) = &part.table.baseline else { return grids };
+    let with_differences = |grid: ResultGrid| {
+        let differences = grid.differences(baseline);
+        [Some(grid), differences].into_iter().flatten()
+    };
+    grids.into_iter().flat_map(with_differences).collect()
 }
 
 struct GridSource<'a> {
@@ -68,7 +75,7 @@ impl GridSource<'_> {
             let is_there = |cell: &&Vec<Choice>| self.is(cell, rows, row) && self.is(cell, columns, column);
             cells.iter().find(is_there)
         };
-        let (row_choices, column_choices) = (self.choices(rows), self.choices(columns));
+        let (row_choices, column_choices) = (self.part.choices(rows), self.part.choices(columns));
         let entries = |row: &Choice| {
             let entry = |(index, column): (usize, &Choice)| GridEntry {
                 paper: self.paper(metric, &row.name, index),
@@ -89,7 +96,6 @@ impl GridSource<'_> {
     /// A row a cell and a column a metric.
     fn list(&self) -> ResultGrid {
         let metrics = &self.part.table.metrics;
-        let label = |cell: &[Choice]| cell.iter().map(|choice| choice.name.as_str()).collect::<Vec<_>>().join(", ");
         let row = |cell: Vec<Choice>| (label(&cell), metrics.iter().map(|&metric| self.entry(Some(&cell), metric)).collect());
         let axes: Vec<&str> = self.part.axis.iter().map(|axis| axis.name.as_str()).collect();
         ResultGrid {
@@ -107,10 +113,6 @@ impl GridSource<'_> {
         let ours = cell.map_or(Ours::LeftOut, |cell| self.ours(cell, metric));
         let by_seed = cell.map(|cell| self.results.by_seed(&name_of(self.spec, self.part, cell), metric));
         GridEntry { metric, ours, by_seed: by_seed.unwrap_or_default(), paper: None, is_best: false }
-    }
-
-    fn choices(&self, axis: &str) -> Vec<Choice> {
-        self.part.axis.iter().find(|known| known.name == axis).map(|axis| axis.choices()).unwrap_or_default()
     }
 
     fn is(&self, cell: &[Choice], axis: &str, wanted: &Choice) -> bool {
@@ -139,6 +141,41 @@ impl ResultGrid {
     /// Whether nothing of it is run at this scale.
     pub(super) fn is_left_out(&self) -> bool {
         self.rows.iter().flat_map(|(_, entries)| entries).all(|entry| entry.ours == Ours::LeftOut)
+    }
+
+    /// Whether it shows differences.
+    pub(super) fn has_differences(&self) -> bool {
+        self.rows.iter().flat_map(|(_, entries)| entries).any(|entry| matches!(entry.ours, Ours::Apart(_)))
+    }
+
+    /// How far every other row's accuracies are from those of one row, over common seeds; nothing where there are no accuracies.
+    fn differences(&self, baseline: &str) -> Option<Self> {
+        let (_, base) = self.rows.iter().find(|(name, _)| name == baseline)?;
+        let columns: Vec<usize> = (0..self.columns.len()).filter(|&column| base[column].metric.is_accuracy()).collect();
+        let apart = |entry: &GridEntry, base: &GridEntry| GridEntry {
+            ours: match (entry.ours, base.ours) {
+                (Ours::Measured(_), Ours::Measured(_)) => {
+                    compare(&entry.by_seed, &base.by_seed, self.same_data).map_or(Ours::Nothing, Ours::Apart)
+                }
+                (Ours::Measured(_), other) | (other, _) => other,
+            },
+            metric: entry.metric,
+            by_seed: BySeed::new(),
+            paper: None,
+            is_best: false,
+        };
+        let row = |(name, entries): &(String, Vec<GridEntry>)| {
+            (name.clone(), columns.iter().map(|&column| apart(&entries[column], &base[column])).collect())
+        };
+        let grid = Self {
+            title: format!("{}, less that of {baseline}", self.title),
+            corner: self.corner.clone(),
+            columns: columns.iter().map(|&column| self.columns[column].clone()).collect(),
+            rows: self.rows.iter().filter(|(name, _)| name != baseline).map(row).collect(),
+            has_paper: false,
+            same_data: self.same_data,
+        };
+        (!columns.is_empty()).then_some(grid)
     }
 
     /// Marks the best of every column beyond the scatter of seeds.
@@ -191,6 +228,20 @@ mod tests {
 
     fn marks(grid: &ResultGrid) -> Vec<bool> {
         grid.rows.iter().map(|(_, entries)| entries[0].is_best).collect()
+    }
+
+    #[test]
+    fn differences_are_those_of_common_seeds() {
+        let mut rows = grid(Metric::Local, &[&[70.0, 75.0, 72.0], &[71.0, 77.0, 75.0], &[60.0]]);
+        ["a", "b", "c"].into_iter().zip(&mut rows.rows).for_each(|(name, row)| row.0 = name.into());
+        let differences = rows.differences("a").expect("accuracies");
+        assert_eq!(differences.rows.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        let Ours::Apart(difference) = differences.rows[0].1[0].ours else { panic!("a difference") };
+        let [low, high] = difference.interval();
+        // 1, 2 and 3 points: 2 +- 4.303 / sqrt(3).
+        assert!((difference.means - 2.0).abs() < 1e-12 && (low + 0.484).abs() < 1e-3 && (high - 4.484).abs() < 1e-3);
+        assert_eq!(differences.rows[1].1[0].ours, Ours::Nothing, "one seed has no interval");
+        assert!(grid(Metric::Gap, &[&[1.0, 2.0]]).differences("").is_none());
     }
 
     #[test]

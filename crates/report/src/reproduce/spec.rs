@@ -6,7 +6,7 @@ use fedeq_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::cell::{combinations, named_choices};
+use super::cell::{combinations, label, named_choices};
 use super::metric::Metric;
 
 /// Settings by their dotted paths, as `fedeq run --set` takes them.
@@ -158,6 +158,8 @@ pub(super) struct TableSpec {
     pub(super) columns: Option<String>,
     /// What is shown: a table each, or a column each.
     pub(super) metrics: Vec<Metric>,
+    /// The row that the others are compared with seed by seed, if any: tables of differences in accuracy follow.
+    pub(super) baseline: Option<String>,
 }
 
 /// A figure of a part.
@@ -261,15 +263,29 @@ impl SpecPart {
             names.extend(figure.x.iter().filter(|name| Metric::named(name).is_none()));
         }
         let unknown = names.into_iter().filter(|name| !is_axis(name));
-        unknown.map(|name| format!("there is no axis `{name}`")).chain(self.misplaced()).collect()
+        unknown.map(|name| format!("there is no axis `{name}`")).chain(self.misplaced()).chain(self.baseless()).collect()
+    }
+
+    /// A row to compare with that is not there.
+    fn baseless(&self) -> Option<String> {
+        let baseline = self.table.baseline.as_ref()?;
+        let rows: Vec<String> = match (&self.table.rows, &self.table.columns) {
+            (Some(rows), Some(_)) => self.choices(rows).into_iter().map(|choice| choice.name).collect(),
+            _ => combinations(self).iter().map(|cell| label(cell)).collect(),
+        };
+        (!rows.contains(baseline)).then(|| format!("there is no row `{baseline}` to compare with"))
+    }
+
+    /// The choices of an axis; none if there is no such axis.
+    pub(super) fn choices(&self, axis: &str) -> Vec<Choice> {
+        self.axis.iter().find(|known| known.name == axis).map(SpecAxis::choices).unwrap_or_default()
     }
 
     /// Numbers of the paper in rows that are not there, or too few or too many of them.
     fn misplaced(&self) -> Vec<String> {
-        let choices =
-            |name: &Option<String>| self.axis.iter().find(|axis| Some(&axis.name) == name.as_ref()).map(SpecAxis::choices);
-        let rows = choices(&self.table.rows).unwrap_or_default();
-        let columns = choices(&self.table.columns).unwrap_or_default().len();
+        let choices = |name: &Option<String>| name.as_ref().map(|name| self.choices(name)).unwrap_or_default();
+        let rows = choices(&self.table.rows);
+        let columns = choices(&self.table.columns).len();
         let fits =
             |(row, numbers): &(&String, &Vec<f64>)| rows.iter().any(|choice| choice.name == **row) && numbers.len() == columns;
         let all = self.paper.values().flatten();
