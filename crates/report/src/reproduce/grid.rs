@@ -52,9 +52,8 @@ pub(super) fn grids(spec: &Spec, scale: &SpecScale, part: &SpecPart, results: &R
         _ => vec![source.list()],
     };
     grids.iter_mut().for_each(ResultGrid::mark_best);
-    let Some(baseline) = &part.table.baseline else { return grids };
     let with_differences = |grid: ResultGrid| {
-        let differences = grid.differences(baseline);
+        let differences = grid.differences(&part.table.differences);
         [Some(grid), differences].into_iter().flatten()
     };
     grids.into_iter().flat_map(with_differences).collect()
@@ -148,34 +147,35 @@ impl ResultGrid {
         self.rows.iter().flat_map(|(_, entries)| entries).any(|entry| matches!(entry.ours, Ours::Apart(_)))
     }
 
-    /// How far every other row's accuracies are from those of one row, over common seeds; nothing where there are no accuracies.
-    fn differences(&self, baseline: &str) -> Option<Self> {
-        let (_, base) = self.rows.iter().find(|(name, _)| name == baseline)?;
-        let columns: Vec<usize> = (0..self.columns.len()).filter(|&column| base[column].metric.is_accuracy()).collect();
-        let apart = |entry: &GridEntry, base: &GridEntry| GridEntry {
-            ours: match (entry.ours, base.ours) {
-                (Ours::Measured(_), Ours::Measured(_)) => {
-                    compare(&entry.by_seed, &base.by_seed, self.same_data).map_or(Ours::Nothing, Ours::Apart)
-                }
-                (Ours::Measured(_), other) | (other, _) => other,
-            },
-            metric: entry.metric,
-            by_seed: BySeed::new(),
-            paper: None,
-            is_best: false,
+    /// The accuracies of some rows less those of others, over common seeds; nothing where no rows are compared, or by no accuracies.
+    fn differences(&self, pairs: &[[String; 2]]) -> Option<Self> {
+        let row = |name: &String| self.rows.iter().find(|(known, _)| known == name).map(|(_, entries)| entries);
+        let is_accuracy = |column: &usize| self.rows.iter().all(|(_, entries)| entries[*column].metric.is_accuracy());
+        let columns: Vec<usize> = (0..self.columns.len()).filter(is_accuracy).collect();
+        let line = |[one, other]: &[String; 2]| {
+            let (first, second) = (row(one)?, row(other)?);
+            let entries = columns.iter().map(|&column| self.apart(&first[column], &second[column]));
+            Some((format!("{one} less {other}"), entries.collect()))
         };
-        let row = |(name, entries): &(String, Vec<GridEntry>)| {
-            (name.clone(), columns.iter().map(|&column| apart(&entries[column], &base[column])).collect())
-        };
-        let grid = Self {
-            title: format!("{}, less that of {baseline}", self.title),
+        let rows: Vec<(String, Vec<GridEntry>)> = pairs.iter().filter_map(line).collect();
+        (!rows.is_empty() && !columns.is_empty()).then(|| Self {
+            title: format!("{}: differences", self.title),
             corner: self.corner.clone(),
             columns: columns.iter().map(|&column| self.columns[column].clone()).collect(),
-            rows: self.rows.iter().filter(|(name, _)| name != baseline).map(row).collect(),
+            rows,
             has_paper: false,
             same_data: self.same_data,
+        })
+    }
+
+    fn apart(&self, first: &GridEntry, second: &GridEntry) -> GridEntry {
+        let ours = match (first.ours, second.ours) {
+            (Ours::Measured(_), Ours::Measured(_)) => {
+                compare(&first.by_seed, &second.by_seed, self.same_data).map_or(Ours::Nothing, Ours::Apart)
+            }
+            (Ours::Measured(_), missing) | (missing, _) => missing,
         };
-        (!columns.is_empty()).then_some(grid)
+        GridEntry { metric: first.metric, ours, by_seed: BySeed::new(), paper: None, is_best: false }
     }
 
     /// Marks the best of every column beyond the scatter of seeds.
@@ -234,14 +234,16 @@ mod tests {
     fn differences_are_those_of_common_seeds() {
         let mut rows = grid(Metric::Local, &[&[70.0, 75.0, 72.0], &[71.0, 77.0, 75.0], &[60.0]]);
         ["a", "b", "c"].into_iter().zip(&mut rows.rows).for_each(|(name, row)| row.0 = name.into());
-        let differences = rows.differences("a").expect("accuracies");
-        assert_eq!(differences.rows.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        let pairs = [["b", "a"], ["c", "a"]].map(|pair| pair.map(str::to_owned));
+        let differences = rows.differences(&pairs).expect("accuracies");
+        assert_eq!(differences.rows.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b less a", "c less a"]);
         let Ours::Apart(difference) = differences.rows[0].1[0].ours else { panic!("a difference") };
         let [low, high] = difference.interval();
         // 1, 2 and 3 points: 2 +- 4.303 / sqrt(3).
         assert!((difference.means - 2.0).abs() < 1e-12 && (low + 0.484).abs() < 1e-3 && (high - 4.484).abs() < 1e-3);
         assert_eq!(differences.rows[1].1[0].ours, Ours::Nothing, "one seed has no interval");
-        assert!(grid(Metric::Gap, &[&[1.0, 2.0]]).differences("").is_none());
+        let gaps = grid(Metric::Gap, &[&[1.0, 2.0]]);
+        assert!(gaps.differences(&[[String::new(), String::new()]]).is_none(), "no gap is better than another");
     }
 
     #[test]

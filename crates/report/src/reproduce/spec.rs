@@ -158,8 +158,9 @@ pub(super) struct TableSpec {
     pub(super) columns: Option<String>,
     /// What is shown: a table each, or a column each.
     pub(super) metrics: Vec<Metric>,
-    /// The row that the others are compared with seed by seed, if any: tables of differences in accuracy follow.
-    pub(super) baseline: Option<String>,
+    /// Pairs of rows that are compared seed by seed: tables with the accuracy of the first less that of the second follow.
+    #[serde(default)]
+    pub(super) differences: Vec<[String; 2]>,
 }
 
 /// A figure of a part.
@@ -263,17 +264,17 @@ impl SpecPart {
             names.extend(figure.x.iter().filter(|name| Metric::named(name).is_none()));
         }
         let unknown = names.into_iter().filter(|name| !is_axis(name));
-        unknown.map(|name| format!("there is no axis `{name}`")).chain(self.misplaced()).chain(self.baseless()).collect()
+        unknown.map(|name| format!("there is no axis `{name}`")).chain(self.misplaced()).chain(self.unpaired()).collect()
     }
 
-    /// A row to compare with that is not there.
-    fn baseless(&self) -> Option<String> {
-        let baseline = self.table.baseline.as_ref()?;
+    /// Rows to compare that are not there.
+    fn unpaired(&self) -> Vec<String> {
         let rows: Vec<String> = match (&self.table.rows, &self.table.columns) {
             (Some(rows), Some(_)) => self.choices(rows).into_iter().map(|choice| choice.name).collect(),
             _ => combinations(self).iter().map(|cell| label(cell)).collect(),
         };
-        (!rows.contains(baseline)).then(|| format!("there is no row `{baseline}` to compare with"))
+        let named = self.table.differences.iter().flatten().filter(|name| !rows.contains(name));
+        named.map(|name| format!("there is no row `{name}` to compare")).collect()
     }
 
     /// The choices of an axis; none if there is no such axis.
@@ -350,6 +351,20 @@ impl OneOrMore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_are_compared_must_be_there() {
+        let text = |other: &str| {
+            format!(
+                "title = ''\nsource = ''\nexpected = ''\n[scale.small]\nabout = ''\nseeds = 2\n[[part]]\nname = 'a'\ntitle = ''\n\
+                 table = {{ metrics = ['local'], differences = [['1', '{other}']] }}\n\
+                 axis = [{{ name = 'rho', key = 'method.rho', values = [1, 2] }}]"
+            )
+        };
+        let check = |other: &str| Spec::parse("tiny", &text(other)).expect("a specification").check(ScaleName::Small);
+        assert!(check("2").is_ok());
+        assert!(check("3").expect_err("no such row").to_string().contains("there is no row `3` to compare"));
+    }
 
     #[test]
     fn every_named_axis_must_agree() {

@@ -161,7 +161,7 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fedeq_run::statistics::BySeed;
+    use fedeq_run::statistics::{BySeed, compare};
 
     fn entry(ours: Ours, paper: Option<f64>, is_best: bool) -> GridEntry {
         GridEntry { metric: Metric::Accuracy, ours, by_seed: BySeed::new(), paper, is_best }
@@ -174,6 +174,13 @@ mod tests {
         assert_eq!(plain(&entry(ours, None, true), 3), "*87.1 ± 0.4");
         assert_eq!(plain(&entry(ours, None, false), 5), "87.1 ± 0.4 (n = 3)", "others have more seeds");
         assert_eq!(plain(&entry(Ours::NotRun, Some(85.0), false), 3), "not run (85.00)");
+    }
+
+    #[test]
+    fn a_difference_has_its_interval_and_its_chance() {
+        let series = |numbers: [f64; 3]| -> BySeed { (0..).zip(numbers).collect() };
+        let difference = compare(&series([71.0, 77.0, 75.0]), &series([70.0, 75.0, 72.0]), true).expect("enough seeds");
+        assert_eq!(plain(&entry(Ours::Apart(difference), None, false), 5), "+2.0 [-0.5, +4.5], p = 0.074");
     }
 
     #[test]
