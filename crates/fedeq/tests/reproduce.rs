@@ -10,7 +10,7 @@ use std::time::Duration;
 use fedeq_core::Method;
 use fedeq_report::reproduce::{ExperimentCell, NAMES, ScaleName, cells, find};
 use fedeq_run::experiment::Experiment;
-use fedeq_run::forecast::Forecaster;
+use fedeq_run::forecast::{Forecaster, Rates};
 use run_support::{fedeq, json, refusal, spawn, succeed};
 use tempfile::TempDir;
 
@@ -215,8 +215,70 @@ fn the_disk_that_is_forecast_is_about_what_a_run_takes() {
         .filter(|path| path.to_string_lossy().contains("rho-0.01"))
         .map(|path| size_of(path))
         .sum::<u64>();
-    assert!((taken / 2..2 * taken).contains(&forecast.disk), "{} against {taken}", forecast.disk);
-    assert!(forecast.seconds.is_some_and(|seconds| seconds > 0.0) && !forecast.is_stand_in);
+    assert!((taken / 2..2 * taken).contains(&forecast.disk.finished), "{} against {taken}", forecast.disk.finished);
+    assert!(forecast.seconds > 0.0 && !forecast.is_stand_in);
+}
+
+#[test]
+fn every_experiment_is_forecast_at_both_scales_before_anything_was_ever_run() {
+    let mut forecaster = Forecaster::new(Rates::default()).expect("sound rates");
+    let gpus = forecaster.gpus();
+    assert!(gpus.iter().any(|gpu| gpu == "NVIDIA H200 (mixed)"), "{gpus:?}");
+    for (name, scale) in NAMES.iter().flat_map(|name| ScaleName::ALL.map(|scale| (name, scale))) {
+        let cells = cells(&find(name).expect("known"), scale, &[]).expect("cells");
+        let mut on_gpu = 0;
+        for cell in &cells {
+            let what = format!("{name}, {scale}, {}", cell.name);
+            let forecast = forecaster.forecast(&cell.experiment).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(forecast.seconds.is_finite() && forecast.seconds > 0.0, "{what}: {forecast:?}");
+            assert!(forecast.disk.finished > forecast.disk.checkpoint && forecast.disk.checkpoint > 0, "{what}: {forecast:?}");
+            let there = forecaster.seconds_on(&cell.experiment, "NVIDIA H200 (mixed)");
+            assert!(there.is_none_or(|(seconds, _)| seconds.is_finite() && seconds > 0.0), "{what}: {there:?}");
+            on_gpu += usize::from(there.is_some());
+        }
+        assert!(2 * on_gpu >= cells.len(), "{name}, {scale}: {on_gpu} of {} cells on a GPU", cells.len());
+    }
+}
+
+#[test]
+fn a_dry_run_for_a_gpu_that_is_not_there_says_whose_rates_it_uses() {
+    let folder = TempDir::new().expect("a folder");
+    let arguments = ["reproduce", "fig-rho", "--scale", "full", "--only", "rho-0.01", "--dry-run", "--quiet", "--device", "cuda"];
+    let text = String::from_utf8(succeed(fedeq(&folder).args(arguments)).stdout).expect("UTF-8");
+    assert!(text.contains("kernels on NVIDIA H200 (mixed)") && text.contains("at least"), "{text}");
+    assert!(text.contains("all 3 runs from the beginning, by device:") && text.contains("this CPU: "), "{text}");
+    assert!(!text.contains("unknown"), "{text}");
+}
+
+#[test]
+fn a_measurement_of_two_rounds_is_recorded_and_used() {
+    let folder = TempDir::new().expect("a folder");
+    let text =
+        String::from_utf8(succeed(tiny(&folder).args(["--dry-run", "--measure", "--state", "state"])).stdout).expect("UTF-8");
+    assert!(text.contains("  rounds on "), "{text}");
+    let again = String::from_utf8(succeed(tiny(&folder).args(["--dry-run", "--state", "state"])).stdout).expect("UTF-8");
+    assert!(again.contains("  rounds on "), "{again}");
+    assert!(run_folders(&folder).is_empty() && !folder.path().join("results").exists());
+}
+
+#[test]
+fn one_seed_of_everything_comes_first_and_our_method_with_its_rivals_before_others() {
+    let folder = TempDir::new().expect("a folder");
+    let mut command = fedeq(&folder);
+    command.args(["reproduce", "fig-communication", "--seeds", "2", "--out", "results"]);
+    for setting in ["plan.rounds=1", "plan.evaluate_every=1", "training.epochs=1", "training.personal_epochs=1"] {
+        command.args(["--set", setting]);
+    }
+    let said = String::from_utf8(succeed(&mut command).stderr).expect("UTF-8");
+    let runs: Vec<(&str, &str)> = said
+        .lines()
+        .filter(|line| line.starts_with("run "))
+        .filter_map(|line| line.split_once(": ")?.1.split_once(", seed "))
+        .collect();
+    let half = runs.len() / 2;
+    assert!(runs[..half].iter().all(|(_, seed)| *seed == "0") && runs[half..].iter().all(|(_, seed)| *seed == "1"), "{runs:?}");
+    let place = |name: &str| runs.iter().position(|(cell, _)| *cell == name).unwrap_or_else(|| panic!("no {name} in {runs:?}"));
+    assert!(place("fedeq") < place("fedrep") && place("fedrep") < place("fedavg"), "{runs:?}");
 }
 
 #[test]
@@ -237,14 +299,6 @@ fn all_experiments_are_listed() {
     let folder = TempDir::new().expect("a folder");
     let text = String::from_utf8(succeed(fedeq(&folder).args(["reproduce", "--list"])).stdout).expect("UTF-8");
     assert!(NAMES.iter().all(|name| text.contains(name)), "{text}");
-}
-
-#[test]
-fn a_budget_that_is_spent_begins_nothing() {
-    let folder = TempDir::new().expect("a folder");
-    let output = succeed(tiny(&folder).args(["--budget", "0"]));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("the budget is spent"));
-    assert!(run_folders(&folder).is_empty());
 }
 
 #[test]

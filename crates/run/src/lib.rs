@@ -6,7 +6,8 @@
 //! - [`experiment`]: plain data that says everything about a run; [`preset`] fills in what it leaves out
 //! - [`run`](mod@run): runs, their folders and checkpoints
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
-//! - [`forecast`]: what an experiment will take; [`machine`]: what there is to compute on
+//! - [`forecast`]: what an experiment will take; [`limit`]: when it must have ended; [`machine`]: what there is to compute on
+//! - [`portable`]: a folder, or an archive of it, that work is continued from on another machine
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`number`], [`closest`]: numbers and names as people read and write them
 //! - [`present`]: whether a data set is where it is looked for
@@ -15,8 +16,10 @@ pub mod compare;
 pub mod experiment;
 pub mod export;
 pub mod forecast;
+pub mod limit;
 pub mod machine;
 pub mod number;
+pub mod portable;
 pub mod predict;
 pub mod present;
 pub mod preset;

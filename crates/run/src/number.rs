@@ -39,6 +39,21 @@ pub fn bytes(number: u64) -> String {
     if amount < 9.95 { format!("{amount:.1} {}", UNITS[unit]) } else { format!("{amount:.0} {}", UNITS[unit]) }
 }
 
+/// Bytes as a person types them: `16MB`, `2.5GB`; nothing where it is no such thing.
+///
+/// ```
+/// use fedeq_run::number::parse_bytes;
+/// assert_eq!((parse_bytes("16MB"), parse_bytes("2.5GB")), (Some(16_000_000), Some(2_500_000_000)));
+/// assert_eq!((parse_bytes("16"), parse_bytes("-1MB"), parse_bytes("MB")), (None, None, None));
+/// ```
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let units = [("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)];
+    let (number, unit) = units.into_iter().find_map(|(name, size)| Some((text.strip_suffix(name)?, size)))?;
+    let is_plain = number.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
+    let amount = number.parse::<f64>().ok().filter(|amount| is_plain && amount.is_finite())?;
+    Some((amount * unit) as u64)
+}
+
 /// A time to wait: `40 s`, `12 min`, `3.5 h`, `12 days`.
 pub fn duration(seconds: f64) -> String {
     match seconds {

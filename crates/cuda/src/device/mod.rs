@@ -16,7 +16,7 @@ mod profile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUmemPool_attribute, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, result};
 use fedeq_core::{Error, Result};
 
@@ -123,6 +123,21 @@ fn driver() -> Result<(u32, u32)> {
     Ok(driver)
 }
 
+/// Lets the driver keep memory that is given back, for whoever asks next. Otherwise it would go back to the system whenever the device is waited for, and every round would map its memory anew.
+fn keep_freed_memory(context: &CudaContext) -> Result<()> {
+    if !context.has_async_alloc() {
+        return Ok(());
+    }
+    let mut most = u64::MAX;
+    // SAFETY: the device is that of a living context, the pool its own, and the attribute a number of 64 bits, which is only read.
+    let set = unsafe {
+        let which = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        result::device::get_default_mem_pool(context.cu_device())
+            .and_then(|pool| result::mem_pool::set_attribute(pool, which, std::ptr::from_mut(&mut most).cast()))
+    };
+    set.told("keep memory for later")
+}
+
 /// A GPU that is worked on: one stream of work, in order.
 pub(crate) struct Device {
     context: Arc<CudaContext>,
@@ -169,6 +184,7 @@ impl Device {
         // SAFETY: all work of this crate goes to the one stream below, in order, so that no event has to order it.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().told("use the GPU")?;
+        keep_freed_memory(&context)?;
         let kernels = Kernels::new(Arc::clone(&context), info.capability);
         Ok(Arc::new(Self { context, stream, kernels, memory: Arc::default(), profile: profile::Profile::default() }))
     }

@@ -7,25 +7,42 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
-use super::place::relocate;
-use super::progress::{labelled, outcome};
-use super::settings::{RunArgs, carry_out, carry_out_observed, is_interrupted};
+use super::progress::{labelled, observer, outcome};
+use super::settings::{RunArgs, carry_out_observed, is_interrupted};
 use crate::memory::forget_peak;
 use fedeq_run::experiment::Experiment;
+use fedeq_run::forecast::Rates;
+use fedeq_run::limit::{RunClock, TimeLimit};
 use fedeq_run::number::counted;
-use fedeq_run::run::{Run, RunFolder, RunSummary, Share, Which};
+use fedeq_run::run::{Run, RunFolder, RunObserver, RunSummary, Share, Which};
 use fedeq_run::sweep::SweepCell;
 
-/// How many runs are carried out side by side.
+/// How many runs are carried out side by side, and how long that may take.
 #[derive(Args, Debug)]
 pub(super) struct JobsArgs {
     /// Runs side by side, which share the cores or a GPU and its memory; the results are the same whatever stands here
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS))]
     jobs: u16,
+    /// End before so much time is over (`90s`, `25m`, `2h`, `1h30m`): runs under way keep a checkpoint, and the same command again continues. The exit code is then 3
+    #[arg(long, value_name = "TIME")]
+    time_budget: Option<String>,
 }
 
 /// More runs side by side than this are a slip.
 const MOST_JOBS: i64 = 256;
+
+impl JobsArgs {
+    /// Runs side by side.
+    pub(super) fn jobs(&self) -> u16 {
+        self.jobs
+    }
+
+    /// The limit that was asked for, from now on; what is kept is packed into an archive in the end, or is not.
+    pub(super) fn limit(&self, is_packed: bool) -> Outcome<TimeLimit> {
+        let budget = self.time_budget.as_deref().map(str::parse).transpose().map_err(Failure::refused)?;
+        Ok(TimeLimit::new(budget, is_packed))
+    }
+}
 
 /// What became of a cell: what came out, or why it failed.
 pub(super) type Attempt = Result<RunSummary, String>;
@@ -35,38 +52,71 @@ pub(super) struct Cells<'a> {
     pub(super) cells: &'a [SweepCell],
     pub(super) run_args: &'a RunArgs,
     pub(super) jobs: &'a JobsArgs,
+    /// When all must have ended.
+    pub(super) limit: &'a TimeLimit,
+    /// Where it is recorded how fast rounds were.
+    pub(super) rates: Option<&'a Mutex<Rates>>,
     /// What a cell is called by its place.
     pub(super) label: &'a (dyn Fn(usize) -> String + Sync),
 }
 
-/// Whether to begin a further cell.
+/// Whether to begin a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// Yes.
     Begin,
-    /// No, and none after it.
-    End,
+    /// It is done already.
+    Done,
+    /// Not now: it would not end in time, and others may.
+    Later,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Every cell was carried out, or tried.
+    AllDone,
+    /// The time is over; the same command again continues.
+    TimeIsOver,
 }
 
 impl Cells<'_> {
     /// Carries out all cells, as many side by side as there are jobs. `begins` is asked before each; `ends` takes what became of it, one at a time.
     ///
-    /// A cell that fails is a value, so that others can continue; one that cannot begin or is interrupted ends them all.
+    /// A cell that fails is a value, so that others can continue; one that cannot begin or is interrupted ends them all. When the time is over, no cell begins, and
+    /// those under way are stopped between rounds.
     pub(super) fn carry_out(
         &self,
         begins: impl Fn(usize) -> Outcome<Next> + Sync,
         ends: impl FnMut(usize, Attempt) -> Outcome<()> + Send,
-    ) -> Outcome<()> {
+    ) -> Outcome<End> {
         let share = self.share()?;
-        let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let next = AtomicUsize::new(0);
+        let [is_over, is_late, is_ending] = [false; 3].map(AtomicBool::new);
         let (ends, failure) = (Mutex::new(ends), Mutex::new(None));
         let one = |index: usize| {
-            if begins(index)? == Next::End {
-                return Ok(Next::End);
+            // What is left when the first run had to stop is too little for another one's checkpoint.
+            let is_time = is_ending.load(Ordering::Relaxed) || self.limit.is_over();
+            if is_time && !matches!(finished(&self.cells[index]), Ok(Some(_))) {
+                is_late.store(true, Ordering::Relaxed);
+                return Ok(());
             }
-            let attempt = self.attempt(index, share.as_ref(), &is_over)?;
-            let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
-            ends(index, attempt).map(|()| Next::Begin)
+            match begins(index)? {
+                Next::Begin => {}
+                Next::Done => return Ok(()),
+                Next::Later => {
+                    is_late.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+            }
+            match self.attempt(index, share.as_ref(), &is_over)? {
+                Some(attempt) => (ends.lock().unwrap_or_else(PoisonError::into_inner))(index, attempt),
+                None => {
+                    is_late.store(true, Ordering::Relaxed);
+                    is_ending.store(true, Ordering::Relaxed);
+                    Ok(())
+                }
+            }
         };
         let work_off = || {
             while !is_over.load(Ordering::Relaxed) {
@@ -74,17 +124,18 @@ impl Cells<'_> {
                 if index >= self.cells.len() {
                     break;
                 }
-                match one(index) {
-                    Ok(Next::Begin) => continue,
-                    Ok(Next::End) => {}
+                if let Err(error) = one(index) {
                     // What went wrong first is what there is to tell; others are stopped because of it.
-                    Err(error) => drop(failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error)),
+                    let _ = failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    is_over.store(true, Ordering::Relaxed);
                 }
-                is_over.store(true, Ordering::Relaxed);
             }
         };
         self.side_by_side(&work_off);
-        failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None => Ok(if is_late.into_inner() { End::TimeIsOver } else { End::AllDone }),
+        }
     }
 
     fn jobs(&self) -> usize {
@@ -105,38 +156,70 @@ impl Cells<'_> {
         thread::scope(|scope| (0..self.jobs()).for_each(|_| drop(scope.spawn(work_off))));
     }
 
-    /// Carries out a cell, continues one that was begun, or reads one that is finished.
-    fn attempt(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Attempt> {
+    /// Carries out a cell, continues one that was begun, or reads one that is finished; nothing comes of one that the time did not suffice for.
+    fn attempt(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Option<Attempt>> {
         let which = share.map_or_else(|| "this cell".into(), |_| (self.label)(index));
-        match self.summary(index, share, is_over) {
-            Ok(summary) => Ok(Ok(summary)),
+        let clock = RunClock::new(self.limit);
+        match self.summary(index, share, is_over, &clock) {
+            Ok(summary) => Ok(Some(Ok(summary))),
             Err(Failure::Told { problem, code: 1, .. }) => {
                 tell(&format!("{which} failed: {problem}"));
-                Ok(Err(problem))
+                Ok(Some(Err(problem)))
             }
             Err(Failure::Told { problem, code: 130, .. }) => {
+                if clock.is_over() && !is_interrupted() && !is_over.load(Ordering::Relaxed) {
+                    self.say(index, &format!("{problem}, the time is over"));
+                    if clock.rounds() == 0 {
+                        tell(&format!("{which}: no round ended in time, so it did not get any further"));
+                    }
+                    return Ok(None);
+                }
                 Err(Failure::Told { problem, hint: "the same command again continues from here".into(), code: 130 })
             }
             Err(other) => Err(other),
         }
     }
 
-    fn summary(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<RunSummary> {
+    fn summary(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool, clock: &RunClock<'_>) -> Outcome<RunSummary> {
         let cell = &self.cells[index];
         if let Some(summary) = finished(cell).map_err(Failure::refused)? {
             self.say(index, "already finished");
             return Ok(summary);
         }
-        let run = ready(cell, self.run_args).map_err(Failure::refused)?;
-        let Some(share) = share else {
-            forget_peak();
-            return carry_out(&run, self.run_args.quiet);
+        let run = ready(cell).map_err(Failure::refused)?;
+        let run = match share {
+            Some(share) => run.with_share(share).map_err(Failure::refused)?,
+            None => run,
         };
-        let run = run.with_share(share).map_err(Failure::refused)?;
-        let is_stopped = || is_interrupted() || is_over.load(Ordering::Relaxed);
-        let summary = carry_out_observed(&run, labelled((self.label)(index)), &is_stopped)?;
-        self.say(index, &outcome(&summary));
+        let is_stopped = || is_interrupted() || is_over.load(Ordering::Relaxed) || clock.is_over();
+        let observer = clock.observer(self.observer(index, &run, share), run.start().disk.checkpoint);
+        let summary = carry_out_observed(&run, Box::new(observer), &is_stopped);
+        self.note_rate(&run);
+        let summary = summary?;
+        if share.is_some() {
+            self.say(index, &outcome(&summary));
+        }
         Ok(summary)
+    }
+
+    /// Who watches: as a run alone is watched, or with the name of the run before each line.
+    fn observer(&self, index: usize, run: &Run, share: Option<&Share>) -> Box<RunObserver<'static>> {
+        if share.is_some() {
+            return labelled((self.label)(index));
+        }
+        forget_peak();
+        if let Some(remark) = run.prepared().remark().filter(|_| !self.run_args.quiet) {
+            tell(&remark);
+        }
+        observer(self.run_args.quiet, run.start())
+    }
+
+    /// Records how fast its rounds were; a run whose timings cannot be read teaches nothing.
+    fn note_rate(&self, run: &Run) {
+        if let (Some(rates), Ok(timings)) = (self.rates, run.folder().timings()) {
+            let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = rates.note(run.prepared(), &timings, self.jobs());
+        }
     }
 
     fn say(&self, index: usize, text: &str) {
@@ -148,11 +231,12 @@ impl Cells<'_> {
     }
 }
 
-/// The end of it all: a failure if any of them failed.
-pub(super) fn conclude(failed: usize, what: &str) -> Outcome<()> {
-    match failed {
-        0 => Ok(()),
-        failed => Err(Failure::Told {
+/// The end of it all: a failure if any of them failed, and a word to whoever gave too little time.
+pub(super) fn conclude(end: End, failed: usize, what: &str) -> Outcome<()> {
+    match (failed, end) {
+        (0, End::AllDone) => Ok(()),
+        (0, End::TimeIsOver) => Err(Failure::OutOfTime),
+        (failed, _) => Err(Failure::Told {
             problem: format!("{} failed", counted(failed, what)),
             hint: "the same command again tries them once more from their last checkpoints".into(),
             code: 1,
@@ -177,15 +261,16 @@ pub(super) fn require_devices<'a>(cells: impl Iterator<Item = &'a SweepCell>) ->
     Ok(())
 }
 
-fn ready(cell: &SweepCell, run_args: &RunArgs) -> fedeq_core::Result<Run> {
+fn ready(cell: &SweepCell) -> fedeq_core::Result<Run> {
     match RunFolder::open(&cell.folder) {
-        Ok(folder) => Run::resume(&folder, Which::Latest, None, |experiment| adapt(experiment, cell, run_args)),
+        Ok(folder) => Run::resume(&folder, Which::Latest, None, |experiment| adapt(experiment, cell)),
         // A folder that a killed process has just begun to make is taken; one that holds anything else is left alone.
         Err(_) => Run::create(&cell.experiment, &cell.folder),
     }
 }
 
-fn adapt(experiment: &mut Experiment, cell: &SweepCell, run_args: &RunArgs) {
+/// How it is computed and where its data lies is what the cell says now: the run may have begun on another machine.
+fn adapt(experiment: &mut Experiment, cell: &SweepCell) {
     experiment.engine = cell.experiment.engine.clone();
-    relocate(experiment, run_args.data.as_deref());
+    experiment.data.folder.clone_from(&cell.experiment.data.folder);
 }

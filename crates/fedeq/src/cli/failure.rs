@@ -8,6 +8,9 @@ use fedeq_data::Error;
 /// The exit code of work that was stopped by Ctrl-C: 128 and the number of the signal, as shells have it.
 const INTERRUPTED: u8 = 130;
 
+/// The exit code of work that ended since its time was over: a script may start it again.
+const OUT_OF_TIME: u8 = 3;
+
 /// The result of a command.
 pub(super) type Outcome<T> = Result<T, Failure>;
 
@@ -23,6 +26,8 @@ pub(super) enum Failure {
         /// 1 the work itself failed, 2 the request or the input was wrong, 130 it was interrupted.
         code: u8,
     },
+    /// The time that was given is over, and there is more to do.
+    OutOfTime,
     /// Whoever read our output has gone, which is their right.
     ReaderGone,
 }
@@ -81,6 +86,10 @@ impl From<Error> for Failure {
 pub(super) fn conclude(outcome: Outcome<()>) -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Err(Failure::OutOfTime) => {
+            let _ = writeln!(io::stderr(), "the time is over; the same command again continues from here");
+            ExitCode::from(OUT_OF_TIME)
+        }
         Err(Failure::Told { problem, hint, code }) => {
             // If not even stderr can be written to, there is nobody left to tell.
             let _ = writeln!(io::stderr(), "error: {problem}\nhint: {hint}");

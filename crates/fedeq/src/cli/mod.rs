@@ -1,7 +1,7 @@
 //! What a person types, and what they read.
 //!
 //! stdout carries what was asked for, stderr everything else. Exit codes: 0 fine, 1 the work itself failed, 2 the request or
-//! the input was wrong, 130 it was interrupted by Ctrl-C.
+//! the input was wrong, 3 the time it was given is over and there is more to do, 130 it was interrupted by Ctrl-C.
 //!
 //! # Layout
 //! - `demo`: `fedeq` alone

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fedeq_core::{View, write_atomically};
 
-use super::cells::{Attempt, Cells, JobsArgs, Next, conclude, finished, require_devices};
+use super::cells::{Attempt, Cells, End, JobsArgs, Next, conclude, finished, require_devices};
 use super::compare::percents;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
@@ -25,9 +25,11 @@ Examples:
   fedeq sweep experiment.toml --grid method.rho=0.01,0.1 --grid training.learning_rate=0.05,0.1 --out sweeps/rho
   fedeq sweep --grid 'method={ name = \"fedeq\", rho = 0.1 },fedrep' --out sweeps/both
   fedeq sweep --grid method=fedeq,fedrep --seeds 0..3 --out sweeps/gpu --device cuda --jobs 3
+  fedeq sweep --grid method=fedeq,fedrep --seeds 0..10 --out sweeps/long --time-budget 55m
   fedeq compare sweeps/methods               the same runs, with significance
 
-The same command again continues where it was stopped: finished cells are skipped, half-finished ones resumed.")]
+The same command again continues where it was stopped: finished cells are skipped, half-finished ones resumed. The folder \
+may have been copied from another machine, and the data may lie elsewhere (`--data`).")]
 pub(super) struct Arguments {
     #[command(flatten)]
     experiment: ExperimentArgs,
@@ -48,6 +50,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+    let limit = arguments.jobs.limit(false)?;
     let axes = arguments.axes().map_err(Failure::refused)?;
     let SweepGrid { cells, notes } = arguments.grid(&axes)?;
     if !arguments.run_args.quiet {
@@ -65,9 +68,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
         arguments.announce(&label(index), &cells[index]);
         Ok(Next::Begin)
     };
-    let all = Cells { cells: &cells, run_args: &arguments.run_args, jobs: &arguments.jobs, label: &label };
-    all.carry_out(begins, keep)?;
-    arguments.show(&axes, &points(&outcomes(&done)))
+    let (run_args, jobs) = (&arguments.run_args, &arguments.jobs);
+    let all = Cells { cells: &cells, run_args, jobs, limit: &limit, rates: None, label: &label };
+    let end = all.carry_out(begins, keep)?;
+    arguments.show(&axes, &points(&outcomes(&done)), end)
 }
 
 /// What became of cells, in their order whichever ended first.
@@ -116,7 +120,7 @@ impl Arguments {
         }
     }
 
-    fn show(&self, axes: &[SweepAxis], points: &[GridPoint]) -> Outcome<()> {
+    fn show(&self, axes: &[SweepAxis], points: &[GridPoint], end: End) -> Outcome<()> {
         if self.run_args.json {
             let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
             print_json(&serde_json::json!({ "axes": keys, "points": points }))?;
@@ -130,7 +134,7 @@ impl Arguments {
                 self.out.join("sweep.csv").display()
             ))?;
         }
-        conclude(points.iter().map(|point| point.failed).sum(), "cell")
+        conclude(end, points.iter().map(|point| point.failed).sum(), "cell")
     }
 }
 

@@ -5,9 +5,9 @@ use super::cell::ExperimentCell;
 use super::metric::Metric;
 use super::results::{CellResult, Machine, Results};
 use fedeq_run::experiment::EngineSettings;
-use fedeq_run::forecast::{Forecast, Forecaster};
+use fedeq_run::forecast::{Basis, Forecast, Forecaster};
 use fedeq_run::number::{bytes, counted, duration};
-use fedeq_run::run::{RunFolder, Timing};
+use fedeq_run::run::{Disk, RunFolder, Timing};
 use fedeq_run::statistics::Sample;
 use fedeq_run::sweep;
 
@@ -18,47 +18,50 @@ pub struct Estimate {
     pub done: usize,
     /// Runs that are not.
     pub ahead: usize,
-    /// Seconds that these take, as far as it is known.
+    /// Seconds that these take.
     pub seconds: f64,
-    /// Runs of which nobody knows how long they take.
-    pub unknown: usize,
     /// Bytes of their folders, once they are finished.
     pub disk: u64,
+    /// Bytes of the largest checkpoint among them.
+    pub checkpoint: u64,
+    /// Whether seconds are the least that is possible, since kernels and no rounds were measured.
+    pub is_least: bool,
     /// Data sets that are not available.
     pub missing: Vec<String>,
 }
 
-/// What one seed of a cell takes: by other seeds that this machine ran, else by a batch that is measured.
+/// What one seed of a cell takes: by other seeds that this machine ran, else by what is measured or recorded.
 pub fn expected(cell: &ExperimentCell, results: &Results, forecaster: &mut Forecaster) -> Result<Forecast> {
-    match results.cells.get(&cell.name).and_then(|result| measured_here(result, &cell.experiment.engine)) {
-        Some(known) => Ok(known),
-        None => forecaster.forecast(&cell.experiment),
-    }
+    let forecast = forecaster.forecast(&cell.experiment)?;
+    let known = results.cells.get(&cell.name).and_then(|result| measured_here(result, &cell.experiment.engine));
+    Ok(match known {
+        Some(seconds) => Forecast { seconds, basis: Basis::OtherSeeds, ..forecast },
+        None => forecast,
+    })
 }
 
-fn measured_here(result: &CellResult, engine: &EngineSettings) -> Option<Forecast> {
+fn measured_here(result: &CellResult, engine: &EngineSettings) -> Option<f64> {
     let here = Machine::here(engine);
     let runs = || result.runs.iter().filter(|run| run.machine == here);
     let seconds = Sample::of(runs().filter_map(|run| run.metrics.get(&Metric::Seconds).copied()));
-    let disk = runs().map(|run| run.disk).max()?;
-    (seconds.count > 0).then_some(Forecast { seconds: Some(seconds.mean), disk, is_stand_in: false })
+    (seconds.count > 0).then_some(seconds.mean)
 }
 
 impl Estimate {
-    /// Adds a run: what is left of it, if it has begun, or what is expected of its cell.
-    pub fn add(&mut self, run: &sweep::SweepCell, expected: &Forecast) {
-        let folder = RunFolder::open(&run.folder).ok();
-        if folder.as_ref().is_some_and(|folder| matches!(folder.summary(), Ok(Some(_)))) {
-            self.done += 1;
-            return;
-        }
+    /// Adds a run that is done.
+    pub fn add_done(&mut self) {
+        self.done += 1;
+    }
+
+    /// Adds a run that is ahead: what is left of it, if it has begun, or what is expected of its cell. `keeps_models` says whether its folder holds them once it is finished.
+    pub fn add(&mut self, run: &sweep::SweepCell, expected: &Forecast, keeps_models: bool) {
         self.ahead += 1;
-        let begun = folder.and_then(|folder| seconds_left(&folder, run.experiment.plan.rounds));
-        match begun.or(expected.seconds) {
-            Some(seconds) => self.seconds += seconds,
-            None => self.unknown += 1,
-        }
-        self.disk += expected.disk;
+        let folder = RunFolder::open(&run.folder).ok();
+        self.seconds += folder.and_then(|folder| seconds_left(&folder, run.experiment.plan.rounds)).unwrap_or(expected.seconds);
+        let Disk { finished, checkpoint, .. } = expected.disk;
+        self.disk += if keeps_models { finished } else { finished.saturating_sub(checkpoint) };
+        self.checkpoint = self.checkpoint.max(checkpoint);
+        self.is_least |= expected.basis.is_least();
         let name = run.experiment.data.source.name().to_owned();
         if expected.is_stand_in && !self.missing.contains(&name) {
             self.missing.push(name);
@@ -71,12 +74,9 @@ impl Estimate {
         if self.ahead == 0 {
             return format!("{} done, {ahead} ahead: nothing to do", self.done);
         }
-        let time = match self.unknown {
-            0 => format!("about {}", duration(self.seconds)),
-            unknown if unknown == self.ahead => "for an unknown time (a first run on this GPU will tell)".into(),
-            unknown => format!("about {} and an unknown time for {unknown} of them", duration(self.seconds)),
-        };
-        let known = format!("{time}, about {} of disk", bytes(self.disk));
+        let about = if self.is_least { "at least" } else { "about" };
+        let known = format!("{about} {}, about {} of disk", duration(self.seconds), bytes(self.disk));
+        let checkpoint = format!("; a checkpoint of a run under way takes up to {}", bytes(self.checkpoint));
         let missing = match &self.missing[..] {
             [] => String::new(),
             missing => format!(
@@ -84,7 +84,7 @@ impl Estimate {
                 missing.join(", ")
             ),
         };
-        format!("{} done, {ahead} ahead: {known}{missing}", self.done)
+        format!("{} done, {ahead} ahead: {known}{checkpoint}{missing}", self.done)
     }
 }
 

@@ -1,13 +1,12 @@
 //! From a run folder to numbers.
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
-use fedeq_core::{Error, Evaluation, Result, Round};
+use fedeq_core::{Evaluation, Result, Round};
 
 use super::metric::{Metric, Span};
 use super::results::{Machine, Measured};
 use super::spec::Spec;
+use fedeq_run::portable::size_of;
 use fedeq_run::run::{RunFolder, RunSummary, Timing};
 
 /// What a finished run measured; nothing if it is not finished.
@@ -73,16 +72,6 @@ fn between<T>(journal: &[T], after: u64, until: u64, over: fn(&T) -> u64) -> &[T
 /// Six digits of what is measured: what follows them is noise, and files are read by people. What is counted stays exact.
 fn tidy(number: f64) -> f64 {
     if number.fract() == 0.0 { number } else { format!("{number:.5e}").parse().unwrap_or(number) }
-}
-
-/// The bytes of all files in a folder.
-pub(super) fn size_of(folder: &Path) -> Result<u64> {
-    let mut total = 0;
-    for entry in fs::read_dir(folder).map_err(Error::io(folder, "list it"))?.flatten() {
-        let metadata = entry.metadata().map_err(Error::io(folder, "list it"))?;
-        total += if metadata.is_dir() { size_of(&entry.path())? } else { metadata.len() };
-    }
-    Ok(total)
 }
 
 #[cfg(test)]

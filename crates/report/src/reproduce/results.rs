@@ -93,6 +93,22 @@ impl Results {
         result.summarise();
     }
 
+    /// Whether a cell was run with a seed.
+    pub fn has(&self, cell: &ExperimentCell, seed: u64) -> bool {
+        let is_same = |result: &&CellResult| result.identity == cell.identity;
+        self.cells.get(&cell.name).filter(is_same).is_some_and(|result| result.runs.iter().any(|run| run.seed == seed))
+    }
+
+    /// Takes in what others measured of the same cells, seed by seed where there is nothing yet.
+    pub fn merge(&mut self, others: &Self, cells: &[ExperimentCell]) {
+        for cell in cells {
+            let theirs = others.cells.get(&cell.name).filter(|result| result.identity == cell.identity);
+            let new: Vec<Measured> =
+                theirs.into_iter().flat_map(|result| &result.runs).filter(|run| !self.has(cell, run.seed)).cloned().collect();
+            new.into_iter().for_each(|run| self.add(cell, run));
+        }
+    }
+
     /// A cell's metric over its seeds; nothing if it was not run or does not give it.
     pub fn sample(&self, cell: &str, metric: Metric) -> Option<Sample> {
         let result = self.cells.get(cell)?;

@@ -44,11 +44,15 @@ impl Effort {
         effort
     }
 
+    /// How often samples are looked at without training, of so many training, validation and test samples.
+    pub(super) fn looks(&self, samples: [f64; 3]) -> f64 {
+        self.judged.iter().zip(samples).map(|(times, samples)| *times as f64 * samples).sum()
+    }
+
     /// Seconds for a client of so many batches, and so many training, validation and test samples to be judged by.
     pub(super) fn seconds(&self, pace: &Pace, batches: f64, samples: [f64; 3]) -> f64 {
         let trained: f64 = self.trained.iter().map(|(trains, epochs)| *epochs as f64 * batches * pace.batch(*trains)).sum();
-        let judged: f64 = self.judged.iter().zip(samples).map(|(times, samples)| *times as f64 * samples * pace.sample).sum();
-        trained + judged
+        trained + self.looks(samples) * pace.sample
     }
 }
 

@@ -1,44 +1,105 @@
-//! What an experiment will take, before it is begun: seconds from a batch that is measured, bytes on disk from the states that it keeps (`run::Disk`).
+//! What an experiment will take, before it is begun: seconds from what was measured, bytes on disk from the states that it keeps (`run::Disk`).
 //!
-//! The time of a run is nearly all in batches: how many there are of which kind is counted from what the method wants its clients to do, and how long one takes
-//! is measured once for every network, kind of data and size of batch, on one thread. Where the data is not available, samples of the same shape stand in.
+//! On the CPU the time of a run is nearly all in batches: how many there are of which kind is counted from what the method wants its clients to do, and how long one takes
+//! is measured once for every network, kind of data and size of batch, on one thread. On a GPU a batch of one client says little of a whole cohort's: there
+//! multiply-adds are counted, and how many of them a device does in a second is known from rounds that were carried out, here or elsewhere ([`Rates`]). Where the data is not available,
+//! samples of the same shape stand in.
 //!
 //! # Layout
 //! - this file: from experiments to forecasts
-//! - `effort`: what work there is; `pace`: how long a piece of it takes
+//! - `effort`: what work there is; `pace`: how long a piece of it takes on the CPU
+//! - `work`: how much is computed; `rates`: how fast devices compute
 mod effort;
 mod pace;
+mod rates;
+mod work;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fedeq_core::{ClientTask, Result};
+use fedeq_core::{ClientTask, Plan, Result};
 use fedeq_data::Dataset;
 use fedeq_data::source::Source;
 
-use crate::experiment::{Device, Experiment, Prepared};
+use crate::experiment::{Device, Experiment, Precision, Prepared};
 use crate::present::require_present;
-use crate::run::Disk;
+use crate::run::{Disk, RunFolder, Silent, launch};
 use effort::Effort;
 use pace::Pace;
+pub use rates::{MeasuredBy, Rate, Rates};
+use rates::{device_name, gpu_name, is_gpu};
+use work::Work;
 
 /// Forecasts experiments; what they have in common is loaded and measured once.
 #[derive(Default)]
 pub struct Forecaster {
     data: Vec<(DataKey, Data)>,
     paces: BTreeMap<String, Pace>,
+    /// What was recorded here.
+    recorded: Rates,
+    /// What comes with the program.
+    committed: Rates,
 }
 
 /// What an experiment will take, roughly.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
-    /// Seconds of training and evaluation; nothing on a GPU, where a batch of one client says little of a whole cohort's.
-    pub seconds: Option<f64>,
-    /// Bytes of its run folder, once it is finished.
-    pub disk: u64,
+    /// Seconds of training and evaluation.
+    pub seconds: f64,
+    /// How these are known.
+    pub basis: Basis,
+    /// Bytes of its run folder.
+    pub disk: Disk,
     /// Whether its data is not available, so that others of the same shape stood in.
     pub is_stand_in: bool,
+}
+
+/// How it is known what an experiment takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// This machine has run it with another seed.
+    OtherSeeds,
+    /// One batch was measured on this CPU.
+    Batch,
+    /// A device was so fast before.
+    Rate {
+        /// Which device.
+        device: String,
+        /// What it was measured by.
+        by: MeasuredBy,
+        /// Whether with this network on this data.
+        is_own_network: bool,
+    },
+}
+
+impl Basis {
+    /// The device whose rate it is.
+    pub fn device(&self) -> Option<&str> {
+        match self {
+            Self::Rate { device, .. } => Some(device),
+            Self::OtherSeeds | Self::Batch => None,
+        }
+    }
+
+    /// Whether it gives the least time that is possible: kernels were measured, and no rounds.
+    pub fn is_least(&self) -> bool {
+        matches!(self, Self::Rate { by: MeasuredBy::Kernels, .. })
+    }
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherSeeds => formatter.write_str("other seeds"),
+            Self::Batch => formatter.write_str("a batch"),
+            Self::Rate { device, by, is_own_network } => {
+                let by = if *by == MeasuredBy::Rounds { "rounds" } else { "kernels" };
+                write!(formatter, "{by}{} on {device}", if *is_own_network { "" } else { " of other networks" })
+            }
+        }
+    }
 }
 
 /// The source, its folder and how often each sample is there.
@@ -51,15 +112,81 @@ struct Data {
 }
 
 impl Forecaster {
-    /// What an experiment will take on this machine.
+    /// One that knows the rates that come with the program, and others that were recorded.
+    pub fn new(recorded: Rates) -> Result<Self> {
+        Ok(Self { recorded, committed: Rates::committed()?, ..Self::default() })
+    }
+
+    /// What an experiment will take on its device. A GPU that nobody has measured, or that is not there, is taken for one that was.
     pub fn forecast(&mut self, experiment: &Experiment) -> Result<Forecast> {
         let Data { dataset, is_stand_in } = self.data(experiment)?;
         let prepared = experiment.prepare_from(|| Ok(dataset))?;
-        let seconds = match experiment.engine.place()? {
-            Device::Cpu => Some(seconds(&prepared, &self.pace(&prepared)?)?),
-            Device::Cuda(_) => None,
+        let (seconds, basis) = match experiment.engine.place()? {
+            Device::Cpu => self.on_cpu(&prepared)?,
+            Device::Cuda(_) => self.on_gpu(&prepared, gpu_name(&experiment.engine))?,
         };
-        Ok(Forecast { seconds, disk: Disk::of(&prepared).finished, is_stand_in })
+        Ok(Forecast { seconds, basis, disk: Disk::of(&prepared), is_stand_in })
+    }
+
+    fn on_cpu(&mut self, prepared: &Prepared) -> Result<(f64, Basis)> {
+        let device = device_name(&prepared.experiment.engine);
+        let recorded = self.recorded.only(|name| name == device);
+        if let Some(fitting) = recorded.fitting(Some(&device), prepared).filter(|fitting| fitting.is_own_network) {
+            let basis = Basis::Rate { device, by: fitting.rate.by, is_own_network: true };
+            return Ok((fitting.rate.seconds(&Work::of(prepared)?), basis));
+        }
+        Ok((seconds(prepared, &self.pace(prepared)?)?, Basis::Batch))
+    }
+
+    fn on_gpu(&mut self, prepared: &Prepared, device: Option<String>) -> Result<(f64, Basis)> {
+        let known = self.recorded.only(is_gpu).before(&self.committed.only(is_gpu));
+        let kind = prepared.experiment.engine.kind();
+        let suffix = kind.strip_prefix("cuda ").unwrap_or(&kind).to_owned();
+        // Of another card at least the precision is the same, where one is known.
+        let alike = known.only(|name| device.as_deref().map_or_else(|| name.ends_with(&suffix), |own| name == own));
+        let known = if alike.is_empty() { known } else { alike };
+        let fitting = known.fitting(device.as_deref(), prepared);
+        let fitting =
+            fitting.ok_or_else(|| fedeq_core::Error::invalid("no GPU was ever measured", "measure one with `--measure`"))?;
+        let basis =
+            Basis::Rate { device: fitting.rate.device.clone(), by: fitting.rate.by, is_own_network: fitting.is_own_network };
+        Ok((fitting.rate.seconds(&Work::of(prepared)?), basis))
+    }
+
+    /// The GPUs that rates are known of.
+    pub fn gpus(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.recorded.gpus().into_iter().chain(self.committed.gpus()).map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// What the same experiment would take on one of [these](Self::gpus); nothing if it cannot be computed there.
+    pub fn seconds_on(&mut self, experiment: &Experiment, gpu: &str) -> Option<(f64, MeasuredBy)> {
+        let mut moved = experiment.clone();
+        moved.engine.set_device(Device::Cuda(0));
+        moved.engine.precision = gpu.ends_with("(exact)").then_some(Precision::Exact);
+        let Data { dataset, .. } = self.data(&moved).ok()?;
+        let prepared = moved.prepare_from(|| Ok(dataset)).ok()?;
+        self.on_gpu(&prepared, Some(gpu.to_owned())).ok().map(|(seconds, basis)| {
+            let by = if basis.is_least() { MeasuredBy::Kernels } else { MeasuredBy::Rounds };
+            (seconds, by)
+        })
+    }
+
+    /// Carries out two rounds of an experiment in a folder that does not exist yet, and records how fast that was. Its data must be available.
+    pub fn measure(&mut self, experiment: &Experiment, folder: &Path, stops: &(dyn Fn() -> bool + Sync)) -> Result<()> {
+        let mut short = experiment.clone();
+        (short.plan.rounds, short.plan.evaluate_every) = (2, 2);
+        let prepared = short.prepare()?;
+        launch(&short, folder, &mut Silent, stops)?;
+        let timings = RunFolder::open(folder)?.timings()?;
+        self.recorded.note(&prepared, &timings, 1)
+    }
+
+    /// All that was recorded here.
+    pub fn recorded(&self) -> &Rates {
+        &self.recorded
     }
 
     fn pace(&mut self, prepared: &Prepared) -> Result<Pace> {
@@ -107,10 +234,14 @@ fn seconds(prepared: &Prepared, pace: &Pace) -> Result<f64> {
     let judge = if plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
     let judged = judge_all(prepared, judge, pace);
     let finish = Effort::of(prepared, ClientTask::Finish).seconds(pace, mean_batches, [0.0; 3]) * clients as f64;
-    let every = plan.evaluate_every.max(1).min(plan.rounds);
-    let evaluations = if plan.evaluate_every == 0 { 1 } else { plan.rounds.div_ceil(every) };
     let (few, all) = (workers(prepared).min(cohort) as f64, workers(prepared).min(clients) as f64);
-    Ok(plan.rounds as f64 * cohort as f64 * train / few + (evaluations as f64 * judged + finish) / all)
+    Ok(plan.rounds as f64 * cohort as f64 * train / few + (evaluations(plan) * judged + finish) / all)
+}
+
+/// How often all clients are evaluated.
+fn evaluations(plan: &Plan) -> f64 {
+    let every = plan.evaluate_every.max(1).min(plan.rounds.max(1));
+    if plan.evaluate_every == 0 { 1.0 } else { plan.rounds.div_ceil(every) as f64 }
 }
 
 /// Seconds of one evaluation of all clients, one after the other.

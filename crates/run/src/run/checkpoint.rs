@@ -178,6 +178,22 @@ fn remove_other_servers(checkpoints: &Path, wanted: &BTreeSet<&str>) -> Result<(
     Ok(())
 }
 
+/// Keeps the last checkpoint of a run that nobody works on, and removes all that it does not name.
+pub(super) fn keep_only_last(folder: &RunFolder) -> Result<()> {
+    let mut manifests = list(&folder.checkpoints())?;
+    let Some(last) = manifests.pop() else { return Ok(()) };
+    let manifest = Manifest::read(&last)?;
+    manifests.iter().try_for_each(|path| remove(path))?;
+    remove_other_servers(&folder.checkpoints(), &BTreeSet::from([manifest.server.as_str()]))?;
+    let named: BTreeSet<&String> = manifest.clients.values().collect();
+    for entry in fs::read_dir(folder.clients()).into_iter().flatten().flatten() {
+        if !named.contains(&entry.file_name().to_string_lossy().into_owned()) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn remove(path: &Path) -> Result<()> {
     fs::remove_file(path).map_err(Error::io(path, "remove it"))
 }

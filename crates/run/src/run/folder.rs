@@ -12,7 +12,7 @@ use fedeq_data::source::table::Table;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::checkpoint::{Manifest, Stage};
+use super::checkpoint::{Manifest, Stage, keep_only_last};
 use super::control::{ControlCommand, ControlFile};
 use super::file_access::{FileAccess, LARGEST, SMALL};
 use super::find::is_run;
@@ -308,6 +308,18 @@ impl RunFolder {
             }
         }
         Ok(())
+    }
+
+    /// Removes all but what is needed to continue: the last checkpoint and the states that it names. A run that a process works on is refused.
+    pub fn keep_only_last_checkpoint(&self) -> Result<()> {
+        let _lock = self.lock()?;
+        keep_only_last(self)
+    }
+
+    /// Removes the folder and all that is in it; a run that a process works on is refused.
+    pub fn remove(self) -> Result<()> {
+        let _lock = self.lock()?;
+        fs::remove_dir_all(&self.root).map_err(Error::io(&self.root, "remove it"))
     }
 
     /// Takes the run for this process.

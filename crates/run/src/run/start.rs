@@ -27,6 +27,8 @@ pub struct Disk {
     pub working: u64,
     /// When it is finished: the last one.
     pub finished: u64,
+    /// Its last checkpoint alone.
+    pub checkpoint: u64,
 }
 
 /// A line of every journal, for a round.
@@ -50,7 +52,7 @@ impl Disk {
         // States that do not fit in memory are on disk also between checkpoints.
         let fits = states / 1_000_000 <= prepared.experiment.engine.client_memory_mb as u64;
         let working = if fits { 2 } else { 3 } * checkpoint;
-        Self { working: journals.saturating_add(working), finished: journals.saturating_add(checkpoint) }
+        Self { working: journals.saturating_add(working), finished: journals.saturating_add(checkpoint), checkpoint }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Carrying out an experiment.
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use fedeq_core::Error;
 
 use super::Arguments;
-use crate::cli::cells::{Attempt, Cells, Next, conclude, finished, require_devices};
+use crate::cli::cells::{Attempt, Cells, End, Next, conclude, finished, require_devices};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, print_json, tell};
 use crate::cli::table::{Align, Table};
@@ -13,6 +15,9 @@ use fedeq_report::reproduce::{
     ExperimentCell, Results, ScaleName, Spec, TextTable, cells, legend, measure, publish, text_tables,
 };
 use fedeq_run::experiment::{Device, Experiment, Override};
+use fedeq_run::forecast::{Forecaster, Rates};
+use fedeq_run::limit::TimeLimit;
+use fedeq_run::portable::PortableFolder;
 use fedeq_run::run::RunFolder;
 use fedeq_run::sweep::SweepCell;
 
@@ -28,43 +33,80 @@ pub(super) struct Job<'a> {
     pub(super) out: PathBuf,
     /// Where the runs go.
     pub(super) runs: PathBuf,
+    /// When it must have ended.
+    pub(super) limit: TimeLimit,
+    /// No larger checkpoint goes to other machines.
+    pub(super) largest_checkpoint: Option<u64>,
+    /// What goes to other machines.
+    pub(super) state: Option<PortableFolder>,
 }
 
-/// Why no further cell is begun.
-enum End {
-    AllDone,
-    OutOfBudget,
-}
+/// What is forecast may take so much longer.
+const CAUTION: f64 = 1.2;
+
+/// Methods whose cells are run first: ours, and those nearest to it.
+const FIRST: [&str; 5] = ["fedeq", "fedrep", "knn-per", "fedavg-ft", "ditto"];
 
 impl Job<'_> {
-    /// Every run: all cells with the first seed, then all with the second, so that what is there at any time is as broad as can be.
+    /// Every run: all cells with the first seed, then all with the second, so that what is there at any time is as broad as can be; our method and its nearest rivals first.
     pub(super) fn all_runs(&self) -> Vec<(&ExperimentCell, SweepCell)> {
-        let with_seed = |seed| self.cells.iter().map(move |cell| (cell, cell.run(seed, &self.runs)));
+        let rank = |cell: &&ExperimentCell| {
+            let name = cell.experiment.method.name();
+            FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len())
+        };
+        let mut cells: Vec<&ExperimentCell> = self.cells.iter().collect();
+        cells.sort_by_key(rank);
+        let with_seed = |seed| cells.iter().map(move |cell| (*cell, cell.run(seed, &self.runs))).collect::<Vec<_>>();
         (0..self.seeds).flat_map(with_seed).collect()
     }
 
+    /// What was measured so far, here and by others whose state this is.
     pub(super) fn load(&self) -> fedeq_core::Result<Results> {
         let all = cells(&self.spec, self.scale, &self.overrides)?;
-        Results::load(&self.out, &self.spec.name, self.scale, &all)
+        let load = |folder: &Path| Results::load(folder, &self.spec.name, self.scale, &all);
+        let mut results = load(&self.out)?;
+        if let Some(folder) = self.state_results() {
+            results.merge(&load(&folder)?, &all);
+        }
+        Ok(results)
+    }
+
+    /// Whether a run need not be carried out, since the results have it.
+    pub(super) fn is_known(&self, cell: &ExperimentCell, run: &SweepCell, results: &Results) -> bool {
+        !self.arguments.again && results.has(cell, run.experiment.seed)
     }
 
     /// Runs everything that is not done yet, and shows what is there.
-    pub(super) fn carry_out(&self) -> Outcome<()> {
-        self.check_ahead().map_err(Failure::refused)?;
+    pub(super) fn carry_out(self) -> Outcome<()> {
+        let ended = self.carry_out_all();
+        if let Err(Failure::Told { code: 2, .. }) = ended {
+            self.state.map_or(Ok(()), PortableFolder::leave).map_err(Failure::during_work)?;
+            return ended.map(|_| ());
+        }
+        // Whatever else ended it, what there is to continue from is kept.
+        let closed = self.close();
+        let (end, failed) = ended?;
+        closed?;
+        conclude(end, failed, "run")
+    }
+
+    fn carry_out_all(&self) -> Outcome<(End, usize)> {
         let mut results = self.load().map_err(Failure::refused)?;
+        self.check_ahead(&results).map_err(Failure::refused)?;
         let mut failed = 0;
         let ended = self.run_all(&mut results, &mut failed);
         // Whatever ended it, what was measured is shown.
-        publish(&self.spec, &self.overrides, &self.out).map_err(Failure::during_work)?;
+        let saved = self.save(&results).and_then(|()| publish(&self.spec, &self.overrides, &self.out));
         let end = ended?;
+        saved.map_err(Failure::during_work)?;
         self.show(&results)?;
-        self.conclude(&end, failed)
+        Ok((end, failed))
     }
 
     /// Refuses what can be refused before anything is trained: one cell of every data set is prepared, and on a GPU, which cannot do everything, one of every
     /// network and way of training.
-    fn check_ahead(&self) -> fedeq_core::Result<()> {
-        let runs = self.all_runs();
+    fn check_ahead(&self, results: &Results) -> fedeq_core::Result<()> {
+        let runs: Vec<_> = self.all_runs().into_iter().filter(|(cell, run)| !self.is_known(cell, run, results)).collect();
         let ahead = || runs.iter().map(|(_, run)| run);
         require_devices(ahead().filter(|run| !matches!(finished(run), Ok(Some(_)))))?;
         let mut seen: Vec<&Experiment> = Vec::new();
@@ -80,15 +122,23 @@ impl Job<'_> {
     fn run_all(&self, results: &mut Results, failed: &mut usize) -> Outcome<End> {
         fs::create_dir_all(&self.out).map_err(Failure::io(&self.out, "create it"))?;
         let (of, runs): (Vec<&ExperimentCell>, Vec<SweepCell>) = self.all_runs().into_iter().unzip();
-        let (start, is_out_of_budget) = (Instant::now(), AtomicBool::new(false));
+        let known: Vec<bool> = of.iter().zip(&runs).map(|(cell, run)| self.is_known(cell, run, results)).collect();
+        let state = self.state.as_ref();
+        let rates = state.map(|state| Rates::load(state.path())).transpose().map_err(Failure::refused)?.map(Mutex::new);
+        let too_large = self.too_large(&of, &known, rates.as_ref()).map_err(Failure::refused)?;
         let label = |index: usize| format!("run {} of {}", index + 1, runs.len());
         let begins = |index: usize| {
-            if self.is_out_of_budget(start) && finished(&runs[index]).map_err(Failure::refused)?.is_none() {
-                is_out_of_budget.store(true, Ordering::Relaxed);
-                return Ok(Next::End);
-            }
             self.announce(&label(index), of[index], &runs[index]);
-            Ok(Next::Begin)
+            let is_late = || too_large.get(&of[index].name).is_some_and(|seconds| !self.limit.allows(*seconds));
+            if known[index] {
+                self.tell("already finished");
+                Ok(Next::Done)
+            } else if is_late() {
+                self.tell("not begun: it would not end in time, and its checkpoint is too large to be kept");
+                Ok(Next::Later)
+            } else {
+                Ok(Next::Begin)
+            }
         };
         let ends = |index: usize, attempt: Attempt| match attempt {
             Ok(_) => self.keep(of[index], &runs[index], results).map_err(Failure::during_work),
@@ -98,13 +148,42 @@ impl Job<'_> {
             }
         };
         let (run_args, jobs) = (&self.arguments.run_args, &self.arguments.jobs);
-        Cells { cells: &runs, run_args, jobs, label: &label }.carry_out(begins, ends)?;
-        Ok(if is_out_of_budget.into_inner() { End::OutOfBudget } else { End::AllDone })
+        let all = Cells { cells: &runs, run_args, jobs, limit: &self.limit, rates: rates.as_ref(), label: &label };
+        let end = all.carry_out(begins, ends);
+        if let (Some(state), Some(rates)) = (state, rates) {
+            let rates = rates.into_inner().unwrap_or_else(PoisonError::into_inner);
+            rates.save(state.path()).map_err(Failure::during_work)?;
+        }
+        end
     }
 
-    fn is_out_of_budget(&self, start: Instant) -> bool {
-        let budget = self.arguments.budget.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
-        budget.is_some_and(|budget| start.elapsed() >= budget)
+    /// The cells whose checkpoints are larger than wanted, and the seconds that they take from beginning to end.
+    fn too_large(
+        &self,
+        of: &[&ExperimentCell],
+        known: &[bool],
+        rates: Option<&Mutex<Rates>>,
+    ) -> fedeq_core::Result<BTreeMap<String, f64>> {
+        let mut seconds = BTreeMap::new();
+        let Some(largest) = self.largest_checkpoint else { return Ok(seconds) };
+        let recorded = rates.map(|rates| rates.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default();
+        let mut forecaster = Forecaster::new(recorded)?;
+        for (cell, _) in of.iter().zip(known).filter(|(_, known)| !**known) {
+            if !seconds.contains_key(&cell.name) {
+                let forecast = forecaster.forecast(&cell.experiment)?;
+                if forecast.disk.checkpoint > largest {
+                    let jobs = self.arguments.jobs.jobs() as f64;
+                    seconds.insert(cell.name.clone(), CAUTION * jobs * forecast.seconds);
+                }
+            }
+        }
+        Ok(seconds)
+    }
+
+    fn tell(&self, text: &str) {
+        if !self.arguments.run_args.quiet {
+            tell(text);
+        }
     }
 
     fn announce(&self, label: &str, cell: &ExperimentCell, run: &SweepCell) {
@@ -118,9 +197,27 @@ impl Job<'_> {
         let folder = RunFolder::open(&run.folder)?;
         if let Some(measured) = measure(&self.spec, &folder)? {
             results.add(cell, measured);
-            results.save(&self.out)?;
+            self.save(results)?;
         }
-        if self.arguments.discard_models { folder.discard_models() } else { Ok(()) }
+        if self.keeps_models() { Ok(()) } else { folder.discard_models() }
+    }
+
+    /// Whether finished runs keep their models.
+    pub(super) fn keeps_models(&self) -> bool {
+        self.arguments.keep_models || (self.arguments.state.is_none() && !self.arguments.discard_models)
+    }
+
+    /// Writes the results, if there are any, to their folder and to the state.
+    fn save(&self, results: &Results) -> fedeq_core::Result<()> {
+        if results.cells.is_empty() {
+            return Ok(());
+        }
+        results.save(&self.out)?;
+        if let Some(folder) = self.state_results() {
+            fs::create_dir_all(&folder).map_err(Error::io(&folder, "create it"))?;
+            results.save(&folder)?;
+        }
+        Ok(())
     }
 
     fn show(&self, results: &Results) -> Outcome<()> {
@@ -132,13 +229,6 @@ impl Job<'_> {
         let legend: String =
             legend(&self.spec, results).map_err(Failure::during_work)?.iter().map(|line| format!("{line}\n")).collect();
         print(&format!("{text}{legend}\n{}\n", self.out.join("README.md").display()))
-    }
-
-    fn conclude(&self, end: &End, failed: usize) -> Outcome<()> {
-        if matches!(end, End::OutOfBudget) {
-            tell("the budget is spent; the same command again continues from here");
-        }
-        conclude(failed, "run")
     }
 }
 
