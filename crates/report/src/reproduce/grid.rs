@@ -53,7 +53,8 @@ pub(super) fn grids(spec: &Spec, scale: &SpecScale, part: &SpecPart, results: &R
     };
     grids.iter_mut().for_each(ResultGrid::mark_best);
     let with_differences = |grid: ResultGrid| {
-        let differences = grid.differences(&part.table.differences);
+        // Of one seed there is nothing to say.
+        let differences = grid.differences(&part.table.differences).filter(ResultGrid::has_differences);
         [Some(grid), differences].into_iter().flatten()
     };
     grids.into_iter().flat_map(with_differences).collect()
