@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use digits::{CLIENTS, Digits, brief};
 use fedeq_core::{
-    Algorithm, ClientByClient, ClientState, FedAvg, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local, LocalProblem,
+    Algorithm, ClientByClient, ClientState, DualStart, FedAvg, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local, LocalProblem,
     LocalProblems, Method, Neighbours, Params, Phase, ProximalGradient, ProximalTerm, Slot, SolveTally, ThetaStart, Training,
     Trains, View, Weights, Workers, client_seed, received, shared_part,
 };
@@ -21,7 +21,7 @@ fn theta_bits(params: &Params) -> Vec<u32> {
 
 #[test]
 fn every_method_trains_every_kind_of_image_model_and_gives_the_same_bytes_for_1_and_2_threads() {
-    for model in ["deq-resnet-xs", "resnet-xs"] {
+    for model in ["deq-resnet-xs", "resnet-xs", "tied-resnet-xs"] {
         for name in Method::NAMES {
             let method = Method::named(name).expect("known");
             let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: StoredPrecision::Half, lasting: true };
@@ -43,6 +43,20 @@ fn fedeq_without_penalty_and_dual_from_the_received_theta_is_fedrep_to_the_bit()
     assert_eq!(free.server.weights.statistics, fedrep.server.weights.statistics);
     assert!(free.states.iter().zip(&fedrep.states).all(|(a, b)| a.own == b.own));
     assert_ne!(theta_bits(&fedeq(0.1).server.weights.params), theta_bits(&fedrep.server.weights.params));
+}
+
+#[test]
+fn a_penalty_without_duals_leaves_them_at_zero_and_trains_otherwise_than_with_them() {
+    let digits = Digits::new("deq-resnet-xs", brief());
+    let run = |rho, dual| digits.run(&FedEq { rho, dual, ..FedEq::default() }, 3, 2);
+    let theta = |outcome: &digits::Outcome| theta_bits(&outcome.server.weights.params);
+    let (alone, with) = (run(0.1, DualStart::None), run(0.1, DualStart::Zero));
+    let norms = |outcome: &digits::Outcome| -> Vec<f64> { outcome.states.iter().map(|state| state.dual.norm()).collect() };
+    assert!(norms(&alone).iter().all(|norm| *norm == 0.0), "{:?}", norms(&alone));
+    assert!(norms(&with).iter().any(|norm| *norm > 0.0));
+    assert_ne!(theta(&alone), theta(&with));
+    // The first round begins without duals either way; with no penalty there is nothing left but FedRep.
+    assert_eq!(theta(&run(0.0, DualStart::None)), theta_bits(&digits.run(&FedRep::default(), 3, 2).server.weights.params));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use fedeq_equilibrium::{Adjoint, Equilibrium};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::{Predictions, cross_entropy_with_gradient};
 use fedeq_models::Mode;
-use fedeq_models::graph::{Graph, ParameterId};
+use fedeq_models::graph::{Graph, Layer, ParameterId};
 use fedeq_models::{ModelConfig, Part, Task};
 use fedeq_reference::{FloatPrecision, Pass, Reference, Values, widened};
 
@@ -155,39 +155,42 @@ fn moved(graph: &Graph, by: f32) -> BTreeMap<String, Vec<f32>> {
 /// Everything that a pass gives is as close to double precision as the tolerance says, or as ten times what automatic differentiation in single precision
 /// is away from it: through many layers, or the steps of a solver, rounding grows whoever rounds.
 fn agrees(config: &ModelConfig, task: &Task, batch: &Batch, noise: f32, tolerance: f64) {
-    let graph = config.graph(task).unwrap();
-    let values = moved(&graph, noise);
+    graph_agrees(config.name(), &config.graph(task).unwrap(), batch, noise, tolerance);
+}
+
+fn graph_agrees(config: &str, graph: &Graph, batch: &Batch, noise: f32, tolerance: f64) {
+    let values = moved(graph, noise);
     for mode in [Mode::Train, Mode::Evaluate] {
         let [expected, rounded] = [FloatPrecision::Double, FloatPrecision::Single]
-            .map(|precision| by_reference(&graph, precision, &values, batch, mode));
+            .map(|precision| by_reference(graph, precision, &values, batch, mode));
         let largest =
             expected.gradients.values().map(|gradient| apart(gradient, &vec![0.0; gradient.len()], 1.0)).fold(0.0, f64::max);
         let largest = largest.max(1e-3);
         for part in [None, Some(Part::Shared), Some(Part::Personal)] {
             let wanted = |each: Part| part.is_none_or(|part| each == part);
             // Where only the head is trained, nothing is differentiated through the fixed point, and no phantom steps are taken.
-            let steps_differ = part == Some(Part::Personal) && unsolved_phantom(&graph);
+            let steps_differ = part == Some(Part::Personal) && unsolved_phantom(graph);
             if steps_differ || !graph.parameters.iter().any(|parameter| wanted(parameter.part)) {
                 continue;
             }
-            let found = by_plan(&graph, &values, batch, mode, wanted);
+            let found = by_plan(graph, &values, batch, mode, wanted);
             let close = |what: &str, [exact, rounded, found]: [&[f64]; 3], least: f64| {
                 let (found, rounded) = (apart(exact, found, least), apart(exact, rounded, least));
                 assert!(found < tolerance + 10.0 * rounded, "{config} {mode:?} {part:?} {what}: {found}, burn {rounded}");
             };
             // Phantom steps move what a solve of few steps has found, and a pass of the reference without gradients leaves them out.
-            if !unsolved_phantom(&graph) {
+            if !unsolved_phantom(graph) {
                 close("logits", [&expected.logits, &rounded.logits, &found.logits], 1e-3);
             }
             close("loss", [&[expected.loss], &[rounded.loss], &[found.loss]], 1e-3);
             for (path, gradient) in &found.gradients {
                 close(path, [&expected.gradients[path], &rounded.gradients[path], gradient], 1e-2 * largest);
             }
-            for (name, statistic) in found.statistics.iter().filter(|_| !unsolved_phantom(&graph)) {
+            for (name, statistic) in found.statistics.iter().filter(|_| !unsolved_phantom(graph)) {
                 close(name, [&expected.statistics[name], &rounded.statistics[name], statistic], 1e-6);
             }
         }
-        let used = by_use(&graph, &values, batch);
+        let used = by_use(graph, &values, batch);
         if mode == Mode::Evaluate {
             let embedding = |passed: &Passed| passed.embedding.clone().unwrap();
             for (what, exact, rounded, found) in [
@@ -264,6 +267,40 @@ fn residual_equilibria_agree_by_every_adjoint() {
     }
 }
 
+/// The cell applied a fixed number of times, and blocks in its place.
+#[test]
+fn the_explicit_counterparts_of_deq_resnet_agree() {
+    for json in [
+        r#"{ "name": "tied-resnet-xs" }"#,
+        r#"{ "name": "tied-resnet-xs", "steps": 1, "cell_norm": "row-wise", "activation": "relu" }"#,
+        r#"{ "name": "tied-resnet-xs", "steps": 3, "pooling": "mean" }"#,
+        r#"{ "name": "untied-resnet-xs" }"#,
+        r#"{ "name": "untied-resnet-xs", "blocks": 1, "pooling": "mean" }"#,
+        r#"{ "name": "deq-resnet-xs", "pooling": "mean", "equilibrium": { "stop": { "relative": 0.0, "max_steps": 4 } } }"#,
+    ] {
+        let config: ModelConfig = serde_json::from_str(json).unwrap();
+        agrees(&config, &Task::image(8, 8, 1, 10), &Batch::of_numbers(5, 64, 10), 0.003, 1e-3);
+    }
+}
+
+/// Steps of any cell, of which that of sequences starts at zero.
+#[test]
+fn any_cell_can_be_repeated() {
+    for (name, task, batch) in [
+        ("deq-mlp", Task::image(8, 8, 1, 10), Batch::of_numbers(5, 64, 10)),
+        ("deq-transformer", Task::next_symbol(12, 20), Batch::of_text(3, 12, 20)),
+    ] {
+        let mut graph = named(name).graph(&task).unwrap();
+        for layer in &mut graph.layers {
+            if let Layer::Equilibrium { injection, cell, y, .. } = layer {
+                *layer = Layer::Repeat { injection: *injection, cell: cell.clone(), times: 3, y: *y };
+            }
+        }
+        graph.validate().unwrap();
+        graph_agrees(&format!("{name}, repeated"), &graph, &batch, 0.003, 1e-3);
+    }
+}
+
 #[test]
 fn dense_equilibria_agree_by_every_adjoint() {
     for adjoint in ADJOINTS {
@@ -316,7 +353,7 @@ fn steps_agree(config: &ModelConfig, task: &Task, batch: &Batch, rate: f32) {
 fn training_follows_the_reference_for_several_steps() {
     let digits = Batch::of_numbers(10, 64, 10);
     let task = Task::image(8, 8, 1, 10);
-    for name in ["resnet-xs", "deq-resnet-xs", "deq-mlp"] {
+    for name in ["resnet-xs", "deq-resnet-xs", "deq-mlp", "tied-resnet-xs", "untied-resnet-xs"] {
         steps_agree(&named(name), &task, &digits, 0.01);
     }
     // By groups: in a deep network on few samples, statistics of the batch let rounding grow from step to step until nothing is compared but that.

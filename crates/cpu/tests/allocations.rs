@@ -92,6 +92,8 @@ fn a_training_step_allocates_nothing() {
         (r#"{ "name": "deq-resnet-xs", "equilibrium": { "adjoint": { "implicit": {} } } }"#, &images),
         (r#"{ "name": "deq-resnet-xs", "equilibrium": { "adjoint": { "phantom": { "steps": 3, "damping": 0.5 } } } }"#, &images),
         (r#"{ "name": "deq-resnet-xs", "equilibrium": { "solver": { "broyden": {} } } }"#, &images),
+        (r#"{ "name": "tied-resnet-xs", "steps": 3 }"#, &images),
+        (r#"{ "name": "untied-resnet-xs", "pooling": "mean" }"#, &images),
         (r#"{ "name": "transformer-4" }"#, &sentences),
         (r#"{ "name": "deq-transformer" }"#, &sentences),
     ];

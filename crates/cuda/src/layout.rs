@@ -308,8 +308,10 @@ fn wishes(graph: &Graph, precision: Precision) -> HashMap<usize, Wish> {
                 wishes.extend(ids.map(|(before, id)| (id.0, Wish::Beside { first: affine.scale, before, of: 2 })));
             }
             Layer::Transformer { layers, .. } => beside(layers, &mut wishes),
-            Layer::Equilibrium { cell: graph::Cell::Transformer { layers, .. }, .. } => beside(layers, &mut wishes),
-            Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. } => {
+            Layer::Equilibrium { cell: graph::Cell::Transformer { layers, .. }, .. }
+            | Layer::Repeat { cell: graph::Cell::Transformer { layers, .. }, .. } => beside(layers, &mut wishes),
+            Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. }
+            | Layer::Repeat { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. } => {
                 // Their gradients come from one sum over samples.
                 for affine in [norm_1, norm_2, norm_3] {
                     for (before, id) in [affine.scale, affine.offset].into_iter().enumerate() {

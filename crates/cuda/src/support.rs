@@ -52,13 +52,23 @@ impl Support<'_> {
             }
             Layer::Equilibrium { ref cell, ref settings, y, .. } => {
                 self.used_once(&layer.parameters())?;
-                if let Cell::Transformer { layers, norm } = cell {
-                    self.stack(layers, y)?;
-                    self.positions(norm.scale, y)?;
-                }
-                equilibrium::ensure_supported(cell, settings, self.graph.shape(y), self.precision)
+                self.cell(cell, y)?;
+                equilibrium::ensure_settings(settings)
+            }
+            Layer::Repeat { ref cell, y, .. } => {
+                self.used_once(&layer.parameters())?;
+                self.cell(cell, y)
             }
         }
+    }
+
+    /// A cell on states of this value's shape.
+    fn cell(&self, cell: &Cell, value: ValueId) -> Result<()> {
+        if let Cell::Transformer { layers, norm } = cell {
+            self.stack(layers, value)?;
+            self.positions(norm.scale, value)?;
+        }
+        equilibrium::ensure_cell(cell, self.graph.shape(value), self.precision)
     }
 
     /// The layer of a parameter.
@@ -176,8 +186,19 @@ mod tests {
     #[test]
     fn explicit_networks_of_images_are_supported_in_both_precisions() {
         let tasks = [Task::image(32, 32, 3, 10), Task::image(28, 28, 1, 62), Task::image(8, 8, 1, 10)];
-        for (name, task) in
-            ["linear", "mlp", "resnet-xs", "resnet-14", "resnet-34"].into_iter().flat_map(|name| tasks.map(|task| (name, task)))
+        for (name, task) in [
+            "linear",
+            "mlp",
+            "resnet-xs",
+            "resnet-14",
+            "resnet-34",
+            "tied-resnet-m",
+            "untied-resnet-m",
+            "tied-resnet-xs",
+            "untied-resnet-xs",
+        ]
+        .into_iter()
+        .flat_map(|name| tasks.map(|task| (name, task)))
         {
             let graph = name.parse::<ModelConfig>().and_then(|config| config.graph(&task)).expect("a network");
             for precision in [Precision::Mixed, Precision::Exact] {

@@ -7,7 +7,9 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use fedeq_report::reproduce::{NAMES, ScaleName, cells, find};
+use fedeq_core::Method;
+use fedeq_report::reproduce::{ExperimentCell, NAMES, ScaleName, cells, find};
+use fedeq_run::experiment::Experiment;
 use fedeq_run::forecast::{Forecaster, Rates};
 use run_support::{fedeq, json, refusal, spawn, succeed};
 use tempfile::TempDir;
@@ -84,6 +86,50 @@ fn every_cell_of_every_embedded_experiment_is_a_valid_experiment() {
             names.dedup();
             assert_eq!(names.len(), cells.len(), "{name}, {scale}: names of cells repeat");
             spec.check(scale).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
+
+/// Every cell of every embedded experiment, with the experiment's name.
+fn all_cells(scale: ScaleName) -> Vec<(&'static str, ExperimentCell)> {
+    let of = |name: &&'static str| {
+        let cells = cells(&find(name).expect("known"), scale, &[]).expect("cells");
+        cells.into_iter().map(|cell| (*name, cell)).collect::<Vec<_>>()
+    };
+    NAMES.iter().flat_map(of).collect()
+}
+
+#[test]
+fn local_trains_every_client_in_every_round() {
+    for scale in ScaleName::ALL {
+        for (name, cell) in all_cells(scale) {
+            if let Method::Local(local) = &cell.experiment.method {
+                assert!(local.everybody, "{name}, {scale}, {}", cell.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn femnist_at_full_scale_keeps_a_tenth_for_the_test() {
+    let femnist: Vec<_> =
+        all_cells(ScaleName::Full).into_iter().filter(|(_, cell)| cell.experiment.data.source.name() == "femnist").collect();
+    assert!(femnist.iter().any(|(name, _)| *name == "table-1"));
+    for (name, cell) in femnist {
+        assert_eq!(cell.experiment.data.split.test, Some(0.1), "{name}, {}", cell.name);
+    }
+}
+
+/// Whatever else differs, it is not the network, the rate, the rounds or the data.
+#[test]
+fn methods_are_compared_on_the_same_network() {
+    for scale in ScaleName::ALL {
+        let cells: Vec<ExperimentCell> =
+            all_cells(scale).into_iter().filter(|(name, _)| *name == "same-network").map(|(_, cell)| cell).collect();
+        let Some(first) = cells.first().map(|cell| &cell.experiment) else { panic!("cells") };
+        for cell in &cells {
+            let Experiment { model, data, training, plan, .. } = &cell.experiment;
+            assert_eq!((model, data, training, plan.rounds), (&first.model, &first.data, &first.training, first.plan.rounds));
         }
     }
 }

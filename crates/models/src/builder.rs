@@ -222,6 +222,11 @@ impl Builder<'_> {
         self.push(|y| Layer::Equilibrium { injection, cell, settings: settings.clone(), y })
     }
 
+    /// A cell applied so many times.
+    pub fn repeat(&mut self, injection: ValueId, cell: Cell, times: usize) -> ValueId {
+        self.push(|y| Layer::Repeat { injection, cell, times, y })
+    }
+
     /// The parameters of a [`Cell::Dense`] of so many numbers.
     pub fn dense_cell(&mut self, name: &str, width: usize, activation: Activation) -> Cell {
         let weight = self.at(name).parameter("weight", &[width, width], Initializer::fan_in(width));

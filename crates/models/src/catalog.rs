@@ -9,6 +9,7 @@ use crate::deq_mlp::DeqMlpOptions;
 use crate::deq_resnet::{DeqResNetOptions, DeqResNetSize};
 use crate::deq_transformer::DeqTransformerOptions;
 use crate::error::{ModelError, Result, ensure_within};
+use crate::explicit_resnet::{TiedResNetOptions, UntiedResNetOptions};
 use crate::graph::Graph;
 use crate::mlp::{LinearOptions, MlpOptions};
 use crate::resnet::{ResNetDepth, ResNetOptions};
@@ -150,6 +151,18 @@ networks! {
     DeqResNetS(DeqResNetOptions, DeqResNetSize::S) = "deq-resnet-s",
     /// The paper's equilibrium network for CIFAR.
     DeqResNetM(DeqResNetOptions, DeqResNetSize::M) = "deq-resnet-m",
+    /// `deq-resnet-xs` with its cell applied a fixed number of times.
+    TiedResNetXs(TiedResNetOptions, DeqResNetSize::XS) = "tied-resnet-xs",
+    /// `deq-resnet-s` with its cell applied a fixed number of times.
+    TiedResNetS(TiedResNetOptions, DeqResNetSize::S) = "tied-resnet-s",
+    /// `deq-resnet-m` with its cell applied a fixed number of times.
+    TiedResNetM(TiedResNetOptions, DeqResNetSize::M) = "tied-resnet-m",
+    /// `deq-resnet-xs` with blocks of the same size in all in place of its equilibrium.
+    UntiedResNetXs(UntiedResNetOptions, DeqResNetSize::XS) = "untied-resnet-xs",
+    /// `deq-resnet-s` with blocks of the same size in all in place of its equilibrium.
+    UntiedResNetS(UntiedResNetOptions, DeqResNetSize::S) = "untied-resnet-s",
+    /// `deq-resnet-m` with blocks of the same size in all in place of its equilibrium.
+    UntiedResNetM(UntiedResNetOptions, DeqResNetSize::M) = "untied-resnet-m",
     /// An explicit network for small images, 2.7 times as large as `deq-resnet-xs` on digits.
     ResNetXs(ResNetOptions, ResNetDepth::Xs) = "resnet-xs",
     /// Explicit, 14 layers.

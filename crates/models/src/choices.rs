@@ -39,6 +39,24 @@ pub enum GroupNormScope {
     RowWise,
 }
 
+/// What the dense layers of a network for images read of a picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pooling {
+    /// All its numbers, as in the paper.
+    #[default]
+    Flatten,
+    /// The mean over its plane, a number a channel.
+    Mean,
+}
+
+impl Pooling {
+    /// Whether it is the usual one, which files leave out: experiments of before it was a choice keep their identity.
+    pub(crate) fn is_flatten(&self) -> bool {
+        *self == Self::Flatten
+    }
+}
+
 /// The choices that run through a whole network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {

@@ -2,10 +2,11 @@
 use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
+use crate::builder::Builder;
 use crate::catalog::{Architecture, InputKind};
-use crate::choices::{Activation, GroupNormScope, NormKind, Style, dense_end};
+use crate::choices::{Activation, GroupNormScope, NormKind, Pooling, Style, dense_end};
 use crate::error::Result;
-use crate::graph::{Ends, Fusion, Graph};
+use crate::graph::{Ends, Fusion, Graph, ValueId};
 use crate::task::Task;
 
 /// The choices left open in a DEQ-ResNet.
@@ -18,6 +19,9 @@ pub struct DeqResNetOptions {
     pub cell_norm: GroupNormScope,
     /// The nonlinearity.
     pub activation: Activation,
+    /// What the dense layers read of the state.
+    #[serde(skip_serializing_if = "Pooling::is_flatten")]
+    pub pooling: Pooling,
     /// How the fixed point is found and differentiated.
     pub equilibrium: Equilibrium,
 }
@@ -28,6 +32,7 @@ impl Default for DeqResNetOptions {
             norm: NormKind::Batch,
             cell_norm: GroupNormScope::Textbook,
             activation: Activation::Softplus,
+            pooling: Pooling::Flatten,
             equilibrium: Equilibrium::default(),
         }
     }
@@ -54,7 +59,7 @@ impl DeqResNetSize {
 }
 
 /// `u = pool(norm(phi(conv(x))))`, `z = g(z; u)` by a [residual cell](crate::graph::Cell::Residual), then `pool`, two dense layers, a
-/// normalisation and the personal layer. States are `[ceil(H / 2), ceil(W / 2), C]`.
+/// normalisation and the personal layer. States are `[ceil(H / 2), ceil(W / 2), C]`. The dense layers read all numbers of the pooled state, or their mean over the plane.
 impl Architecture for DeqResNetOptions {
     type Size = DeqResNetSize;
     const INPUTS: InputKind = InputKind::Images;
@@ -62,20 +67,34 @@ impl Architecture for DeqResNetOptions {
     fn graph(&self, task: &Task, size: DeqResNetSize) -> Result<Graph> {
         let style = Style { norm: self.norm, activation: self.activation };
         Graph::build(task, |net| {
-            let mut stem = net.at("stem");
-            let x = stem.input();
-            let x = stem.small_conv("conv", x, size.channels);
-            let x = stem.norm("norm", x, style.norm, Fusion::Before(style.activation));
-            let u = stem.max_pool(x);
+            let u = stem(net, size, style);
             let cell = net.at("cell").residual_cell(size.channels, self.cell_norm, style.activation);
             let z = net.equilibrium(u, cell, &self.equilibrium);
-            let z = net.max_pool(z);
-            let [embedding, features] = dense_end(&mut net.at("dense"), z, size.dense, style);
-            Ends { logits: net.personal_dense(features), embedding }
+            end(net, z, size, self.pooling, style)
         })
     }
 
     fn equilibrium(&self) -> Option<&Equilibrium> {
         Some(&self.equilibrium)
     }
+}
+
+/// `u = pool(norm(phi(conv(x))))`
+pub(crate) fn stem(net: &mut Builder<'_>, size: DeqResNetSize, style: Style) -> ValueId {
+    let mut stem = net.at("stem");
+    let x = stem.input();
+    let x = stem.small_conv("conv", x, size.channels);
+    let x = stem.norm("norm", x, style.norm, Fusion::Before(style.activation));
+    stem.max_pool(x)
+}
+
+/// What comes behind the last state: `pool`, two dense layers, a normalisation and the personal layer.
+pub(crate) fn end(net: &mut Builder<'_>, z: ValueId, size: DeqResNetSize, pooling: Pooling, style: Style) -> Ends {
+    let z = net.max_pool(z);
+    let z = match pooling {
+        Pooling::Flatten => z,
+        Pooling::Mean => net.mean_pool(z),
+    };
+    let [embedding, features] = dense_end(&mut net.at("dense"), z, size.dense, style);
+    Ends { logits: net.personal_dense(features), embedding }
 }

@@ -324,6 +324,18 @@ pub enum Layer {
         /// `g(z; u)` at the fixed point.
         y: ValueId,
     },
+    /// A cell applied a fixed number of times, `z <- g(z; u)`, from where its solves start. Nothing is solved for: this is an explicit stack of layers with the same
+    /// parameters, differentiated through all of them and through the start.
+    Repeat {
+        /// `u`, what is injected; a state has its shape.
+        injection: ValueId,
+        /// `g`
+        cell: Cell,
+        /// How often; at least once.
+        times: usize,
+        /// The last state.
+        y: ValueId,
+    },
 }
 
 /// The scale and the offset of a normalisation, a number a channel each: which parameters they are; in `fedeq-kernels` the same name holds their numbers.
@@ -462,6 +474,13 @@ pub enum Cell {
         /// The normalisation at the end.
         norm: Affine,
     },
+}
+
+impl Cell {
+    /// Whether its states start at `u`, and not at zero.
+    pub fn starts_at_injection(&self) -> bool {
+        matches!(self, Self::Dense { .. } | Self::Residual { .. })
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@
 //! | [`catalog`](ModelConfig), [`task`](Task) | what can be asked for: a line a network |
 //! | `mlp`, `resnet`, `transformer` | explicit networks |
 //! | `deq_mlp`, `deq_resnet`, `deq_transformer` | equilibrium networks |
+//! | `explicit_resnet` | `deq_resnet` without its equilibrium, weight-tied and not |
 //! | [`graph`], [`builder`](graph::Builder), `shapes` | what they are made of, how they are written down, what fits what |
 //! | `choices`, [`init`](Initializer), [`part`](Part) | options, first values, to whom a parameter belongs |
 //! | [`store`] | files |
@@ -32,6 +33,7 @@ mod deq_mlp;
 mod deq_resnet;
 mod deq_transformer;
 mod error;
+mod explicit_resnet;
 pub mod graph;
 mod init;
 mod mlp;
@@ -43,11 +45,12 @@ mod task;
 mod transformer;
 
 pub use catalog::{Architecture, InputKind, ModelConfig};
-pub use choices::{Activation, GroupNormScope, NormKind};
+pub use choices::{Activation, GroupNormScope, NormKind, Pooling};
 pub use deq_mlp::DeqMlpOptions;
 pub use deq_resnet::{DeqResNetOptions, DeqResNetSize};
 pub use deq_transformer::DeqTransformerOptions;
 pub use error::{ModelError, Result};
+pub use explicit_resnet::{TiedResNetOptions, UntiedResNetOptions};
 pub use graph::{Graph, Mode};
 pub use init::{Initializer, normal_numbers};
 pub use mlp::{LinearOptions, MlpOptions};

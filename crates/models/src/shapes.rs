@@ -59,6 +59,8 @@ impl Graph {
                 settings.validate()?;
                 self.cell_shape(*injection, cell)
             }
+            Layer::Repeat { times: 0, .. } => Err(unsound("a cell is applied no times")),
+            Layer::Repeat { injection, cell, .. } => self.cell_shape(*injection, cell),
         }
     }
 
@@ -244,7 +246,8 @@ impl Layer {
             | Self::Embed { y, .. }
             | Self::Transformer { y, .. }
             | Self::LayerNorm { y, .. }
-            | Self::Equilibrium { y, .. } => *y,
+            | Self::Equilibrium { y, .. }
+            | Self::Repeat { y, .. } => *y,
         }
     }
 
@@ -261,7 +264,7 @@ impl Layer {
             | Self::LayerNorm { x, .. } => vec![*x],
             Self::Embed { .. } => Vec::new(),
             Self::Transformer { h, injection, .. } => h.iter().copied().chain([*injection]).collect(),
-            Self::Equilibrium { injection, .. } => vec![*injection],
+            Self::Equilibrium { injection, .. } | Self::Repeat { injection, .. } => vec![*injection],
         }
     }
 
@@ -275,7 +278,7 @@ impl Layer {
             Self::Dense { weight, bias, .. } => [*weight].into_iter().chain(*bias).collect(),
             Self::Embed { tokens, positions, .. } => [*tokens].into_iter().chain(*positions).collect(),
             Self::Transformer { layers, .. } => layers.layers.concat(),
-            Self::Equilibrium { cell, .. } => match cell {
+            Self::Equilibrium { cell, .. } | Self::Repeat { cell, .. } => match cell {
                 Cell::Dense { weight, .. } => vec![*weight],
                 Cell::Residual { conv_a, norm_1, conv_b, norm_2, norm_3, .. } => {
                     let norms = [norm_1, norm_2, norm_3].into_iter().flat_map(of);

@@ -47,7 +47,8 @@ fn networks_refuse_data_of_another_kind() {
     assert_eq!(
         refusal(r#"{ "name": "transformer-8" }"#, image),
         "`transformer-8` takes sequences of symbols, not 8x8x1 images; choose one of `linear`, `mlp`, `deq-mlp`, \
-         `deq-resnet-xs`, `deq-resnet-s`, `deq-resnet-m`, `resnet-xs`, `resnet-14`, `resnet-20`, `resnet-34` for this data"
+         `deq-resnet-xs`, `deq-resnet-s`, `deq-resnet-m`, `tied-resnet-xs`, `tied-resnet-s`, `tied-resnet-m`, `untied-resnet-xs`, \
+         `untied-resnet-s`, `untied-resnet-m`, `resnet-xs`, `resnet-14`, `resnet-20`, `resnet-34` for this data"
     );
     assert_eq!(
         refusal(r#"{ "name": "resnet-20" }"#, vector),
@@ -73,6 +74,16 @@ fn numbers_beyond_reason_are_refused() {
         "group normalisation cannot make 8 groups of several out of a hidden width of `12`; choose a multiple of 8 from 16 on"
     );
     refusal(r#"{ "name": "mlp", "hidden": [10, 99999999999] }"#, images);
+    assert_eq!(
+        refusal(r#"{ "name": "tied-resnet-xs", "steps": 0 }"#, images),
+        "number of steps `0` is out of range; choose a number of steps between 1 and 64"
+    );
+    refusal(r#"{ "name": "tied-resnet-xs", "steps": 65 }"#, images);
+    assert_eq!(
+        refusal(r#"{ "name": "untied-resnet-s", "blocks": 3 }"#, images),
+        "`3` blocks cannot share the channels of one cell; choose one of 1, 2, 4, 8 for `blocks`"
+    );
+    refusal(r#"{ "name": "untied-resnet-xs", "blocks": 0 }"#, images);
     refusal(r#"{ "name": "deq-resnet-xs", "equilibrium": { "stop": { "max_steps": 0 } } }"#, images);
     for task in [
         Task::image(0, 8, 1, 10),
@@ -100,6 +111,14 @@ fn the_task_chooses_the_family_unless_the_configuration_does() {
     let chosen = parse(r#"{ "name": "resnet-14", "family": "cifar100" }"#).expect("well-formed");
     let graph = chosen.graph(&Task::image(32, 32, 3, 10)).expect("fits");
     assert_eq!(graph.count(Part::Shared), 3_939_008);
+}
+
+/// Experiments are told apart by what is written of them.
+#[test]
+fn the_usual_pooling_is_not_written() {
+    let written = |json: &str| serde_json::to_string(&parse(json).expect("well-formed")).expect("plain data");
+    assert!(!written(r#"{ "name": "deq-resnet-m", "pooling": "flatten" }"#).contains("pooling"));
+    assert!(written(r#"{ "name": "deq-resnet-m", "pooling": "mean" }"#).contains(r#""pooling":"mean""#));
 }
 
 #[test]

@@ -91,6 +91,40 @@ fn the_extra_small_networks_fit_a_microcontroller_and_differ_by_more_than_two() 
 }
 
 #[test]
+fn explicit_networks_have_the_parameters_of_the_equilibrium_they_are_compared_with() {
+    for (size, channels) in [("xs", 16), ("s", 64), ("m", 128)] {
+        for task in [Task::image(8, 8, 1, 10), femnist(), cifar(10), cifar(100)] {
+            let [deq, tied, untied] = ["deq", "tied", "untied"].map(|kind| counts(&format!("{kind}-resnet-{size}"), &task));
+            assert_eq!(tied, deq, "{size}, {task}");
+            // The second block has a scale and an offset for each of two normalisations of its own.
+            assert_eq!(untied, [deq[0] + 4 * channels, deq[1]], "{size}, {task}");
+        }
+    }
+    let [deq, untied] = ["deq-resnet-m", "untied-resnet-m"].map(|name| counts(name, &cifar(10))[0]);
+    assert_eq!([deq, untied], [2_725_120, 2_725_632], "0.02 % more");
+    let of_blocks = |blocks: usize| {
+        let config: ModelConfig =
+            serde_json::from_str(&format!(r#"{{ "name": "untied-resnet-m", "blocks": {blocks} }}"#)).expect("well-formed");
+        config.graph(&cifar(10)).expect("fits").count(Part::Shared)
+    };
+    assert_eq!([1, 4, 16].map(of_blocks), [deq, deq + 3 * 512, deq + 15 * 512]);
+}
+
+/// Without flattening the first dense layer has a row a channel instead of one a number of the pooled state: 33,024 parameters instead of 2,097,408, 77 % of what DEQ-M shares.
+#[test]
+fn the_mean_over_the_plane_leaves_little_of_the_first_dense_layer() {
+    for (name, more) in [("deq-resnet-m", 0), ("tied-resnet-m", 0), ("untied-resnet-m", 512)] {
+        let count = |pooling: &str| {
+            let config: ModelConfig =
+                serde_json::from_str(&format!(r#"{{ "name": "{name}", "pooling": "{pooling}" }}"#)).expect("well-formed");
+            config.graph(&cifar(10)).expect("fits").count(Part::Shared)
+        };
+        assert_eq!(count("flatten") - count("mean"), 2_097_408 - 33_024, "{name}");
+        assert_eq!(count("mean"), 3_712 + 590_848 + 33_024 + 32_896 + 256 + more, "{name}");
+    }
+}
+
+#[test]
 fn batch_normalisation_statistics_are_counted() {
     let config: ModelConfig = "deq-resnet-s".parse().expect("a known name");
     let graph = config.graph(&femnist()).expect("a fitting task");

@@ -35,7 +35,7 @@ fn personal_parameters_are_those_under_head() {
     let personal = |name: &str| -> Vec<String> {
         graph(name, &tasks(name)[0]).parameters_of(Part::Personal).map(|parameter| parameter.path.clone()).collect()
     };
-    for name in ["mlp", "deq-mlp", "deq-resnet-xs", "resnet-xs", "resnet-14"] {
+    for name in ["mlp", "deq-mlp", "deq-resnet-xs", "resnet-xs", "resnet-14", "tied-resnet-xs", "untied-resnet-xs"] {
         assert_eq!(personal(name), ["head.weight", "head.bias"], "{name}");
     }
     assert_eq!(personal("linear"), [""; 0]);
@@ -72,6 +72,15 @@ fn the_kinds_of_network_are_told_by_properties() {
     assert_eq!(matrix("deq-mlp").as_deref(), Some("cell.b.weight"));
     assert_eq!(matrix("deq-resnet-xs"), None);
     assert_eq!(matrix("mlp"), None);
+}
+
+#[test]
+fn a_weight_tied_network_starts_with_the_numbers_of_the_equilibrium_it_is_compared_with() {
+    let task = Task::image(8, 8, 1, 10);
+    let [deq, tied] = ["deq-resnet-xs", "tied-resnet-xs"].map(|name| graph(name, &task));
+    assert_eq!(deq.initial_values(7), tied.initial_values(7));
+    assert_eq!(deq.initial_statistics(), tied.initial_statistics());
+    assert!(matches!(tied.layers.iter().find(|layer| layer.parameters().len() == 8), Some(Layer::Repeat { times: 8, .. })));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One pass through the layers of a network.
 use burn::tensor::module::embedding;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use fedeq_equilibrium::{Equilibrium, SolveReport, diagnose};
+use fedeq_equilibrium::{Cell as _, Equilibrium, SolveReport, diagnose};
 use fedeq_models::Mode;
 use fedeq_models::graph::{Affine, Cell, Fusion, Graph, Layer, NormScope, ParameterId, Shape, Transformer, ValueId};
 use fedeq_models::normal_numbers;
@@ -129,6 +129,10 @@ impl<'a> ForwardPass<'a> {
             }
             Layer::LayerNorm { x, affine, .. } => flat(layer_norm(self.sequence(*x), self.parameters.affine(affine))),
             Layer::Equilibrium { injection, cell, settings, .. } => self.equilibrium(*injection, cell, settings),
+            Layer::Repeat { injection, cell, times, .. } => {
+                let (cell, x) = self.cell(*injection, cell);
+                (0..*times).fold(cell.start(&x.0), |z, _| cell.step(z, &x))
+            }
         }
     }
 

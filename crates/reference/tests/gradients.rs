@@ -1,8 +1,8 @@
 //! Gradients of the small networks against central differences, in double precision.
 use fedeq_equilibrium::{Adjoint, Equilibrium, LinearSolver, Stop};
 use fedeq_models::{
-    Activation, DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, GroupNormScope, ModelConfig, NormKind, ResNetOptions,
-    Task, TransformerOptions,
+    Activation, DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, GroupNormScope, ModelConfig, NormKind, Pooling,
+    ResNetOptions, Task, TransformerOptions,
 };
 use fedeq_reference::{FloatPrecision, Pass, Reference};
 
@@ -54,6 +54,8 @@ fn deq_resnet_xs_has_the_gradients_of_central_differences() {
         let options = DeqResNetOptions { cell_norm, equilibrium: exact(), ..Default::default() };
         check(ModelConfig::DeqResNetXs(options), Task::image(8, 8, 1, 3), 0.3);
     }
+    let options = DeqResNetOptions { pooling: Pooling::Mean, equilibrium: exact(), ..Default::default() };
+    check(ModelConfig::DeqResNetXs(options), Task::image(8, 8, 1, 3), 0.3);
 }
 
 #[test]
@@ -80,6 +82,20 @@ fn resnet_xs_has_the_gradients_of_central_differences() {
     for norm in [NormKind::Batch, NormKind::Group] {
         let options = ResNetOptions { norm, activation: Activation::Softplus, family: None };
         check(ModelConfig::ResNetXs(options), Task::image(7, 6, 1, 3), 1.0);
+    }
+}
+
+/// Gradients go through all steps, and through the start, which is what is injected.
+#[test]
+fn the_explicit_counterparts_of_deq_resnet_have_the_gradients_of_central_differences() {
+    for json in [
+        r#"{ "name": "tied-resnet-xs" }"#,
+        r#"{ "name": "tied-resnet-xs", "steps": 1, "cell_norm": "row-wise" }"#,
+        r#"{ "name": "tied-resnet-xs", "steps": 3, "pooling": "mean", "norm": "group" }"#,
+        r#"{ "name": "untied-resnet-xs" }"#,
+        r#"{ "name": "untied-resnet-xs", "blocks": 1, "pooling": "mean" }"#,
+    ] {
+        check(serde_json::from_str(json).expect("well-formed"), Task::image(6, 5, 2, 3), 0.3);
     }
 }
 

@@ -32,7 +32,7 @@ use std::num::NonZeroUsize;
 use fedeq_core::{Error, Method, Plan, Result, Sampling, Training};
 use fedeq_data::source::{Entry, SampleKind, Source};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, LinearSolver, Ridge, Solver, Stop, WarmStart};
-use fedeq_models::{DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, GroupNormScope, ModelConfig};
+use fedeq_models::{GroupNormScope, ModelConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -149,25 +149,24 @@ fn switches(name: &str, preset: Preset, runner: &Runner) -> Value {
 }
 
 /// The model as a preset has it.
-fn tuned_model(model: ModelConfig, preset: Preset) -> ModelConfig {
-    let is_reference = preset == Preset::Reference;
-    match model {
-        ModelConfig::DeqMlp(options) if is_reference => {
-            ModelConfig::DeqMlp(DeqMlpOptions { bias: false, equilibrium: reference_images(), ..options })
+fn tuned_model(mut model: ModelConfig, preset: Preset) -> ModelConfig {
+    use ModelConfig::{DeqMlp, DeqResNetM, DeqResNetS, DeqResNetXs, DeqTransformer, TiedResNetM, TiedResNetS, TiedResNetXs};
+    if preset != Preset::Reference {
+        if let DeqMlp(options) = &mut model {
+            options.bias = true;
         }
-        ModelConfig::DeqMlp(options) => ModelConfig::DeqMlp(DeqMlpOptions { bias: true, ..options }),
-        ModelConfig::DeqResNetXs(options) if is_reference => ModelConfig::DeqResNetXs(reference_resnet(options)),
-        ModelConfig::DeqResNetS(options) if is_reference => ModelConfig::DeqResNetS(reference_resnet(options)),
-        ModelConfig::DeqResNetM(options) if is_reference => ModelConfig::DeqResNetM(reference_resnet(options)),
-        ModelConfig::DeqTransformer(options) if is_reference => {
-            ModelConfig::DeqTransformer(DeqTransformerOptions { equilibrium: reference_text(), ..options })
-        }
-        unchanged => unchanged,
+        return model;
     }
-}
-
-fn reference_resnet(options: DeqResNetOptions) -> DeqResNetOptions {
-    DeqResNetOptions { cell_norm: GroupNormScope::RowWise, equilibrium: reference_images(), ..options }
+    match &mut model {
+        DeqMlp(options) => (options.bias, options.equilibrium) = (false, reference_images()),
+        DeqResNetXs(options) | DeqResNetS(options) | DeqResNetM(options) => {
+            (options.cell_norm, options.equilibrium) = (GroupNormScope::RowWise, reference_images());
+        }
+        TiedResNetXs(options) | TiedResNetS(options) | TiedResNetM(options) => options.cell_norm = GroupNormScope::RowWise,
+        DeqTransformer(options) => options.equilibrium = reference_text(),
+        _ => {}
+    }
+    model
 }
 
 /// jaxopt's Anderson acceleration with a history of five, and an implicit gradient to a relative tolerance of 1e-3.

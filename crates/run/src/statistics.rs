@@ -50,6 +50,9 @@ pub struct Difference {
     pub t: Option<f64>,
     /// Degrees of freedom: pairs less one, or Welch's and Satterthwaite's.
     pub freedom: f64,
+    /// The standard error of the difference.
+    #[serde(skip)]
+    pub error: f64,
     /// The two-sided p-value.
     pub p: f64,
 }
@@ -77,6 +80,20 @@ impl Difference {
     /// The p-value as people write it: `p = 0.031`.
     pub fn chance(&self) -> String {
         if self.p < 0.001 { "p < 0.001".into() } else { format!("p = {:.3}", self.p) }
+    }
+
+    /// The 95 % confidence interval of the difference, by Student's t.
+    ///
+    /// ```
+    /// use fedeq_run::statistics::compare;
+    /// let series = |numbers: [f64; 3]| (0..).zip(numbers).collect();
+    /// let difference = compare(&series([11.0, 22.0, 33.0]), &series([10.0, 20.0, 30.0]), true).unwrap();
+    /// let [low, high] = difference.interval(); // 2 +- 4.303 / sqrt(3)
+    /// assert!((low + 0.484).abs() < 1e-3 && (high - 4.484).abs() < 1e-3);
+    /// ```
+    pub fn interval(&self) -> [f64; 2] {
+        let half = quantile(self.freedom) * self.error;
+        [self.means - half, self.means + half]
     }
 
     /// Whether chance alone would hardly do it.
@@ -119,7 +136,8 @@ fn paired(differences: &[f64]) -> Difference {
     let sample = Sample::of(differences.iter().copied());
     let freedom = (sample.count - 1) as f64;
     let t = (sample.deviation > 0.0).then(|| sample.mean / sample.variance_of_mean().sqrt());
-    Difference { means: sample.mean, test: Test::Paired { pairs: sample.count }, t, freedom, p: chance(t, freedom, sample.mean) }
+    let (test, error) = (Test::Paired { pairs: sample.count }, sample.variance_of_mean().sqrt());
+    Difference { means: sample.mean, test, t, freedom, error, p: chance(t, freedom, sample.mean) }
 }
 
 /// Welch's t-test of two samples of at least two numbers each; nothing if there are fewer.
@@ -136,7 +154,7 @@ fn welch(first: &Sample, second: &Sample) -> Option<Difference> {
         None => (first.count + second.count - 2) as f64,
     };
     let test = Test::Welch { counts: [first.count, second.count] };
-    Some(Difference { means, test, t, freedom, p: chance(t, freedom, means) })
+    Some(Difference { means, test, t, freedom, error: variance.sqrt(), p: chance(t, freedom, means) })
 }
 
 /// Numbers that do not vary differ for certain, or not at all.
@@ -170,6 +188,16 @@ pub const BEST: &str = "the best, and all that a paired t-test over the seeds bo
 /// The probability of being at least as far from 0 as `t`: `I_x(n/2, 1/2)` with `x = n / (n + t^2)`.
 fn two_sided(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
+}
+
+/// How far from 0 `t` is with a probability of [`SIGNIFICANCE`], found by halving: the probability falls with the distance.
+fn quantile(freedom: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1e3);
+    for _ in 0..100 {
+        let middle = f64::midpoint(low, high);
+        if two_sided(middle, freedom) > SIGNIFICANCE { low = middle } else { high = middle }
+    }
+    high
 }
 
 /// The regularised incomplete beta function `I_x(a, b)`.
@@ -284,7 +312,25 @@ mod tests {
     fn textbook_quantiles_have_their_probability() {
         for (freedom, quantile) in [(3.0, 3.182_446), (10.0, 2.228_139), (30.0, 2.042_272), (1_000.0, 1.962_339)] {
             assert!((two_sided(quantile, freedom) - 0.05).abs() < 1e-6, "{freedom}");
+            assert!((super::quantile(freedom) - quantile).abs() < 1e-5, "{freedom}");
         }
+    }
+
+    /// An interval leaves zero out exactly where the test finds a difference.
+    #[test]
+    fn confidence_intervals_agree_with_the_test() {
+        for shift in [0.0, 0.5, 1.2, 1.3, 3.0] {
+            for same_data in [true, false] {
+                let (a, b) = (series(&[1.0, 2.0, 3.0, 4.0, 5.5]), series(&[0.4, 2.1, 2.2, 3.6, 4.4]));
+                let moved = a.iter().map(|(seed, number)| (*seed, number + shift)).collect();
+                let difference = compare(&moved, &b, same_data).expect("enough numbers");
+                let [low, high] = difference.interval();
+                assert_eq!(low > 0.0 || high < 0.0, difference.is_significant(), "{shift} {difference:?}");
+                assert!((f64::midpoint(low, high) - difference.means).abs() < 1e-12);
+            }
+        }
+        let same = compare(&series(&[1.0, 2.0]), &series(&[1.0, 2.0]), true).expect("enough numbers");
+        assert_eq!(same.interval(), [0.0, 0.0]);
     }
 
     #[test]

@@ -161,7 +161,17 @@ fn every_number_of_every_kind_of_model() {
     let text = format!("data.folder={}", text_in(folder.path()).display());
     let (all, limit) = ("plan.sampling.fraction=0.5", "data.limit={ train = 1, test = 1 }");
     // One of every family: the others have the same settings.
-    for model in ["linear", "mlp", "deq-mlp", "deq-resnet-xs", "resnet-xs", "deq-transformer", "transformer-4"] {
+    for model in [
+        "linear",
+        "mlp",
+        "deq-mlp",
+        "deq-resnet-xs",
+        "tied-resnet-xs",
+        "untied-resnet-xs",
+        "resnet-xs",
+        "deq-transformer",
+        "transformer-4",
+    ] {
         let choice = format!("model={model}");
         let data = if model.contains("transformer") { text.as_str() } else { "data=digits" };
         walk(&[data, &choice, all, limit, "plan.rounds=1", "training.epochs=1", "training.personal_epochs=1"], &["model."]);

@@ -22,7 +22,7 @@ pub struct FedEq {
     pub server_step: ServerStep,
     /// How much each client counts.
     pub weighting: Weighting,
-    /// Where the duals start.
+    /// Where the duals start, if there are any.
     pub dual: DualStart,
     /// Where the theta-step starts.
     pub start: ThetaStart,
@@ -66,10 +66,12 @@ pub enum ServerStep {
     Consensus,
 }
 
-/// Where the duals start.
+/// Where the duals start, if there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DualStart {
+    /// There are none: the penalty alone draws `theta_i` towards `theta`. No ADMM, but what tells the penalty's part in it from the duals'.
+    None,
     /// At zero.
     Zero,
     /// At one value everywhere.
@@ -150,7 +152,9 @@ impl Algorithm for FedEq {
         work.train(round.body(Trains::Shared).towards(lagrangian));
 
         // dual step: lambda_i <- lambda_i + rho (theta_i - theta).
-        work.assign(Slot::Dual, lambda_i() + rho * (theta_i() - theta()));
+        if self.dual != DualStart::None {
+            work.assign(Slot::Dual, lambda_i() + rho * (theta_i() - theta()));
+        }
 
         // To the server: theta_i, or by how much its term in the exact consensus step has changed.
         work.sending(counted.map_or_else(theta_i, |counted| consensus_term() - counted))
@@ -180,7 +184,7 @@ impl Algorithm for FedEq {
 
     fn initial_dual(&self, theta: &Params, seed: Seed) -> Params {
         match self.dual {
-            DualStart::Zero => theta.zeros_like(),
+            DualStart::None | DualStart::Zero => theta.zeros_like(),
             DualStart::Constant(value) => theta.map(|_| value),
             DualStart::Uniform(size) => random_like(theta, size, seed),
         }

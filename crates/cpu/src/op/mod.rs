@@ -116,5 +116,6 @@ pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
         Layer::Equilibrium { injection, ref cell, ref settings, y } => {
             Box::new(equilibrium::Equilibrium::new(plan, injection, cell, settings, y))
         }
+        Layer::Repeat { injection, ref cell, times, y } => Box::new(equilibrium::Repeat::new(plan, injection, cell, times, y)),
     }
 }

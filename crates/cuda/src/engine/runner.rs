@@ -420,9 +420,9 @@ impl Tables {
 /// Whether a network drops anything in training.
 fn drops(home: &Home) -> bool {
     home.graph.layers.iter().any(|layer| match layer {
-        Layer::Transformer { layers, .. } | Layer::Equilibrium { cell: Cell::Transformer { layers, .. }, .. } => {
-            layers.dropout.rate > 0.0
-        }
+        Layer::Transformer { layers, .. }
+        | Layer::Equilibrium { cell: Cell::Transformer { layers, .. }, .. }
+        | Layer::Repeat { cell: Cell::Transformer { layers, .. }, .. } => layers.dropout.rate > 0.0,
         _ => false,
     })
 }

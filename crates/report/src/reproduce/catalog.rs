@@ -28,6 +28,9 @@ embedded![
     "fig-async",
     "fig-start",
     "fig-dual",
+    "same-network",
+    "equilibrium-or-not",
+    "presets",
 ];
 
 /// The experiment of that name.

@@ -71,6 +71,11 @@ pub(super) fn combinations(part: &SpecPart) -> Vec<Vec<Choice>> {
     })
 }
 
+/// Choices as the name of a row.
+pub(super) fn label(choices: &[Choice]) -> String {
+    choices.iter().map(|choice| choice.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 /// Choices by axis, and the part.
 pub(super) fn named_choices(part: &SpecPart, choices: &[Choice]) -> BTreeMap<String, String> {
     let axes = part.axis.iter().zip(choices).map(|(axis, choice)| (axis.name.clone(), choice.name.clone()));

@@ -1,9 +1,9 @@
 //! A part of an experiment as rows and columns of numbers.
-use super::cell::{combinations, name_of, named_choices};
+use super::cell::{combinations, label, name_of, named_choices};
 use super::metric::{Metric, Preference};
 use super::results::Results;
 use super::spec::{Choice, Spec, SpecAxis, SpecPart, SpecScale};
-use fedeq_run::statistics::{BySeed, Sample, best_beyond_scatter};
+use fedeq_run::statistics::{BySeed, Difference, Sample, best_beyond_scatter, compare};
 
 /// Rows and columns of what came out beside what the paper has.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub(super) struct GridEntry {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Ours {
     Measured(Sample),
+    /// How far it is from the row it is compared with.
+    Apart(Difference),
     /// It was run, but does not give this number.
     Nothing,
     NotRun,
@@ -50,7 +52,12 @@ pub(super) fn grids(spec: &Spec, scale: &SpecScale, part: &SpecPart, results: &R
         _ => vec![source.list()],
     };
     grids.iter_mut().for_each(ResultGrid::mark_best);
-    grids
+    let with_differences = |grid: ResultGrid| {
+        // Of one seed there is nothing to say.
+        let differences = grid.differences(&part.table.differences).filter(ResultGrid::has_differences);
+        [Some(grid), differences].into_iter().flatten()
+    };
+    grids.into_iter().flat_map(with_differences).collect()
 }
 
 struct GridSource<'a> {
@@ -68,7 +75,7 @@ impl GridSource<'_> {
             let is_there = |cell: &&Vec<Choice>| self.is(cell, rows, row) && self.is(cell, columns, column);
             cells.iter().find(is_there)
         };
-        let (row_choices, column_choices) = (self.choices(rows), self.choices(columns));
+        let (row_choices, column_choices) = (self.part.choices(rows), self.part.choices(columns));
         let entries = |row: &Choice| {
             let entry = |(index, column): (usize, &Choice)| GridEntry {
                 paper: self.paper(metric, &row.name, index),
@@ -89,7 +96,6 @@ impl GridSource<'_> {
     /// A row a cell and a column a metric.
     fn list(&self) -> ResultGrid {
         let metrics = &self.part.table.metrics;
-        let label = |cell: &[Choice]| cell.iter().map(|choice| choice.name.as_str()).collect::<Vec<_>>().join(", ");
         let row = |cell: Vec<Choice>| (label(&cell), metrics.iter().map(|&metric| self.entry(Some(&cell), metric)).collect());
         let axes: Vec<&str> = self.part.axis.iter().map(|axis| axis.name.as_str()).collect();
         ResultGrid {
@@ -107,10 +113,6 @@ impl GridSource<'_> {
         let ours = cell.map_or(Ours::LeftOut, |cell| self.ours(cell, metric));
         let by_seed = cell.map(|cell| self.results.by_seed(&name_of(self.spec, self.part, cell), metric));
         GridEntry { metric, ours, by_seed: by_seed.unwrap_or_default(), paper: None, is_best: false }
-    }
-
-    fn choices(&self, axis: &str) -> Vec<Choice> {
-        self.part.axis.iter().find(|known| known.name == axis).map(|axis| axis.choices()).unwrap_or_default()
     }
 
     fn is(&self, cell: &[Choice], axis: &str, wanted: &Choice) -> bool {
@@ -139,6 +141,42 @@ impl ResultGrid {
     /// Whether nothing of it is run at this scale.
     pub(super) fn is_left_out(&self) -> bool {
         self.rows.iter().flat_map(|(_, entries)| entries).all(|entry| entry.ours == Ours::LeftOut)
+    }
+
+    /// Whether it shows differences.
+    pub(super) fn has_differences(&self) -> bool {
+        self.rows.iter().flat_map(|(_, entries)| entries).any(|entry| matches!(entry.ours, Ours::Apart(_)))
+    }
+
+    /// The accuracies of some rows less those of others, over common seeds; nothing where no rows are compared, or by no accuracies.
+    fn differences(&self, pairs: &[[String; 2]]) -> Option<Self> {
+        let row = |name: &String| self.rows.iter().find(|(known, _)| known == name).map(|(_, entries)| entries);
+        let is_accuracy = |column: &usize| self.rows.iter().all(|(_, entries)| entries[*column].metric.is_accuracy());
+        let columns: Vec<usize> = (0..self.columns.len()).filter(is_accuracy).collect();
+        let line = |[one, other]: &[String; 2]| {
+            let (first, second) = (row(one)?, row(other)?);
+            let entries = columns.iter().map(|&column| self.apart(&first[column], &second[column]));
+            Some((format!("{one} less {other}"), entries.collect()))
+        };
+        let rows: Vec<(String, Vec<GridEntry>)> = pairs.iter().filter_map(line).collect();
+        (!rows.is_empty() && !columns.is_empty()).then(|| Self {
+            title: format!("{}: differences", self.title),
+            corner: self.corner.clone(),
+            columns: columns.iter().map(|&column| self.columns[column].clone()).collect(),
+            rows,
+            has_paper: false,
+            same_data: self.same_data,
+        })
+    }
+
+    fn apart(&self, first: &GridEntry, second: &GridEntry) -> GridEntry {
+        let ours = match (first.ours, second.ours) {
+            (Ours::Measured(_), Ours::Measured(_)) => {
+                compare(&first.by_seed, &second.by_seed, self.same_data).map_or(Ours::Nothing, Ours::Apart)
+            }
+            (Ours::Measured(_), missing) | (missing, _) => missing,
+        };
+        GridEntry { metric: first.metric, ours, by_seed: BySeed::new(), paper: None, is_best: false }
     }
 
     /// Marks the best of every column beyond the scatter of seeds.
@@ -191,6 +229,22 @@ mod tests {
 
     fn marks(grid: &ResultGrid) -> Vec<bool> {
         grid.rows.iter().map(|(_, entries)| entries[0].is_best).collect()
+    }
+
+    #[test]
+    fn differences_are_those_of_common_seeds() {
+        let mut rows = grid(Metric::Local, &[&[70.0, 75.0, 72.0], &[71.0, 77.0, 75.0], &[60.0]]);
+        ["a", "b", "c"].into_iter().zip(&mut rows.rows).for_each(|(name, row)| row.0 = name.into());
+        let pairs = [["b", "a"], ["c", "a"]].map(|pair| pair.map(str::to_owned));
+        let differences = rows.differences(&pairs).expect("accuracies");
+        assert_eq!(differences.rows.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b less a", "c less a"]);
+        let Ours::Apart(difference) = differences.rows[0].1[0].ours else { panic!("a difference") };
+        let [low, high] = difference.interval();
+        // 1, 2 and 3 points: 2 +- 4.303 / sqrt(3).
+        assert!((difference.means - 2.0).abs() < 1e-12 && (low + 0.484).abs() < 1e-3 && (high - 4.484).abs() < 1e-3);
+        assert_eq!(differences.rows[1].1[0].ours, Ours::Nothing, "one seed has no interval");
+        let gaps = grid(Metric::Gap, &[&[1.0, 2.0]]);
+        assert!(gaps.differences(&[[String::new(), String::new()]]).is_none(), "no gap is better than another");
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn generated(spec: &Spec, overrides: &[Override], scales: &[Shown<'_>]) -> Resul
     let notes: String = spec.notes.iter().map(|note| format!("\n\n{note}")).collect();
     let mut text = format!("{}.\n\n**Expected.** {}{notes}\n", spec.source, spec.expected.trim());
     for name in ScaleName::ALL {
-        text += &format!("\n## SpecScale `{name}`\n\n{}\n\n", spec.scale(name)?.about.trim());
+        text += &format!("\n## Scale `{name}`\n\n{}\n\n", spec.scale(name)?.about.trim());
         text += &format!("```sh\n{}\n```\n\n", command(spec, overrides, name)?);
         match scales.iter().find(|(results, _)| results.scale == name && !results.cells.is_empty()) {
             Some(shown) => text += &obtained(spec, *shown)?,

@@ -6,7 +6,7 @@ use fedeq_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::cell::{combinations, named_choices};
+use super::cell::{combinations, label, named_choices};
 use super::metric::Metric;
 
 /// Settings by their dotted paths, as `fedeq run --set` takes them.
@@ -158,6 +158,9 @@ pub(super) struct TableSpec {
     pub(super) columns: Option<String>,
     /// What is shown: a table each, or a column each.
     pub(super) metrics: Vec<Metric>,
+    /// Pairs of rows that are compared seed by seed: tables with the accuracy of the first less that of the second follow.
+    #[serde(default)]
+    pub(super) differences: Vec<[String; 2]>,
 }
 
 /// A figure of a part.
@@ -261,15 +264,29 @@ impl SpecPart {
             names.extend(figure.x.iter().filter(|name| Metric::named(name).is_none()));
         }
         let unknown = names.into_iter().filter(|name| !is_axis(name));
-        unknown.map(|name| format!("there is no axis `{name}`")).chain(self.misplaced()).collect()
+        unknown.map(|name| format!("there is no axis `{name}`")).chain(self.misplaced()).chain(self.unpaired()).collect()
+    }
+
+    /// Rows to compare that are not there.
+    fn unpaired(&self) -> Vec<String> {
+        let rows: Vec<String> = match (&self.table.rows, &self.table.columns) {
+            (Some(rows), Some(_)) => self.choices(rows).into_iter().map(|choice| choice.name).collect(),
+            _ => combinations(self).iter().map(|cell| label(cell)).collect(),
+        };
+        let named = self.table.differences.iter().flatten().filter(|name| !rows.contains(name));
+        named.map(|name| format!("there is no row `{name}` to compare")).collect()
+    }
+
+    /// The choices of an axis; none if there is no such axis.
+    pub(super) fn choices(&self, axis: &str) -> Vec<Choice> {
+        self.axis.iter().find(|known| known.name == axis).map(SpecAxis::choices).unwrap_or_default()
     }
 
     /// Numbers of the paper in rows that are not there, or too few or too many of them.
     fn misplaced(&self) -> Vec<String> {
-        let choices =
-            |name: &Option<String>| self.axis.iter().find(|axis| Some(&axis.name) == name.as_ref()).map(SpecAxis::choices);
-        let rows = choices(&self.table.rows).unwrap_or_default();
-        let columns = choices(&self.table.columns).unwrap_or_default().len();
+        let choices = |name: &Option<String>| name.as_ref().map(|name| self.choices(name)).unwrap_or_default();
+        let rows = choices(&self.table.rows);
+        let columns = choices(&self.table.columns).len();
         let fits =
             |(row, numbers): &(&String, &Vec<f64>)| rows.iter().any(|choice| choice.name == **row) && numbers.len() == columns;
         let all = self.paper.values().flatten();
@@ -334,6 +351,20 @@ impl OneOrMore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_are_compared_must_be_there() {
+        let text = |other: &str| {
+            format!(
+                "title = ''\nsource = ''\nexpected = ''\n[scale.small]\nabout = ''\nseeds = 2\n[[part]]\nname = 'a'\ntitle = ''\n\
+                 table = {{ metrics = ['local'], differences = [['1', '{other}']] }}\n\
+                 axis = [{{ name = 'rho', key = 'method.rho', values = [1, 2] }}]"
+            )
+        };
+        let check = |other: &str| Spec::parse("tiny", &text(other)).expect("a specification").check(ScaleName::Small);
+        assert!(check("2").is_ok());
+        assert!(check("3").expect_err("no such row").to_string().contains("there is no row `3` to compare"));
+    }
 
     #[test]
     fn every_named_axis_must_agree() {

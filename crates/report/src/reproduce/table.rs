@@ -6,7 +6,7 @@ use super::metric::{Digits, Metric};
 use super::results::Results;
 use super::spec::Spec;
 use fedeq_run::number::count;
-use fedeq_run::statistics::{BEST, Sample};
+use fedeq_run::statistics::{BEST, Difference, Sample};
 
 /// The tables as Markdown: ours, the paper's and the difference in each cell, the best of a column in bold; and what they mean.
 pub(super) fn markdown_tables(spec: &Spec, results: &Results) -> Result<String> {
@@ -27,6 +27,9 @@ fn sentences(grids: &[ResultGrid], results: &Results, mark: &str) -> Vec<String>
     if metrics.any(Metric::is_accuracy) {
         sentences.push(VIEWS.to_owned());
     }
+    if grids.iter().any(ResultGrid::has_differences) {
+        sentences.push(DIFFERENCES.to_owned());
+    }
     sentences.push(match results.seeds() {
         0 | 1 => "One seed: nothing is marked as best".into(),
         seeds => format!(
@@ -38,6 +41,9 @@ fn sentences(grids: &[ResultGrid], results: &Results, mark: &str) -> Vec<String>
 
 const VIEWS: &str = "Accuracy on test samples, mean over clients. `local`: a client's own model after its last training; `shared`: the server's model with the client's own head \
 (of Local, which shares nothing, its one model). Ditto, FedAvg+FT and kNN-Per are FedAvg in `shared`: what makes them personal is left out";
+
+const DIFFERENCES: &str = "Differences are means over the seeds that both have, paired, with their 95 % confidence intervals by Student's t and the p-value of \
+no difference, not corrected for the number of comparisons";
 
 /// A table for a terminal; `*` marks the best of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,10 +116,17 @@ fn ours(entry: &GridEntry, seeds: usize) -> String {
             format!("{} (n = {})", spread(&sample, entry.metric), sample.count)
         }
         Ours::Measured(sample) => spread(&sample, entry.metric),
+        Ours::Apart(difference) => apart(&difference),
         Ours::Nothing => "-".into(),
         Ours::NotRun => "not run".into(),
         Ours::LeftOut => "not at this scale".into(),
     }
+}
+
+/// `+1.2 [-0.3, +2.7], p = 0.090`
+fn apart(difference: &Difference) -> String {
+    let [low, high] = difference.interval();
+    format!("{:+.1} [{low:+.1}, {high:+.1}], {}", difference.means, difference.chance())
 }
 
 /// `87.1 ± 0.4`; the mean alone for one seed, or where all seeds agree to what is shown.
@@ -148,7 +161,7 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fedeq_run::statistics::BySeed;
+    use fedeq_run::statistics::{BySeed, compare};
 
     fn entry(ours: Ours, paper: Option<f64>, is_best: bool) -> GridEntry {
         GridEntry { metric: Metric::Accuracy, ours, by_seed: BySeed::new(), paper, is_best }
@@ -161,6 +174,13 @@ mod tests {
         assert_eq!(plain(&entry(ours, None, true), 3), "*87.1 ± 0.4");
         assert_eq!(plain(&entry(ours, None, false), 5), "87.1 ± 0.4 (n = 3)", "others have more seeds");
         assert_eq!(plain(&entry(Ours::NotRun, Some(85.0), false), 3), "not run (85.00)");
+    }
+
+    #[test]
+    fn a_difference_has_its_interval_and_its_chance() {
+        let series = |numbers: [f64; 3]| -> BySeed { (0..).zip(numbers).collect() };
+        let difference = compare(&series([71.0, 77.0, 75.0]), &series([70.0, 75.0, 72.0]), true).expect("enough seeds");
+        assert_eq!(plain(&entry(Ours::Apart(difference), None, false), 5), "+2.0 [-0.5, +4.5], p = 0.074");
     }
 
     #[test]

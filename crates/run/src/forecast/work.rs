@@ -97,6 +97,10 @@ fn layer_cost(graph: &Graph, layer: &Layer) -> (f64, f64, Vec<ParameterId>) {
             };
             (settings.stop.max_steps as f64 * one, differentiated * one, parameters)
         }
+        Layer::Repeat { cell, times, y, .. } => {
+            let (one, parameters) = cell_cost(graph, cell, *y);
+            explicit(*times as f64 * one, parameters)
+        }
         Layer::Norm { .. }
         | Layer::MaxPool { .. }
         | Layer::MeanPool { .. }
@@ -142,7 +146,7 @@ fn positions(graph: &Graph, value: ValueId) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fedeq_models::{ModelConfig, Task};
+    use fedeq_models::{ModelConfig, Task, TiedResNetOptions};
 
     fn cost(name: &str, task: &Task) -> SampleCost {
         let config: ModelConfig = name.parse().expect("a model");
@@ -157,6 +161,16 @@ mod tests {
         assert!((19.9 * cell..25.0 * cell).contains(&deq.forward), "{} cells", deq.forward / cell);
         assert!((2.9 * cell..6.0 * cell).contains(&deq.backward), "{} cells", deq.backward / cell);
         assert!(deq.personal < 0.1 * deq.backward);
+    }
+
+    #[test]
+    fn a_weight_tied_network_is_its_steps_both_ways() {
+        let of = |steps: usize| {
+            let options = TiedResNetOptions { steps, ..TiedResNetOptions::default() };
+            SampleCost::of(&ModelConfig::TiedResNetM(options).graph(&Task::image(32, 32, 3, 10)).expect("a network"))
+        };
+        let (cell, [two, eight]) = (256.0 * 2.0 * 9.0 * 128.0 * 256.0, [2, 8].map(of));
+        assert_eq!((eight.forward - two.forward, eight.backward - two.backward), (6.0 * cell, 12.0 * cell));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The fixed point of a cell, and gradients through it.
+//! The fixed point of a cell, or a cell applied a fixed number of times, and gradients through it.
 mod dense;
+mod repeat;
 mod residual;
 mod transformer;
 
@@ -15,6 +16,8 @@ use crate::memory::{Buffer, Numbers, Target, add};
 use crate::parameters::{Gradients, Values};
 use crate::plan::Planner;
 use crate::pool::Pool;
+
+pub(super) use repeat::Repeat;
 
 /// What a cell is run under.
 #[derive(Clone, Copy, Debug)]
@@ -122,28 +125,12 @@ impl Debug for Equilibrium {
 
 impl Equilibrium {
     pub(super) fn new(plan: &mut Planner<'_>, injection: ValueId, cell: &graph::Cell, settings: &Settings, y: ValueId) -> Self {
-        let len = plan.len(y);
-        let back = plan.incoming(y).map(|dy| {
-            let du = plan.target(injection);
-            Back { dy, du: du.unwrap_or_else(|| Target { buffer: plan.temporary(len), added_by: None }) }
-        });
-        if back.is_some() {
-            plan.backward(injection);
-        }
-        let cell: Box<dyn CellOp> = match cell {
-            graph::Cell::Dense { weight, activation } => {
-                Box::new(dense::Dense::new(plan, *weight, *activation, y, back.is_some()))
-            }
-            graph::Cell::Residual { .. } => Box::new(residual::Residual::new(plan, cell, y, back.is_some())),
-            graph::Cell::Transformer { layers, norm } => {
-                Box::new(transformer::Sequences::new(plan, layers, *norm, y, back.is_some()))
-            }
-        };
+        let back = Back::new(plan, injection, y);
         Self {
             settings: settings.clone(),
-            cell,
+            cell: build(plan, cell, y, back.is_some()),
             batch: plan.batch,
-            width: len / plan.batch.max(1),
+            width: plan.len(y) / plan.batch.max(1),
             time: plan.time(),
             injection: plan.forward(injection),
             y: plan.forward(y),
@@ -211,6 +198,26 @@ impl Equilibrium {
             self.cell.step(around, state, u, y);
             let (old, new) = (damping as f32, (1.0 - damping) as f32);
             y.iter_mut().zip(&*state).for_each(|(y, z)| *y = new * *y + old * z);
+        }
+    }
+}
+
+impl Back {
+    /// The way back of a layer with a cell, if gradients flow through it.
+    fn new(plan: &mut Planner<'_>, injection: ValueId, y: ValueId) -> Option<Self> {
+        let (dy, len) = (plan.incoming(y)?, plan.len(y));
+        let du = plan.target(injection).unwrap_or_else(|| Target { buffer: plan.temporary(len), added_by: None });
+        plan.backward(injection);
+        Some(Self { dy, du })
+    }
+}
+
+fn build(plan: &mut Planner<'_>, cell: &graph::Cell, y: ValueId, differentiated: bool) -> Box<dyn CellOp> {
+    match cell {
+        graph::Cell::Dense { weight, activation } => Box::new(dense::Dense::new(plan, *weight, *activation, y, differentiated)),
+        graph::Cell::Residual { .. } => Box::new(residual::Residual::new(plan, cell, y, differentiated)),
+        graph::Cell::Transformer { layers, norm } => {
+            Box::new(transformer::Sequences::new(plan, layers, *norm, y, differentiated))
         }
     }
 }

@@ -8,13 +8,8 @@ use super::{adjoint, solve};
 use crate::plan::Precision;
 use crate::support::refused;
 
-/// Refuses what there are no kernels for, of a layer whose states have this shape.
-pub(crate) fn ensure_supported(cell: &Cell, settings: &Equilibrium, state: Shape, precision: Precision) -> Result<()> {
-    ensure_settings(settings)?;
-    ensure_cell(cell, state, precision)
-}
-
-fn ensure_settings(settings: &Equilibrium) -> Result<()> {
+/// Refuses ways to solve and to differentiate that there are no kernels for.
+pub(crate) fn ensure_settings(settings: &Equilibrium) -> Result<()> {
     match &settings.solver {
         Solver::FixedPoint { .. } => {}
         Solver::Anderson(anderson) => {
@@ -47,7 +42,8 @@ fn ensure_memory(setting: &str, memory: usize, used: usize, most: usize) -> Resu
     Err(refused(format!("`model.equilibrium.{setting}` is `{memory}`"), &format!("set it to {most} or less")))
 }
 
-fn ensure_cell(cell: &Cell, state: Shape, precision: Precision) -> Result<()> {
+/// Refuses a cell that there are no kernels for, on states of this shape.
+pub(crate) fn ensure_cell(cell: &Cell, state: Shape, precision: Precision) -> Result<()> {
     match (cell, state) {
         (Cell::Dense { .. }, Shape::Vector(width)) if !width.is_multiple_of(4) => {
             Err(refused(format!("the hidden width is `{width}`"), "choose a multiple of 4"))

@@ -1,7 +1,7 @@
-//! The fixed point of a cell, and gradients through it.
+//! The fixed point of a cell, or a cell applied a fixed number of times, and gradients through it.
 //!
 //! # Layout
-//! - this file: the layer, forward and back
+//! - this file: the layer that solves, forward and back; `repeat`: the one that does not
 //! - `cell`: what it wants of a cell; `dense`, `residual` and `transformer` are cells
 //! - `solve`: finding the fixed point
 //! - `product`, `norm`: launches of theirs
@@ -14,6 +14,7 @@ mod dense;
 mod limits;
 mod norm;
 mod product;
+mod repeat;
 mod residual;
 mod solve;
 mod sums;
@@ -27,8 +28,9 @@ use fedeq_models::graph::{self, ValueId};
 
 use adjoint::Correction;
 pub(crate) use cell::{CellOp, Differentiated, State, To};
-pub(crate) use limits::ensure_supported;
+pub(crate) use limits::{ensure_cell, ensure_settings};
 use product::Moment;
+pub(crate) use repeat::Repeat;
 pub(crate) use solve::Progress;
 use solve::{Ends, Solver};
 use sums::Sums;

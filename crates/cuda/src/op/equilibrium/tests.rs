@@ -7,7 +7,9 @@ use fedeq_core::{Projection, Trains, Weights};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium as Settings, LinearSolver, Ridge, Solver, Stop};
 use fedeq_models::Mode;
 use fedeq_models::graph::{Cell as GraphCell, Graph, Layer, NormScope};
-use fedeq_models::{Activation, Initializer, ModelConfig, Task};
+use fedeq_models::{
+    Activation, DeqResNetOptions, GroupNormScope, Initializer, ModelConfig, Pooling, Task, TiedResNetOptions, UntiedResNetOptions,
+};
 
 use super::{AroundSolve, Progress, Solved, State};
 use crate::check::{Allowed, Bench, Case, Checks};
@@ -20,14 +22,17 @@ use crate::support::ensure_supported;
 
 /// A network whose cell is nearly a contraction, so that solves end at different steps and rounding does not grow in them: what is injected is larger than what comes of the state.
 fn network(name: &str, task: &Task, settings: &Settings) -> Graph {
-    let mut graph = name.parse::<ModelConfig>().expect("known").graph(task).expect("fits").with_equilibrium(settings);
+    scaled(name.parse::<ModelConfig>().expect("known").graph(task).expect("fits").with_equilibrium(settings))
+}
+
+fn scaled(mut graph: Graph) -> Graph {
     for parameter in &mut graph.parameters {
         let inputs = parameter.shape.iter().skip(1).product::<usize>() as f64;
         let deviation = match parameter.path.as_str() {
             "stem.conv.weight" => 1.0,
             "stem.norm.scale" if parameter.shape[0] >= 64 => 3.0,
-            "cell.conv_a.weight" => 1.0 / inputs.sqrt(),
-            "cell.conv_b.weight" => 0.1 / inputs.sqrt(),
+            path if path.ends_with(".conv_a.weight") => 1.0 / inputs.sqrt(),
+            path if path.ends_with(".conv_b.weight") => 0.1 / inputs.sqrt(),
             _ => continue,
         };
         parameter.init = Initializer::Normal { deviation };
@@ -169,6 +174,45 @@ fn networks_that_solve_for_fixed_points_agree_with_the_cpu() {
         for (solver, settings) in solvers() {
             let graph = network("deq-resnet-xs", &digits(), &settings);
             suite.differentiate(&format!("deq-resnet-xs, {solver}"), &graph, &[6, 0, 8], precision);
+        }
+    }
+    suite.checks.finish();
+}
+
+/// The cell applied a fixed number of times, blocks in its place, and the mean over the plane before the dense layers.
+#[test]
+#[ignore = "needs a GPU"]
+fn the_explicit_counterparts_of_deq_resnet_agree_with_the_cpu() {
+    let mut suite = Suite { checks: Checks::new() };
+    let (colour, characters) = (Task::image(32, 32, 3, 10), Task::image(28, 28, 1, 62));
+    let tied = |steps: usize, cell_norm: GroupNormScope, pooling: Pooling| TiedResNetOptions {
+        steps,
+        cell_norm,
+        pooling,
+        ..TiedResNetOptions::default()
+    };
+    let untied = |blocks: usize, pooling: Pooling| UntiedResNetOptions { blocks, pooling, ..UntiedResNetOptions::default() };
+    let equilibrium = Settings { stop: Stop::relative(0.0, 4), ..jacobian_free() };
+    let deq = DeqResNetOptions { pooling: Pooling::Mean, equilibrium, ..DeqResNetOptions::default() };
+    let (textbook, rows, flatten, mean) = (GroupNormScope::Textbook, GroupNormScope::RowWise, Pooling::Flatten, Pooling::Mean);
+    for precision in [Precision::Exact, Precision::Mixed] {
+        for (name, config, task, sizes) in [
+            ("one step", ModelConfig::TiedResNetXs(tied(1, textbook, flatten)), &digits(), &[6, 0, 9][..]),
+            ("three steps, rows", ModelConfig::TiedResNetXs(tied(3, rows, flatten)), &digits(), &[6, 0, 9]),
+            ("eight steps", ModelConfig::TiedResNetS(tied(8, textbook, flatten)), &characters, &[12, 9]),
+            ("eight steps, mean", ModelConfig::TiedResNetM(tied(8, textbook, mean)), &colour, &[9, 0, 7]),
+            ("two blocks", ModelConfig::UntiedResNetS(untied(2, flatten)), &characters, &[12, 9]),
+            ("four blocks, mean", ModelConfig::UntiedResNetM(untied(4, mean)), &colour, &[9, 0, 7]),
+            ("equilibrium, mean", ModelConfig::DeqResNetM(deq.clone()), &colour, &[4, 0, 5]),
+        ] {
+            let graph = scaled(config.graph(task).expect("fits"));
+            suite.differentiate(name, &graph, sizes, precision);
+            suite.evaluate(name, &graph, sizes, precision);
+        }
+        let tied = scaled(ModelConfig::TiedResNetXs(tied(3, textbook, flatten)).graph(&digits()).expect("fits"));
+        for trains in [Trains::Shared, Trains::Personal] {
+            let (name, trains, sizes) = ("tied-resnet-xs, a part of it", Some(trains), &[6, 5]);
+            suite.run(Case { name, graph: &tied, sizes, mode: Mode::Evaluate, precision, trains });
         }
     }
     suite.checks.finish();
