@@ -305,8 +305,7 @@ fn a_killed_run_is_shown_as_such() {
     await_rounds(&folder.path().join("victim"), 1);
     let served = Served::new(folder.path(), None);
     served.await_state("victim", "running");
-    child.kill().expect("ours");
-    child.wait().expect("ours");
+    child.kill_now();
     served.await_state("victim", "killed");
 }
 
@@ -316,8 +315,7 @@ fn a_run_that_cannot_be_resumed_says_why() {
     let mut child = spawn(&mut run_command(&folder, "victim", &["plan.rounds=500"]));
     let path = folder.path().join("victim");
     await_rounds(&path, 2);
-    child.kill().expect("ours");
-    child.wait().expect("ours");
+    child.kill_now();
     for entry in fs::read_dir(path.join("checkpoints")).expect("a folder").flatten() {
         fs::write(entry.path(), "{}").expect("writable");
     }

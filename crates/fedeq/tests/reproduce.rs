@@ -4,14 +4,12 @@ mod run_support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::Duration;
 
 use fedeq_core::Method;
 use fedeq_report::reproduce::{ExperimentCell, NAMES, ScaleName, cells, find};
 use fedeq_run::experiment::Experiment;
 use fedeq_run::forecast::{Forecaster, Rates};
-use run_support::{fedeq, json, refusal, spawn, succeed};
+use run_support::{fedeq, json, last_checkpoint, refusal, spawn, succeed};
 use tempfile::TempDir;
 
 /// Two cells of fig-rho with little to do, and results of their own.
@@ -170,12 +168,8 @@ fn a_killed_experiment_goes_on_to_the_same_results() {
     let [left_alone, killed] = [(); 2].map(|()| TempDir::new().expect("a folder"));
     succeed(&mut tiny(&left_alone));
     let mut child = spawn(&mut tiny(&killed));
-    while !run_folders(&killed).iter().any(|run| run.join("checkpoints/000001.json").is_file()) {
-        assert!(child.try_wait().expect("a child").is_none(), "it ended before it could be killed");
-        sleep(Duration::from_millis(5));
-    }
-    child.kill().expect("killed");
-    child.wait().expect("ended");
+    child.wait_until("a round was over", || run_folders(&killed).iter().any(|run| last_checkpoint(run) >= Some(1)));
+    child.kill_now();
     succeed(&mut tiny(&killed));
     let results = |folder: &TempDir| without_timings(&folder.path().join("results/results-small.json"));
     assert_eq!(results(&killed), results(&left_alone));

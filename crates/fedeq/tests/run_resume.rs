@@ -4,7 +4,7 @@ mod run_support;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -40,23 +40,13 @@ impl Moments {
     }
 }
 
-/// Waits until a run can be resumed.
-fn await_first_checkpoint(run: &Path, child: &mut Child) {
-    let begun = Instant::now();
-    while !run.join("checkpoints/000000.json").exists() && child.try_wait().expect("ours").is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no checkpoint");
-        sleep(Duration::from_millis(2));
-    }
-}
-
 /// Kills a command at some moment within `span`; says whether it was still at work.
 fn kill_at(command: &mut Command, run: &Path, span: Duration, moment: f64) -> bool {
     let mut child = spawn(command);
-    await_first_checkpoint(run, &mut child);
+    child.await_checkpoint(run, 0);
     sleep(span.mul_f64(moment));
     let was_running = child.try_wait().expect("ours").is_none();
-    child.kill().expect("ours"); // SIGKILL
-    child.wait().expect("ours");
+    child.kill_now();
     was_running
 }
 
@@ -133,8 +123,7 @@ fn a_damaged_checkpoint_is_named_and_refused_and_the_one_before_it_is_used_if_as
         assert!(begun.elapsed() < Duration::from_secs(60) && child.try_wait().expect("ours").is_none(), "it does not go on");
         sleep(Duration::from_millis(5));
     }
-    child.kill().expect("ours");
-    child.wait().expect("ours");
+    child.kill_now();
 }
 
 #[test]
@@ -165,11 +154,10 @@ fn a_damaged_state_a_foreign_checkpoint_and_a_changed_journal_are_refused() {
 fn a_run_that_is_being_worked_on_is_left_alone() {
     let folder = TempDir::new().expect("a folder");
     let mut child = spawn(&mut run_command(&folder, "busy", &["plan.rounds=200"]));
-    await_first_checkpoint(&folder.path().join("busy"), &mut child);
+    child.await_checkpoint(&folder.path().join("busy"), 0);
     let (error, _) = refusal(&mut resume(&folder, "busy"), 2);
     assert!(error.contains(&format!("being worked on by process {}", child.id())), "{error}");
-    child.kill().expect("ours");
-    child.wait().expect("ours");
+    child.kill_now();
     assert_eq!(json(&folder.path().join("busy/status.json"))["state"], "running", "the lock tells that it was killed");
 }
 
@@ -180,9 +168,7 @@ fn ctrl_c_stops_with_exit_code_130_and_the_run_can_be_resumed_to_the_same_bytes(
     let whole = run(&folder, "whole", &["plan.rounds=12"]);
     let stopped = folder.path().join("stopped");
     let mut child = spawn(&mut run_command(&folder, "stopped", &["plan.rounds=12"]));
-    while !stopped.join("checkpoints/000002.json").exists() {
-        sleep(Duration::from_millis(2));
-    }
+    child.await_checkpoint(&stopped, 2);
     succeed(Command::new("kill").args(["-INT", &child.id().to_string()]));
     assert_eq!(child.wait().expect("ours").code(), Some(130));
     assert_eq!(json(&stopped.join("status.json"))["state"], "stopped");

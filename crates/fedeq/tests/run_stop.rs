@@ -90,8 +90,7 @@ fn a_checkpoint_comes_after_some_time_however_few_rounds_are_over() {
         assert!(begun.elapsed() < Duration::from_secs(60), "no checkpoint");
         sleep(Duration::from_millis(5));
     }
-    child.kill().expect("ours");
-    child.wait().expect("ours");
+    child.kill_now();
     assert!(kept(&folder.path().join("timed")) > 0);
     // When checkpoints are written changes nothing of the result.
     let timed = ["engine.checkpoint_every=5", "engine.checkpoint_seconds=1"];

@@ -161,11 +161,8 @@ fn using_a_run_changes_nothing_in_its_folder() {
 fn an_unfinished_run_is_refused() {
     let folder = TempDir::new().expect("a folder");
     let mut child = spawn(&mut run_command(&folder, "half", &["plan.rounds=100000", "model=mlp"]));
-    while !folder.path().join("half/checkpoints/000000.json").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    child.kill().expect("it was running");
-    child.wait().expect("it ends");
+    child.await_checkpoint(&folder.path().join("half"), 0);
+    child.kill_now();
     let (error, hint) = refusal(fedeq(&folder).args(["evaluate", "half"]), 2);
     assert_eq!((error.as_str(), hint.as_str()), ("`half` is not finished", "finish it with `fedeq resume half`"));
     let (error, _) = refusal(fedeq(&folder).args(["evaluate", "nowhere"]), 2);

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test uses some of it")]
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -60,9 +61,63 @@ pub(crate) fn refusal(command: &mut Command, code: i32) -> (String, String) {
     (error["error: ".len()..].into(), hint.trim_end().into())
 }
 
+/// A program at work, which is killed at the latest when the test ends: one that trains for ever must not outlive a test that failed.
+pub(crate) struct Running(Child);
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    /// As `kill -9` does it.
+    pub(crate) fn kill_now(&mut self) {
+        self.0.kill().expect("ours");
+        self.0.wait().expect("ours");
+    }
+
+    /// Waits until something is so. A program that has ended will not make it so, nor one that takes minutes over it.
+    pub(crate) fn wait_until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            let ended = self.0.try_wait().expect("ours");
+            assert!(ended.is_none() || is_so(), "the program ended ({ended:?}) before {what}");
+            assert!(begun.elapsed() < Duration::from_secs(120), "not in two minutes: {what}");
+            sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits for a checkpoint of this round or a later one: of those before it only the last few are kept.
+    pub(crate) fn await_checkpoint(&mut self, run: &Path, round: u64) {
+        self.wait_until(&format!("the checkpoint of round {round}"), || last_checkpoint(run) >= Some(round));
+    }
+}
+
 /// Starts a command whose output nobody reads.
-pub(crate) fn spawn(command: &mut Command) -> Child {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
+pub(crate) fn spawn(command: &mut Command) -> Running {
+    Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts"))
+}
+
+/// The round of a run's last checkpoint, by the name of its manifest.
+pub(crate) fn last_checkpoint(run: &Path) -> Option<u64> {
+    manifests(run).last()?.file_stem()?.to_str()?.parse().ok()
 }
 
 /// A run that was killed after some of its two hundred rounds: nothing of the end has been written.
@@ -74,13 +129,8 @@ pub(crate) fn half_done(folder: &TempDir) -> PathBuf {
 pub(crate) fn half_done_of(folder: &TempDir, out: &str, settings: &[&str]) -> PathBuf {
     let path = folder.path().join(out);
     let mut child = spawn(&mut run_command(folder, out, settings));
-    let begun = Instant::now();
-    while !path.join("checkpoints/000003.json").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "too slow");
-        sleep(Duration::from_millis(1));
-    }
-    child.kill().expect("ours");
-    child.wait().expect("ours");
+    child.await_checkpoint(&path, 3);
+    child.kill_now();
     assert!(!path.join("summary.json").exists(), "it was too fast to be killed");
     path
 }
