@@ -2,6 +2,7 @@
 mod algorithm;
 mod asynchronous;
 mod client;
+mod disclosure;
 mod divergence;
 mod engine;
 mod error;
@@ -29,6 +30,7 @@ mod work;
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};
+pub use disclosure::Disclosure;
 pub use divergence::diverged_in_phase;
 pub use engine::{
     ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use fedeq_models::store::Metadata;
 
 use crate::algorithm::Update;
+use crate::disclosure::Disclosure;
 use crate::error::{Error, Result};
 use crate::fixed_points::FixedPoints;
 use crate::params::Params;
@@ -84,6 +85,9 @@ pub struct Scores {
     /// What the solves of some test samples end in, if that is watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed_points: Option<FixedPoints>,
+    /// How much of this the client tells.
+    #[serde(default, skip_serializing_if = "Disclosure::is_everything")]
+    pub disclosure: Disclosure,
 }
 
 /// Where a client stands in the paper's analysis.

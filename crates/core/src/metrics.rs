@@ -21,9 +21,9 @@ pub struct Evaluation {
     pub validation: Option<Quality>,
     /// Clients that have not trained yet, and so are evaluated by their first model.
     pub untrained: usize,
-    /// Mean of `||theta_i - theta||` over clients that have trained.
+    /// Mean of `||theta_i - theta||` over clients that have trained and tell it.
     pub gap: f64,
-    /// Mean of `||lambda_i||` over clients that have trained.
+    /// Mean of `||lambda_i||` over clients that have trained and tell it.
     pub dual_norm: f64,
     /// What the theory wants to know, if asked for.
     pub theory: Option<TheorySums>,
@@ -77,6 +77,7 @@ impl Evaluation {
     /// Puts the clients' scores together, in their order.
     pub fn of(round: u64, scores: &[Scores], traffic: Traffic) -> Self {
         let trained: Vec<&Scores> = scores.iter().filter(|scores| scores.participations > 0).collect();
+        let told: Vec<&Scores> = trained.iter().copied().filter(|scores| scores.disclosure.tells()).collect();
         let shared: Option<Vec<Score>> = scores.iter().map(|scores| scores.shared).collect();
         let validation: Vec<Score> = scores.iter().map(|scores| scores.validation.unwrap_or_default()).collect();
         Self {
@@ -85,8 +86,8 @@ impl Evaluation {
             shared: shared.map(|shared| Quality::of(&shared)),
             validation: validation.iter().any(|score| score.predictions > 0).then(|| Quality::of(&validation)),
             untrained: scores.len() - trained.len(),
-            gap: mean(trained.iter().map(|scores| scores.gap)),
-            dual_norm: mean(trained.iter().map(|scores| scores.dual_norm)),
+            gap: mean(told.iter().map(|scores| scores.gap)),
+            dual_norm: mean(told.iter().map(|scores| scores.dual_norm)),
             theory: TheorySums::of(scores),
             fixed_points: scores.iter().filter_map(|scores| scores.fixed_points.clone()).reduce(|sum, each| sum.plus(&each)),
             traffic,
@@ -95,6 +96,12 @@ impl Evaluation {
 }
 
 impl Quality {
+    /// Itself, unless no client tells its scores or has any: then its numbers are 0 and mean nothing.
+    pub fn known(&self) -> Option<&Self> {
+        let is_unknown = !self.clients.is_empty() && self.clients.iter().all(Option::is_none);
+        (!is_unknown).then_some(self)
+    }
+
     /// The quality of clients' scores.
     pub fn of(scores: &[Score]) -> Self {
         let total = scores.iter().fold(Score::default(), |sum, score| sum.plus(*score));
@@ -117,7 +124,8 @@ impl Quality {
 
 impl TheorySums {
     fn of(scores: &[Scores]) -> Option<Self> {
-        let all: Vec<_> = scores.iter().map(|scores| scores.theory.clone()).collect::<Option<_>>()?;
+        let told = |scores: &Scores| scores.theory.clone().filter(|_| scores.disclosure.tells());
+        let all: Vec<_> = scores.iter().map(told).collect::<Option<_>>()?;
         Some(Self {
             lagrangian: all.iter().map(|theory| theory.lagrangian).sum(),
             stationarity: mean(all.iter().map(|theory| theory.stationarity)),
@@ -171,13 +179,18 @@ impl RoundResult {
         self.updates.iter().fold(TrainStats::default(), |sum, update| sum.then(update.stats.clone()))
     }
 
+    /// The updates of clients that tell how their training went.
+    fn told(&self) -> impl Iterator<Item = &Update> {
+        self.updates.iter().filter(|update| update.stats.disclosure.tells())
+    }
+
     /// What is reported of a round; `before` is what had been sent before it.
     pub(crate) fn report(self, round: u64, rho: Option<f64>, before: Traffic, traffic: Traffic) -> Round {
         let TrainStats { solves, steps, .. } = self.stats();
         Round {
             round,
-            loss: mean(self.updates.iter().map(|update| update.stats.loss)),
-            gap: mean(self.updates.iter().map(|update| update.gap)),
+            loss: mean(self.told().map(|update| update.stats.loss)),
+            gap: mean(self.told().map(|update| update.gap)),
             cohort: self.cohort,
             rho,
             solves,
