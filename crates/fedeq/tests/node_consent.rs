@@ -51,7 +51,9 @@ fn table(folder: &Path) -> PathBuf {
 fn rows_recovered(folder: &Path, node: &NodeFolder, link: &SuperLink, worker: &mut dyn Worker) -> usize {
     let mut found = Vec::new();
     for seed in 0..4 {
-        let app = app(folder, &[&ROW_BY_ROW[..], &[&format!("seed={seed}")]].concat());
+        let mut app = app(folder, &[&ROW_BY_ROW[..], &[&format!("seed={seed}")]].concat());
+        // Chosen weights: so small that the model is sure of nothing, and every sample moves it.
+        app.theta.params = app.theta.params.map(|value| 0.01 * value);
         link.send(&app.train(0));
         node.serve(link, worker, seed + 1);
         found.extend(link.reply(seed).content.ok().and_then(|content| row_in(&envelope::read_reply(&content).ok()?, &app)));
@@ -63,15 +65,11 @@ fn rows_recovered(folder: &Path, node: &NodeFolder, link: &SuperLink, worker: &m
 fn row_in(reply: &Reply, app: &App) -> Option<[f32; 2]> {
     let Reply::Update(update) = reply else { return None };
     let moved = update.weights.like().params.minus(&app.theta.params);
-    let (_, offsets) = moved.iter().find(|(name, _)| name.contains("bias"))?;
-    let (_, weights) = moved.iter().find(|(_, array)| array.shape.iter().product::<usize>() == 2 * offsets.values.len())?;
-    let (unit, by) = offsets.values.iter().enumerate().max_by(|one, other| one.1.abs().total_cmp(&other.1.abs()))?;
-    let hidden = offsets.values.len();
+    let of = |end: &str| moved.iter().find(|(name, _)| name.ends_with(end)).map(|(_, array)| &array.values);
+    let (weights, offsets) = (of("layers.0.weight")?, of("layers.0.bias")?);
+    let (unit, by) = offsets.iter().enumerate().max_by(|one, other| one.1.abs().total_cmp(&other.1.abs()))?;
     // Weights lie input by input.
-    let [first, second] = [weights.values[unit], weights.values[hidden + unit]].map(|value| value / by);
-    let [third, fourth] = [weights.values[2 * unit], weights.values[2 * unit + 1]].map(|value| value / by);
-    let is_plausible = |row: &[f32; 2]| row.iter().all(|value| (40.0..300.0).contains(value));
-    [[first, second], [third, fourth]].into_iter().find(is_plausible)
+    Some([weights[unit] / by, weights[offsets.len() + unit] / by])
 }
 
 fn is_near(row: &[f32; 2], [height, weight]: [f32; 2]) -> bool {

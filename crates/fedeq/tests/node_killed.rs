@@ -53,7 +53,9 @@ fn sent(link: &SuperLink) -> BTreeMap<String, Weights> {
 fn disturb(node: &NodeFolder, link: &SuperLink, app: &App, rounds: u64) {
     let (mut round, mut asked, mut patience) = (0, Instant::now(), Patience::default());
     link.send(&app.train(0));
+    let begun = Instant::now();
     for number in 0.. {
+        assert!(begun.elapsed() < Duration::from_secs(600) * rounds.div_ceil(8) as u32, "round {round} does not end");
         let process = start(node, link, app);
         sleep(patience.lifetime(number));
         kill(process);

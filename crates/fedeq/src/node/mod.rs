@@ -120,6 +120,6 @@ impl Worker for NodeWorker {
     }
 
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> std::result::Result<WorkResult, String> {
-        self.carry_out(envelope, state).map_err(|error| error.to_string())
+        self.carry_out(envelope, state).map_err(|error| format!("{error}; {}", error.hint()))
     }
 }

@@ -20,12 +20,12 @@ pub(crate) struct Attempts {
     folder: PathBuf,
     /// How often work on a request has failed with an error, since the node was started: its owner may have put it right before that.
     failures: Mutex<BTreeMap<String, u32>>,
-    activity: Arc<Activity>,
+    activity: Arc<CurrentWork>,
 }
 
 /// The request that a node works on, for whoever watches over it.
 #[derive(Debug, Default)]
-pub struct Activity {
+pub struct CurrentWork {
     at_work: Mutex<Option<AtWork>>,
 }
 
@@ -82,7 +82,7 @@ impl Attempts {
     }
 
     /// The request at work.
-    pub(super) fn activity(&self) -> Arc<Activity> {
+    pub(super) fn activity(&self) -> Arc<CurrentWork> {
         Arc::clone(&self.activity)
     }
 
@@ -146,7 +146,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-impl Activity {
+impl CurrentWork {
     /// How long the node has worked on its request; nothing while it works on none.
     pub fn elapsed(&self) -> Option<Duration> {
         lock(&self.at_work).as_ref().map(|work| work.since.elapsed())

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use fedeq_core::write_atomically;
 
-pub use attempts::Activity;
+pub use attempts::CurrentWork;
 pub(crate) use attempts::{Attempts, Verdict};
 pub(crate) use consent::ConsentStore;
 pub use consent::Proposal;
@@ -150,7 +150,7 @@ impl NodeStore {
     }
 
     /// The request that the node works on, for whoever watches over it.
-    pub fn activity(&self) -> Arc<Activity> {
+    pub fn activity(&self) -> Arc<CurrentWork> {
         self.attempts.activity()
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fedeq_flower::store::Activity;
+use fedeq_flower::store::CurrentWork;
 
 use crate::cli::output::tell;
 use crate::cli::settings::is_interrupted;
@@ -16,7 +16,7 @@ use crate::memory::resident;
 /// Watches over the work of a node.
 pub(super) struct Guard {
     /// The request at work.
-    pub(super) activity: Arc<Activity>,
+    pub(super) activity: Arc<CurrentWork>,
     /// How long work on a request may take.
     pub(super) most_time: Duration,
     /// The bytes of memory that the process may hold; any where the system does not tell.

@@ -42,8 +42,6 @@ pub(super) struct Join {
     /// How much to tell the server beside the weights: everything, coarse (rounded, no times) or none
     #[arg(long, value_name = "HOW", default_value = Disclosure::NAMES[0], value_parser = Disclosure::NAMES)]
     metrics: String,
-    #[command(flatten)]
-    limits: Limits,
 }
 
 /// What the experiment is.
@@ -62,7 +60,7 @@ fn accepted(text: &str) -> Result<Accepted, String> {
 /// What a node allows, whatever it has accepted.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits")]
-struct Limits {
+pub(super) struct Limits {
     /// Train only with at least so many samples
     #[arg(long, value_name = "N", default_value_t = Terms::default().least_samples)]
     min_samples: usize,
@@ -89,17 +87,17 @@ struct Limits {
     message_limit: u32,
 }
 
-pub(super) fn run(arguments: &Join, data: &Path) -> Outcome<()> {
-    let terms = arguments.terms()?;
+pub(super) fn run(arguments: &Join, limits: &Limits, data: &Path) -> Outcome<()> {
+    let terms = arguments.terms(limits)?;
     let store = NodeStore::open(&arguments.state).map_err(refused)?;
     store.claim(arguments.client as u64).map_err(refused)?;
     let key = store.key().map_err(refused)?;
     let connection = Connection::new(&arguments.address()?, key);
     let mut worker = NodeWorker::new(arguments.client, data.to_owned(), terms);
     listen_for_stops();
-    arguments.limits.guard(&store).start();
+    limits.guard(&store).start();
     let mut notify = |notice| tell(&printable(&describe(&notice)));
-    let (limits, stopped) = (arguments.limits.node(), &is_interrupted);
+    let (limits, stopped) = (limits.node(), &is_interrupted);
     let mut node = Node { connection: &connection, store: &store, worker: &mut worker, notify: &mut notify, limits, stopped };
     // After a panic the worker may be in any state: it is not used again, and the process ends.
     catch_unwind(AssertUnwindSafe(|| node.serve())).map_err(|_| panicked())?.map_err(refused)
@@ -127,13 +125,13 @@ fn panicked() -> Failure {
 
 impl Join {
     /// What the owner of the node has agreed to; they must say so.
-    fn terms(&self) -> Outcome<Terms> {
+    fn terms(&self, limits: &Limits) -> Outcome<Terms> {
         let accepted = match &self.accept {
             Some(Accepted::One(fingerprint)) => Some(fingerprint.clone()),
             Some(Accepted::None) => None,
             None => return Err(self.nothing_accepted()),
         };
-        let Limits { min_samples, min_batch, max_epochs, .. } = self.limits;
+        let Limits { min_samples, min_batch, max_epochs, .. } = *limits;
         let disclosure = Disclosure::named(&self.metrics).unwrap_or_default();
         Ok(Terms { accepted, disclosure, least_samples: min_samples, least_batch: min_batch, most_epochs: max_epochs })
     }

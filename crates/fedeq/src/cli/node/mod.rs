@@ -37,6 +37,8 @@ request was refused; the reason is logged here."
 pub(super) struct Arguments {
     #[command(flatten)]
     join: Option<join::Join>,
+    #[command(flatten)]
+    limits: join::Limits,
     /// The folder of the data sets, or the path of your own data
     #[arg(long, value_name = "DIR", env = "FEDEQ_DATA", default_value = "data", global = true)]
     data: PathBuf,
@@ -55,12 +57,12 @@ enum Command {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let Arguments { join, data, command } = arguments;
+    let Arguments { join, limits, data, command } = arguments;
     match (command, join) {
         (Some(Command::Inspect(arguments)), _) => inspect::run(arguments),
         (Some(Command::Predict(arguments)), _) => predict::run(arguments, data),
         (Some(Command::Key(arguments)), _) => key::run(arguments),
-        (None, Some(arguments)) => join::run(arguments, data),
+        (None, Some(arguments)) => join::run(arguments, limits, data),
         (None, None) => Err(Failure::request("no SuperLink is given", "give `--superlink HOST:PORT`")),
     }
 }
