@@ -1,4 +1,5 @@
 //! Personalised federated learning: methods, clients, server, messages and checkpoints.
+mod acceptance;
 mod algorithm;
 mod asynchronous;
 mod client;
@@ -26,6 +27,7 @@ mod unseen;
 mod weights;
 mod work;
 
+pub use acceptance::{Acceptance, Dropped, Limits};
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};

@@ -49,6 +49,11 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
+    /// Whether clients send by how much their part of a sum has changed, rather than weights.
+    fn sends_changes(&self) -> bool {
+        self.takes_single_updates()
+    }
+
     /// Whether all clients take part in every round, whatever the sampling.
     fn takes_everybody(&self) -> bool {
         false
