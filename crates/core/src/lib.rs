@@ -1,4 +1,5 @@
 //! Personalised federated learning: methods, clients, server, messages and checkpoints.
+mod acceptance;
 mod aggregation;
 mod algorithm;
 mod asynchronous;
@@ -27,6 +28,7 @@ mod unseen;
 mod weights;
 mod work;
 
+pub use acceptance::{Acceptance, Dropped, Limits};
 pub use aggregation::{
     AdaptiveClip, Aggregation, AggregationRule, Clipping, GeometricMedian, Handled, Krum, Received, Treatment, TrimmedMean,
     clip_to,

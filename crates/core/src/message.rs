@@ -44,6 +44,17 @@ pub enum ClientTask {
 }
 
 impl ClientTask {
+    /// Its name, as in a message.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Evaluate => "evaluate",
+            Self::Measure => "measure",
+            Self::Finish => "finish",
+            Self::Adopt => "adopt",
+        }
+    }
+
     /// Whether a client is another one afterwards, so that its new state is to be kept.
     pub fn changes_state(self) -> bool {
         match self {
@@ -184,6 +195,15 @@ impl Reply {
     /// The weights it carries, if any.
     pub fn weights(&self) -> Result<Option<Cow<'_, Weights>>> {
         self.update().map(|update| update.weights.to_host()).transpose()
+    }
+
+    /// What kind it is, as in a message.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Update(_) => "update",
+            Self::Scores(_) => "scores",
+            Self::Done(_) => "done",
+        }
     }
 
     fn update(&self) -> Option<&Update> {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use fedeq_data::Seed;
 use serde::{Deserialize, Serialize};
 
+use crate::acceptance::{Acceptance, Dropped};
 use crate::algorithm::Algorithm;
 use crate::client::{Clients, client_seed, shares_anything};
 use crate::engine::{Engine, States};
@@ -18,16 +19,13 @@ use crate::training::Training;
 
 /// The way to the clients.
 pub trait Transport {
-    /// Sends the request to every client of the cohort; replies come in the order of the cohort.
-    fn exchange(&mut self, cohort: &[usize], request: &Request) -> Result<Vec<Reply>>;
+    /// Sends each client a request of its own; replies come in the same order. A client that does not reply, or not in a way that can be read, is [`Dropped`] with
+    /// the reason; an error means that the federation cannot go on at all.
+    fn exchange(&mut self, requests: &[(usize, &Request)]) -> Result<Vec<std::result::Result<Reply, Dropped>>>;
 
-    /// Sends each client a request of its own; replies come in the same order.
-    fn exchange_each(&mut self, envelopes: &[(usize, &Request)]) -> Result<Vec<Reply>> {
-        let mut replies = Vec::with_capacity(envelopes.len());
-        for (client, request) in envelopes {
-            replies.extend(self.exchange(&[*client], request)?);
-        }
-        Ok(replies)
+    /// What the server demands of those it reaches like this.
+    fn acceptance(&self) -> Acceptance {
+        Acceptance::default()
     }
 
     /// Bytes sent so far.
@@ -190,15 +188,11 @@ impl States for StoredStates<'_, '_> {
 }
 
 impl Transport for InProcess<'_> {
-    fn exchange(&mut self, cohort: &[usize], request: &Request) -> Result<Vec<Reply>> {
-        self.exchange_each(&cohort.iter().map(|&client| (client, request)).collect::<Vec<_>>())
-    }
-
-    fn exchange_each(&mut self, envelopes: &[(usize, &Request)]) -> Result<Vec<Reply>> {
-        let envelopes = self.delivered(envelopes)?;
+    fn exchange(&mut self, requests: &[(usize, &Request)]) -> Result<Vec<std::result::Result<Reply, Dropped>>> {
+        let envelopes = self.delivered(requests)?;
         self.announce(&envelopes);
         let replies = self.answered(&envelopes)?;
-        envelopes.iter().zip(replies).map(|(envelope, reply)| self.receive(envelope, reply)).collect()
+        envelopes.iter().zip(replies).map(|(envelope, reply)| self.receive(envelope, reply).map(Ok)).collect()
     }
 
     fn traffic(&self) -> Traffic {
