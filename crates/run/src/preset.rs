@@ -103,7 +103,7 @@ impl Preset {
             sampling: Sampling { fraction: runner.fraction, replacement },
             evaluate_every: if self == Self::Reference { 1 } else { runner.evaluate_every },
             measure_theory: false,
-            asynchronous: None,
+            ..Plan::default()
         }
     }
 

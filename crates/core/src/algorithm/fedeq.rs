@@ -182,6 +182,10 @@ impl Algorithm for FedEq {
         self.server_step == ServerStep::Consensus
     }
 
+    fn sends_changes(&self) -> bool {
+        self.server_step == ServerStep::Consensus
+    }
+
     fn initial_dual(&self, theta: &Params, seed: Seed) -> Params {
         match self.dual {
             DualStart::None | DualStart::Zero => theta.zeros_like(),

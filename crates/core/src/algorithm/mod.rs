@@ -49,6 +49,11 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
+    /// Whether clients send by how much something has changed, rather than models: messages that hold differences then need not refer to what was received.
+    fn sends_changes(&self) -> bool {
+        false
+    }
+
     /// Whether all clients take part in every round, whatever the sampling.
     fn takes_everybody(&self) -> bool {
         false

@@ -29,6 +29,7 @@ const PLAN: Plan = Plan {
     evaluate_every: 4,
     measure_theory: false,
     asynchronous: None,
+    compression: None,
 };
 
 /// The experiment of a method: its usual network, and for all methods the same data, rate and number of passes.

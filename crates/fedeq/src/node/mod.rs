@@ -52,7 +52,15 @@ impl NodeWorker {
         let engine = ClientByClient::new(prepared, workers);
         let Experiment { method, training, .. } = &prepared.experiment;
         let seed = client_seed(prepared.clients_seed(), number);
-        let mut client = Client { algorithm: method.algorithm(), training, engine: &engine, number, state: &mut state, seed };
+        let mut client = Client {
+            algorithm: method.algorithm(),
+            training,
+            engine: &engine,
+            number,
+            state: &mut state,
+            seed,
+            compression: None,
+        };
         let reply = client.handle(&envelope.request)?;
         let is_changed = envelope.request.task.changes_state();
         Ok(WorkResult { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::setting::Override;
 
 /// Keys below which exactly one of several keys may stand.
-const ONE_OF: [&[&str]; 10] = [
+const ONE_OF: [&[&str]; 12] = [
     &["data", "unseen"],
     &["data", "source", "scale"],
     &["model", "equilibrium", "solver"],
@@ -20,6 +20,8 @@ const ONE_OF: [&[&str]; 10] = [
     &["training", "projection"],
     &["method", "dual"],
     &["method", "tuning"],
+    &["plan", "compression", "up"],
+    &["plan", "compression", "down"],
 ];
 
 /// Settings of one origin.
