@@ -101,6 +101,9 @@ pub fn describe(trained: &TrainedModel) -> Result<String> {
 fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
     let prepared = Experiment::from_resolved(experiment)?.on_another_machine(data.to_owned()).at_client(client).prepare()?;
     prepared.require_client(client)?;
+    if prepared.experiment.plan.compression.is_some() {
+        return Err(Error::invalid("`plan.compression` is not supported in a Flower federation yet", "leave it out"));
+    }
     Ok(prepared)
 }
 
