@@ -4,11 +4,14 @@ mod aggregation;
 mod algorithm;
 mod asynchronous;
 mod client;
+mod codec;
+mod compression;
 mod divergence;
 mod engine;
 mod error;
 mod file;
 mod fixed_points;
+mod frame;
 mod message;
 mod metrics;
 mod observer;
@@ -36,6 +39,8 @@ pub use aggregation::{
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};
+pub use codec::Codec;
+pub use compression::{Compression, CompressionState, ReceivedModel};
 pub use divergence::diverged_in_phase;
 pub use engine::{
     ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,

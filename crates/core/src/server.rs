@@ -11,6 +11,7 @@ use crate::aggregation::{Aggregation, Received};
 use crate::algorithm::{Algorithm, Update};
 use crate::asynchronous::{AsyncRound, Asynchronous};
 use crate::client::shares_anything;
+use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
@@ -34,6 +35,8 @@ pub struct Plan {
     /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
     /// updates as the sampling gives a synchronous round.
     pub asynchronous: Option<Asynchronous>,
+    /// Sends differences by codecs, in fewer bytes; off if left out.
+    pub compression: Option<Compression>,
     /// How the server aggregates what clients send.
     #[serde(skip_serializing_if = "Aggregation::is_default")]
     pub aggregation: Aggregation,
@@ -47,6 +50,7 @@ impl Default for Plan {
             evaluate_every: 10,
             measure_theory: false,
             asynchronous: None,
+            compression: None,
             aggregation: Aggregation::default(),
         }
     }
@@ -61,6 +65,9 @@ impl Plan {
         if !(1..=MOST_ROUNDS).contains(&self.rounds) {
             let problem = format!("`plan.rounds` is `{}`", self.rounds);
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
+        }
+        if let Some(compression) = &self.compression {
+            compression.validate(shares_anything(algorithm), self.sampling.replacement)?;
         }
         self.validate_aggregation(algorithm)?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
