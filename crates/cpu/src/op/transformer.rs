@@ -49,14 +49,12 @@ impl Transformer {
         let shape = layer_shape(plan, layers, y);
         let back =
             plan.incoming(y).map(|dy| Back { dy, dh: h.and_then(|h| plan.target(h)), d_injection: plan.target(injection) });
-        // Backwards, as gradients are written: the layer that comes first there writes those of tied layers, and others add to them.
-        let made = layers.layers.iter().rev().map(|&parameters| {
+        let made = layers.layers.iter().map(|&parameters| {
             let targets = if back.is_some() { parameters.map(|id| plan.parameter(id)) } else { [None; 16] };
             let sums = targets.iter().any(Option::is_some).then(|| LayerGradients::zeros(&shape));
             Layer { parameters, prepared: None, saved: LayerSaved::default(), targets, sums }
         });
-        let mut made = made.collect::<Vec<_>>();
-        made.reverse();
+        let made = made.collect::<Vec<_>>();
         Self {
             shape,
             multipliers: Multipliers::new(&layers.dropout, made.len(), plan.mode == Mode::Train),
