@@ -108,6 +108,10 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     if experiment.plan.asynchronous.is_some() {
         return refuse("`plan.asynchronous`");
     }
+    if !experiment.plan.aggregation.is_default() {
+        let problem = "`plan.aggregation` is not supported in a Flower federation yet, whose server takes the mean";
+        return Err(Error::invalid(problem, "leave it out"));
+    }
     let method = &experiment.method;
     method.algorithm().plain_mean().map_or_else(|| refuse(&format!("`{}` with these settings", method.name())), Ok)
 }
