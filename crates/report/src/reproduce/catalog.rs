@@ -32,6 +32,7 @@ embedded![
     "same-network",
     "equilibrium-or-not",
     "presets",
+    "fig-shakespeare",
 ];
 
 /// The experiment of that name.
