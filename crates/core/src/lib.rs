@@ -2,6 +2,7 @@
 mod aggregation;
 mod algorithm;
 mod asynchronous;
+mod attack;
 mod client;
 mod divergence;
 mod engine;
@@ -33,6 +34,7 @@ pub use aggregation::{
 };
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
+pub use attack::{Attack, AttackKind, Liars};
 pub use client::{Client, client_seed, shared_part};
 pub use divergence::diverged_in_phase;
 pub use engine::{
@@ -44,7 +46,7 @@ pub use fedeq_models::store::Metadata;
 pub use file::{fingerprint, write_atomically};
 pub use fixed_points::{Examined, FixedPoints, Search};
 pub use message::{ClientTask, Reply, Request, Scores, Theory};
-pub use metrics::{ClientDistance, Evaluation, Quality, Round, TheorySums};
+pub use metrics::{ClientDistance, DistanceSummary, Evaluation, Quality, Round, TheorySums};
 pub use observer::ClientObserver;
 pub use parallel::Workers;
 pub use params::{Array, Params};

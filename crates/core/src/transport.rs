@@ -6,6 +6,7 @@ use fedeq_data::Seed;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
+use crate::attack::Liars;
 use crate::client::{Clients, client_seed, shares_anything};
 use crate::engine::{Engine, States};
 use crate::error::{Error, Result};
@@ -69,6 +70,7 @@ pub struct InProcess<'a> {
     /// Asked before every client; true means stop.
     interrupted: &'a (dyn Fn() -> bool + Sync),
     observer: &'a dyn ClientObserver,
+    liars: Option<&'a Liars>,
     store: &'a mut ClientStore,
     traffic: Traffic,
     seconds: f64,
@@ -85,12 +87,18 @@ impl<'a> InProcess<'a> {
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
         let traffic = Traffic::default();
-        Self { algorithm, training, engine, seed, interrupted, observer: &Nobody, store, traffic, seconds: 0.0 }
+        Self { algorithm, training, engine, seed, interrupted, observer: &Nobody, liars: None, store, traffic, seconds: 0.0 }
     }
 
     /// Lets somebody look on while clients work.
     pub fn watched_by(mut self, observer: &'a dyn ClientObserver) -> Self {
         self.observer = observer;
+        self
+    }
+
+    /// Lets some clients lie.
+    pub fn attacked_by(mut self, liars: Option<&'a Liars>) -> Self {
+        self.liars = liars;
         self
     }
 
@@ -139,6 +147,10 @@ impl<'a> InProcess<'a> {
 
     /// A reply as it arrives at the server. Clients of a method that shares nothing need no messages: here they are only told that it is their turn.
     fn receive(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
+        let reply = match self.liars {
+            Some(liars) => liars.falsified(envelope.client, &envelope.request, reply)?,
+            None => reply,
+        };
         let (reply, size) = self.timed(|| reply.delivered())?;
         if envelope.request.task == ClientTask::Train && shares_anything(self.algorithm) {
             self.traffic.down += envelope.size;

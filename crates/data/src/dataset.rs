@@ -116,6 +116,15 @@ impl Dataset {
         self.len() == 0
     }
 
+    /// The same samples with classes counted from the other end: of `c` classes, class `k` becomes `c - 1 - k`. Nothing where samples do not have one class
+    /// each.
+    pub fn with_classes_reversed(&self) -> Option<Self> {
+        let Labels::Classes { names, values } = &self.labels else { return None };
+        let last = (names.len() as u16).checked_sub(1)?;
+        let values = values.iter().map(|class| last - class).collect();
+        Some(Self { labels: Labels::Classes { names: names.clone(), values }, ..self.clone() })
+    }
+
     /// The class of each sample, where samples have one class each.
     pub fn classes(&self) -> Option<&[u16]> {
         match &self.labels {

@@ -12,12 +12,18 @@ use fedeq_core::Method;
 use run_support::{assert_same_files, fedeq, half_done, json, manifests, refusal, run, run_command, spawn, succeed};
 use tempfile::TempDir;
 
-/// Every method there is, and the one that can do without rounds once more without them.
+/// Every method there is, the one that can do without rounds once more without them, and one whose server keeps a bound that adapts while some clients lie.
 fn cases() -> Vec<Vec<String>> {
     const WITHOUT_ROUNDS: [&str; 4] =
         ["method=fedeq", "method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }", "plan.rounds=6"];
     let in_step = Method::NAMES.iter().map(|name| vec![format!("method={name}")]);
-    in_step.chain([WITHOUT_ROUNDS.map(str::to_owned).to_vec()]).collect()
+    const CLIPPED: [&str; 4] = [
+        "method=fedavg",
+        "attack=noise",
+        "plan.aggregation={ rule = 'median', clip = { adaptive = { rate = 0.5 } } }",
+        "plan.rounds=6",
+    ];
+    in_step.chain([WITHOUT_ROUNDS.map(str::to_owned).to_vec(), CLIPPED.map(str::to_owned).to_vec()]).collect()
 }
 
 /// An equilibrium network that trains in no time: what is left of a run is mostly writing, which is when a kill can hurt.

@@ -6,7 +6,7 @@ use fedeq_data::Seed;
 
 use super::Asynchronous;
 use super::schedule::{AsyncSchedule, Work};
-use crate::aggregation::{Aggregation, Handled, Received};
+use crate::aggregation::{Aggregation, Received};
 use crate::algorithm::{Algorithm, Update};
 use crate::error::Result;
 use crate::message::{ClientTask, Request};
@@ -40,7 +40,7 @@ impl AsyncRound<'_> {
             let updates = self.carry_out(&certain, &schedule, server, transport)?;
             let received = Instant::now();
             for (work, update) in certain.into_iter().zip(updates) {
-                result.handled.extend(self.apply(&update, schedule.applied(), server)?);
+                self.apply(&update, schedule.applied(), server, &mut result)?;
                 result.arrivals.push(schedule.arrive(work));
                 result.cohort.push(work.client);
                 result.updates.push(update);
@@ -69,8 +69,8 @@ impl AsyncRound<'_> {
         transport.exchange_each(&envelopes)?.into_iter().map(update_of).collect()
     }
 
-    /// Applies one update; says what became of it where that is noted.
-    fn apply(&self, update: &Update, applied: u64, server: &mut ServerState) -> Result<Vec<Handled>> {
+    /// Applies one update, and notes what became of it.
+    fn apply(&self, update: &Update, applied: u64, server: &mut ServerState, result: &mut RoundResult) -> Result<()> {
         update.weights.ensure_like(&server.weights)?;
         let before = server.weights.statistics.clone();
         let received = Received::new(std::slice::from_ref(update), self.aggregation, self.algorithm);
@@ -78,6 +78,8 @@ impl AsyncRound<'_> {
         // One client's normalisation statistics must not stand for those of all: they enter a running mean over about a round.
         let share = 1.0 / (applied + 1).min(self.updates as u64) as f32;
         server.weights.statistics = before.plus(share, &server.weights.statistics.minus(&before));
-        Ok(received.handled().to_vec())
+        result.handled.extend(received.handled());
+        result.bound = received.bound();
+        Ok(())
     }
 }
