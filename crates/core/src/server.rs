@@ -237,8 +237,9 @@ impl<T: Transport> Server<'_, T> {
         let received = Instant::now();
         let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm);
         self.algorithm.server_update(server, &aggregated)?;
-        let (handled, server_seconds) = (aggregated.handled().to_vec(), received.elapsed().as_secs_f64());
-        Ok(RoundResult { cohort, updates, handled, arrivals: Vec::new(), dropped, server_seconds })
+        let (handled, bound) = (aggregated.handled().to_vec(), aggregated.bound());
+        let server_seconds = received.elapsed().as_secs_f64();
+        Ok(RoundResult { cohort, updates, handled, bound, arrivals: Vec::new(), dropped, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.

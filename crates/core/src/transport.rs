@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::acceptance::{Acceptance, Dropped};
 use crate::algorithm::Algorithm;
+use crate::attack::Liars;
 use crate::client::{Clients, client_seed, shared_part, shares_anything};
 use crate::codec::Codec;
 use crate::compression::{Compression, CompressionState, Known, decode_request, encode_request};
@@ -71,6 +72,7 @@ pub struct InProcess<'a> {
     /// Asked before every client; true means stop.
     interrupted: &'a (dyn Fn() -> bool + Sync),
     observer: &'a dyn ClientObserver,
+    liars: Option<&'a Liars>,
     store: &'a mut ClientStore,
     compression: Option<&'a Compression>,
     traffic: Traffic,
@@ -88,8 +90,20 @@ impl<'a> InProcess<'a> {
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
         let traffic = Traffic::default();
-        let compression = None;
-        Self { algorithm, training, engine, seed, interrupted, observer: &Nobody, store, compression, traffic, seconds: 0.0 }
+        let (liars, compression) = (None, None);
+        Self {
+            algorithm,
+            training,
+            engine,
+            seed,
+            interrupted,
+            observer: &Nobody,
+            liars,
+            store,
+            compression,
+            traffic,
+            seconds: 0.0,
+        }
     }
 
     /// Lets somebody look on while clients work.
@@ -101,6 +115,12 @@ impl<'a> InProcess<'a> {
     /// Compresses messages of training.
     pub fn compressing(mut self, compression: Option<&'a Compression>) -> Self {
         self.compression = compression;
+        self
+    }
+
+    /// Lets some clients lie.
+    pub fn attacked_by(mut self, liars: Option<&'a Liars>) -> Self {
+        self.liars = liars;
         self
     }
 
@@ -185,6 +205,11 @@ impl<'a> InProcess<'a> {
     fn receive(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
         let (reply, size) = self.timed(|| reply.delivered())?;
         let reply = self.decompressed(envelope, reply)?;
+        // Whoever lies may send what no codec would have made of an honest update.
+        let reply = match self.liars {
+            Some(liars) => liars.falsified(envelope.client, &envelope.request, reply)?,
+            None => reply,
+        };
         if envelope.request.task == ClientTask::Train && shares_anything(self.algorithm) {
             self.traffic.down += envelope.size;
             self.traffic.up += size;

@@ -124,6 +124,10 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
         let problem = "`plan.aggregation` is not supported in a Flower federation yet, whose server takes the mean";
         return Err(Error::invalid(problem, "leave it out"));
     }
+    if experiment.attack.is_some() {
+        let problem = "`attack` is for simulations: nodes of a Flower federation say the truth";
+        return Err(Error::invalid(problem, "leave it out, or simulate with `fedeq run`"));
+    }
     let method = &experiment.method;
     method.algorithm().plain_mean().map_or_else(|| refuse(&format!("`{}` with these settings", method.name())), Ok)
 }
