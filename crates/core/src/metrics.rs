@@ -133,7 +133,7 @@ pub struct Round {
     pub round: u64,
     /// Who took part.
     pub cohort: Vec<usize>,
-    /// The mean of the clients' last training losses.
+    /// The mean of the clients' last training losses; 0 where [nobody](Self::training_loss) trained.
     pub loss: f64,
     /// Mean of `||theta_i - theta||` over the cohort.
     pub gap: f64,
@@ -151,6 +151,18 @@ pub struct Round {
     /// How the cohort's updates arrived, one by one; nothing where clients are synchronous.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<Arrival>,
+}
+
+impl Round {
+    /// The mean of the clients' last training losses, where any client trained.
+    pub fn training_loss(&self) -> Option<f64> {
+        (!self.cohort.is_empty()).then_some(self.loss)
+    }
+
+    /// The mean consensus gap of the cohort, where there is one.
+    pub fn cohort_gap(&self) -> Option<f64> {
+        (!self.cohort.is_empty()).then_some(self.gap)
+    }
 }
 
 /// What the server received in a round.

@@ -49,8 +49,13 @@ impl Plan {
             let problem = format!("`plan.rounds` is `{}`", self.rounds);
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
         }
+        self.sampling.validate()?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
+        if self.sampling.poisson {
+            let problem = "`plan.sampling.poisson` draws cohorts of different sizes, and an asynchronous round has a fixed number of updates";
+            return Err(Error::invalid(problem, "leave out `plan.asynchronous` or `plan.sampling.poisson`"));
+        }
         if algorithm.takes_single_updates() {
             return Ok(());
         }
@@ -186,7 +191,9 @@ impl<T: Transport> Server<'_, T> {
     /// A cohort is drawn, and the server waits for all of it.
     fn synchronous_round(&mut self, server: &mut ServerState) -> Result<RoundResult> {
         let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
-        let updates = self.ask(server, ClientTask::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
+        // A cohort that was drawn by coins may be empty.
+        let replies = if cohort.is_empty() { Vec::new() } else { self.ask(server, ClientTask::Train, &cohort)? };
+        let updates = replies.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
         let checked: Vec<Result<()>> = updates.par_iter().map(|update| update.weights.ensure_like(&server.weights)).collect();
         checked.into_iter().collect::<Result<()>>()?;
         let received = Instant::now();

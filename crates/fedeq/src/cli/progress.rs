@@ -118,7 +118,7 @@ impl<T: ?Sized> Observer<T> for EvaluationLines {
     fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
         self.warnings.about(event).iter().for_each(|text| tell(text));
         match event {
-            Event::Round { round, .. } => self.loss = round.loss,
+            Event::Round { round, .. } => self.loss = round.training_loss().unwrap_or(self.loss),
             Event::Evaluation { evaluation, .. } => {
                 let RunStart { rounds, headline, .. } = self.start;
                 let result = sentence(evaluation, headline);

@@ -102,11 +102,14 @@ fn refuse_gpu(experiment: &Experiment) -> Result<()> {
 /// How the server averages updates; methods whose server does not take a mean are refused.
 fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     let refuse = |what: &str| {
-        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, without `plan.asynchronous`";
+        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, without `plan.asynchronous` and `plan.sampling.poisson`";
         Err(Error::invalid(format!("{what} is not supported in a Flower federation yet"), hint))
     };
     if experiment.plan.asynchronous.is_some() {
         return refuse("`plan.asynchronous`");
+    }
+    if experiment.plan.sampling.poisson {
+        return refuse("`plan.sampling.poisson`");
     }
     let method = &experiment.method;
     method.algorithm().plain_mean().map_or_else(|| refuse(&format!("`{}` with these settings", method.name())), Ok)

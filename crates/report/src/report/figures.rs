@@ -219,7 +219,7 @@ fn consensus(report: &Report) -> Vec<Figure> {
         "training-loss",
         "Training loss",
         Axis::new("mean over the round's clients"),
-        over_rounds(report, |round| Some(round.loss)),
+        over_rounds(report, Round::training_loss),
     );
     std::iter::once(loss).chain(over_evaluations).flatten().collect()
 }

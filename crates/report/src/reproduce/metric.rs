@@ -198,7 +198,7 @@ impl Metric {
             Self::UnseenShared => {
                 summary.unseen.as_ref().map(|unseen| 100.0 * unseen.shared.as_ref().unwrap_or(&unseen.local).mean)
             }
-            Self::TrainingLoss => rounds.last().map(|round| round.loss),
+            Self::TrainingLoss => rounds.iter().rev().find_map(Round::training_loss),
             Self::Gap => Some(evaluation.gap),
             Self::DualNorm => Some(evaluation.dual_norm),
             Self::Lagrangian => theory(evaluation, |theory| theory.lagrangian),

@@ -88,7 +88,9 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
 }
 
 fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
-    let mut scalars = vec![("train/loss", round.loss), ("train/gap", round.gap)];
+    let mut scalars = Vec::new();
+    scalars.extend(round.training_loss().map(|loss| ("train/loss", loss)));
+    scalars.extend(round.cohort_gap().map(|gap| ("train/gap", gap)));
     scalars.extend(round.rho.map(|rho| ("train/rho", rho)));
     if let Some([steps, residual, unconverged]) = round.solves.means() {
         scalars.extend([("solver/steps", steps), ("solver/residual", residual), ("solver/unconverged", unconverged)]);
@@ -259,7 +261,7 @@ fn row(evaluation: &Evaluation, before: &Round) -> String {
     cells.extend(numbers(Some([*gap, *dual_norm])));
     cells.extend(numbers(theory.as_ref().map(sums)));
     cells.extend([traffic.up.to_string(), traffic.down.to_string()]);
-    cells.extend(numbers(Some([before.loss])));
+    cells.extend(numbers(before.training_loss().map(|loss| [loss])));
     cells.extend(numbers(before.solves.means()));
     cells.extend(numbers(before.solves.warm_share().map(|share| [share])));
     cells.extend(numbers(fixed_points.as_ref().and_then(FixedPoints::shares)));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(ProptestConfig::with_cases(12))]
         #[test]
         fn more_rounds_less_noise_and_more_clients_a_round_cost_more(
             drawn in drawn(), multiplier in 0.3f64..20.0, rounds in 1u64..5_000, factor in 1.0f64..3.0,
