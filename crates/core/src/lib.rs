@@ -1,4 +1,5 @@
 //! Personalised federated learning: methods, clients, server, messages and checkpoints.
+mod aggregation;
 mod algorithm;
 mod asynchronous;
 mod client;
@@ -27,6 +28,10 @@ mod unseen;
 mod weights;
 mod work;
 
+pub use aggregation::{
+    AdaptiveClip, Aggregation, AggregationRule, Clipping, GeometricMedian, Handled, Krum, Received, Treatment, TrimmedMean,
+    clip_to,
+};
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};
@@ -40,11 +45,11 @@ pub use fedeq_models::store::Metadata;
 pub use file::{fingerprint, write_atomically};
 pub use fixed_points::{Examined, FixedPoints, Search};
 pub use message::{ClientTask, Reply, Request, Scores, Theory};
-pub use metrics::{Evaluation, Quality, Round, TheorySums};
+pub use metrics::{ClientDistance, Evaluation, Quality, Round, TheorySums};
 pub use observer::ClientObserver;
 pub use parallel::Workers;
 pub use params::{Array, Params};
-pub use privacy::{Accountant, Drawn, Relation};
+pub use privacy::{Accountant, Drawn, Mechanism, NoiseBy, Privacy, PrivacySpent, PrivacySummary, Relation};
 pub use projection::Projection;
 pub use sampler::Sampling;
 pub use sent::{EngineWeights, SentWeights};

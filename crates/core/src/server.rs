@@ -6,11 +6,14 @@ use fedeq_data::Seed;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::aggregation::{Aggregation, Received};
 use crate::algorithm::{Algorithm, Update};
 use crate::asynchronous::{AsyncRound, Asynchronous};
+use crate::client::shares_anything;
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
+use crate::privacy::{Mechanism, Privacy, PrivateRound};
 use crate::sampler::Sampling;
 use crate::server_state::ServerState;
 use crate::stats::{PhaseBytes, PhaseSeconds};
@@ -31,11 +34,25 @@ pub struct Plan {
     /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
     /// updates as the sampling gives a synchronous round.
     pub asynchronous: Option<Asynchronous>,
+    /// How the server aggregates what clients send.
+    #[serde(skip_serializing_if = "Aggregation::is_default")]
+    pub aggregation: Aggregation,
+    /// Makes the server's models differentially private at the level of clients; off if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<Privacy>,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { rounds: 150, sampling: Sampling::default(), evaluate_every: 10, measure_theory: false, asynchronous: None }
+        Self {
+            rounds: 150,
+            sampling: Sampling::default(),
+            evaluate_every: 10,
+            measure_theory: false,
+            asynchronous: None,
+            aggregation: Aggregation::default(),
+            privacy: None,
+        }
     }
 }
 
@@ -50,6 +67,8 @@ impl Plan {
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
         }
         self.sampling.validate()?;
+        self.validate_aggregation(algorithm)?;
+        self.privacy.map_or(Ok(()), |privacy| privacy.validate(self, algorithm))?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
         if self.sampling.poisson {
@@ -63,6 +82,34 @@ impl Plan {
             "`plan.asynchronous` needs a server that takes single updates, which this method's does not",
             "leave it out, or set `method=fedeq` and `method.server_step=consensus`",
         ))
+    }
+
+    fn validate_aggregation(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        if !self.aggregation.is_default() && !shares_anything(algorithm) {
+            let problem = "`plan.aggregation` means nothing to this method, whose clients send nothing";
+            return Err(Error::invalid(problem, "leave it out, or choose another method"));
+        }
+        self.aggregation.validate()?;
+        if self.sampling.poisson && self.aggregation.needs_cohort() {
+            let problem =
+                "`plan.aggregation` asks for a number of clients a round, and with `plan.sampling.poisson` there may be any";
+            return Err(Error::invalid(
+                problem,
+                "leave out `plan.sampling.poisson`, or choose the rule `median` or `geometric-median`",
+            ));
+        }
+        self.asynchronous.map_or(Ok(()), |_| self.aggregation.validate_single())
+    }
+
+    /// Refuses what cannot be done with so many clients.
+    pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
+        self.aggregation.validate_cohort(self.cohort_size(algorithm, clients)?)?;
+        self.mechanism(algorithm, clients).map(drop)
+    }
+
+    /// What makes the server's models private for so many clients; nothing where the plan does not.
+    pub fn mechanism(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<Option<Mechanism>> {
+        Mechanism::of(self, algorithm, clients)
     }
 }
 
@@ -145,10 +192,15 @@ impl<T: Transport> Server<'_, T> {
     pub fn run(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         self.algorithm.validate()?;
         self.plan.validate(self.algorithm)?;
-        while server.round < self.plan.rounds {
+        self.plan.validate_clients(self.algorithm, self.clients)?;
+        let mechanism = self.mechanism(server)?;
+        let rounds = mechanism.as_ref().map_or(self.plan.rounds, Mechanism::rounds);
+        while server.round < rounds {
             let number = server.round + 1;
-            let done = self.round(server, observers).map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
-            let last = server.round == self.plan.rounds;
+            let done = self
+                .round(server, mechanism.as_ref(), observers)
+                .map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
+            let last = server.round == rounds;
             let evaluated =
                 self.wind_up(server, last, observers).map_err(|error| error.diverged_at(|| format!("after round {number},")))?;
             let kept = self.tell(&Event::Settled { server, last }, observers)?;
@@ -159,20 +211,36 @@ impl<T: Transport> Server<'_, T> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// What makes the models private, where the plan does; refuses weights of which it would cover a part only.
+    fn mechanism(&self, server: &ServerState) -> Result<Option<Mechanism>> {
+        let has_statistics = !server.weights.statistics.is_empty();
+        self.plan.privacy.map_or(Ok(()), |privacy| privacy.validate_network(has_statistics))?;
+        self.plan.mechanism(self.algorithm, self.clients)
+    }
+
     /// What follows a round: the end of training, and an evaluation where one is due.
     fn wind_up(&mut self, server: &ServerState, last: bool, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         if last {
             self.ask(server, ClientTask::Finish, &self.everybody())?;
         }
-        if self.evaluation_is_due(server.round) { self.evaluate(server, observers) } else { Ok(ControlFlow::Continue(())) }
+        if last || self.evaluation_is_due(server.round) {
+            self.evaluate(server, observers)
+        } else {
+            Ok(ControlFlow::Continue(()))
+        }
     }
 
-    fn round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+    fn round(
+        &mut self,
+        server: &mut ServerState,
+        mechanism: Option<&Mechanism>,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<ControlFlow<()>> {
         let (begun, before, communicated) = (Instant::now(), self.transport.traffic(), self.transport.seconds());
         let rho = server.rho;
         let result = match &self.plan.asynchronous {
-            Some(asynchronous) => self.asynchronous_round(asynchronous)?.run(server, self.transport)?,
-            None => self.synchronous_round(server)?,
+            Some(asynchronous) => self.asynchronous_round(self.plan, asynchronous)?.run(server, self.transport)?,
+            None => self.synchronous_round(server, mechanism)?,
         };
         server.ensure_finite()?;
         let stats = result.stats();
@@ -189,7 +257,7 @@ impl<T: Transport> Server<'_, T> {
     }
 
     /// A cohort is drawn, and the server waits for all of it.
-    fn synchronous_round(&mut self, server: &mut ServerState) -> Result<RoundResult> {
+    fn synchronous_round(&mut self, server: &mut ServerState, mechanism: Option<&Mechanism>) -> Result<RoundResult> {
         let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
         // A cohort that was drawn by coins may be empty.
         let replies = if cohort.is_empty() { Vec::new() } else { self.ask(server, ClientTask::Train, &cohort)? };
@@ -197,21 +265,28 @@ impl<T: Transport> Server<'_, T> {
         let checked: Vec<Result<()>> = updates.par_iter().map(|update| update.weights.ensure_like(&server.weights)).collect();
         checked.into_iter().collect::<Result<()>>()?;
         let received = Instant::now();
-        self.algorithm.server_update(server, &updates)?;
-        Ok(RoundResult { cohort, updates, arrivals: Vec::new(), server_seconds: received.elapsed().as_secs_f64() })
+        let seed = self.seed.derive("privacy", [server.round]);
+        let private = mechanism.map(|mechanism| PrivateRound { mechanism, seed });
+        let privacy = mechanism.map(|mechanism| mechanism.spent(server.round + 1, server.clip));
+        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm).privately(private);
+        self.algorithm.server_update(server, &aggregated)?;
+        let handled = aggregated.handled().to_vec();
+        let server_seconds = received.elapsed().as_secs_f64();
+        Ok(RoundResult { cohort, updates, handled, arrivals: Vec::new(), privacy, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.
-    fn asynchronous_round<'s>(&self, settings: &'s Asynchronous) -> Result<AsyncRound<'s>>
+    fn asynchronous_round<'s>(&self, plan: &'s Plan, settings: &'s Asynchronous) -> Result<AsyncRound<'s>>
     where
         Self: 's,
     {
-        let updates = self.plan.sampling.cohort_size(self.clients)?;
+        let updates = plan.sampling.cohort_size(self.clients)?;
         Ok(AsyncRound {
             settings,
             algorithm: self.algorithm,
+            aggregation: &plan.aggregation,
             updates,
-            total: self.plan.rounds.saturating_mul(updates as u64),
+            total: plan.rounds.saturating_mul(updates as u64),
             seed: self.seed,
         })
     }
@@ -232,7 +307,7 @@ impl<T: Transport> Server<'_, T> {
     }
 
     fn evaluation_is_due(&self, round: u64) -> bool {
-        round == self.plan.rounds || (self.plan.evaluate_every > 0 && round.is_multiple_of(self.plan.evaluate_every))
+        self.plan.evaluate_every > 0 && round.is_multiple_of(self.plan.evaluate_every)
     }
 
     fn everybody(&self) -> Vec<usize> {

@@ -168,7 +168,7 @@ fn convex_run(problem: &Problem, engine: &dyn Engine, algorithm: &dyn Algorithm)
         sampling: Sampling { fraction: 0.5, ..Sampling::default() },
         evaluate_every: 2,
         measure_theory: true,
-        asynchronous: None,
+        ..Plan::default()
     };
     let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS - 1, transport: &mut transport, seed: Seed::new(2) };
     assert!(federation.run(&mut server, &mut []).expect("sound").is_continue());

@@ -15,6 +15,8 @@ pub(super) struct RoundPoint {
     loss: Option<f64>,
     gap: Option<f64>,
     rho: Option<f64>,
+    /// What has been spent of the clients' privacy, where it is protected.
+    epsilon: Option<f64>,
     /// Solver steps a sample, where there was anything to solve.
     steps: Option<f64>,
     residual: Option<f64>,
@@ -69,6 +71,7 @@ impl RoundPoint {
             loss: round.training_loss(),
             gap: round.cohort_gap(),
             rho: *rho,
+            epsilon: round.privacy.map(|privacy| privacy.epsilon),
             steps: means.map(|[steps, ..]| steps),
             residual: means.map(|[_, residual, _]| residual),
             unconverged: means.map(|[.., unconverged]| unconverged),

@@ -111,6 +111,14 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     if experiment.plan.sampling.poisson {
         return refuse("`plan.sampling.poisson`");
     }
+    if !experiment.plan.aggregation.is_default() {
+        let problem = "`plan.aggregation` is not supported in a Flower federation yet, whose server takes the mean";
+        return Err(Error::invalid(problem, "leave it out"));
+    }
+    if experiment.plan.privacy.is_some() {
+        let problem = "`plan.privacy` is not supported in a Flower federation yet: its noise would come from the seed that every node is told";
+        return Err(Error::invalid(problem, "leave it out; it is for simulations so far"));
+    }
     let method = &experiment.method;
     method.algorithm().plain_mean().map_or_else(|| refuse(&format!("`{}` with these settings", method.name())), Ok)
 }

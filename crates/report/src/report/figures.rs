@@ -221,7 +221,9 @@ fn consensus(report: &Report) -> Vec<Figure> {
         Axis::new("mean over the round's clients"),
         over_rounds(report, Round::training_loss),
     );
-    std::iter::once(loss).chain(over_evaluations).flatten().collect()
+    let spent = |round: &Round| round.privacy.map(|privacy| privacy.epsilon);
+    let privacy = figure_over_rounds("privacy", "Privacy spent", Axis::new("epsilon"), over_rounds(report, spent));
+    std::iter::once(loss).chain(over_evaluations).chain([privacy]).flatten().collect()
 }
 
 /// A curve a line over rounds.

@@ -1,7 +1,9 @@
 //! What is written down as it happens: rounds, evaluations, timings, the table for other programs and TensorBoard's files.
 use std::ops::ControlFlow;
 
-use fedeq_core::{Evaluation, Event, FixedPoints, Observer, PhaseBytes, Quality, Result, Round, RoundSeconds, TheorySums};
+use fedeq_core::{
+    Evaluation, Event, FixedPoints, Observer, PhaseBytes, PrivacySpent, Quality, Result, Round, RoundSeconds, TheorySums,
+};
 use serde::{Deserialize, Serialize};
 
 use super::control::PauseGate;
@@ -100,6 +102,9 @@ fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
         let sum: u64 = round.arrivals.iter().map(|arrival| arrival.staleness).sum();
         scalars.push(("asynchronous/time", last.time as f64));
         scalars.push(("asynchronous/staleness", sum as f64 / round.arrivals.len() as f64));
+    }
+    if let Some(PrivacySpent { epsilon, clip, deviation, .. }) = round.privacy {
+        scalars.extend([("privacy/epsilon", epsilon), ("privacy/clip", clip), ("privacy/deviation", deviation)]);
     }
     scalars.extend([("traffic/up", round.traffic.up as f64), ("traffic/down", round.traffic.down as f64)]);
     scalars
