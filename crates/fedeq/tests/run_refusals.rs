@@ -60,6 +60,27 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["data.unseen={ count = 40 }"], "leaves nobody to train", ""),
     (&["data=cifar10"], "`cifar10` is not in the data folder", "fedeq data get cifar10"),
     (&["data=femnist", "data.folder=nowhere"], "nowhere", "fedeq data get femnist"),
+    (&["plan.aggregation.rule=medain"], "`plan.aggregation.rule` cannot be `medain`", "did you mean `median`?"),
+    (&["plan.aggregation.rule.krum.liars=0.7"], "`plan.aggregation.rule.krum.liars` is `0.7`", "below 0.5"),
+    (
+        &["plan.aggregation.rule=krum", "plan.sampling.fraction=0.1"],
+        "`plan.aggregation.rule.krum.liars = 0.2` is `1` of a round's `2` updates, which takes at least 5",
+        "let more clients take part",
+    ),
+    (&["plan.aggregation.clip.fixed=-1"], "`plan.aggregation.clip.fixed` is `-1`", "a number above 0"),
+    (&["plan.aggregation.cap=0.01"], "`plan.aggregation.cap` is `0.01`", "let more clients take part"),
+    (&["plan.aggregation.rule=median", "method=local"], "`plan.aggregation` means nothing to this method", "leave it out"),
+    (
+        &["plan.aggregation.rule=median", "plan.asynchronous={}", "method.server_step=consensus"],
+        "`plan.aggregation.rule = median` compares the updates of a round",
+        "`plan.aggregation.clip` works",
+    ),
+    (&["attack=sign-flp"], "`attack.kind` cannot be `sign-flp`", "did you mean `sign-flip`?"),
+    (&["attack.share=0.3"], "`attack` does not say its `kind`", "set `attack.kind` as well"),
+    (&["attack=noise", "attack.share=1"], "`attack.share` is `1`", "below 1"),
+    (&["attack=noise", "attack.share=0.01"], "`attack.share = 0.01` of `28` clients makes a liar of none", "give at least"),
+    (&["attack=noise", "method=local"], "`attack` means nothing to this method", "another method"),
+    (&["attack=label-flip", "attack.strength=2"], "`attack.strength` means nothing to `attack = label-flip`", "leave it out"),
     (&["plan.asynchronous={}"], "`plan.asynchronous` needs a server that takes single updates", "method.server_step=consensus"),
     (&["plan.asynchronous={}", "method=fedavg"], "`plan.asynchronous` needs a server", "`method=fedeq`"),
     (
@@ -68,6 +89,25 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "from 1 to 1,000,000",
     ),
     (&["plan.asynchronous.slow=2"], "there is no key `plan.asynchronous.slow`", "did you mean `plan.asynchronous.slowest`?"),
+    (&["plan.compression={}"], "`plan.compression` names no codec", "`up`, `down` or both"),
+    (&["plan.compression.up=int5"], "`plan.compression.up` cannot be `int5`", "did you mean `int8`?"),
+    (&["plan.compression.up.top-k=0"], "`plan.compression.up.top-k` is `0`", "above 0 and at most 1"),
+    (&["plan.compression.down.low-rank=0"], "`plan.compression.down.low-rank` is `0`", "from 1 to 1024"),
+    (
+        &["plan.compression.up=int8", "plan.compression.keep_rounds=3"],
+        "`plan.compression.keep_rounds` is about `down`",
+        "leave it out",
+    ),
+    (
+        &["plan.compression.up=int8", "method=local"],
+        "`plan.compression` does not go with a method that sends nothing",
+        "leave it out",
+    ),
+    (
+        &["plan.compression.up=int8", "plan.sampling.replacement=true"],
+        "does not go with `plan.sampling.replacement`",
+        "leave one",
+    ),
     (&["data.copies=0"], "`data.copies`", ""),
     (&["engine.device=cpu,cpu"], "`engine.device` is `cpu,cpu`: a run is computed on one device", "name one"),
     (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "`cpu`, `cuda`"),
@@ -91,6 +131,15 @@ fn what_cannot_be_carried_out_is_refused_with_exit_code_2_and_leaves_nothing_beh
         assert!(hint.contains(expected_hint), "{settings:?}: {hint}");
         assert!(!folder.path().join("out").exists(), "{settings:?} left something behind");
     }
+}
+
+#[test]
+fn compression_is_refused_where_messages_go_over_flower() {
+    let folder = TempDir::new().expect("a folder");
+    let (error, hint) = refusal(fedeq(&folder).args(["init-federation", "--set", "plan.compression.up=int8", "--out", "app"]), 2);
+    assert!(error.contains("`plan.compression` is not supported in a Flower federation yet"), "{error}");
+    assert!(hint.contains("without `plan.asynchronous` and `plan.compression`"), "{hint}");
+    assert!(!folder.path().join("app").exists());
 }
 
 #[test]

@@ -109,6 +109,16 @@ impl Mechanism {
         self.denominator
     }
 
+    /// Refuses a round in which so many replied that their noise is less than the account has.
+    pub(crate) fn ensure_enough(&self, replied: usize) -> Result<()> {
+        let least = (self.denominator * (1.0 - self.privacy.dropouts) - 1e-9).ceil();
+        if self.privacy.noise == NoiseBy::Server || replied as f64 >= least {
+            return Ok(());
+        }
+        let problem = format!("`{replied}` clients replied, and the noise of at least {least} is what `plan.privacy` counts on");
+        Err(Error::invalid(problem, "raise `plan.privacy.dropouts`, or set `plan.privacy.noise=server`"))
+    }
+
     /// What has been spent after so many rounds, of which the last began with the bound that the server kept.
     pub(crate) fn spent(&self, rounds: u64, kept: Option<f64>) -> PrivacySpent {
         let clip = self.bound(kept);
@@ -144,12 +154,12 @@ impl Mechanism {
 }
 
 /// How the account has the sampling. What is proved about cohorts of a fixed size takes a client's update for a function of its data and of what it received.
-/// A head or a dual that a client keeps also depends on the rounds it took part in, and so do those of others: then nothing is gained by sampling.
+/// A head, a dual or the error of a codec that a client keeps also depends on the rounds it took part in, and so do those of others: then nothing is gained by sampling.
 /// With coins of their own, clients may keep what they like. A server that must not be trusted knows whom it asks.
 fn drawn(plan: &Plan, privacy: &Privacy, algorithm: &dyn Algorithm, share: f64) -> Drawn {
     match (plan.sampling.poisson, privacy.noise) {
         (true, _) => Drawn::Poisson(share),
-        (false, NoiseBy::Server) if algorithm.sends_without_memory() => Drawn::FixedSize(share),
+        (false, NoiseBy::Server) if algorithm.sends_without_memory() && plan.compression.is_none() => Drawn::FixedSize(share),
         (false, _) => Drawn::FixedSize(1.0),
     }
 }

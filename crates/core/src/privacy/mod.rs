@@ -169,6 +169,10 @@ impl Privacy {
             let why = "the noise of `plan.privacy.noise = clients` would depend on how many take part";
             return refuse("plan.sampling.poisson", why, "leave it out, or set `plan.privacy.noise=server`");
         }
+        if self.noise == NoiseBy::Clients && plan.compression.is_some() {
+            let why = "codecs change the noise of `plan.privacy.noise = clients`";
+            return refuse("plan.compression", why, "leave it out, or set `plan.privacy.noise=server`");
+        }
         if aggregation.rule != AggregationRule::Mean {
             let rule = format!("plan.aggregation.rule = {}", aggregation.rule.name());
             return refuse(&rule, "how much a client can change is known of the mean alone", "leave out one of the two");

@@ -84,6 +84,8 @@ fn there_is_as_much_noise_as_the_account_says_whoever_adds_it_and_whoever_drops_
     let robust = mechanism(Privacy { dropouts: 0.2, ..clients }, everybody);
     assert!(is_expected(&mean(&robust, &still[..16], 1), expected));
     assert!(is_expected(&mean(&robust, &still, 1), expected / 0.8f64.sqrt()));
+    assert!(robust.ensure_enough(16).is_ok() && robust.ensure_enough(15).is_err(), "more are missing than were provided for");
+    assert!(mechanism(server, everybody).ensure_enough(0).is_ok());
     let told = robust.spent(1, None);
     assert!((told.deviation - expected / 0.8f64.sqrt()).abs() < 1e-12 && told.clip == 0.5);
 }
@@ -198,6 +200,13 @@ fn what_is_not_covered_is_refused_by_name() {
             "plan.aggregation.clip.adaptive",
         ),
         (refused(|_, privacy| privacy.noise = NoiseBy::Clients), "plan.privacy.noise = clients"),
+        (
+            refused(|plan, privacy| {
+                (plan.sampling.poisson, plan.compression) = (false, Some(Default::default()));
+                privacy.noise = NoiseBy::Clients;
+            }),
+            "plan.compression",
+        ),
         (refused(|_, privacy| privacy.dropouts = 0.1), "plan.privacy.dropouts"),
         (refused(|_, privacy| privacy.dropouts = 0.95), "plan.privacy.dropouts"),
         (refused(|_, privacy| privacy.epsilon = Some(1.0)), "both say"),

@@ -24,6 +24,7 @@ embedded![
     "fig-epochs",
     "fig-theory",
     "fig-communication",
+    "fig-compression",
     "fig-solver",
     "fig-async",
     "fig-start",
@@ -31,6 +32,8 @@ embedded![
     "same-network",
     "equilibrium-or-not",
     "presets",
+    "fig-shakespeare",
+    "fig-robust",
     "fig-privacy",
 ];
 

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::setting::Override;
 
 /// Keys below which exactly one of several keys may stand.
-const ONE_OF: [&[&str]; 13] = [
+const ONE_OF: [&[&str]; 15] = [
     &["data", "unseen"],
     &["data", "source", "scale"],
     &["model", "equilibrium", "solver"],
@@ -20,6 +20,8 @@ const ONE_OF: [&[&str]; 13] = [
     &["training", "projection"],
     &["method", "dual"],
     &["method", "tuning"],
+    &["plan", "compression", "up"],
+    &["plan", "compression", "down"],
     &["plan", "aggregation", "rule"],
     &["plan", "aggregation", "clip"],
     &["plan", "privacy", "clip"],
@@ -236,6 +238,7 @@ pub(super) fn expand(table: &mut Table) {
     for section in ["model", "method"] {
         expand_one(table, section, "name");
     }
+    expand_one(table, "attack", "kind");
     if let Some(Value::String(_)) = table.get("data") {
         expand_one(table, "data", "source");
     }
