@@ -353,6 +353,7 @@ mod tests {
             solves,
             seconds,
             memory,
+            ..TrainStats::default()
         })
     }
 
@@ -389,6 +390,7 @@ mod tests {
                 dual_norm,
                 theory,
                 fixed_points,
+                ..Scores::default()
             },
         )
     }
