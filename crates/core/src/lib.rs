@@ -1,13 +1,17 @@
 //! Personalised federated learning: methods, clients, server, messages and checkpoints.
+mod acceptance;
 mod aggregation;
 mod algorithm;
 mod asynchronous;
 mod client;
+mod codec;
+mod compression;
 mod divergence;
 mod engine;
 mod error;
 mod file;
 mod fixed_points;
+mod frame;
 mod message;
 mod metrics;
 mod observer;
@@ -27,6 +31,7 @@ mod unseen;
 mod weights;
 mod work;
 
+pub use acceptance::{Acceptance, Dropped, Limits};
 pub use aggregation::{
     AdaptiveClip, Aggregation, AggregationRule, Clipping, GeometricMedian, Handled, Krum, Received, Treatment, TrimmedMean,
     clip_to,
@@ -34,6 +39,8 @@ pub use aggregation::{
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};
+pub use codec::Codec;
+pub use compression::{Compression, CompressionState, ReceivedModel};
 pub use divergence::diverged_in_phase;
 pub use engine::{
     ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,

@@ -1,6 +1,7 @@
 //! What is reported of a federation: sums and spreads over clients.
 use serde::{Deserialize, Serialize};
 
+use crate::acceptance::Dropped;
 use crate::aggregation::{Handled, Treatment, outliers};
 use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
@@ -33,6 +34,9 @@ pub struct Evaluation {
     pub fixed_points: Option<FixedPoints>,
     /// Bytes sent so far.
     pub traffic: Traffic,
+    /// Clients whose replies do not count, and why: in the lists of clients they stand like those without test data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
 }
 
 /// Accuracy and loss, both ways of averaging, and the spread.
@@ -75,22 +79,27 @@ impl Evaluation {
         }
     }
 
-    /// Puts the clients' scores together, in their order.
-    pub fn of(round: u64, scores: &[Scores], traffic: Traffic) -> Self {
-        let trained: Vec<&Scores> = scores.iter().filter(|scores| scores.participations > 0).collect();
-        let shared: Option<Vec<Score>> = scores.iter().map(|scores| scores.shared).collect();
-        let validation: Vec<Score> = scores.iter().map(|scores| scores.validation.unwrap_or_default()).collect();
+    /// Puts the clients' scores together, in their order; there are none of those who were dropped.
+    pub(crate) fn of(round: u64, clients: &[Option<Scores>], dropped: Vec<Dropped>, traffic: Traffic) -> Self {
+        let of = |score: &dyn Fn(&Scores) -> Option<Score>| -> Vec<Score> {
+            clients.iter().map(|client| client.as_ref().and_then(score).unwrap_or_default()).collect()
+        };
+        let scores: Vec<&Scores> = clients.iter().flatten().collect();
+        let trained: Vec<&Scores> = scores.iter().copied().filter(|scores| scores.participations > 0).collect();
+        let is_shared = scores.iter().all(|scores| scores.shared.is_some());
+        let validation = of(&|scores| scores.validation);
         Self {
             round,
-            local: Quality::of(&scores.iter().map(|scores| scores.local).collect::<Vec<_>>()),
-            shared: shared.map(|shared| Quality::of(&shared)),
+            local: Quality::of(&of(&|scores| Some(scores.local))),
+            shared: is_shared.then(|| Quality::of(&of(&|scores| scores.shared))),
             validation: validation.iter().any(|score| score.predictions > 0).then(|| Quality::of(&validation)),
             untrained: scores.len() - trained.len(),
             gap: mean(trained.iter().map(|scores| scores.gap)),
             dual_norm: mean(trained.iter().map(|scores| scores.dual_norm)),
-            theory: TheorySums::of(scores),
+            theory: TheorySums::of(&scores),
             fixed_points: scores.iter().filter_map(|scores| scores.fixed_points.clone()).reduce(|sum, each| sum.plus(&each)),
             traffic,
+            dropped,
         }
     }
 }
@@ -117,7 +126,7 @@ impl Quality {
 }
 
 impl TheorySums {
-    fn of(scores: &[Scores]) -> Option<Self> {
+    fn of(scores: &[&Scores]) -> Option<Self> {
         let all: Vec<_> = scores.iter().map(|scores| scores.theory.clone()).collect::<Option<_>>()?;
         Some(Self {
             lagrangian: all.iter().map(|theory| theory.lagrangian).sum(),
@@ -152,6 +161,9 @@ pub struct Round {
     /// How the cohort's updates arrived, one by one; nothing where clients are synchronous.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<Arrival>,
+    /// Clients that were asked too and whose replies do not count, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
     /// How far each of the cohort was from the others, where that is noted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<ClientDistance>,
@@ -198,6 +210,8 @@ pub(crate) struct RoundResult {
     pub(crate) arrivals: Vec<Arrival>,
     /// One for each of the cohort, where distances are noted.
     pub(crate) handled: Vec<Handled>,
+    /// Who was asked too and does not count.
+    pub(crate) dropped: Vec<Dropped>,
     /// The time that the server's own steps took.
     pub(crate) server_seconds: f64,
 }
@@ -223,6 +237,7 @@ impl RoundResult {
             sent: traffic.since(before),
             traffic,
             arrivals: self.arrivals,
+            dropped: self.dropped,
         }
     }
 }

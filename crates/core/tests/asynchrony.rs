@@ -22,7 +22,7 @@ impl<T> Observer<T> for Notes {
         match event {
             Event::Round { round, .. } => self.rounds.push((*round).clone()),
             Event::Settled { server, .. } => self.states.push(server.to_bytes()?),
-            Event::Evaluation { .. } => {}
+            Event::Evaluation { .. } | Event::Dropped { .. } => {}
         }
         Ok(ControlFlow::Continue(()))
     }

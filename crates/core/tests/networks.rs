@@ -122,7 +122,8 @@ fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
     let before = state.clone();
     let engine = ClientByClient::new(&digits, Workers::new(1).expect("a thread"));
     let (training, seed) = (&digits.training, Seed::new(1));
-    let mut client = Client { algorithm: &method, training, engine: &engine, number: 0, state: &mut state, seed };
+    let mut client =
+        Client { algorithm: &method, training, engine: &engine, number: 0, state: &mut state, seed, compression: None };
     let sound = shared_part(&method, &digits.initial());
     let broken = [
         Weights { params: sound.params.filter(|path| path != "cell.conv_a.weight"), ..sound.clone() },

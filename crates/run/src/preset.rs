@@ -30,7 +30,7 @@
 //! the normal equations are stood in for by GMRES, which solves the same system to the same tolerance.
 use std::num::NonZeroUsize;
 
-use fedeq_core::{Aggregation, Error, Method, Plan, Result, Sampling, Training};
+use fedeq_core::{Error, Method, Plan, Result, Sampling, Training};
 use fedeq_data::source::{Entry, SampleKind, Source};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, LinearSolver, Ridge, Solver, Stop, WarmStart};
 use fedeq_models::{GroupNormScope, ModelConfig};
@@ -105,8 +105,7 @@ impl Preset {
             sampling: Sampling { fraction: runner.fraction, replacement },
             evaluate_every: if self == Self::Reference { 1 } else { runner.evaluate_every },
             measure_theory: false,
-            asynchronous: None,
-            aggregation: Aggregation::default(),
+            ..Plan::default()
         }
     }
 

@@ -178,12 +178,12 @@ impl Algorithm for FedEq {
         Ok(())
     }
 
-    fn sends_changes(&self) -> bool {
+    /// The plain mean of one update would be that update.
+    fn takes_single_updates(&self) -> bool {
         self.server_step == ServerStep::Consensus
     }
 
-    /// The plain mean of one update would be that update.
-    fn takes_single_updates(&self) -> bool {
+    fn sends_changes(&self) -> bool {
         self.server_step == ServerStep::Consensus
     }
 

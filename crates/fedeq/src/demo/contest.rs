@@ -29,6 +29,7 @@ const PLAN: Plan = Plan {
     evaluate_every: 4,
     measure_theory: false,
     asynchronous: None,
+    compression: None,
     aggregation: Aggregation::MEAN,
 };
 

@@ -102,11 +102,14 @@ fn refuse_gpu(experiment: &Experiment) -> Result<()> {
 /// How the server averages updates; methods whose server does not take a mean are refused.
 fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     let refuse = |what: &str| {
-        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, without `plan.asynchronous`";
+        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, without `plan.asynchronous` and `plan.compression`";
         Err(Error::invalid(format!("{what} is not supported in a Flower federation yet"), hint))
     };
     if experiment.plan.asynchronous.is_some() {
         return refuse("`plan.asynchronous`");
+    }
+    if experiment.plan.compression.is_some() {
+        return refuse("`plan.compression`");
     }
     if !experiment.plan.aggregation.is_default() {
         let problem = "`plan.aggregation` is not supported in a Flower federation yet, whose server takes the mean";

@@ -24,6 +24,7 @@ embedded![
     "fig-epochs",
     "fig-theory",
     "fig-communication",
+    "fig-compression",
     "fig-solver",
     "fig-async",
     "fig-start",

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::setting::Override;
 
 /// Keys below which exactly one of several keys may stand.
-const ONE_OF: [&[&str]; 12] = [
+const ONE_OF: [&[&str]; 14] = [
     &["data", "unseen"],
     &["data", "source", "scale"],
     &["model", "equilibrium", "solver"],
@@ -20,6 +20,8 @@ const ONE_OF: [&[&str]; 12] = [
     &["training", "projection"],
     &["method", "dual"],
     &["method", "tuning"],
+    &["plan", "compression", "up"],
+    &["plan", "compression", "down"],
     &["plan", "aggregation", "rule"],
     &["plan", "aggregation", "clip"],
 ];
