@@ -133,3 +133,20 @@ impl Dataset {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_counted_from_the_other_end_and_text_has_none() {
+        let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let labels = Labels::Classes { names, values: vec![0, 2, 1, 2] };
+        let samples = Samples::Vectors(Vectors { width: 1, values: vec![1.0, 2.0, 3.0, 4.0] });
+        let dataset = Dataset { name: "four".into(), samples, labels, owners: None, test_start: None };
+        let reversed = dataset.with_classes_reversed().expect("classes");
+        assert_eq!((reversed.classes(), &reversed.samples), (Some(&[2, 0, 1, 0][..]), &dataset.samples));
+        assert_eq!(reversed.with_classes_reversed(), Some(dataset.clone()));
+        assert_eq!(Dataset { labels: Labels::NextSymbols(vec![1; 4]), ..dataset }.with_classes_reversed(), None);
+    }
+}

@@ -31,6 +31,7 @@ embedded![
     "same-network",
     "equilibrium-or-not",
     "presets",
+    "fig-robust",
 ];
 
 /// The experiment of that name.

@@ -518,3 +518,28 @@ impl LocalProblems for Prepared {
         Ok(Box::new(self.network_problem(client)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_lie_about_labels_train_on_other_labels_and_are_evaluated_like_all_others() {
+        let settings = ["attack=label-flip", "attack.share=0.3", "data.unseen.count=2"];
+        let settings: Vec<_> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
+        let prepared = Experiment::read(None, &settings).and_then(|experiment| experiment.prepare()).expect("sound");
+        let liars = prepared.liars.as_ref().expect("some lie");
+        assert!(liars.numbers().count() == 8 && prepared.plan.aggregation.notes_distances());
+        let classes = |shard: &Shard| -> Vec<u16> {
+            let all = shard.dataset().classes().expect("digits");
+            shard.indices().iter().map(|index| all[*index as usize]).collect()
+        };
+        for (client, [train, _, test]) in prepared.shards.iter().enumerate() {
+            let truth =
+                |shard: &Shard| classes(&Shard::new(Arc::clone(&prepared.dataset), shard.indices().to_vec()).expect("sound"));
+            let reversed: Vec<u16> = truth(train).into_iter().map(|class| 9 - class).collect();
+            assert_eq!(classes(train), if liars.contains(client) { reversed } else { truth(train) }, "{client}");
+            assert_eq!(classes(test), truth(test), "{client}");
+        }
+    }
+}
