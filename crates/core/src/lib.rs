@@ -19,6 +19,7 @@ mod metrics;
 mod observer;
 mod parallel;
 mod params;
+mod privacy;
 mod projection;
 mod sampler;
 mod sent;
@@ -59,6 +60,7 @@ pub use metrics::{ClientDistance, DistanceSummary, Evaluation, Quality, Round, T
 pub use observer::ClientObserver;
 pub use parallel::Workers;
 pub use params::{Array, Params};
+pub use privacy::{Accountant, Drawn, Mechanism, NoiseBy, Privacy, PrivacySpent, PrivacySummary, Relation};
 pub use projection::Projection;
 pub use sampler::Sampling;
 pub use sent::{EngineWeights, SentWeights};

@@ -7,6 +7,7 @@ use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
 use crate::fixed_points::FixedPoints;
 use crate::message::Scores;
+use crate::privacy::PrivacySpent;
 use crate::stats::{Score, SolveTally, TrainStats};
 use crate::transport::Traffic;
 
@@ -151,7 +152,7 @@ pub struct Round {
     pub round: u64,
     /// Who took part.
     pub cohort: Vec<usize>,
-    /// The mean of the clients' last training losses.
+    /// The mean of the clients' last training losses; 0 where [nobody](Self::training_loss) trained.
     pub loss: f64,
     /// Mean of `||theta_i - theta||` over the cohort.
     pub gap: f64,
@@ -178,6 +179,9 @@ pub struct Round {
     /// How far each of the cohort was from the others, where that is noted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<ClientDistance>,
+    /// What has been spent of the clients' privacy, where it is protected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<PrivacySpent>,
 }
 
 /// How far a client's update was from the others', and what became of it.
@@ -231,6 +235,16 @@ pub struct DistanceSummary {
 }
 
 impl Round {
+    /// The mean of the clients' last training losses, where any client trained.
+    pub fn training_loss(&self) -> Option<f64> {
+        (!self.cohort.is_empty()).then_some(self.loss)
+    }
+
+    /// The mean consensus gap of the cohort, where there is one.
+    pub fn cohort_gap(&self) -> Option<f64> {
+        (!self.cohort.is_empty()).then_some(self.gap)
+    }
+
     /// How far the updates were apart; nothing where that is not noted.
     pub fn distance_summary(&self) -> Option<DistanceSummary> {
         if self.distances.is_empty() {
@@ -266,6 +280,8 @@ pub(crate) struct RoundResult {
     pub(crate) dropped: Vec<Dropped>,
     /// The bound on changes that was in force, where they are clipped.
     pub(crate) bound: Option<f64>,
+    /// What has been spent of the clients' privacy.
+    pub(crate) privacy: Option<PrivacySpent>,
     /// The time that the server's own steps took.
     pub(crate) server_seconds: f64,
 }
@@ -291,6 +307,7 @@ impl RoundResult {
             distances: ClientDistance::of(&self.cohort, &self.handled),
             bound: self.bound,
             cohort: self.cohort,
+            privacy: self.privacy,
             rho,
             solves,
             steps,

@@ -13,7 +13,7 @@ const INTEGERS: [i64; 7] = [0, 1, -1, 1 << 31, 1 << 53, i64::MAX, i64::MIN];
 const FLOATS: [f64; 7] = [1e308, -1e308, 1e-308, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
 /// Settings that are left out by default, each with an ordinary number.
-const OPTIONAL: [&str; 39] = [
+const OPTIONAL: [&str; 41] = [
     "data.copies=1",
     "data.limit.train=4",
     "data.limit.validation=4",
@@ -43,6 +43,8 @@ const OPTIONAL: [&str; 39] = [
     "method.dual.uniform=0.1",
     "method.balance.ratio=10",
     "method.balance.factor=2",
+    "plan.privacy.epsilon=8",
+    "plan.privacy.noise_multiplier=1",
     "model.hidden=8",
     "model.equilibrium.solver.fixed-point.damping=0.1",
     "model.equilibrium.solver.anderson.ridge.absolute=0.1",

@@ -253,6 +253,7 @@ fn text_of(summary: &RunSummary, path: &str) -> String {
     } else if summary.headline == View::Shared {
         lines.insert(1, ("local", format!("{} ({})", percent(summary.evaluation.local.mean), judged(View::Local))));
     }
+    lines.extend(summary.privacy.as_ref().map(|privacy| ("privacy", privacy.to_string())));
     lines.extend(solves(&summary.solves).map(|text| ("solves", text)));
     lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
     lines.extend(summary.resources.device.map(|used| ("GPU", device_use(&used))));

@@ -111,11 +111,14 @@ fn refuse_gpu(experiment: &Experiment) -> Result<()> {
 /// How the server averages updates; methods whose server does not take a mean are refused.
 fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     let refuse = |what: &str| {
-        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, without `plan.asynchronous` and `plan.compression`";
+        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, without `plan.asynchronous`, `plan.sampling.poisson` and `plan.compression`";
         Err(Error::invalid(format!("{what} is not supported in a Flower federation yet"), hint))
     };
     if experiment.plan.asynchronous.is_some() {
         return refuse("`plan.asynchronous`");
+    }
+    if experiment.plan.sampling.poisson {
+        return refuse("`plan.sampling.poisson`");
     }
     if experiment.plan.compression.is_some() {
         return refuse("`plan.compression`");
@@ -123,6 +126,10 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     if !experiment.plan.aggregation.is_default() {
         let problem = "`plan.aggregation` is not supported in a Flower federation yet, whose server takes the mean";
         return Err(Error::invalid(problem, "leave it out"));
+    }
+    if experiment.plan.privacy.is_some() {
+        let problem = "`plan.privacy` is not supported in a Flower federation yet: its noise would come from the seed that every node is told";
+        return Err(Error::invalid(problem, "leave it out; it is for simulations so far"));
     }
     if experiment.attack.is_some() {
         let problem = "`attack` is for simulations: nodes of a Flower federation say the truth";

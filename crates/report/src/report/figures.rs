@@ -224,9 +224,11 @@ fn consensus(report: &Report) -> Vec<Figure> {
         "training-loss",
         "Training loss",
         Axis::new("mean over the round's clients"),
-        over_rounds(report, |round| Some(round.loss)),
+        over_rounds(report, Round::training_loss),
     );
-    std::iter::once(loss).chain(over_evaluations).flatten().collect()
+    let spent = |round: &Round| round.privacy.map(|privacy| privacy.epsilon);
+    let privacy = figure_over_rounds("privacy", "Privacy spent", Axis::new("epsilon"), over_rounds(report, spent));
+    std::iter::once(loss).chain(over_evaluations).chain([privacy]).flatten().collect()
 }
 
 /// A picture of how far updates were apart: name, title, axis and measure.

@@ -179,6 +179,15 @@ pub(super) fn contrasts(report: &Report) -> Vec<String> {
     report.contrasts.iter().map(sentence).collect()
 }
 
+/// A sentence for every line whose runs are private.
+pub(super) fn privacy(report: &Report) -> Vec<String> {
+    let sentence = |line: &MethodLine| {
+        let promised = line.runs(&report.runs).into_iter().find_map(|run| run.summary.as_ref()?.privacy.as_ref())?;
+        Some(format!("{} is private at the level of clients: {promised}", line.name))
+    };
+    report.lines.iter().filter_map(sentence).collect()
+}
+
 /// The worst clients of a run.
 pub(super) fn worst(client_detail: &ClientDetail) -> ReportTable {
     let row = |client: &super::WorstClient| {

@@ -34,6 +34,7 @@ embedded![
     "presets",
     "fig-shakespeare",
     "fig-robust",
+    "fig-privacy",
 ];
 
 /// The experiment of that name.

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fedeq_core::{
-    Array, AttackKind, ClientState, ClientStore, Error, InitialHeads, Liars, LocalProblem, LocalProblems, Params, Plan, Result,
-    ServerState, Training, Weights, shared_part,
+    Array, AttackKind, ClientState, ClientStore, Error, InitialHeads, Liars, LocalProblem, LocalProblems, Mechanism, NoiseBy,
+    Params, Plan, Result, ServerState, Training, Weights, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem, project_params};
 use fedeq_cuda::ClientData;
@@ -92,10 +92,25 @@ impl Experiment {
         if let Device::Cuda(_) = self.engine.place()? {
             self.ensure_supported(network.graph())?;
         }
+        self.plan.privacy.map_or(Ok(()), |privacy| privacy.validate_network(!network.graph().statistics.is_empty()))?;
+        self.ensure_private()?;
         let plan = self.plan_noting_liars();
         let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, shards, plan, liars };
         prepared.check_heads()?;
         Ok(prepared)
+    }
+
+    /// Refuses what clients remember from round to round where the account takes them for forgetful.
+    fn ensure_private(&self) -> Result<()> {
+        let is_lasting = matches!(self.training.warm_start, WarmStart::BySample { lasting: true, .. });
+        let counts_sampling = self.plan.privacy.is_some_and(|privacy| privacy.noise == NoiseBy::Server)
+            && !self.plan.sampling.poisson
+            && self.method.algorithm().sends_without_memory();
+        if !(is_lasting && counts_sampling) {
+            return Ok(());
+        }
+        let problem = "`plan.privacy` does not go with `training.warm_start.by-sample.lasting`: what clients remember depends on when they took part";
+        Err(Error::invalid(problem, "leave it out, or set `plan.sampling.poisson=true`"))
     }
 
     /// Draws who lies among so many clients.
@@ -413,6 +428,12 @@ impl Prepared {
         let numbers = self.network.graph().state_size()?;
         let most = self.shards.iter().map(|shards| training.warm_start.bytes(samples(shards), numbers)).max();
         most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
+    }
+
+    /// What makes the server's models private, where the plan does.
+    pub fn mechanism(&self) -> Result<Option<Mechanism>> {
+        let Experiment { method, plan, .. } = &self.experiment;
+        plan.mechanism(method.algorithm(), self.splits.clients.len())
     }
 
     /// How many clients take part in a round.
