@@ -307,7 +307,6 @@ mod tests {
 
     use super::*;
     use crate::algorithm::{FedAvg, FedEq, Local};
-    use crate::disclosure::Disclosure;
     use crate::metrics::{Evaluation, RoundResult};
     use crate::params::Array;
     use crate::transport::Traffic;
@@ -354,7 +353,7 @@ mod tests {
             solves,
             seconds,
             memory,
-            disclosure: Disclosure::default(),
+            ..TrainStats::default()
         })
     }
 
@@ -391,7 +390,7 @@ mod tests {
                 dual_norm,
                 theory,
                 fixed_points,
-                disclosure: Disclosure::default(),
+                ..Scores::default()
             },
         )
     }

@@ -142,6 +142,9 @@ fn two_digits(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acceptance::{Acceptance, Limits};
+    use crate::algorithm::{Algorithm, FedEq};
+    use crate::message::{ClientTask, Request};
 
     #[test]
     fn numbers_are_rounded_as_people_round() {
@@ -207,6 +210,22 @@ mod tests {
                 assert_eq!(told, samples, "{disclosure:?}");
                 assert_eq!(stats.seconds, PhaseSeconds::default());
                 assert_eq!((stats.memory, stats.solves), (PhaseBytes::default(), SolveTally::default()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_accepts_all_three() {
+        let acceptance = Acceptance { limits: Some(Limits::default()), ..Acceptance::default() };
+        let method = FedEq::default();
+        for disclosure in [Disclosure::Everything, Disclosure::Coarse, Disclosure::None] {
+            let replies = [
+                (ClientTask::Train, disclosure.apply(Reply::Update(update()), method.plain_mean())),
+                (ClientTask::Measure, disclosure.apply(Reply::Scores(Box::new(scores())), method.plain_mean())),
+            ];
+            for (task, reply) in replies {
+                let request = Request { task, round: 0, rounds: 3, rho: Some(0.1), weights: Default::default() };
+                assert_eq!(acceptance.check(&reply, &request, &method), Ok(()), "{disclosure:?} {task:?}");
             }
         }
     }

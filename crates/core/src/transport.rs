@@ -207,7 +207,7 @@ impl<'a> InProcess<'a> {
         let reply = self.decompressed(envelope, reply)?;
         // Whoever lies may send what no codec would have made of an honest update.
         let reply = match self.liars {
-            Some(liars) => liars.falsified(envelope.client, &envelope.request, reply)?,
+            Some(liars) => liars.falsified(envelope.client, envelope.sent, reply)?,
             None => reply,
         };
         if envelope.request.task == ClientTask::Train && shares_anything(self.algorithm) {

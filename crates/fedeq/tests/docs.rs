@@ -104,6 +104,7 @@ pages! {
     time_limits_work: "docs/clusters.md",
     private_models_work: "docs/privacy.md",
     trials_with_liars_work: "docs/robust.md",
+    compressed_messages_work: "docs/compression.md",
     questions_are_answered_by_what_works: "docs/faq.md",
 }
 
