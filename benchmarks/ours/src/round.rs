@@ -112,7 +112,7 @@ impl Observer<InProcess<'_>> for Stopwatch {
                 self.steps.push(solves.steps as f64 / solves.samples.max(1) as f64);
             }
             Event::Settled { server, .. } => self.moves.push(server.weights.params.minus(&self.start).norm()),
-            Event::Evaluation { .. } => {}
+            Event::Evaluation { .. } | Event::Dropped { .. } => {}
         }
         // Not before the state is settled, so that the last move is seen.
         Ok(if self.moves.len() == self.rounds { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -146,7 +146,7 @@ impl Round {
         let never = || false;
         let mut transport = InProcess::new(algorithm, &self.training, engine.get(), &mut store, root(), &never);
         // One round more than is wanted: the plan's last round would also evaluate everybody.
-        let sampling = Sampling { fraction: self.cohort as f64 / self.clients as f64, replacement: false };
+        let sampling = Sampling { fraction: self.cohort as f64 / self.clients as f64, ..Sampling::default() };
         let plan = Plan { rounds: self.rounds as u64 + 1, sampling, evaluate_every: 0, ..Plan::default() };
         let start = server.weights.params.clone();
         let mut watch = Stopwatch {

@@ -1,19 +1,25 @@
 //! Personalised federated learning: methods, clients, server, messages and checkpoints.
+mod acceptance;
 mod aggregation;
 mod algorithm;
 mod asynchronous;
 mod attack;
 mod client;
+mod codec;
+mod compression;
+mod disclosure;
 mod divergence;
 mod engine;
 mod error;
 mod file;
 mod fixed_points;
+mod frame;
 mod message;
 mod metrics;
 mod observer;
 mod parallel;
 mod params;
+mod privacy;
 mod projection;
 mod sampler;
 mod sent;
@@ -28,6 +34,7 @@ mod unseen;
 mod weights;
 mod work;
 
+pub use acceptance::{Acceptance, Dropped, Limits};
 pub use aggregation::{
     AdaptiveClip, Aggregation, AggregationRule, Clipping, GeometricMedian, Handled, Krum, Received, Treatment, TrimmedMean,
     clip_to,
@@ -36,6 +43,9 @@ pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use attack::{Attack, AttackKind, Liars};
 pub use client::{Client, client_seed, shared_part};
+pub use codec::Codec;
+pub use compression::{Compression, CompressionState, ReceivedModel};
+pub use disclosure::Disclosure;
 pub use divergence::diverged_in_phase;
 pub use engine::{
     ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,
@@ -50,6 +60,7 @@ pub use metrics::{ClientDistance, DistanceSummary, Evaluation, Quality, Round, T
 pub use observer::ClientObserver;
 pub use parallel::Workers;
 pub use params::{Array, Params};
+pub use privacy::{Accountant, Drawn, Mechanism, NoiseBy, Privacy, PrivacySpent, PrivacySummary, Relation};
 pub use projection::Projection;
 pub use sampler::Sampling;
 pub use sent::{EngineWeights, SentWeights};

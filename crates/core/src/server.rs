@@ -1,18 +1,21 @@
 //! The one loop of a federation.
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 use fedeq_data::Seed;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::acceptance::{Dropped, Replies};
 use crate::aggregation::{Aggregation, Received};
 use crate::algorithm::{Algorithm, Update};
 use crate::asynchronous::{AsyncRound, Asynchronous};
 use crate::client::shares_anything;
+use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
+use crate::privacy::{Mechanism, Privacy, PrivateRound};
 use crate::sampler::Sampling;
 use crate::server_state::ServerState;
 use crate::stats::{PhaseBytes, PhaseSeconds};
@@ -33,9 +36,14 @@ pub struct Plan {
     /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
     /// updates as the sampling gives a synchronous round.
     pub asynchronous: Option<Asynchronous>,
+    /// Sends differences by codecs, in fewer bytes; off if left out.
+    pub compression: Option<Compression>,
     /// How the server aggregates what clients send.
     #[serde(skip_serializing_if = "Aggregation::is_default")]
     pub aggregation: Aggregation,
+    /// Makes the server's models differentially private at the level of clients; off if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<Privacy>,
 }
 
 impl Default for Plan {
@@ -46,7 +54,9 @@ impl Default for Plan {
             evaluate_every: 10,
             measure_theory: false,
             asynchronous: None,
+            compression: None,
             aggregation: Aggregation::default(),
+            privacy: None,
         }
     }
 }
@@ -61,9 +71,18 @@ impl Plan {
             let problem = format!("`plan.rounds` is `{}`", self.rounds);
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
         }
+        self.sampling.validate()?;
+        if let Some(compression) = &self.compression {
+            compression.validate(shares_anything(algorithm), self.sampling.replacement)?;
+        }
         self.validate_aggregation(algorithm)?;
+        self.privacy.map_or(Ok(()), |privacy| privacy.validate(self, algorithm))?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
+        if self.sampling.poisson {
+            let problem = "`plan.sampling.poisson` draws cohorts of different sizes, and an asynchronous round has a fixed number of updates";
+            return Err(Error::invalid(problem, "leave out `plan.asynchronous` or `plan.sampling.poisson`"));
+        }
         if algorithm.takes_single_updates() {
             return Ok(());
         }
@@ -79,12 +98,26 @@ impl Plan {
             return Err(Error::invalid(problem, "leave it out, or choose another method"));
         }
         self.aggregation.validate()?;
+        if self.sampling.poisson && self.aggregation.needs_cohort() {
+            let problem =
+                "`plan.aggregation` asks for a number of clients a round, and with `plan.sampling.poisson` there may be any";
+            return Err(Error::invalid(
+                problem,
+                "leave out `plan.sampling.poisson`, or choose the rule `median` or `geometric-median`",
+            ));
+        }
         self.asynchronous.map_or(Ok(()), |_| self.aggregation.validate_single())
     }
 
     /// Refuses what cannot be done with so many clients.
     pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
-        self.aggregation.validate_cohort(self.cohort_size(algorithm, clients)?)
+        self.aggregation.validate_cohort(self.cohort_size(algorithm, clients)?)?;
+        self.mechanism(algorithm, clients).map(drop)
+    }
+
+    /// What makes the server's models private for so many clients; nothing where the plan does not.
+    pub fn mechanism(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<Option<Mechanism>> {
+        Mechanism::of(self, algorithm, clients)
     }
 }
 
@@ -117,6 +150,15 @@ pub enum Event<'a> {
         evaluation: &'a Evaluation,
         /// How long it took.
         seconds: f64,
+    },
+    /// Clients were asked for something and their replies do not count. Told before it is decided whether enough others do.
+    Dropped {
+        /// Rounds that are over.
+        round: u64,
+        /// What they were asked to do.
+        task: ClientTask,
+        /// Who, and why.
+        dropped: &'a [Dropped],
     },
     /// The server's state is complete and consistent: a good moment to keep it.
     Settled {
@@ -168,10 +210,15 @@ impl<T: Transport> Server<'_, T> {
         self.algorithm.validate()?;
         self.plan.validate(self.algorithm)?;
         self.plan.validate_clients(self.algorithm, self.clients)?;
-        while server.round < self.plan.rounds {
+        self.transport.acceptance().validate()?;
+        let mechanism = self.mechanism(server)?;
+        let rounds = mechanism.as_ref().map_or(self.plan.rounds, Mechanism::rounds);
+        while server.round < rounds {
             let number = server.round + 1;
-            let done = self.round(server, observers).map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
-            let last = server.round == self.plan.rounds;
+            let done = self
+                .round(server, mechanism.as_ref(), observers)
+                .map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
+            let last = server.round == rounds;
             let evaluated =
                 self.wind_up(server, last, observers).map_err(|error| error.diverged_at(|| format!("after round {number},")))?;
             let kept = self.tell(&Event::Settled { server, last }, observers)?;
@@ -182,20 +229,36 @@ impl<T: Transport> Server<'_, T> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// What makes the models private, where the plan does; refuses weights of which it would cover a part only.
+    fn mechanism(&self, server: &ServerState) -> Result<Option<Mechanism>> {
+        let has_statistics = !server.weights.statistics.is_empty();
+        self.plan.privacy.map_or(Ok(()), |privacy| privacy.validate_network(has_statistics))?;
+        self.plan.mechanism(self.algorithm, self.clients)
+    }
+
     /// What follows a round: the end of training, and an evaluation where one is due.
     fn wind_up(&mut self, server: &ServerState, last: bool, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         if last {
-            self.ask(server, ClientTask::Finish, &self.everybody())?;
+            self.ask(server, ClientTask::Finish, &self.everybody(), observers)?;
         }
-        if self.evaluation_is_due(server.round) { self.evaluate(server, observers) } else { Ok(ControlFlow::Continue(())) }
+        if last || self.evaluation_is_due(server.round) {
+            self.evaluate(server, observers)
+        } else {
+            Ok(ControlFlow::Continue(()))
+        }
     }
 
-    fn round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+    fn round(
+        &mut self,
+        server: &mut ServerState,
+        mechanism: Option<&Mechanism>,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<ControlFlow<()>> {
         let (begun, before, communicated) = (Instant::now(), self.transport.traffic(), self.transport.seconds());
         let rho = server.rho;
         let result = match &self.plan.asynchronous {
-            Some(asynchronous) => self.asynchronous_round(self.plan, asynchronous)?.run(server, self.transport)?,
-            None => self.synchronous_round(server)?,
+            Some(asynchronous) => self.asynchronous_round(self.plan, asynchronous)?.run(server, self.transport, observers)?,
+            None => self.synchronous_round(server, mechanism, observers)?,
         };
         server.ensure_finite()?;
         let stats = result.stats();
@@ -212,17 +275,29 @@ impl<T: Transport> Server<'_, T> {
     }
 
     /// A cohort is drawn, and the server waits for all of it.
-    fn synchronous_round(&mut self, server: &mut ServerState) -> Result<RoundResult> {
+    fn synchronous_round(
+        &mut self,
+        server: &mut ServerState,
+        mechanism: Option<&Mechanism>,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<RoundResult> {
         let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
-        let updates = self.ask(server, ClientTask::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
-        let checked: Vec<Result<()>> = updates.par_iter().map(|update| update.weights.ensure_like(&server.weights)).collect();
-        checked.into_iter().collect::<Result<()>>()?;
+        // A cohort that was drawn by coins may be empty.
+        let Replies { counted, dropped } = match cohort.as_slice() {
+            [] => Replies::default(),
+            cohort => self.ask(server, ClientTask::Train, cohort, observers)?,
+        };
+        let (cohort, updates): (Vec<usize>, Vec<Update>) = counted.into_iter().filter_map(update_of).unzip();
         let received = Instant::now();
-        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm);
+        mechanism.map_or(Ok(()), |mechanism| mechanism.ensure_enough(updates.len()))?;
+        let seed = self.seed.derive("privacy", [server.round]);
+        let private = mechanism.map(|mechanism| PrivateRound { mechanism, seed });
+        let privacy = mechanism.map(|mechanism| mechanism.spent(server.round + 1, server.clip));
+        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm).privately(private);
         self.algorithm.server_update(server, &aggregated)?;
         let (handled, bound) = (aggregated.handled().to_vec(), aggregated.bound());
         let server_seconds = received.elapsed().as_secs_f64();
-        Ok(RoundResult { cohort, updates, handled, bound, arrivals: Vec::new(), server_seconds })
+        Ok(RoundResult { cohort, updates, handled, bound, arrivals: Vec::new(), dropped, privacy, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.
@@ -243,54 +318,103 @@ impl<T: Transport> Server<'_, T> {
 
     /// Evaluates all clients.
     pub fn evaluation(&mut self, server: &ServerState) -> Result<Evaluation> {
+        self.evaluation_before(server, &mut [])
+    }
+
+    fn evaluation_before(&mut self, server: &ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<Evaluation> {
         let task = if self.plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
-        let replies = self.ask(server, task, &self.everybody())?;
-        let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
-        Ok(Evaluation::of(server.round, &scores, self.transport.traffic()))
+        let everybody = self.everybody();
+        let replies = self.ask(server, task, &everybody, observers)?;
+        Ok(self.evaluated(server.round, &everybody, replies))
+    }
+
+    /// The scores of some clients, put together.
+    pub(crate) fn evaluated(&self, round: u64, asked: &[usize], Replies { counted, dropped }: Replies) -> Evaluation {
+        let mut scores: BTreeMap<usize, Scores> = counted.into_iter().filter_map(scores_of).collect();
+        let in_order: Vec<Option<Scores>> = asked.iter().map(|client| scores.remove(client)).collect();
+        Evaluation::of(round, &in_order, dropped, self.transport.traffic())
     }
 
     fn evaluate(&mut self, server: &ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         let begun = Instant::now();
-        let evaluation = self.evaluation(server)?;
+        let evaluation = self.evaluation_before(server, observers)?;
         let seconds = begun.elapsed().as_secs_f64();
         self.tell(&Event::Evaluation { evaluation: &evaluation, seconds }, observers)
     }
 
     fn evaluation_is_due(&self, round: u64) -> bool {
-        round == self.plan.rounds || (self.plan.evaluate_every > 0 && round.is_multiple_of(self.plan.evaluate_every))
+        self.plan.evaluate_every > 0 && round.is_multiple_of(self.plan.evaluate_every)
     }
 
     fn everybody(&self) -> Vec<usize> {
         (0..self.clients).collect()
     }
 
-    /// Asks some clients to do something.
-    pub(crate) fn ask(&mut self, server: &ServerState, task: ClientTask, cohort: &[usize]) -> Result<Vec<Reply>> {
+    /// Asks some clients to do something, and gives the replies that count; fails where these are too few.
+    pub(crate) fn ask(
+        &mut self,
+        server: &ServerState,
+        task: ClientTask,
+        cohort: &[usize],
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<Replies> {
         let ServerState { weights, round, rho, .. } = server.clone();
-        self.transport.exchange(cohort, &Request { task, round, rounds: self.plan.rounds, rho, weights })
+        let request = Request { task, round, rounds: self.plan.rounds, rho, weights };
+        let requests: Vec<(usize, &Request)> = cohort.iter().map(|&client| (client, &request)).collect();
+        let replies = exchange(&requests, self.algorithm, server.round, self.transport, observers)?;
+        let what = format!("replied when asked to {} {}", task.name(), place(task, server.round));
+        self.transport.acceptance().require_quorum(&what, replies.counted.len(), &replies.dropped)?;
+        Ok(replies)
     }
 
     fn tell(&mut self, event: &Event<'_>, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
-        let mut flow = ControlFlow::Continue(());
-        for observer in observers {
-            if observer.observe(event, self.transport)?.is_break() {
-                flow = ControlFlow::Break(());
-            }
+        tell(event, self.transport, observers)
+    }
+}
+
+fn place(task: ClientTask, round: u64) -> String {
+    if task == ClientTask::Train { format!("in round {}", round + 1) } else { format!("after round {round}") }
+}
+
+/// Sends requests, sorts what comes back into what counts and what does not, and tells of the latter.
+pub(crate) fn exchange<T: Transport>(
+    requests: &[(usize, &Request)],
+    algorithm: &dyn Algorithm,
+    round: u64,
+    transport: &mut T,
+    observers: &mut [&mut dyn Observer<T>],
+) -> Result<Replies> {
+    let received = transport.exchange(requests)?;
+    let replies = transport.acceptance().sort(requests, received, algorithm);
+    if let (false, Some((_, first))) = (replies.dropped.is_empty(), requests.first()) {
+        // Whoever wants to stop is asked again when the round is over.
+        let _ = tell(&Event::Dropped { round, task: first.task, dropped: &replies.dropped }, transport, observers)?;
+    }
+    Ok(replies)
+}
+
+fn tell<T>(event: &Event<'_>, transport: &mut T, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+    let mut flow = ControlFlow::Continue(());
+    for observer in observers {
+        if observer.observe(event, transport)?.is_break() {
+            flow = ControlFlow::Break(());
         }
-        Ok(flow)
+    }
+    Ok(flow)
+}
+
+/// The update in a reply that counts: one to a request to train is nothing else.
+pub(crate) fn update_of((client, reply): (usize, Reply)) -> Option<(usize, Update)> {
+    match reply {
+        Reply::Update(update) => Some((client, update)),
+        Reply::Scores(_) | Reply::Done(_) => None,
     }
 }
 
-pub(crate) fn update_of(reply: Reply) -> Result<Update> {
+/// The scores in a reply that counts, alike.
+fn scores_of((client, reply): (usize, Reply)) -> Option<(usize, Scores)> {
     match reply {
-        Reply::Update(update) => Ok(update),
-        _ => Err(Error::message("a client asked to train answered something else")),
-    }
-}
-
-pub(crate) fn scores_of(reply: Reply) -> Result<Scores> {
-    match reply {
-        Reply::Scores(scores) => Ok(*scores),
-        _ => Err(Error::message("a client asked for its scores answered something else")),
+        Reply::Scores(scores) => Some((client, *scores)),
+        Reply::Update(_) | Reply::Done(_) => None,
     }
 }

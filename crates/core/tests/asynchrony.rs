@@ -22,7 +22,7 @@ impl<T> Observer<T> for Notes {
         match event {
             Event::Round { round, .. } => self.rounds.push((*round).clone()),
             Event::Settled { server, .. } => self.states.push(server.to_bytes()?),
-            Event::Evaluation { .. } => {}
+            Event::Evaluation { .. } | Event::Dropped { .. } => {}
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -33,7 +33,7 @@ fn method() -> FedEq {
 }
 
 fn plan(asynchronous: Asynchronous, updates: u64) -> Plan {
-    let sampling = Sampling { fraction: 0.5, replacement: false };
+    let sampling = Sampling { fraction: 0.5, ..Sampling::default() };
     Plan { rounds: updates / 4, sampling, evaluate_every: 0, asynchronous: Some(asynchronous), ..Plan::default() }
 }
 

@@ -11,9 +11,12 @@ pub(super) struct RoundPoint {
     round: u64,
     /// How many took part.
     clients: usize,
-    loss: f64,
-    gap: f64,
+    /// Where anybody trained.
+    loss: Option<f64>,
+    gap: Option<f64>,
     rho: Option<f64>,
+    /// What has been spent of the clients' privacy, where it is protected.
+    epsilon: Option<f64>,
     /// Solver steps a sample, where there was anything to solve.
     steps: Option<f64>,
     residual: Option<f64>,
@@ -65,13 +68,14 @@ pub(super) struct TimingPoint {
 impl RoundPoint {
     pub(super) fn of(round: &Round) -> Self {
         let means = round.solves.means();
-        let Round { loss, gap, rho, traffic, .. } = round;
+        let Round { rho, traffic, .. } = round;
         Self {
             round: round.round + 1,
             clients: round.cohort.len(),
-            loss: *loss,
-            gap: *gap,
+            loss: round.training_loss(),
+            gap: round.cohort_gap(),
             rho: *rho,
+            epsilon: round.privacy.map(|privacy| privacy.epsilon),
             steps: means.map(|[steps, ..]| steps),
             residual: means.map(|[_, residual, _]| residual),
             unconverged: means.map(|[.., unconverged]| unconverged),

@@ -79,10 +79,17 @@ impl Aggregation {
         self.rule == AggregationRule::Mean && self.clip.is_none()
     }
 
+    /// Whether it takes cohorts of a certain size.
+    pub(crate) fn needs_cohort(&self) -> bool {
+        let of_shares =
+            matches!(self.rule, AggregationRule::TrimmedMean(_) | AggregationRule::Krum(_) | AggregationRule::MultiKrum(_));
+        of_shares || self.cap.is_some()
+    }
+
     /// Refuses settings that mean nothing.
     pub fn validate(&self) -> Result<()> {
         self.rule.validate()?;
-        self.clip.iter().try_for_each(Clipping::validate)?;
+        self.clip.iter().try_for_each(|clip| clip.validate("plan.aggregation.clip"))?;
         let Some(cap) = self.cap else { return Ok(()) };
         if !(cap > 0.0 && cap <= 1.0) {
             return Err(Error::invalid(format!("`plan.aggregation.cap` is `{cap}`"), "give a share above 0 and at most 1"));

@@ -12,6 +12,7 @@ use super::rule::{AggregationRule, CoordinateRule, Verdict};
 use crate::algorithm::{Algorithm, Update, Weighting};
 use crate::error::Result;
 use crate::params::{Params, weighted_mean};
+use crate::privacy::PrivateRound;
 use crate::sent::SentWeights;
 use crate::weights::Weights;
 
@@ -22,6 +23,8 @@ pub struct Received<'a> {
     /// Whether clients send how their weights changed instead of the weights.
     are_changes: bool,
     handled: OnceCell<Vec<Handled>>,
+    /// How the mean is made private, where it is.
+    private: Option<PrivateRound<'a>>,
     bound: OnceCell<f64>,
 }
 
@@ -58,12 +61,34 @@ pub(crate) struct Aggregate {
 impl<'a> Received<'a> {
     /// What was received from clients of a method.
     pub fn new(updates: &'a [Update], aggregation: &'a Aggregation, algorithm: &dyn Algorithm) -> Self {
-        Self { updates, aggregation, are_changes: algorithm.sends_changes(), handled: OnceCell::new(), bound: OnceCell::new() }
+        Self {
+            updates,
+            aggregation,
+            are_changes: algorithm.sends_changes(),
+            handled: OnceCell::new(),
+            private: None,
+            bound: OnceCell::new(),
+        }
+    }
+
+    /// The same, made private.
+    pub(crate) fn privately(self, private: Option<PrivateRound<'a>>) -> Self {
+        Self { private, ..self }
     }
 
     /// The updates, in the order of the cohort.
     pub fn updates(&self) -> &'a [Update] {
         self.updates
+    }
+
+    /// How many updates the aggregate is the mean of: where it is private, a number that does not depend on who took part.
+    pub fn count(&self) -> f64 {
+        self.private.as_ref().map_or(self.updates.len() as f64, |private| private.mechanism.denominator())
+    }
+
+    /// Whether the server's weights stay as they are: of nothing there is no mean, but noise there is.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.updates.is_empty() && self.private.is_none()
     }
 
     /// What became of each update, where that is noted: one for each, once they have been aggregated.
@@ -89,8 +114,11 @@ impl<'a> Received<'a> {
         }
     }
 
-    /// One model of all that was received, of which there is something; `theta` is what clients were sent, and `clip` the bound that the server kept.
+    /// One model of all that was received, of which there is something unless it is made private; `theta` is what clients were sent, and `clip` the bound that the server kept.
     pub(crate) fn aggregate(&self, theta: &Params, clip: Option<f64>, weighting: Weighting) -> Result<Aggregate> {
+        if let Some(private) = &self.private {
+            return self.aggregate_privately(private, theta, clip);
+        }
         let weights = self.weights(weighting);
         if self.aggregation.is_plain() {
             let items: Vec<_> = self.updates.iter().map(|update| &update.weights).zip(weights).collect();
@@ -121,6 +149,18 @@ impl<'a> Received<'a> {
             self.note(&cohort, &values, treatments);
         }
         Ok(Aggregate { weights: aggregate, clip })
+    }
+
+    /// The noisy mean of clipped changes. Norms and distances are noted only where that was asked for: they are not private.
+    fn aggregate_privately(&self, private: &PrivateRound<'_>, theta: &Params, clip: Option<f64>) -> Result<Aggregate> {
+        let cohort = Cohort::of(self, theta)?;
+        let (change, clip) = private.mean(&cohort.rows, &cohort.origin, &cohort.norms, clip);
+        let moved = |(change, origin): (f64, &f32)| (f64::from(*origin) + change) as f32;
+        let values: Vec<f32> = change.into_iter().zip(&cohort.origin).map(moved).collect();
+        if self.aggregation.distances == Some(true) {
+            self.note(&cohort, &values, vec![Treatment::Kept; self.updates.len()]);
+        }
+        Ok(Aggregate { weights: Weights { params: named_like(theta, &values), statistics: Params::default() }, clip })
     }
 
     /// Running statistics by the same verdict; by their median where the mean is taken of clipped updates.

@@ -166,7 +166,7 @@ impl Algorithm for FedEq {
         let (before, updates) = (server.weights.params.clone(), received.updates());
         server.average(received, self.weighting)?;
         if self.server_step == ServerStep::Consensus {
-            let share = updates.len() as f32 / server.clients as f32;
+            let share = received.count() as f32 / server.clients as f32;
             server.weights.params = before.plus(share, &server.weights.params);
         }
         if let Some(balance) = self.balance {
@@ -178,12 +178,20 @@ impl Algorithm for FedEq {
         Ok(())
     }
 
-    fn sends_changes(&self) -> bool {
-        self.server_step == ServerStep::Consensus
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
+    fn spoils_privacy(&self) -> Option<(&'static str, &'static str)> {
+        self.balance.map(|_| ("method.balance", "it follows the clients' gaps, which no noise covers"))
     }
 
     /// The plain mean of one update would be that update.
     fn takes_single_updates(&self) -> bool {
+        self.server_step == ServerStep::Consensus
+    }
+
+    fn sends_changes(&self) -> bool {
         self.server_step == ServerStep::Consensus
     }
 

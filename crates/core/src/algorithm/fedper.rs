@@ -42,6 +42,10 @@ impl Algorithm for FedPer {
         server.average(received, self.weighting)
     }
 
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
     fn plain_mean(&self) -> Option<Weighting> {
         Some(self.weighting)
     }

@@ -39,6 +39,10 @@ impl Algorithm for FedRep {
         server.average(received, self.weighting)
     }
 
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
     fn plain_mean(&self) -> Option<Weighting> {
         Some(self.weighting)
     }

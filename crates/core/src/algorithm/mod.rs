@@ -52,6 +52,22 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
+    /// How much each client counts in the server's mean.
+    fn weighting(&self) -> Weighting {
+        Weighting::Uniform
+    }
+
+    /// Whether what a client sends depends on its data and on what it received alone, and not on anything it keeps from round to round.
+    fn sends_without_memory(&self) -> bool {
+        false
+    }
+
+    /// A setting with which the server's models depend on clients by more than the mean of what they send, and why: it does not go with
+    /// [`Privacy`](crate::Privacy).
+    fn spoils_privacy(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// Whether the server's step makes sense of a single update, so that clients can be asynchronous.
     fn takes_single_updates(&self) -> bool {
         false

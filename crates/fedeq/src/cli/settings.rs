@@ -168,6 +168,18 @@ pub(super) fn is_interrupted() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
+/// Ctrl-C and SIGTERM stop what asks [`is_interrupted`] often; the second one ends the process at once.
+pub(super) fn listen_for_stops() {
+    let handler = || {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        tell("stopping");
+    };
+    // Without a handler they end the process at once.
+    let _ = ctrlc::set_handler(handler);
+}
+
 /// The first Ctrl-C lets something finish; the second ends the process at once.
 pub(super) fn listen_for_interrupts(what_finishes: &'static str) {
     let handler = move || {
@@ -241,6 +253,7 @@ fn text_of(summary: &RunSummary, path: &str) -> String {
     } else if summary.headline == View::Shared {
         lines.insert(1, ("local", format!("{} ({})", percent(summary.evaluation.local.mean), judged(View::Local))));
     }
+    lines.extend(summary.privacy.as_ref().map(|privacy| ("privacy", privacy.to_string())));
     lines.extend(solves(&summary.solves).map(|text| ("solves", text)));
     lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
     lines.extend(summary.resources.device.map(|used| ("GPU", device_use(&used))));

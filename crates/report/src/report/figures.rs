@@ -85,7 +85,8 @@ fn accuracy_plot(title: &str, x: Axis, series: Vec<Series>) -> Plot {
 /// A panel a view with a curve a line; a single line has a curve a view.
 fn accuracy_over_rounds(report: &Report) -> Vec<Plot> {
     let curve_of = |name: &str, line: &MethodLine, view: View| {
-        let points = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(view).mean));
+        let points =
+            line.over_evaluations(&report.runs, |evaluation| evaluation.quality(view).known().map(|quality| quality.mean));
         curve(name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
     };
     if let [line] = &report.lines[..] {
@@ -103,8 +104,10 @@ fn accuracy_over_rounds(report: &Report) -> Vec<Plot> {
 /// By the view in which lines are compared.
 fn accuracy_over_megabytes(report: &Report) -> Vec<Plot> {
     let sent_and_reached = |line: &MethodLine| {
-        let sent = line.over_evaluations(&report.runs, |evaluation| Some(megabytes(evaluation)));
-        let reached = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(report.view).mean));
+        let sent = line
+            .over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|_| megabytes(evaluation)));
+        let reached =
+            line.over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|quality| quality.mean));
         curve(&line.name, sent.into_values().map(|sample| sample.mean).zip(reached.into_values()))
     };
     let axis = Axis::new("megabytes sent in both directions, so far").starting_at(0.0);
@@ -221,9 +224,11 @@ fn consensus(report: &Report) -> Vec<Figure> {
         "training-loss",
         "Training loss",
         Axis::new("mean over the round's clients"),
-        over_rounds(report, |round| Some(round.loss)),
+        over_rounds(report, Round::training_loss),
     );
-    std::iter::once(loss).chain(over_evaluations).flatten().collect()
+    let spent = |round: &Round| round.privacy.map(|privacy| privacy.epsilon);
+    let privacy = figure_over_rounds("privacy", "Privacy spent", Axis::new("epsilon"), over_rounds(report, spent));
+    std::iter::once(loss).chain(over_evaluations).chain([privacy]).flatten().collect()
 }
 
 /// A picture of how far updates were apart: name, title, axis and measure.

@@ -14,6 +14,7 @@ pub(super) fn text(report: &Report, pictures: Option<&Path>) -> Result<String> {
     parts.push(summary::overview(report)?.markdown());
     parts.push(summary::legend(report));
     parts.extend(bullets(&summary::contrasts(report)));
+    parts.extend(bullets(&summary::privacy(report)));
     parts.extend(bullets(&summary::attacks(report)));
     parts.extend(summary::unseen(report).map(|table| format!("## Unseen clients: not part of training\n\n{}", table.markdown())));
     if let Some(folder) = pictures {

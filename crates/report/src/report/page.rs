@@ -45,6 +45,7 @@ fn overview(report: &Report) -> Result<String> {
         summary::overview(report)?.html(),
         format!("<p class=\"aside\">{}</p>\n", escaped(&summary::legend(report))),
         list(&summary::contrasts(report)),
+        list(&summary::privacy(report)),
         list(&summary::attacks(report)),
         unseen,
         pictures(&part(report, PagePart::Accuracy))?,

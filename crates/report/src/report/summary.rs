@@ -74,12 +74,17 @@ fn of((view, part): Accuracy, evaluation: &Evaluation) -> f64 {
     part(evaluation.quality(view))
 }
 
+/// The same, where some client tells its scores.
+fn known((view, part): Accuracy, evaluation: &Evaluation) -> Option<f64> {
+    evaluation.quality(view).known().map(part)
+}
+
 fn row(line: &MethodLine, runs: &[RunRecord]) -> Vec<String> {
     let judged = line.runs(runs).first().map(|run| run.headline());
     let accuracy = |(column, accuracy): (usize, Accuracy)| {
         let is_mean = column == 0 || column == 2;
         let mark = if is_mean && judged == Some(accuracy.0) { " †" } else { "" };
-        format!("{}{mark}", share(&line.at_the_end(runs, |evaluation| Some(of(accuracy, evaluation)))))
+        format!("{}{mark}", share(&line.at_the_end(runs, |evaluation| known(accuracy, evaluation))))
     };
     let mut cells = vec![line.name.clone()];
     cells.extend(ACCURACIES.into_iter().enumerate().map(accuracy));
@@ -172,6 +177,15 @@ pub(super) fn contrasts(report: &Report) -> Vec<String> {
         format!("{better} is {points:.1} points {side} {other} (by {view}; {p}, {test}){verdict}")
     };
     report.contrasts.iter().map(sentence).collect()
+}
+
+/// A sentence for every line whose runs are private.
+pub(super) fn privacy(report: &Report) -> Vec<String> {
+    let sentence = |line: &MethodLine| {
+        let promised = line.runs(&report.runs).into_iter().find_map(|run| run.summary.as_ref()?.privacy.as_ref())?;
+        Some(format!("{} is private at the level of clients: {promised}", line.name))
+    };
+    report.lines.iter().filter_map(sentence).collect()
 }
 
 /// The worst clients of a run.

@@ -24,6 +24,7 @@ embedded![
     "fig-epochs",
     "fig-theory",
     "fig-communication",
+    "fig-compression",
     "fig-solver",
     "fig-async",
     "fig-start",
@@ -31,7 +32,9 @@ embedded![
     "same-network",
     "equilibrium-or-not",
     "presets",
+    "fig-shakespeare",
     "fig-robust",
+    "fig-privacy",
 ];
 
 /// The experiment of that name.

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::setting::Override;
 
 /// Keys below which exactly one of several keys may stand.
-const ONE_OF: [&[&str]; 12] = [
+const ONE_OF: [&[&str]; 15] = [
     &["data", "unseen"],
     &["data", "source", "scale"],
     &["model", "equilibrium", "solver"],
@@ -20,8 +20,11 @@ const ONE_OF: [&[&str]; 12] = [
     &["training", "projection"],
     &["method", "dual"],
     &["method", "tuning"],
+    &["plan", "compression", "up"],
+    &["plan", "compression", "down"],
     &["plan", "aggregation", "rule"],
     &["plan", "aggregation", "clip"],
+    &["plan", "privacy", "clip"],
 ];
 
 /// Settings of one origin.
@@ -218,12 +221,13 @@ pub(super) fn put(table: &mut Table, path: &[String], value: &Value) {
 }
 
 /// Kinds whose settings stand below their name, and may be left out: where they stand, and what they are called.
-const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 5] = [
+const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 6] = [
     (&["model", "equilibrium", "solver"], &["anderson", "broyden", "fixed-point"]),
     (&["model", "equilibrium", "adjoint"], &["implicit", "phantom"]),
     (&["training", "warm_start"], &["by-sample"]),
     (&["plan", "aggregation", "rule"], &["trimmed-mean", "krum", "multi-krum", "geometric-median"]),
     (&["plan", "aggregation", "clip"], &["adaptive"]),
+    (&["plan", "privacy", "clip"], &["adaptive"]),
 ];
 
 /// Writes names out: `model = "mlp"` means `model = { name = "mlp" }`, `solver = "broyden"` means `solver = { broyden = {} }`.

@@ -3,13 +3,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fedeq_core::{
-    Array, AttackKind, ClientState, ClientStore, Error, InitialHeads, Liars, LocalProblem, LocalProblems, Params, Plan, Result,
-    ServerState, Training, Weights, shared_part,
+    Array, AttackKind, ClientState, ClientStore, Error, InitialHeads, Liars, LocalProblem, LocalProblems, Mechanism, NoiseBy,
+    Params, Plan, Result, ServerState, Training, Weights, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem, project_params};
 use fedeq_cuda::ClientData;
 use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
-use fedeq_data::shard::Shard;
+use fedeq_data::shard::{Remainder, Shard};
 use fedeq_data::source::SampleKind;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
@@ -92,10 +92,25 @@ impl Experiment {
         if let Device::Cuda(_) = self.engine.place()? {
             self.ensure_supported(network.graph())?;
         }
+        self.plan.privacy.map_or(Ok(()), |privacy| privacy.validate_network(!network.graph().statistics.is_empty()))?;
+        self.ensure_private()?;
         let plan = self.plan_noting_liars();
         let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, shards, plan, liars };
         prepared.check_heads()?;
         Ok(prepared)
+    }
+
+    /// Refuses what clients remember from round to round where the account takes them for forgetful.
+    fn ensure_private(&self) -> Result<()> {
+        let is_lasting = matches!(self.training.warm_start, WarmStart::BySample { lasting: true, .. });
+        let counts_sampling = self.plan.privacy.is_some_and(|privacy| privacy.noise == NoiseBy::Server)
+            && !self.plan.sampling.poisson
+            && self.method.algorithm().sends_without_memory();
+        if !(is_lasting && counts_sampling) {
+            return Ok(());
+        }
+        let problem = "`plan.privacy` does not go with `training.warm_start.by-sample.lasting`: what clients remember depends on when they took part";
+        Err(Error::invalid(problem, "leave it out, or set `plan.sampling.poisson=true`"))
     }
 
     /// Draws who lies among so many clients.
@@ -415,6 +430,12 @@ impl Prepared {
         most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
     }
 
+    /// What makes the server's models private, where the plan does.
+    pub fn mechanism(&self) -> Result<Option<Mechanism>> {
+        let Experiment { method, plan, .. } = &self.experiment;
+        plan.mechanism(method.algorithm(), self.splits.clients.len())
+    }
+
     /// How many clients take part in a round.
     pub(crate) fn cohort(&self) -> Result<usize> {
         let Experiment { method, plan, .. } = &self.experiment;
@@ -471,6 +492,17 @@ impl Prepared {
     /// A client's training, validation and test samples.
     pub(crate) fn samples_of(&self, client: usize) -> [usize; 3] {
         self.shards[client].each_ref().map(Shard::len)
+    }
+
+    /// The fewest samples that one of a client's gradient steps uses.
+    pub fn smallest_batch(&self, client: usize) -> usize {
+        let Training { batch_size, remainder, .. } = self.experiment.training;
+        let samples = self.shards[client][0].len();
+        let size = batch_size.get().min(samples);
+        match (remainder, samples.checked_rem(size)) {
+            (Remainder::Keep, Some(rest)) if rest > 0 => rest,
+            _ => size,
+        }
     }
 
     /// The batches of one of a client's epochs.

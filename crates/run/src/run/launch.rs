@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use fedeq_core::{Error, Evaluation, InProcess, Result, Server, ServerState, Traffic, Unseen};
+use fedeq_core::{Error, Evaluation, InProcess, Mechanism, Result, Server, ServerState, Traffic, Unseen};
 
 use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, restore, save, settle_device};
 use super::control::{ControlThread, PauseGate};
@@ -165,10 +165,14 @@ impl Run {
             .map(|liars| format!(" of which {} lie ({})", liars.numbers().count(), liars.attack().kind.name()));
         let lying = lying.unwrap_or_default();
         let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
+        // It was made once before anything began, so it can be made.
+        let mechanism = self.prepared.mechanism().ok().flatten();
+        let rounds = mechanism.as_ref().map_or(plan.rounds, Mechanism::rounds);
         RunStart {
             title: format!("{}, {clients}{lying}{pace}{place}", experiment.title()),
             round: self.position.server.round,
-            rounds: plan.rounds,
+            rounds,
+            privacy: mechanism.map(|mechanism| mechanism.summary(rounds)),
             headline: method.algorithm().default_view(),
             disk: Disk::of(&self.prepared),
             warm_bytes: self.prepared.warm_bytes(),
@@ -177,7 +181,7 @@ impl Run {
 
     fn work(&self, observer: &mut RunObserver<'_>, context: &RunContext<'_>) -> Result<RunSummary> {
         let Self { folder, prepared, position, .. } = self;
-        let Experiment { method, training, engine, .. } = &prepared.experiment;
+        let Experiment { method, training, plan, engine, .. } = &prepared.experiment;
         let seed = prepared.clients_seed();
         let clients = self.place.engine(prepared)?;
         let mut store = prepared.store(folder.clients(), clients.state_memory());
@@ -185,6 +189,7 @@ impl Run {
         let stops = || context.gate.stops(&context.interrupted);
         let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
             .watched_by(&context.progress)
+            .compressing(plan.compression.as_ref())
             .attacked_by(prepared.liars.as_ref());
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();

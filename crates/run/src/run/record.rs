@@ -1,7 +1,11 @@
 //! What is written down as it happens: rounds, evaluations, timings, the table for other programs and TensorBoard's files.
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
-use fedeq_core::{Evaluation, Event, FixedPoints, Observer, PhaseBytes, Quality, Result, Round, RoundSeconds, TheorySums};
+use fedeq_core::{
+    ClientTask, Dropped, Evaluation, Event, FixedPoints, Observer, PhaseBytes, PrivacySpent, Quality, Result, Round,
+    RoundSeconds, TheorySums,
+};
 use serde::{Deserialize, Serialize};
 
 use super::control::PauseGate;
@@ -22,6 +26,8 @@ pub(super) struct Recorder<'a> {
     evaluations: Journal,
     timings: Journal,
     table: Journal,
+    /// Opened when the first client fails: no simulation has this one.
+    failures: PathBuf,
     events: EventFile,
     timing: Timing,
     /// The round that an evaluation follows.
@@ -49,6 +55,7 @@ impl<'a> Recorder<'a> {
             evaluations: Journal::open(folder.evaluations_file())?,
             timings: Journal::open(folder.timings_file())?,
             table,
+            failures: folder.failures_file(),
             events: EventFile::create(&folder.tensorboard(), after)?,
             timing: Timing::default(),
             last: Round::default(),
@@ -76,6 +83,10 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
                 self.timing.evaluate = seconds - self.gate.take_waited();
                 self.evaluation(evaluation)?;
             }
+            Event::Dropped { round, task, dropped } => {
+                let mut failures = Journal::open(self.failures.clone())?;
+                dropped.iter().try_for_each(|dropped| failures.json(&Failure::of(*round, *task, dropped)))?;
+            }
             Event::Settled { .. } => {
                 self.timing.peak_memory = if self.is_alone { peak_memory() } else { None };
                 self.timing.device = self.engine.device_use();
@@ -87,8 +98,34 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
     }
 }
 
+/// One line of `failures.jsonl`: a client whose reply did not count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Rounds that were over.
+    pub round: u64,
+    /// What it was asked to do; nothing where it was not asked for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<ClientTask>,
+    /// Which client.
+    pub client: usize,
+    /// Why.
+    pub reason: String,
+    /// The node that replied in place of the client's own, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+impl Failure {
+    fn of(round: u64, task: ClientTask, dropped: &Dropped) -> Self {
+        let Dropped { client, reason } = dropped.clone();
+        Self { round, task: Some(task), client, reason, node: None }
+    }
+}
+
 fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
-    let mut scalars = vec![("train/loss", round.loss), ("train/gap", round.gap)];
+    let mut scalars = Vec::new();
+    scalars.extend(round.training_loss().map(|loss| ("train/loss", loss)));
+    scalars.extend(round.cohort_gap().map(|gap| ("train/gap", gap)));
     scalars.extend(round.rho.map(|rho| ("train/rho", rho)));
     if let Some([steps, residual, unconverged]) = round.solves.means() {
         scalars.extend([("solver/steps", steps), ("solver/residual", residual), ("solver/unconverged", unconverged)]);
@@ -98,6 +135,9 @@ fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
         let sum: u64 = round.arrivals.iter().map(|arrival| arrival.staleness).sum();
         scalars.push(("asynchronous/time", last.time as f64));
         scalars.push(("asynchronous/staleness", sum as f64 / round.arrivals.len() as f64));
+    }
+    if let Some(PrivacySpent { epsilon, clip, deviation, .. }) = round.privacy {
+        scalars.extend([("privacy/epsilon", epsilon), ("privacy/clip", clip), ("privacy/deviation", deviation)]);
     }
     if let Some(apart) = round.distance_summary() {
         scalars.extend([("aggregation/norm", apart.norm), ("aggregation/norm_largest", apart.largest_norm)]);
@@ -257,7 +297,8 @@ fixed_points_distance,spectral_radius,spectral_radius_largest";
 
 /// An evaluation, and the round before it, as a line of the table; what there is not is left empty.
 fn row(evaluation: &Evaluation, before: &Round) -> String {
-    let Evaluation { round, local, shared, validation, untrained, gap, dual_norm, theory, fixed_points, traffic } = evaluation;
+    let Evaluation { round, local, shared, validation, untrained, gap, dual_norm, theory, fixed_points, traffic, dropped: _ } =
+        evaluation;
     let mut cells = vec![round.to_string()];
     cells.extend(numbers(Some(qualities(local))));
     cells.extend(numbers(shared.as_ref().map(qualities)));
@@ -266,7 +307,7 @@ fn row(evaluation: &Evaluation, before: &Round) -> String {
     cells.extend(numbers(Some([*gap, *dual_norm])));
     cells.extend(numbers(theory.as_ref().map(sums)));
     cells.extend([traffic.up.to_string(), traffic.down.to_string()]);
-    cells.extend(numbers(Some([before.loss])));
+    cells.extend(numbers(before.training_loss().map(|loss| [loss])));
     cells.extend(numbers(before.solves.means()));
     cells.extend(numbers(before.solves.warm_share().map(|share| [share])));
     cells.extend(numbers(fixed_points.as_ref().and_then(FixedPoints::shares)));

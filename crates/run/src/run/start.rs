@@ -1,5 +1,5 @@
 //! What there is to say about a run before it begins.
-use fedeq_core::{LocalProblems, View};
+use fedeq_core::{LocalProblems, PrivacySummary, View};
 
 use crate::experiment::Prepared;
 
@@ -18,6 +18,8 @@ pub struct RunStart {
     pub disk: Disk,
     /// The most bytes that the fixed points remembered for warm starts take, a client at work.
     pub warm_bytes: Option<u64>,
+    /// What it will promise to clients at its end, where the server's models are private.
+    pub privacy: Option<PrivacySummary>,
 }
 
 /// About how many bytes a run folder will take, at most.

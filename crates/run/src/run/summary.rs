@@ -1,5 +1,5 @@
 //! What came out of a run.
-use fedeq_core::{AttackKind, Evaluation, Liars, Quality, Round, SolveTally, Unseen, View};
+use fedeq_core::{AttackKind, Evaluation, Liars, Mechanism, PrivacySummary, Quality, Round, SolveTally, Unseen, View};
 use serde::{Deserialize, Serialize};
 
 use super::engine::DeviceUse;
@@ -37,6 +37,9 @@ pub struct RunSummary {
     /// The equilibrium solves of training, by samples; all zero where nothing is solved.
     #[serde(default)]
     pub solves: SolveTally,
+    /// What is promised to clients, where the server's models are private.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<PrivacySummary>,
     /// Who lied, where some clients were let to. They are left out of every evaluation: accuracies are those of the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attack: Option<AttackSummary>,
@@ -101,17 +104,20 @@ impl RunSummary {
     ) -> Self {
         let experiment = &prepared.experiment;
         let [shared_parameters, personal_parameters] = prepared.parameters();
+        // It was made once before anything began, so it can be made.
+        let mechanism = prepared.mechanism().ok().flatten();
         Self {
             method: experiment.method.name().into(),
             data: experiment.data.source.name().into(),
             model: experiment.model.name().into(),
             preset: experiment.preset,
             seed: experiment.seed,
-            rounds: experiment.plan.rounds,
+            rounds: mechanism.as_ref().map_or(experiment.plan.rounds, Mechanism::rounds),
             clients: prepared.splits.clients.len(),
             shared_parameters,
             personal_parameters,
             headline: experiment.method.algorithm().default_view(),
+            privacy: mechanism.map(|mechanism| mechanism.summary(evaluation.round)),
             evaluation,
             unseen,
             solves,
