@@ -70,7 +70,13 @@ fn run(
 }
 
 fn everybody(rounds: u64, aggregation: Aggregation) -> Plan {
-    Plan { rounds, sampling: Sampling { fraction: 1.0, replacement: false }, evaluate_every: 0, aggregation, ..Plan::default() }
+    Plan {
+        rounds,
+        sampling: Sampling { fraction: 1.0, ..Sampling::default() },
+        evaluate_every: 0,
+        aggregation,
+        ..Plan::default()
+    }
 }
 
 fn by(rule: AggregationRule) -> Aggregation {

@@ -32,9 +32,13 @@ embedded![
     "same-network",
     "equilibrium-or-not",
     "presets",
+<<<<<<< HEAD
+    "fig-robust",
+=======
     "fig-shakespeare",
     "fig-robust",
     "fig-privacy",
+>>>>>>> main
 ];
 
 /// The experiment of that name.
