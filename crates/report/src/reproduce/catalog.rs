@@ -32,13 +32,9 @@ embedded![
     "same-network",
     "equilibrium-or-not",
     "presets",
-<<<<<<< HEAD
-    "fig-robust",
-=======
     "fig-shakespeare",
     "fig-robust",
     "fig-privacy",
->>>>>>> main
 ];
 
 /// The experiment of that name.
