@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-kernels", &[]),
     ("fedeq-data", &[]),
     ("fedeq-memory", &[]),
+    ("fedeq-secure", &[]),
     ("fedeq-models", &["fedeq-equilibrium"]),
     ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
     // The engine in core's tests only.
