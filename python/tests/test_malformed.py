@@ -23,6 +23,8 @@ from fedeq.flower.transport import Transport
 from fedeq.flower.weights import Rejected
 from tests.harness.fake import THETA, FakeGrid, client, consensus, honest, scores, shifted, update, write_app
 
+pytestmark = pytest.mark.hostile
+
 # JSON values that are invalid at some place of a header, as text.
 NASTY: list[str] = [
     str(10**400),

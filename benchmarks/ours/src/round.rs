@@ -112,7 +112,7 @@ impl Observer<InProcess<'_>> for Stopwatch {
                 self.steps.push(solves.steps as f64 / solves.samples.max(1) as f64);
             }
             Event::Settled { server, .. } => self.moves.push(server.weights.params.minus(&self.start).norm()),
-            Event::Evaluation { .. } => {}
+            Event::Evaluation { .. } | Event::Dropped { .. } => {}
         }
         // Not before the state is settled, so that the last move is seen.
         Ok(if self.moves.len() == self.rounds { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

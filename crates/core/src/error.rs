@@ -46,6 +46,12 @@ pub enum Error {
         /// What to lower.
         remedy: String,
     },
+    /// Too few clients replied with something that counts. Nothing has changed because of those who did.
+    #[error("{problem}")]
+    Quorum {
+        /// How many did, and why the others did not, by client.
+        problem: String,
+    },
     /// Somebody asked to stop.
     #[error("stopped before the work was done")]
     Interrupted,
@@ -77,6 +83,10 @@ impl Error {
             Self::Model(error) => error.hint(),
             Self::Invalid { remedy, .. } | Self::Diverged { remedy, .. } | Self::OutOfMemory { remedy, .. } => remedy.clone(),
             Self::Message { .. } => "check that both sides run the same experiment with the same version".into(),
+            Self::Quorum { .. } => {
+                "find out what is wrong with the clients it names (their own logs say more), or lower the share that must reply"
+                    .into()
+            }
             Self::Interrupted => "resume the run to continue from its last checkpoint".into(),
             Self::Damaged { .. } => {
                 "bring back a copy of it, or resume from the checkpoint before it, or start the run over".into()

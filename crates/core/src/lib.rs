@@ -1,12 +1,18 @@
 //! Personalised federated learning: methods, clients, server, messages and checkpoints.
+mod acceptance;
+mod aggregation;
 mod algorithm;
 mod asynchronous;
 mod client;
+mod codec;
+mod compression;
+mod disclosure;
 mod divergence;
 mod engine;
 mod error;
 mod file;
 mod fixed_points;
+mod frame;
 mod message;
 mod metrics;
 mod observer;
@@ -26,9 +32,17 @@ mod unseen;
 mod weights;
 mod work;
 
+pub use acceptance::{Acceptance, Dropped, Limits};
+pub use aggregation::{
+    AdaptiveClip, Aggregation, AggregationRule, Clipping, GeometricMedian, Handled, Krum, Received, Treatment, TrimmedMean,
+    clip_to,
+};
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};
+pub use codec::Codec;
+pub use compression::{Compression, CompressionState, ReceivedModel};
+pub use disclosure::Disclosure;
 pub use divergence::diverged_in_phase;
 pub use engine::{
     ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,
@@ -39,7 +53,7 @@ pub use fedeq_models::store::Metadata;
 pub use file::{fingerprint, write_atomically};
 pub use fixed_points::{Examined, FixedPoints, Search};
 pub use message::{ClientTask, Reply, Request, Scores, Theory};
-pub use metrics::{Evaluation, Quality, Round, TheorySums};
+pub use metrics::{ClientDistance, Evaluation, Quality, Round, TheorySums};
 pub use observer::ClientObserver;
 pub use parallel::Workers;
 pub use params::{Array, Params};

@@ -1,6 +1,8 @@
 //! What is reported of a federation: sums and spreads over clients.
 use serde::{Deserialize, Serialize};
 
+use crate::acceptance::Dropped;
+use crate::aggregation::{Handled, Treatment, outliers};
 use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
 use crate::fixed_points::FixedPoints;
@@ -21,9 +23,9 @@ pub struct Evaluation {
     pub validation: Option<Quality>,
     /// Clients that have not trained yet, and so are evaluated by their first model.
     pub untrained: usize,
-    /// Mean of `||theta_i - theta||` over clients that have trained.
+    /// Mean of `||theta_i - theta||` over clients that have trained and tell it.
     pub gap: f64,
-    /// Mean of `||lambda_i||` over clients that have trained.
+    /// Mean of `||lambda_i||` over clients that have trained and tell it.
     pub dual_norm: f64,
     /// What the theory wants to know, if asked for.
     pub theory: Option<TheorySums>,
@@ -32,6 +34,9 @@ pub struct Evaluation {
     pub fixed_points: Option<FixedPoints>,
     /// Bytes sent so far.
     pub traffic: Traffic,
+    /// Clients whose replies do not count, and why: in the lists of clients they stand like those without test data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
 }
 
 /// Accuracy and loss, both ways of averaging, and the spread.
@@ -74,27 +79,39 @@ impl Evaluation {
         }
     }
 
-    /// Puts the clients' scores together, in their order.
-    pub fn of(round: u64, scores: &[Scores], traffic: Traffic) -> Self {
-        let trained: Vec<&Scores> = scores.iter().filter(|scores| scores.participations > 0).collect();
-        let shared: Option<Vec<Score>> = scores.iter().map(|scores| scores.shared).collect();
-        let validation: Vec<Score> = scores.iter().map(|scores| scores.validation.unwrap_or_default()).collect();
+    /// Puts the clients' scores together, in their order; there are none of those who were dropped.
+    pub(crate) fn of(round: u64, clients: &[Option<Scores>], dropped: Vec<Dropped>, traffic: Traffic) -> Self {
+        let of = |score: &dyn Fn(&Scores) -> Option<Score>| -> Vec<Score> {
+            clients.iter().map(|client| client.as_ref().and_then(score).unwrap_or_default()).collect()
+        };
+        let scores: Vec<&Scores> = clients.iter().flatten().collect();
+        let trained: Vec<&Scores> = scores.iter().copied().filter(|scores| scores.participations > 0).collect();
+        let told: Vec<&Scores> = trained.iter().copied().filter(|scores| scores.disclosure.tells()).collect();
+        let is_shared = scores.iter().all(|scores| scores.shared.is_some());
+        let validation = of(&|scores| scores.validation);
         Self {
             round,
-            local: Quality::of(&scores.iter().map(|scores| scores.local).collect::<Vec<_>>()),
-            shared: shared.map(|shared| Quality::of(&shared)),
+            local: Quality::of(&of(&|scores| Some(scores.local))),
+            shared: is_shared.then(|| Quality::of(&of(&|scores| scores.shared))),
             validation: validation.iter().any(|score| score.predictions > 0).then(|| Quality::of(&validation)),
             untrained: scores.len() - trained.len(),
-            gap: mean(trained.iter().map(|scores| scores.gap)),
-            dual_norm: mean(trained.iter().map(|scores| scores.dual_norm)),
-            theory: TheorySums::of(scores),
+            gap: mean(told.iter().map(|scores| scores.gap)),
+            dual_norm: mean(told.iter().map(|scores| scores.dual_norm)),
+            theory: TheorySums::of(&scores),
             fixed_points: scores.iter().filter_map(|scores| scores.fixed_points.clone()).reduce(|sum, each| sum.plus(&each)),
             traffic,
+            dropped,
         }
     }
 }
 
 impl Quality {
+    /// Itself, unless no client tells its scores or has any: then its numbers are 0 and mean nothing.
+    pub fn known(&self) -> Option<&Self> {
+        let is_unknown = !self.clients.is_empty() && self.clients.iter().all(Option::is_none);
+        (!is_unknown).then_some(self)
+    }
+
     /// The quality of clients' scores.
     pub fn of(scores: &[Score]) -> Self {
         let total = scores.iter().fold(Score::default(), |sum, score| sum.plus(*score));
@@ -116,8 +133,9 @@ impl Quality {
 }
 
 impl TheorySums {
-    fn of(scores: &[Scores]) -> Option<Self> {
-        let all: Vec<_> = scores.iter().map(|scores| scores.theory.clone()).collect::<Option<_>>()?;
+    fn of(scores: &[&Scores]) -> Option<Self> {
+        let told = |scores: &&Scores| scores.theory.clone().filter(|_| scores.disclosure.tells());
+        let all: Vec<_> = scores.iter().map(told).collect::<Option<_>>()?;
         Some(Self {
             lagrangian: all.iter().map(|theory| theory.lagrangian).sum(),
             stationarity: mean(all.iter().map(|theory| theory.stationarity)),
@@ -151,6 +169,43 @@ pub struct Round {
     /// How the cohort's updates arrived, one by one; nothing where clients are synchronous.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<Arrival>,
+    /// Clients that were asked too and whose replies do not count, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
+    /// How far each of the cohort was from the others, where that is noted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<ClientDistance>,
+}
+
+/// How far a client's update was from the others', and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientDistance {
+    /// Whose it is.
+    pub client: usize,
+    /// The norm of its change, before clipping.
+    pub norm: f64,
+    /// The distance of what it sent to what was made of all.
+    pub distance: f64,
+    /// What the aggregation did with it.
+    pub treatment: Treatment,
+    /// Whether its norm or its distance exceeds the round's median by more than three standard deviations, estimated from the median absolute deviation
+    /// (`sigma = 1.4826 MAD`). In a round of fewer than four updates none is an outlier.
+    pub outlier: bool,
+}
+
+impl ClientDistance {
+    /// Those of a round, in the order of the cohort.
+    fn of(cohort: &[usize], handled: &[Handled]) -> Vec<Self> {
+        let outliers = |value: fn(&Handled) -> f64| outliers(&handled.iter().map(value).collect::<Vec<_>>());
+        let (by_norm, by_distance) = (outliers(|each| each.norm), outliers(|each| each.distance));
+        let outlier = by_norm.into_iter().zip(by_distance).map(|(norm, distance)| norm || distance);
+        let all = cohort.iter().zip(handled).zip(outlier);
+        let distance = |((&client, handled), outlier): ((&usize, &Handled), bool)| {
+            let Handled { norm, distance, treatment } = *handled;
+            Self { client, norm, distance, treatment, outlier }
+        };
+        all.map(distance).collect()
+    }
 }
 
 /// What the server received in a round.
@@ -161,6 +216,10 @@ pub(crate) struct RoundResult {
     pub(crate) updates: Vec<Update>,
     /// One for each of the cohort, where clients are asynchronous.
     pub(crate) arrivals: Vec<Arrival>,
+    /// One for each of the cohort, where distances are noted.
+    pub(crate) handled: Vec<Handled>,
+    /// Who was asked too and does not count.
+    pub(crate) dropped: Vec<Dropped>,
     /// The time that the server's own steps took.
     pub(crate) server_seconds: f64,
 }
@@ -171,13 +230,19 @@ impl RoundResult {
         self.updates.iter().fold(TrainStats::default(), |sum, update| sum.then(update.stats.clone()))
     }
 
+    /// The updates of clients that tell how their training went.
+    fn told(&self) -> impl Iterator<Item = &Update> {
+        self.updates.iter().filter(|update| update.stats.disclosure.tells())
+    }
+
     /// What is reported of a round; `before` is what had been sent before it.
     pub(crate) fn report(self, round: u64, rho: Option<f64>, before: Traffic, traffic: Traffic) -> Round {
         let TrainStats { solves, steps, .. } = self.stats();
         Round {
             round,
-            loss: mean(self.updates.iter().map(|update| update.stats.loss)),
-            gap: mean(self.updates.iter().map(|update| update.gap)),
+            loss: mean(self.told().map(|update| update.stats.loss)),
+            gap: mean(self.told().map(|update| update.gap)),
+            distances: ClientDistance::of(&self.cohort, &self.handled),
             cohort: self.cohort,
             rho,
             solves,
@@ -185,6 +250,7 @@ impl RoundResult {
             sent: traffic.since(before),
             traffic,
             arrivals: self.arrivals,
+            dropped: self.dropped,
         }
     }
 }

@@ -1,13 +1,17 @@
 //! The one loop of a federation.
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 use fedeq_data::Seed;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::acceptance::{Dropped, Replies};
+use crate::aggregation::{Aggregation, Received};
 use crate::algorithm::{Algorithm, Update};
 use crate::asynchronous::{AsyncRound, Asynchronous};
+use crate::client::shares_anything;
+use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
@@ -31,11 +35,24 @@ pub struct Plan {
     /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
     /// updates as the sampling gives a synchronous round.
     pub asynchronous: Option<Asynchronous>,
+    /// Sends differences by codecs, in fewer bytes; off if left out.
+    pub compression: Option<Compression>,
+    /// How the server aggregates what clients send.
+    #[serde(skip_serializing_if = "Aggregation::is_default")]
+    pub aggregation: Aggregation,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { rounds: 150, sampling: Sampling::default(), evaluate_every: 10, measure_theory: false, asynchronous: None }
+        Self {
+            rounds: 150,
+            sampling: Sampling::default(),
+            evaluate_every: 10,
+            measure_theory: false,
+            asynchronous: None,
+            compression: None,
+            aggregation: Aggregation::default(),
+        }
     }
 }
 
@@ -49,6 +66,10 @@ impl Plan {
             let problem = format!("`plan.rounds` is `{}`", self.rounds);
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
         }
+        if let Some(compression) = &self.compression {
+            compression.validate(shares_anything(algorithm), self.sampling.replacement)?;
+        }
+        self.validate_aggregation(algorithm)?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
         if algorithm.takes_single_updates() {
@@ -58,6 +79,20 @@ impl Plan {
             "`plan.asynchronous` needs a server that takes single updates, which this method's does not",
             "leave it out, or set `method=fedeq` and `method.server_step=consensus`",
         ))
+    }
+
+    fn validate_aggregation(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        if !self.aggregation.is_default() && !shares_anything(algorithm) {
+            let problem = "`plan.aggregation` means nothing to this method, whose clients send nothing";
+            return Err(Error::invalid(problem, "leave it out, or choose another method"));
+        }
+        self.aggregation.validate()?;
+        self.asynchronous.map_or(Ok(()), |_| self.aggregation.validate_single())
+    }
+
+    /// Refuses what cannot be done with so many clients.
+    pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
+        self.aggregation.validate_cohort(self.cohort_size(algorithm, clients)?)
     }
 }
 
@@ -90,6 +125,15 @@ pub enum Event<'a> {
         evaluation: &'a Evaluation,
         /// How long it took.
         seconds: f64,
+    },
+    /// Clients were asked for something and their replies do not count. Told before it is decided whether enough others do.
+    Dropped {
+        /// Rounds that are over.
+        round: u64,
+        /// What they were asked to do.
+        task: ClientTask,
+        /// Who, and why.
+        dropped: &'a [Dropped],
     },
     /// The server's state is complete and consistent: a good moment to keep it.
     Settled {
@@ -140,6 +184,8 @@ impl<T: Transport> Server<'_, T> {
     pub fn run(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         self.algorithm.validate()?;
         self.plan.validate(self.algorithm)?;
+        self.plan.validate_clients(self.algorithm, self.clients)?;
+        self.transport.acceptance().validate()?;
         while server.round < self.plan.rounds {
             let number = server.round + 1;
             let done = self.round(server, observers).map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
@@ -157,7 +203,7 @@ impl<T: Transport> Server<'_, T> {
     /// What follows a round: the end of training, and an evaluation where one is due.
     fn wind_up(&mut self, server: &ServerState, last: bool, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         if last {
-            self.ask(server, ClientTask::Finish, &self.everybody())?;
+            self.ask(server, ClientTask::Finish, &self.everybody(), observers)?;
         }
         if self.evaluation_is_due(server.round) { self.evaluate(server, observers) } else { Ok(ControlFlow::Continue(())) }
     }
@@ -166,8 +212,8 @@ impl<T: Transport> Server<'_, T> {
         let (begun, before, communicated) = (Instant::now(), self.transport.traffic(), self.transport.seconds());
         let rho = server.rho;
         let result = match &self.plan.asynchronous {
-            Some(asynchronous) => self.asynchronous_round(asynchronous)?.run(server, self.transport)?,
-            None => self.synchronous_round(server)?,
+            Some(asynchronous) => self.asynchronous_round(self.plan, asynchronous)?.run(server, self.transport, observers)?,
+            None => self.synchronous_round(server, observers)?,
         };
         server.ensure_finite()?;
         let stats = result.stats();
@@ -184,42 +230,55 @@ impl<T: Transport> Server<'_, T> {
     }
 
     /// A cohort is drawn, and the server waits for all of it.
-    fn synchronous_round(&mut self, server: &mut ServerState) -> Result<RoundResult> {
+    fn synchronous_round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<RoundResult> {
         let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
-        let updates = self.ask(server, ClientTask::Train, &cohort)?.into_iter().map(update_of).collect::<Result<Vec<_>>>()?;
-        let checked: Vec<Result<()>> = updates.par_iter().map(|update| update.weights.ensure_like(&server.weights)).collect();
-        checked.into_iter().collect::<Result<()>>()?;
+        let Replies { counted, dropped } = self.ask(server, ClientTask::Train, &cohort, observers)?;
+        let (cohort, updates): (Vec<usize>, Vec<Update>) = counted.into_iter().filter_map(update_of).unzip();
         let received = Instant::now();
-        self.algorithm.server_update(server, &updates)?;
-        Ok(RoundResult { cohort, updates, arrivals: Vec::new(), server_seconds: received.elapsed().as_secs_f64() })
+        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm);
+        self.algorithm.server_update(server, &aggregated)?;
+        let (handled, server_seconds) = (aggregated.handled().to_vec(), received.elapsed().as_secs_f64());
+        Ok(RoundResult { cohort, updates, handled, arrivals: Vec::new(), dropped, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.
-    fn asynchronous_round<'s>(&self, settings: &'s Asynchronous) -> Result<AsyncRound<'s>>
+    fn asynchronous_round<'s>(&self, plan: &'s Plan, settings: &'s Asynchronous) -> Result<AsyncRound<'s>>
     where
         Self: 's,
     {
-        let updates = self.plan.sampling.cohort_size(self.clients)?;
+        let updates = plan.sampling.cohort_size(self.clients)?;
         Ok(AsyncRound {
             settings,
             algorithm: self.algorithm,
+            aggregation: &plan.aggregation,
             updates,
-            total: self.plan.rounds.saturating_mul(updates as u64),
+            total: plan.rounds.saturating_mul(updates as u64),
             seed: self.seed,
         })
     }
 
     /// Evaluates all clients.
     pub fn evaluation(&mut self, server: &ServerState) -> Result<Evaluation> {
+        self.evaluation_before(server, &mut [])
+    }
+
+    fn evaluation_before(&mut self, server: &ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<Evaluation> {
         let task = if self.plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
-        let replies = self.ask(server, task, &self.everybody())?;
-        let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
-        Ok(Evaluation::of(server.round, &scores, self.transport.traffic()))
+        let everybody = self.everybody();
+        let replies = self.ask(server, task, &everybody, observers)?;
+        Ok(self.evaluated(server.round, &everybody, replies))
+    }
+
+    /// The scores of some clients, put together.
+    pub(crate) fn evaluated(&self, round: u64, asked: &[usize], Replies { counted, dropped }: Replies) -> Evaluation {
+        let mut scores: BTreeMap<usize, Scores> = counted.into_iter().filter_map(scores_of).collect();
+        let in_order: Vec<Option<Scores>> = asked.iter().map(|client| scores.remove(client)).collect();
+        Evaluation::of(round, &in_order, dropped, self.transport.traffic())
     }
 
     fn evaluate(&mut self, server: &ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         let begun = Instant::now();
-        let evaluation = self.evaluation(server)?;
+        let evaluation = self.evaluation_before(server, observers)?;
         let seconds = begun.elapsed().as_secs_f64();
         self.tell(&Event::Evaluation { evaluation: &evaluation, seconds }, observers)
     }
@@ -232,33 +291,71 @@ impl<T: Transport> Server<'_, T> {
         (0..self.clients).collect()
     }
 
-    /// Asks some clients to do something.
-    pub(crate) fn ask(&mut self, server: &ServerState, task: ClientTask, cohort: &[usize]) -> Result<Vec<Reply>> {
+    /// Asks some clients to do something, and gives the replies that count; fails where these are too few.
+    pub(crate) fn ask(
+        &mut self,
+        server: &ServerState,
+        task: ClientTask,
+        cohort: &[usize],
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<Replies> {
         let ServerState { weights, round, rho, .. } = server.clone();
-        self.transport.exchange(cohort, &Request { task, round, rounds: self.plan.rounds, rho, weights })
+        let request = Request { task, round, rounds: self.plan.rounds, rho, weights };
+        let requests: Vec<(usize, &Request)> = cohort.iter().map(|&client| (client, &request)).collect();
+        let replies = exchange(&requests, self.algorithm, server.round, self.transport, observers)?;
+        let what = format!("replied when asked to {} {}", task.name(), place(task, server.round));
+        self.transport.acceptance().require_quorum(&what, replies.counted.len(), &replies.dropped)?;
+        Ok(replies)
     }
 
     fn tell(&mut self, event: &Event<'_>, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
-        let mut flow = ControlFlow::Continue(());
-        for observer in observers {
-            if observer.observe(event, self.transport)?.is_break() {
-                flow = ControlFlow::Break(());
-            }
+        tell(event, self.transport, observers)
+    }
+}
+
+fn place(task: ClientTask, round: u64) -> String {
+    if task == ClientTask::Train { format!("in round {}", round + 1) } else { format!("after round {round}") }
+}
+
+/// Sends requests, sorts what comes back into what counts and what does not, and tells of the latter.
+pub(crate) fn exchange<T: Transport>(
+    requests: &[(usize, &Request)],
+    algorithm: &dyn Algorithm,
+    round: u64,
+    transport: &mut T,
+    observers: &mut [&mut dyn Observer<T>],
+) -> Result<Replies> {
+    let received = transport.exchange(requests)?;
+    let replies = transport.acceptance().sort(requests, received, algorithm);
+    if let (false, Some((_, first))) = (replies.dropped.is_empty(), requests.first()) {
+        // Whoever wants to stop is asked again when the round is over.
+        let _ = tell(&Event::Dropped { round, task: first.task, dropped: &replies.dropped }, transport, observers)?;
+    }
+    Ok(replies)
+}
+
+fn tell<T>(event: &Event<'_>, transport: &mut T, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+    let mut flow = ControlFlow::Continue(());
+    for observer in observers {
+        if observer.observe(event, transport)?.is_break() {
+            flow = ControlFlow::Break(());
         }
-        Ok(flow)
+    }
+    Ok(flow)
+}
+
+/// The update in a reply that counts: one to a request to train is nothing else.
+pub(crate) fn update_of((client, reply): (usize, Reply)) -> Option<(usize, Update)> {
+    match reply {
+        Reply::Update(update) => Some((client, update)),
+        Reply::Scores(_) | Reply::Done(_) => None,
     }
 }
 
-pub(crate) fn update_of(reply: Reply) -> Result<Update> {
+/// The scores in a reply that counts, alike.
+fn scores_of((client, reply): (usize, Reply)) -> Option<(usize, Scores)> {
     match reply {
-        Reply::Update(update) => Ok(update),
-        _ => Err(Error::message("a client asked to train answered something else")),
-    }
-}
-
-pub(crate) fn scores_of(reply: Reply) -> Result<Scores> {
-    match reply {
-        Reply::Scores(scores) => Ok(*scores),
-        _ => Err(Error::message("a client asked for its scores answered something else")),
+        Reply::Scores(scores) => Some((client, *scores)),
+        Reply::Update(_) | Reply::Done(_) => None,
     }
 }

@@ -1,10 +1,11 @@
 //! Clients that are met only after training.
 use serde::{Deserialize, Serialize};
 
+use crate::acceptance::Replies;
 use crate::error::Result;
-use crate::message::{ClientTask, Reply};
+use crate::message::ClientTask;
 use crate::metrics::{Evaluation, Quality};
-use crate::server::{Server, scores_of};
+use crate::server::Server;
 use crate::server_state::ServerState;
 use crate::transport::Transport;
 
@@ -34,13 +35,12 @@ impl<T: Transport> Server<'_, T> {
             return Ok(None);
         }
         let replies = self.ask_afterwards(server, ClientTask::Evaluate, unseen)?;
-        let scores = replies.into_iter().map(scores_of).collect::<Result<Vec<_>>>()?;
-        let Evaluation { local, shared, .. } = Evaluation::of(server.round, &scores, self.transport.traffic());
+        let Evaluation { local, shared, .. } = self.evaluated(server.round, unseen, replies);
         Ok(Some(Unseen { clients: local.clients.len(), local, shared }))
     }
 
-    fn ask_afterwards(&mut self, server: &ServerState, task: ClientTask, unseen: &[usize]) -> Result<Vec<Reply>> {
+    fn ask_afterwards(&mut self, server: &ServerState, task: ClientTask, unseen: &[usize]) -> Result<Replies> {
         let round = server.round;
-        self.ask(server, task, unseen).map_err(|error| error.diverged_at(|| format!("after round {round},")))
+        self.ask(server, task, unseen, &mut []).map_err(|error| error.diverged_at(|| format!("after round {round},")))
     }
 }

@@ -22,7 +22,7 @@ impl<T> Observer<T> for Notes {
         match event {
             Event::Round { round, .. } => self.rounds.push((*round).clone()),
             Event::Settled { server, .. } => self.states.push(server.to_bytes()?),
-            Event::Evaluation { .. } => {}
+            Event::Evaluation { .. } | Event::Dropped { .. } => {}
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -34,7 +34,7 @@ fn method() -> FedEq {
 
 fn plan(asynchronous: Asynchronous, updates: u64) -> Plan {
     let sampling = Sampling { fraction: 0.5, replacement: false };
-    Plan { rounds: updates / 4, sampling, evaluate_every: 0, measure_theory: false, asynchronous: Some(asynchronous) }
+    Plan { rounds: updates / 4, sampling, evaluate_every: 0, asynchronous: Some(asynchronous), ..Plan::default() }
 }
 
 /// Runs a plan; `between` may put another state in the server's place after every round.

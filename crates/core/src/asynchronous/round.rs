@@ -6,11 +6,13 @@ use fedeq_data::Seed;
 
 use super::Asynchronous;
 use super::schedule::{AsyncSchedule, Work};
+use crate::acceptance::{Acceptance, Replies};
+use crate::aggregation::{Aggregation, Handled, Received};
 use crate::algorithm::{Algorithm, Update};
 use crate::error::Result;
 use crate::message::{ClientTask, Request};
 use crate::metrics::RoundResult;
-use crate::server::update_of;
+use crate::server::{Observer, exchange, update_of};
 use crate::server_state::ServerState;
 use crate::transport::Transport;
 
@@ -18,6 +20,7 @@ use crate::transport::Transport;
 pub(crate) struct AsyncRound<'a> {
     pub(crate) settings: &'a Asynchronous,
     pub(crate) algorithm: &'a dyn Algorithm,
+    pub(crate) aggregation: &'a Aggregation,
     /// How many updates it is long.
     pub(crate) updates: usize,
     /// How many there will be in the whole run.
@@ -27,7 +30,12 @@ pub(crate) struct AsyncRound<'a> {
 
 impl AsyncRound<'_> {
     /// Applies updates as they arrive.
-    pub(crate) fn run(&self, server: &mut ServerState, transport: &mut impl Transport) -> Result<RoundResult> {
+    pub(crate) fn run<T: Transport>(
+        &self,
+        server: &mut ServerState,
+        transport: &mut T,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<RoundResult> {
         let durations = self.settings.durations(server.clients, self.seed);
         let shortest = durations.iter().copied().min().unwrap_or_default();
         let mut schedule = server.schedule.take().unwrap_or_else(|| AsyncSchedule::new(server.clients));
@@ -35,45 +43,64 @@ impl AsyncRound<'_> {
         let mut result = RoundResult::default();
         while result.updates.len() < self.updates {
             let certain = schedule.certain(shortest, self.updates - result.updates.len());
-            let updates = self.carry_out(&certain, &schedule, server, transport)?;
+            let replies = self.carry_out(&certain, &schedule, server, transport, observers)?;
             let received = Instant::now();
-            for (work, update) in certain.into_iter().zip(updates) {
-                self.apply(&update, schedule.applied(), server)?;
+            let mut updates: BTreeMap<usize, Update> = replies.counted.into_iter().filter_map(update_of).collect();
+            result.dropped.extend(replies.dropped);
+            for work in certain {
+                let Some(update) = updates.remove(&work.client) else {
+                    schedule.give_up(work);
+                    schedule.begin(&server.weights, &durations, self.settings.max_staleness);
+                    continue;
+                };
+                result.handled.extend(self.apply(&update, schedule.applied(), server)?);
                 result.arrivals.push(schedule.arrive(work));
                 result.cohort.push(work.client);
                 result.updates.push(update);
                 schedule.begin(&server.weights, &durations, self.settings.max_staleness);
             }
             result.server_seconds += received.elapsed().as_secs_f64();
+            self.require_progress(server.round, &result, transport.acceptance())?;
         }
         server.schedule = Some(schedule);
         Ok(result)
     }
 
     /// Every client works on the `theta` it was handed.
-    fn carry_out(
+    fn carry_out<T: Transport>(
         &self,
         certain: &[Work],
         schedule: &AsyncSchedule,
         server: &ServerState,
-        transport: &mut impl Transport,
-    ) -> Result<Vec<Update>> {
+        transport: &mut T,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<Replies> {
         let request = |begun: u64| {
             let weights = schedule.handed_out[&begun].clone();
             Request { task: ClientTask::Train, round: begun, rounds: self.total, rho: server.rho, weights }
         };
         let requests: BTreeMap<u64, Request> = certain.iter().map(|work| (work.begun, request(work.begun))).collect();
         let envelopes: Vec<(usize, &Request)> = certain.iter().map(|work| (work.client, &requests[&work.begun])).collect();
-        transport.exchange_each(&envelopes)?.into_iter().map(update_of).collect()
+        exchange(&envelopes, self.algorithm, server.round, transport, observers)
     }
 
-    fn apply(&self, update: &Update, applied: u64, server: &mut ServerState) -> Result<()> {
-        update.weights.ensure_like(&server.weights)?;
+    /// Fails where so many replies are dropped that a round would never end, or not be the work of enough clients.
+    fn require_progress(&self, round: u64, result: &RoundResult, acceptance: Acceptance) -> Result<()> {
+        if result.dropped.len() <= acceptance.droppable(self.updates) {
+            return Ok(());
+        }
+        let what = format!("replied when asked to train in round {}", round + 1);
+        Acceptance { quorum: 1.0, ..acceptance }.require_quorum(&what, result.updates.len(), &result.dropped)
+    }
+
+    /// Applies one update; says what became of it where that is noted.
+    fn apply(&self, update: &Update, applied: u64, server: &mut ServerState) -> Result<Vec<Handled>> {
         let before = server.weights.statistics.clone();
-        self.algorithm.server_update(server, std::slice::from_ref(update))?;
+        let received = Received::new(std::slice::from_ref(update), self.aggregation, self.algorithm);
+        self.algorithm.server_update(server, &received)?;
         // One client's normalisation statistics must not stand for those of all: they enter a running mean over about a round.
         let share = 1.0 / (applied + 1).min(self.updates as u64) as f32;
         server.weights.statistics = before.plus(share, &server.weights.statistics.minus(&before));
-        Ok(())
+        Ok(received.handled().to_vec())
     }
 }

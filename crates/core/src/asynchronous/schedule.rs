@@ -94,6 +94,13 @@ impl AsyncSchedule {
         arrival
     }
 
+    /// A piece of work is over and gave nothing that counts; its client may begin again.
+    pub(crate) fn give_up(&mut self, work: Work) {
+        let applied = self.applied;
+        self.arrive(work);
+        self.applied = applied;
+    }
+
     /// When the work under way began: the keys that `handed_out` must have.
     pub(crate) fn begun(&self) -> BTreeSet<u64> {
         self.under_way.iter().map(|work| work.begun).collect()

@@ -90,7 +90,7 @@ impl<T: ?Sized> Observer<T> for RoundBar {
         match event {
             Event::Round { round, .. } => self.bar.set_position(round.round + 1),
             Event::Evaluation { evaluation, .. } => self.bar.set_message(sentence(evaluation, self.view)),
-            Event::Settled { .. } => {}
+            Event::Dropped { .. } | Event::Settled { .. } => {}
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -124,7 +124,7 @@ impl<T: ?Sized> Observer<T> for EvaluationLines {
                 let result = sentence(evaluation, headline);
                 tell(&format!("round {} of {rounds}: training loss {:.3}, {result}", evaluation.round, self.loss));
             }
-            Event::Settled { .. } => {}
+            Event::Dropped { .. } | Event::Settled { .. } => {}
         }
         Ok(ControlFlow::Continue(()))
     }

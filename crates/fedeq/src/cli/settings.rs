@@ -168,6 +168,18 @@ pub(super) fn is_interrupted() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
+/// Ctrl-C and SIGTERM stop what asks [`is_interrupted`] often; the second one ends the process at once.
+pub(super) fn listen_for_stops() {
+    let handler = || {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        tell("stopping");
+    };
+    // Without a handler they end the process at once.
+    let _ = ctrlc::set_handler(handler);
+}
+
 /// The first Ctrl-C lets something finish; the second ends the process at once.
 pub(super) fn listen_for_interrupts(what_finishes: &'static str) {
     let handler = move || {

@@ -10,6 +10,7 @@ use fedeq_core::{ClientTask, Error, Evaluation, Result, SolveTally, View, Weight
 use fedeq_data::partition::Partition;
 use serde::Serialize;
 
+use fedeq_run::agreement::{AGREEMENT_FILE, Agreement, AgreementFingerprint};
 use fedeq_run::experiment::{Device, Experiment, Prepared, scaled_by_example};
 use fedeq_run::run::{RunFolder, RunState, RunSummary};
 
@@ -38,8 +39,8 @@ struct AppPlan {
     summary: RunSummary,
 }
 
-/// Writes an app for `flwr run` into a new folder.
-pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
+/// Writes an app for `flwr run` into a new folder; gives the fingerprint by which nodes accept it.
+pub fn write(experiment: &Experiment, folder: &Path) -> Result<AgreementFingerprint> {
     let weighting = weighting_of(experiment)?;
     refuse_unseen(experiment)?;
     refuse_gpu(experiment)?;
@@ -47,18 +48,23 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     let plan = plan(&prepared, weighting)?;
     let last = (plan.clients - 1).to_string();
     let experiment = for_nodes(&prepared)?;
-    fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     let server = prepared.server();
+    let agreement = Agreement::new(experiment.clone(), &server.weights);
+    let fingerprint = agreement.fingerprint()?;
+    fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     write_atomically(&folder.join("theta.safetensors"), &server.weights.packed().to_bytes(&Default::default())?)?;
     write_atomically(&folder.join("experiment.toml"), experiment.to_toml()?.as_bytes())?;
     let plan = serde_json::to_string(&plan).map_err(|error| Error::invalid(error.to_string(), "report this"))?;
     write_atomically(&folder.join("plan.json"), (plan + "\n").as_bytes())?;
+    write_atomically(&folder.join(AGREEMENT_FILE), (INSPECT.to_owned() + &agreement.to_toml()?).as_bytes())?;
     for (name, text) in APP {
-        write_atomically(&folder.join(name), text.replace("{last}", &last).as_bytes())?;
+        let text = text.replace("{last}", &last).replace("{fingerprint}", &fingerprint.to_string());
+        write_atomically(&folder.join(name), text.as_bytes())?;
     }
     let run = RunFolder::at(folder.to_owned());
     run.write_roster(&prepared)?;
-    run.write_status(RunState::Stopped)
+    run.write_status(RunState::Stopped)?;
+    Ok(fingerprint)
 }
 
 /// The experiment for nodes, whose data is in another place and may be other data.
@@ -70,7 +76,10 @@ fn for_nodes(prepared: &Prepared) -> Result<Experiment> {
     Ok(experiment)
 }
 
-/// Templates; `{last}` is the number of the last client.
+/// The first line of the agreement.
+const INSPECT: &str = "# What a node would do. `fedeq node inspect` shows it in plain words, with the fingerprint that `fedeq node --accept` takes.\n";
+
+/// Templates; `{last}` is the number of the last client, `{fingerprint}` what nodes accept.
 const APP: [(&str, &str); 3] = [
     ("pyproject.toml", include_str!("app/pyproject.toml")),
     ("README.md", include_str!("app/README.md")),
@@ -102,11 +111,18 @@ fn refuse_gpu(experiment: &Experiment) -> Result<()> {
 /// How the server averages updates; methods whose server does not take a mean are refused.
 fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
     let refuse = |what: &str| {
-        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, without `plan.asynchronous`";
+        let hint = "choose `fedeq` with `method.server_step=mean`, `fedavg`, `fedper` or `fedrep`, without `plan.asynchronous` and `plan.compression`";
         Err(Error::invalid(format!("{what} is not supported in a Flower federation yet"), hint))
     };
     if experiment.plan.asynchronous.is_some() {
         return refuse("`plan.asynchronous`");
+    }
+    if experiment.plan.compression.is_some() {
+        return refuse("`plan.compression`");
+    }
+    if !experiment.plan.aggregation.is_default() {
+        let problem = "`plan.aggregation` is not supported in a Flower federation yet, whose server takes the mean";
+        return Err(Error::invalid(problem, "leave it out"));
     }
     let method = &experiment.method;
     method.algorithm().plain_mean().map_or_else(|| refuse(&format!("`{}` with these settings", method.name())), Ok)

@@ -83,7 +83,8 @@ fn accuracy_plot(title: &str, x: Axis, series: Vec<Series>) -> Plot {
 /// A panel a view with a curve a line; a single line has a curve a view.
 fn accuracy_over_rounds(report: &Report) -> Vec<Plot> {
     let curve_of = |name: &str, line: &MethodLine, view: View| {
-        let points = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(view).mean));
+        let points =
+            line.over_evaluations(&report.runs, |evaluation| evaluation.quality(view).known().map(|quality| quality.mean));
         curve(name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
     };
     if let [line] = &report.lines[..] {
@@ -101,8 +102,10 @@ fn accuracy_over_rounds(report: &Report) -> Vec<Plot> {
 /// By the view in which lines are compared.
 fn accuracy_over_megabytes(report: &Report) -> Vec<Plot> {
     let sent_and_reached = |line: &MethodLine| {
-        let sent = line.over_evaluations(&report.runs, |evaluation| Some(megabytes(evaluation)));
-        let reached = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(report.view).mean));
+        let sent = line
+            .over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|_| megabytes(evaluation)));
+        let reached =
+            line.over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|quality| quality.mean));
         curve(&line.name, sent.into_values().map(|sample| sample.mean).zip(reached.into_values()))
     };
     let axis = Axis::new("megabytes sent in both directions, so far").starting_at(0.0);

@@ -72,12 +72,17 @@ fn of((view, part): Accuracy, evaluation: &Evaluation) -> f64 {
     part(evaluation.quality(view))
 }
 
+/// The same, where some client tells its scores.
+fn known((view, part): Accuracy, evaluation: &Evaluation) -> Option<f64> {
+    evaluation.quality(view).known().map(part)
+}
+
 fn row(line: &MethodLine, runs: &[RunRecord]) -> Vec<String> {
     let judged = line.runs(runs).first().map(|run| run.headline());
     let accuracy = |(column, accuracy): (usize, Accuracy)| {
         let is_mean = column == 0 || column == 2;
         let mark = if is_mean && judged == Some(accuracy.0) { " †" } else { "" };
-        format!("{}{mark}", share(&line.at_the_end(runs, |evaluation| Some(of(accuracy, evaluation)))))
+        format!("{}{mark}", share(&line.at_the_end(runs, |evaluation| known(accuracy, evaluation))))
     };
     let mut cells = vec![line.name.clone()];
     cells.extend(ACCURACIES.into_iter().enumerate().map(accuracy));

@@ -9,7 +9,7 @@ use fedeq_core::{
 use fedeq_cpu::{Network, NetworkProblem, project_params};
 use fedeq_cuda::ClientData;
 use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
-use fedeq_data::shard::Shard;
+use fedeq_data::shard::{Remainder, Shard};
 use fedeq_data::source::SampleKind;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
@@ -81,6 +81,7 @@ impl Experiment {
             scale(Arc::make_mut(&mut dataset), scaling)?;
         }
         self.plan.sampling.cohort_size(splits.clients.len())?;
+        self.plan.validate_clients(self.method.algorithm(), splits.clients.len())?;
         let shards = splits.clients.iter().chain(&splits.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
         let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));
@@ -424,6 +425,17 @@ impl Prepared {
     /// A client's training, validation and test samples.
     pub(crate) fn samples_of(&self, client: usize) -> [usize; 3] {
         self.shards[client].each_ref().map(Shard::len)
+    }
+
+    /// The fewest samples that one of a client's gradient steps uses.
+    pub fn smallest_batch(&self, client: usize) -> usize {
+        let Training { batch_size, remainder, .. } = self.experiment.training;
+        let samples = self.shards[client][0].len();
+        let size = batch_size.get().min(samples);
+        match (remainder, samples.checked_rem(size)) {
+            (Remainder::Keep, Some(rest)) if rest > 0 => rest,
+            _ => size,
+        }
     }
 
     /// The batches of one of a client's epochs.

@@ -19,7 +19,7 @@ use super::find::is_run;
 use super::journal::{JournalLines, Journals, Tail};
 use super::metadata::{Roster, RunState, Status, UsedGpu, Version};
 use super::progress::{Activity, Heads};
-use super::record::Timing;
+use super::record::{Failure, Timing};
 use super::summary::RunSummary;
 use crate::experiment::{Experiment, Prepared};
 
@@ -167,6 +167,12 @@ impl RunFolder {
     /// What became of the clients' heads so far.
     pub fn heads(&self) -> Result<Vec<Heads>> {
         self.all(&self.heads_file())
+    }
+
+    /// The clients whose replies did not count, in the order in which that was found; none if all did. Rounds that were repeated are among them.
+    pub fn failures(&self) -> Result<Vec<Failure>> {
+        let mut failures = Vec::new();
+        self.each(&self.failures_file(), |failure| failures.push(failure)).map(|()| failures)
     }
 
     /// Takes the rounds so far one after the other, for journals that may be longer than memory; one that is not there yet has none.
@@ -380,6 +386,10 @@ impl RunFolder {
 
     pub(super) fn timings_file(&self) -> PathBuf {
         self.root.join("timings.jsonl")
+    }
+
+    pub(super) fn failures_file(&self) -> PathBuf {
+        self.root.join("failures.jsonl")
     }
 
     pub(super) fn heads_file(&self) -> PathBuf {

@@ -20,6 +20,7 @@
 //! | `status.json`, `lock` | whether it is running, finished or stopped; the lock is held as long as the process lives |
 //! | `rounds.jsonl`, `evaluations.jsonl` | one line a round and an evaluation: the same bytes for the same experiment |
 //! | `timings.jsonl` | where the time went, the peak memory, and what a GPU held and did |
+//! | `failures.jsonl` | clients whose replies did not count, and why, also in rounds that were repeated; only where clients are elsewhere |
 //! | `heads.jsonl` | how far the clients' personal heads moved, a line a round |
 //! | `clients.json` | who the clients are and how much of what they hold |
 //! | `activity.json`, `control.json` | while it is carried out: who is at work, and what somebody wants of it |
@@ -64,7 +65,7 @@ pub use launch::{Run, launch};
 pub use metadata::{Roster, RunState, Status, UsedGpu, Version};
 pub use observer::{RunObserver, Silent};
 pub use progress::{Activity, Head, Heads};
-pub use record::Timing;
+pub use record::{Failure, Timing};
 pub use start::{Disk, RunStart};
 pub use summary::{Resources, RunSummary, headline};
 pub use trained::{ClientModel, Diagnosis, Reevaluation, Trained};

@@ -1,7 +1,10 @@
 //! What is written down as it happens: rounds, evaluations, timings, the table for other programs and TensorBoard's files.
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
-use fedeq_core::{Evaluation, Event, FixedPoints, Observer, PhaseBytes, Quality, Result, Round, RoundSeconds, TheorySums};
+use fedeq_core::{
+    ClientTask, Dropped, Evaluation, Event, FixedPoints, Observer, PhaseBytes, Quality, Result, Round, RoundSeconds, TheorySums,
+};
 use serde::{Deserialize, Serialize};
 
 use super::control::PauseGate;
@@ -22,6 +25,8 @@ pub(super) struct Recorder<'a> {
     evaluations: Journal,
     timings: Journal,
     table: Journal,
+    /// Opened when the first client fails: no simulation has this one.
+    failures: PathBuf,
     events: EventFile,
     timing: Timing,
     /// The round that an evaluation follows.
@@ -49,6 +54,7 @@ impl<'a> Recorder<'a> {
             evaluations: Journal::open(folder.evaluations_file())?,
             timings: Journal::open(folder.timings_file())?,
             table,
+            failures: folder.failures_file(),
             events: EventFile::create(&folder.tensorboard(), after)?,
             timing: Timing::default(),
             last: Round::default(),
@@ -76,6 +82,10 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
                 self.timing.evaluate = seconds - self.gate.take_waited();
                 self.evaluation(evaluation)?;
             }
+            Event::Dropped { round, task, dropped } => {
+                let mut failures = Journal::open(self.failures.clone())?;
+                dropped.iter().try_for_each(|dropped| failures.json(&Failure::of(*round, *task, dropped)))?;
+            }
             Event::Settled { .. } => {
                 self.timing.peak_memory = if self.is_alone { peak_memory() } else { None };
                 self.timing.device = self.engine.device_use();
@@ -84,6 +94,30 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// One line of `failures.jsonl`: a client whose reply did not count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Rounds that were over.
+    pub round: u64,
+    /// What it was asked to do; nothing where it was not asked for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<ClientTask>,
+    /// Which client.
+    pub client: usize,
+    /// Why.
+    pub reason: String,
+    /// The node that replied in place of the client's own, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+impl Failure {
+    fn of(round: u64, task: ClientTask, dropped: &Dropped) -> Self {
+        let Dropped { client, reason } = dropped.clone();
+        Self { round, task: Some(task), client, reason, node: None }
     }
 }
 
@@ -250,7 +284,8 @@ fixed_points_distance,spectral_radius,spectral_radius_largest";
 
 /// An evaluation, and the round before it, as a line of the table; what there is not is left empty.
 fn row(evaluation: &Evaluation, before: &Round) -> String {
-    let Evaluation { round, local, shared, validation, untrained, gap, dual_norm, theory, fixed_points, traffic } = evaluation;
+    let Evaluation { round, local, shared, validation, untrained, gap, dual_norm, theory, fixed_points, traffic, dropped: _ } =
+        evaluation;
     let mut cells = vec![round.to_string()];
     cells.extend(numbers(Some(qualities(local))));
     cells.extend(numbers(shared.as_ref().map(qualities)));

@@ -19,6 +19,8 @@ from fedeq.flower.weights import Rejected, Weights
 
 # The name of the one array that contains all weights, and its serialisation.
 PACKED, NUMPY = "packed", "numpy.ndarray"
+# How much a client tells beside its weights; `crates/core/src/disclosure.rs`.
+DISCLOSURES = ("everything", "coarse", "none")
 # The phases of local work.
 PHASES = ("solve", "backward", "update")
 
@@ -95,6 +97,7 @@ def scores_of(reply: Message) -> dict[str, Any]:
             "dual_norm": fields.number(scores, "dual_norm"),
             "theory": _theory(_optional(scores, "theory")),
             **_fixed_points(scores),
+            "disclosure": _disclosure(scores),
         }
 
 
@@ -147,7 +150,17 @@ def _train_stats(stats: Group) -> dict[str, Any]:
         },
         "seconds": {phase: fields.digits(seconds, phase, points=1) for phase in PHASES},
         "memory": {phase: fields.digits(memory, phase) for phase in PHASES},
+        "disclosure": _disclosure(stats),
     }
+
+
+def _disclosure(of: Group) -> str:
+    """Read how much the client tells; numbers that it does not tell are 0."""
+    disclosure = of.get("disclosure", DISCLOSURES[0])
+    if disclosure not in DISCLOSURES:
+        message = f"`disclosure` is `{shorten(disclosure)}`, not one of {', '.join(DISCLOSURES)}"
+        raise Rejected(message)
+    return str(disclosure)
 
 
 def _optional(of: Group, name: str) -> Group | None:

@@ -29,11 +29,12 @@ def round_line(
 ) -> dict[str, Any]:
     """Aggregate the metrics of a round, from the updates in the order of its cohort."""
     stats = [update.stats for update in updates.values()]
+    told = [update for update in updates.values() if tells(update.stats)]
     return {
         "round": number,
         "cohort": list(updates),
-        "loss": mean(client["loss"] for client in stats),
-        "gap": mean(update.gap for update in updates.values()),
+        "loss": mean(update.stats["loss"] for update in told),
+        "gap": mean(update.gap for update in told),
         "rho": rho,
         "solves": {name: total(client["solves"][name] for client in stats) for name in SOLVES},
         "steps": total(client["steps"] for client in stats),
@@ -56,6 +57,7 @@ def evaluation_line(
     """Aggregate the clients' scores. A client that did not reply counts as one without test samples."""
     reported = [scores[client] for client in sorted(scores)]
     trained = [score for score in reported if score["participations"] > 0]
+    told = [score for score in trained if tells(score)]
     of = {
         view: [scores.get(client, {}).get(view) or NO_SCORE for client in range(clients)]
         for view in ("local", "shared", "validation")
@@ -69,12 +71,17 @@ def evaluation_line(
         "shared": quality(of["shared"]) if is_shared else None,
         "validation": quality(of["validation"]) if is_validated else None,
         "untrained": len(reported) - len(trained),
-        "gap": mean(score["gap"] for score in trained),
-        "dual_norm": mean(score["dual_norm"] for score in trained),
+        "gap": mean(score["gap"] for score in told),
+        "dual_norm": mean(score["dual_norm"] for score in told),
         "theory": _theory(reported),
         **({"fixed_points": fixed_points} if fixed_points else {}),
         "traffic": asdict(traffic),
     }
+
+
+def tells(reported: Mapping[str, Any]) -> bool:
+    """Whether a client tells its numbers: those of one that does not are 0 and mean nothing."""
+    return bool(reported["disclosure"] != "none")
 
 
 def quality(scores: Sequence[Score]) -> dict[str, Any]:
@@ -114,8 +121,8 @@ def _share(score: Score, part: str) -> float | None:
 
 
 def _theory(scores: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    theories = [score["theory"] for score in scores]
-    if not theories or None in theories:
+    theories = [score["theory"] for score in scores if tells(score) and score["theory"] is not None]
+    if not theories or len(theories) < len(scores):
         return None
     return {
         "lagrangian": total(theory["lagrangian"] for theory in theories),

@@ -100,9 +100,18 @@ class Consensus(Strategy):
         what = f"were evaluated after round {self.done}"
         self._require_quorum(what, len(scores), self.plan.clients, failures)
         line = metrics.evaluation_line(self.done, self.plan.clients, scores, self.traffic)
-        accuracy = 100 * self._headline(line)["mean"]
-        log(INFO, "after round %s: accuracy %.1f %% over %s clients", self.done, accuracy, len(scores))
+        log(INFO, "after round %s: %s", self.done, self._summary(line, scores))
         return line
+
+    def _summary(self, line: Mapping[str, Any], scores: Mapping[int, Mapping[str, Any]]) -> str:
+        """Say how accurate the clients' models are, and from what this is known."""
+        quality, reported = self._headline(line), [score["disclosure"] for score in scores.values()]
+        coarse, silent = reported.count("coarse"), reported.count("none")
+        remarks = [f"{coarse} of them rounded"] * bool(coarse) + [f"{silent} do not tell"] * bool(silent)
+        if silent == len(reported):
+            return f"no accuracy is known: none of {silent} clients tells its scores"
+        known = f"accuracy {100 * quality['mean']:.1f} % over {len(reported) - silent} clients"
+        return f"{known} ({', '.join(remarks)})" if remarks else known
 
     def _headline(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
         """Give the quality of the models that the method is evaluated by."""
