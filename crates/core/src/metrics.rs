@@ -175,6 +175,9 @@ pub struct Round {
     /// How far each of the cohort was from the others, where that is noted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<ClientDistance>,
+    /// How many numbers of all clients were beyond the clip of `plan.secure_aggregation`, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clipped: Option<u64>,
 }
 
 /// How far a client's update was from the others', and what became of it.
@@ -218,6 +221,8 @@ pub(crate) struct RoundResult {
     pub(crate) arrivals: Vec<Arrival>,
     /// One for each of the cohort, where distances are noted.
     pub(crate) handled: Vec<Handled>,
+    /// How many numbers were cut off, where the aggregation is secure.
+    pub(crate) clipped: Option<u64>,
     /// Who was asked too and does not count.
     pub(crate) dropped: Vec<Dropped>,
     /// The time that the server's own steps took.
@@ -243,6 +248,7 @@ impl RoundResult {
             loss: mean(self.told().map(|update| update.stats.loss)),
             gap: mean(self.told().map(|update| update.gap)),
             distances: ClientDistance::of(&self.cohort, &self.handled),
+            clipped: self.clipped,
             cohort: self.cohort,
             rho,
             solves,

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
 use crate::sampler::Sampling;
+use crate::secure::SecureAggregation;
 use crate::server_state::ServerState;
 use crate::stats::{PhaseBytes, PhaseSeconds};
 use crate::transport::Transport;
@@ -40,6 +41,9 @@ pub struct Plan {
     /// How the server aggregates what clients send.
     #[serde(skip_serializing_if = "Aggregation::is_default")]
     pub aggregation: Aggregation,
+    /// Lets the server learn only the sum of what clients send; off if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secure_aggregation: Option<SecureAggregation>,
 }
 
 impl Default for Plan {
@@ -52,6 +56,7 @@ impl Default for Plan {
             asynchronous: None,
             compression: None,
             aggregation: Aggregation::default(),
+            secure_aggregation: None,
         }
     }
 }
@@ -70,6 +75,7 @@ impl Plan {
             compression.validate(shares_anything(algorithm), self.sampling.replacement)?;
         }
         self.validate_aggregation(algorithm)?;
+        self.validate_secure(algorithm)?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
         if algorithm.takes_single_updates() {
@@ -90,9 +96,21 @@ impl Plan {
         self.asynchronous.map_or(Ok(()), |_| self.aggregation.validate_single())
     }
 
+    fn validate_secure(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        let Some(secure) = &self.secure_aggregation else { return Ok(()) };
+        if !shares_anything(algorithm) {
+            let problem = "`plan.secure_aggregation` does not go with a method that sends nothing";
+            return Err(Error::invalid(problem, "leave it out, or choose another method"));
+        }
+        secure.validate(&self.aggregation, self.asynchronous.is_some(), self.compression.is_some(), self.sampling.replacement)?;
+        algorithm.plain_mean().map_or(Ok(()), |weighting| secure.validate_weighting(weighting))
+    }
+
     /// Refuses what cannot be done with so many clients.
     pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
-        self.aggregation.validate_cohort(self.cohort_size(algorithm, clients)?)
+        let cohort = self.cohort_size(algorithm, clients)?;
+        self.secure_aggregation.map_or(Ok(()), |secure| secure.validate_cohort(cohort))?;
+        self.aggregation.validate_cohort(cohort)
     }
 }
 
@@ -235,10 +253,12 @@ impl<T: Transport> Server<'_, T> {
         let Replies { counted, dropped } = self.ask(server, ClientTask::Train, &cohort, observers)?;
         let (cohort, updates): (Vec<usize>, Vec<Update>) = counted.into_iter().filter_map(update_of).unzip();
         let received = Instant::now();
-        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm);
+        let aggregated =
+            Received::new(&updates, &self.plan.aggregation, self.algorithm).in_secret(self.plan.secure_aggregation.as_ref());
         self.algorithm.server_update(server, &aggregated)?;
-        let (handled, server_seconds) = (aggregated.handled().to_vec(), received.elapsed().as_secs_f64());
-        Ok(RoundResult { cohort, updates, handled, arrivals: Vec::new(), dropped, server_seconds })
+        let (handled, clipped) = (aggregated.handled().to_vec(), aggregated.clipped());
+        let server_seconds = received.elapsed().as_secs_f64();
+        Ok(RoundResult { cohort, updates, handled, clipped, arrivals: Vec::new(), dropped, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.

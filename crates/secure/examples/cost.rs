@@ -1,8 +1,11 @@
 //! What a session costs: bytes and seconds of one client and of the server, by the number of clients and the length of a vector.
 //!
+//! Seconds are those of the processor where the system tells them (Linux), so that other programs do not count; of a clock elsewhere.
+//!
 //! `cargo run --release -p fedeq-secure --example cost [CLIENTS...]`
 #![allow(clippy::print_stdout)]
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use fedeq_secure::in_memory::{DropOut, SessionClient, SessionOutcome, run};
 use fedeq_secure::{Entropy, Identity, Quantisation, Registry, Session, SessionSettings, Trust};
@@ -32,8 +35,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Seconds that this thread has been on a processor.
+fn processor_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<u64>().ok()? as f64 / 1e9)
+}
+
 fn measure(name: &str, length: usize, clients: u16, dropped: u16) -> Result<(), fedeq_secure::Error> {
+    let (start, before) = (Instant::now(), processor_seconds());
     let (session, outcome) = session(length, clients, dropped, false)?;
+    let (clients_time, server_time) = (outcome.clients_time.as_secs_f64(), outcome.server_time.as_secs_f64());
+    let busy = before.zip(processor_seconds()).map_or(1.0, |(before, after)| (after - before) / start.elapsed().as_secs_f64());
     let per_client = |bytes: u64| bytes as f64 / f64::from(clients) / 1e6;
     println!(
         "| {name} | {length} | {clients} | {dropped} | {} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} |",
@@ -41,8 +53,8 @@ fn measure(name: &str, length: usize, clients: u16, dropped: u16) -> Result<(), 
         4.0 * length as f64 / 1e6,
         per_client(outcome.counts.sent_by_clients()),
         per_client(outcome.counts.sent_by_server()),
-        outcome.clients_time.as_secs_f64() / f64::from(clients),
-        outcome.server_time.as_secs_f64(),
+        busy * clients_time / f64::from(clients),
+        busy * server_time,
     );
     Ok(())
 }
@@ -68,7 +80,7 @@ fn session(length: usize, clients: u16, dropped: u16, registry: bool) -> Result<
         trust: if registry { Trust::Registry(Registry::new(keys)?) } else { Trust::HonestButCurious },
     })?;
     let values: Vec<f32> = (0..length).map(|index| (index as f32).sin()).collect();
-    let vector = quantisation.encode(&values, None)?.vector;
+    let vector = quantisation.encode(&values, &[], None)?.vector;
     let client = |client: u16| {
         let leaves = if client < dropped { DropOut::BeforeInput } else { DropOut::Never };
         Ok(SessionClient { client, identity: identity(client), entropy: Entropy::from_system()?, vector: vector.clone(), leaves })

@@ -13,6 +13,9 @@ use crate::ring::RingVector;
 /// With `largest_weight` a client sends `weight / largest_weight * x` and, behind its values, the digits of its weight in base `2h + 1`, so that
 /// the sum of weights is exact and a weighted mean can be taken. The weighted mean is off by at most
 /// `clip / (2h) * n * largest_weight / (sum of weights)`: a largest weight far above what clients have costs precision.
+///
+/// A few numbers of any size (counts, variances) can go along as *wide* ones: fixed-point numbers of 64 bits, from `-2^31` to `2^31` in steps of
+/// `2^-32`, each in as many digits of the ring as that takes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantisation {
@@ -40,9 +43,16 @@ pub struct QuantisedVector {
 pub struct QuantisedMean {
     /// The mean, weighted if there are weights.
     pub values: Vec<f32>,
+    /// The mean of the wide numbers, alike.
+    pub wide: Vec<f64>,
     /// The sum of weights; the number of clients if there are none.
     pub total_weight: u64,
 }
+
+/// The largest wide number, the steps of a unit, and what zero is written as.
+const WIDE_LIMIT: f64 = (1u64 << 31) as f64;
+const WIDE_STEPS: f64 = (1u64 << 32) as f64;
+const WIDE_ZERO: u128 = 1 << 63;
 
 impl Quantisation {
     fn check(&self) -> Result<()> {
@@ -81,41 +91,76 @@ impl Quantisation {
         Ok(u8::try_from(bits).expect("at most 32").max(2))
     }
 
-    /// How many digits a weight has.
-    fn digits(&self) -> usize {
-        let Some(mut weight) = self.largest_weight else { return 0 };
+    /// Numbers are written in digits of this base, so that sums of digits do not wrap.
+    fn base(&self) -> u32 {
+        2 * self.half() + 1
+    }
+
+    /// How many digits numbers up to this one have.
+    fn digits_of(&self, mut largest: u128) -> usize {
         let mut digits = 0;
-        while weight > 0 {
-            weight /= 2 * self.half() + 1;
+        while largest > 0 {
+            largest /= u128::from(self.base());
             digits += 1;
         }
         digits
     }
 
-    /// How many numbers of the ring a vector of this length takes.
-    pub fn ring_length(&self, values: usize) -> Result<usize> {
-        self.check()?;
-        Ok(values + self.digits())
+    /// How many digits a weight has.
+    fn weight_digits(&self) -> usize {
+        self.digits_of(self.largest_weight.unwrap_or(0).into())
     }
 
-    /// A client's vector in the ring. `weight` is refused unless the settings have a `largest_weight`, and asked for if they have.
-    pub fn encode(&self, values: &[f32], weight: Option<u32>) -> Result<QuantisedVector> {
+    /// How many digits a wide number has.
+    fn wide_digits(&self) -> usize {
+        self.digits_of(2 * WIDE_ZERO)
+    }
+
+    /// How many numbers of the ring a vector takes, with so many wide numbers beside it.
+    pub fn ring_length(&self, values: usize, wide: usize) -> Result<usize> {
+        self.check()?;
+        Ok(values + wide * self.wide_digits() + self.weight_digits())
+    }
+
+    /// A client's vector in the ring, with wide numbers beside it. `weight` is refused unless the settings have a `largest_weight`, and asked for
+    /// if they have.
+    pub fn encode(&self, values: &[f32], wide: &[f64], weight: Option<u32>) -> Result<QuantisedVector> {
         let bits = self.ring_bits()?;
         let share = self.share(weight)?;
         let (half, clip) = (f64::from(self.half()), f64::from(self.clip));
-        let mut words = Vec::with_capacity(values.len() + self.digits());
+        let mut words = Vec::with_capacity(self.ring_length(values.len(), wide.len())?);
         let mut clipped = 0;
-        for (index, value) in values.iter().enumerate() {
+        let mut within = |index: usize, value: f64, limit: f64| {
             if !value.is_finite() {
                 return Err(Error::NotFinite { index, value: value.to_string() });
             }
-            clipped += usize::from(value.abs() > self.clip);
-            let inside = f64::from(*value).clamp(-clip, clip) * share;
+            clipped += usize::from(value.abs() > limit);
+            Ok(value.clamp(-limit, limit) * share)
+        };
+        for (index, value) in values.iter().enumerate() {
             // From 0 to 2h, which is exact in both kinds of number.
-            words.push(((inside / clip * half).round() + half) as u32);
+            words.push(((within(index, (*value).into(), clip)? / clip * half).round() + half) as u32);
         }
-        words.extend(self.weight_digits(weight.unwrap_or(0)));
+        for (index, value) in wide.iter().enumerate() {
+            let steps = (within(values.len() + index, *value, WIDE_LIMIT)? * WIDE_STEPS).round() as i128;
+            self.push_digits((WIDE_ZERO as i128 + steps) as u128, self.wide_digits(), &mut words);
+        }
+        self.push_digits(weight.unwrap_or(0).into(), self.weight_digits(), &mut words);
         Ok(QuantisedVector { vector: RingVector::new(bits, words)?, clipped })
+    }
+
+    /// The lowest first.
+    fn push_digits(&self, mut number: u128, digits: usize, words: &mut Vec<u32>) {
+        let base = u128::from(self.base());
+        for _ in 0..digits {
+            words.push((number % base) as u32);
+            number /= base;
+        }
+    }
+
+    /// The sum of numbers of which these are the sums of digits.
+    fn number(&self, digits: &[u32]) -> u128 {
+        digits.iter().rev().fold(0, |number, digit| number * u128::from(self.base()) + u128::from(*digit))
     }
 
     /// The part of its values that a client of some weight sends.
@@ -131,47 +176,37 @@ impl Quantisation {
         }
     }
 
-    fn weight_digits(&self, mut weight: u32) -> impl Iterator<Item = u32> {
-        let base = 2 * self.half() + 1;
-        (0..self.digits()).map(move |_| {
-            let digit = weight % base;
-            weight /= base;
-            digit
-        })
-    }
-
-    /// The mean of the vectors whose sum this is.
-    pub fn decode_mean(&self, sum: &RingVector, clients: usize) -> Result<QuantisedMean> {
+    /// The mean of the vectors whose sum this is, with so many wide numbers.
+    pub fn decode_mean(&self, sum: &RingVector, wide: usize, clients: usize) -> Result<QuantisedMean> {
         let bits = self.ring_bits()?;
-        let values = sum.len().checked_sub(self.digits()).ok_or(Error::Malformed("sum"))?;
-        sum.fits(bits, values + self.digits())?;
+        let beside = wide.saturating_mul(self.wide_digits()).saturating_add(self.weight_digits());
+        let values = sum.len().checked_sub(beside).ok_or(Error::Malformed("sum"))?;
+        sum.fits(bits, values + beside)?;
         if clients == 0 || clients > usize::from(self.clients) {
             return Err(Error::setting(
                 "clients",
                 format!("a sum over `{clients}` clients where 1 to {} can be summed", self.clients),
             ));
         }
-        let total_weight = self.total_weight(sum.values().skip(values), clients);
+        let digits: Vec<u32> = sum.values().skip(values).collect();
+        let (wide_digits, weight_digits) = digits.split_at(wide * self.wide_digits());
+        let total_weight = match self.largest_weight {
+            None => clients as u64,
+            Some(_) => self.number(weight_digits) as u64,
+        };
         if total_weight == 0 {
             return Err(Error::setting("weight", "no client has a weight above zero"));
         }
+        let share = f64::from(self.largest_weight.unwrap_or(1)) / total_weight as f64;
         let offset = clients as f64 * f64::from(self.half());
-        let largest = f64::from(self.largest_weight.unwrap_or(1));
-        let scale = f64::from(self.clip) / f64::from(self.half()) * largest / total_weight as f64;
-        let mean = sum.values().take(values).map(|value| ((f64::from(value) - offset) * scale) as f32);
-        Ok(QuantisedMean { values: mean.collect(), total_weight })
-    }
-
-    fn total_weight(&self, digits: impl Iterator<Item = u32>, clients: usize) -> u64 {
-        if self.largest_weight.is_none() {
-            return clients as u64;
-        }
-        let base = 2 * u64::from(self.half()) + 1;
-        let mut unit = 1;
-        digits.fold(0, |total, digit| {
-            let total = total + unit * u64::from(digit);
-            unit *= base;
-            total
+        let scale = f64::from(self.clip) / f64::from(self.half()) * share;
+        let zero = WIDE_ZERO as i128 * clients as i128;
+        let wide =
+            wide_digits.chunks(self.wide_digits()).map(|digits| (self.number(digits) as i128 - zero) as f64 / WIDE_STEPS * share);
+        Ok(QuantisedMean {
+            values: sum.values().take(values).map(|value| ((f64::from(value) - offset) * scale) as f32).collect(),
+            wide: wide.collect(),
+            total_weight,
         })
     }
 }
@@ -197,8 +232,8 @@ mod tests {
                     assert!((u64::from(clients) * ((1 << precision_bits) - 2)) >> 32 > 0);
                     continue;
                 };
-                let largest = quantisation.encode(&[0.5], None).unwrap().vector.values().next().unwrap();
-                let smallest = quantisation.encode(&[-0.5], None).unwrap().vector.values().next().unwrap();
+                let largest = quantisation.encode(&[0.5], &[], None).unwrap().vector.values().next().unwrap();
+                let smallest = quantisation.encode(&[-0.5], &[], None).unwrap().vector.values().next().unwrap();
                 assert_eq!((smallest, largest), (0, (1 << precision_bits) - 2));
                 let sum = u64::from(largest) * u64::from(clients);
                 assert!(sum < 1 << bits && (bits == 2 || sum >= 1 << (bits - 1)), "{precision_bits} bits, {clients} clients");
@@ -212,8 +247,8 @@ mod tests {
             vectors in prop::collection::vec(prop::collection::vec(-1.5f32..1.5, 5), 1..20), precision_bits in 4u8..=24, clip in 0.1f32..2.0,
         ) {
             let quantisation = Quantisation { clip, precision_bits, clients: 20, largest_weight: None };
-            let encoded: Vec<_> = vectors.iter().map(|values| quantisation.encode(values, None).unwrap()).collect();
-            let mean = quantisation.decode_mean(&sum(&encoded), vectors.len()).unwrap();
+            let encoded: Vec<_> = vectors.iter().map(|values| quantisation.encode(values, &[], None).unwrap()).collect();
+            let mean = quantisation.decode_mean(&sum(&encoded), 0, vectors.len()).unwrap();
             let step = f64::from(clip) / f64::from((1 << (precision_bits - 1)) - 1);
             for (index, value) in mean.values.iter().enumerate() {
                 let clipped = vectors.iter().map(|values| f64::from(values[index].clamp(-clip, clip)));
@@ -227,8 +262,8 @@ mod tests {
             clients in prop::collection::vec((prop::collection::vec(-1.0f32..1.0, 3), 1u32..100_000), 1..12),
         ) {
             let quantisation = Quantisation { clip: 1.0, precision_bits: 16, clients: 12, largest_weight: Some(100_000) };
-            let encoded: Vec<_> = clients.iter().map(|(values, weight)| quantisation.encode(values, Some(*weight)).unwrap()).collect();
-            let mean = quantisation.decode_mean(&sum(&encoded), clients.len()).unwrap();
+            let encoded: Vec<_> = clients.iter().map(|(values, weight)| quantisation.encode(values, &[], Some(*weight)).unwrap()).collect();
+            let mean = quantisation.decode_mean(&sum(&encoded), 0, clients.len()).unwrap();
             let total: u64 = clients.iter().map(|(_, weight)| u64::from(*weight)).sum();
             prop_assert_eq!(mean.total_weight, total);
             let bound = 0.5 / 32767.0 * clients.len() as f64 * 100_000.0 / total as f64 + 1e-6;
@@ -239,24 +274,48 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn wide_numbers_of_any_size_keep_their_precision(
+            clients in prop::collection::vec((prop::collection::vec(prop_oneof![-1e9f64..1e9, -1.0..1.0], 4), 1u32..1000), 1..9),
+            precision_bits in 2u8..=24, weighted: bool,
+        ) {
+            let quantisation = Quantisation { clip: 1.0, precision_bits, clients: 9, largest_weight: weighted.then_some(1000) };
+            let weight = |weight: u32| if weighted { weight } else { 1 };
+            let encode = |(wide, given): &(Vec<f64>, u32)| {
+                let encoded = quantisation.encode(&[0.5], wide, weighted.then_some(*given)).unwrap();
+                assert_eq!((encoded.vector.len(), encoded.clipped), (quantisation.ring_length(1, 4).unwrap(), 0));
+                encoded
+            };
+            let encoded: Vec<_> = clients.iter().map(encode).collect();
+            let mean = quantisation.decode_mean(&sum(&encoded), 4, clients.len()).unwrap();
+            let total: f64 = clients.iter().map(|(_, given)| f64::from(weight(*given))).sum();
+            prop_assert_eq!(mean.total_weight, total as u64);
+            for (index, value) in mean.wide.iter().enumerate() {
+                let expected = clients.iter().map(|(wide, given)| wide[index] * f64::from(weight(*given))).sum::<f64>() / total;
+                prop_assert!((value - expected).abs() < 1e-6, "{value} {expected}");
+            }
+        }
+    }
+
     #[test]
     fn zero_stays_zero_and_what_is_clipped_is_counted() {
         let quantisation = Quantisation { clip: 1.0, precision_bits: 8, clients: 3, largest_weight: None };
-        let encoded = quantisation.encode(&[0.0, -0.0, 3.0, -1.0, 1.0], None).unwrap();
+        let encoded = quantisation.encode(&[0.0, -0.0, 3.0, -1.0, 1.0], &[], None).unwrap();
         assert_eq!(encoded.clipped, 1);
         assert_eq!(encoded.vector.values().collect::<Vec<_>>(), [127, 127, 254, 0, 254]);
-        assert_eq!(quantisation.decode_mean(&encoded.vector, 1).unwrap().values, [0.0, 0.0, 1.0, -1.0, 1.0]);
+        assert_eq!(quantisation.decode_mean(&encoded.vector, 0, 1).unwrap().values, [0.0, 0.0, 1.0, -1.0, 1.0]);
     }
 
     #[test]
     fn what_cannot_be_summed_is_refused() {
         let quantisation = Quantisation { clip: 1.0, precision_bits: 16, clients: 100, largest_weight: None };
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(matches!(quantisation.encode(&[0.0, bad], None), Err(Error::NotFinite { index: 1, .. })));
+            assert!(matches!(quantisation.encode(&[0.0, bad], &[], None), Err(Error::NotFinite { index: 1, .. })));
         }
-        assert!(quantisation.encode(&[0.0], Some(1)).is_err());
+        assert!(quantisation.encode(&[0.0], &[], Some(1)).is_err());
         let weighted = Quantisation { largest_weight: Some(9), ..quantisation };
-        assert!(weighted.encode(&[0.0], None).is_err() && weighted.encode(&[0.0], Some(10)).is_err());
+        assert!(weighted.encode(&[0.0], &[], None).is_err() && weighted.encode(&[0.0], &[], Some(10)).is_err());
         for bad in [
             Quantisation { clip: 0.0, ..quantisation },
             Quantisation { clip: f32::NAN, ..quantisation },
@@ -268,9 +327,9 @@ mod tests {
         ] {
             assert!(matches!(bad.ring_bits(), Err(Error::Setting { .. })), "{bad:?}");
         }
-        let sum = quantisation.encode(&[0.0], None).unwrap().vector;
-        assert!(quantisation.decode_mean(&sum, 0).is_err() && quantisation.decode_mean(&sum, 101).is_err());
-        let idle = weighted.encode(&[0.5], Some(0)).unwrap().vector;
-        assert!(weighted.decode_mean(&idle, 1).is_err());
+        let sum = quantisation.encode(&[0.0], &[], None).unwrap().vector;
+        assert!(quantisation.decode_mean(&sum, 0, 0).is_err() && quantisation.decode_mean(&sum, 0, 101).is_err());
+        let idle = weighted.encode(&[0.5], &[], Some(0)).unwrap().vector;
+        assert!(weighted.decode_mean(&idle, 0, 1).is_err());
     }
 }

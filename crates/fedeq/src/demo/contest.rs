@@ -31,6 +31,7 @@ const PLAN: Plan = Plan {
     asynchronous: None,
     compression: None,
     aggregation: Aggregation::MEAN,
+    secure_aggregation: None,
 };
 
 /// The experiment of a method: its usual network, and for all methods the same data, rate and number of passes.

@@ -124,6 +124,11 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
         let problem = "`plan.aggregation` is not supported in a Flower federation yet, whose server takes the mean";
         return Err(Error::invalid(problem, "leave it out"));
     }
+    if experiment.plan.secure_aggregation.is_some() {
+        let problem =
+            "`plan.secure_aggregation` is not supported in a Flower federation yet, whose nodes do not speak the protocol";
+        return Err(Error::invalid(problem, "leave it out, or use it in a simulation"));
+    }
     let method = &experiment.method;
     method.algorithm().plain_mean().map_or_else(|| refuse(&format!("`{}` with these settings", method.name())), Ok)
 }

@@ -179,7 +179,8 @@ impl Run {
         let stops = || context.gate.stops(&context.interrupted);
         let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
             .watched_by(&context.progress)
-            .compressing(plan.compression.as_ref());
+            .compressing(plan.compression.as_ref())
+            .securing(plan.secure_aggregation);
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
