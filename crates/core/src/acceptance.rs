@@ -307,6 +307,7 @@ mod tests {
 
     use super::*;
     use crate::algorithm::{FedAvg, FedEq, Local};
+    use crate::disclosure::Disclosure;
     use crate::metrics::{Evaluation, RoundResult};
     use crate::params::Array;
     use crate::transport::Traffic;
@@ -353,6 +354,7 @@ mod tests {
             solves,
             seconds,
             memory,
+            disclosure: Disclosure::default(),
         })
     }
 
@@ -389,6 +391,7 @@ mod tests {
                 dual_norm,
                 theory,
                 fixed_points,
+                disclosure: Disclosure::default(),
             },
         )
     }

@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::acceptance::Dropped;
-use crate::aggregation::{Handled, Treatment, outliers};
+use crate::aggregation::{Handled, Treatment, median, outliers};
 use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
 use crate::fixed_points::FixedPoints;
@@ -172,6 +172,9 @@ pub struct Round {
     /// Clients that were asked too and whose replies do not count, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
+    /// The bound on clients' changes in this round, where they are clipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
     /// How far each of the cohort was from the others, where that is noted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<ClientDistance>,
@@ -211,6 +214,47 @@ impl ClientDistance {
     }
 }
 
+/// How far the updates of a round were apart, in few numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DistanceSummary {
+    /// The median of the norms of changes.
+    pub norm: f64,
+    /// The largest of them.
+    pub largest_norm: f64,
+    /// The median of the distances to the aggregate.
+    pub distance: f64,
+    /// The largest of them.
+    pub largest_distance: f64,
+    /// How many updates are [outliers](ClientDistance::outlier).
+    pub outliers: usize,
+    /// How many were clipped.
+    pub clipped: usize,
+    /// How many were left out.
+    pub left_out: usize,
+}
+
+impl Round {
+    /// How far the updates were apart; nothing where that is not noted.
+    pub fn distance_summary(&self) -> Option<DistanceSummary> {
+        if self.distances.is_empty() {
+            return None;
+        }
+        let values = |value: fn(&ClientDistance) -> f64| self.distances.iter().map(value).collect::<Vec<_>>();
+        let (norms, distances) = (values(|each| each.norm), values(|each| each.distance));
+        let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        let treated = |treatment: Treatment| self.distances.iter().filter(|each| each.treatment == treatment).count();
+        Some(DistanceSummary {
+            norm: median(&norms),
+            largest_norm: largest(&norms),
+            distance: median(&distances),
+            largest_distance: largest(&distances),
+            outliers: self.distances.iter().filter(|each| each.outlier).count(),
+            clipped: treated(Treatment::Clipped),
+            left_out: treated(Treatment::LeftOut),
+        })
+    }
+}
+
 /// What the server received in a round.
 #[derive(Debug, Default)]
 pub(crate) struct RoundResult {
@@ -225,6 +269,8 @@ pub(crate) struct RoundResult {
     pub(crate) clipped: Option<u64>,
     /// Who was asked too and does not count.
     pub(crate) dropped: Vec<Dropped>,
+    /// The bound on changes that was in force, where they are clipped.
+    pub(crate) bound: Option<f64>,
     /// The time that the server's own steps took.
     pub(crate) server_seconds: f64,
 }
@@ -249,6 +295,7 @@ impl RoundResult {
             gap: mean(self.told().map(|update| update.gap)),
             distances: ClientDistance::of(&self.cohort, &self.handled),
             clipped: self.clipped,
+            bound: self.bound,
             cohort: self.cohort,
             rho,
             solves,

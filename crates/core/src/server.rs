@@ -256,9 +256,9 @@ impl<T: Transport> Server<'_, T> {
         let aggregated =
             Received::new(&updates, &self.plan.aggregation, self.algorithm).in_secret(self.plan.secure_aggregation.as_ref());
         self.algorithm.server_update(server, &aggregated)?;
-        let (handled, clipped) = (aggregated.handled().to_vec(), aggregated.clipped());
+        let (handled, bound, clipped) = (aggregated.handled().to_vec(), aggregated.bound(), aggregated.clipped());
         let server_seconds = received.elapsed().as_secs_f64();
-        Ok(RoundResult { cohort, updates, handled, clipped, arrivals: Vec::new(), dropped, server_seconds })
+        Ok(RoundResult { cohort, updates, handled, bound, clipped, arrivals: Vec::new(), dropped, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.

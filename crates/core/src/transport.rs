@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::acceptance::{Acceptance, Dropped};
 use crate::algorithm::{Algorithm, Update};
+use crate::attack::Liars;
 use crate::client::{Clients, client_seed, shared_part, shares_anything};
 use crate::codec::Codec;
 use crate::compression::{Compression, CompressionState, Known, decode_request, encode_request};
@@ -73,6 +74,7 @@ pub struct InProcess<'a> {
     /// Asked before every client; true means stop.
     interrupted: &'a (dyn Fn() -> bool + Sync),
     observer: &'a dyn ClientObserver,
+    liars: Option<&'a Liars>,
     store: &'a mut ClientStore,
     compression: Option<&'a Compression>,
     secure: Option<SecureAggregation>,
@@ -93,7 +95,7 @@ impl<'a> InProcess<'a> {
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
         let traffic = Traffic::default();
-        let (compression, secure, sessions) = (None, None, BTreeMap::new());
+        let (liars, compression, secure, sessions) = (None, None, None, BTreeMap::new());
         Self {
             algorithm,
             training,
@@ -101,6 +103,7 @@ impl<'a> InProcess<'a> {
             seed,
             interrupted,
             observer: &Nobody,
+            liars,
             store,
             compression,
             secure,
@@ -125,6 +128,12 @@ impl<'a> InProcess<'a> {
     /// Counts updates as they are sent where the server learns only their sum.
     pub fn securing(mut self, secure: Option<SecureAggregation>) -> Self {
         self.secure = secure;
+        self
+    }
+
+    /// Lets some clients lie.
+    pub fn attacked_by(mut self, liars: Option<&'a Liars>) -> Self {
+        self.liars = liars;
         self
     }
 
@@ -209,6 +218,11 @@ impl<'a> InProcess<'a> {
     fn receive(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
         let (reply, size) = self.timed(|| reply.delivered())?;
         let reply = self.decompressed(envelope, reply)?;
+        // Whoever lies may send what no codec would have made of an honest update.
+        let reply = match self.liars {
+            Some(liars) => liars.falsified(envelope.client, &envelope.request, reply)?,
+            None => reply,
+        };
         if envelope.request.task == ClientTask::Train && shares_anything(self.algorithm) {
             self.traffic.down += envelope.size;
             self.traffic.up += if self.secure.is_some() { reply.len_without_weights()? } else { size };

@@ -1,5 +1,5 @@
 //! What curves are drawn from: rounds, evaluations and timings without what only a drill-down needs.
-use fedeq_core::{Evaluation, Quality, Round};
+use fedeq_core::{DistanceSummary, Evaluation, Quality, Round};
 use serde::Serialize;
 
 use fedeq_run::run::Timing;
@@ -23,6 +23,10 @@ pub(super) struct RoundPoint {
     not_finite: u64,
     up: u64,
     down: u64,
+    /// How far updates were apart, where that is noted.
+    apart: Option<DistanceSummary>,
+    /// The bound on changes, where they are clipped.
+    bound: Option<f64>,
 }
 
 /// An evaluation.
@@ -74,6 +78,8 @@ impl RoundPoint {
             not_finite: round.solves.not_finite,
             up: traffic.up,
             down: traffic.down,
+            apart: round.distance_summary(),
+            bound: round.bound,
         }
     }
 

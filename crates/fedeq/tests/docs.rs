@@ -102,6 +102,7 @@ pages! {
     adding_a_network_works: "docs/add-a-network.md",
     one_gpu_for_all_clients_works: "docs/gpu.md",
     time_limits_work: "docs/clusters.md",
+    trials_with_liars_work: "docs/robust.md",
     questions_are_answered_by_what_works: "docs/faq.md",
 }
 

@@ -13,7 +13,7 @@ const INTEGERS: [i64; 7] = [0, 1, -1, 1 << 31, 1 << 53, i64::MAX, i64::MIN];
 const FLOATS: [f64; 7] = [1e308, -1e308, 1e-308, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
 /// Settings that are left out by default, each with an ordinary number.
-const OPTIONAL: [&str; 32] = [
+const OPTIONAL: [&str; 41] = [
     "data.copies=1",
     "data.limit.train=4",
     "data.limit.validation=4",
@@ -27,6 +27,15 @@ const OPTIONAL: [&str; 32] = [
     "training.warm_start.by-sample.capacity=100",
     "training.watch_fixed_points.samples=5",
     "training.watch_fixed_points.starts=3",
+    "plan.aggregation.rule.trimmed-mean.share=0.1",
+    "plan.aggregation.rule.geometric-median.smoothing=0.001",
+    "plan.aggregation.rule.geometric-median.iterations=5",
+    "plan.aggregation.rule.multi-krum.liars=0.1",
+    "plan.aggregation.clip.fixed=1",
+    "plan.aggregation.clip.adaptive.quantile=0.5",
+    "plan.aggregation.clip.adaptive.rate=0.2",
+    "plan.aggregation.clip.adaptive.initial=1",
+    "plan.aggregation.cap=0.5",
     "engine.workers=1",
     "plan.compression.up.top-k=0.1",
     "plan.compression.down.low-rank=2",

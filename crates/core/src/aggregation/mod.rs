@@ -21,7 +21,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use received::outliers;
+pub(crate) use received::{median, outliers};
 
 pub use clip::{AdaptiveClip, Clipping, clip_to};
 pub use received::{Handled, Received, Treatment};

@@ -25,6 +25,7 @@ pub struct Received<'a> {
     secure: Option<&'a SecureAggregation>,
     clipped: OnceCell<u64>,
     handled: OnceCell<Vec<Handled>>,
+    bound: OnceCell<f64>,
 }
 
 /// What became of one client's update.
@@ -61,7 +62,15 @@ impl<'a> Received<'a> {
     /// What was received from clients of a method.
     pub fn new(updates: &'a [Update], aggregation: &'a Aggregation, algorithm: &dyn Algorithm) -> Self {
         let are_changes = algorithm.sends_changes();
-        Self { updates, aggregation, are_changes, secure: None, clipped: OnceCell::new(), handled: OnceCell::new() }
+        Self {
+            updates,
+            aggregation,
+            are_changes,
+            secure: None,
+            clipped: OnceCell::new(),
+            handled: OnceCell::new(),
+            bound: OnceCell::new(),
+        }
     }
 
     /// What a server receives that learns only the sum, if that is wanted.
@@ -83,6 +92,11 @@ impl<'a> Received<'a> {
     /// What became of each update, where that is noted: one for each, once they have been aggregated.
     pub fn handled(&self) -> &[Handled] {
         self.handled.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The bound on changes that was in force, where they are clipped.
+    pub fn bound(&self) -> Option<f64> {
+        self.bound.get().copied()
     }
 
     /// How much each client counts.
@@ -116,7 +130,7 @@ impl<'a> Received<'a> {
         let mut cohort = Cohort::of(self, theta)?;
         let (sent, clip) = match &self.aggregation.clip {
             Some(clipping) => {
-                let bound = clipping.bound(clip, &cohort.norms);
+                let bound = *self.bound.get_or_init(|| clipping.bound(clip, &cohort.norms));
                 let within = cohort.norms.iter().filter(|norm| **norm <= bound).count() as f64 / cohort.norms.len() as f64;
                 (cohort.clip(bound), clipping.next(bound, within))
             }
@@ -253,7 +267,7 @@ pub(crate) fn outliers(values: &[f64]) -> Vec<bool> {
     values.iter().map(|value| *value > middle + 3.0 * sigma).collect()
 }
 
-fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])

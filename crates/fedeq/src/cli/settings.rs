@@ -235,20 +235,15 @@ fn text_of(summary: &RunSummary, path: &str) -> String {
     let quality = summary.quality();
     let traffic = summary.evaluation.traffic;
     let mut lines = vec![
-        (
-            "accuracy",
-            format!(
-                "{} (mean over {}, {})",
-                percent(quality.mean),
-                counted(quality.clients.len(), "client"),
-                judged(summary.headline)
-            ),
-        ),
+        ("accuracy", format!("{} (mean over {}, {})", percent(quality.mean), who(summary), judged(summary.headline))),
         ("worst tenth", percent(quality.worst_decile)),
         ("sent", format!("{} up, {} down", bytes(traffic.up), bytes(traffic.down))),
         ("parameters", format!("{} shared, {} personal", count(summary.shared_parameters), count(summary.personal_parameters))),
         ("a round", format!("{:.1} s", summary.resources.seconds_per_round)),
     ];
+    if let Some(attack) = &summary.attack {
+        lines.insert(1, ("attack", format!("{} by {}", attack.kind.name(), liars(&attack.names))));
+    }
     if let Some(unseen) = &summary.unseen {
         let clients = counted(unseen.clients, "client");
         lines.insert(2, ("unseen", format!("{} (mean over {clients}, {})", percent(unseen.local.mean), judged(View::Local))));
@@ -265,6 +260,26 @@ fn text_of(summary: &RunSummary, path: &str) -> String {
     let rounds = counted(summary.rounds as usize, "round");
     let heading = format!("{} on {} with {}, {rounds}", summary.method, summary.data, summary.model);
     format!("{heading}\n{}", facts(&lines))
+}
+
+/// Whose accuracies are averaged.
+fn who(summary: &RunSummary) -> String {
+    let all = summary.quality().clients.len();
+    match &summary.attack {
+        Some(attack) => format!("{} that do not lie", counted(all - attack.liars.len(), "client")),
+        None => counted(all, "client"),
+    }
+}
+
+/// Who lies: all of them, or the first few.
+fn liars(names: &[String]) -> String {
+    const MOST: usize = 10;
+    let first = names.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => "no client".into(),
+        1..=MOST => first,
+        many => format!("{} clients: {first} ..", count(many)),
+    }
 }
 
 /// With which of its models a client is evaluated, in words.

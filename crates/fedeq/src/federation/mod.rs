@@ -129,6 +129,10 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
             "`plan.secure_aggregation` is not supported in a Flower federation yet, whose nodes do not speak the protocol";
         return Err(Error::invalid(problem, "leave it out, or use it in a simulation"));
     }
+    if experiment.attack.is_some() {
+        let problem = "`attack` is for simulations: nodes of a Flower federation say the truth";
+        return Err(Error::invalid(problem, "leave it out, or simulate with `fedeq run`"));
+    }
     let method = &experiment.method;
     method.algorithm().plain_mean().map_or_else(|| refuse(&format!("`{}` with these settings", method.name())), Ok)
 }

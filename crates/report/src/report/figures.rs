@@ -1,5 +1,5 @@
 //! Every picture of a report: accuracy, clients, training and consensus, equilibrium solver, time and memory. Each is there only where there is something to be seen on it.
-use fedeq_core::{Evaluation, Round, TheorySums, View};
+use fedeq_core::{DistanceSummary, Evaluation, Round, TheorySums, View};
 
 use super::client_detail::{ClientDetail, Confusion};
 use super::line::{MethodLine, Point, megabytes};
@@ -10,7 +10,7 @@ use fedeq_run::run::Timing;
 
 /// All of them, in the order of the page.
 pub(super) fn all(report: &Report) -> Vec<Figure> {
-    [accuracy(report), clients(report), consensus(report), solver(report), cost(report)].concat()
+    [accuracy(report), clients(report), consensus(report), aggregation(report), solver(report), cost(report)].concat()
 }
 
 /// The pictures of one part of the page.
@@ -19,6 +19,7 @@ pub(super) fn part(report: &Report, part: PagePart) -> Vec<Figure> {
         PagePart::Accuracy => accuracy(report),
         PagePart::Clients => clients(report),
         PagePart::Consensus => consensus(report),
+        PagePart::Aggregation => aggregation(report),
         PagePart::Solver => solver(report),
         PagePart::Cost => cost(report),
     }
@@ -30,6 +31,7 @@ pub(super) enum PagePart {
     Accuracy,
     Clients,
     Consensus,
+    Aggregation,
     Solver,
     Cost,
 }
@@ -225,6 +227,41 @@ fn consensus(report: &Report) -> Vec<Figure> {
         over_rounds(report, |round| Some(round.loss)),
     );
     std::iter::once(loss).chain(over_evaluations).flatten().collect()
+}
+
+/// A picture of how far updates were apart: name, title, axis and measure.
+type Apart = (&'static str, &'static str, fn() -> Axis, fn(&DistanceSummary) -> f64);
+
+const APART: [Apart; 5] = [
+    ("change-norm", "Norm of clients' changes", || Axis::new("median over the round's clients"), |apart| apart.norm),
+    ("change-norm-largest", "Largest norm of a client's change", || Axis::log("in a round"), |apart| apart.largest_norm),
+    (
+        "aggregate-distance",
+        "Distance of clients to the aggregate",
+        || Axis::new("median over the round's clients"),
+        |apart| apart.distance,
+    ),
+    (
+        "aggregate-distance-largest",
+        "Largest distance of a client to the aggregate",
+        || Axis::log("in a round"),
+        |apart| apart.largest_distance,
+    ),
+    ("outliers", "Outliers", || Axis::new("updates of a round").starting_at(0.0), |apart| apart.outliers as f64),
+];
+
+/// How far updates were apart, where that was noted, and the bound on them.
+fn aggregation(report: &Report) -> Vec<Figure> {
+    let apart = APART.into_iter().filter_map(|(name, title, axis, measure)| {
+        figure_over_rounds(name, title, axis(), over_rounds(report, |round| round.distance_summary().as_ref().map(measure)))
+    });
+    let bound = figure_over_rounds(
+        "clipping-bound",
+        "Bound on clients' changes",
+        Axis::new("norm"),
+        over_rounds(report, |round| round.bound),
+    );
+    apart.chain(bound).collect()
 }
 
 /// A curve a line over rounds.

@@ -33,6 +33,7 @@ embedded![
     "equilibrium-or-not",
     "presets",
     "fig-shakespeare",
+    "fig-robust",
 ];
 
 /// The experiment of that name.

@@ -236,6 +236,7 @@ pub(super) fn expand(table: &mut Table) {
     for section in ["model", "method"] {
         expand_one(table, section, "name");
     }
+    expand_one(table, "attack", "kind");
     if let Some(Value::String(_)) = table.get("data") {
         expand_one(table, "data", "source");
     }

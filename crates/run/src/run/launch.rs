@@ -158,9 +158,15 @@ impl Run {
         let Experiment { method, plan, .. } = experiment;
         let clients = counted(self.prepared.splits.clients.len(), "client");
         let place = self.gpu.as_ref().map(|gpu| format!(", on {}", gpu.name)).unwrap_or_default();
+        let lying = self
+            .prepared
+            .liars
+            .as_ref()
+            .map(|liars| format!(" of which {} lie ({})", liars.numbers().count(), liars.attack().kind.name()));
+        let lying = lying.unwrap_or_default();
         let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
         RunStart {
-            title: format!("{}, {clients}{pace}{place}", experiment.title()),
+            title: format!("{}, {clients}{lying}{pace}{place}", experiment.title()),
             round: self.position.server.round,
             rounds: plan.rounds,
             headline: method.algorithm().default_view(),
@@ -180,7 +186,8 @@ impl Run {
         let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
             .watched_by(&context.progress)
             .compressing(plan.compression.as_ref())
-            .securing(plan.secure_aggregation);
+            .securing(plan.secure_aggregation)
+            .attacked_by(prepared.liars.as_ref());
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
@@ -227,7 +234,7 @@ impl Run {
     }
 
     fn server<'s, 't>(&'s self, transport: &'s mut InProcess<'t>) -> Server<'s, InProcess<'t>> {
-        let Experiment { method, plan, .. } = &self.prepared.experiment;
+        let Prepared { experiment: Experiment { method, .. }, plan, .. } = &self.prepared;
         let (clients, seed) = (self.prepared.splits.clients.len(), self.prepared.federation_seed());
         Server { algorithm: method.algorithm(), plan, clients, transport, seed }
     }

@@ -133,6 +133,13 @@ fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
         scalars.push(("asynchronous/time", last.time as f64));
         scalars.push(("asynchronous/staleness", sum as f64 / round.arrivals.len() as f64));
     }
+    if let Some(apart) = round.distance_summary() {
+        scalars.extend([("aggregation/norm", apart.norm), ("aggregation/norm_largest", apart.largest_norm)]);
+        scalars.extend([("aggregation/distance", apart.distance), ("aggregation/distance_largest", apart.largest_distance)]);
+        scalars.extend([("aggregation/outliers", apart.outliers as f64), ("aggregation/clipped", apart.clipped as f64)]);
+        scalars.push(("aggregation/left_out", apart.left_out as f64));
+    }
+    scalars.extend(round.bound.map(|bound| ("aggregation/bound", bound)));
     scalars.extend([("traffic/up", round.traffic.up as f64), ("traffic/down", round.traffic.down as f64)]);
     scalars
 }

@@ -34,6 +34,9 @@ pub struct Disk {
 /// A line of every journal, for a round.
 const ROUND: u64 = 2_000;
 
+/// What the journal of rounds says about the distance of each client of a cohort.
+const DISTANCE: u64 = 130;
+
 /// What the journals say about each client, for an evaluation.
 const JUDGED: u64 = 50;
 
@@ -48,7 +51,8 @@ impl Disk {
         let states = all / (clients + prepared.unseen().len() as u64).max(1) * (taking_part + prepared.unseen().len() as u64);
         let checkpoint = states + 4 * prepared.server().weights.params.count() as u64;
         let evaluations = plan.rounds.checked_div(plan.evaluate_every).unwrap_or(0) + 1;
-        let journals = plan.rounds.saturating_mul(ROUND).saturating_add(evaluations.saturating_mul(clients * JUDGED));
+        let round = if prepared.plan.aggregation.notes_distances() { ROUND + cohort * DISTANCE } else { ROUND };
+        let journals = plan.rounds.saturating_mul(round).saturating_add(evaluations.saturating_mul(clients * JUDGED));
         // States that do not fit in memory are on disk also between checkpoints.
         let fits = states / 1_000_000 <= prepared.experiment.engine.client_memory_mb as u64;
         let working = if fits { 2 } else { 3 } * checkpoint;

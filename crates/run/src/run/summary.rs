@@ -1,5 +1,5 @@
 //! What came out of a run.
-use fedeq_core::{Evaluation, Quality, Round, SolveTally, Unseen, View};
+use fedeq_core::{AttackKind, Evaluation, Liars, Quality, Round, SolveTally, Unseen, View};
 use serde::{Deserialize, Serialize};
 
 use super::engine::DeviceUse;
@@ -37,8 +37,29 @@ pub struct RunSummary {
     /// The equilibrium solves of training, by samples; all zero where nothing is solved.
     #[serde(default)]
     pub solves: SolveTally,
+    /// Who lied, where some clients were let to. They are left out of every evaluation: accuracies are those of the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attack: Option<AttackSummary>,
     /// What it took.
     pub resources: Resources,
+}
+
+/// The clients that lied in a run, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttackSummary {
+    /// What they did.
+    pub kind: AttackKind,
+    /// Their numbers, in order.
+    pub liars: Vec<usize>,
+    /// Their names, in the same order.
+    pub names: Vec<String>,
+}
+
+impl AttackSummary {
+    fn of(prepared: &Prepared, liars: &Liars) -> Self {
+        let name = |client: usize| prepared.names().nth(client).unwrap_or_default().to_owned();
+        Self { kind: liars.attack().kind, liars: liars.numbers().collect(), names: liars.numbers().map(name).collect() }
+    }
 }
 
 /// What a run took: time and memory, which no two runs have in common.
@@ -94,6 +115,7 @@ impl RunSummary {
             evaluation,
             unseen,
             solves,
+            attack: prepared.liars.as_ref().map(|liars| AttackSummary::of(prepared, liars)),
             resources: Resources::of(timings),
         }
     }
