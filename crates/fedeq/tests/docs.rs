@@ -103,6 +103,7 @@ pages! {
     one_gpu_for_all_clients_works: "docs/gpu.md",
     time_limits_work: "docs/clusters.md",
     trials_with_liars_work: "docs/robust.md",
+    secure_aggregation_works: "docs/secure-aggregation.md",
     questions_are_answered_by_what_works: "docs/faq.md",
 }
 
