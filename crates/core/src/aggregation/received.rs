@@ -173,11 +173,13 @@ impl<'a> Received<'a> {
     /// The noisy mean of clipped changes. Norms and distances are noted only where that was asked for: they are not private.
     fn aggregate_privately(&self, private: &PrivateRound<'_>, theta: &Params, clip: Option<f64>) -> Result<Aggregate> {
         let cohort = Cohort::of(&self.on_host()?, self.origin(theta));
+        let bound = private.mechanism.bound(clip);
         let (change, clip) = private.mean(&cohort.rows, &cohort.origin, &cohort.norms, clip);
         let moved = |(change, origin): (f64, &f32)| (f64::from(*origin) + change) as f32;
         let values: Vec<f32> = change.into_iter().zip(&cohort.origin).map(moved).collect();
         if self.aggregation.distances == Some(true) {
-            self.note(&cohort, &values, vec![Treatment::Kept; self.updates.len()]);
+            let treatment = |norm: &f64| if *norm > bound { Treatment::Clipped } else { Treatment::Kept };
+            self.note(&cohort, &values, cohort.norms.iter().map(treatment).collect());
         }
         Ok(Aggregate { weights: Weights { params: named_like(theta, &values), statistics: Params::default() }, clip })
     }
