@@ -138,7 +138,7 @@ fn compression_is_refused_where_messages_go_over_flower() {
     let folder = TempDir::new().expect("a folder");
     let (error, hint) = refusal(fedeq(&folder).args(["init-federation", "--set", "plan.compression.up=int8", "--out", "app"]), 2);
     assert!(error.contains("`plan.compression` is not supported in a Flower federation yet"), "{error}");
-    assert!(hint.contains("without `plan.asynchronous` and `plan.compression`"), "{hint}");
+    assert!(hint.contains("`plan.compression`"), "{hint}");
     assert!(!folder.path().join("app").exists());
 }
 

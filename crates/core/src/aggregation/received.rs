@@ -1,4 +1,5 @@
 //! What a method's server step gets, and what was done with each update.
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use rayon::prelude::*;
@@ -120,17 +121,25 @@ impl<'a> Received<'a> {
             return self.aggregate_privately(private, theta, clip);
         }
         let weights = self.weights(weighting);
-        if self.aggregation.is_plain() {
-            let items: Vec<_> = self.updates.iter().map(|update| &update.weights).zip(weights).collect();
-            let aggregate = Aggregate { weights: SentWeights::mean(&items)?, clip };
-            if self.aggregation.notes_distances() {
-                let cohort = Cohort::of(self, theta)?;
-                self.note(&cohort, &flat(&aggregate.weights.params), vec![Treatment::Kept; self.updates.len()]);
-            }
-            return Ok(aggregate);
+        if self.aggregation.is_plain() { self.plain(theta, clip, weights) } else { self.robust(theta, clip, weights) }
+    }
+
+    /// The mean, taken where the weights are.
+    fn plain(&self, theta: &Params, clip: Option<f64>, weights: Vec<f64>) -> Result<Aggregate> {
+        let items: Vec<_> = self.updates.iter().map(|update| &update.weights).zip(weights).collect();
+        let weights = SentWeights::mean(&items)?;
+        if self.aggregation.notes_distances() {
+            let cohort = Cohort::of(&self.on_host()?, self.origin(theta));
+            self.note(&cohort, &flat(&weights.params), vec![Treatment::Kept; self.updates.len()]);
         }
-        let mut cohort = Cohort::of(self, theta)?;
-        let (sent, clip) = match &self.aggregation.clip {
+        Ok(Aggregate { weights, clip })
+    }
+
+    /// Clipped, then by the rule.
+    fn robust(&self, theta: &Params, clip: Option<f64>, weights: Vec<f64>) -> Result<Aggregate> {
+        let sent = self.on_host()?;
+        let mut cohort = Cohort::of(&sent, self.origin(theta));
+        let (unclipped, clip) = match &self.aggregation.clip {
             Some(clipping) => {
                 let bound = *self.bound.get_or_init(|| clipping.bound(clip, &cohort.norms));
                 let within = cohort.norms.iter().filter(|norm| **norm <= bound).count() as f64 / cohort.norms.len() as f64;
@@ -140,42 +149,49 @@ impl<'a> Received<'a> {
         };
         let verdict = self.aggregation.rule.verdict(&views(&cohort.rows), weights)?;
         let values = verdict.of(&cohort.rows);
-        let aggregate = Weights { params: named_like(theta, &values), statistics: self.statistics(&verdict)? };
         if self.aggregation.notes_distances() {
             let treatments = cohort.treatments(&verdict);
-            if let Some(sent) = sent {
-                cohort.rows = sent;
+            if let Some(rows) = unclipped {
+                cohort.rows = rows;
             }
             self.note(&cohort, &values, treatments);
         }
-        Ok(Aggregate { weights: aggregate, clip })
+        let weights = Weights { params: named_like(theta, &values), statistics: self.statistics(&sent, &verdict) };
+        Ok(Aggregate { weights, clip })
+    }
+
+    /// All that was sent, as plain numbers.
+    fn on_host(&self) -> Result<Vec<Cow<'a, Weights>>> {
+        self.updates.iter().map(|update| update.weights.to_host()).collect()
+    }
+
+    /// What changes are measured from: `theta`, or zero where changes are sent.
+    fn origin(&self, theta: &Params) -> Vec<f32> {
+        if self.are_changes { vec![0.0; theta.count()] } else { flat(theta) }
     }
 
     /// The noisy mean of clipped changes. Norms and distances are noted only where that was asked for: they are not private.
     fn aggregate_privately(&self, private: &PrivateRound<'_>, theta: &Params, clip: Option<f64>) -> Result<Aggregate> {
-        let cohort = Cohort::of(self, theta)?;
+        let cohort = Cohort::of(&self.on_host()?, self.origin(theta));
+        let bound = private.mechanism.bound(clip);
         let (change, clip) = private.mean(&cohort.rows, &cohort.origin, &cohort.norms, clip);
         let moved = |(change, origin): (f64, &f32)| (f64::from(*origin) + change) as f32;
         let values: Vec<f32> = change.into_iter().zip(&cohort.origin).map(moved).collect();
         if self.aggregation.distances == Some(true) {
-            self.note(&cohort, &values, vec![Treatment::Kept; self.updates.len()]);
+            let treatment = |norm: &f64| if *norm > bound { Treatment::Clipped } else { Treatment::Kept };
+            self.note(&cohort, &values, cohort.norms.iter().map(treatment).collect());
         }
         Ok(Aggregate { weights: Weights { params: named_like(theta, &values), statistics: Params::default() }, clip })
     }
 
     /// Running statistics by the same verdict; by their median where the mean is taken of clipped updates.
-    fn statistics(&self, verdict: &Verdict) -> Result<Params> {
-        let like = &self.updates[0].weights.like().statistics;
-        if like.is_empty() {
-            return Ok(Params::default());
-        }
-        let rows =
-            self.updates.iter().map(|update| Ok(flat(&update.weights.to_host()?.statistics))).collect::<Result<Vec<_>>>()?;
+    fn statistics(&self, sent: &[Cow<'_, Weights>], verdict: &Verdict) -> Params {
+        let rows: Vec<Vec<f32>> = sent.iter().map(|weights| flat(&weights.statistics)).collect();
         let values = match self.aggregation.rule {
             AggregationRule::Mean => CoordinateRule::Median.of(&views(&rows)),
             _ => verdict.of(&rows),
         };
-        Ok(named_like(like, &values))
+        named_like(&sent[0].statistics, &values)
     }
 
     fn note(&self, cohort: &Cohort, aggregate: &[f32], treatments: Vec<Treatment>) {
@@ -203,7 +219,7 @@ impl Verdict {
 
 /// The parameters that the clients of a round sent, as plain numbers.
 struct Cohort {
-    /// What changes are measured from: `theta`, or zero where changes are sent.
+    /// What changes are measured from.
     origin: Vec<f32>,
     rows: Vec<Vec<f32>>,
     norms: Vec<f64>,
@@ -212,12 +228,10 @@ struct Cohort {
 }
 
 impl Cohort {
-    fn of(received: &Received<'_>, theta: &Params) -> Result<Self> {
-        let origin = if received.are_changes { vec![0.0; theta.count()] } else { flat(theta) };
-        let rows =
-            received.updates.iter().map(|update| Ok(flat(&update.weights.to_host()?.params))).collect::<Result<Vec<_>>>()?;
+    fn of(sent: &[Cow<'_, Weights>], origin: Vec<f32>) -> Self {
+        let rows: Vec<Vec<f32>> = sent.iter().map(|weights| flat(&weights.params)).collect();
         let norms = distances_to(&origin, &views(&rows));
-        Ok(Self { origin, clipped: vec![false; rows.len()], rows, norms })
+        Self { origin, clipped: vec![false; rows.len()], rows, norms }
     }
 
     /// Clips every row; gives the rows as they were sent if one of them changed.

@@ -139,7 +139,7 @@ impl Mechanism {
     }
 
     /// The bound of a round; `kept` is what the server kept.
-    fn bound(&self, kept: Option<f64>) -> f64 {
+    pub(crate) fn bound(&self, kept: Option<f64>) -> f64 {
         let bound = match self.privacy.clip {
             Clipping::Fixed(bound) => bound,
             Clipping::Adaptive(adaptive) => kept.or(adaptive.initial).unwrap_or(self.ceiling),
