@@ -31,4 +31,4 @@ def test_a_run_continues_although_a_node_sends_what_flower_itself_cannot_read(
     assert {line["client"] for line in failures} == {2}, failures
     reasons = {line["task"]: line["reason"] for line in failures}
     assert "its reply cannot be read" in reasons["train"], failures
-    assert "`predictions` is `1000" in reasons["evaluate"], failures
+    assert "number out of range" in reasons["evaluate"], failures

@@ -45,10 +45,6 @@ impl Algorithm for FedAvg {
         server.average(updates, self.weighting)
     }
 
-    fn plain_mean(&self) -> Option<Weighting> {
-        Some(self.weighting)
-    }
-
     fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
         let mut work = LocalUpdate::default();
         work.assign(Slot::Own, own().with(received()));

@@ -198,10 +198,6 @@ impl Algorithm for FedEq {
         Some(self.rho)
     }
 
-    fn plain_mean(&self) -> Option<Weighting> {
-        (self.server_step == ServerStep::Mean && self.balance.is_none()).then_some(self.weighting)
-    }
-
     fn needs_text(&self) -> Option<&'static str> {
         self.per_symbol.then_some("method.per_symbol")
     }

@@ -40,8 +40,4 @@ impl Algorithm for FedPer {
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
         server.average(updates, self.weighting)
     }
-
-    fn plain_mean(&self) -> Option<Weighting> {
-        Some(self.weighting)
-    }
 }

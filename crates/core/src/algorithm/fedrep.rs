@@ -37,8 +37,4 @@ impl Algorithm for FedRep {
     fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
         server.average(updates, self.weighting)
     }
-
-    fn plain_mean(&self) -> Option<Weighting> {
-        Some(self.weighting)
-    }
 }

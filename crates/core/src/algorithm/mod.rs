@@ -59,12 +59,6 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// How clients count, where the server does nothing but take the mean of what they send and clients do nothing but train in rounds: what a
-    /// federation of nodes can do.
-    fn plain_mean(&self) -> Option<Weighting> {
-        None
-    }
-
     /// The penalty before the first round, where the method has one.
     fn initial_rho(&self) -> Option<f64> {
         None
