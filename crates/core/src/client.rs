@@ -5,6 +5,7 @@ use fedeq_data::Seed;
 use fedeq_models::Part;
 
 use crate::algorithm::Algorithm;
+use crate::compression::{Compression, CompressionState};
 use crate::divergence::blame_penalty;
 use crate::engine::{Engine, EvaluationJob, Job, States, Work};
 use crate::error::Result;
@@ -28,14 +29,16 @@ pub struct Client<'a> {
     pub state: &'a mut ClientState,
     /// Its own randomness.
     pub seed: Seed,
+    /// How its updates are compressed, if they are.
+    pub compression: Option<&'a Compression>,
 }
 
 impl Client<'_> {
     /// Does what is asked. A request that is refused changes nothing.
     pub fn handle(&mut self, request: &Request) -> Result<Reply> {
-        let Self { algorithm, training, engine, number, seed, .. } = *self;
+        let Self { algorithm, training, engine, number, seed, compression, .. } = *self;
         let states = Single(Mutex::new(self.state));
-        let clients = Clients { algorithm, training, engine, states: &states, seed_of: &|_| seed };
+        let clients = Clients { algorithm, training, engine, states: &states, seed_of: &|_| seed, compression };
         clients.handle_one(number, request)
     }
 }
@@ -46,6 +49,10 @@ struct Single<'a>(Mutex<&'a mut ClientState>);
 impl States for Single<'_> {
     fn begin(&self, _: usize) -> Result<KeptState> {
         Ok(lock(&self.0).clone().into())
+    }
+
+    fn compression(&self, _: usize) -> Result<CompressionState> {
+        Ok(lock(&self.0).compression.clone())
     }
 
     fn end(&self, _: usize, state: KeptState, changed: bool) -> Result<()> {
@@ -64,6 +71,8 @@ pub(crate) struct Clients<'a> {
     pub(crate) states: &'a dyn States,
     /// A client's own randomness.
     pub(crate) seed_of: &'a dyn Fn(usize) -> Seed,
+    /// How updates are compressed, if they are.
+    pub(crate) compression: Option<&'a Compression>,
 }
 
 impl Clients<'_> {
@@ -81,7 +90,8 @@ impl Clients<'_> {
     }
 
     fn work(&self) -> Work<'_> {
-        Work { algorithm: self.algorithm, training: self.training, engine: self.engine, states: self.states }
+        let Self { algorithm, training, engine, states, compression, .. } = *self;
+        Work { algorithm, training, engine, states, compression }
     }
 
     fn train(&self, requests: &[(usize, &Request)]) -> Vec<Result<Reply>> {

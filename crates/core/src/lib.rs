@@ -1,13 +1,17 @@
 //! Personalised federated learning: methods, clients, server, messages and checkpoints.
 mod acceptance;
+mod aggregation;
 mod algorithm;
 mod asynchronous;
 mod client;
+mod codec;
+mod compression;
 mod divergence;
 mod engine;
 mod error;
 mod file;
 mod fixed_points;
+mod frame;
 mod message;
 mod metrics;
 mod observer;
@@ -28,9 +32,15 @@ mod weights;
 mod work;
 
 pub use acceptance::{Acceptance, Dropped, Limits};
+pub use aggregation::{
+    AdaptiveClip, Aggregation, AggregationRule, Clipping, GeometricMedian, Handled, Krum, Received, Treatment, TrimmedMean,
+    clip_to,
+};
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use client::{Client, client_seed, shared_part};
+pub use codec::Codec;
+pub use compression::{Compression, CompressionState, ReceivedModel};
 pub use divergence::diverged_in_phase;
 pub use engine::{
     ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,
@@ -41,7 +51,7 @@ pub use fedeq_models::store::Metadata;
 pub use file::{fingerprint, write_atomically};
 pub use fixed_points::{Examined, FixedPoints, Search};
 pub use message::{ClientTask, Reply, Request, Scores, Theory, decode_parts, encode_parts, encoded_len};
-pub use metrics::{Evaluation, Quality, Round, TheorySums};
+pub use metrics::{ClientDistance, Evaluation, Quality, Round, TheorySums};
 pub use observer::ClientObserver;
 pub use parallel::Workers;
 pub use params::{Array, Params};

@@ -8,7 +8,9 @@ use fedeq_models::store::Metadata;
 use crate::algorithm::Update;
 use crate::error::{Error, Result};
 use crate::fixed_points::FixedPoints;
+use crate::frame;
 use crate::params::Params;
+use crate::sent::SentWeights;
 use crate::stats::{Score, TrainStats};
 use crate::weights::Weights;
 
@@ -171,25 +173,56 @@ impl Request {
 impl Reply {
     /// The bytes on the wire.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        encode_parts(self.header()?, &self.weights()?.unwrap_or_default())
+        match self.compressed() {
+            Some(bytes) => Ok(frame::write(&self.header()?, bytes)),
+            None => encode_parts(self.header()?, &self.weights()?.unwrap_or_default()),
+        }
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
+        if frame::is_framed(bytes) {
+            let (header, body) = frame::read(bytes)?;
+            return Self::from_compressed(header, body.to_vec());
+        }
         let (header, weights) = decode_parts(bytes)?;
         Self::from_parts(&header, weights)
+    }
+
+    /// What a codec wrote, where that is what it carries.
+    pub fn compressed(&self) -> Option<&[u8]> {
+        self.update().and_then(|update| update.weights.bytes())
+    }
+
+    /// An update of its [`header`](Self::header) and what a codec wrote.
+    pub fn from_compressed(header: &str, bytes: Vec<u8>) -> Result<Self> {
+        match Self::from_parts(header, Weights::default())? {
+            Self::Update(update) => Ok(Self::Update(Update { weights: SentWeights::compressed(bytes), ..update })),
+            Self::Scores(_) | Self::Done(_) => Err(Error::message("it carries weights, and is no update")),
+        }
     }
 
     /// The message as it arrives, and the bytes it takes on the wire. Its header goes through text and back, which may round a number; its weights are the same numbers and are shared.
     pub(crate) fn delivered(self) -> Result<(Self, u64)> {
         let header = self.header()?;
         let nothing = Weights::default();
-        let size = encoded_len(header.clone(), self.update().map_or(&nothing, |update| update.weights.like()));
+        let size = match self.compressed() {
+            Some(bytes) => frame::len(&header, bytes.len()),
+            None => encoded_len(header.clone(), self.update().map_or(&nothing, |update| update.weights.like())),
+        };
         let mut reply = Self::from_parts(&header, nothing)?;
         if let (Self::Update(arrived), Self::Update(sent)) = (&mut reply, self) {
             arrived.weights = sent.weights;
         }
         Ok((reply, size))
+    }
+
+    /// The same with other weights, where it carries some.
+    pub(crate) fn with_weights(self, weights: Weights) -> Self {
+        match self {
+            Self::Update(update) => Self::Update(Update { weights: weights.into(), ..update }),
+            other => other,
+        }
     }
 
     /// The weights it carries, if any.
@@ -287,6 +320,7 @@ mod tests {
             let stats = TrainStats { steps: samples / 3, loss: gap / 7.0, ..TrainStats::default() };
             let replies = [
                 Reply::Update(Update { weights: weights.clone().into(), samples, gap, stats: stats.clone() }),
+                Reply::Update(Update { weights: SentWeights::compressed(vec![7; shapes.len()]), samples, gap, stats: stats.clone() }),
                 Reply::Scores(Box::new(Scores { gap, theory: Some(Theory::default()), ..Scores::default() })),
                 Reply::Done(stats),
             ];

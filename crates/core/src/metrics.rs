@@ -2,6 +2,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::acceptance::Dropped;
+use crate::aggregation::{Handled, Treatment, outliers};
 use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
 use crate::fixed_points::FixedPoints;
@@ -163,6 +164,40 @@ pub struct Round {
     /// Clients that were asked too and whose replies do not count, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
+    /// How far each of the cohort was from the others, where that is noted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<ClientDistance>,
+}
+
+/// How far a client's update was from the others', and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientDistance {
+    /// Whose it is.
+    pub client: usize,
+    /// The norm of its change, before clipping.
+    pub norm: f64,
+    /// The distance of what it sent to what was made of all.
+    pub distance: f64,
+    /// What the aggregation did with it.
+    pub treatment: Treatment,
+    /// Whether its norm or its distance exceeds the round's median by more than three standard deviations, estimated from the median absolute deviation
+    /// (`sigma = 1.4826 MAD`). In a round of fewer than four updates none is an outlier.
+    pub outlier: bool,
+}
+
+impl ClientDistance {
+    /// Those of a round, in the order of the cohort.
+    fn of(cohort: &[usize], handled: &[Handled]) -> Vec<Self> {
+        let outliers = |value: fn(&Handled) -> f64| outliers(&handled.iter().map(value).collect::<Vec<_>>());
+        let (by_norm, by_distance) = (outliers(|each| each.norm), outliers(|each| each.distance));
+        let outlier = by_norm.into_iter().zip(by_distance).map(|(norm, distance)| norm || distance);
+        let all = cohort.iter().zip(handled).zip(outlier);
+        let distance = |((&client, handled), outlier): ((&usize, &Handled), bool)| {
+            let Handled { norm, distance, treatment } = *handled;
+            Self { client, norm, distance, treatment, outlier }
+        };
+        all.map(distance).collect()
+    }
 }
 
 /// What the server received in a round.
@@ -173,6 +208,8 @@ pub(crate) struct RoundResult {
     pub(crate) updates: Vec<Update>,
     /// One for each of the cohort, where clients are asynchronous.
     pub(crate) arrivals: Vec<Arrival>,
+    /// One for each of the cohort, where distances are noted.
+    pub(crate) handled: Vec<Handled>,
     /// Who was asked too and does not count.
     pub(crate) dropped: Vec<Dropped>,
     /// The time that the server's own steps took.
@@ -192,6 +229,7 @@ impl RoundResult {
             round,
             loss: mean(self.updates.iter().map(|update| update.stats.loss)),
             gap: mean(self.updates.iter().map(|update| update.gap)),
+            distances: ClientDistance::of(&self.cohort, &self.handled),
             cohort: self.cohort,
             rho,
             solves,

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 const BLOCK: usize = 2048;
 
 /// Some values, each so many times, by a total. Every entry is summed in the order given, whoever does it: the blocks are spread over the cores.
-fn weighted_mean(items: &[(&[f32], f64)], total: f64) -> Vec<f32> {
+pub(crate) fn weighted_mean(items: &[(&[f32], f64)], total: f64) -> Vec<f32> {
     let mut mean = vec![0.0; items[0].0.len()];
     mean.par_chunks_mut(BLOCK).enumerate().for_each(|(block, mean)| {
         let mut sums = [0.0; BLOCK];

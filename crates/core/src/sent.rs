@@ -2,21 +2,29 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::weights::Weights;
 
-/// Weights that a client sends: as plain numbers, or in the form in which an engine holds them.
+/// Weights that a client sends: as plain numbers, in the form in which an engine holds them, or as a codec wrote them.
 ///
 /// The server wants their mean, which an engine can take where they are. They become plain numbers when somebody asks for them.
 #[derive(Clone)]
 pub struct SentWeights(Held);
 
+/// What is known of the layout of compressed weights.
+static NOTHING: OnceLock<Weights> = OnceLock::new();
+
 #[derive(Clone)]
 enum Held {
     Here(Weights),
-    ByEngine { like: Weights, held: Arc<dyn EngineWeights> },
+    ByEngine {
+        like: Weights,
+        held: Arc<dyn EngineWeights>,
+    },
+    /// On its way: what a codec wrote.
+    Compressed(Arc<Vec<u8>>),
 }
 
 /// Weights in the form in which an engine holds them.
@@ -49,11 +57,25 @@ impl SentWeights {
         Self(Held::ByEngine { like, held })
     }
 
-    /// Weights of the same names and shapes: these themselves where they are plain numbers.
+    /// What a codec wrote: they become numbers again at the server, which knows what they are to be added to.
+    pub(crate) fn compressed(bytes: Vec<u8>) -> Self {
+        Self(Held::Compressed(Arc::new(bytes)))
+    }
+
+    /// What a codec wrote, if they are on their way.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Held::Compressed(bytes) => Some(bytes),
+            Held::Here(_) | Held::ByEngine { .. } => None,
+        }
+    }
+
+    /// Weights of the same names and shapes: these themselves where they are plain numbers, and none where they are compressed.
     pub fn like(&self) -> &Weights {
         match &self.0 {
             Held::Here(weights) => weights,
             Held::ByEngine { like, .. } => like,
+            Held::Compressed(_) => NOTHING.get_or_init(Weights::default),
         }
     }
 
@@ -62,6 +84,7 @@ impl SentWeights {
         match &self.0 {
             Held::Here(weights) => Ok(Cow::Borrowed(weights)),
             Held::ByEngine { held, .. } => held.to_host().map(Cow::Owned),
+            Held::Compressed(_) => Err(Error::message("its weights are still compressed")),
         }
     }
 
@@ -70,6 +93,7 @@ impl SentWeights {
         match &self.0 {
             Held::Here(weights) => weights.is_finite(),
             Held::ByEngine { held, .. } => held.is_finite(),
+            Held::Compressed(_) => true,
         }
     }
 
@@ -95,7 +119,7 @@ impl SentWeights {
 
     fn held(&self) -> Option<&dyn EngineWeights> {
         match &self.0 {
-            Held::Here(_) => None,
+            Held::Here(_) | Held::Compressed(_) => None,
             Held::ByEngine { held, .. } => Some(held.as_ref()),
         }
     }
@@ -104,7 +128,10 @@ impl SentWeights {
 /// Whether they are the same numbers, wherever they are; those that cannot be had are no one's equal.
 impl PartialEq for SentWeights {
     fn eq(&self, other: &Self) -> bool {
-        matches!((self.to_host(), other.to_host()), (Ok(this), Ok(other)) if this == other)
+        match (self.bytes(), other.bytes()) {
+            (Some(this), Some(other)) => this == other,
+            _ => matches!((self.to_host(), other.to_host()), (Ok(this), Ok(other)) if this == other),
+        }
     }
 }
 
@@ -113,6 +140,7 @@ impl fmt::Debug for SentWeights {
         match &self.0 {
             Held::Here(weights) => weights.fmt(f),
             Held::ByEngine { .. } => f.write_str("weights that an engine holds"),
+            Held::Compressed(bytes) => write!(f, "weights in {} bytes", bytes.len()),
         }
     }
 }

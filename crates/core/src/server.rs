@@ -7,8 +7,11 @@ use fedeq_data::Seed;
 use serde::{Deserialize, Serialize};
 
 use crate::acceptance::{Dropped, Replies};
+use crate::aggregation::{Aggregation, Received};
 use crate::algorithm::{Algorithm, Update};
 use crate::asynchronous::{AsyncRound, Asynchronous};
+use crate::client::shares_anything;
+use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
@@ -32,11 +35,24 @@ pub struct Plan {
     /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
     /// updates as the sampling gives a synchronous round.
     pub asynchronous: Option<Asynchronous>,
+    /// Sends differences by codecs, in fewer bytes; off if left out.
+    pub compression: Option<Compression>,
+    /// How the server aggregates what clients send.
+    #[serde(skip_serializing_if = "Aggregation::is_default")]
+    pub aggregation: Aggregation,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { rounds: 150, sampling: Sampling::default(), evaluate_every: 10, measure_theory: false, asynchronous: None }
+        Self {
+            rounds: 150,
+            sampling: Sampling::default(),
+            evaluate_every: 10,
+            measure_theory: false,
+            asynchronous: None,
+            compression: None,
+            aggregation: Aggregation::default(),
+        }
     }
 }
 
@@ -50,6 +66,10 @@ impl Plan {
             let problem = format!("`plan.rounds` is `{}`", self.rounds);
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
         }
+        if let Some(compression) = &self.compression {
+            compression.validate(shares_anything(algorithm), self.sampling.replacement)?;
+        }
+        self.validate_aggregation(algorithm)?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
         if algorithm.takes_single_updates() {
@@ -59,6 +79,20 @@ impl Plan {
             "`plan.asynchronous` needs a server that takes single updates, which this method's does not",
             "leave it out, or set `method=fedeq` and `method.server_step=consensus`",
         ))
+    }
+
+    fn validate_aggregation(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        if !self.aggregation.is_default() && !shares_anything(algorithm) {
+            let problem = "`plan.aggregation` means nothing to this method, whose clients send nothing";
+            return Err(Error::invalid(problem, "leave it out, or choose another method"));
+        }
+        self.aggregation.validate()?;
+        self.asynchronous.map_or(Ok(()), |_| self.aggregation.validate_single())
+    }
+
+    /// Refuses what cannot be done with so many clients.
+    pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
+        self.aggregation.validate_cohort(self.cohort_size(algorithm, clients)?)
     }
 }
 
@@ -150,6 +184,7 @@ impl<T: Transport> Server<'_, T> {
     pub fn run(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         self.algorithm.validate()?;
         self.plan.validate(self.algorithm)?;
+        self.plan.validate_clients(self.algorithm, self.clients)?;
         self.transport.acceptance().validate()?;
         while server.round < self.plan.rounds {
             let number = server.round + 1;
@@ -177,7 +212,7 @@ impl<T: Transport> Server<'_, T> {
         let (begun, before, communicated) = (Instant::now(), self.transport.traffic(), self.transport.seconds());
         let rho = server.rho;
         let result = match &self.plan.asynchronous {
-            Some(asynchronous) => self.asynchronous_round(asynchronous)?.run(server, self.transport, observers)?,
+            Some(asynchronous) => self.asynchronous_round(self.plan, asynchronous)?.run(server, self.transport, observers)?,
             None => self.synchronous_round(server, observers)?,
         };
         server.ensure_finite()?;
@@ -200,22 +235,24 @@ impl<T: Transport> Server<'_, T> {
         let Replies { counted, dropped } = self.ask(server, ClientTask::Train, &cohort, observers)?;
         let (cohort, updates): (Vec<usize>, Vec<Update>) = counted.into_iter().filter_map(update_of).unzip();
         let received = Instant::now();
-        self.algorithm.server_update(server, &updates)?;
-        let server_seconds = received.elapsed().as_secs_f64();
-        Ok(RoundResult { cohort, updates, arrivals: Vec::new(), dropped, server_seconds })
+        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm);
+        self.algorithm.server_update(server, &aggregated)?;
+        let (handled, server_seconds) = (aggregated.handled().to_vec(), received.elapsed().as_secs_f64());
+        Ok(RoundResult { cohort, updates, handled, arrivals: Vec::new(), dropped, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.
-    fn asynchronous_round<'s>(&self, settings: &'s Asynchronous) -> Result<AsyncRound<'s>>
+    fn asynchronous_round<'s>(&self, plan: &'s Plan, settings: &'s Asynchronous) -> Result<AsyncRound<'s>>
     where
         Self: 's,
     {
-        let updates = self.plan.sampling.cohort_size(self.clients)?;
+        let updates = plan.sampling.cohort_size(self.clients)?;
         Ok(AsyncRound {
             settings,
             algorithm: self.algorithm,
+            aggregation: &plan.aggregation,
             updates,
-            total: self.plan.rounds.saturating_mul(updates as u64),
+            total: plan.rounds.saturating_mul(updates as u64),
             seed: self.seed,
         })
     }

@@ -1,11 +1,11 @@
 //! What the server keeps between rounds.
 use fedeq_models::store::Metadata;
 
-use crate::algorithm::{Update, Weighting};
+use crate::aggregation::Received;
+use crate::algorithm::Weighting;
 use crate::asynchronous::AsyncSchedule;
 use crate::error::{Error, Result};
 use crate::params::Params;
-use crate::sent::SentWeights;
 use crate::training::is_float;
 use crate::weights::Weights;
 
@@ -20,6 +20,8 @@ pub struct ServerState {
     pub round: u64,
     /// The penalty in force, where the method has one; it moves only if it is balanced automatically.
     pub rho: Option<f64>,
+    /// The bound on clients' changes that the next round begins with, where it adapts; nothing before the first round.
+    pub clip: Option<f64>,
     /// Work under way, where clients are asynchronous; nothing before the first of it.
     pub schedule: Option<AsyncSchedule>,
 }
@@ -27,18 +29,16 @@ pub struct ServerState {
 impl ServerState {
     /// The server before the first round.
     pub fn new(weights: Weights, clients: usize, rho: Option<f64>) -> Self {
-        Self { weights, clients, round: 0, rho, schedule: None }
+        Self { weights, clients, round: 0, rho, clip: None, schedule: None }
     }
 
-    /// `theta` becomes the mean of what was sent, in the order of the cohort.
-    pub fn average(&mut self, updates: &[Update], weighting: Weighting) -> Result<()> {
-        let weight = |update: &Update| match weighting {
-            Weighting::Uniform => 1.0,
-            Weighting::Samples => update.samples as f64,
-        };
-        if !updates.is_empty() {
-            let items: Vec<_> = updates.iter().map(|update| (&update.weights, weight(update))).collect();
-            self.weights = SentWeights::mean(&items)?;
+    /// `theta` becomes what the rule of the [aggregation](crate::Aggregation) makes of what was sent: the mean, in the order of the cohort, where nothing
+    /// else is asked for.
+    pub fn average(&mut self, received: &Received<'_>, weighting: Weighting) -> Result<()> {
+        if !received.updates().is_empty() {
+            let aggregate = received.aggregate(&self.weights.params, self.clip, weighting)?;
+            self.weights = aggregate.weights;
+            self.clip = aggregate.clip;
         }
         Ok(())
     }
@@ -63,6 +63,7 @@ impl ServerState {
         let mut all = self.weights.packed();
         let mut notes = Metadata::from([("clients".into(), self.clients.to_string())]);
         notes.extend(self.rho.map(|rho| ("rho".into(), format!("{rho:?}"))));
+        notes.extend(self.clip.map(|clip| ("clip".into(), format!("{clip:?}"))));
         if let Some(schedule) = &self.schedule {
             notes.insert(SCHEDULE.into(), schedule_text(schedule)?);
             schedule.handed_out.iter().for_each(|(begun, theta)| all.overwrite(&theta.packed().under(&handed_out(*begun))));
@@ -74,9 +75,19 @@ impl ServerState {
     pub fn from_bytes(bytes: &[u8], round: u64, like: &Self) -> Result<Self> {
         let (all, notes) = Params::from_bytes(bytes)?;
         let weights = Weights::stored(&all, &like.weights)?;
-        let rho = notes.get("rho").map(|rho| rho.parse().map_err(|_| Error::message("its `rho` is not a number")));
+        let number = |key: &str| {
+            let parsed = |text: &String| text.parse().map_err(|_| Error::message(format!("its `{key}` is not a number")));
+            notes.get(key).map(parsed).transpose()
+        };
         let schedule = notes.get(SCHEDULE).map(|text| read_schedule(text, &all, like));
-        Ok(Self { weights, clients: like.clients, round, rho: rho.transpose()?, schedule: schedule.transpose()? })
+        Ok(Self {
+            weights,
+            clients: like.clients,
+            round,
+            rho: number("rho")?,
+            clip: number("clip")?,
+            schedule: schedule.transpose()?,
+        })
     }
 }
 

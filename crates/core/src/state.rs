@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fedeq_equilibrium::{WarmMemory, WarmStart};
 use fedeq_models::store::Metadata;
 
+use crate::compression::CompressionState;
 use crate::engine::Workspace;
 use crate::error::{Error, Result};
 use crate::params::{Array, Params};
@@ -27,6 +28,8 @@ pub struct ClientState {
     pub last_round: Option<u64>,
     /// Fixed points remembered for warm starts.
     pub memory: WarmMemory,
+    /// What it keeps for the sake of compression.
+    pub compression: CompressionState,
 }
 
 /// Where remembered fixed points stand in a file, and the note that says whose they are.
@@ -61,7 +64,11 @@ impl ClientState {
     /// The bytes it takes in memory, to within small change.
     pub fn size(&self) -> usize {
         let weights = |weights: &Weights| 4 * (weights.params.count() + weights.statistics.count());
-        weights(&self.own) + 4 * self.dual.count() + self.second.as_ref().map_or(0, weights) + self.memory.bytes()
+        weights(&self.own)
+            + 4 * self.dual.count()
+            + self.second.as_ref().map_or(0, weights)
+            + self.memory.bytes()
+            + self.compression.size()
     }
 
     /// The bytes of a file; the same state gives the same bytes.
@@ -71,6 +78,7 @@ impl ClientState {
         if let Some(second) = &self.second {
             all.overwrite(&second.packed().under("second"));
         }
+        all.overwrite(&self.compression.packed());
         all.overwrite(&self.remembered()?);
         all.to_bytes_halving(&self.notes(), |name| name == MEMORY)
     }
@@ -96,6 +104,7 @@ impl ClientState {
         let mut state = Self { own, dual, second, memory: like.memory.clone(), ..Self::default() };
         state.participations = number(&notes, "participations")?.ok_or_else(|| Error::message("`participations` is missing"))?;
         state.last_round = number(&notes, "last_round")?;
+        state.compression = CompressionState::stored(&all, |key| number(&notes, key), &like.own)?;
         state.restore_memory(all.get(MEMORY), &notes)?;
         Ok(state)
     }
@@ -105,6 +114,7 @@ impl ClientState {
         let mut notes =
             Metadata::from([("participations".into(), self.participations.to_string()), (MEMORY.into(), ids.join(","))]);
         notes.extend(self.last_round.map(|round| ("last_round".into(), round.to_string())));
+        notes.extend(self.compression.note());
         notes
     }
 
@@ -132,13 +142,13 @@ pub struct KeptState(Kept);
 #[derive(Clone)]
 enum Kept {
     Here(ClientState),
-    ByEngine(ClientInfo, Arc<dyn EngineState>),
+    ByEngine(ClientInfo, CompressionState, Arc<dyn EngineState>),
 }
 
 /// A client's state in the form in which an engine keeps it between rounds. It never changes: an engine that trains on makes a new one, since the old one may
 /// be gone back to.
 pub trait EngineState: Any + Send + Sync {
-    /// The state as plain numbers, for checkpoints and for whoever looks on. How often the client took part is filled in by the caller.
+    /// The state as plain numbers, for checkpoints and for whoever looks on. How often the client took part, and what it keeps for compression, is filled in by the caller.
     fn to_host(&self) -> Result<ClientState>;
 
     /// The [head](ClientState::head) alone, which whoever looks on asks for twice a round.
@@ -162,14 +172,14 @@ impl From<ClientState> for KeptState {
 impl KeptState {
     /// A state that an engine keeps in its own form; `info` is what the method knows of the client after the work.
     pub fn by_engine(info: ClientInfo, state: Arc<dyn EngineState>) -> Self {
-        Self(Kept::ByEngine(info, state))
+        Self(Kept::ByEngine(info, CompressionState::default(), state))
     }
 
     /// What a method may know of it.
     pub fn info(&self) -> ClientInfo {
         match &self.0 {
             Kept::Here(state) => state.info(),
-            Kept::ByEngine(info, _) => *info,
+            Kept::ByEngine(info, ..) => *info,
         }
     }
 
@@ -177,7 +187,7 @@ impl KeptState {
     pub fn held<S: EngineState>(&self) -> Option<&S> {
         match &self.0 {
             Kept::Here(_) => None,
-            Kept::ByEngine(_, state) => (state.as_ref() as &dyn Any).downcast_ref(),
+            Kept::ByEngine(.., state) => (state.as_ref() as &dyn Any).downcast_ref(),
         }
     }
 
@@ -185,9 +195,10 @@ impl KeptState {
     pub fn to_host(&self) -> Result<Cow<'_, ClientState>> {
         match &self.0 {
             Kept::Here(state) => Ok(Cow::Borrowed(state)),
-            Kept::ByEngine(info, state) => {
+            Kept::ByEngine(info, compression, state) => {
                 let ClientInfo { participations, last_round, .. } = *info;
-                Ok(Cow::Owned(ClientState { participations, last_round, ..state.to_host()? }))
+                let compression = compression.clone();
+                Ok(Cow::Owned(ClientState { participations, last_round, compression, ..state.to_host()? }))
             }
         }
     }
@@ -204,7 +215,7 @@ impl KeptState {
     pub fn head(&self) -> Result<Params> {
         match &self.0 {
             Kept::Here(state) => Ok(state.head()),
-            Kept::ByEngine(_, state) => state.head(),
+            Kept::ByEngine(.., state) => state.head(),
         }
     }
 
@@ -212,7 +223,7 @@ impl KeptState {
     pub fn size(&self) -> usize {
         match &self.0 {
             Kept::Here(state) => state.size(),
-            Kept::ByEngine(_, state) => state.size(),
+            Kept::ByEngine(_, compression, state) => compression.size() + state.size(),
         }
     }
 
@@ -224,10 +235,24 @@ impl KeptState {
         }
     }
 
+    /// What the client keeps for the sake of compression: on the host, whoever keeps the rest.
+    pub(crate) fn compression(&self) -> &CompressionState {
+        match &self.0 {
+            Kept::Here(state) => &state.compression,
+            Kept::ByEngine(_, compression, _) => compression,
+        }
+    }
+
+    pub(crate) fn keep_compression(&mut self, kept: CompressionState) {
+        match &mut self.0 {
+            Kept::Here(ClientState { compression, .. }) | Kept::ByEngine(_, compression, _) => *compression = kept,
+        }
+    }
+
     pub(crate) fn is_finite(&self) -> bool {
         match &self.0 {
             Kept::Here(state) => state.is_finite(),
-            Kept::ByEngine(_, state) => state.is_finite(),
+            Kept::ByEngine(.., state) => state.is_finite(),
         }
     }
 
@@ -235,7 +260,7 @@ impl KeptState {
     pub(crate) fn took_part(&mut self, round: u64) {
         match &mut self.0 {
             Kept::Here(ClientState { participations, last_round, .. })
-            | Kept::ByEngine(ClientInfo { participations, last_round, .. }, _) => {
+            | Kept::ByEngine(ClientInfo { participations, last_round, .. }, ..) => {
                 *participations += 1;
                 *last_round = Some(round);
             }

@@ -96,6 +96,11 @@ impl ClientStore {
         Ok(state)
     }
 
+    /// A client as it was before it trained.
+    pub(crate) fn fresh(&self, client: usize) -> ClientState {
+        (self.fresh)(client)
+    }
+
     /// A client's new state.
     pub fn put(&mut self, client: usize, state: impl Into<KeptState>) -> Result<()> {
         if !self.settled.contains_key(&client) {

@@ -3,11 +3,14 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use fedeq_data::Seed;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::acceptance::{Acceptance, Dropped};
 use crate::algorithm::Algorithm;
-use crate::client::{Clients, client_seed, shares_anything};
+use crate::client::{Clients, client_seed, shared_part, shares_anything};
+use crate::codec::Codec;
+use crate::compression::{Compression, CompressionState, Known, decode_request, encode_request};
 use crate::engine::{Engine, States};
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request};
@@ -58,7 +61,8 @@ impl Traffic {
     }
 }
 
-/// All clients in this process, at the hands of an engine. Nothing is encoded: what arrives shares the memory of what was sent, and bytes are counted as if every message had travelled.
+/// All clients in this process, at the hands of an engine. Nothing is encoded: what arrives shares the memory of what was sent, and bytes are counted as if every message had travelled. What is compressed is
+/// encoded and decoded all the same, since other numbers arrive than were sent.
 pub struct InProcess<'a> {
     algorithm: &'a dyn Algorithm,
     training: &'a Training,
@@ -68,6 +72,7 @@ pub struct InProcess<'a> {
     interrupted: &'a (dyn Fn() -> bool + Sync),
     observer: &'a dyn ClientObserver,
     store: &'a mut ClientStore,
+    compression: Option<&'a Compression>,
     traffic: Traffic,
     seconds: f64,
 }
@@ -83,12 +88,19 @@ impl<'a> InProcess<'a> {
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
         let traffic = Traffic::default();
-        Self { algorithm, training, engine, seed, interrupted, observer: &Nobody, store, traffic, seconds: 0.0 }
+        let compression = None;
+        Self { algorithm, training, engine, seed, interrupted, observer: &Nobody, store, compression, traffic, seconds: 0.0 }
     }
 
     /// Lets somebody look on while clients work.
     pub fn watched_by(mut self, observer: &'a dyn ClientObserver) -> Self {
         self.observer = observer;
+        self
+    }
+
+    /// Compresses messages of training.
+    pub fn compressing(mut self, compression: Option<&'a Compression>) -> Self {
+        self.compression = compression;
         self
     }
 
@@ -104,6 +116,12 @@ impl<'a> InProcess<'a> {
 
     /// Requests as they arrive at their clients; one that goes to several in a row is delivered once.
     fn delivered<'r>(&mut self, envelopes: &[(usize, &'r Request)]) -> Result<Vec<Envelope<'r>>> {
+        let down = self.compression.and_then(|compression| Some((compression, compression.down?)));
+        if let Some((compression, codec)) = down.filter(|_| shares_anything(self.algorithm))
+            && envelopes.iter().all(|(_, sent)| sent.task == ClientTask::Train)
+        {
+            return self.compressed(compression, codec, envelopes);
+        }
         let mut delivered: Vec<Envelope<'r>> = Vec::with_capacity(envelopes.len());
         for &(client, sent) in envelopes {
             let (request, size) = match delivered.last().filter(|last| std::ptr::eq(last.sent, sent)) {
@@ -113,6 +131,33 @@ impl<'a> InProcess<'a> {
             delivered.push(Envelope { client, sent, request, size });
         }
         Ok(delivered)
+    }
+
+    /// Requests as they arrive, each as a difference to what its client has.
+    fn compressed<'r>(
+        &mut self,
+        compression: &Compression,
+        codec: Codec,
+        envelopes: &[(usize, &'r Request)],
+    ) -> Result<Vec<Envelope<'r>>> {
+        let begun = Instant::now();
+        let known =
+            envelopes.iter().map(|(client, sent)| self.known(compression, *client, sent.round)).collect::<Result<Vec<_>>>()?;
+        let deliver = |(&(client, sent), known): (&(usize, &'r Request), Known)| {
+            let seed = client_seed(self.seed, client).derive("compress down", [sent.round]);
+            let bytes = encode_request(sent, codec, &known, seed)?;
+            let request = decode_request(&bytes, codec, &known, &sent.weights)?;
+            Ok(Envelope { client, sent, request, size: bytes.len() as u64 })
+        };
+        let delivered: Vec<Result<Envelope<'r>>> = envelopes.par_iter().zip(known).map(deliver).collect();
+        self.seconds += begun.elapsed().as_secs_f64();
+        delivered.into_iter().collect()
+    }
+
+    /// What a client has. The server of a federation keeps it; here it is in the client's state, where both sides have the same.
+    fn known(&mut self, compression: &Compression, client: usize, round: u64) -> Result<Known> {
+        let state = self.store.get_kept(client)?;
+        Ok(Known::of(compression, state.compression(), round, || shared_part(self.algorithm, &self.store.fresh(client).own)))
     }
 
     /// Tells whoever looks on who is called.
@@ -125,9 +170,10 @@ impl<'a> InProcess<'a> {
 
     /// The clients' replies, in the order of the requests.
     fn answered(&mut self, envelopes: &[Envelope<'_>]) -> Result<Vec<Reply>> {
-        let Self { algorithm, training, engine, seed, interrupted, observer, .. } = *self;
+        let Self { algorithm, training, engine, seed, interrupted, observer, compression, .. } = *self;
         let states = StoredStates { store: Mutex::new(&mut *self.store), interrupted, observer };
-        let clients = Clients { algorithm, training, engine, states: &states, seed_of: &|client| client_seed(seed, client) };
+        let seed_of = |client| client_seed(seed, client);
+        let clients = Clients { algorithm, training, engine, states: &states, seed_of: &seed_of, compression };
         let requests: Vec<(usize, &Request)> = envelopes.iter().map(|envelope| (envelope.client, &envelope.request)).collect();
         let named = |(reply, (client, _)): (Result<Reply>, &(usize, &Request))| {
             reply.map_err(|error| error.diverged_at(|| format!("client `{}`:", engine.name(*client))))
@@ -138,11 +184,20 @@ impl<'a> InProcess<'a> {
     /// A reply as it arrives at the server. Clients of a method that shares nothing need no messages: here they are only told that it is their turn.
     fn receive(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
         let (reply, size) = self.timed(|| reply.delivered())?;
+        let reply = self.decompressed(envelope, reply)?;
         if envelope.request.task == ClientTask::Train && shares_anything(self.algorithm) {
             self.traffic.down += envelope.size;
             self.traffic.up += size;
         }
         Ok(reply)
+    }
+
+    /// An update as numbers again: what arrived belongs to what the server sent.
+    fn decompressed(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
+        let (Some(compression), Some(bytes)) = (self.compression, reply.compressed()) else { return Ok(reply) };
+        let algorithm = self.algorithm;
+        let weights = self.timed(|| compression.decompress(algorithm, bytes, &envelope.sent.weights))?;
+        Ok(reply.with_weights(weights))
     }
 
     fn timed<V>(&mut self, work: impl FnOnce() -> Result<V>) -> Result<V> {
@@ -179,6 +234,10 @@ impl States for StoredStates<'_, '_> {
         let state = lock(&self.store).get_kept(client)?;
         self.observer.begins(client, &state);
         Ok(state)
+    }
+
+    fn compression(&self, client: usize) -> Result<CompressionState> {
+        Ok(lock(&self.store).get_kept(client)?.compression().clone())
     }
 
     fn end(&self, client: usize, state: KeptState, changed: bool) -> Result<()> {

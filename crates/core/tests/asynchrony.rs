@@ -34,7 +34,7 @@ fn method() -> FedEq {
 
 fn plan(asynchronous: Asynchronous, updates: u64) -> Plan {
     let sampling = Sampling { fraction: 0.5, replacement: false };
-    Plan { rounds: updates / 4, sampling, evaluate_every: 0, measure_theory: false, asynchronous: Some(asynchronous) }
+    Plan { rounds: updates / 4, sampling, evaluate_every: 0, asynchronous: Some(asynchronous), ..Plan::default() }
 }
 
 /// Runs a plan; `between` may put another state in the server's place after every round.

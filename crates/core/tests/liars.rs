@@ -73,7 +73,7 @@ fn run(algorithm: &dyn Algorithm, asynchronous: Option<Asynchronous>, quorum: f6
     let others = InProcess::new(algorithm, &training, &engine, &mut store, Seed::new(1), &never);
     let mut transport = Lying { others, lie, quorum };
     let sampling = Sampling { fraction: 1.0, replacement: false };
-    let plan = Plan { rounds: 3, sampling, evaluate_every: 1, measure_theory: false, asynchronous };
+    let plan = Plan { rounds: 3, sampling, evaluate_every: 1, asynchronous, ..Plan::default() };
     let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(4) };
     let mut notes = Notes::default();
     let done = federation.run(&mut server, &mut [&mut notes]);

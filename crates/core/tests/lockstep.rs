@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex};
 use common::{CLIENTS, Problem};
 use digits::{Digits, brief};
 use fedeq_core::{
-    Algorithm, BalanceRho, ClientInfo, ClientState, Ditto, Engine, EngineState, Evaluated, EvaluationJob, FedAvg, FedEq,
-    FineTune, FineTuning, HeadOn, HostWork, InProcess, Job, KeptState, LocalProblems, Method, Params, PersonalStart, Plan,
-    ReadyPhase, Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights, Workspace,
+    Algorithm, BalanceRho, ClientInfo, ClientState, Codec, Compression, Ditto, Engine, EngineState, Evaluated, EvaluationJob,
+    FedAvg, FedEq, FineTune, FineTuning, HeadOn, HostWork, InProcess, Job, KeptState, LocalProblems, Method, Params,
+    PersonalStart, Plan, ReadyPhase, Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training,
+    Weights, Workspace,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::{StoredPrecision, WarmStart};
@@ -154,21 +155,23 @@ fn with_switches() -> Vec<(&'static str, Box<dyn Algorithm>)> {
 }
 
 /// Rounds, clients met afterwards and an evaluation, as bytes.
-fn convex_run(problem: &Problem, engine: &dyn Engine, algorithm: &dyn Algorithm) -> Vec<u8> {
+fn convex_run(problem: &Problem, engine: &dyn Engine, algorithm: &dyn Algorithm, compression: Option<Compression>) -> Vec<u8> {
     let training = Training { epochs: 5, personal_epochs: 5, ..common::thorough(0.05) };
     let mut server = problem.server(algorithm, 0.7);
     let theta = Problem::start().theta();
     let dual = algorithm.initial_dual(&theta, Seed::new(3));
     let mut store = problem.store(move |_| dual.clone());
     let never = || false;
-    let mut transport = InProcess::new(algorithm, &training, engine, &mut store, Seed::new(1), &never);
+    let mut transport =
+        InProcess::new(algorithm, &training, engine, &mut store, Seed::new(1), &never).compressing(compression.as_ref());
     // The last client is met after training.
     let plan = Plan {
         rounds: 6,
         sampling: Sampling { fraction: 0.5, replacement: false },
         evaluate_every: 2,
         measure_theory: true,
-        asynchronous: None,
+        compression,
+        ..Plan::default()
     };
     let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS - 1, transport: &mut transport, seed: Seed::new(2) };
     assert!(federation.run(&mut server, &mut []).expect("sound").is_continue());
@@ -186,11 +189,14 @@ fn convex_run(problem: &Problem, engine: &dyn Engine, algorithm: &dyn Algorithm)
 fn every_kind_of_step_gives_the_same_bytes_in_lockstep_as_client_by_client() {
     let problem = Problem::new(3);
     let mut phases = BTreeSet::new();
+    let both = Compression { up: Some(Codec::TopK(0.3)), down: Some(Codec::Int8), ..Compression::default() };
     for (name, method) in with_switches() {
-        let lockstep = Lockstep::new(&problem);
-        let bytes = convex_run(&problem, &lockstep, method.as_ref());
-        assert!(bytes == convex_run(&problem, &problem.engine(), method.as_ref()), "{name}");
-        phases.extend(lockstep.phases.into_inner().expect("no panic"));
+        for compression in [None, Some(both)] {
+            let lockstep = Lockstep::new(&problem);
+            let bytes = convex_run(&problem, &lockstep, method.as_ref(), compression);
+            assert!(bytes == convex_run(&problem, &problem.engine(), method.as_ref(), compression), "{name}, {compression:?}");
+            phases.extend(lockstep.phases.into_inner().expect("no panic"));
+        }
     }
     assert_eq!(phases.into_iter().collect::<Vec<_>>(), ["body", "head", "personal", "tune"]);
 }

@@ -7,7 +7,7 @@ use digits::{CLIENTS, Digits, brief};
 use fedeq_core::{
     Algorithm, ClientByClient, ClientState, DualStart, FedAvg, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local, LocalProblem,
     LocalProblems, Method, Neighbours, Params, Phase, ProximalGradient, ProximalTerm, Slot, SolveTally, ThetaStart, Training,
-    Trains, View, Weights, Workers, client_seed, received, shared_part,
+    Trains, View, Weights, Workers, client_seed, dual, received, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_data::shard::Shard;
@@ -122,7 +122,8 @@ fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
     let before = state.clone();
     let engine = ClientByClient::new(&digits, Workers::new(1).expect("a thread"));
     let (training, seed) = (&digits.training, Seed::new(1));
-    let mut client = Client { algorithm: &method, training, engine: &engine, number: 0, state: &mut state, seed };
+    let mut client =
+        Client { algorithm: &method, training, engine: &engine, number: 0, state: &mut state, seed, compression: None };
     let sound = shared_part(&method, &digits.initial());
     let broken = [
         Weights { params: sound.params.filter(|path| path != "cell.conv_a.weight"), ..sound.clone() },
@@ -194,12 +195,13 @@ fn text_problem() -> (NetworkProblem, Weights) {
 }
 
 #[test]
-fn a_proximal_term_by_predictions_is_divided_by_the_symbols_that_are_not_padding() {
+fn both_admm_terms_by_predictions_are_divided_by_the_symbols_that_are_not_padding() {
     let (problem, start) = text_problem();
-    let moved = |strength: f64, per_prediction: bool| {
+    let moved = |times: f32, per_prediction: bool| {
         let mut weights = start.clone();
-        let term = ProximalTerm { per_prediction, ..ProximalTerm::new(strength, received()) };
-        let proximal = ProximalGradient::new(&term, &start.params.map(|_| 1.0), None);
+        let term = ProximalTerm { per_prediction, ..ProximalTerm::augmented(times.into(), received(), dual()) };
+        let lambda = start.params.map(|value| times * (0.5 - value));
+        let proximal = ProximalGradient::new(&term, &start.params.map(|_| 1.0), Some(&lambda));
         let phase = phase("body", 1).towards(term);
         problem
             .train(&mut weights, &mut WarmMemory::default(), &phase, Some(&proximal), phase.seed(Seed::new(1)))

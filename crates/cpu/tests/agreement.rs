@@ -6,7 +6,7 @@ use fedeq_equilibrium::{Adjoint, Equilibrium};
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::{Predictions, cross_entropy_with_gradient};
 use fedeq_models::Mode;
-use fedeq_models::graph::{Graph, Layer, ParameterId};
+use fedeq_models::graph::{Cell, Graph, Layer, ParameterId, ValueId};
 use fedeq_models::{ModelConfig, Part, Task};
 use fedeq_reference::{FloatPrecision, Pass, Reference, Values, widened};
 
@@ -314,6 +314,56 @@ fn equilibria_of_sequences_agree_by_every_adjoint() {
         let config = with_adjoint("deq-transformer", adjoint);
         agrees(&config, &Task::next_symbol(20, 30), &Batch::of_text(3, 20, 30), 0.003, 1e-3);
     }
+}
+
+/// Every choice of the networks for text: `equilibrium` stands in for how the fixed point is found.
+const CHOICES_OF_TEXT: [&str; 5] = [
+    r#"{ "name": "deq-transformer", "injection": 8.0, "equilibrium": E }"#,
+    r#"{ "name": "deq-transformer", "injection_norm": true, "injection": 0.5, "layers": 2, "equilibrium": E }"#,
+    r#"{ "name": "deq-transformer", "layers": 1, "state_scale": 16.0, "personal": "output", "equilibrium": E }"#,
+    r#"{ "name": "deq-transformer", "layers": 3, "tied": true, "injection": 8.0, "equilibrium": E }"#,
+    r#"{ "name": "transformer-4", "personal": "output" }"#,
+];
+
+/// A few steps of the solver, the same ones on both sides, differentiated in every way.
+#[test]
+fn every_choice_of_networks_for_text_agrees() {
+    for (json, adjoint) in CHOICES_OF_TEXT.into_iter().zip(ADJOINTS.into_iter().cycle()) {
+        let few = r#""relative": 0.0, "max_steps": 4"#;
+        let equilibrium = format!(r#"{{ "stop": {{ {few} }}, "adjoint": {adjoint} }}"#);
+        let equilibrium = equilibrium.replace(r#""relative": 3e-6, "max_steps": 300"#, few);
+        let config: ModelConfig = serde_json::from_str(&json.replace('E', &equilibrium)).unwrap();
+        agrees(&config, &Task::next_symbol(12, 20), &Batch::of_text(3, 12, 20), 0.003, 1e-3);
+    }
+}
+
+/// The network with the layers of its cell and their normalisation, once, in place of its equilibrium.
+fn unrolled(mut graph: Graph) -> Graph {
+    let at = graph.layers.iter().position(|layer| matches!(layer, Layer::Equilibrium { .. })).unwrap();
+    let Layer::Equilibrium { injection, cell: Cell::Transformer { layers, norm }, y, .. } = graph.layers.remove(at) else {
+        panic!("a network for text");
+    };
+    let h = ValueId(graph.values.len());
+    graph.values.push(graph.values[y.0]);
+    let stack = Layer::Transformer { h: None, injection, layers, y: h };
+    graph.layers.splice(at..at, [stack, Layer::LayerNorm { x: h, affine: norm, y }]);
+    graph
+}
+
+/// Tied layers add up their gradients also outside of an equilibrium, and in an implicit gradient.
+#[test]
+fn tied_layers_agree() {
+    let json = r#"{ "name": "deq-transformer", "layers": 3, "tied": true }"#;
+    let tied = serde_json::from_str::<ModelConfig>(json).unwrap().graph(&Task::next_symbol(12, 20)).unwrap();
+    let batch = Batch::of_text(3, 12, 20);
+    let implicit: Equilibrium = serde_json::from_str(
+        r#"{ "stop": { "relative": 0.0, "max_steps": 4 }, "adjoint": { "implicit": { "stop": { "relative": 0.0, "max_steps": 4 } } } }"#,
+    )
+    .unwrap();
+    graph_agrees("tied, implicit", &tied.clone().with_equilibrium(&implicit), &batch, 0.003, 1e-3);
+    let explicit = unrolled(tied);
+    explicit.validate().unwrap();
+    graph_agrees("tied, explicit", &explicit, &batch, 0.003, 1e-3);
 }
 
 /// Training by automatic differentiation: the loss before each of some steps.

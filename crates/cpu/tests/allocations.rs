@@ -96,6 +96,8 @@ fn a_training_step_allocates_nothing() {
         (r#"{ "name": "untied-resnet-xs", "pooling": "mean" }"#, &images),
         (r#"{ "name": "transformer-4" }"#, &sentences),
         (r#"{ "name": "deq-transformer" }"#, &sentences),
+        (r#"{ "name": "deq-transformer", "injection": 8.0, "state_scale": 16.0, "personal": "output" }"#, &sentences),
+        (r#"{ "name": "deq-transformer", "injection_norm": true, "layers": 2, "tied": true }"#, &sentences),
     ];
     let mut found = Vec::new();
     let [pictures, text] = [pictures(60), text(60)].map(Arc::new);

@@ -42,6 +42,7 @@ impl Support<'_> {
                 self.used_once(positions.as_slice())?;
                 self.positions(tokens, y)
             }
+            Layer::Scale { x, .. } => self.channels("a factor on every number", x, 2),
             Layer::LayerNorm { x, affine, .. } => {
                 self.used_once(&[affine.scale, affine.offset])?;
                 self.positions(affine.scale, x)
@@ -77,10 +78,10 @@ impl Support<'_> {
         format!("`{}`", path.rsplit_once('.').map_or(path.as_str(), |(layer, _)| layer))
     }
 
-    /// A gradient is written by one layer alone.
+    /// A gradient is written by one layer alone, or by the tied ones of one stack.
     fn used_once(&self, ids: &[ParameterId]) -> Result<()> {
-        let all: Vec<ParameterId> = self.graph.layers.iter().flat_map(Layer::parameters).collect();
-        match ids.iter().find(|id| all.iter().filter(|other| other == id).count() > 1) {
+        let all: Vec<Vec<ParameterId>> = self.graph.layers.iter().map(Layer::parameters).collect();
+        match ids.iter().find(|id| all.iter().filter(|others| others.contains(id)).count() > 1) {
             Some(&id) => Err(refused(
                 format!("{} shares its parameters with another layer", self.name(id)),
                 "give each a layer of its own",
@@ -141,6 +142,12 @@ impl Support<'_> {
         let Some([scale, ..]) = stack.layers.first() else { return Ok(()) };
         self.positions(*scale, value)?;
         let name = self.name(*scale);
+        let mut own: Vec<ParameterId> = stack.layers.concat();
+        own.sort_unstable();
+        if !stack.is_tied() && own.windows(2).any(|two| two[0] == two[1]) {
+            let problem = format!("some layers of the stack that begins with {name} share their parameters and others do not");
+            return Err(refused(problem, "give each layer its own, or all of them the same"));
+        }
         if stack.heads * HEAD != WIDTH {
             let problem = format!("the attention behind {name} has `{}` heads", stack.heads);
             return Err(refused(problem, &format!("use {}, of {HEAD} numbers each", WIDTH / HEAD)));
@@ -179,7 +186,7 @@ pub(crate) fn refused(problem: impl Into<String>, remedy: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use fedeq_models::graph::{Ends, Fusion};
-    use fedeq_models::{Activation, ModelConfig, NormKind, Task};
+    use fedeq_models::{Activation, DeqTransformerOptions, ModelConfig, NormKind, Personal, Task, TransformerOptions};
 
     use super::*;
 
@@ -222,6 +229,31 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_choice_of_networks_of_texts_is_supported_but_layers_of_which_some_are_tied() {
+        let task = Task::next_symbol(16, 90);
+        let (personal, usual) = (Personal::Output, DeqTransformerOptions::default);
+        let scaled = DeqTransformerOptions { injection: 8.0, injection_norm: true, state_scale: 16.0, ..usual() };
+        for config in [
+            ModelConfig::DeqTransformer(scaled),
+            ModelConfig::DeqTransformer(DeqTransformerOptions { layers: 1, personal, ..usual() }),
+            ModelConfig::DeqTransformer(DeqTransformerOptions { tied: true, ..usual() }),
+            ModelConfig::Transformer4(TransformerOptions { personal, ..TransformerOptions::default() }),
+        ] {
+            for precision in [Precision::Mixed, Precision::Exact] {
+                ensure_supported(&config.graph(&task).expect("fits"), precision).expect("supported");
+            }
+        }
+        let mut some = ModelConfig::DeqTransformer(usual()).graph(&task).expect("fits");
+        for layer in &mut some.layers {
+            if let Layer::Equilibrium { cell: Cell::Transformer { layers, .. }, .. } = layer {
+                layers.layers[2] = layers.layers[0];
+            }
+        }
+        let problem = ensure_supported(&some, Precision::Mixed).expect_err("refused").to_string();
+        assert!(problem.contains("begins with `cell.layers.0.norm_1` share their parameters and others do not"), "{problem}");
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn gentle() -> Training {
 
 fn rounds(rounds: u64) -> Plan {
     let sampling = Sampling { fraction: 0.5, replacement: false };
-    Plan { rounds, sampling, evaluate_every: 1, measure_theory: false, asynchronous: None }
+    Plan { rounds, sampling, evaluate_every: 1, ..Plan::default() }
 }
 
 fn exact() -> CudaOptions {

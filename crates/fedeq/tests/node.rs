@@ -343,7 +343,9 @@ fn a_node_starts_from_the_same_head_of_its_own_as_a_simulated_client() {
     let engine = ClientByClient::new(&prepared, Workers::new(1).expect("a thread"));
     let seed = client_seed(prepared.clients_seed(), 2);
     let (algorithm, training) = (experiment.method.algorithm(), &experiment.training);
-    Client { algorithm, training, engine: &engine, number: 2, state: &mut state, seed }.handle(&request).expect("trained");
+    Client { algorithm, training, engine: &engine, number: 2, state: &mut state, seed, compression: None }
+        .handle(&request)
+        .expect("trained");
     let text = experiment.to_toml().expect("writable");
     let envelope = Envelope { federation: "any".into(), experiment: text, request };
     let done = NodeWorker::new(2, "".into()).work(&envelope, None).expect("trained");

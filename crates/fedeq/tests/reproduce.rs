@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fedeq_core::Method;
+use fedeq_data::partition::Partition;
 use fedeq_report::reproduce::{ExperimentCell, NAMES, ScaleName, cells, find};
 use fedeq_run::experiment::Experiment;
 use fedeq_run::forecast::{Forecaster, Rates};
@@ -115,6 +116,21 @@ fn femnist_at_full_scale_keeps_a_tenth_for_the_test() {
     assert!(femnist.iter().any(|(name, _)| *name == "table-1"));
     for (name, cell) in femnist {
         assert_eq!(cell.experiment.data.split.test, Some(0.1), "{name}, {}", cell.name);
+    }
+}
+
+/// A role of 3,000 characters is 188 sequences of 16 symbols.
+#[test]
+fn shakespeare_at_full_scale_has_roles_of_3_000_characters_and_keeps_a_tenth_for_the_test() {
+    let cells: Vec<_> =
+        all_cells(ScaleName::Full).into_iter().filter(|(_, cell)| cell.experiment.data.source.name() == "shakespeare").collect();
+    for name in ["table-1", "table-2", "fig-size", "presets", "fig-shakespeare"] {
+        assert!(cells.iter().any(|(of, _)| *of == name), "{name}");
+    }
+    for (name, cell) in cells {
+        let data = &cell.experiment.data;
+        let is_long = matches!(data.partition, Partition::Natural { clients: Some(200), minimum: 188, .. });
+        assert!(is_long && data.split.test == Some(0.1), "{name}, {}: {data:?}", cell.name);
     }
 }
 

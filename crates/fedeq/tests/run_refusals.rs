@@ -68,6 +68,25 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "from 1 to 1,000,000",
     ),
     (&["plan.asynchronous.slow=2"], "there is no key `plan.asynchronous.slow`", "did you mean `plan.asynchronous.slowest`?"),
+    (&["plan.compression={}"], "`plan.compression` names no codec", "`up`, `down` or both"),
+    (&["plan.compression.up=int5"], "`plan.compression.up` cannot be `int5`", "did you mean `int8`?"),
+    (&["plan.compression.up.top-k=0"], "`plan.compression.up.top-k` is `0`", "above 0 and at most 1"),
+    (&["plan.compression.down.low-rank=0"], "`plan.compression.down.low-rank` is `0`", "from 1 to 1024"),
+    (
+        &["plan.compression.up=int8", "plan.compression.keep_rounds=3"],
+        "`plan.compression.keep_rounds` is about `down`",
+        "leave it out",
+    ),
+    (
+        &["plan.compression.up=int8", "method=local"],
+        "`plan.compression` does not go with a method that sends nothing",
+        "leave it out",
+    ),
+    (
+        &["plan.compression.up=int8", "plan.sampling.replacement=true"],
+        "does not go with `plan.sampling.replacement`",
+        "leave one",
+    ),
     (&["data.copies=0"], "`data.copies`", ""),
     (&["engine.device=cpu,cpu"], "`engine.device` is `cpu,cpu`: a run is computed on one device", "name one"),
     (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "`cpu`, `cuda`"),
@@ -91,6 +110,15 @@ fn what_cannot_be_carried_out_is_refused_with_exit_code_2_and_leaves_nothing_beh
         assert!(hint.contains(expected_hint), "{settings:?}: {hint}");
         assert!(!folder.path().join("out").exists(), "{settings:?} left something behind");
     }
+}
+
+#[test]
+fn compression_is_refused_where_messages_go_over_flower() {
+    let folder = TempDir::new().expect("a folder");
+    let (error, hint) = refusal(fedeq(&folder).args(["init-federation", "--set", "plan.compression.up=int8", "--out", "app"]), 2);
+    assert!(error.contains("`plan.compression` is not supported in a Flower federation yet"), "{error}");
+    assert!(hint.contains("without `plan.asynchronous` and `plan.compression`"), "{hint}");
+    assert!(!folder.path().join("app").exists());
 }
 
 #[test]

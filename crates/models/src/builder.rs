@@ -206,6 +206,11 @@ impl Builder<'_> {
         self.push(|y| Layer::Embed { tokens, positions, y })
     }
 
+    /// `factor x`; with a factor of 1 the value itself.
+    pub fn scale(&mut self, x: ValueId, factor: f64) -> ValueId {
+        if factor == 1.0 { x } else { self.push(|y| Layer::Scale { x, factor, y }) }
+    }
+
     /// Transformer layers one after the other, from zero if there is no `h`.
     pub fn transformer(&mut self, h: Option<ValueId>, injection: ValueId, layers: Transformer) -> ValueId {
         self.push(|y| Layer::Transformer { h, injection, layers, y })

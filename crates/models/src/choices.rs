@@ -57,6 +57,27 @@ impl Pooling {
     }
 }
 
+/// What of a network for text stays with its client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Personal {
+    /// The last transformer layer, the normalisation behind it and the logits, as in the paper.
+    #[default]
+    LastLayer,
+    /// The logits alone.
+    Output,
+}
+
+/// Whether a setting has its usual value, which files leave out: experiments of before it was a choice keep their identity.
+pub(crate) fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The same for a factor, which is usually 1.
+pub(crate) fn is_one(factor: &f64) -> bool {
+    *factor == 1.0
+}
+
 /// The choices that run through a whole network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {

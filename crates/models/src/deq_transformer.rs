@@ -2,14 +2,19 @@
 use fedeq_equilibrium::Equilibrium;
 use serde::{Deserialize, Serialize};
 
+use crate::builder::Builder;
 use crate::catalog::{Architecture, InputKind};
-use crate::error::Result;
-use crate::graph::{Cell, Dropout, Graph};
+use crate::choices::{Personal, is_one, is_usual};
+use crate::error::{ModelError, Result, ensure_factor, ensure_within};
+use crate::graph::{Cell, Dropout, Graph, ValueId};
 use crate::task::Task;
-use crate::transformer::{TransformerOptions, WIDTH, embeddings, personal_end, stack};
+use crate::transformer::{TransformerOptions, WIDTH, embeddings, end, stack};
 
-/// Layers in the cell, all with weights of their own.
+/// Layers in the cell of the authors' code.
 const LAYERS: usize = 4;
+
+/// The most layers in a cell.
+const MOST_LAYERS: usize = 16;
 
 /// The choices left open in a DEQ-Transformer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,36 +22,99 @@ const LAYERS: usize = 4;
 pub struct DeqTransformerOptions {
     /// The share of numbers that dropout sets to zero in training.
     pub dropout: f64,
+    /// What embedded symbols are multiplied by before they are injected, into the cell and into the last layer. They start with a deviation of 0.02 beside states of
+    /// unit size, so that a small factor lets training begin with what does not depend on the input.
+    #[serde(skip_serializing_if = "is_one")]
+    pub injection: f64,
+    /// Normalises every embedded symbol before that, with a scale and an offset that are learned and shared.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub injection_norm: bool,
+    /// Layers in the cell.
+    #[serde(skip_serializing_if = "are_usual_layers")]
+    pub layers: usize,
+    /// Whether all layers in the cell have the same parameters.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub tied: bool,
+    /// What the fixed point is multiplied by before the last layer reads it.
+    #[serde(skip_serializing_if = "is_one")]
+    pub state_scale: f64,
+    /// What stays with its client.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub personal: Personal,
     /// How the fixed point is found and differentiated.
     pub equilibrium: Equilibrium,
 }
 
 impl Default for DeqTransformerOptions {
     fn default() -> Self {
-        Self { dropout: TransformerOptions::default().dropout, equilibrium: Equilibrium::default() }
+        Self {
+            dropout: TransformerOptions::default().dropout,
+            injection: 1.0,
+            injection_norm: false,
+            layers: LAYERS,
+            tied: false,
+            state_scale: 1.0,
+            personal: Personal::LastLayer,
+            equilibrium: Equilibrium::default(),
+        }
     }
 }
 
-/// `z = norm(layer_4(layer_3(layer_2(layer_1(z; x); x); x); x))` with `x` the embedded symbols, then the personal layer, into which the symbols
-/// are injected once more, without their positions. States are `[length, 64]`.
+fn are_usual_layers(layers: &usize) -> bool {
+    *layers == LAYERS
+}
+
+/// `z = norm(layer_n(... layer_1(z; x) ...; x))` with `x = injection * embedded symbols`, then one more layer on `state_scale * z`, into which the symbols
+/// are injected once more, without their positions; then a normalisation and the logits. States are `[length, 64]`.
 impl Architecture for DeqTransformerOptions {
     type Size = ();
     const INPUTS: InputKind = InputKind::Symbols;
 
     fn graph(&self, task: &Task, (): ()) -> Result<Graph> {
+        self.validate()?;
         Graph::build(task, |net| {
             let [tokens, positions] = embeddings(net);
             let x = net.embed(tokens, Some(positions));
-            let mut cell = net.at("cell");
-            let layers = stack(&mut cell, "layers", LAYERS, LAYERS, Dropout { name: "cell", rate: self.dropout });
-            let norm = cell.affine("norm", WIDTH);
-            let z = net.equilibrium(x, Cell::Transformer { layers, norm }, &self.equilibrium);
+            let x = self.injected(net, "norm", x);
+            let cell = self.cell(&mut net.at("cell"));
+            let z = net.equilibrium(x, cell, &self.equilibrium);
+            let z = net.scale(z, self.state_scale);
             let symbols = net.embed(tokens, None);
-            personal_end(net, z, symbols, 1, self.dropout)
+            let symbols = self.injected(net, "symbols_norm", symbols);
+            end(net, [z, symbols], 1, self.dropout, self.personal)
         })
     }
 
     fn equilibrium(&self) -> Option<&Equilibrium> {
         Some(&self.equilibrium)
+    }
+}
+
+impl DeqTransformerOptions {
+    fn validate(&self) -> Result<()> {
+        ensure_factor("injection", self.injection)?;
+        ensure_factor("state_scale", self.state_scale)?;
+        ensure_within("number of layers", self.layers, 1..=MOST_LAYERS)?;
+        if self.tied && self.layers == 1 {
+            return Err(ModelError::unfitting(
+                "`tied` says nothing of `1` layer",
+                "set `tied` to false, or `layers` to more than 1",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Embedded symbols as they are injected.
+    fn injected(&self, net: &mut Builder<'_>, norm: &str, x: ValueId) -> ValueId {
+        let x = if self.injection_norm { net.at("embedding").layer_norm(norm, x) } else { x };
+        net.scale(x, self.injection)
+    }
+
+    fn cell(&self, cell: &mut Builder<'_>) -> Cell {
+        let own = if self.tied { 1 } else { self.layers };
+        let mut layers = stack(cell, "layers", own, self.layers, Dropout { name: "cell", rate: self.dropout });
+        // Tied layers are the first one, again and again.
+        layers.layers = layers.layers.iter().copied().cycle().take(self.layers).collect();
+        Cell::Transformer { layers, norm: cell.affine("norm", WIDTH) }
     }
 }

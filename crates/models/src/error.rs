@@ -77,6 +77,15 @@ pub(crate) fn ensure_within(name: &str, value: usize, range: std::ops::RangeIncl
     Err(ModelError::unfitting(format!("{name} `{value}` is out of range"), remedy))
 }
 
+/// Refuses a factor that would leave nothing of what it multiplies, or nothing that is a number.
+pub(crate) fn ensure_factor(name: &str, value: f64) -> Result<()> {
+    if (1e-6..=1e6).contains(&value) {
+        return Ok(());
+    }
+    let remedy = format!("choose a number above 0 for `{name}`, from 1e-6 to 1e6; 1 changes nothing");
+    Err(ModelError::unfitting(format!("{name} `{value}` is out of range"), remedy))
+}
+
 /// Parameters of a network: 1 GB of them, which training needs several times over.
 const MOST_PARAMETERS: usize = 1 << 28;
 

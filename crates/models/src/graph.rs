@@ -293,6 +293,15 @@ pub enum Layer {
         /// The output, a sequence.
         y: ValueId,
     },
+    /// `factor x`
+    Scale {
+        /// The input; not symbols.
+        x: ValueId,
+        /// What every number is multiplied by.
+        factor: f64,
+        /// The output.
+        y: ValueId,
+    },
     /// Transformer layers one after the other; see [`Transformer`].
     Transformer {
         /// What goes in; zeros if none.
@@ -374,7 +383,7 @@ pub enum Fusion {
     AddThen(ValueId, Activation),
 }
 
-/// A stack of transformer layers, each with parameters of its own:
+/// A stack of transformer layers, each with parameters of its own or all with the same:
 ///
 /// `h <- h + injection`, `h <- h + drop(attention(norm_1(h)))`, `h <- h + drop(mlp(norm_2(h)))`
 ///
@@ -382,7 +391,7 @@ pub enum Fusion {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transformer {
     /// For each layer: scale and offset of `norm_1`; weight and bias of query, key, value and output; scale and offset of `norm_2`; weight
-    /// and bias of the two dense layers of the MLP.
+    /// and bias of the two dense layers of the MLP. Layers that are tied name the same parameters.
     pub layers: Vec<[ParameterId; 16]>,
     /// Heads of attention.
     pub heads: usize,
@@ -390,6 +399,13 @@ pub struct Transformer {
     pub hidden: usize,
     /// Dropout in training.
     pub dropout: Dropout,
+}
+
+impl Transformer {
+    /// Whether there are several layers, all with the same parameters.
+    pub fn is_tied(&self) -> bool {
+        self.layers.len() > 1 && self.layers.iter().all(|layer| *layer == self.layers[0])
+    }
 }
 
 /// Dropout whose masks are drawn once for a pass: `[B, 2 * layers, length, width]` multipliers.

@@ -45,7 +45,7 @@ mod task;
 mod transformer;
 
 pub use catalog::{Architecture, InputKind, ModelConfig};
-pub use choices::{Activation, GroupNormScope, NormKind, Pooling};
+pub use choices::{Activation, GroupNormScope, NormKind, Personal, Pooling};
 pub use deq_mlp::DeqMlpOptions;
 pub use deq_resnet::{DeqResNetOptions, DeqResNetSize};
 pub use deq_transformer::DeqTransformerOptions;

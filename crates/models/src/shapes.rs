@@ -45,6 +45,11 @@ impl Graph {
             Layer::Widen { x, y } => self.widened_shape(*x, *y),
             Layer::Dense { x, weight, bias, .. } => self.dense_shape(*x, *weight, *bias),
             Layer::Embed { tokens, positions, .. } => self.embedded_shape(*tokens, *positions),
+            Layer::Scale { factor, .. } if !factor.is_finite() => Err(unsound(format!("a factor is `{factor}`"))),
+            Layer::Scale { x, .. } => match self.value(*x)? {
+                Shape::Symbols => Err(unsound("symbols are no numbers, and cannot be scaled")),
+                shape => Ok(shape),
+            },
             Layer::Transformer { h, injection, layers, .. } => {
                 let shape = self.transformer_shape(*injection, layers)?;
                 let same = h.is_none_or(|h| self.values.get(h.0) == Some(&shape));
@@ -244,6 +249,7 @@ impl Layer {
             | Self::Widen { y, .. }
             | Self::Dense { y, .. }
             | Self::Embed { y, .. }
+            | Self::Scale { y, .. }
             | Self::Transformer { y, .. }
             | Self::LayerNorm { y, .. }
             | Self::Equilibrium { y, .. }
@@ -261,6 +267,7 @@ impl Layer {
             | Self::MeanPool { x, .. }
             | Self::Widen { x, .. }
             | Self::Dense { x, .. }
+            | Self::Scale { x, .. }
             | Self::LayerNorm { x, .. } => vec![*x],
             Self::Embed { .. } => Vec::new(),
             Self::Transformer { h, injection, .. } => h.iter().copied().chain([*injection]).collect(),
@@ -268,13 +275,13 @@ impl Layer {
         }
     }
 
-    /// The parameters that it has.
+    /// The parameters that it has; those of tied layers once for each of them.
     pub fn parameters(&self) -> Vec<ParameterId> {
         let of = |affine: &Affine| [affine.scale, affine.offset];
         match self {
             Self::Conv { weight, .. } => vec![*weight],
             Self::Norm { affine, .. } | Self::LayerNorm { affine, .. } => of(affine).to_vec(),
-            Self::MaxPool { .. } | Self::MeanPool { .. } | Self::Widen { .. } => Vec::new(),
+            Self::MaxPool { .. } | Self::MeanPool { .. } | Self::Widen { .. } | Self::Scale { .. } => Vec::new(),
             Self::Dense { weight, bias, .. } => [*weight].into_iter().chain(*bias).collect(),
             Self::Embed { tokens, positions, .. } => [*tokens].into_iter().chain(*positions).collect(),
             Self::Transformer { layers, .. } => layers.layers.concat(),

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
 use crate::catalog::{Architecture, InputKind};
+use crate::choices::{Personal, is_usual};
 use crate::error::Result;
 use crate::graph::{Dropout, Ends, Graph, ParameterId, Transformer as Stack, ValueId};
 use crate::init::Initializer;
@@ -20,15 +21,18 @@ const MLP_WIDTH: usize = 4 * WIDTH;
 pub struct TransformerOptions {
     /// The share of numbers that dropout sets to zero in training.
     pub dropout: f64,
+    /// What stays with its client.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub personal: Personal,
 }
 
 impl Default for TransformerOptions {
     fn default() -> Self {
-        Self { dropout: 0.1 }
+        Self { dropout: 0.1, personal: Personal::LastLayer }
     }
 }
 
-/// `h_0 = 0`, `h_i = layer_i(h_(i-1); x)` with `x` the embedded symbols; the last layer, a normalisation and the logits are personal.
+/// `h_0 = 0`, `h_i = layer_i(h_(i-1); x)` with `x` the embedded symbols; the last layer, a normalisation and the logits are [personal](Personal), or the logits alone.
 impl Architecture for TransformerOptions {
     type Size = usize;
     const INPUTS: InputKind = InputKind::Symbols;
@@ -39,7 +43,7 @@ impl Architecture for TransformerOptions {
             let x = net.embed(tokens, Some(positions));
             let shared = stack(net, "layers", depth - 1, depth, Dropout { name: "layers", rate: self.dropout });
             let h = net.transformer(None, x, shared);
-            personal_end(net, h, x, depth, self.dropout)
+            end(net, [h, x], depth, self.dropout, self.personal)
         })
     }
 }
@@ -56,7 +60,7 @@ pub(crate) fn embeddings(net: &mut Builder<'_>) -> [ParameterId; 2] {
     [vectors("tokens", vocabulary), vectors("positions", length)]
 }
 
-/// So many layers, drawn as in a stack of `depth`.
+/// So many layers with parameters of their own, drawn as in a stack of `depth`.
 pub(crate) fn stack(net: &mut Builder<'_>, name: &str, layers: usize, depth: usize, dropout: Dropout) -> Stack {
     let mut at = net.at(name);
     let layers = (0..layers).map(|index| layer(&mut at.at(index), depth)).collect();
@@ -67,13 +71,24 @@ fn layer(at: &mut Builder<'_>, depth: usize) -> [ParameterId; 16] {
     at.transformer_layer(WIDTH, MLP_WIDTH, |inputs| Initializer::variance_scaling(2.0 / (depth as f64).sqrt(), inputs))
 }
 
-/// One layer, a normalisation and the logits. The embedding is what the logits are read from.
-pub(crate) fn personal_end(net: &mut Builder<'_>, h: ValueId, injection: ValueId, depth: usize, dropout: f64) -> Ends {
+/// The name of the last layer where it is shared, and of its dropout.
+const LAST: &str = "last";
+
+/// One layer that goes on from `h`, a normalisation and the logits. The embedding is what the logits are read from.
+pub(crate) fn end(net: &mut Builder<'_>, [h, injection]: [ValueId; 2], depth: usize, dropout: f64, personal: Personal) -> Ends {
+    let name = match personal {
+        Personal::LastLayer => PERSONAL,
+        Personal::Output => LAST,
+    };
+    let mut at = match personal {
+        Personal::LastLayer => net.personal(),
+        Personal::Output => net.at(LAST),
+    };
+    let layers = vec![layer(&mut at.at("layer"), depth)];
+    let layers = Stack { layers, heads: HEADS, hidden: MLP_WIDTH, dropout: Dropout { name, rate: dropout } };
+    let h = at.transformer(Some(h), injection, layers);
+    let embedding = at.layer_norm("norm", h);
     let mut head = net.personal();
-    let layers = vec![layer(&mut head.at("layer"), depth)];
-    let layers = Stack { layers, heads: HEADS, hidden: MLP_WIDTH, dropout: Dropout { name: PERSONAL, rate: dropout } };
-    let h = head.transformer(Some(h), injection, layers);
-    let embedding = head.layer_norm("norm", h);
     let classes = head.task().classes;
     Ends { logits: head.dense("output", embedding, classes, None), embedding }
 }

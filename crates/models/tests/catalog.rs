@@ -36,6 +36,28 @@ fn unknown_keys_are_refused() {
     assert!(parse(r#"{ "name": "resnet-20", "equilibrium": {} }"#).is_err(), "an explicit network has no equilibrium");
 }
 
+/// What was written before there was a choice means the same, and is written as it was.
+#[test]
+fn usual_choices_of_networks_for_text_are_left_out_of_files() {
+    for name in ["deq-transformer", "transformer-4"] {
+        let config = parse(&format!(r#"{{ "name": "{name}", "dropout": 0.25 }}"#)).expect("well-formed");
+        let written = serde_json::to_value(&config).expect("writable");
+        let keys: Vec<&String> = written.as_object().expect("an object").keys().collect();
+        let expected = if name == "transformer-4" { vec!["dropout", "name"] } else { vec!["dropout", "equilibrium", "name"] };
+        assert_eq!(keys, expected);
+    }
+    let json = r#"{ "name": "deq-transformer", "injection": 8.0, "injection_norm": true, "layers": 2, "tied": true, "state_scale": 16.0, "personal": "output" }"#;
+    let config = parse(json).expect("well-formed");
+    let written = serde_json::to_string(&config).expect("writable");
+    assert_eq!(parse(&written).expect("well-formed"), config);
+    assert!(
+        ["injection\":8.0", "injection_norm\":true", "layers\":2", "tied\":true", "state_scale\":16.0", "personal\":\"output"]
+            .iter()
+            .all(|choice| written.contains(choice)),
+        "{written}"
+    );
+}
+
 #[test]
 fn networks_refuse_data_of_another_kind() {
     let (image, text, vector) = (Task::image(8, 8, 1, 10), Task::next_symbol(16, 90), Task::vector(20, 2));
@@ -85,6 +107,21 @@ fn numbers_beyond_reason_are_refused() {
     );
     refusal(r#"{ "name": "untied-resnet-xs", "blocks": 0 }"#, images);
     refusal(r#"{ "name": "deq-resnet-xs", "equilibrium": { "stop": { "max_steps": 0 } } }"#, images);
+    let text = Task::next_symbol(4, 9);
+    assert_eq!(
+        refusal(r#"{ "name": "deq-transformer", "injection": 0.0 }"#, text),
+        "injection `0` is out of range; choose a number above 0 for `injection`, from 1e-6 to 1e6; 1 changes nothing"
+    );
+    refusal(r#"{ "name": "deq-transformer", "injection": -8.0 }"#, text);
+    assert!(refusal(r#"{ "name": "deq-transformer", "state_scale": 1e300 }"#, text).starts_with("state_scale `1"));
+    assert_eq!(
+        refusal(r#"{ "name": "deq-transformer", "layers": 0 }"#, text),
+        "number of layers `0` is out of range; choose a number of layers between 1 and 16"
+    );
+    assert_eq!(
+        refusal(r#"{ "name": "deq-transformer", "layers": 1, "tied": true }"#, text),
+        "`tied` says nothing of `1` layer; set `tied` to false, or `layers` to more than 1"
+    );
     for task in [
         Task::image(0, 8, 1, 10),
         Task::image(8, 8, usize::MAX, 10),

@@ -79,6 +79,42 @@ fn a_transformer_layer_has_49_984_parameters() {
     assert_eq!(group("deq-transformer", &task, "head.layer."), 49_984);
 }
 
+/// The paper calls the cell a Universal Transformer block: one layer, or tied ones. Then it shares 2.75 times less than Transformer-4; the four layers of the authors' code, more.
+#[test]
+fn one_layer_or_tied_ones_share_56_896_parameters() {
+    let of = |choices: &str| {
+        let config: ModelConfig =
+            serde_json::from_str(&format!(r#"{{ "name": "deq-transformer"{choices} }}"#)).expect("well-formed");
+        let graph = config.graph(&Task::next_symbol(16, 90)).expect("a fitting task");
+        [Part::Shared, Part::Personal].map(|part| graph.count(part))
+    };
+    assert_eq!(of(""), [206_848, 55_962]);
+    assert_eq!(of(r#", "layers": 1"#), [56_896, 55_962]);
+    assert_eq!(of(r#", "layers": 4, "tied": true"#), [56_896, 55_962]);
+    assert_eq!(of(r#", "layers": 2"#), [56_896 + 49_984, 55_962]);
+    assert_eq!(of(r#", "injection": 8.0, "state_scale": 16.0"#), [206_848, 55_962], "factors are no parameters");
+    assert_eq!(
+        of(r#", "injection_norm": true"#),
+        [206_848 + 2 * 128, 55_962],
+        "a scale and an offset for each of two injections"
+    );
+}
+
+/// The last layer and its normalisation go from one part to the other; 64 x 90 weights and 90 biases stay.
+#[test]
+fn where_the_output_alone_is_personal_it_has_5_850_parameters() {
+    let (task, moved) = (Task::next_symbol(16, 90), 49_984 + 128);
+    for name in ["deq-transformer", "transformer-4", "transformer-8", "transformer-12"] {
+        let json = format!(r#"{{ "name": "{name}", "personal": "output" }}"#);
+        let graph = serde_json::from_str::<ModelConfig>(&json).expect("well-formed").graph(&task).expect("fits");
+        let [shared, personal] = counts(name, &task);
+        assert_eq!([Part::Shared, Part::Personal].map(|part| graph.count(part)), [shared + moved, personal - moved], "{name}");
+        assert_eq!(graph.count(Part::Personal), 5_850);
+        let paths: Vec<&str> = graph.parameters_of(Part::Personal).map(|parameter| parameter.path.as_str()).collect();
+        assert_eq!(paths, ["head.output.weight", "head.output.bias"], "{name}");
+    }
+}
+
 #[test]
 fn the_extra_small_networks_fit_a_microcontroller_and_differ_by_more_than_two() {
     let digits = Task::image(8, 8, 1, 10);

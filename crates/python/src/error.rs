@@ -8,7 +8,12 @@ use pyo3::prelude::*;
 
 create_exception!(fedeq, FedeqError, PyRuntimeError, "What went wrong, in a sentence, and in the next line what to do about it.");
 
-create_exception!(fedeq, Stopped, FedeqError, "The run was stopped; it continues from its last checkpoint when it is started again.");
+create_exception!(
+    fedeq,
+    Stopped,
+    FedeqError,
+    "The run was stopped; it continues from its last checkpoint when it is started again."
+);
 
 /// An error as an exception.
 pub(crate) fn raised(error: &Error) -> PyErr {

@@ -121,6 +121,7 @@ impl<'a> ForwardPass<'a> {
                 activation.map_or(y.clone(), |activation| activate(activation, y))
             }
             Layer::Embed { tokens, positions, .. } => self.embed(*tokens, *positions),
+            Layer::Scale { x, factor, .. } => self.rows(*x) * *factor,
             Layer::Transformer { h, injection, layers, .. } => {
                 let injection = self.sequence(*injection);
                 let h = h.map_or(injection.zeros_like(), |h| self.sequence(h));

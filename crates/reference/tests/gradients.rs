@@ -1,7 +1,7 @@
 //! Gradients of the small networks against central differences, in double precision.
 use fedeq_equilibrium::{Adjoint, Equilibrium, LinearSolver, Stop};
 use fedeq_models::{
-    Activation, DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, GroupNormScope, ModelConfig, NormKind, Pooling,
+    Activation, DeqMlpOptions, DeqResNetOptions, DeqTransformerOptions, GroupNormScope, ModelConfig, NormKind, Personal, Pooling,
     ResNetOptions, Task, TransformerOptions,
 };
 use fedeq_reference::{FloatPrecision, Pass, Reference};
@@ -108,6 +108,21 @@ fn transformer_4_has_the_gradients_of_central_differences() {
 fn deq_transformer_has_the_gradients_of_central_differences() {
     let options = DeqTransformerOptions { equilibrium: exact(), ..Default::default() };
     check(ModelConfig::DeqTransformer(options), Task::next_symbol(4, 7), 0.5);
+}
+
+/// Scaled and normalised injections, scaled states, other numbers of layers, tied ones, and other parts that are personal.
+#[test]
+fn every_choice_of_networks_for_text_has_the_gradients_of_central_differences() {
+    let usual = || DeqTransformerOptions { equilibrium: exact(), ..Default::default() };
+    for options in [
+        DeqTransformerOptions { injection: 8.0, state_scale: 4.0, ..usual() },
+        DeqTransformerOptions { injection: 2.0, injection_norm: true, layers: 1, personal: Personal::Output, ..usual() },
+        DeqTransformerOptions { layers: 2, tied: true, ..usual() },
+    ] {
+        check(ModelConfig::DeqTransformer(options), Task::next_symbol(4, 7), 0.5);
+    }
+    let options = TransformerOptions { personal: Personal::Output, ..Default::default() };
+    check(ModelConfig::Transformer4(options), Task::next_symbol(4, 7), 1.0);
 }
 
 #[test]

@@ -13,7 +13,7 @@ const INTEGERS: [i64; 7] = [0, 1, -1, 1 << 31, 1 << 53, i64::MAX, i64::MIN];
 const FLOATS: [f64; 7] = [1e308, -1e308, 1e-308, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
 /// Settings that are left out by default, each with an ordinary number.
-const OPTIONAL: [&str; 28] = [
+const OPTIONAL: [&str; 30] = [
     "data.copies=1",
     "data.limit.train=4",
     "data.limit.validation=4",
@@ -28,6 +28,8 @@ const OPTIONAL: [&str; 28] = [
     "training.watch_fixed_points.samples=5",
     "training.watch_fixed_points.starts=3",
     "engine.workers=1",
+    "plan.compression.up.top-k=0.1",
+    "plan.compression.down.low-rank=2",
     "method.dual.constant=0.1",
     "method.dual.uniform=0.1",
     "method.balance.ratio=10",
@@ -138,6 +140,8 @@ fn every_number_that_is_left_out_by_default() {
     for key in ["plan.asynchronous.slowest", "plan.asynchronous.max_staleness"] {
         every_value().for_each(|value| attempt(&asynchronous, key, &value, folder.path()));
     }
+    let compressed = [&SMALL[..], &["plan.compression.down=int4"]].concat();
+    every_value().for_each(|value| attempt(&compressed, "plan.compression.keep_rounds", &value, folder.path()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use fedeq_core::{FineTuning, HeadOn, Method, PersonalStart, ThetaStart, Weightin
 use fedeq_data::partition::Partition;
 use fedeq_data::source::Source;
 use fedeq_equilibrium::{Adjoint, SolveOptions, WarmStart, solve_tensors};
-use fedeq_models::{GroupNormScope, ModelConfig};
+use fedeq_models::{DeqTransformerOptions, GroupNormScope, ModelConfig};
 use fedeq_run::experiment::{Experiment, Override};
 use fedeq_run::preset::Preset;
 use serde_json::Value;
@@ -82,6 +82,30 @@ fn the_recommended_preset_is_the_paper_with_another_start_of_the_theta_step() {
     recommended.preset = Preset::Paper;
     assert_eq!(recommended, paper);
     assert!(matches!(paper.training.warm_start, WarmStart::BySample { .. }));
+}
+
+#[test]
+fn the_recommended_preset_injects_symbols_eight_times_as_large() {
+    let of = |preset: &str, more: &[&str]| {
+        let experiment = read(&[&["data=shakespeare", &format!("preset={preset}")], more].concat());
+        let ModelConfig::DeqTransformer(options) = experiment.model else { panic!("{}", experiment.model) };
+        options
+    };
+    let [recommended, paper, reference] = ["recommended", "paper", "reference"].map(|preset| of(preset, &[]));
+    assert_eq!([&recommended, &paper, &reference].map(|options| options.injection), [8.0, 1.0, 1.0]);
+    let usual = DeqTransformerOptions::default();
+    for options in [&recommended, &paper, &reference] {
+        assert_eq!((options.layers, options.tied, options.state_scale), (usual.layers, usual.tied, usual.state_scale));
+        assert_eq!((options.personal, options.injection_norm), (usual.personal, usual.injection_norm));
+    }
+    assert_eq!(paper, DeqTransformerOptions { injection: 1.0, ..recommended });
+    assert_eq!(of("recommended", &["model.injection=1"]), paper, "what is given stands");
+    assert_eq!(of("paper", &["model.injection=32", "model.personal=output"]).injection, 32.0);
+    // A run of before has no such key, and meant one.
+    let old = read(&["data=shakespeare", "model.injection=1"]);
+    let text = old.to_toml().expect("writable");
+    assert!(!text.contains("injection"), "{text}");
+    assert_eq!(Experiment::from_resolved(&text).expect("resolved"), old);
 }
 
 #[test]

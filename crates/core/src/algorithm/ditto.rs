@@ -2,7 +2,8 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Update, View, Weighting};
+use super::{Algorithm, ServerState, View, Weighting};
+use crate::aggregation::Received;
 use crate::error::Result;
 use crate::training::non_negative;
 use crate::work::{ClientInfo, Expression, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received, second};
@@ -66,8 +67,8 @@ impl Algorithm for Ditto {
         work.sending(own())
     }
 
-    fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting)
+    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
+        server.average(received, self.weighting)
     }
 
     fn keeps_second_model(&self) -> bool {

@@ -2,7 +2,8 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Update, Weighting};
+use super::{Algorithm, ServerState, Weighting};
+use crate::aggregation::Received;
 use crate::error::Result;
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
@@ -41,8 +42,8 @@ impl Algorithm for FedAvg {
         Self::local_training(round)
     }
 
-    fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting)
+    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
+        server.average(received, self.weighting)
     }
 
     fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {

@@ -3,7 +3,8 @@ use fedeq_data::Seed;
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Update, View, Weighting};
+use super::{Algorithm, ServerState, View, Weighting};
+use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::training::{non_negative, positive};
@@ -161,9 +162,9 @@ impl Algorithm for FedEq {
     }
 
     /// `theta <- mean(theta_i)`, or `theta <- theta + (1 / clients) sum of changes`.
-    fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        let before = server.weights.params.clone();
-        server.average(updates, self.weighting)?;
+    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
+        let (before, updates) = (server.weights.params.clone(), received.updates());
+        server.average(received, self.weighting)?;
         if self.server_step == ServerStep::Consensus {
             let share = updates.len() as f32 / server.clients as f32;
             server.weights.params = before.plus(share, &server.weights.params);
@@ -179,6 +180,10 @@ impl Algorithm for FedEq {
 
     /// The plain mean of one update would be that update.
     fn takes_single_updates(&self) -> bool {
+        self.server_step == ServerStep::Consensus
+    }
+
+    fn sends_changes(&self) -> bool {
         self.server_step == ServerStep::Consensus
     }
 

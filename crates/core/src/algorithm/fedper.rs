@@ -2,7 +2,8 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Update, Weighting};
+use super::{Algorithm, ServerState, Weighting};
+use crate::aggregation::Received;
 use crate::error::Result;
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
@@ -37,7 +38,7 @@ impl Algorithm for FedPer {
         work.sending(own().only(Part::Shared))
     }
 
-    fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting)
+    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
+        server.average(received, self.weighting)
     }
 }

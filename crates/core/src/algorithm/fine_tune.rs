@@ -2,7 +2,8 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, FedAvg, ServerState, Update, View, Weighting};
+use super::{Algorithm, FedAvg, ServerState, View, Weighting};
+use crate::aggregation::Received;
 use crate::error::Result;
 use crate::training::{MOST_EPOCHS, at_most, share};
 use crate::work::{ClientInfo, LocalUpdate, Phase, RoundContext, Slot, Trains, own, received};
@@ -82,8 +83,8 @@ impl Algorithm for FineTune {
         work.sending(received())
     }
 
-    fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting)?; // In tuning rounds every client sends back what was received.
+    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
+        server.average(received, self.weighting)?; // In tuning rounds every client sends back what was received.
         Ok(())
     }
 

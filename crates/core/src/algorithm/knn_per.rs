@@ -2,7 +2,8 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, FedAvg, ServerState, Update, View, Weighting};
+use super::{Algorithm, FedAvg, ServerState, View, Weighting};
+use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::stats::Neighbours;
 use crate::training::share;
@@ -34,8 +35,8 @@ impl Algorithm for KnnPer {
         FedAvg::local_training(round)
     }
 
-    fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, self.weighting)
+    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
+        server.average(received, self.weighting)
     }
 
     /// The network is the global one; only the neighbours are the client's own.

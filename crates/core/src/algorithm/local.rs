@@ -2,7 +2,8 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Update, View};
+use super::{Algorithm, ServerState, View};
+use crate::aggregation::Received;
 use crate::error::Result;
 use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Trains};
 
@@ -32,7 +33,7 @@ impl Algorithm for Local {
         work
     }
 
-    fn server_update(&self, _: &mut ServerState, _: &[Update]) -> Result<()> {
+    fn server_update(&self, _: &mut ServerState, _: &Received<'_>) -> Result<()> {
         Ok(())
     }
 

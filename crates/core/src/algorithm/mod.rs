@@ -3,6 +3,7 @@ use fedeq_data::Seed;
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
+use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::sent::SentWeights;
@@ -39,19 +40,21 @@ pub trait Algorithm: Send + Sync {
     /// One client's work in a round.
     fn client_update(&self, me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate;
 
-    /// The server's work in a round: by default the mean of what was sent, each client counting the same.
-    fn server_update(&self, server: &mut ServerState, updates: &[Update]) -> Result<()> {
-        server.average(updates, Weighting::Uniform)
+    /// The server's work in a round: by default the mean of what was sent, each client counting the same. How a mean is taken is not the
+    /// method's business: another [rule](crate::Aggregation) may stand in its place.
+    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
+        server.average(received, Weighting::Uniform)
+    }
+
+    /// Whether clients send by how much something changed instead of their weights, so that the size of what they send is measured from zero and not from
+    /// what they were sent.
+    fn sends_changes(&self) -> bool {
+        false
     }
 
     /// Whether the server's step makes sense of a single update, so that clients can be asynchronous.
     fn takes_single_updates(&self) -> bool {
         false
-    }
-
-    /// Whether clients send by how much their part of a sum has changed, rather than weights.
-    fn sends_changes(&self) -> bool {
-        self.takes_single_updates()
     }
 
     /// Whether all clients take part in every round, whatever the sampling.

@@ -4,7 +4,8 @@ use fedeq_models::Part;
 
 use super::Engine;
 use crate::algorithm::{Algorithm, Update, View};
-use crate::client::shared_part;
+use crate::client::{shared_part, shares_anything};
+use crate::compression::{CompressedUpdate, Compression, CompressionState, ReceivedModel};
 use crate::divergence::{after as diverged_after, ensure_finite};
 use crate::error::Result;
 use crate::fixed_points::FixedPoints;
@@ -21,6 +22,9 @@ pub(crate) trait States: Sync {
     /// A client begins.
     fn begin(&self, client: usize) -> Result<KeptState>;
 
+    /// What a client that is at work kept for the sake of compression when it began.
+    fn compression(&self, client: usize) -> Result<CompressionState>;
+
     /// A client is done; `changed` tells whether its state is another one now.
     fn end(&self, client: usize, state: KeptState, changed: bool) -> Result<()>;
 }
@@ -32,6 +36,7 @@ pub(crate) struct Work<'a> {
     pub(crate) training: &'a Training,
     pub(crate) engine: &'a dyn Engine,
     pub(crate) states: &'a dyn States,
+    pub(crate) compression: Option<&'a Compression>,
 }
 
 impl Work<'_> {
@@ -100,7 +105,9 @@ impl Job<'_> {
     pub fn end(&self, update: &LocalUpdate, mut state: KeptState, done: Done) -> Result<Reply> {
         let Done { stats, sent, gap } = done;
         state.end_stretch();
+        let kept = self.work.compression.map(|_| self.work.states.compression(self.client)).transpose()?.unwrap_or_default();
         if self.request.task != ClientTask::Train {
+            state.keep_compression(kept);
             // Most methods have nothing left to do when training is over: what did not change need not be kept anew.
             let changed = self.request.task == ClientTask::Adopt || !update.steps.is_empty();
             self.work.states.end(self.client, state, changed)?;
@@ -111,10 +118,35 @@ impl Job<'_> {
             let problem = "the model or its dual is no longer finite after local training";
             return Err(diverged_after(problem.into(), self.work.training));
         }
+        let sent = self.compressed(sent, kept, &mut state)?;
         state.took_part(self.request.round);
         self.work.states.end(self.client, state, true)?;
         let samples = self.work.engine.samples(self.client) as u64;
         Ok(Reply::Update(Update { weights: sent, samples, gap, stats }))
+    }
+}
+
+impl Job<'_> {
+    /// What is sent, as a codec writes it if there is one; what is to be `kept` for the next time goes into the client's state.
+    fn compressed(&self, sent: SentWeights, mut kept: CompressionState, state: &mut KeptState) -> Result<SentWeights> {
+        let Some(compression) = self.work.compression.filter(|_| shares_anything(self.work.algorithm)) else { return Ok(sent) };
+        if compression.down.is_some() {
+            kept.received = Some(ReceivedModel { round: self.request.round, weights: self.received.clone() });
+        }
+        let sent = match compression.up {
+            None => sent,
+            Some(codec) => {
+                let sent = sent.to_host()?;
+                sent.ensure_like(self.received)?;
+                let base = (!self.work.algorithm.sends_changes()).then_some(&self.received.params);
+                let CompressedUpdate { bytes, unsent } =
+                    compression.compress(codec, &sent, base, &kept.unsent, self.seed.derive("compress", []))?;
+                kept.unsent = unsent;
+                SentWeights::compressed(bytes)
+            }
+        };
+        state.keep_compression(kept);
+        Ok(sent)
     }
 }
 

@@ -62,7 +62,7 @@ impl Digits {
             sampling: Sampling { fraction: 0.5, replacement: false },
             evaluate_every: 1,
             measure_theory: false,
-            asynchronous: None,
+            ..Plan::default()
         };
         let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
         assert!(federation.run(&mut server, &mut []).expect("training").is_continue());

@@ -4,6 +4,7 @@ mod dense;
 mod equilibrium;
 mod norm;
 mod pool;
+mod scale;
 mod text;
 mod transformer;
 
@@ -109,6 +110,7 @@ pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
         Layer::Widen { x, y } => Box::new(pool::Widen::new(plan, x, y)),
         Layer::Dense { x, weight, bias, activation, y } => Box::new(dense::Dense::new(plan, x, weight, bias, activation, y)),
         Layer::Embed { tokens, positions, y } => Box::new(text::Embed::new(plan, tokens, positions, y)),
+        Layer::Scale { x, factor, y } => Box::new(scale::Scale::new(plan, x, factor, y)),
         Layer::LayerNorm { x, affine, y } => Box::new(text::LayerNorm::new(plan, x, affine, y)),
         Layer::Transformer { h, injection, ref layers, y } => {
             Box::new(transformer::Transformer::new(plan, h, injection, layers, y))

@@ -8,6 +8,7 @@ use half::f16;
 
 use super::convolution::Into;
 use super::dropout::Masks;
+use super::equilibrium::Sums;
 use super::layer_norm::{self, Drop, Gradient, LayerNorm, Normed, Sum, WIDTH};
 use super::linear::Linear;
 use super::{Cohort, Op, PassContext, Text};
@@ -18,9 +19,11 @@ use crate::plan::{Form, Passed, Planner, Precision, Target};
 #[cfg(test)]
 mod tests;
 
-/// Layers with parameters of their own, maybe with a normalisation at the end.
+/// Layers with parameters of their own, or all with the same; maybe with a normalisation at the end.
 pub(crate) struct Stack {
     layers: Vec<Layer>,
+    /// What layers with the same parameters have added up so far on the way back, if there are several and these are trained.
+    tied: Option<Sums>,
     end: Option<LayerNorm>,
     masks: Option<Masks>,
     sizes: Sizes,
@@ -148,7 +151,12 @@ impl Stack {
         let mut layers: Vec<Layer> =
             stack.layers.iter().rev().map(|layer| Layer::new(plan, layer, stack.hidden, differentiated)).collect();
         layers.reverse();
-        Self { layers, end, masks: Masks::new(plan, stack, differentiated), sizes }
+        let tied = (differentiated && stack.is_tied()).then(|| {
+            let mut trained = plan.trained_here();
+            trained.retain(|id| stack.layers[0].contains(id));
+            Sums::of(plan, &trained, stack.layers.len())
+        });
+        Self { layers, tied, end, masks: Masks::new(plan, stack, differentiated), sizes }
     }
 
     /// Memory for passes.
@@ -322,6 +330,9 @@ impl Stack {
             layer.qkv.input_gradient(run, cohort, qkv, 1.0, factors(run, narrow))?;
             let before = to((2 * index).checked_sub(1), stream, injection);
             layer.norm_1.backward(run, cohort, of.first.kept(), Gradient::Factors(narrow), before, parameters)?;
+            if let Some(tied) = self.tied.as_ref().filter(|_| parameters) {
+                tied.add(run, index, self.layers.len())?;
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use fedeq_core::{Plan, Result, Sampling, Training};
+use fedeq_core::{Aggregation, Plan, Result, Sampling, Training};
 use fedeq_data::partition::{Partition, Split};
 use fedeq_data::source::Source;
 
@@ -29,6 +29,8 @@ const PLAN: Plan = Plan {
     evaluate_every: 4,
     measure_theory: false,
     asynchronous: None,
+    compression: None,
+    aggregation: Aggregation::MEAN,
 };
 
 /// The experiment of a method: its usual network, and for all methods the same data, rate and number of passes.

@@ -15,6 +15,7 @@ use fedeq_run::run::{FederationPlan, RunFolder, RunState, RunSummary};
 /// Writes an app for `flwr run` into a new folder.
 pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
     refuse_gpu(experiment)?;
+    refuse_compression(experiment)?;
     let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared)?;
     let last = (plan.everybody() - 1).to_string();
@@ -58,6 +59,14 @@ fn refuse_gpu(experiment: &Experiment) -> Result<()> {
             );
             Err(Error::invalid(problem, "leave it out"))
         }
+    }
+}
+
+/// Differences need a server that remembers what each node has.
+fn refuse_compression(experiment: &Experiment) -> Result<()> {
+    match experiment.plan.compression {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid("`plan.compression` is not supported in a Flower federation yet", "leave it out")),
     }
 }
 

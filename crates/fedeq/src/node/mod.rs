@@ -52,7 +52,15 @@ impl NodeWorker {
         let engine = ClientByClient::new(prepared, workers);
         let Experiment { method, training, .. } = &prepared.experiment;
         let seed = client_seed(prepared.clients_seed(), number);
-        let mut client = Client { algorithm: method.algorithm(), training, engine: &engine, number, state: &mut state, seed };
+        let mut client = Client {
+            algorithm: method.algorithm(),
+            training,
+            engine: &engine,
+            number,
+            state: &mut state,
+            seed,
+            compression: None,
+        };
         let reply = client.handle(&envelope.request)?;
         let is_changed = envelope.request.task.changes_state();
         Ok(WorkResult { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
@@ -93,6 +101,9 @@ pub fn describe(trained: &TrainedModel) -> Result<String> {
 fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
     let prepared = Experiment::from_resolved(experiment)?.on_another_machine(data.to_owned()).at_client(client).prepare()?;
     prepared.require_client(client)?;
+    if prepared.experiment.plan.compression.is_some() {
+        return Err(Error::invalid("`plan.compression` is not supported in a Flower federation yet", "leave it out"));
+    }
     Ok(prepared)
 }
 

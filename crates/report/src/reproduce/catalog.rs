@@ -24,6 +24,7 @@ embedded![
     "fig-epochs",
     "fig-theory",
     "fig-communication",
+    "fig-compression",
     "fig-solver",
     "fig-async",
     "fig-start",
@@ -31,6 +32,7 @@ embedded![
     "same-network",
     "equilibrium-or-not",
     "presets",
+    "fig-shakespeare",
 ];
 
 /// The experiment of that name.

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::setting::Override;
 
 /// Keys below which exactly one of several keys may stand.
-const ONE_OF: [&[&str]; 10] = [
+const ONE_OF: [&[&str]; 14] = [
     &["data", "unseen"],
     &["data", "source", "scale"],
     &["model", "equilibrium", "solver"],
@@ -20,6 +20,10 @@ const ONE_OF: [&[&str]; 10] = [
     &["training", "projection"],
     &["method", "dual"],
     &["method", "tuning"],
+    &["plan", "compression", "up"],
+    &["plan", "compression", "down"],
+    &["plan", "aggregation", "rule"],
+    &["plan", "aggregation", "clip"],
 ];
 
 /// Settings of one origin.
@@ -216,10 +220,12 @@ pub(super) fn put(table: &mut Table, path: &[String], value: &Value) {
 }
 
 /// Kinds whose settings stand below their name, and may be left out: where they stand, and what they are called.
-const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 3] = [
+const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 5] = [
     (&["model", "equilibrium", "solver"], &["anderson", "broyden", "fixed-point"]),
     (&["model", "equilibrium", "adjoint"], &["implicit", "phantom"]),
     (&["training", "warm_start"], &["by-sample"]),
+    (&["plan", "aggregation", "rule"], &["trimmed-mean", "krum", "multi-krum", "geometric-median"]),
+    (&["plan", "aggregation", "clip"], &["adaptive"]),
 ];
 
 /// Writes names out: `model = "mlp"` means `model = { name = "mlp" }`, `solver = "broyden"` means `solver = { broyden = {} }`.

@@ -81,6 +81,7 @@ impl Experiment {
             scale(Arc::make_mut(&mut dataset), scaling)?;
         }
         self.plan.sampling.cohort_size(splits.clients.len())?;
+        self.plan.validate_clients(self.method.algorithm(), splits.clients.len())?;
         let shards = splits.clients.iter().chain(&splits.unseen).map(|client| shards_of(&dataset, client));
         let shards = shards.collect::<Result<_>>()?;
         let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));

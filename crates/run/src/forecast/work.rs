@@ -106,6 +106,7 @@ fn layer_cost(graph: &Graph, layer: &Layer) -> (f64, f64, Vec<ParameterId>) {
         | Layer::MeanPool { .. }
         | Layer::Widen { .. }
         | Layer::Embed { .. }
+        | Layer::Scale { .. }
         | Layer::LayerNorm { .. } => (0.0, 0.0, Vec::new()),
     }
 }
@@ -146,7 +147,7 @@ fn positions(graph: &Graph, value: ValueId) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fedeq_models::{ModelConfig, Task, TiedResNetOptions};
+    use fedeq_models::{DeqTransformerOptions, ModelConfig, Personal, Task, TiedResNetOptions};
 
     fn cost(name: &str, task: &Task) -> SampleCost {
         let config: ModelConfig = name.parse().expect("a model");
@@ -171,6 +172,31 @@ mod tests {
         };
         let (cell, [two, eight]) = (256.0 * 2.0 * 9.0 * 128.0 * 256.0, [2, 8].map(of));
         assert_eq!((eight.forward - two.forward, eight.backward - two.backward), (6.0 * cell, 12.0 * cell));
+    }
+
+    #[test]
+    fn a_cell_of_sequences_is_its_layers_whether_tied_or_not() {
+        let of = |layers: usize, tied: bool| {
+            let options = DeqTransformerOptions { layers, tied, injection: 8.0, ..DeqTransformerOptions::default() };
+            SampleCost::of(&ModelConfig::DeqTransformer(options).graph(&Task::next_symbol(16, 90)).expect("a network"))
+        };
+        // Every parameter once at each of 16 positions, and attention from each position to each: scores and sums of 64 numbers.
+        let layer = 16.0 * (49_984.0 + 2.0 * 16.0 * 64.0);
+        let [one, four, tied] = [of(1, false), of(4, false), of(4, true)];
+        assert_eq!((four.forward - one.forward, four.backward - one.backward), (20.0 * 3.0 * layer, 3.0 * 3.0 * layer));
+        assert_eq!(tied, four);
+    }
+
+    #[test]
+    fn where_only_the_output_is_personal_little_is_differentiated_for_it() {
+        let of = |personal: Personal| {
+            let options = DeqTransformerOptions { personal, ..DeqTransformerOptions::default() };
+            SampleCost::of(&ModelConfig::DeqTransformer(options).graph(&Task::next_symbol(16, 90)).expect("a network"))
+        };
+        let [layer, output] = [Personal::LastLayer, Personal::Output].map(of);
+        assert_eq!((layer.forward, layer.backward), (output.forward, output.backward));
+        assert_eq!(output.personal, 2.0 * 16.0 * 64.0 * 90.0);
+        assert!(layer.personal > 8.0 * output.personal);
     }
 
     #[test]

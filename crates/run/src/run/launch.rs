@@ -171,14 +171,15 @@ impl Run {
 
     fn work(&self, observer: &mut RunObserver<'_>, context: &RunContext<'_>) -> Result<RunSummary> {
         let Self { folder, prepared, position, .. } = self;
-        let Experiment { method, training, engine, .. } = &prepared.experiment;
+        let Experiment { method, training, plan, engine, .. } = &prepared.experiment;
         let seed = prepared.clients_seed();
         let clients = self.place.engine(prepared)?;
         let mut store = prepared.store(folder.clients(), clients.state_memory());
         store.restore(position.clients.clone());
         let stops = || context.gate.stops(&context.interrupted);
         let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
-            .watched_by(&context.progress);
+            .watched_by(&context.progress)
+            .compressing(plan.compression.as_ref());
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);

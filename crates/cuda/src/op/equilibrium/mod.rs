@@ -33,7 +33,7 @@ use product::Moment;
 pub(crate) use repeat::Repeat;
 pub(crate) use solve::Progress;
 use solve::{Ends, Solver};
-use sums::Sums;
+pub(crate) use sums::Sums;
 
 use super::{Op, PassContext};
 use crate::arena::Slot;

@@ -1,4 +1,4 @@
-//! Gradients of a cell's parameters by several differentiated steps, added up.
+//! Gradients of parameters by several differentiated steps of a cell, or by several layers that share them, added up.
 //!
 //! Kernels write gradients over what is there. So the sum is kept aside while further steps write theirs, and comes back at the end.
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::device::{Launch, Pointer, launch};
 use crate::op::PassContext;
 use crate::plan::Planner;
 
-pub(super) struct Sums {
+pub(crate) struct Sums {
     /// Where the gradients are in a lane, and memory for their sum.
     pieces: Vec<(Range<usize>, Slot)>,
 }
@@ -19,16 +19,22 @@ pub(super) struct Sums {
 impl Sums {
     /// For the trained parameters of the layer the plan stands at.
     pub(super) fn new(plan: &mut Planner<'_>, steps: usize) -> Self {
+        let trained = plan.trained_here();
+        Self::of(plan, &trained, steps)
+    }
+
+    /// For some parameters.
+    pub(crate) fn of(plan: &mut Planner<'_>, parameters: &[ParameterId], steps: usize) -> Self {
         if steps == 1 {
             return Self { pieces: Vec::new() };
         }
         let lanes = plan.purpose.size.lanes;
-        let pieces = pieces(plan, &plan.trained_here());
+        let pieces = pieces(plan, parameters);
         Self { pieces: pieces.into_iter().map(|range| (range.clone(), plan.scratch_back(4 * lanes * range.len()))).collect() }
     }
 
     /// Takes note of the gradients of step number `index` of so many, the last of which comes first. After step 0 the sums are where gradients belong.
-    pub(super) fn add(&self, run: &PassContext<'_>, index: usize, steps: usize) -> Result<()> {
+    pub(crate) fn add(&self, run: &PassContext<'_>, index: usize, steps: usize) -> Result<()> {
         for (range, slot) in &self.pieces {
             let (gradient, sum) = (run.gradients.add(range.start), run.at::<f32>(*slot));
             let (stride, packed, n) = (run.stride(), range.len() as i64, range.len());

@@ -4,7 +4,7 @@ use fedeq_core::Trains;
 use fedeq_equilibrium::{Adjoint, Equilibrium as Settings, LinearSolver, Solver, Stop};
 use fedeq_models::Mode;
 use fedeq_models::graph::{Cell, Dropout, Graph, Layer};
-use fedeq_models::{ModelConfig, Task};
+use fedeq_models::{DeqTransformerOptions, ModelConfig, Personal, Task, TransformerOptions};
 
 use crate::check::{Allowed, Bench, Case, Checks};
 use crate::device::{Buffer, Device, Launch, launch};
@@ -89,6 +89,44 @@ fn deq_transformers_agree_with_the_cpu() {
         ] {
             let graph = network("deq-transformer", 16).with_equilibrium(&settings);
             compare(&mut checks, name, &graph, &[3, 0, 2], precision, Some(Trains::Everything));
+        }
+    }
+    checks.finish();
+}
+
+/// Injections and states that are scaled or normalised, other numbers of layers, tied ones, and other parts that are personal.
+#[test]
+#[ignore = "needs a GPU"]
+fn every_choice_of_networks_of_texts_agrees_with_the_cpu() {
+    let mut checks = Checks::new();
+    let few = Stop::relative(0.0, 4);
+    let adjoints = [Adjoint::JacobianFree, Adjoint::Phantom { steps: 3, damping: 0.3 }];
+    let (personal, usual) = (Personal::Output, DeqTransformerOptions::default);
+    for (name, config) in [
+        ("scaled injection", ModelConfig::DeqTransformer(DeqTransformerOptions { injection: 8.0, ..usual() })),
+        (
+            "normalised injection, scaled state",
+            ModelConfig::DeqTransformer(DeqTransformerOptions { injection_norm: true, state_scale: 16.0, ..usual() }),
+        ),
+        ("one layer, personal output", ModelConfig::DeqTransformer(DeqTransformerOptions { layers: 1, personal, ..usual() })),
+        (
+            "tied layers",
+            ModelConfig::DeqTransformer(DeqTransformerOptions {
+                layers: 3,
+                tied: true,
+                injection: 8.0,
+                state_scale: 4.0,
+                personal,
+                ..usual()
+            }),
+        ),
+        ("transformer-4, personal output", ModelConfig::Transformer4(TransformerOptions { personal, ..Default::default() })),
+    ] {
+        let graph = config.graph(&Task::next_symbol(16, 90)).expect("fits");
+        let every = [None, Some(Trains::Everything), Some(Trains::Shared), Some(Trains::Personal)];
+        for (precision, adjoint) in BOTH.into_iter().flat_map(|precision| adjoints.clone().map(|adjoint| (precision, adjoint))) {
+            let graph = graph.clone().with_equilibrium(&Settings { adjoint, stop: few, ..Settings::default() });
+            every.iter().for_each(|trains| compare(&mut checks, name, &graph, &[3, 1, 0, 4], precision, *trains));
         }
     }
     checks.finish();
