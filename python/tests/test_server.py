@@ -162,7 +162,7 @@ def test_a_reply_in_the_name_of_another_node_does_not_count(tmp_path: Path) -> N
                 replies.insert(0, forgery)
         return replies
 
-    grid.pull_messages = pull  # type: ignore[method-assign, assignment]
+    grid.pull_messages = pull  # type: ignore[method-assign]
     theta = FakeServer(write_app(tmp_path / "app", 2), grid).run()
     assert np.array_equal(theta["params/a"], shifted(2.0)["params/a"])
     assert forged
@@ -180,7 +180,7 @@ def test_a_reply_that_is_sent_twice_counts_once(tmp_path: Path) -> None:
         seen.extend(replies)
         return repeated
 
-    grid.pull_messages = pull  # type: ignore[method-assign, assignment]
+    grid.pull_messages = pull  # type: ignore[method-assign]
     server = FakeServer(write_app(tmp_path / "app", 2, 3), grid)
     theta = server.run()
     assert np.array_equal(theta["params/a"], shifted(2.0)["params/a"])
@@ -289,7 +289,7 @@ def test_an_exception_while_waiting_keeps_the_rounds_that_are_over(
     tmp_path: Path, exception: type[BaseException]
 ) -> None:
     """An interrupt stops the run, an error fails it; either goes through, and the run continues from its checkpoint."""
-    raised = []
+    raised: list[Message] = []
 
     def interrupted(message: Message) -> RecordDict | Error | None:
         if json.loads(str(message.content.config_records["fedeq"]["header"]))["round"] == 1 and not raised:

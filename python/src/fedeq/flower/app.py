@@ -52,8 +52,16 @@ def main(grid: Grid, context: Context) -> None:
     limit_arrays(federation.array_limit)
     log(INFO, "%s", federation.title)
     directory = Directory(grid, Registry(folder_of(config) / "nodes.json"), federation.clients)
-    waits = {name: number_of(config, name) for name in ("deadline", "repeat", "patience")}
-    transport = Transport(grid, BackgroundListener(grid), directory, federation.name, federation.experiment, **waits)
+    transport = Transport(
+        grid,
+        BackgroundListener(grid),
+        directory,
+        federation.name,
+        federation.experiment,
+        deadline=number_of(config, "deadline"),
+        repeat=number_of(config, "repeat"),
+        patience=number_of(config, "patience"),
+    )
     # A `bound` of 0 means none.
     minimum, bound = number_of(config, "minimum"), number_of(config, "bound") or inf
     try:
