@@ -60,7 +60,7 @@ class Federation:
     @property
     def clients(self) -> range:
         """The clients' numbers."""
-        return range(self.plan["clients"] + self.plan["unseen"])
+        return range(self.plan["clients"] + self.plan.get("unseen", 0))
 
     @property
     def plan(self) -> dict[str, Any]:

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{
-    Acceptance, Algorithm, ClientTask, Dropped, Error, Evaluation, Limits, Observer, Params, Reply, Request, Result, Server,
-    ServerState, Traffic, Transport, Unseen, Weights, decode_parts, encode_parts, encoded_len, fingerprint, write_atomically,
+    Acceptance, Algorithm, ClientInfo, ClientTask, Dropped, Error, Evaluation, Limits, Observer, Params, Reply, Request, Result,
+    RoundContext, Server, ServerState, Traffic, TrainStats, Transport, Unseen, Weights, decode_parts, encode_parts, encoded_len,
+    fingerprint, write_atomically,
 };
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
@@ -116,6 +117,8 @@ pub struct Remote<'a> {
     acceptance: Acceptance,
     watch: Watch,
     interrupted: &'a (dyn Fn() -> bool + Sync),
+    /// Whether clients have anything to do when training is over; if not, nobody is asked.
+    finishes: bool,
     /// Replies since the last checkpoint, where clients may have been asked too often since to repeat them.
     replies: Option<ReplyLog>,
     traffic: Traffic,
@@ -163,6 +166,9 @@ impl Transport for Remote<'_> {
         }
         let Some((_, first)) = requests.first() else { return Ok(Vec::new()) };
         let task = first.task;
+        if task == ClientTask::Finish && !self.finishes {
+            return Ok(requests.iter().map(|_| Ok(Reply::Done(TrainStats::default()))).collect());
+        }
         self.watch.round = self.watch.progress.activity().round;
         self.watch.progress.asked(task, &requests.iter().map(|(client, _)| *client).collect::<Vec<_>>());
         let received = self.received(requests)?;
@@ -385,9 +391,10 @@ impl FederatedRun {
         let is_asynchronous = self.experiment.plan.asynchronous.is_some();
         let replies = is_asynchronous.then(|| ReplyLog { folder: folder.path().join("replies") });
         let algorithm = self.experiment.method.algorithm();
+        let finishes = self.finishes();
         let traffic = position.traffic;
         let (gate, progress) = (Arc::clone(&watch.gate), Arc::clone(&watch.progress));
-        let mut transport = Remote { link, algorithm, acceptance, watch, interrupted, replies, traffic, seconds: 0.0 };
+        let mut transport = Remote { link, algorithm, acceptance, watch, interrupted, finishes, replies, traffic, seconds: 0.0 };
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::every_round(folder, &self.seal, position);
         let done = self.federate(&mut server, &mut transport, &mut checkpointer, observer, &gate, &progress);
@@ -406,6 +413,15 @@ impl FederatedRun {
         folder.write_summary(&summary)?;
         checkpointer.keep_only_last(&mut transport)?;
         Ok(summary)
+    }
+
+    /// Whether the method gives any client something to do when training is over: one that never took part, or one that took part in every round.
+    fn finishes(&self) -> bool {
+        let Experiment { method, training, .. } = &self.experiment;
+        let (rounds, rho) = (self.rounds(), method.algorithm().initial_rho());
+        let round = RoundContext { round: rounds, rounds, rho, training };
+        let always = ClientInfo { participations: rounds, last_round: rounds.checked_sub(1), has_second: true };
+        [ClientInfo::default(), always].iter().any(|me| !method.algorithm().finish(me, &round).steps.is_empty())
     }
 
     /// Trains to the end of the plan, and gives the last evaluation.

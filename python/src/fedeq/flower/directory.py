@@ -53,11 +53,12 @@ class Directory:
     def _online(self) -> dict[int, str]:
         """Give the nodes that are online, with the fingerprints of their keys.
 
-        Every node has a key: it signs each of its calls with it. A grid without nodes elsewhere has ids alone.
+        A SuperLink knows the key that every node signs its calls with. Where a grid knows none, its ids have to do.
         """
-        if get_nodes := getattr(self.grid, "get_nodes", None):
-            return {node.node_id: fingerprint(node.public_key) for node in get_nodes()}
-        return {node: f"node {node}" for node in self.grid.get_node_ids()}
+        return {
+            node.node_id: fingerprint(node.public_key) if node.public_key else f"node {node.node_id}"
+            for node in self.grid.get_nodes()
+        }
 
     @property
     def pending(self) -> list[str]:
