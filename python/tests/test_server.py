@@ -48,7 +48,8 @@ def test_theta_is_the_mean_of_the_cohort_whatever_the_order_of_arrival(tmp_path:
 
 BAD: list[tuple[RecordDict, str]] = [
     (update({"params/a": THETA["params/a"]}), "`b` is missing"),
-    (update({**THETA, "params/w": np.zeros(2, np.float32)}), "bytes, more than"),
+    (update({**THETA, "params/w": np.zeros(2, np.float32)}), "`w` is not expected"),
+    (update({**THETA, "params/w": np.zeros(100_000, np.float32)}), "bytes, more than"),
     (update({**THETA, "params/b": np.ones((2, 2), np.float32)}), "`b` has shape `[2, 2]` instead of [4]"),
     (update({**THETA, "params/b": np.full(4, np.inf, np.float32)}), "`b` holds the value `inf`"),
     (update({**THETA, "params/b": np.full(4, np.nan, np.float32)}), "`b` holds the value `NaN`"),
@@ -260,7 +261,7 @@ def test_a_run_stops_on_a_command(tmp_path: Path) -> None:
 
     # It waits in vain, in real time: nothing is received.
     grid = grid_of(stopping)
-    server = FakeServer(folder, grid, listener=RealTime(grid))
+    server = FakeServer(folder, grid, listener=RealTime(grid), deadline=30.0)
     with pytest.raises(Stopped, match="stopped before the work was done"):
         server.run()
     assert server.state == "stopped"
@@ -271,7 +272,7 @@ def test_a_run_stops_on_a_command(tmp_path: Path) -> None:
 
 
 class RealTime:
-    """A listener that waits in real time, while the grid's clock stands still."""
+    """A listener that waits in real time."""
 
     def __init__(self, grid: FakeGrid) -> None:
         """Listen to a grid."""

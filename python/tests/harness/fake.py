@@ -1,6 +1,7 @@
 """A federation without processes: nodes are functions, and waiting advances a simulated clock."""
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
@@ -183,7 +184,9 @@ class FakeServer:
     def run(self) -> Weights:
         """Train to the end, and give `theta`."""
         federation = Federation(self.folder)
-        directory = Directory(self.grid, Registry(self.folder / "nodes.json"), federation.clients, self.grid.clock)
+        # Another listener waits in real time.
+        clock = time.monotonic if self.listener else self.grid.clock
+        directory = Directory(self.grid, Registry(self.folder / "nodes.json"), federation.clients, clock)
         link = Transport(
             self.grid,
             self.listener or self.grid,
@@ -193,7 +196,7 @@ class FakeServer:
             self.deadline,
             self.repeat,
             self.patience,
-            self.grid.clock,
+            clock,
         )
         federation.train(link, lambda _, text: self.log.append(text), self.minimum, self.bound)
         return theta_of(self.folder)
