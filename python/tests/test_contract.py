@@ -53,11 +53,12 @@ OTHERS = {
 
 
 def test_other_methods_over_flower_are_the_simulation_to_the_bit(make_federation: FederationFactory) -> None:
-    """One SuperLink and the same nodes for all of them: a node keeps federations apart."""
+    """One SuperLink and the same folders of nodes for all of them: a node keeps federations apart."""
     federation = make_federation("method=fedavg", *BY_SAMPLES)
     federation.start()
     for name, settings in OTHERS.items():
         federation.write_app(name, settings)
+        federation.restart_nodes()
         simulation = federation.simulate()
         federation.run()
         assert_equals_simulation(federation, simulation)

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 from collections.abc import Iterable, Iterator
@@ -38,6 +39,11 @@ class Block:
     machine: str
     stays: bool
     commands: str
+
+    @property
+    def service(self) -> str:
+        """What keeps running: one program on a machine."""
+        return f"{self.machine}-{self.commands.split()[0]}"
 
 
 def blocks() -> Iterator[Block]:
@@ -107,9 +113,8 @@ class Machines:
 
     def leave(self, block: Block) -> Service:
         """Start commands that keep running."""
-        name = f"{block.machine}-{block.commands.split()[0]}"
         return self.processes.start(
-            name, Path("/bin/bash"), ["-c", self.script(block)], self.environment(block.machine)
+            block.service, Path("/bin/bash"), ["-c", self.script(block)], self.environment(block.machine)
         )
 
     def is_listening(self) -> bool:
@@ -132,15 +137,24 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 def follow(machines: Machines, document: Iterable[Block]) -> tuple[str, list[Service]]:
     """Carry out blocks in their order; give their output, and the processes that keep running."""
     outputs = []
-    services = []
+    services: list[Service] = []
     for block in document:
         if not block.stays:
             outputs.append(machines.carry_out(block))
             continue
+        for earlier in [service for service in services if service.name == block.service]:
+            interrupt(earlier)
+            services.remove(earlier)
         services.append(machines.leave(block))
         if block.machine == SERVER:
             until("the SuperLink listens", machines.is_listening, TIMEOUT)
     return "\n".join([*outputs, *(service.text() for service in services)]), services
+
+
+def interrupt(service: Service) -> None:
+    """Press Ctrl-C, and wait until it has ended."""
+    os.killpg(service.process.pid, signal.SIGINT)
+    service.wait(TIMEOUT)
 
 
 def test_the_document_leads_to_a_federation(machines: Machines) -> None:
@@ -182,7 +196,7 @@ def test_a_node_that_cannot_join_says_why(machines: Machines) -> None:
         "--roots ca.pem": "the SuperLink refused `activate-node`",
         "--insecure": "perhaps the SuperLink uses TLS",
     }.items():
-        node = f"fedeq node --superlink {SERVER}:8000 --client 0 --state node {options}"
+        node = f"fedeq node --superlink {SERVER}:8000 --client 0 --state node --accept none {options}"
         # After an error that may be transient, a node tries again for ever.
         commands = f"(timeout 3 {node} 2>&1 || echo exit code $?)"
         output = machines.carry_out(Block("stranger", stays=False, commands=commands))

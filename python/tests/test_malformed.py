@@ -22,6 +22,8 @@ from fedeq.flower.messages import shorten
 from fedeq.flower.registry import Registry
 from tests.harness.fake import THETA, FakeGrid, FakeServer, client, honest, scores, shifted, update, write_app
 
+pytestmark = pytest.mark.hostile
+
 # JSON values that are invalid at some place of a header, as text.
 NASTY: list[str] = [
     str(10**400),

@@ -10,7 +10,7 @@ from tests.harness import Federation
 from tests.harness.compare import assert_finished, lines
 from tests.harness.settings import SHORT
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.hostile]
 
 SMALL = (
     *("plan.rounds=2", "plan.sampling.fraction=1", "data.partition.clients=3", "data.partition.shards=4"),

@@ -195,7 +195,7 @@ impl Limits {
     }
 
     fn check_scores(&self, scores: &Scores, request: &Request, algorithm: &dyn Algorithm) -> std::result::Result<(), String> {
-        let Scores { local, shared, validation, participations, gap, dual_norm, theory, fixed_points } = scores;
+        let Scores { local, shared, validation, participations, gap, dual_norm, theory, fixed_points, disclosure: _ } = scores;
         check_score("local", local)?;
         shared.iter().try_for_each(|score| check_score("shared", score))?;
         validation.iter().try_for_each(|score| check_score("validation", score))?;
@@ -211,7 +211,7 @@ impl Limits {
 }
 
 fn check_stats(stats: &TrainStats) -> std::result::Result<(), String> {
-    let TrainStats { steps, loss, solves, seconds, memory } = stats;
+    let TrainStats { steps, loss, solves, seconds, memory, disclosure: _ } = stats;
     let SolveTally { samples, steps: evaluations, residual, unconverged, not_finite, warm } = solves;
     let counts = [
         ("steps", *steps),
@@ -353,6 +353,7 @@ mod tests {
             solves,
             seconds,
             memory,
+            ..TrainStats::default()
         })
     }
 
@@ -391,6 +392,7 @@ mod tests {
                 dual_norm,
                 theory,
                 fixed_points,
+                ..Scores::default()
             },
         )
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use fedeq_models::store::Metadata;
 
 use crate::algorithm::Update;
+use crate::disclosure::Disclosure;
 use crate::error::{Error, Result};
 use crate::fixed_points::FixedPoints;
 use crate::frame;
@@ -97,6 +98,9 @@ pub struct Scores {
     /// What the solves of some test samples end in, if that is watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed_points: Option<FixedPoints>,
+    /// How much of this the client tells.
+    #[serde(default, skip_serializing_if = "Disclosure::is_everything")]
+    pub disclosure: Disclosure,
 }
 
 /// Where a client stands in the paper's analysis.
@@ -223,6 +227,11 @@ impl Reply {
             Self::Update(update) => Self::Update(Update { weights: weights.into(), ..update }),
             other => other,
         }
+    }
+
+    /// The bytes it takes on the wire where its weights are sent otherwise.
+    pub(crate) fn len_without_weights(&self) -> Result<u64> {
+        Ok(encoded_len(self.header()?, &Weights::default()))
     }
 
     /// The weights it carries, if any.

@@ -2,11 +2,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::acceptance::Dropped;
-use crate::aggregation::{Handled, Treatment, outliers};
+use crate::aggregation::{Handled, Treatment, median, outliers};
 use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
 use crate::fixed_points::FixedPoints;
 use crate::message::Scores;
+use crate::privacy::PrivacySpent;
 use crate::stats::{Score, SolveTally, TrainStats};
 use crate::transport::Traffic;
 
@@ -23,9 +24,9 @@ pub struct Evaluation {
     pub validation: Option<Quality>,
     /// Clients that have not trained yet, and so are evaluated by their first model.
     pub untrained: usize,
-    /// Mean of `||theta_i - theta||` over clients that have trained.
+    /// Mean of `||theta_i - theta||` over clients that have trained and tell it.
     pub gap: f64,
-    /// Mean of `||lambda_i||` over clients that have trained.
+    /// Mean of `||lambda_i||` over clients that have trained and tell it.
     pub dual_norm: f64,
     /// What the theory wants to know, if asked for.
     pub theory: Option<TheorySums>,
@@ -86,6 +87,7 @@ impl Evaluation {
         };
         let scores: Vec<&Scores> = clients.iter().flatten().collect();
         let trained: Vec<&Scores> = scores.iter().copied().filter(|scores| scores.participations > 0).collect();
+        let told: Vec<&Scores> = trained.iter().copied().filter(|scores| scores.disclosure.tells()).collect();
         let is_shared = scores.iter().all(|scores| scores.shared.is_some());
         let validation = of(&|scores| scores.validation);
         Self {
@@ -94,8 +96,8 @@ impl Evaluation {
             shared: is_shared.then(|| Quality::of(&of(&|scores| scores.shared))),
             validation: validation.iter().any(|score| score.predictions > 0).then(|| Quality::of(&validation)),
             untrained: scores.len() - trained.len(),
-            gap: mean(trained.iter().map(|scores| scores.gap)),
-            dual_norm: mean(trained.iter().map(|scores| scores.dual_norm)),
+            gap: mean(told.iter().map(|scores| scores.gap)),
+            dual_norm: mean(told.iter().map(|scores| scores.dual_norm)),
             theory: TheorySums::of(&scores),
             fixed_points: scores.iter().filter_map(|scores| scores.fixed_points.clone()).reduce(|sum, each| sum.plus(&each)),
             traffic,
@@ -105,6 +107,12 @@ impl Evaluation {
 }
 
 impl Quality {
+    /// Itself, unless no client tells its scores or has any: then its numbers are 0 and mean nothing.
+    pub fn known(&self) -> Option<&Self> {
+        let is_unknown = !self.clients.is_empty() && self.clients.iter().all(Option::is_none);
+        (!is_unknown).then_some(self)
+    }
+
     /// The quality of clients' scores.
     pub fn of(scores: &[Score]) -> Self {
         let total = scores.iter().fold(Score::default(), |sum, score| sum.plus(*score));
@@ -127,7 +135,8 @@ impl Quality {
 
 impl TheorySums {
     fn of(scores: &[&Scores]) -> Option<Self> {
-        let all: Vec<_> = scores.iter().map(|scores| scores.theory.clone()).collect::<Option<_>>()?;
+        let told = |scores: &&Scores| scores.theory.clone().filter(|_| scores.disclosure.tells());
+        let all: Vec<_> = scores.iter().map(told).collect::<Option<_>>()?;
         Some(Self {
             lagrangian: all.iter().map(|theory| theory.lagrangian).sum(),
             stationarity: mean(all.iter().map(|theory| theory.stationarity)),
@@ -143,7 +152,7 @@ pub struct Round {
     pub round: u64,
     /// Who took part.
     pub cohort: Vec<usize>,
-    /// The mean of the clients' last training losses.
+    /// The mean of the clients' last training losses; 0 where [nobody](Self::training_loss) trained.
     pub loss: f64,
     /// Mean of `||theta_i - theta||` over the cohort.
     pub gap: f64,
@@ -164,9 +173,18 @@ pub struct Round {
     /// Clients that were asked too and whose replies do not count, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
+    /// The bound on clients' changes in this round, where they are clipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
     /// How far each of the cohort was from the others, where that is noted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<ClientDistance>,
+    /// What has been spent of the clients' privacy, where it is protected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<PrivacySpent>,
+    /// How many numbers of all clients were beyond the clip of `plan.secure_aggregation`, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clipped: Option<u64>,
 }
 
 /// How far a client's update was from the others', and what became of it.
@@ -200,6 +218,57 @@ impl ClientDistance {
     }
 }
 
+/// How far the updates of a round were apart, in few numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DistanceSummary {
+    /// The median of the norms of changes.
+    pub norm: f64,
+    /// The largest of them.
+    pub largest_norm: f64,
+    /// The median of the distances to the aggregate.
+    pub distance: f64,
+    /// The largest of them.
+    pub largest_distance: f64,
+    /// How many updates are [outliers](ClientDistance::outlier).
+    pub outliers: usize,
+    /// How many were clipped.
+    pub clipped: usize,
+    /// How many were left out.
+    pub left_out: usize,
+}
+
+impl Round {
+    /// The mean of the clients' last training losses, where any client trained.
+    pub fn training_loss(&self) -> Option<f64> {
+        (!self.cohort.is_empty()).then_some(self.loss)
+    }
+
+    /// The mean consensus gap of the cohort, where there is one.
+    pub fn cohort_gap(&self) -> Option<f64> {
+        (!self.cohort.is_empty()).then_some(self.gap)
+    }
+
+    /// How far the updates were apart; nothing where that is not noted.
+    pub fn distance_summary(&self) -> Option<DistanceSummary> {
+        if self.distances.is_empty() {
+            return None;
+        }
+        let values = |value: fn(&ClientDistance) -> f64| self.distances.iter().map(value).collect::<Vec<_>>();
+        let (norms, distances) = (values(|each| each.norm), values(|each| each.distance));
+        let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        let treated = |treatment: Treatment| self.distances.iter().filter(|each| each.treatment == treatment).count();
+        Some(DistanceSummary {
+            norm: median(&norms),
+            largest_norm: largest(&norms),
+            distance: median(&distances),
+            largest_distance: largest(&distances),
+            outliers: self.distances.iter().filter(|each| each.outlier).count(),
+            clipped: treated(Treatment::Clipped),
+            left_out: treated(Treatment::LeftOut),
+        })
+    }
+}
+
 /// What the server received in a round.
 #[derive(Debug, Default)]
 pub(crate) struct RoundResult {
@@ -210,8 +279,14 @@ pub(crate) struct RoundResult {
     pub(crate) arrivals: Vec<Arrival>,
     /// One for each of the cohort, where distances are noted.
     pub(crate) handled: Vec<Handled>,
+    /// How many numbers were cut off, where the aggregation is secure.
+    pub(crate) clipped: Option<u64>,
     /// Who was asked too and does not count.
     pub(crate) dropped: Vec<Dropped>,
+    /// The bound on changes that was in force, where they are clipped.
+    pub(crate) bound: Option<f64>,
+    /// What has been spent of the clients' privacy.
+    pub(crate) privacy: Option<PrivacySpent>,
     /// The time that the server's own steps took.
     pub(crate) server_seconds: f64,
 }
@@ -222,15 +297,23 @@ impl RoundResult {
         self.updates.iter().fold(TrainStats::default(), |sum, update| sum.then(update.stats.clone()))
     }
 
+    /// The updates of clients that tell how their training went.
+    fn told(&self) -> impl Iterator<Item = &Update> {
+        self.updates.iter().filter(|update| update.stats.disclosure.tells())
+    }
+
     /// What is reported of a round; `before` is what had been sent before it.
     pub(crate) fn report(self, round: u64, rho: Option<f64>, before: Traffic, traffic: Traffic) -> Round {
         let TrainStats { solves, steps, .. } = self.stats();
         Round {
             round,
-            loss: mean(self.updates.iter().map(|update| update.stats.loss)),
-            gap: mean(self.updates.iter().map(|update| update.gap)),
+            loss: mean(self.told().map(|update| update.stats.loss)),
+            gap: mean(self.told().map(|update| update.gap)),
             distances: ClientDistance::of(&self.cohort, &self.handled),
+            clipped: self.clipped,
+            bound: self.bound,
             cohort: self.cohort,
+            privacy: self.privacy,
             rho,
             solves,
             steps,

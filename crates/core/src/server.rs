@@ -15,7 +15,9 @@ use crate::compression::Compression;
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
+use crate::privacy::{Mechanism, Privacy, PrivateRound};
 use crate::sampler::Sampling;
+use crate::secure::SecureAggregation;
 use crate::server_state::ServerState;
 use crate::stats::{PhaseBytes, PhaseSeconds};
 use crate::transport::Transport;
@@ -40,6 +42,12 @@ pub struct Plan {
     /// How the server aggregates what clients send.
     #[serde(skip_serializing_if = "Aggregation::is_default")]
     pub aggregation: Aggregation,
+    /// Makes the server's models differentially private at the level of clients; off if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<Privacy>,
+    /// Lets the server learn only the sum of what clients send; off if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secure_aggregation: Option<SecureAggregation>,
 }
 
 impl Default for Plan {
@@ -52,6 +60,8 @@ impl Default for Plan {
             asynchronous: None,
             compression: None,
             aggregation: Aggregation::default(),
+            privacy: None,
+            secure_aggregation: None,
         }
     }
 }
@@ -66,12 +76,19 @@ impl Plan {
             let problem = format!("`plan.rounds` is `{}`", self.rounds);
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
         }
+        self.sampling.validate()?;
         if let Some(compression) = &self.compression {
             compression.validate(shares_anything(algorithm), self.sampling.replacement)?;
         }
         self.validate_aggregation(algorithm)?;
+        self.privacy.map_or(Ok(()), |privacy| privacy.validate(self, algorithm))?;
+        self.validate_secure(algorithm)?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
+        if self.sampling.poisson {
+            let problem = "`plan.sampling.poisson` draws cohorts of different sizes, and an asynchronous round has a fixed number of updates";
+            return Err(Error::invalid(problem, "leave out `plan.asynchronous` or `plan.sampling.poisson`"));
+        }
         if algorithm.takes_single_updates() {
             return Ok(());
         }
@@ -87,12 +104,42 @@ impl Plan {
             return Err(Error::invalid(problem, "leave it out, or choose another method"));
         }
         self.aggregation.validate()?;
+        if self.sampling.poisson && self.aggregation.needs_cohort() {
+            let problem =
+                "`plan.aggregation` asks for a number of clients a round, and with `plan.sampling.poisson` there may be any";
+            return Err(Error::invalid(
+                problem,
+                "leave out `plan.sampling.poisson`, or choose the rule `median` or `geometric-median`",
+            ));
+        }
         self.asynchronous.map_or(Ok(()), |_| self.aggregation.validate_single())
+    }
+
+    fn validate_secure(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        let Some(secure) = &self.secure_aggregation else { return Ok(()) };
+        if !shares_anything(algorithm) {
+            let problem = "`plan.secure_aggregation` does not go with a method that sends nothing";
+            return Err(Error::invalid(problem, "leave it out, or choose another method"));
+        }
+        if self.privacy.is_some() {
+            let problem = "`plan.secure_aggregation` does not go with `plan.privacy` yet, whose noise is added to numbers that are not rounded";
+            return Err(Error::invalid(problem, "leave out one of them"));
+        }
+        secure.validate(&self.aggregation, self.asynchronous.is_some(), self.compression.is_some(), self.sampling.replacement)?;
+        algorithm.plain_mean().map_or(Ok(()), |weighting| secure.validate_weighting(weighting))
     }
 
     /// Refuses what cannot be done with so many clients.
     pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
-        self.aggregation.validate_cohort(self.cohort_size(algorithm, clients)?)
+        let cohort = self.cohort_size(algorithm, clients)?;
+        self.secure_aggregation.map_or(Ok(()), |secure| secure.validate_cohort(cohort))?;
+        self.aggregation.validate_cohort(cohort)?;
+        self.mechanism(algorithm, clients).map(drop)
+    }
+
+    /// What makes the server's models private for so many clients; nothing where the plan does not.
+    pub fn mechanism(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<Option<Mechanism>> {
+        Mechanism::of(self, algorithm, clients)
     }
 }
 
@@ -186,10 +233,14 @@ impl<T: Transport> Server<'_, T> {
         self.plan.validate(self.algorithm)?;
         self.plan.validate_clients(self.algorithm, self.clients)?;
         self.transport.acceptance().validate()?;
-        while server.round < self.plan.rounds {
+        let mechanism = self.mechanism(server)?;
+        let rounds = mechanism.as_ref().map_or(self.plan.rounds, Mechanism::rounds);
+        while server.round < rounds {
             let number = server.round + 1;
-            let done = self.round(server, observers).map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
-            let last = server.round == self.plan.rounds;
+            let done = self
+                .round(server, mechanism.as_ref(), observers)
+                .map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
+            let last = server.round == rounds;
             let evaluated =
                 self.wind_up(server, last, observers).map_err(|error| error.diverged_at(|| format!("after round {number},")))?;
             let kept = self.tell(&Event::Settled { server, last }, observers)?;
@@ -200,20 +251,36 @@ impl<T: Transport> Server<'_, T> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// What makes the models private, where the plan does; refuses weights of which it would cover a part only.
+    fn mechanism(&self, server: &ServerState) -> Result<Option<Mechanism>> {
+        let has_statistics = !server.weights.statistics.is_empty();
+        self.plan.privacy.map_or(Ok(()), |privacy| privacy.validate_network(has_statistics))?;
+        self.plan.mechanism(self.algorithm, self.clients)
+    }
+
     /// What follows a round: the end of training, and an evaluation where one is due.
     fn wind_up(&mut self, server: &ServerState, last: bool, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         if last {
             self.ask(server, ClientTask::Finish, &self.everybody(), observers)?;
         }
-        if self.evaluation_is_due(server.round) { self.evaluate(server, observers) } else { Ok(ControlFlow::Continue(())) }
+        if last || self.evaluation_is_due(server.round) {
+            self.evaluate(server, observers)
+        } else {
+            Ok(ControlFlow::Continue(()))
+        }
     }
 
-    fn round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+    fn round(
+        &mut self,
+        server: &mut ServerState,
+        mechanism: Option<&Mechanism>,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<ControlFlow<()>> {
         let (begun, before, communicated) = (Instant::now(), self.transport.traffic(), self.transport.seconds());
         let rho = server.rho;
         let result = match &self.plan.asynchronous {
             Some(asynchronous) => self.asynchronous_round(self.plan, asynchronous)?.run(server, self.transport, observers)?,
-            None => self.synchronous_round(server, observers)?,
+            None => self.synchronous_round(server, mechanism, observers)?,
         };
         server.ensure_finite()?;
         let stats = result.stats();
@@ -230,15 +297,31 @@ impl<T: Transport> Server<'_, T> {
     }
 
     /// A cohort is drawn, and the server waits for all of it.
-    fn synchronous_round(&mut self, server: &mut ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<RoundResult> {
+    fn synchronous_round(
+        &mut self,
+        server: &mut ServerState,
+        mechanism: Option<&Mechanism>,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<RoundResult> {
         let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
-        let Replies { counted, dropped } = self.ask(server, ClientTask::Train, &cohort, observers)?;
+        // A cohort that was drawn by coins may be empty.
+        let Replies { counted, dropped } = match cohort.as_slice() {
+            [] => Replies::default(),
+            cohort => self.ask(server, ClientTask::Train, cohort, observers)?,
+        };
         let (cohort, updates): (Vec<usize>, Vec<Update>) = counted.into_iter().filter_map(update_of).unzip();
         let received = Instant::now();
-        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm);
+        mechanism.map_or(Ok(()), |mechanism| mechanism.ensure_enough(updates.len()))?;
+        let seed = self.seed.derive("privacy", [server.round]);
+        let private = mechanism.map(|mechanism| PrivateRound { mechanism, seed });
+        let privacy = mechanism.map(|mechanism| mechanism.spent(server.round + 1, server.clip));
+        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm)
+            .privately(private)
+            .in_secret(self.plan.secure_aggregation.as_ref());
         self.algorithm.server_update(server, &aggregated)?;
-        let (handled, server_seconds) = (aggregated.handled().to_vec(), received.elapsed().as_secs_f64());
-        Ok(RoundResult { cohort, updates, handled, arrivals: Vec::new(), dropped, server_seconds })
+        let (handled, bound, clipped) = (aggregated.handled().to_vec(), aggregated.bound(), aggregated.clipped());
+        let server_seconds = received.elapsed().as_secs_f64();
+        Ok(RoundResult { cohort, updates, handled, bound, clipped, arrivals: Vec::new(), dropped, privacy, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.
@@ -284,7 +367,7 @@ impl<T: Transport> Server<'_, T> {
     }
 
     fn evaluation_is_due(&self, round: u64) -> bool {
-        round == self.plan.rounds || (self.plan.evaluate_every > 0 && round.is_multiple_of(self.plan.evaluate_every))
+        self.plan.evaluate_every > 0 && round.is_multiple_of(self.plan.evaluate_every)
     }
 
     fn everybody(&self) -> Vec<usize> {

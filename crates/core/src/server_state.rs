@@ -35,7 +35,7 @@ impl ServerState {
     /// `theta` becomes what the rule of the [aggregation](crate::Aggregation) makes of what was sent: the mean, in the order of the cohort, where nothing
     /// else is asked for.
     pub fn average(&mut self, received: &Received<'_>, weighting: Weighting) -> Result<()> {
-        if !received.updates().is_empty() {
+        if !received.is_nothing() {
             let aggregate = received.aggregate(&self.weights.params, self.clip, weighting)?;
             self.weights = aggregate.weights;
             self.clip = aggregate.clip;

@@ -1,6 +1,8 @@
 //! What local work is measured by: scores, training statistics, what it took.
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::disclosure::Disclosure;
+
 /// Which of a client's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,6 +47,9 @@ pub struct TrainStats {
     /// What memory it took.
     #[serde(default, with = "fixed_bytes")]
     pub memory: PhaseBytes,
+    /// How much of this the client tells.
+    #[serde(default, skip_serializing_if = "Disclosure::is_everything")]
+    pub disclosure: Disclosure,
 }
 
 impl TrainStats {
@@ -56,6 +61,7 @@ impl TrainStats {
             solves: self.solves.plus(&later.solves),
             seconds: self.seconds.plus(&later.seconds),
             memory: self.memory.or_more(&later.memory),
+            disclosure: later.disclosure,
         }
     }
 }

@@ -33,7 +33,7 @@ fn method() -> FedEq {
 }
 
 fn plan(asynchronous: Asynchronous, updates: u64) -> Plan {
-    let sampling = Sampling { fraction: 0.5, replacement: false };
+    let sampling = Sampling { fraction: 0.5, ..Sampling::default() };
     Plan { rounds: updates / 4, sampling, evaluate_every: 0, asynchronous: Some(asynchronous), ..Plan::default() }
 }
 

@@ -52,7 +52,7 @@ impl Trial<'_> {
         let fresh = ServerState::new(shared_part(self.algorithm, &self.first), clients, self.algorithm.initial_rho());
         let (mut server, mut traffic, mut store) = (fresh.clone(), Traffic::default(), self.store());
         for rounds in 1..=self.rounds {
-            let sampling = Sampling { fraction: 0.5, replacement: false };
+            let sampling = Sampling { fraction: 0.5, ..Sampling::default() };
             let (compression, asynchronous) = (self.compression, self.asynchronous);
             let plan = Plan { rounds, sampling, evaluate_every: 0, compression, asynchronous, ..Plan::default() };
             let never = || false;

@@ -72,7 +72,7 @@ fn run(algorithm: &dyn Algorithm, asynchronous: Option<Asynchronous>, quorum: f6
     let engine = problem.engine();
     let others = InProcess::new(algorithm, &training, &engine, &mut store, Seed::new(1), &never);
     let mut transport = Lying { others, lie, quorum };
-    let sampling = Sampling { fraction: 1.0, replacement: false };
+    let sampling = Sampling { fraction: 1.0, ..Sampling::default() };
     let plan = Plan { rounds: 3, sampling, evaluate_every: 1, asynchronous, ..Plan::default() };
     let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(4) };
     let mut notes = Notes::default();

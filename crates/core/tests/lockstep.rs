@@ -167,7 +167,7 @@ fn convex_run(problem: &Problem, engine: &dyn Engine, algorithm: &dyn Algorithm,
     // The last client is met after training.
     let plan = Plan {
         rounds: 6,
-        sampling: Sampling { fraction: 0.5, replacement: false },
+        sampling: Sampling { fraction: 0.5, ..Sampling::default() },
         evaluate_every: 2,
         measure_theory: true,
         compression,

@@ -199,7 +199,7 @@ fn gentle() -> Training {
 }
 
 fn rounds(rounds: u64) -> Plan {
-    let sampling = Sampling { fraction: 0.5, replacement: false };
+    let sampling = Sampling { fraction: 0.5, ..Sampling::default() };
     Plan { rounds, sampling, evaluate_every: 1, ..Plan::default() }
 }
 
@@ -432,7 +432,8 @@ fn seconds_of_a_round() {
         let never = || false;
         let mut transport = InProcess::new(algorithm, &training, &engine, &mut store, Seed::new(1), &never);
         for round in 1..=3 {
-            let plan = Plan { evaluate_every: 0, sampling: Sampling { fraction: 0.1, replacement: false }, ..rounds(round + 1) };
+            let plan =
+                Plan { evaluate_every: 0, sampling: Sampling { fraction: 0.1, ..Sampling::default() }, ..rounds(round + 1) };
             let mut federation = Server { algorithm, plan: &plan, clients: 100, transport: &mut transport, seed: Seed::new(2) };
             let mut timer = Timer::default();
             let stops: &mut dyn Observer<InProcess<'_>> = &mut timer;

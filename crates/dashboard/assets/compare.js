@@ -83,7 +83,7 @@ function side_by_side(names, rows, stories) {
     { title: "Accuracy, local", text: (name) => percent(judged(name)?.local.accuracy), number: true },
     { title: "Accuracy, shared", text: (name) => percent(judged(name)?.shared.accuracy), number: true },
     { title: "Worst tenth, local", text: (name) => percent(judged(name)?.local.worst), number: true },
-    { title: "Training loss", text: (name) => number(last(name, "rounds")?.loss), number: true },
+    { title: "Training loss", text: (name) => number(stories.get(name)?.rounds.findLast((row) => row.loss != null)?.loss), number: true },
     { title: "Sent", text: (name) => bytes(sent(name)), number: true },
     { title: "Peak memory", text: (name) => bytes(last(name, "timings")?.peak_memory), number: true },
     { title: "Training", text: (name) => seconds(spent(name)), number: true },

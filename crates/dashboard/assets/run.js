@@ -13,7 +13,7 @@ const TILES = [
   ["Accuracy, local", (row) => percent(row.local?.accuracy)],
   ["Accuracy, shared", (row) => percent(both(row).shared?.accuracy)],
   ["Worst tenth, local", (row) => percent(row.local?.worst)],
-  ["Training loss", (_, story) => number(story.rounds.at(-1)?.loss)],
+  ["Training loss", (_, story) => number(story.rounds.findLast((row) => row.loss != null)?.loss)],
   ["Sent", (_, story) => bytes(sent(story))],
   ["Peak memory", (_, story) => bytes(story.timings.at(-1)?.peak_memory)],
   ["Time left", (row) => seconds(row.seconds_left)],

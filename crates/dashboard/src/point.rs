@@ -1,5 +1,5 @@
 //! What curves are drawn from: rounds, evaluations and timings without what only a drill-down needs.
-use fedeq_core::{Evaluation, Quality, Round};
+use fedeq_core::{DistanceSummary, Evaluation, Quality, Round};
 use serde::Serialize;
 
 use fedeq_run::run::Timing;
@@ -11,9 +11,12 @@ pub(super) struct RoundPoint {
     round: u64,
     /// How many took part.
     clients: usize,
-    loss: f64,
-    gap: f64,
+    /// Where anybody trained.
+    loss: Option<f64>,
+    gap: Option<f64>,
     rho: Option<f64>,
+    /// What has been spent of the clients' privacy, where it is protected.
+    epsilon: Option<f64>,
     /// Solver steps a sample, where there was anything to solve.
     steps: Option<f64>,
     residual: Option<f64>,
@@ -23,6 +26,10 @@ pub(super) struct RoundPoint {
     not_finite: u64,
     up: u64,
     down: u64,
+    /// How far updates were apart, where that is noted.
+    apart: Option<DistanceSummary>,
+    /// The bound on changes, where they are clipped.
+    bound: Option<f64>,
 }
 
 /// An evaluation.
@@ -61,19 +68,22 @@ pub(super) struct TimingPoint {
 impl RoundPoint {
     pub(super) fn of(round: &Round) -> Self {
         let means = round.solves.means();
-        let Round { loss, gap, rho, traffic, .. } = round;
+        let Round { rho, traffic, .. } = round;
         Self {
             round: round.round + 1,
             clients: round.cohort.len(),
-            loss: *loss,
-            gap: *gap,
+            loss: round.training_loss(),
+            gap: round.cohort_gap(),
             rho: *rho,
+            epsilon: round.privacy.map(|privacy| privacy.epsilon),
             steps: means.map(|[steps, ..]| steps),
             residual: means.map(|[_, residual, _]| residual),
             unconverged: means.map(|[.., unconverged]| unconverged),
             not_finite: round.solves.not_finite,
             up: traffic.up,
             down: traffic.down,
+            apart: round.distance_summary(),
+            bound: round.bound,
         }
     }
 

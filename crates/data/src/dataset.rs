@@ -116,11 +116,37 @@ impl Dataset {
         self.len() == 0
     }
 
+    /// The same samples with classes counted from the other end: of `c` classes, class `k` becomes `c - 1 - k`. Nothing where samples do not have one class
+    /// each.
+    pub fn with_classes_reversed(&self) -> Option<Self> {
+        let Labels::Classes { names, values } = &self.labels else { return None };
+        let last = (names.len() as u16).checked_sub(1)?;
+        let values = values.iter().map(|class| last - class).collect();
+        Some(Self { labels: Labels::Classes { names: names.clone(), values }, ..self.clone() })
+    }
+
     /// The class of each sample, where samples have one class each.
     pub fn classes(&self) -> Option<&[u16]> {
         match &self.labels {
             Labels::Classes { values, .. } => Some(values),
             Labels::NextSymbols(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_counted_from_the_other_end_and_text_has_none() {
+        let names = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let labels = Labels::Classes { names, values: vec![0, 2, 1, 2] };
+        let samples = Samples::Vectors(Vectors { width: 1, values: vec![1.0, 2.0, 3.0, 4.0] });
+        let dataset = Dataset { name: "four".into(), samples, labels, owners: None, test_start: None };
+        let reversed = dataset.with_classes_reversed().expect("classes");
+        assert_eq!((reversed.classes(), &reversed.samples), (Some(&[2, 0, 1, 0][..]), &dataset.samples));
+        assert_eq!(reversed.with_classes_reversed(), Some(dataset.clone()));
+        assert_eq!(Dataset { labels: Labels::NextSymbols(vec![1; 4]), ..dataset }.with_classes_reversed(), None);
     }
 }

@@ -102,6 +102,10 @@ pages! {
     adding_a_network_works: "docs/add-a-network.md",
     one_gpu_for_all_clients_works: "docs/gpu.md",
     time_limits_work: "docs/clusters.md",
+    private_models_work: "docs/privacy.md",
+    trials_with_liars_work: "docs/robust.md",
+    compressed_messages_work: "docs/compression.md",
+    secure_aggregation_works: "docs/secure-aggregation.md",
     questions_are_answered_by_what_works: "docs/faq.md",
 }
 

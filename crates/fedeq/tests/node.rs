@@ -4,7 +4,7 @@ mod node_support;
 use std::fs;
 use std::process::Command;
 
-use fedeq::node::NodeWorker;
+use fedeq::node::{NodeWorker, Terms};
 use fedeq_core::{Array, Client, ClientByClient, ClientTask, Params, Request, Weights, Workers, client_seed};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
@@ -18,7 +18,7 @@ use node_support::{App, CountingWorker, NodeFolder, SuperLink, message, settings
 
 /// A node that has trained in the first round.
 fn trained(app: &App) -> (NodeFolder, SuperLink, CountingWorker) {
-    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::new());
+    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(app));
     link.send(&app.train(0));
     node.serve(&link, &mut worker, 1);
     assert!(link.reply(0).content.is_ok());
@@ -71,8 +71,8 @@ fn malformed(app: &App) -> Vec<(Message, &'static str)> {
         (with_setting(app, "experiment", "seed = 'none'"), "not a resolved experiment"),
         (with_setting(app, "layout", "[[\"params/w\",[1000000,1000000,1000000]]]"), "it has too few numbers"),
         (with_setting(app, "layout", "[]"), "numbers more than its layout"),
-        (with_weights(app, |name, array| Some(if is_bias(name) { flat(array) } else { array.clone() })), "has shape"),
-        (with_weights(app, |name, array| (!is_bias(name)).then(|| array.clone())), "is missing"),
+        (with_weights(app, |name, array| Some(if is_bias(name) { flat(array) } else { array.clone() })), "has not accepted"),
+        (with_weights(app, |name, array| (!is_bias(name)).then(|| array.clone())), "has not accepted"),
         (with_weights(app, |_, array| Some(number(array, f32::NAN))), "holds the value `NaN`"),
         (with_weights(app, |_, array| Some(number(array, f32::INFINITY))), "holds the value `inf`"),
     ]
@@ -86,7 +86,8 @@ fn malformed_requests_are_refused_and_change_nothing() {
     for (number, (request, words)) in malformed(&app).iter().enumerate() {
         let id = link.send(request);
         let notices = node.serve(&link, &mut worker, number + 2);
-        assert!(matches!(link.refusal(number + 1), Refusal::Unreadable | Refusal::Unable), "{words}");
+        let refusal = link.refusal(number + 1);
+        assert!(matches!(refusal, Refusal::Unreadable | Refusal::Unable | Refusal::NotAccepted), "{words}");
         assert_eq!(link.reply(number + 1).head.reply_to_message_id, id, "{words}");
         assert!(is_logged(&notices, words), "{words}: {notices:?}");
         assert_eq!(node.stored_files(), before, "{words}");
@@ -238,7 +239,7 @@ fn a_reply_that_could_not_be_sent_is_sent_after_a_restart_without_training_again
     node.serve_until(&link, &mut worker, &has_tried);
     let state = node.trained().state;
     link.state().failures.clear();
-    let mut restarted = CountingWorker::new();
+    let mut restarted = CountingWorker::accepting(&app);
     node.serve_until(&link, &mut restarted, &|| node.is_done());
     assert_eq!((worker.works, restarted.works), (2, 0));
     assert_eq!(node.trained().state, state);
@@ -301,7 +302,8 @@ fn refused(arguments: &[&str], node: &NodeFolder) -> String {
 
 #[test]
 fn a_folder_is_for_one_process_and_one_client() {
-    let (node, arguments) = (NodeFolder::new(), ["node", "--superlink", "127.0.0.1:1", "--insecure", "--client", "4"]);
+    let (node, arguments) =
+        (NodeFolder::new(), ["node", "--superlink", "127.0.0.1:1", "--insecure", "--client", "4", "--accept", "none"]);
     let store = NodeStore::open(node.path()).expect("not locked");
     store.claim(3).expect("new");
     assert!(refused(&arguments, &node).contains("another process is using this folder"));
@@ -348,13 +350,14 @@ fn a_node_starts_from_the_same_head_of_its_own_as_a_simulated_client() {
         .expect("trained");
     let text = experiment.to_toml().expect("writable");
     let envelope = Envelope { federation: "any".into(), experiment: text, request };
-    let done = NodeWorker::new(2, "".into()).work(&envelope, None).expect("trained");
+    let done = NodeWorker::new(2, "".into(), Terms::default()).work(&envelope, None).expect("trained");
     assert!(done.state.expect("it has trained") == state.to_bytes().expect("writable"));
 }
 
 #[test]
 fn one_of_several_federations_is_chosen_by_what_was_trained_in_it() {
-    let (node, link, mut worker) = trained(&App::write());
+    let (mut node, link, mut worker) = trained(&App::write());
+    node.limits.federations = 2;
     link.send(&App::write().train(1));
     node.serve(&link, &mut worker, 2);
     let said = refused(&["node", "predict"], &node);

@@ -9,7 +9,7 @@ use fedeq::node::NodeWorker;
 use fedeq_core::{Array, ClientTask, Request};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
-use fedeq_flower::node::{Notice, Refusal, WorkResult, Worker};
+use fedeq_flower::node::{Notice, Objection, Refusal, WorkResult, Worker};
 use fedeq_flower::npy;
 use fedeq_flower::object::{Bundle, Id, Object, ObjectKind};
 use fedeq_flower::record::Content;
@@ -53,7 +53,7 @@ fn a_refusal_tells_the_server_nothing_about_the_data_or_its_path() {
     ];
     for (number, (table, secret)) in tables.into_iter().enumerate() {
         fs::write(&data, table).expect("writable");
-        let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), NodeWorker::new(0, data.clone()));
+        let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), NodeWorker::new(0, data.clone(), app.terms()));
         link.send(&app.train(0));
         let notices = node.serve(&link, &mut worker, 1);
         assert_eq!(link.refusal(0), Refusal::Unable, "{number}");
@@ -76,6 +76,10 @@ impl Worker for Fragile {
         self.inner.client()
     }
 
+    fn review(&self, envelope: &Envelope) -> Result<String, Objection> {
+        self.inner.review(envelope)
+    }
+
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> Result<WorkResult, String> {
         let Request { task, round, .. } = envelope.request;
         assert!(task != ClientTask::Train || round != self.panics_at, "a round at which the worker panics");
@@ -87,7 +91,7 @@ impl Worker for Fragile {
 fn a_node_ends_on_a_panic_and_refuses_the_request_from_then_on() {
     let app = App::write();
     let (node, link) = (NodeFolder::new(), SuperLink::start());
-    let mut fragile = Fragile { inner: CountingWorker::new(), panics_at: 1 };
+    let mut fragile = Fragile { inner: CountingWorker::accepting(&app), panics_at: 1 };
     link.send(&app.train(0));
     link.send(&app.train(1));
     let ended = catch_unwind(AssertUnwindSafe(|| node.serve(&link, &mut fragile, 2)));
@@ -189,7 +193,7 @@ fn bombs() -> Vec<(&'static str, Bundle, Id)> {
 #[test]
 fn a_message_that_unpacks_to_gigabytes_is_refused_before_it_does() {
     let app = App::write();
-    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::new());
+    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(&app));
     let before = peak_memory();
     for (number, (name, mut bundle, content)) in bombs().into_iter().enumerate() {
         let (request, id) = wrapped(content, &mut bundle);
@@ -214,13 +218,13 @@ fn peak_memory() -> usize {
 #[test]
 fn the_largest_size_of_a_message_is_a_setting() {
     let app = App::write();
-    let (mut node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::new());
-    node.message_limit = 10_000;
+    let (mut node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(&app));
+    node.limits.message = 10_000;
     link.send(&app.train(0));
     let notices = node.serve(&link, &mut worker, 1);
     assert_eq!((link.refusal(0), worker.works), (Refusal::TooLarge, 0));
     assert!(format!("{notices:?}").contains("--message-limit"), "{notices:?}");
-    node.message_limit = 100 << 20;
+    node.limits.message = 100 << 20;
     let mut again = app.train(0);
     again.head.run_id = 4;
     link.send(&again);

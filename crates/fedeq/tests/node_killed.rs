@@ -19,10 +19,11 @@ const LONGEST_LIFETIMES: [u64; 6] = [8, 16, 32, 64, 128, 256];
 const REPEAT: Duration = Duration::from_secs(1);
 
 /// The node as a process of its own.
-fn start(node: &NodeFolder, link: &SuperLink) -> Child {
+fn start(node: &NodeFolder, link: &SuperLink, app: &App) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fedeq"));
     command.args(["node", "--superlink", &link.address, "--insecure", "--client", "0", "--data", "nowhere", "--state"]);
-    command.arg(node.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
+    command.arg(node.path()).args(["--accept", &app.fingerprint.to_string()]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
 }
 
 fn kill(mut node: Child) {
@@ -52,8 +53,10 @@ fn sent(link: &SuperLink) -> BTreeMap<String, Weights> {
 fn disturb(node: &NodeFolder, link: &SuperLink, app: &App, rounds: u64) {
     let (mut round, mut asked, mut patience) = (0, Instant::now(), Patience::default());
     link.send(&app.train(0));
+    let begun = Instant::now();
     for number in 0.. {
-        let process = start(node, link);
+        assert!(begun.elapsed() < Duration::from_secs(600) * rounds.div_ceil(8) as u32, "round {round} does not end");
+        let process = start(node, link, app);
         sleep(patience.lifetime(number));
         kill(process);
         let is_next = has_reply(link, round);
@@ -92,8 +95,8 @@ impl Patience {
 
 /// Compares a node that is killed all the time with one that is left alone.
 fn survives(rounds: u64) {
-    let app = App::write();
-    let (calm, quiet_link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::new());
+    let app = App::of_rounds(rounds);
+    let (calm, quiet_link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(&app));
     for round in 0..rounds {
         quiet_link.send(&app.train(round));
         calm.serve(&quiet_link, &mut worker, round as usize + 1);

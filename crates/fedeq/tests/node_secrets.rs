@@ -95,7 +95,8 @@ fn sent_bytes(link: &SuperLink) -> HashSet<[u8; WINDOW]> {
 
 #[test]
 fn a_node_sends_what_the_method_shares_and_nothing_else() {
-    let (mut app, node, link, mut worker) = (App::write(), NodeFolder::new(), SuperLink::start(), CountingWorker::new());
+    let (mut app, node, link) = (App::write(), NodeFolder::new(), SuperLink::start());
+    let mut worker = CountingWorker::accepting(&app);
     let (mut secrets, mut shared) = (Secrets::new(), HashSet::new());
     link.send(&message("query", Content::default()));
     for round in 0..3 {

@@ -60,6 +60,27 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["data.unseen={ count = 40 }"], "leaves nobody to train", ""),
     (&["data=cifar10"], "`cifar10` is not in the data folder", "fedeq data get cifar10"),
     (&["data=femnist", "data.folder=nowhere"], "nowhere", "fedeq data get femnist"),
+    (&["plan.aggregation.rule=medain"], "`plan.aggregation.rule` cannot be `medain`", "did you mean `median`?"),
+    (&["plan.aggregation.rule.krum.liars=0.7"], "`plan.aggregation.rule.krum.liars` is `0.7`", "below 0.5"),
+    (
+        &["plan.aggregation.rule=krum", "plan.sampling.fraction=0.1"],
+        "`plan.aggregation.rule.krum.liars = 0.2` is `1` of a round's `2` updates, which takes at least 5",
+        "let more clients take part",
+    ),
+    (&["plan.aggregation.clip.fixed=-1"], "`plan.aggregation.clip.fixed` is `-1`", "a number above 0"),
+    (&["plan.aggregation.cap=0.01"], "`plan.aggregation.cap` is `0.01`", "let more clients take part"),
+    (&["plan.aggregation.rule=median", "method=local"], "`plan.aggregation` means nothing to this method", "leave it out"),
+    (
+        &["plan.aggregation.rule=median", "plan.asynchronous={}", "method.server_step=consensus"],
+        "`plan.aggregation.rule = median` compares the updates of a round",
+        "`plan.aggregation.clip` works",
+    ),
+    (&["attack=sign-flp"], "`attack.kind` cannot be `sign-flp`", "did you mean `sign-flip`?"),
+    (&["attack.share=0.3"], "`attack` does not say its `kind`", "set `attack.kind` as well"),
+    (&["attack=noise", "attack.share=1"], "`attack.share` is `1`", "below 1"),
+    (&["attack=noise", "attack.share=0.01"], "`attack.share = 0.01` of `28` clients makes a liar of none", "give at least"),
+    (&["attack=noise", "method=local"], "`attack` means nothing to this method", "another method"),
+    (&["attack=label-flip", "attack.strength=2"], "`attack.strength` means nothing to `attack = label-flip`", "leave it out"),
     (&["plan.asynchronous={}"], "`plan.asynchronous` needs a server that takes single updates", "method.server_step=consensus"),
     (&["plan.asynchronous={}", "method=fedavg"], "`plan.asynchronous` needs a server", "`method=fedeq`"),
     (
@@ -86,6 +107,31 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         &["plan.compression.up=int8", "plan.sampling.replacement=true"],
         "does not go with `plan.sampling.replacement`",
         "leave one",
+    ),
+    (&["plan.secure_aggregation.clip=0"], "`plan.secure_aggregation`: `clip`: `0` is not a number above zero", "choose other"),
+    (&["plan.secure_aggregation.precision_bits=40"], "`precision_bits`: `40` is not from 2 to 24", "choose other"),
+    (
+        &["plan.secure_aggregation={}", "plan.aggregation.rule=median"],
+        "`plan.secure_aggregation` does not go with `plan.aggregation.rule`",
+        "leave one",
+    ),
+    (
+        &["plan.secure_aggregation={}", "plan.compression.up=int8"],
+        "`plan.secure_aggregation` does not go with `plan.compression`",
+        "leave one",
+    ),
+    (
+        &["plan.secure_aggregation={}", "plan.asynchronous={}", "method.server_step=consensus"],
+        "`plan.secure_aggregation` does not go with `plan.asynchronous`",
+        "leave one",
+    ),
+    (&["plan.secure_aggregation={}", "attack=sign-flip"], "`attack` does not go with `plan.secure_aggregation`", "label-flip"),
+    (&["plan.secure_aggregation={}", "method=local"], "a method that sends nothing", "choose another method"),
+    (&["plan.secure_aggregation={}", "plan.sampling.fraction=0.01"], "clients a round", "at least 3 clients"),
+    (
+        &["plan.secure_aggregation={}", "method=fedavg", "method.weighting=samples"],
+        "`plan.secure_aggregation.largest_weight` is missing",
+        "method.weighting=uniform",
     ),
     (&["data.copies=0"], "`data.copies`", ""),
     (&["engine.device=cpu,cpu"], "`engine.device` is `cpu,cpu`: a run is computed on one device", "name one"),
@@ -117,7 +163,17 @@ fn compression_is_refused_where_messages_go_over_flower() {
     let folder = TempDir::new().expect("a folder");
     let (error, hint) = refusal(fedeq(&folder).args(["init-federation", "--set", "plan.compression.up=int8", "--out", "app"]), 2);
     assert!(error.contains("`plan.compression` is not supported in a Flower federation yet"), "{error}");
-    assert!(hint.contains("without `plan.asynchronous` and `plan.compression`"), "{hint}");
+    assert!(hint.contains("`plan.compression`"), "{hint}");
+    assert!(!folder.path().join("app").exists());
+}
+
+#[test]
+fn secure_aggregation_is_refused_where_messages_go_over_flower() {
+    let folder = TempDir::new().expect("a folder");
+    let set = ["init-federation", "--set", "plan.secure_aggregation={}", "--out", "app"];
+    let (error, hint) = refusal(fedeq(&folder).args(set), 2);
+    assert!(error.contains("`plan.secure_aggregation` is not supported in a Flower federation yet"), "{error}");
+    assert!(hint.contains("in a simulation"), "{hint}");
     assert!(!folder.path().join("app").exists());
 }
 

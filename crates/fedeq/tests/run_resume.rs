@@ -12,14 +12,21 @@ use fedeq_core::Method;
 use run_support::{assert_same_files, fedeq, half_done, json, manifests, refusal, run, run_command, spawn, succeed};
 use tempfile::TempDir;
 
-/// Every method there is, and the one that can do without rounds once more without them, with its messages as they are and compressed.
+/// Every method there is; the one that can do without rounds once more without them, with its messages as they are and compressed; and one whose server keeps a bound that
+/// adapts while some clients lie.
 fn cases() -> Vec<Vec<String>> {
     const WITHOUT_ROUNDS: [&str; 4] =
         ["method=fedeq", "method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }", "plan.rounds=6"];
     let in_step = Method::NAMES.iter().map(|name| vec![format!("method={name}")]);
+    const CLIPPED: [&str; 4] = [
+        "method=fedavg",
+        "attack=noise",
+        "plan.aggregation={ rule = 'median', clip = { adaptive = { rate = 0.5 } } }",
+        "plan.rounds=6",
+    ];
     let compressed = WITHOUT_ROUNDS.into_iter().chain(["plan.compression={ up = { top-k = 0.1 }, down = 'int4' }"]);
     let compressed = compressed.map(str::to_owned).collect();
-    in_step.chain([WITHOUT_ROUNDS.map(str::to_owned).to_vec(), compressed]).collect()
+    in_step.chain([WITHOUT_ROUNDS.map(str::to_owned).to_vec(), compressed, CLIPPED.map(str::to_owned).to_vec()]).collect()
 }
 
 /// An equilibrium network that trains in no time: what is left of a run is mostly writing, which is when a kill can hurt.

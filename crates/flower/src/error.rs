@@ -29,6 +29,12 @@ pub enum Error {
         /// What it may take, in bytes.
         most: usize,
     },
+    /// More than the node's owner allows.
+    #[error("{problem}")]
+    Limit {
+        /// Of what.
+        problem: String,
+    },
     /// A message whose time to live is over.
     #[error("message `{id}` has expired")]
     Expired {
@@ -99,7 +105,12 @@ impl Error {
     pub fn concerns_one_message(&self) -> bool {
         matches!(
             self,
-            Self::Object { .. } | Self::Record { .. } | Self::Refused { .. } | Self::TooLarge { .. } | Self::Expired { .. }
+            Self::Object { .. }
+                | Self::Record { .. }
+                | Self::Refused { .. }
+                | Self::TooLarge { .. }
+                | Self::Limit { .. }
+                | Self::Expired { .. }
         )
     }
 

@@ -1,11 +1,33 @@
-//! How much memory a message may take when it is unpacked.
+//! What a node lets others take of its device.
 //!
 //! A message refers to its parts by their ids, and may refer to one of them a hundred thousand times: a few megabytes on the way would be gigabytes in
 //! memory. So every part is counted each time it is referred to, before memory is allocated for it.
 use crate::{Error, Result};
 
-/// The default: the weights of a network of 64 million parameters.
+/// The default for a message: the weights of a network of 64 million parameters.
 pub const DEFAULT: usize = 256 << 20;
+
+/// An array may refer to so many chunks; Flower writes one for every 5 MiB.
+pub(crate) const MOST_CHUNKS: usize = 20_000;
+
+/// What a node lets others take of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeLimits {
+    /// Bytes of a message, as sent and unpacked.
+    pub message: usize,
+    /// Bytes of the node's folder. Looked at before a message is stored and before work begins, so that one state and one reply may go beyond.
+    pub disk: u64,
+    /// Federations of one agreement that the node takes part in. A server could have every round trained again in another federation.
+    pub federations: usize,
+    /// Requests that may wait for their replies.
+    pub waiting: usize,
+}
+
+impl Default for NodeLimits {
+    fn default() -> Self {
+        Self { message: DEFAULT, disk: 4 << 30, federations: 1, waiting: 32 }
+    }
+}
 
 /// How much of the limit is left for a message.
 #[derive(Clone, Debug)]

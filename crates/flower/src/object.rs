@@ -145,6 +145,11 @@ impl Bundle {
         self.objects.iter().map(|(id, bytes)| (id.as_str(), bytes.as_slice()))
     }
 
+    /// The bytes of all objects together.
+    pub fn size(&self) -> usize {
+        self.objects.values().map(Vec::len).sum()
+    }
+
     /// An object's bytes.
     pub fn bytes(&self, id: &str) -> Option<&[u8]> {
         self.objects.get(id).map(Vec::as_slice)

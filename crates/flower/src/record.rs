@@ -5,7 +5,7 @@ use fedeq_core::{Array, Params};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 
-use crate::limit::{self, MemoryBudget};
+use crate::limit::{self, MOST_CHUNKS, MemoryBudget};
 use crate::npy;
 use crate::object::{Bundle, Id, Object, ObjectKind};
 use crate::python_json::to_json;
@@ -180,6 +180,9 @@ fn inflate_array(name: &str, id: &str, bundle: &Bundle, budget: &mut MemoryBudge
     let body: ArrayBody = serde_json::from_slice(&object.body).map_err(|error| refuse(error.to_string()))?;
     if body.stype != SERIALISATION {
         return Err(refuse(format!("it is serialised as `{}`, not as `{SERIALISATION}`", body.stype)));
+    }
+    if body.arraychunk_ids.len() > MOST_CHUNKS {
+        return Err(refuse(format!("it has more than {MOST_CHUNKS} chunks")));
     }
     // The size by its shape is taken from the budget before any chunk is copied, and its chunks may not be larger than that.
     let size = npy::size(&body.shape).ok_or_else(|| refuse("its shape is too large".into()))?;

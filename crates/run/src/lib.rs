@@ -4,6 +4,7 @@
 //!
 //! # Layout
 //! - [`experiment`]: plain data that says everything about a run; [`preset`] fills in what it leaves out
+//! - [`agreement`]: which experiment a device's owner has agreed to, and what it means for their data
 //! - [`run`](mod@run): runs, their folders and checkpoints
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
 //! - [`forecast`]: what an experiment will take; [`limit`]: when it must have ended; [`machine`]: what there is to compute on
@@ -11,6 +12,7 @@
 //! - [`predict`], [`export`]: what to do with trained models
 //! - [`number`], [`closest`]: numbers and names as people read and write them
 //! - [`present`]: whether a data set is where it is looked for
+pub mod agreement;
 pub mod closest;
 pub mod compare;
 pub mod experiment;

@@ -96,6 +96,11 @@ pub(crate) fn cores() -> Option<usize> {
     std::thread::available_parallelism().ok().map(|cores| cores.get())
 }
 
+/// The machine's memory in bytes, where the system tells.
+pub fn total_memory() -> Option<u64> {
+    memory("MemTotal:")
+}
+
 /// A line of Linux's account of its memory, in bytes.
 fn memory(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;

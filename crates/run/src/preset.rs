@@ -102,7 +102,7 @@ impl Preset {
         let replacement = self == Self::Reference && runner.is_text && method.name() == "fedavg";
         Plan {
             rounds: runner.rounds + u64::from(self == Self::Reference),
-            sampling: Sampling { fraction: runner.fraction, replacement },
+            sampling: Sampling { fraction: runner.fraction, replacement, ..Sampling::default() },
             evaluate_every: if self == Self::Reference { 1 } else { runner.evaluate_every },
             measure_theory: false,
             ..Plan::default()

@@ -43,7 +43,7 @@ class Federation:
         (home / "config.toml").write_text(entry)
 
     def write_app(self, name: str, settings: Sequence[str]) -> None:
-        """Write an app, which is run from now on, with the same SuperLink and the same nodes."""
+        """Write an app, which is run from now on, with the same SuperLink."""
         self.name, self.settings = name, settings
         fedeq("init-federation", *self._settings(), "--out", self.app)
 
@@ -97,15 +97,29 @@ class Federation:
         self.link = self.processes.start("link", COMMANDS / "flower-superlink", words, self.environment)
         until("the SuperLink listens", lambda: is_listening(self.port), TIMEOUT)
 
-    def start_node(self, client: int, port: int | None = None, data: Path | None = None) -> Service:
+    @property
+    def fingerprint(self) -> str:
+        """What nodes accept the app's experiment by."""
+        return fedeq("node", "inspect", self.app, "--fingerprint").strip()
+
+    def start_node(
+        self, client: int, port: int | None = None, data: Path | None = None, options: Sequence[str] = ()
+    ) -> Service:
         """Start a client's node; with a port if it should connect to a proxy instead of the SuperLink."""
         address = f"127.0.0.1:{port or self.port}"
         state = self.folder / f"node-{client}"
         who = ["--client", str(client), "--state", str(state)]
         where = ["--data", str(data)] if data else []
-        words = ["node", "--superlink", address, "--insecure", *who, *where]
+        accept = [] if "--accept" in options else ["--accept", self.fingerprint]
+        words = ["node", "--superlink", address, "--insecure", *who, *where, *accept, *options]
         self.nodes[client] = self.processes.start(f"node-{client}", PROGRAM, words, self.environment)
         return self.nodes[client]
+
+    def restart_nodes(self) -> None:
+        """Start all nodes again: their owners accept the app that was written last."""
+        for client, node in list(self.nodes.items()):
+            node.kill()
+            self.start_node(client)
 
     def use_client(self, client: str) -> None:
         """Set the client app of `tests.harness.client_apps` that Flower's own nodes run."""

@@ -12,17 +12,16 @@ pub(super) fn capped(weights: &[f64], cap: f64) -> Vec<f64> {
 fn largest(weights: &[f64], cap: f64) -> f64 {
     let mut sorted = weights.to_vec();
     sorted.sort_unstable_by(|one, other| other.total_cmp(one));
-    let mut rest: f64 = sorted.iter().sum();
     for (cut, weight) in sorted.iter().enumerate() {
         let left = 1.0 - cut as f64 * cap;
         if left <= 0.0 {
             break;
         }
-        let size = cap * rest / left;
+        // Summed anew and from the smallest: beside what a liar claims, honest weights would vanish in rounding.
+        let size = cap * sorted[cut..].iter().rev().sum::<f64>() / left;
         if size >= *weight {
             return if cut == 0 { *weight } else { size };
         }
-        rest -= weight;
     }
     // Too few for the cap: all are cut to the smallest.
     sorted.into_iter().rev().find(|weight| *weight > 0.0).unwrap_or(0.0)

@@ -36,20 +36,20 @@ impl Default for AdaptiveClip {
 }
 
 impl Clipping {
-    /// Refuses settings that mean nothing.
-    pub(super) fn validate(&self) -> Result<()> {
+    /// Refuses settings that mean nothing; `key` is where they stand.
+    pub(crate) fn validate(&self, key: &str) -> Result<()> {
         match *self {
-            Self::Fixed(bound) => positive("plan.aggregation.clip.fixed", bound),
+            Self::Fixed(bound) => positive(&format!("{key}.fixed"), bound),
             Self::Adaptive(AdaptiveClip { quantile, rate, initial }) => {
                 if !(quantile > 0.0 && quantile < 1.0) {
-                    let problem = format!("`plan.aggregation.clip.adaptive.quantile` is `{quantile}`");
+                    let problem = format!("`{key}.adaptive.quantile` is `{quantile}`");
                     return Err(Error::invalid(problem, "give a share above 0 and below 1"));
                 }
                 if !(rate > 0.0 && rate <= 10.0) {
-                    let problem = format!("`plan.aggregation.clip.adaptive.rate` is `{rate}`");
+                    let problem = format!("`{key}.adaptive.rate` is `{rate}`");
                     return Err(Error::invalid(problem, "give a number above 0 and at most 10"));
                 }
-                initial.map_or(Ok(()), |initial| positive("plan.aggregation.clip.adaptive.initial", initial))
+                initial.map_or(Ok(()), |initial| positive(&format!("{key}.adaptive.initial"), initial))
             }
         }
     }

@@ -21,7 +21,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use received::outliers;
+pub(crate) use received::{median, outliers};
 
 pub use clip::{AdaptiveClip, Clipping, clip_to};
 pub use received::{Handled, Received, Treatment};
@@ -69,6 +69,17 @@ impl Aggregation {
         *self == Self::MEAN
     }
 
+    /// The first setting that asks for more than the mean of all that was sent, if one does.
+    pub(crate) fn beyond_mean(&self) -> Option<&'static str> {
+        let asked = [
+            ("plan.aggregation.rule", self.rule != AggregationRule::Mean),
+            ("plan.aggregation.clip", self.clip.is_some()),
+            ("plan.aggregation.cap", self.cap.is_some()),
+            ("plan.aggregation.distances", self.distances == Some(true)),
+        ];
+        asked.into_iter().find(|(_, is_asked)| *is_asked).map(|(setting, _)| setting)
+    }
+
     /// Whether norms and distances are noted.
     pub fn notes_distances(&self) -> bool {
         self.distances.unwrap_or(!self.is_plain())
@@ -79,10 +90,17 @@ impl Aggregation {
         self.rule == AggregationRule::Mean && self.clip.is_none()
     }
 
+    /// Whether it takes cohorts of a certain size.
+    pub(crate) fn needs_cohort(&self) -> bool {
+        let of_shares =
+            matches!(self.rule, AggregationRule::TrimmedMean(_) | AggregationRule::Krum(_) | AggregationRule::MultiKrum(_));
+        of_shares || self.cap.is_some()
+    }
+
     /// Refuses settings that mean nothing.
     pub fn validate(&self) -> Result<()> {
         self.rule.validate()?;
-        self.clip.iter().try_for_each(Clipping::validate)?;
+        self.clip.iter().try_for_each(|clip| clip.validate("plan.aggregation.clip"))?;
         let Some(cap) = self.cap else { return Ok(()) };
         if !(cap > 0.0 && cap <= 1.0) {
             return Err(Error::invalid(format!("`plan.aggregation.cap` is `{cap}`"), "give a share above 0 and at most 1"));

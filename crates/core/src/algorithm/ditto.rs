@@ -71,6 +71,14 @@ impl Algorithm for Ditto {
         server.average(received, self.weighting)
     }
 
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
+    fn sends_without_memory(&self) -> bool {
+        true
+    }
+
     fn keeps_second_model(&self) -> bool {
         true
     }

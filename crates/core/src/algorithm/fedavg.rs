@@ -46,6 +46,18 @@ impl Algorithm for FedAvg {
         server.average(received, self.weighting)
     }
 
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
+    fn sends_without_memory(&self) -> bool {
+        true
+    }
+
+    fn plain_mean(&self) -> Option<Weighting> {
+        Some(self.weighting)
+    }
+
     fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
         let mut work = LocalUpdate::default();
         work.assign(Slot::Own, own().with(received()));

@@ -166,7 +166,7 @@ impl Algorithm for FedEq {
         let (before, updates) = (server.weights.params.clone(), received.updates());
         server.average(received, self.weighting)?;
         if self.server_step == ServerStep::Consensus {
-            let share = updates.len() as f32 / server.clients as f32;
+            let share = received.count() as f32 / server.clients as f32;
             server.weights.params = before.plus(share, &server.weights.params);
         }
         if let Some(balance) = self.balance {
@@ -176,6 +176,14 @@ impl Algorithm for FedEq {
             server.rho = Some(balance.next(rho, primal, dual));
         }
         Ok(())
+    }
+
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
+    fn spoils_privacy(&self) -> Option<(&'static str, &'static str)> {
+        self.balance.map(|_| ("method.balance", "it follows the clients' gaps, which no noise covers"))
     }
 
     /// The plain mean of one update would be that update.
@@ -201,6 +209,10 @@ impl Algorithm for FedEq {
 
     fn initial_rho(&self) -> Option<f64> {
         Some(self.rho)
+    }
+
+    fn plain_mean(&self) -> Option<Weighting> {
+        (self.server_step == ServerStep::Mean && self.balance.is_none()).then_some(self.weighting)
     }
 
     fn needs_text(&self) -> Option<&'static str> {

@@ -41,4 +41,12 @@ impl Algorithm for FedPer {
     fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
         server.average(received, self.weighting)
     }
+
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
+    fn plain_mean(&self) -> Option<Weighting> {
+        Some(self.weighting)
+    }
 }

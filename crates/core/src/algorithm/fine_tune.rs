@@ -88,6 +88,22 @@ impl Algorithm for FineTune {
         Ok(())
     }
 
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
+    fn sends_without_memory(&self) -> bool {
+        true
+    }
+
+    fn spoils_privacy(&self) -> Option<(&'static str, &'static str)> {
+        let tunes_in_rounds = matches!(self.tuning, FineTuning::FromShare(_));
+        tunes_in_rounds.then_some((
+            "method.tuning.from-share",
+            "the global model is not to move in its last rounds, and noise would move it",
+        ))
+    }
+
     fn default_view(&self) -> View {
         View::Local
     }

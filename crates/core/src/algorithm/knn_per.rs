@@ -40,6 +40,14 @@ impl Algorithm for KnnPer {
     }
 
     /// The network is the global one; only the neighbours are the client's own.
+    fn weighting(&self) -> Weighting {
+        self.weighting
+    }
+
+    fn sends_without_memory(&self) -> bool {
+        true
+    }
+
     fn local_view(&self, _: &ClientInfo) -> Expression {
         own().with(received())
     }

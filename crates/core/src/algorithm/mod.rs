@@ -52,6 +52,22 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
+    /// How much each client counts in the server's mean.
+    fn weighting(&self) -> Weighting {
+        Weighting::Uniform
+    }
+
+    /// Whether what a client sends depends on its data and on what it received alone, and not on anything it keeps from round to round.
+    fn sends_without_memory(&self) -> bool {
+        false
+    }
+
+    /// A setting with which the server's models depend on clients by more than the mean of what they send, and why: it does not go with
+    /// [`Privacy`](crate::Privacy).
+    fn spoils_privacy(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// Whether the server's step makes sense of a single update, so that clients can be asynchronous.
     fn takes_single_updates(&self) -> bool {
         false
@@ -60,6 +76,11 @@ pub trait Algorithm: Send + Sync {
     /// Whether all clients take part in every round, whatever the sampling.
     fn takes_everybody(&self) -> bool {
         false
+    }
+
+    /// How clients count, where the server does nothing but take the mean of what they send and clients do nothing but train in rounds.
+    fn plain_mean(&self) -> Option<Weighting> {
+        None
     }
 
     /// The penalty before the first round, where the method has one.

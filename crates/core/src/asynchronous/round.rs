@@ -7,7 +7,7 @@ use fedeq_data::Seed;
 use super::Asynchronous;
 use super::schedule::{AsyncSchedule, Work};
 use crate::acceptance::{Acceptance, Replies};
-use crate::aggregation::{Aggregation, Handled, Received};
+use crate::aggregation::{Aggregation, Received};
 use crate::algorithm::{Algorithm, Update};
 use crate::error::Result;
 use crate::message::{ClientTask, Request};
@@ -53,7 +53,7 @@ impl AsyncRound<'_> {
                     schedule.begin(&server.weights, &durations, self.settings.max_staleness);
                     continue;
                 };
-                result.handled.extend(self.apply(&update, schedule.applied(), server)?);
+                self.apply(&update, schedule.applied(), server, &mut result)?;
                 result.arrivals.push(schedule.arrive(work));
                 result.cohort.push(work.client);
                 result.updates.push(update);
@@ -93,14 +93,16 @@ impl AsyncRound<'_> {
         Acceptance { quorum: 1.0, ..acceptance }.require_quorum(&what, result.updates.len(), &result.dropped)
     }
 
-    /// Applies one update; says what became of it where that is noted.
-    fn apply(&self, update: &Update, applied: u64, server: &mut ServerState) -> Result<Vec<Handled>> {
+    /// Applies one update, and notes what became of it.
+    fn apply(&self, update: &Update, applied: u64, server: &mut ServerState, result: &mut RoundResult) -> Result<()> {
         let before = server.weights.statistics.clone();
         let received = Received::new(std::slice::from_ref(update), self.aggregation, self.algorithm);
         self.algorithm.server_update(server, &received)?;
         // One client's normalisation statistics must not stand for those of all: they enter a running mean over about a round.
         let share = 1.0 / (applied + 1).min(self.updates as u64) as f32;
         server.weights.statistics = before.plus(share, &server.weights.statistics.minus(&before));
-        Ok(received.handled().to_vec())
+        result.handled.extend(received.handled());
+        result.bound = received.bound();
+        Ok(())
     }
 }

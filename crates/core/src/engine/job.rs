@@ -6,6 +6,7 @@ use super::Engine;
 use crate::algorithm::{Algorithm, Update, View};
 use crate::client::{shared_part, shares_anything};
 use crate::compression::{CompressedUpdate, Compression, CompressionState, ReceivedModel};
+use crate::disclosure::Disclosure;
 use crate::divergence::{after as diverged_after, ensure_finite};
 use crate::error::Result;
 use crate::fixed_points::FixedPoints;
@@ -248,6 +249,7 @@ impl EvaluationJob<'_> {
             dual_norm,
             theory: host.filter(|_| is_measured).map(|state| self.theory(state)).transpose()?,
             fixed_points: host.map(|state| self.fixed_points(state)).transpose()?.flatten(),
+            disclosure: Disclosure::Everything,
         })
     }
 

@@ -184,7 +184,7 @@ impl Problem {
         let engine = self.engine();
         let mut transport = InProcess::new(algorithm, training, &engine, &mut store, Seed::new(1), &never);
         for round in 1..=rounds {
-            let sampling = Sampling { fraction, replacement: false };
+            let sampling = Sampling { fraction, ..Sampling::default() };
             let plan = Plan { rounds: round, sampling, evaluate_every: 0, measure_theory: true, ..Plan::default() };
             let mut federation =
                 Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };

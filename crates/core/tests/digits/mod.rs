@@ -59,7 +59,7 @@ impl Digits {
         let mut transport = InProcess::new(algorithm, &self.training, engine, &mut store, Seed::new(1), &never);
         let plan = Plan {
             rounds,
-            sampling: Sampling { fraction: 0.5, replacement: false },
+            sampling: Sampling { fraction: 0.5, ..Sampling::default() },
             evaluate_every: 1,
             measure_theory: false,
             ..Plan::default()

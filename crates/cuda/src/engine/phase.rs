@@ -158,6 +158,7 @@ fn stats(runner: &Runner, lane: &Progress, solves: SolveTally, seconds: f64) -> 
         solves,
         seconds: PhaseSeconds { solve, backward, update },
         memory: PhaseBytes { solve: bytes, backward: bytes, update: bytes },
+        ..TrainStats::default()
     }
 }
 

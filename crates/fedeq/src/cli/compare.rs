@@ -75,12 +75,20 @@ const COLUMNS: [(&str, Align); 12] = [
 fn text_of(comparison: &Comparison) -> String {
     let has_settings = comparison.groups.iter().any(|group| !group.settings.is_empty());
     let mut columns = COLUMNS.to_vec();
+    let is_private = comparison.groups.iter().any(|group| group.measures.epsilon.is_some());
+    if is_private {
+        columns.push(("epsilon", Align::Right));
+    }
     if has_settings {
         columns.push(("settings", Align::Left));
     }
     let mut table = Table::new(&columns);
     let is_best = |place: usize| comparison.best.contains(&place);
-    comparison.groups.iter().enumerate().for_each(|(place, group)| table.row(cells(group, comparison.view, is_best(place))));
+    comparison
+        .groups
+        .iter()
+        .enumerate()
+        .for_each(|(place, group)| table.row(cells(group, comparison.view, is_best(place), is_private)));
     let contrasts: String = comparison.contrasts.iter().map(|contrast| sentence(contrast, &comparison.groups)).collect();
     let space = if contrasts.is_empty() { "" } else { "\n" };
     format!("{}\n{}{space}{contrasts}", table.text(), legend(comparison))
@@ -110,7 +118,7 @@ fn legend(comparison: &Comparison) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn cells(group: &Group, view: View, is_best: bool) -> Vec<String> {
+fn cells(group: &Group, view: View, is_best: bool, is_private: bool) -> Vec<String> {
     let measures = &group.measures;
     let starred = |shown: View| {
         let star = if is_best && shown == view { "*" } else { "" };
@@ -131,6 +139,7 @@ fn cells(group: &Group, view: View, is_best: bool) -> Vec<String> {
         format!("{} + {}", count(group.shared_parameters), count(group.personal_parameters)),
         format!("{:.1}", measures.seconds.mean),
     ];
+    cells.extend(is_private.then(|| measures.epsilon.map_or_else(String::new, |epsilon| format!("{:.2}", epsilon.mean))));
     let settings: Vec<String> = group.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
     cells.extend((!settings.is_empty()).then(|| settings.join(" ")));
     cells
@@ -158,7 +167,7 @@ fn sentence(contrast: &Contrast, groups: &[Group]) -> String {
 }
 
 const CSV_HEADING: &str = "method,model,data,settings,rounds,seeds,local_mean,local_deviation,local_weighted,local_worst_decile,\
-shared_mean,shared_deviation,shared_weighted,shared_worst_decile,bytes,shared_parameters,personal_parameters,seconds\n";
+shared_mean,shared_deviation,shared_weighted,shared_worst_decile,bytes,shared_parameters,personal_parameters,seconds,epsilon\n";
 
 fn csv_of(groups: &[Group]) -> String {
     groups.iter().fold(CSV_HEADING.to_owned(), |text, group| text + &csv_row(group) + "\n")
@@ -176,6 +185,7 @@ fn csv_row(group: &Group) -> String {
         group.shared_parameters.to_string(),
         group.personal_parameters.to_string(),
         measures.seconds.mean.to_string(),
+        measures.epsilon.map_or_else(String::new, |epsilon| epsilon.mean.to_string()),
     ]);
     format!("{},{},{},{quoted},{}", group.method, group.model, group.data, numbers.join(","))
 }

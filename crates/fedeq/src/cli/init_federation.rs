@@ -19,7 +19,8 @@ Examples:
 If every client has its own data (`rule=own`), the data given here is an example: it defines the size of pictures, \
 the classes, and the mean and deviation that features are standardised by (unless `data.source.scale=none`).
 
-The folder's README has the commands that start a SuperLink, nodes and a run on one machine.")]
+The folder's README has the commands that start a SuperLink, nodes and a run on one machine. Its `agreement.toml` is for the owners of \
+nodes: it has the fingerprint by which they accept this experiment and no other.")]
 pub(super) struct Arguments {
     #[command(flatten)]
     experiment: ExperimentArgs,
@@ -34,8 +35,11 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let experiment = arguments.experiment.experiment(arguments.data.as_deref())?;
-    federation::write(&experiment, &arguments.out).map_err(Failure::refused)?;
+    let fingerprint = federation::write(&experiment, &arguments.out).map_err(Failure::refused)?;
     let path = arguments.out.display();
     tell(&format!("wrote `{path}`; `{path}/README.md` says how to start it"));
+    tell(&format!(
+        "nodes take part with `--accept {fingerprint}`; `fedeq node inspect {path}/agreement.toml` shows their owners what it means"
+    ));
     Ok(())
 }

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use super::output::tell;
 use super::warnings::Warnings;
-use fedeq_run::number::{bytes, duration};
+use fedeq_run::number::{bytes, counted, duration};
 use fedeq_run::run::{Resources, RunObserver, RunStart, RunSummary, headline};
 
 /// Says what a run is about to do, unless nobody wants to know, and then shows how it goes: as fits where stderr goes.
@@ -32,7 +32,7 @@ pub(super) fn outcome(summary: &RunSummary) -> String {
 
 /// What a run is, where it continues, and what it will take.
 fn announce(start: &RunStart) {
-    let RunStart { title, round, rounds, disk, warm_bytes, .. } = start;
+    let RunStart { title, round, rounds, disk, warm_bytes, privacy, .. } = start;
     tell(title);
     if *round > 0 {
         tell(&format!("going on after round {round} of {rounds}"));
@@ -40,6 +40,9 @@ fn announce(start: &RunStart) {
     tell(&format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished)));
     if let Some(warm) = warm_bytes.filter(|warm| *warm >= WORTH_SAYING) {
         tell(&format!("warm starts: each client at work remembers up to {} of fixed points", bytes(warm)));
+    }
+    if let Some(privacy) = privacy {
+        tell(&format!("private: {privacy}, after {}", counted(*rounds as usize, "round")));
     }
 }
 
@@ -118,7 +121,7 @@ impl<T: ?Sized> Observer<T> for EvaluationLines {
     fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
         self.warnings.about(event).iter().for_each(|text| tell(text));
         match event {
-            Event::Round { round, .. } => self.loss = round.loss,
+            Event::Round { round, .. } => self.loss = round.training_loss().unwrap_or(self.loss),
             Event::Evaluation { evaluation, .. } => {
                 let RunStart { rounds, headline, .. } = self.start;
                 let result = sentence(evaluation, headline);

@@ -168,6 +168,18 @@ pub(super) fn is_interrupted() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
+/// Ctrl-C and SIGTERM stop what asks [`is_interrupted`] often; the second one ends the process at once.
+pub(super) fn listen_for_stops() {
+    let handler = || {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        tell("stopping");
+    };
+    // Without a handler they end the process at once.
+    let _ = ctrlc::set_handler(handler);
+}
+
 /// The first Ctrl-C lets something finish; the second ends the process at once.
 pub(super) fn listen_for_interrupts(what_finishes: &'static str) {
     let handler = move || {
@@ -223,20 +235,15 @@ fn text_of(summary: &RunSummary, path: &str) -> String {
     let quality = summary.quality();
     let traffic = summary.evaluation.traffic;
     let mut lines = vec![
-        (
-            "accuracy",
-            format!(
-                "{} (mean over {}, {})",
-                percent(quality.mean),
-                counted(quality.clients.len(), "client"),
-                judged(summary.headline)
-            ),
-        ),
+        ("accuracy", format!("{} (mean over {}, {})", percent(quality.mean), who(summary), judged(summary.headline))),
         ("worst tenth", percent(quality.worst_decile)),
         ("sent", format!("{} up, {} down", bytes(traffic.up), bytes(traffic.down))),
         ("parameters", format!("{} shared, {} personal", count(summary.shared_parameters), count(summary.personal_parameters))),
         ("a round", format!("{:.1} s", summary.resources.seconds_per_round)),
     ];
+    if let Some(attack) = &summary.attack {
+        lines.insert(1, ("attack", format!("{} by {}", attack.kind.name(), liars(&attack.names))));
+    }
     if let Some(unseen) = &summary.unseen {
         let clients = counted(unseen.clients, "client");
         lines.insert(2, ("unseen", format!("{} (mean over {clients}, {})", percent(unseen.local.mean), judged(View::Local))));
@@ -246,6 +253,7 @@ fn text_of(summary: &RunSummary, path: &str) -> String {
     } else if summary.headline == View::Shared {
         lines.insert(1, ("local", format!("{} ({})", percent(summary.evaluation.local.mean), judged(View::Local))));
     }
+    lines.extend(summary.privacy.as_ref().map(|privacy| ("privacy", privacy.to_string())));
     lines.extend(solves(&summary.solves).map(|text| ("solves", text)));
     lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
     lines.extend(summary.resources.device.map(|used| ("GPU", device_use(&used))));
@@ -253,6 +261,26 @@ fn text_of(summary: &RunSummary, path: &str) -> String {
     let rounds = counted(summary.rounds as usize, "round");
     let heading = format!("{} on {} with {}, {rounds}", summary.method, summary.data, summary.model);
     format!("{heading}\n{}", facts(&lines))
+}
+
+/// Whose accuracies are averaged.
+fn who(summary: &RunSummary) -> String {
+    let all = summary.quality().clients.len();
+    match &summary.attack {
+        Some(attack) => format!("{} that do not lie", counted(all - attack.liars.len(), "client")),
+        None => counted(all, "client"),
+    }
+}
+
+/// Who lies: all of them, or the first few.
+fn liars(names: &[String]) -> String {
+    const MOST: usize = 10;
+    let first = names.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => "no client".into(),
+        1..=MOST => first,
+        many => format!("{} clients: {first} ..", count(many)),
+    }
 }
 
 /// With which of its models a client is evaluated, in words.

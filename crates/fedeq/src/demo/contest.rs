@@ -25,12 +25,14 @@ const SPLIT: Split = Split { validation: 0.0, test: Some(0.85) };
 /// those who send most have one soon after they have sent what FeDEQ sends in all.
 const PLAN: Plan = Plan {
     rounds: 20,
-    sampling: Sampling { fraction: 1.0 / 3.0, replacement: false },
+    sampling: Sampling { fraction: 1.0 / 3.0, replacement: false, poisson: false },
     evaluate_every: 4,
     measure_theory: false,
     asynchronous: None,
     compression: None,
     aggregation: Aggregation::MEAN,
+    privacy: None,
+    secure_aggregation: None,
 };
 
 /// The experiment of a method: its usual network, and for all methods the same data, rate and number of passes.

@@ -9,27 +9,33 @@ use std::time::SystemTime;
 use fedeq_core::{Error, Evaluation, Result, SolveTally, fingerprint, write_atomically};
 use fedeq_data::partition::Partition;
 
+use fedeq_run::agreement::{AGREEMENT_FILE, Agreement, AgreementFingerprint};
 use fedeq_run::experiment::{Device, Experiment, Prepared, scaled_by_example};
 use fedeq_run::run::{FederationPlan, RunFolder, RunState, RunSummary};
 
-/// Writes an app for `flwr run` into a new folder.
-pub fn write(experiment: &Experiment, folder: &Path) -> Result<()> {
+/// Writes an app for `flwr run` into a new folder; gives the fingerprint by which nodes accept it.
+pub fn write(experiment: &Experiment, folder: &Path) -> Result<AgreementFingerprint> {
     refuse_gpu(experiment)?;
-    refuse_compression(experiment)?;
+    refuse_simulated(experiment)?;
     let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared)?;
     let last = (plan.everybody() - 1).to_string();
     let experiment = for_nodes(&prepared)?;
-    fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     let server = prepared.server();
+    let agreement = Agreement::new(experiment.clone(), &server.weights);
+    let fingerprint = agreement.fingerprint()?;
+    fs::create_dir(folder).map_err(Error::io(folder, "create it"))?;
     plan.write(folder, &server.weights)?;
     write_atomically(&folder.join("experiment.toml"), experiment.to_toml()?.as_bytes())?;
+    write_atomically(&folder.join(AGREEMENT_FILE), (INSPECT.to_owned() + &agreement.to_toml()?).as_bytes())?;
     for (name, text) in APP {
-        write_atomically(&folder.join(name), text.replace("{last}", &last).as_bytes())?;
+        let text = text.replace("{last}", &last).replace("{fingerprint}", &fingerprint.to_string());
+        write_atomically(&folder.join(name), text.as_bytes())?;
     }
     let run = RunFolder::at(folder.to_owned());
     run.write_roster(&prepared)?;
-    run.write_status(RunState::Stopped)
+    run.write_status(RunState::Stopped)?;
+    Ok(fingerprint)
 }
 
 /// The experiment for nodes, whose data is in another place and may be other data.
@@ -41,7 +47,10 @@ fn for_nodes(prepared: &Prepared) -> Result<Experiment> {
     Ok(experiment)
 }
 
-/// Templates; `{last}` is the number of the last client.
+/// The first line of the agreement.
+const INSPECT: &str = "# What a node would do. `fedeq node inspect` shows it in plain words, with the fingerprint that `fedeq node --accept` takes.\n";
+
+/// Templates; `{last}` is the number of the last client, `{fingerprint}` what nodes accept.
 const APP: [(&str, &str); 3] = [
     ("pyproject.toml", include_str!("app/pyproject.toml")),
     ("README.md", include_str!("app/README.md")),
@@ -62,11 +71,24 @@ fn refuse_gpu(experiment: &Experiment) -> Result<()> {
     }
 }
 
-/// Differences need a server that remembers what each node has.
-fn refuse_compression(experiment: &Experiment) -> Result<()> {
-    match experiment.plan.compression {
+/// What only a simulation can do so far.
+fn refuse_simulated(experiment: &Experiment) -> Result<()> {
+    let plan = &experiment.plan;
+    let refusals = [
+        (plan.compression.is_some(), "`plan.compression` is not supported in a Flower federation yet"),
+        (
+            plan.privacy.is_some(),
+            "`plan.privacy` is not supported in a Flower federation yet: its noise would come from the seed that every node is told",
+        ),
+        (
+            plan.secure_aggregation.is_some(),
+            "`plan.secure_aggregation` is not supported in a Flower federation yet, whose nodes do not speak the protocol",
+        ),
+        (experiment.attack.is_some(), "`attack` is for simulations: nodes of a Flower federation say the truth"),
+    ];
+    match refusals.into_iter().find(|(is_set, _)| *is_set) {
+        Some((_, problem)) => Err(Error::invalid(problem, "leave it out, or simulate with `fedeq run`")),
         None => Ok(()),
-        Some(_) => Err(Error::invalid("`plan.compression` is not supported in a Flower federation yet", "leave it out")),
     }
 }
 

@@ -1,16 +1,21 @@
 //! A client of a real federation: the work behind `fedeq node`.
 //!
 //! The server sends the experiment with every request; the data, the state and the number of the client stay here. A request is carried out as in
-//! the simulation: by `fedeq_core::Client`, with the same seeds, to the same bytes.
+//! the simulation: by `fedeq_core::Client`, with the same seeds, to the same bytes. But only the experiment that the owner of the node has accepted is
+//! carried out ([`Terms`]).
+mod terms;
+
 use std::path::{Path, PathBuf};
 
 use fedeq_core::{Client, ClientByClient, ClientState, ClientTask, Error, Request, Result, Workers, client_seed};
 use fedeq_flower::envelope::Envelope;
-use fedeq_flower::node::{WorkResult, Worker};
+use fedeq_flower::node::{Objection, WorkResult, Worker};
 use fedeq_flower::store::TrainedModel;
 
 use fedeq_run::experiment::{Experiment, Prepared};
 use fedeq_run::run::ClientModel;
+
+pub use terms::Terms;
 
 /// Carries out requests on a client's data.
 pub struct NodeWorker {
@@ -18,6 +23,8 @@ pub struct NodeWorker {
     client: usize,
     /// The folder or the file of its data.
     data: PathBuf,
+    /// What its owner has agreed to.
+    terms: Terms,
     /// The last experiment, with its text: reused if the next request is about the same.
     prepared: Option<(String, Prepared)>,
     /// The threads that train: they stay from one request to the next.
@@ -25,9 +32,9 @@ pub struct NodeWorker {
 }
 
 impl NodeWorker {
-    /// Client `client` of a federation, with its data.
-    pub fn new(client: usize, data: PathBuf) -> Self {
-        Self { client, data, prepared: None, workers: None }
+    /// Client `client` of a federation, with its data and what its owner has agreed to.
+    pub fn new(client: usize, data: PathBuf, terms: Terms) -> Self {
+        Self { client, data, terms, prepared: None, workers: None }
     }
 
     /// Loads the data and builds the network, unless the last request was about the same experiment.
@@ -45,8 +52,9 @@ impl NodeWorker {
 
     fn carry_out(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> Result<WorkResult> {
         let number = self.client;
-        let workers = self.workers()?;
+        let (workers, terms) = (self.workers()?, self.terms.clone());
         let prepared = self.prepare(&envelope.experiment)?;
+        terms.check_samples(prepared, number)?;
         let mut state = state_of(prepared, number, state)?;
         require_new(&envelope.request, &state)?;
         let engine = ClientByClient::new(prepared, workers);
@@ -61,7 +69,7 @@ impl NodeWorker {
             seed,
             compression: None,
         };
-        let reply = client.handle(&envelope.request)?;
+        let reply = terms.disclosure.apply(client.handle(&envelope.request)?, method.algorithm().plain_mean());
         let is_changed = envelope.request.task.changes_state();
         Ok(WorkResult { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
     }
@@ -104,6 +112,9 @@ fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
     if prepared.experiment.plan.compression.is_some() {
         return Err(Error::invalid("`plan.compression` is not supported in a Flower federation yet", "leave it out"));
     }
+    if prepared.experiment.plan.secure_aggregation.is_some() {
+        return Err(Error::invalid("`plan.secure_aggregation` is not supported in a Flower federation yet", "leave it out"));
+    }
     Ok(prepared)
 }
 
@@ -118,7 +129,11 @@ impl Worker for NodeWorker {
         self.client as u64
     }
 
+    fn review(&self, envelope: &Envelope) -> std::result::Result<String, Objection> {
+        self.terms.review(envelope).map(|agreement| agreement.to_string())
+    }
+
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> std::result::Result<WorkResult, String> {
-        self.carry_out(envelope, state).map_err(|error| error.to_string())
+        self.carry_out(envelope, state).map_err(|error| format!("{error}; {}", error.hint()))
     }
 }

@@ -3,27 +3,34 @@ use std::fs;
 use std::process::Command;
 use std::time::SystemTime;
 
+use fedeq::node::Terms;
 use fedeq_core::{ClientTask, Params, Request, Weights};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::message::Message;
 use fedeq_flower::record::Content;
 use fedeq_flower::wire::MessageMetadata;
+use fedeq_run::agreement::{Agreement, AgreementFingerprint};
 
 use super::superlink::NODE;
 
 /// What `fedeq init-federation` wrote.
 pub(crate) struct App {
-    experiment: String,
-    federation: String,
+    pub(crate) experiment: String,
+    pub(crate) federation: String,
+    /// By which nodes accept it.
+    pub(crate) fingerprint: AgreementFingerprint,
+    rounds: u64,
+    rho: Option<f64>,
     /// The weights of the server.
     pub(crate) theta: Weights,
 }
 
 /// Small, and with a penalty that is neither 0 nor 1, which hide mistakes in the dual.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "model=deq-mlp",
     "method.rho=0.3",
     "plan.rounds=3",
+    "plan.evaluate_every=1",
     "plan.sampling.fraction=1",
     "data.partition.clients=5",
     "data.limit.train=20",
@@ -42,6 +49,19 @@ impl App {
         Self::with(settings())
     }
 
+    /// Writes an app of more rounds and reads it.
+    pub(crate) fn of_rounds(rounds: u64) -> Self {
+        let rounds = format!("plan.rounds={rounds}");
+        let mut arguments: Vec<&str> = settings().map(|word| word as &str).collect();
+        arguments.extend(["--set", &rounds]);
+        Self::with(arguments.into_iter())
+    }
+
+    /// The terms of an owner who has accepted it.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms::accepting(self.fingerprint.clone())
+    }
+
     /// Writes an app of another experiment and reads it.
     pub(crate) fn with<'a>(arguments: impl Iterator<Item = &'a str>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -56,13 +76,16 @@ impl App {
         Self {
             experiment: fs::read_to_string(app.join("experiment.toml")).expect("an experiment"),
             federation: plan["federation"].as_str().expect("a name").into(),
+            fingerprint: Agreement::read(&app).and_then(|agreement| agreement.fingerprint()).expect("an agreement"),
+            rounds: plan["summary"]["rounds"].as_u64().expect("a number"),
+            rho: plan["rho"].as_f64(),
             theta: Weights::unpacked(&theta),
         }
     }
 
     /// The request of a round.
     pub(crate) fn envelope(&self, task: ClientTask, round: u64) -> Envelope {
-        let request = Request { task, round, rounds: 3, rho: Some(0.3), weights: self.theta.clone() };
+        let request = Request { task, round, rounds: self.rounds, rho: self.rho, weights: self.theta.clone() };
         Envelope { federation: self.federation.clone(), experiment: self.experiment.clone(), request }
     }
 

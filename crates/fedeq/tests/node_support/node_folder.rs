@@ -4,21 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fedeq::node::NodeWorker;
+use fedeq::node::{NodeWorker, Terms};
 use fedeq_flower::connection::{Connection, SuperLinkAddress};
 use fedeq_flower::envelope::Envelope;
-use fedeq_flower::limit;
-use fedeq_flower::node::{Node, Notice, WorkResult, Worker};
+use fedeq_flower::limit::NodeLimits;
+use fedeq_flower::node::{Node, Notice, Objection, WorkResult, Worker};
 use fedeq_flower::store::{NodeStore, TrainedModel};
 use tempfile::TempDir;
 
-use super::SuperLink;
+use super::{App, SuperLink};
 
 /// The folder of client 0.
 pub(crate) struct NodeFolder {
     folder: TempDir,
-    /// The largest size of a message.
-    pub(crate) message_limit: usize,
+    /// What others may take of its device.
+    pub(crate) limits: NodeLimits,
 }
 
 /// A worker that counts how often it works.
@@ -28,14 +28,24 @@ pub(crate) struct CountingWorker {
 }
 
 impl CountingWorker {
-    pub(crate) fn new() -> Self {
-        Self { inner: NodeWorker::new(0, PathBuf::from("nowhere")), works: 0 }
+    /// Of an owner who has accepted an experiment.
+    pub(crate) fn accepting(app: &App) -> Self {
+        Self::on(app.terms(), Path::new("nowhere"))
+    }
+
+    /// On these terms, with this data.
+    pub(crate) fn on(terms: Terms, data: &Path) -> Self {
+        Self { inner: NodeWorker::new(0, data.to_owned(), terms), works: 0 }
     }
 }
 
 impl Worker for CountingWorker {
     fn client(&self) -> u64 {
         self.inner.client()
+    }
+
+    fn review(&self, envelope: &Envelope) -> Result<String, Objection> {
+        self.inner.review(envelope)
     }
 
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> Result<WorkResult, String> {
@@ -46,7 +56,7 @@ impl Worker for CountingWorker {
 
 impl NodeFolder {
     pub(crate) fn new() -> Self {
-        Self { folder: TempDir::new().expect("a folder"), message_limit: limit::DEFAULT }
+        Self { folder: TempDir::new().expect("a folder"), limits: NodeLimits::default() }
     }
 
     /// Its path.
@@ -78,9 +88,8 @@ impl NodeFolder {
         let connection = Connection::new(&address, key);
         let mut notices = Vec::new();
         let mut notify = |notice| notices.push(notice);
-        let message_limit = self.message_limit;
-        let mut node =
-            Node { connection: &connection, store: &store, worker, notify: &mut notify, message_limit, stopped: &stopped };
+        let limits = self.limits;
+        let mut node = Node { connection: &connection, store: &store, worker, notify: &mut notify, limits, stopped: &stopped };
         node.serve().expect("it ends without an error");
         notices
     }

@@ -115,8 +115,10 @@ impl SuperLink {
     /// Which of its fixed sentences the node refused with.
     pub(crate) fn refusal(&self, number: usize) -> Refusal {
         let reason = self.reply(number).content.expect_err("a refusal").reason;
-        let all = [Refusal::Unreadable, Refusal::Expired, Refusal::TooLarge, Refusal::Unable, Refusal::Crashed];
-        all.into_iter().find(|refusal| refusal.words() == reason).unwrap_or_else(|| panic!("not a fixed sentence: {reason}"))
+        Refusal::ALL
+            .into_iter()
+            .find(|refusal| refusal.words() == reason)
+            .unwrap_or_else(|| panic!("not a fixed sentence: {reason}"))
     }
 }
 

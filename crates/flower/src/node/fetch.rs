@@ -29,11 +29,14 @@ impl Node<'_> {
         let pulled = self.connection.pull_messages(id)?;
         for (message, tree) in pulled.messages.into_iter().zip(pulled.trees) {
             let request = tree.object_id.clone();
-            if is_id(&request) {
-                let head = message.metadata.map(|head| MessageMetadata { message_id: request.clone(), ..head });
-                self.store.inbox().announce(&request, &Announcement { head, tree: Some(tree) })?;
-            } else {
+            let head = message.metadata.map(|head| MessageMetadata { message_id: request.clone(), ..head });
+            if !is_id(&request) {
                 (self.notify)(Notice::Refused(Error::object(&request, "this is not an object id").to_string()));
+            } else if self.store.inbox().count()? >= self.limits.waiting {
+                let problem = format!("{} requests wait already", self.limits.waiting);
+                self.tell_refusal(id, head, Error::Limit { problem }.into())?;
+            } else {
+                self.store.inbox().announce(&request, &Announcement { head, tree: Some(tree) })?;
             }
         }
         Ok(())
@@ -65,7 +68,8 @@ impl Node<'_> {
                 return if is_too_late { Err(Error::object(request, "some of its objects never arrived")) } else { Ok(false) };
             };
             // Decoded already here, where the sender is known and can be told that the message is malformed.
-            Message::inflate_within(request, &bundle, self.message_limit)?;
+            Message::inflate_within(request, &bundle, self.limits.message)?;
+            self.require_room(bundle.size())?;
             inbox.add(&StoredMessage::new(head.run_id, request, &bundle))?;
         }
         self.connection.confirm(id, head.run_id, request).map(|()| true)
@@ -78,17 +82,33 @@ impl Node<'_> {
         for object in ids_of(tree, MOST_OBJECTS)? {
             let Some(bytes) = self.connection.pull_object(id, run_id, &object)? else { return Ok(None) };
             size += bytes.len();
-            if size > self.message_limit {
-                return Err(Error::TooLarge { most: self.message_limit });
+            if size > self.limits.message {
+                return Err(Error::TooLarge { most: self.limits.message });
             }
             bundle.receive(object, bytes);
         }
         Ok(Some(bundle))
     }
 
+    /// Refuses what would make the node's folder larger than its owner allows.
+    pub(super) fn require_room(&self, bytes: usize) -> Result<()> {
+        let most = self.limits.disk;
+        if self.store.used().saturating_add(bytes as u64) <= most {
+            return Ok(());
+        }
+        Err(Error::Limit {
+            problem: format!("the node's folder would take more than {} MB; `--max-disk` allows more", most >> 20),
+        })
+    }
+
     /// Tells the sender that a request is refused.
     fn refuse(&mut self, id: u64, request: &str, rejection: Rejection) -> Result<()> {
-        match self.store.inbox().announcement(request)?.head {
+        let head = self.store.inbox().announcement(request)?.head;
+        self.tell_refusal(id, head, rejection)
+    }
+
+    fn tell_refusal(&mut self, id: u64, head: Option<MessageMetadata>, rejection: Rejection) -> Result<()> {
+        match head {
             Some(head) => {
                 let content = Err(Failure::default());
                 let refusal = self.refusal(&Message { head, content }, rejection);

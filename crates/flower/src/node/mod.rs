@@ -17,8 +17,9 @@ use fedeq_core::{ClientTask, Reply};
 
 use crate::connection::{Connection, Registration};
 use crate::envelope::Envelope;
+use crate::limit::NodeLimits;
 use crate::polling::PollInterval;
-use crate::store::NodeStore;
+use crate::store::{NodeStore, Proposal};
 use crate::wire::MessageMetadata;
 use crate::{Error, Result};
 
@@ -29,9 +30,23 @@ pub trait Worker {
     /// Which client of the federation it is, from 0.
     fn client(&self) -> u64;
 
+    /// The name of the agreement that a request belongs to; refuses one that the node's owner has not agreed to. No data is touched for that.
+    fn review(&self, envelope: &Envelope) -> std::result::Result<String, Objection>;
+
     /// Carries out a request, from the state as it was stored, and gives the new state if it changed. A refused request changes nothing; the error is
     /// for the node's log, and is not sent.
     fn work(&mut self, envelope: &Envelope, state: Option<&[u8]>) -> std::result::Result<WorkResult, String>;
+}
+
+/// Why a node does not carry out a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Objection {
+    /// What the server is told.
+    pub refusal: Refusal,
+    /// The reason, for the node's log.
+    pub reason: String,
+    /// The experiment, if its owner may want to look at it.
+    pub proposal: Option<Proposal>,
 }
 
 /// Work that was done.
@@ -75,8 +90,8 @@ pub struct Node<'a> {
     pub worker: &'a mut dyn Worker,
     /// Called with every entry of the log.
     pub notify: &'a mut dyn FnMut(Notice),
-    /// The most bytes that a message may take, on its way and unpacked.
-    pub message_limit: usize,
+    /// What others may take of the device.
+    pub limits: NodeLimits,
     /// Called often; true means stop.
     pub stopped: &'a (dyn Fn() -> bool + Sync),
 }

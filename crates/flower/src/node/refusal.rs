@@ -11,20 +11,41 @@ pub enum Refusal {
     Expired,
     /// It would take more memory than a message may.
     TooLarge,
+    /// The owner of the node has not accepted this experiment, or the request is no part of it.
+    NotAccepted,
+    /// It would take more of the device than its owner allows.
+    Limit,
     /// The experiment, the data and the state of this node do not fit together, or training failed.
     Unable,
+    /// Work on this request has failed twice.
+    Failed,
     /// The node crashed while working on this request before.
     Crashed,
 }
 
 impl Refusal {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Unreadable,
+        Self::Expired,
+        Self::TooLarge,
+        Self::NotAccepted,
+        Self::Limit,
+        Self::Unable,
+        Self::Failed,
+        Self::Crashed,
+    ];
+
     /// The sentence that is sent.
     pub fn words(self) -> &'static str {
         match self {
             Self::Unreadable => "refused: this node cannot read the message (the reason is in the node's log)",
             Self::Expired => "refused: the message has expired",
             Self::TooLarge => "refused: the message is larger than this node allows",
+            Self::NotAccepted => "refused: this node has not accepted this experiment (the reason is in the node's log)",
+            Self::Limit => "refused: this is beyond what this node allows (the reason is in the node's log)",
             Self::Unable => "refused: this node cannot carry out the experiment (the reason is in the node's log)",
+            Self::Failed => "refused: this node has failed at this request twice and drops it (the reason is in the node's log)",
             Self::Crashed => "refused: this node crashed on this request before (the reason is in the node's log)",
         }
     }
@@ -34,6 +55,7 @@ impl Refusal {
         match error {
             Error::TooLarge { .. } => Self::TooLarge,
             Error::Expired { .. } => Self::Expired,
+            Error::Limit { .. } => Self::Limit,
             Error::Object { .. } | Error::Record { .. } | Error::Refused { .. } => Self::Unreadable,
             _ => Self::Unable,
         }
@@ -57,5 +79,18 @@ impl Rejection {
 impl From<Error> for Rejection {
     fn from(error: Error) -> Self {
         Self { refusal: Refusal::of(&error), reason: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_refusal_has_a_sentence_of_its_own() {
+        let sentences: BTreeSet<&str> = Refusal::ALL.iter().map(|refusal| refusal.words()).collect();
+        assert_eq!(sentences.len(), Refusal::ALL.len());
+        assert!(sentences.iter().all(|sentence| sentence.starts_with("refused: ")));
     }
 }

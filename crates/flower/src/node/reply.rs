@@ -1,15 +1,15 @@
 //! Replying: from the inbox back to the SuperLink.
 use std::time::Instant;
 
-use fedeq_core::Request;
+use fedeq_core::{ClientTask, Request};
 
 use super::refusal::{Refusal, Rejection};
-use super::{Node, Notice, WorkResult, require_not_expired};
+use super::{Node, Notice, Objection, WorkResult, require_not_expired};
 use crate::envelope::{self, Envelope};
 use crate::message::Message;
 use crate::object::Bundle;
 use crate::record::Content;
-use crate::store::{PreviousReply, RequestKey, StoredMessage};
+use crate::store::{FederationStore, PreviousReply, RequestKey, StoredMessage, Verdict};
 use crate::wire::{Failure, NodeReference, PushMessagesRequest};
 use crate::{Error, Result};
 
@@ -19,8 +19,6 @@ const WORK_FAILED: i64 = 2;
 /// A reply to be sent, and what is logged about it.
 pub(super) struct Response {
     reply: StoredMessage,
-    /// How long the work took.
-    seconds: f64,
     notice: Option<Notice>,
     /// The federation whose state was used, if the request was carried out.
     federation: Option<String>,
@@ -55,12 +53,12 @@ impl Node<'_> {
 
     fn respond(&mut self, request: &str) -> Result<Response> {
         let bundle = self.store.inbox().request(request)?.bundle();
-        let message = Message::inflate_within(request, &bundle, self.message_limit)?;
+        let message = Message::inflate_within(request, &bundle, self.limits.message)?;
         require_not_expired(&message.head)?;
         match action_of(&message) {
             Ok(Action::Identify) => {
                 let reply = reply_message(&message, Ok(envelope::identity(self.worker.client())));
-                Ok(Response { reply, seconds: 0.0, notice: None, federation: None })
+                Ok(Response { reply, notice: None, federation: None })
             }
             Ok(Action::Work(envelope)) => {
                 let content = Message::content_id(request, &bundle)?;
@@ -78,31 +76,46 @@ impl Node<'_> {
         request: RequestKey<'_>,
         envelope: &Envelope,
     ) -> std::result::Result<Response, Rejection> {
+        self.require_consent(envelope)?;
         let store = self.store.federation(&envelope.federation);
+        let Request { task, round, .. } = envelope.request;
         let began = Instant::now();
         let (reply, seconds) = match store.reply(request).map_err(Rejection::unable)? {
             Some(PreviousReply::SameMessage(reply)) => (reply, 0.0),
             Some(PreviousReply::SameContent(reply)) => {
                 let reply = reply_message(message, content_of(&reply).map_err(Rejection::unable)?);
-                store.commit(request, &reply, None).map_err(Rejection::unable)?;
+                store.commit(request, &reply, None, None).map_err(Rejection::unable)?;
                 (reply, 0.0)
             }
             None => {
+                require_new_evaluation(&store, &envelope.request)?;
                 let state = store.state().map_err(Rejection::unable)?;
                 let WorkResult { reply, state } = self.attempt(request, envelope, state.as_deref())?;
                 let reply = reply_message(message, Ok(envelope::write_reply(&reply).map_err(Rejection::unable)?));
-                store.commit(request, &reply, state.as_deref()).map_err(Rejection::unable)?;
+                let evaluated = is_evaluation(task).then_some(round);
+                store.commit(request, &reply, state.as_deref(), evaluated).map_err(Rejection::unable)?;
                 (reply, began.elapsed().as_secs_f64())
             }
         };
         self.store.attempts().forget(request.content);
         let federation = envelope.federation.clone();
-        let Request { task, round, .. } = envelope.request;
         let notice = Some(Notice::Replied { federation: federation.clone(), task, round, seconds });
-        Ok(Response { reply, seconds, notice, federation: Some(federation) })
+        Ok(Response { reply, notice, federation: Some(federation) })
     }
 
-    /// Lets the worker work, unless the node crashed on this request before.
+    /// Refuses what the node's owner has not agreed to, and keeps the experiment for them to look at.
+    fn require_consent(&self, envelope: &Envelope) -> std::result::Result<(), Rejection> {
+        let consent = self.store.consent();
+        match self.worker.review(envelope) {
+            Ok(agreement) => Ok(consent.admit(&agreement, &envelope.federation, self.limits.federations)?),
+            Err(Objection { refusal, reason, proposal }) => {
+                proposal.iter().try_for_each(|proposal| consent.keep(proposal))?;
+                Err(Rejection { refusal, reason })
+            }
+        }
+    }
+
+    /// Lets the worker work, unless the node failed at this request before.
     fn attempt(
         &mut self,
         request: RequestKey<'_>,
@@ -110,19 +123,24 @@ impl Node<'_> {
         state: Option<&[u8]>,
     ) -> std::result::Result<WorkResult, Rejection> {
         let attempts = self.store.attempts();
-        if attempts.has_crashed(request.content) {
-            let problem = "the node crashed while it worked on this request before; it is not tried again while";
-            let reason = format!("{problem} `attempts/{}` exists in the node's folder", request.content);
-            return Err(Rejection { refusal: Refusal::Crashed, reason });
+        if let Some(verdict) = attempts.verdict(request.content) {
+            return Err(rejected_before(&verdict, request.content));
         }
-        let _attempt = attempts.begin(request.content).map_err(Rejection::unable)?;
-        self.worker.work(envelope, state).map_err(Rejection::unable)
+        self.require_room(0)?;
+        let attempt = attempts.begin(request.content).map_err(Rejection::unable)?;
+        match self.worker.work(envelope, state) {
+            Ok(result) => Ok(result),
+            Err(reason) => {
+                attempt.failed();
+                Err(Rejection::unable(reason))
+            }
+        }
     }
 
     /// The reply that refuses a request; the exact reason is only logged.
     pub(super) fn refusal(&self, message: &Message, Rejection { refusal, reason }: Rejection) -> Response {
         let reply = reply_message(message, Err(Failure { code: WORK_FAILED, reason: refusal.words().into() }));
-        Response { reply, seconds: 0.0, notice: Some(Notice::Refused(reason)), federation: None }
+        Response { reply, notice: Some(Notice::Refused(reason)), federation: None }
     }
 
     /// Sends a reply. If its run is over, or the SuperLink does not know the run any more, the reply is dropped.
@@ -136,13 +154,14 @@ impl Node<'_> {
     }
 
     /// Announces a reply and uploads the objects that the SuperLink asks for.
-    fn push(&self, id: u64, Response { reply, seconds, .. }: &Response) -> Result<()> {
+    fn push(&self, id: u64, Response { reply, .. }: &Response) -> Result<()> {
         let bundle = reply.bundle();
         let request = PushMessagesRequest {
             node: Some(NodeReference { node_id: id }),
             messages: vec![Message::announced(&reply.id, &bundle)?],
             trees: vec![bundle.tree(&reply.id)?],
-            seconds: vec![*seconds],
+            // What the work took is the node's own business; a server learns it with the metrics, if at all.
+            seconds: vec![0.0],
         };
         let wanted = self.connection.push_messages(&request)?;
         for object in &wanted.objects_to_push {
@@ -153,6 +172,35 @@ impl Node<'_> {
         }
         Ok(())
     }
+}
+
+fn is_evaluation(task: ClientTask) -> bool {
+    matches!(task, ClientTask::Evaluate | ClientTask::Measure)
+}
+
+/// Refuses to evaluate after the same round again and again, with other weights: every evaluation tells something about the data. (A repeated request whose reply is
+/// stored does not reach this point.)
+fn require_new_evaluation(store: &FederationStore, request: &Request) -> std::result::Result<(), Rejection> {
+    if is_evaluation(request.task) && !store.may_evaluate(request.round).map_err(Rejection::unable)? {
+        return Err(Rejection::unable(format!(
+            "this client was evaluated after round {} before, with other weights",
+            request.round
+        )));
+    }
+    Ok(())
+}
+
+/// The refusal of a request at which the node failed before.
+fn rejected_before(verdict: &Verdict, content: &str) -> Rejection {
+    let until = format!("it is not tried again while `attempts/{content}` exists in the node's folder");
+    let (refusal, reason) = match verdict {
+        Verdict::Crashed => (Refusal::Crashed, format!("the node crashed while it worked on this request before; {until}")),
+        Verdict::Abandoned(reason) => (Refusal::Limit, format!("{reason}; {until}")),
+        Verdict::Failed => {
+            (Refusal::Failed, "work on this request has failed twice; it is not tried again before the node is restarted".into())
+        }
+    };
+    Rejection { refusal, reason }
 }
 
 fn action_of(message: &Message) -> std::result::Result<Action, Rejection> {

@@ -1,12 +1,14 @@
-//! Requests on which the node crashed before it could reply.
+//! Requests at which the node failed before it could reply.
 //!
 //! A node that is started again finds the request it was working on and starts over, which is right after a power cut. But a request that crashes the node
-//! would crash it every time. So the node records that work begins, and that it ended in a panic; the same request, in whatever message, is then refused.
+//! would crash it every time. So the node records that work begins, and how it ended if it ended badly; the same request, in whatever message, is then refused.
+use std::collections::BTreeMap;
 use std::fs;
 use std::panic;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use fedeq_core::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -16,55 +18,99 @@ use crate::{Error, Result};
 /// A folder of records, one for each request at work, named by the id of its content.
 pub(crate) struct Attempts {
     folder: PathBuf,
+    /// How often work on a request has failed with an error, since the node was started: its owner may have put it right before that.
+    failures: Mutex<BTreeMap<String, u32>>,
+    activity: Arc<CurrentWork>,
+}
+
+/// The request that a node works on, for whoever watches over it.
+#[derive(Debug, Default)]
+pub struct CurrentWork {
+    at_work: Mutex<Option<AtWork>>,
+}
+
+#[derive(Debug)]
+struct AtWork {
+    path: PathBuf,
+    record: AttemptRecord,
+    since: Instant,
 }
 
 /// What is known of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AttemptRecord {
     /// How often work on it has begun.
     begun: u32,
     /// Whether work on it ended in a panic.
     panicked: bool,
+    /// Why work on it was given up: it took too much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    abandoned: Option<String>,
+}
+
+/// Why a request is not tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The node crashed on it.
+    Crashed,
+    /// It took too much, for this reason.
+    Abandoned(String),
+    /// It failed twice.
+    Failed,
 }
 
 /// Work that has begun; records a panic if there is one.
-pub(crate) struct Attempt {
+pub(crate) struct Attempt<'a> {
+    attempts: &'a Attempts,
+    content: String,
     path: PathBuf,
     record: AttemptRecord,
 }
 
 /// A process that is killed leaves no record of the reason: a power cut, or a request that takes all memory. So many power cuts in a row do not happen.
 const MOST: u32 = 50;
+/// Work that fails so often is not tried again.
+const MOST_FAILURES: u32 = 2;
 /// Records that are kept; the oldest are removed first.
 const KEPT: usize = 100;
 
 impl Attempts {
     /// The records in a folder, which is created with the first one.
     pub(super) fn in_folder(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, failures: Mutex::default(), activity: Arc::default() }
     }
 
-    /// Whether the node has crashed on a request before, in a panic or again and again.
-    pub(crate) fn has_crashed(&self, content: &str) -> bool {
-        let record = read(&self.folder.join(content));
-        record.panicked || record.begun >= MOST
+    /// The request at work.
+    pub(super) fn activity(&self) -> Arc<CurrentWork> {
+        Arc::clone(&self.activity)
+    }
+
+    /// Why a request is not tried again, if it is not.
+    pub(crate) fn verdict(&self, content: &str) -> Option<Verdict> {
+        let AttemptRecord { begun, panicked, abandoned } = read(&self.folder.join(content));
+        if panicked || begun >= MOST {
+            return Some(Verdict::Crashed);
+        }
+        let has_failed = || lock(&self.failures).get(content).is_some_and(|times| *times >= MOST_FAILURES);
+        abandoned.map(Verdict::Abandoned).or_else(|| has_failed().then_some(Verdict::Failed))
     }
 
     /// Records that work on a request begins. The id must be well formed.
-    pub(crate) fn begin(&self, content: &str) -> Result<Attempt> {
+    pub(crate) fn begin(&self, content: &str) -> Result<Attempt<'_>> {
         fs::create_dir_all(&self.folder).map_err(Error::file(&self.folder, "create it"))?;
         self.remove_oldest();
         let path = self.folder.join(content);
-        let record = AttemptRecord { begun: read(&path).begun + 1, panicked: false };
-        write(&path, record)?;
-        watch(Some(&path));
-        Ok(Attempt { path, record })
+        let record = AttemptRecord { begun: read(&path).begun + 1, ..AttemptRecord::default() };
+        write(&path, &record)?;
+        self.activity.begin(&path, &record);
+        Ok(Attempt { attempts: self, content: content.to_owned(), path, record })
     }
 
     /// Forgets a request that has been replied to.
     pub(crate) fn forget(&self, content: &str) {
         let _ = fs::remove_file(self.folder.join(content));
+        lock(&self.failures).remove(content);
     }
 
     fn remove_oldest(&self) {
@@ -77,11 +123,22 @@ impl Attempts {
     }
 }
 
-impl Drop for Attempt {
+impl Attempt<'_> {
+    /// The work failed with an error.
+    pub(crate) fn failed(self) {
+        let mut failures = lock(&self.attempts.failures);
+        if failures.len() >= KEPT {
+            failures.clear();
+        }
+        *failures.entry(self.content.clone()).or_default() += 1;
+    }
+}
+
+impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        watch(None);
+        self.attempts.activity.end();
         if thread::panicking() {
-            let _ = write(&self.path, AttemptRecord { panicked: true, ..self.record });
+            let _ = write(&self.path, &AttemptRecord { panicked: true, ..self.record.clone() });
         } else {
             // Replied to or refused: a record that remains does no harm.
             let _ = fs::remove_file(&self.path);
@@ -89,39 +146,71 @@ impl Drop for Attempt {
     }
 }
 
+impl CurrentWork {
+    /// How long the node has worked on its request; nothing while it works on none.
+    pub fn elapsed(&self) -> Option<Duration> {
+        lock(&self.at_work).as_ref().map(|work| work.since.elapsed())
+    }
+
+    /// Records that the request at work takes too much, just before the process ends: it is not tried again.
+    pub fn abandon(&self, reason: &str) {
+        self.conclude(|record| AttemptRecord { abandoned: Some(reason.to_owned()), ..record });
+    }
+
+    /// Records that the request at work ended in a panic.
+    pub fn panicked(&self) {
+        self.conclude(|record| AttemptRecord { panicked: true, ..record });
+    }
+
+    /// Records that the process ends since it was told to, which says nothing about the request at work.
+    pub fn interrupted(&self) {
+        self.conclude(|record| AttemptRecord { begun: record.begun.saturating_sub(1), ..record });
+    }
+
+    fn conclude(&self, change: impl FnOnce(AttemptRecord) -> AttemptRecord) {
+        if let Some(work) = lock(&self.at_work).take() {
+            // There is nobody left to tell.
+            let _ = write(&work.path, &change(work.record));
+        }
+    }
+
+    fn begin(self: &Arc<Self>, path: &Path, record: &AttemptRecord) {
+        *lock(&self.at_work) = Some(AtWork { path: path.to_owned(), record: record.clone(), since: Instant::now() });
+        self.record_panics();
+    }
+
+    fn end(&self) {
+        lock(&self.at_work).take();
+    }
+
+    /// In a program that does not unwind (`panic = "abort"`) nothing is dropped, and only the panic hook can still write the record.
+    fn record_panics(self: &Arc<Self>) {
+        static HOOKED: Once = Once::new();
+        if !cfg!(panic = "abort") {
+            return;
+        }
+        let activity = Arc::clone(self);
+        HOOKED.call_once(|| {
+            let usual = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                activity.panicked();
+                usual(info);
+            }));
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The record in a file; a missing or damaged one counts as no attempt.
 fn read(path: &Path) -> AttemptRecord {
     fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-fn write(path: &Path, record: AttemptRecord) -> Result<()> {
-    Ok(write_atomically(path, &serde_json::to_vec(&record).expect("plain values can be written to memory"))?)
-}
-
-/// The record of the request at work.
-static AT_WORK: Mutex<Option<PathBuf>> = Mutex::new(None);
-
-/// In a program that does not unwind (`panic = "abort"`) nothing is dropped, and only the panic hook can still write the record.
-fn watch(path: Option<&Path>) {
-    static HOOKED: Once = Once::new();
-    if !cfg!(panic = "abort") {
-        return;
-    }
-    *AT_WORK.lock().unwrap_or_else(PoisonError::into_inner) = path.map(Path::to_owned);
-    HOOKED.call_once(|| {
-        let usual = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            record_panic();
-            usual(info);
-        }));
-    });
-}
-
-fn record_panic() {
-    let at_work = AT_WORK.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(path) = at_work {
-        let _ = write(&path, AttemptRecord { panicked: true, ..read(&path) });
-    }
+fn write(path: &Path, record: &AttemptRecord) -> Result<()> {
+    Ok(write_atomically(path, &serde_json::to_vec(record).expect("plain values can be written to memory"))?)
 }
 
 #[cfg(test)]
@@ -142,28 +231,28 @@ mod tests {
     fn work_that_succeeds_leaves_no_record() {
         let (_folder, attempts) = attempts();
         drop(attempts.begin("q").expect("recorded"));
-        assert!(!attempts.has_crashed("q") && names(&attempts) == 0);
+        assert!(attempts.verdict("q").is_none() && names(&attempts) == 0);
+        assert_eq!(attempts.activity.elapsed(), None);
     }
 
     #[test]
     fn a_panic_is_recorded_for_its_request_only() {
         let (_folder, attempts) = attempts();
-        let ended = panic::catch_unwind(|| {
+        let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             let _attempt = attempts.begin("q").expect("recorded");
             panic!("the work failed");
-        });
-        assert!(ended.is_err() && attempts.has_crashed("q") && !attempts.has_crashed("r"));
+        }));
+        assert!(ended.is_err() && attempts.verdict("q") == Some(Verdict::Crashed) && attempts.verdict("r").is_none());
         attempts.forget("q");
-        assert!(!attempts.has_crashed("q"));
+        assert_eq!(attempts.verdict("q"), None);
     }
 
     #[test]
     fn without_unwinding_the_panic_hook_writes_the_record() {
         let (_folder, attempts) = attempts();
         let attempt = attempts.begin("q").expect("recorded");
-        *AT_WORK.lock().expect("free") = Some(attempt.path.clone());
-        record_panic();
-        assert!(attempts.has_crashed("q"));
+        attempts.activity().panicked();
+        assert_eq!(attempts.verdict("q"), Some(Verdict::Crashed));
         std::mem::forget(attempt);
     }
 
@@ -171,11 +260,43 @@ mod tests {
     fn a_request_is_retried_after_power_cuts_but_not_for_ever() {
         let (_folder, attempts) = attempts();
         for number in 0..MOST {
-            assert!(!attempts.has_crashed("q"), "{number}");
+            assert!(attempts.verdict("q").is_none(), "{number}");
             // Like a process that is killed.
             std::mem::forget(attempts.begin("q").expect("recorded"));
         }
-        assert!(attempts.has_crashed("q"));
+        assert_eq!(attempts.verdict("q"), Some(Verdict::Crashed));
+    }
+
+    #[test]
+    fn a_request_that_fails_twice_is_not_tried_again_before_the_node_is_started_again() {
+        let (_folder, attempts) = attempts();
+        for _ in 0..MOST_FAILURES {
+            assert_eq!(attempts.verdict("q"), None);
+            attempts.begin("q").expect("recorded").failed();
+        }
+        assert_eq!((attempts.verdict("q"), attempts.verdict("r")), (Some(Verdict::Failed), None));
+        assert_eq!(Attempts::in_folder(attempts.folder.clone()).verdict("q"), None);
+    }
+
+    #[test]
+    fn a_request_that_takes_too_much_is_not_tried_again_at_all() {
+        let (_folder, attempts) = attempts();
+        let attempt = attempts.begin("q").expect("recorded");
+        assert!(attempts.activity().elapsed().is_some());
+        attempts.activity().abandon("it took an hour");
+        std::mem::forget(attempt);
+        let again = Attempts::in_folder(attempts.folder.clone());
+        assert_eq!(again.verdict("q"), Some(Verdict::Abandoned("it took an hour".into())));
+    }
+
+    #[test]
+    fn an_interruption_says_nothing_about_the_request() {
+        let (_folder, attempts) = attempts();
+        for _ in 0..2 * MOST {
+            std::mem::forget(attempts.begin("q").expect("recorded"));
+            attempts.activity().interrupted();
+        }
+        assert_eq!(attempts.verdict("q"), None);
     }
 
     #[test]
@@ -186,6 +307,6 @@ mod tests {
         }
         assert!(names(&attempts) <= KEPT + 1, "{}", names(&attempts));
         fs::write(attempts.folder.join("q"), "{").expect("writable");
-        assert!(!attempts.has_crashed("q"));
+        assert_eq!(attempts.verdict("q"), None);
     }
 }

@@ -41,6 +41,17 @@ struct Manifest {
     /// The latest requests and their replies, in order.
     #[serde(rename = "answered")]
     replies: Vec<SentReply>,
+    /// The latest evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    evaluated: Option<Evaluated>,
+}
+
+/// After which round the models were evaluated, and how often, with different weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Evaluated {
+    round: u64,
+    times: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +65,8 @@ struct SentReply {
 
 /// Replies that are kept for repeated requests. Each may contain a whole model, and devices have little space.
 const KEPT_REPLIES: usize = 4;
+/// Evaluations after one round, with different weights.
+const MOST_EVALUATIONS: u32 = 2;
 const MANIFEST: &str = "manifest.json";
 const LATEST: &str = "latest";
 
@@ -102,9 +115,26 @@ impl FederationStore {
         same.map(|same| reply(same).map(PreviousReply::SameContent)).transpose()
     }
 
-    /// Commits a reply, together with the new state if it changed.
-    pub(crate) fn commit(&self, request: RequestKey<'_>, reply: &StoredMessage, state: Option<&[u8]>) -> Result<()> {
+    /// Whether the models may be evaluated after a round: not after earlier ones than the latest, and not often with different weights. (A server that was
+    /// killed after it asked may have other weights when it asks again.)
+    pub(crate) fn may_evaluate(&self, round: u64) -> Result<bool> {
+        let last = self.manifest()?.evaluated;
+        Ok(last.is_none_or(|last| round > last.round || (round == last.round && last.times < MOST_EVALUATIONS)))
+    }
+
+    /// Commits a reply, together with the new state if it changed, and the round if the models were evaluated.
+    pub(crate) fn commit(
+        &self,
+        request: RequestKey<'_>,
+        reply: &StoredMessage,
+        state: Option<&[u8]>,
+        evaluated: Option<u64>,
+    ) -> Result<()> {
         let mut after = self.manifest_or_create()?;
+        if let Some(round) = evaluated {
+            let times = after.evaluated.filter(|last| last.round == round).map_or(0, |last| last.times);
+            after.evaluated = Some(Evaluated { round, times: times + 1 });
+        }
         if let Some(state) = state {
             let name = state_name(state);
             write_atomically(&self.folder.join(&name), state)?;
@@ -222,7 +252,7 @@ mod tests {
 
     fn commit(store: &FederationStore, number: u32) {
         let state = number.to_string();
-        store.commit(key(&request(number)), &stored(&format!("r{number}")), Some(state.as_bytes())).expect("stored");
+        store.commit(key(&request(number)), &stored(&format!("r{number}")), Some(state.as_bytes()), None).expect("stored");
     }
 
     fn state(store: &FederationStore) -> Option<String> {
@@ -232,12 +262,26 @@ mod tests {
     #[test]
     fn state_and_reply_survive_a_restart() {
         let (folder, store) = committed(1);
-        store.commit(key(&request(2)), &stored("r2"), None).expect("stored");
+        store.commit(key(&request(2)), &stored("r2"), None, Some(1)).expect("stored");
         let again = FederationStore::of(folder.path(), "f");
         assert_eq!(state(&again).as_deref(), Some("1"));
         assert_eq!(again.reply(key(&request(1))).expect("there"), Some(PreviousReply::SameMessage(stored("r1"))));
         assert_eq!(again.reply(key(&request(3))).expect("never requested"), None);
         assert_eq!(FederationStore::of(folder.path(), "other").state().expect("nothing yet"), None);
+    }
+
+    #[test]
+    fn models_are_evaluated_only_so_often_after_a_round() {
+        let (_folder, store) = committed(1);
+        let may = |round| store.may_evaluate(round).expect("readable");
+        for number in 0..MOST_EVALUATIONS {
+            assert!(may(5), "{number}");
+            store.commit(key(&request(10 + number)), &stored("r"), None, Some(5)).expect("stored");
+        }
+        assert_eq!([4, 5, 6].map(may), [false, false, true]);
+        commit(&store, 2);
+        store.commit(key(&request(9)), &stored("r9"), None, Some(6)).expect("stored");
+        assert_eq!([5, 6, 7].map(may), [false, true, true]);
     }
 
     #[test]
@@ -263,7 +307,7 @@ mod tests {
         let (_folder, store) = committed(2);
         for number in 10..30 {
             let (message, reply) = (format!("q{number}"), stored(&format!("r{number}")));
-            store.commit(RequestKey { message: &message, content: "c2" }, &reply, None).expect("stored");
+            store.commit(RequestKey { message: &message, content: "c2" }, &reply, None, None).expect("stored");
         }
         assert_eq!(store.reply(key(&request(1))).expect("there"), Some(PreviousReply::SameMessage(stored("r1"))));
         let latest = RequestKey { message: "q29", content: "c2" };

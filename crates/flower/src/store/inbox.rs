@@ -70,6 +70,11 @@ impl Inbox {
         Ok(waiting)
     }
 
+    /// How many requests have been announced or have arrived.
+    pub(crate) fn count(&self) -> Result<usize> {
+        self.names().map(|names| names.len())
+    }
+
     /// A request that waits. An unreadable file is an error of this request only.
     pub(crate) fn request(&self, id: &str) -> Result<StoredMessage> {
         read(&self.file(id)).map_err(|error| Error::object(id, error.to_string()))

@@ -8,6 +8,8 @@
 //! DIR/inbox/ID.announced               a request whose objects have not all arrived
 //! DIR/inbox/ID                         a request that has arrived and waits for its reply
 //! DIR/attempts/ID                      a request, by its content, at which work has begun or the node has crashed
+//! DIR/accepted.json                    the federations of each accepted experiment
+//! DIR/proposals/NAME.toml              an experiment that a server asked for and the node refused
 //! DIR/federations/NAME/manifest.json   which state is the current one, and the latest replies
 //! DIR/federations/NAME/state-HASH      theta_i, w_i, lambda_i, statistics
 //! DIR/federations/NAME/reply-ID        a reply, to be sent again if the request is repeated
@@ -16,18 +18,23 @@
 //!
 //! Every file is written, synced and renamed. Replacing the manifest is what commits: the new state and the reply become valid together.
 mod attempts;
+mod consent;
 mod federation;
 mod inbox;
 mod message;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use fedeq_core::write_atomically;
 
-pub(crate) use attempts::Attempts;
+pub use attempts::CurrentWork;
+pub(crate) use attempts::{Attempts, Verdict};
+pub(crate) use consent::ConsentStore;
+pub use consent::Proposal;
 pub(crate) use federation::{FederationStore, PreviousReply, RequestKey};
 pub(crate) use inbox::Inbox;
 pub(crate) use message::{Announcement, StoredMessage};
@@ -42,6 +49,7 @@ pub struct NodeStore {
     root: PathBuf,
     inbox: Inbox,
     attempts: Attempts,
+    consent: ConsentStore,
     _lock: File,
 }
 
@@ -90,7 +98,8 @@ impl NodeStore {
             ));
         }
         let attempts = Attempts::in_folder(root.join("attempts"));
-        Ok(Self { root: root.into(), inbox: Inbox::open(root.join("inbox"))?, attempts, _lock: lock })
+        let consent = ConsentStore::in_folder(root);
+        Ok(Self { root: root.into(), inbox: Inbox::open(root.join("inbox"))?, attempts, consent, _lock: lock })
     }
 
     /// The node's key, which is created if it does not exist.
@@ -133,6 +142,26 @@ impl NodeStore {
     /// Requests at which work has begun.
     pub(crate) fn attempts(&self) -> &Attempts {
         &self.attempts
+    }
+
+    /// Agreements, and experiments that were refused.
+    pub(crate) fn consent(&self) -> &ConsentStore {
+        &self.consent
+    }
+
+    /// The request that the node works on, for whoever watches over it.
+    pub fn activity(&self) -> Arc<CurrentWork> {
+        self.attempts.activity()
+    }
+
+    /// Experiments that servers have asked the node of a folder for and that it has refused, the latest first. A node may be running on the folder meanwhile.
+    pub fn proposals(root: &Path) -> Vec<Proposal> {
+        ConsentStore::proposals(root)
+    }
+
+    /// The bytes of all files in the folder.
+    pub(crate) fn used(&self) -> u64 {
+        bytes_below(&self.root)
     }
 
     /// What is stored of a federation.
@@ -185,6 +214,17 @@ fn client_of(root: &Path) -> Result<Option<u64>> {
     }
     let text = fs::read_to_string(&path).map_err(Error::file(&path, "read it"))?;
     text.trim().parse().map(Some).map_err(|_| Error::damaged(&path, format!("`{}` is not the number of a client", text.trim())))
+}
+
+/// The bytes of all files in a folder and those below it; links are not followed.
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(file) if file.is_dir() => bytes_below(&entry.path()),
+        Ok(file) => file.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).fold(0, u64::saturating_add)
 }
 
 /// Creates a folder that only its owner can access.
@@ -242,7 +282,7 @@ mod tests {
         assert!(store.inbox().announced().expect("read").is_empty());
         assert_eq!(store.inbox().waiting().expect("read"), std::slice::from_ref(&id));
         let request = RequestKey { message: &id, content: "c" };
-        store.federation("f").commit(request, &stored("r"), None).expect("stored");
+        store.federation("f").commit(request, &stored("r"), None, None).expect("stored");
         store.finish_request(&id, "f").expect("moved");
         assert!(store.inbox().waiting().expect("read").is_empty());
         assert_eq!(store.federation("f").latest().expect("read"), Some(stored(&id)));
@@ -266,7 +306,7 @@ mod tests {
         assert!(TrainedModel::federations(folder.path()).expect("readable").is_empty());
         for federation in ["f", "g"] {
             let request = RequestKey { message: "q", content: "c" };
-            store.federation(federation).commit(request, &stored("r"), Some(b"state")).expect("stored");
+            store.federation(federation).commit(request, &stored("r"), Some(b"state"), None).expect("stored");
         }
         let mut names = TrainedModel::federations(folder.path()).expect("readable");
         names.sort();

@@ -1,5 +1,5 @@
 //! Every picture of a report: accuracy, clients, training and consensus, equilibrium solver, time and memory. Each is there only where there is something to be seen on it.
-use fedeq_core::{Evaluation, Round, TheorySums, View};
+use fedeq_core::{DistanceSummary, Evaluation, Round, TheorySums, View};
 
 use super::client_detail::{ClientDetail, Confusion};
 use super::line::{MethodLine, Point, megabytes};
@@ -10,7 +10,7 @@ use fedeq_run::run::Timing;
 
 /// All of them, in the order of the page.
 pub(super) fn all(report: &Report) -> Vec<Figure> {
-    [accuracy(report), clients(report), consensus(report), solver(report), cost(report)].concat()
+    [accuracy(report), clients(report), consensus(report), aggregation(report), solver(report), cost(report)].concat()
 }
 
 /// The pictures of one part of the page.
@@ -19,6 +19,7 @@ pub(super) fn part(report: &Report, part: PagePart) -> Vec<Figure> {
         PagePart::Accuracy => accuracy(report),
         PagePart::Clients => clients(report),
         PagePart::Consensus => consensus(report),
+        PagePart::Aggregation => aggregation(report),
         PagePart::Solver => solver(report),
         PagePart::Cost => cost(report),
     }
@@ -30,6 +31,7 @@ pub(super) enum PagePart {
     Accuracy,
     Clients,
     Consensus,
+    Aggregation,
     Solver,
     Cost,
 }
@@ -83,7 +85,8 @@ fn accuracy_plot(title: &str, x: Axis, series: Vec<Series>) -> Plot {
 /// A panel a view with a curve a line; a single line has a curve a view.
 fn accuracy_over_rounds(report: &Report) -> Vec<Plot> {
     let curve_of = |name: &str, line: &MethodLine, view: View| {
-        let points = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(view).mean));
+        let points =
+            line.over_evaluations(&report.runs, |evaluation| evaluation.quality(view).known().map(|quality| quality.mean));
         curve(name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
     };
     if let [line] = &report.lines[..] {
@@ -101,8 +104,10 @@ fn accuracy_over_rounds(report: &Report) -> Vec<Plot> {
 /// By the view in which lines are compared.
 fn accuracy_over_megabytes(report: &Report) -> Vec<Plot> {
     let sent_and_reached = |line: &MethodLine| {
-        let sent = line.over_evaluations(&report.runs, |evaluation| Some(megabytes(evaluation)));
-        let reached = line.over_evaluations(&report.runs, |evaluation| Some(evaluation.quality(report.view).mean));
+        let sent = line
+            .over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|_| megabytes(evaluation)));
+        let reached =
+            line.over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|quality| quality.mean));
         curve(&line.name, sent.into_values().map(|sample| sample.mean).zip(reached.into_values()))
     };
     let axis = Axis::new("megabytes sent in both directions, so far").starting_at(0.0);
@@ -219,9 +224,46 @@ fn consensus(report: &Report) -> Vec<Figure> {
         "training-loss",
         "Training loss",
         Axis::new("mean over the round's clients"),
-        over_rounds(report, |round| Some(round.loss)),
+        over_rounds(report, Round::training_loss),
     );
-    std::iter::once(loss).chain(over_evaluations).flatten().collect()
+    let spent = |round: &Round| round.privacy.map(|privacy| privacy.epsilon);
+    let privacy = figure_over_rounds("privacy", "Privacy spent", Axis::new("epsilon"), over_rounds(report, spent));
+    std::iter::once(loss).chain(over_evaluations).chain([privacy]).flatten().collect()
+}
+
+/// A picture of how far updates were apart: name, title, axis and measure.
+type Apart = (&'static str, &'static str, fn() -> Axis, fn(&DistanceSummary) -> f64);
+
+const APART: [Apart; 5] = [
+    ("change-norm", "Norm of clients' changes", || Axis::new("median over the round's clients"), |apart| apart.norm),
+    ("change-norm-largest", "Largest norm of a client's change", || Axis::log("in a round"), |apart| apart.largest_norm),
+    (
+        "aggregate-distance",
+        "Distance of clients to the aggregate",
+        || Axis::new("median over the round's clients"),
+        |apart| apart.distance,
+    ),
+    (
+        "aggregate-distance-largest",
+        "Largest distance of a client to the aggregate",
+        || Axis::log("in a round"),
+        |apart| apart.largest_distance,
+    ),
+    ("outliers", "Outliers", || Axis::new("updates of a round").starting_at(0.0), |apart| apart.outliers as f64),
+];
+
+/// How far updates were apart, where that was noted, and the bound on them.
+fn aggregation(report: &Report) -> Vec<Figure> {
+    let apart = APART.into_iter().filter_map(|(name, title, axis, measure)| {
+        figure_over_rounds(name, title, axis(), over_rounds(report, |round| round.distance_summary().as_ref().map(measure)))
+    });
+    let bound = figure_over_rounds(
+        "clipping-bound",
+        "Bound on clients' changes",
+        Axis::new("norm"),
+        over_rounds(report, |round| round.bound),
+    );
+    apart.chain(bound).collect()
 }
 
 /// A curve a line over rounds.

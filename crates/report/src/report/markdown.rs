@@ -14,12 +14,19 @@ pub(super) fn text(report: &Report, pictures: Option<&Path>) -> Result<String> {
     parts.push(summary::overview(report)?.markdown());
     parts.push(summary::legend(report));
     parts.extend(bullets(&summary::contrasts(report)));
+    parts.extend(bullets(&summary::privacy(report)));
+    parts.extend(bullets(&summary::attacks(report)));
     parts.extend(summary::unseen(report).map(|table| format!("## Unseen clients: not part of training\n\n{}", table.markdown())));
     if let Some(folder) = pictures {
         parts.extend(figures::all(report).iter().map(|figure| picture(figure, folder)));
     }
     parts.push("## Least accurate clients".into());
     parts.extend(worst(report));
+    let distances = summary::distances(report);
+    if !distances.is_empty() {
+        parts.push(format!("## Clients that are far from the others most often\n\n{}", summary::ABOUT_OUTLIERS));
+        parts.extend(distances.into_iter().map(|(line, table)| format!("{}\n\n{}", line.name, table.markdown())));
+    }
     parts.extend(
         configuration::differences(report)?.map(|table| format!("## Where the experiments differ\n\n{}", table.markdown())),
     );

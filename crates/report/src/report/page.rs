@@ -2,6 +2,7 @@
 use fedeq_core::Result;
 
 use super::figures::{PagePart, part};
+use super::table::ReportTable;
 use super::{Availability, ClientDetail, MethodLine, Report, RunRecord, configuration, summary};
 use crate::figure::{Figure, STYLE};
 use crate::html::{escaped, prose};
@@ -15,6 +16,7 @@ pub(super) fn page(report: &Report) -> Result<String> {
         overview(report)?,
         section("Clients", &clients(report)?),
         section("Training and consensus", &pictures(&part(report, PagePart::Consensus))?),
+        section("What clients sent", &sent(report)?),
         section("Equilibrium solver", &pictures(&part(report, PagePart::Solver))?),
         section("Time and memory", &pictures(&part(report, PagePart::Cost))?),
         section("Configuration", &configuration(report)?),
@@ -43,6 +45,8 @@ fn overview(report: &Report) -> Result<String> {
         summary::overview(report)?.html(),
         format!("<p class=\"aside\">{}</p>\n", escaped(&summary::legend(report))),
         list(&summary::contrasts(report)),
+        list(&summary::privacy(report)),
+        list(&summary::attacks(report)),
         unseen,
         pictures(&part(report, PagePart::Accuracy))?,
     ]
@@ -68,6 +72,21 @@ fn clients(report: &Report) -> Result<String> {
         report.lines.iter().zip(&report.client_details).map(|(line, client_detail)| worst(line, client_detail)).collect();
     let spread = pictures(&part(report, PagePart::Clients))?;
     Ok(format!("{spread}<h3>Least accurate clients</h3>\n<div class=\"figures clients\">\n{worst}</div>\n"))
+}
+
+/// How far updates were apart, and whose were far from the others.
+fn sent(report: &Report) -> Result<String> {
+    let table =
+        |(line, table): (&MethodLine, ReportTable)| format!("<div>\n<h4>{}</h4>\n{}</div>\n", escaped(&line.name), table.html());
+    let tables: String = summary::distances(report).into_iter().map(table).collect();
+    let pictures = pictures(&part(report, PagePart::Aggregation))?;
+    if tables.is_empty() {
+        return Ok(pictures);
+    }
+    let about = escaped(summary::ABOUT_OUTLIERS);
+    Ok(format!(
+        "{pictures}<h3>Clients that are far from the others most often</h3>\n<p class=\"aside\">{about}</p>\n<div class=\"figures clients\">\n{tables}</div>\n"
+    ))
 }
 
 fn worst(line: &MethodLine, client_detail: &Availability<ClientDetail>) -> String {

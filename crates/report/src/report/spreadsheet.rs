@@ -3,7 +3,7 @@ use fedeq_core::{Error, Quality, Result};
 
 use super::{Report, RunRecord};
 
-const HEADING: [&str; 26] = [
+const HEADING: [&str; 28] = [
     "run",
     "state",
     "method",
@@ -30,6 +30,8 @@ const HEADING: [&str; 26] = [
     "device",
     "gpu_memory",
     "gpu_utilisation",
+    "epsilon",
+    "delta",
 ];
 
 /// Accuracies and shares between 0 and 1, bytes, seconds; what there is not is left empty.
@@ -52,6 +54,7 @@ fn row(run: &RunRecord, settings: String) -> [String; HEADING.len()] {
     let local = |part: fn(&Quality) -> f64| number(last.map(|evaluation| part(&evaluation.local)));
     let shared = |part: fn(&Quality) -> f64| number(last.and_then(|evaluation| evaluation.shared.as_ref()).map(part));
     let used = run.device_use();
+    let spent = run.rounds.last().and_then(|round| round.privacy);
     let parameters = run.summary.as_ref().map(|summary| [summary.shared_parameters, summary.personal_parameters]);
     [
         run.name(),
@@ -80,6 +83,8 @@ fn row(run: &RunRecord, settings: String) -> [String; HEADING.len()] {
         run.experiment.devices(),
         number(used.map(|used| used.peak_memory)),
         number(used.map(|used| used.utilisation)),
+        number(spent.map(|spent| spent.epsilon)),
+        number(spent.map(|spent| spent.delta)),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! The tables of what came out.
-use fedeq_core::{Evaluation, Quality, Result, View};
+use std::collections::BTreeMap;
+
+use fedeq_core::{ClientDistance, Evaluation, Quality, Result, Treatment, View};
 
 use super::line::{MethodLine, Pool, PooledRun};
 use super::table::ReportTable;
@@ -72,12 +74,17 @@ fn of((view, part): Accuracy, evaluation: &Evaluation) -> f64 {
     part(evaluation.quality(view))
 }
 
+/// The same, where some client tells its scores.
+fn known((view, part): Accuracy, evaluation: &Evaluation) -> Option<f64> {
+    evaluation.quality(view).known().map(part)
+}
+
 fn row(line: &MethodLine, runs: &[RunRecord]) -> Vec<String> {
     let judged = line.runs(runs).first().map(|run| run.headline());
     let accuracy = |(column, accuracy): (usize, Accuracy)| {
         let is_mean = column == 0 || column == 2;
         let mark = if is_mean && judged == Some(accuracy.0) { " †" } else { "" };
-        format!("{}{mark}", share(&line.at_the_end(runs, |evaluation| Some(of(accuracy, evaluation)))))
+        format!("{}{mark}", share(&line.at_the_end(runs, |evaluation| known(accuracy, evaluation))))
     };
     let mut cells = vec![line.name.clone()];
     cells.extend(ACCURACIES.into_iter().enumerate().map(accuracy));
@@ -172,6 +179,15 @@ pub(super) fn contrasts(report: &Report) -> Vec<String> {
     report.contrasts.iter().map(sentence).collect()
 }
 
+/// A sentence for every line whose runs are private.
+pub(super) fn privacy(report: &Report) -> Vec<String> {
+    let sentence = |line: &MethodLine| {
+        let promised = line.runs(&report.runs).into_iter().find_map(|run| run.summary.as_ref()?.privacy.as_ref())?;
+        Some(format!("{} is private at the level of clients: {promised}", line.name))
+    };
+    report.lines.iter().filter_map(sentence).collect()
+}
+
 /// The worst clients of a run.
 pub(super) fn worst(client_detail: &ClientDetail) -> ReportTable {
     let row = |client: &super::WorstClient| {
@@ -203,4 +219,81 @@ pub(super) fn unseen(report: &Report) -> Option<ReportTable> {
     let rows: Vec<Vec<String>> = report.lines.iter().filter(has).map(row).collect();
     let heading = ["method", "clients", "local", "shared"].map(str::to_owned).to_vec();
     (!rows.is_empty()).then_some(ReportTable { heading, rows, words: 1, best: Vec::new() })
+}
+
+/// A sentence for every line in which some clients lie.
+pub(super) fn attacks(report: &Report) -> Vec<String> {
+    let sentence = |line: &MethodLine| {
+        let run = line.runs(&report.runs).into_iter().next()?;
+        let attack = run.experiment.attack.as_ref()?;
+        let (name, kind, share) = (&line.name, attack.kind.name(), percent(attack.share));
+        Some(format!("{name}: {share} of the clients lie (`{kind}`), drawn by seed; all accuracies are those of the others"))
+    };
+    report.lines.iter().filter_map(sentence).collect()
+}
+
+/// What is said below the tables of [`distances`].
+pub(super) const ABOUT_OUTLIERS: &str = "Of the first run of each line. An update is an outlier if the norm of its change, or its distance to the aggregate, exceeds \
+    the median of its round by more than three standard deviations, estimated as 1.4826 times the median absolute deviation; of fewer than four updates none is.";
+
+/// More clients than this are no outliers any more.
+const MOST_OUTLYING: usize = 10;
+
+/// What is known of one client's updates.
+#[derive(Default)]
+struct Outlying {
+    updates: usize,
+    outliers: usize,
+    clipped: usize,
+    left_out: usize,
+    norm: f64,
+    distance: f64,
+}
+
+impl Outlying {
+    fn add(&mut self, update: &ClientDistance) {
+        self.updates += 1;
+        self.outliers += usize::from(update.outlier);
+        self.clipped += usize::from(update.treatment == Treatment::Clipped);
+        self.left_out += usize::from(update.treatment == Treatment::LeftOut);
+        self.norm += update.norm;
+        self.distance += update.distance;
+    }
+}
+
+/// For every line in which distances were noted, the clients of its first run that were outliers most often.
+pub(super) fn distances(report: &Report) -> Vec<(&MethodLine, ReportTable)> {
+    let table = |line| Some((line, distances_of(line_run(line, report)?)?));
+    report.lines.iter().filter_map(table).collect()
+}
+
+fn line_run<'a>(line: &MethodLine, report: &'a Report) -> Option<&'a RunRecord> {
+    line.runs(&report.runs).into_iter().next()
+}
+
+fn distances_of(run: &RunRecord) -> Option<ReportTable> {
+    let mut clients: BTreeMap<usize, Outlying> = BTreeMap::new();
+    run.rounds.iter().flat_map(|round| &round.distances).for_each(|update| clients.entry(update.client).or_default().add(update));
+    if clients.is_empty() {
+        return None;
+    }
+    let mut clients: Vec<(usize, Outlying)> = clients.into_iter().collect();
+    let share = |client: &Outlying| client.outliers as f64 / client.updates as f64;
+    clients.sort_by(|(_, one), (_, other)| share(other).total_cmp(&share(one)));
+    clients.truncate(MOST_OUTLYING);
+    let liars = run.summary.as_ref().and_then(|summary| summary.attack.as_ref());
+    let row = |(number, client): &(usize, Outlying)| {
+        let Outlying { updates, outliers, clipped, left_out, norm, distance } = client;
+        let mean = |sum: f64| format!("{:.3}", sum / *updates as f64);
+        let mut cells = vec![number.to_string()];
+        cells.extend([updates, outliers, clipped, left_out].map(|value| count(*value)));
+        cells.extend([mean(*norm), mean(*distance)]);
+        cells.extend(liars.map(|attack| if attack.liars.contains(number) { "yes".to_owned() } else { String::new() }));
+        cells
+    };
+    let mut heading = ["client", "updates", "outlier in", "clipped in", "left out in", "mean norm", "mean distance"]
+        .map(str::to_owned)
+        .to_vec();
+    heading.extend(liars.map(|_| "lies".to_owned()));
+    Some(ReportTable { heading, rows: clients.iter().map(row).collect(), words: 1, best: Vec::new() })
 }

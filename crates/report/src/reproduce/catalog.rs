@@ -33,6 +33,8 @@ embedded![
     "equilibrium-or-not",
     "presets",
     "fig-shakespeare",
+    "fig-robust",
+    "fig-privacy",
 ];
 
 /// The experiment of that name.

@@ -64,6 +64,8 @@ pub enum Metric {
     Seconds,
     /// Simulated time, in units of the fastest client's work, where clients are asynchronous.
     SimulatedTime,
+    /// What was spent of the clients' privacy, where it is protected.
+    Epsilon,
 }
 
 /// What a run noted between two evaluations, or from beginning to end.
@@ -78,7 +80,7 @@ pub(super) struct Span<'a> {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Round,
         Self::Accuracy,
         Self::Weighted,
@@ -107,6 +109,7 @@ impl Metric {
         Self::BatchTime,
         Self::Seconds,
         Self::SimulatedTime,
+        Self::Epsilon,
     ];
 
     /// The metric of that name, as a specification writes it.
@@ -145,6 +148,7 @@ impl Metric {
             Self::BatchTime => "time a batch, ms",
             Self::Seconds => "seconds",
             Self::SimulatedTime => "simulated time",
+            Self::Epsilon => "epsilon",
         }
     }
 
@@ -198,7 +202,7 @@ impl Metric {
             Self::UnseenShared => {
                 summary.unseen.as_ref().map(|unseen| 100.0 * unseen.shared.as_ref().unwrap_or(&unseen.local).mean)
             }
-            Self::TrainingLoss => rounds.last().map(|round| round.loss),
+            Self::TrainingLoss => rounds.iter().rev().find_map(Round::training_loss),
             Self::Gap => Some(evaluation.gap),
             Self::DualNorm => Some(evaluation.dual_norm),
             Self::Lagrangian => theory(evaluation, |theory| theory.lagrangian),
@@ -214,6 +218,7 @@ impl Metric {
             Self::BatchTime => batch_time(rounds, timings),
             Self::Seconds => Some(timings.iter().map(Timing::seconds).sum()),
             Self::SimulatedTime => rounds.last().and_then(|round| round.arrivals.last()).map(|arrival| arrival.time as f64 / 1e3),
+            Self::Epsilon => rounds.last().and_then(|round| round.privacy).map(|privacy| privacy.epsilon),
         }
     }
 }

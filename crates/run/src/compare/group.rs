@@ -101,6 +101,9 @@ pub struct Measures {
     pub bytes: Sample,
     /// Seconds of training and evaluation.
     pub seconds: Sample,
+    /// What was spent of the clients' privacy; nothing where it is not protected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<Sample>,
 }
 
 /// Accuracies in one view, over seeds.
@@ -150,7 +153,9 @@ impl Measures {
         let over = |measure: fn(&RunSummary) -> f64| Sample::of(summaries.iter().map(|summary| measure(summary)));
         let local: Vec<&Quality> = summaries.iter().map(|summary| &summary.evaluation.local).collect();
         let shared: Option<Vec<&Quality>> = summaries.iter().map(|summary| summary.evaluation.shared.as_ref()).collect();
+        let spent: Option<Vec<f64>> = summaries.iter().map(|summary| Some(summary.privacy.as_ref()?.epsilon)).collect();
         Self {
+            epsilon: spent.map(Sample::of),
             local: Qualities::of(&local),
             shared: shared.map(|shared| Qualities::of(&shared)),
             bytes: over(|summary| summary.evaluation.traffic.total() as f64),

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::setting::Override;
 
 /// Keys below which exactly one of several keys may stand.
-const ONE_OF: [&[&str]; 14] = [
+const ONE_OF: [&[&str]; 15] = [
     &["data", "unseen"],
     &["data", "source", "scale"],
     &["model", "equilibrium", "solver"],
@@ -24,6 +24,7 @@ const ONE_OF: [&[&str]; 14] = [
     &["plan", "compression", "down"],
     &["plan", "aggregation", "rule"],
     &["plan", "aggregation", "clip"],
+    &["plan", "privacy", "clip"],
 ];
 
 /// Settings of one origin.
@@ -220,12 +221,13 @@ pub(super) fn put(table: &mut Table, path: &[String], value: &Value) {
 }
 
 /// Kinds whose settings stand below their name, and may be left out: where they stand, and what they are called.
-const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 5] = [
+const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 6] = [
     (&["model", "equilibrium", "solver"], &["anderson", "broyden", "fixed-point"]),
     (&["model", "equilibrium", "adjoint"], &["implicit", "phantom"]),
     (&["training", "warm_start"], &["by-sample"]),
     (&["plan", "aggregation", "rule"], &["trimmed-mean", "krum", "multi-krum", "geometric-median"]),
     (&["plan", "aggregation", "clip"], &["adaptive"]),
+    (&["plan", "privacy", "clip"], &["adaptive"]),
 ];
 
 /// Writes names out: `model = "mlp"` means `model = { name = "mlp" }`, `solver = "broyden"` means `solver = { broyden = {} }`.
@@ -236,6 +238,7 @@ pub(super) fn expand(table: &mut Table) {
     for section in ["model", "method"] {
         expand_one(table, section, "name");
     }
+    expand_one(table, "attack", "kind");
     if let Some(Value::String(_)) = table.get("data") {
         expand_one(table, "data", "source");
     }

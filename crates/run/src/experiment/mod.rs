@@ -29,7 +29,7 @@ mod setting;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use fedeq_core::{Error, Method, Plan, Result, Training, fingerprint};
+use fedeq_core::{Attack, Error, Method, Plan, Result, Training, fingerprint};
 use fedeq_data::partition::{HoldOut, Limit, Partition, Split};
 use fedeq_data::source::Source;
 use fedeq_models::ModelConfig;
@@ -64,6 +64,9 @@ pub struct Experiment {
     pub plan: Plan,
     /// How it is computed.
     pub engine: EngineSettings,
+    /// Lets some clients lie, to try out what the server bears; all are honest if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attack: Option<Attack>,
 }
 
 /// What is learned from, and who holds it.
@@ -150,6 +153,7 @@ impl Experiment {
                 unseen: None,
             },
             engine: EngineSettings::default(),
+            attack: None,
         })
     }
 

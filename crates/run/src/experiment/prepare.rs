@@ -3,13 +3,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fedeq_core::{
-    Array, ClientState, ClientStore, Error, InitialHeads, LocalProblem, LocalProblems, Params, Result, ServerState, Training,
-    Weights, shared_part,
+    Array, AttackKind, ClientState, ClientStore, Error, InitialHeads, Liars, LocalProblem, LocalProblems, Mechanism, NoiseBy,
+    Params, Plan, Result, ServerState, Training, Weights, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem, project_params};
 use fedeq_cuda::ClientData;
 use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
-use fedeq_data::shard::Shard;
+use fedeq_data::shard::{Remainder, Shard};
 use fedeq_data::source::SampleKind;
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
@@ -36,6 +36,10 @@ pub struct Prepared {
     pub network: Arc<Network>,
     /// Training, validation and test samples of each client; unseen ones come last.
     shards: Vec<[Shard; 3]>,
+    /// What the federation does: the experiment's plan, in which distances are noted where somebody lies and nothing else is said.
+    pub plan: Plan,
+    /// The clients that lie, where the experiment lets some.
+    pub liars: Option<Liars>,
 }
 
 impl Experiment {
@@ -82,15 +86,61 @@ impl Experiment {
         }
         self.plan.sampling.cohort_size(splits.clients.len())?;
         self.plan.validate_clients(self.method.algorithm(), splits.clients.len())?;
-        let shards = splits.clients.iter().chain(&splits.unseen).map(|client| shards_of(&dataset, client));
-        let shards = shards.collect::<Result<_>>()?;
+        let liars = self.liars(splits.clients.len())?;
+        let shards = self.shards(&dataset, &splits, liars.as_ref())?;
         let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));
         if let Device::Cuda(_) = self.engine.place()? {
             self.ensure_supported(network.graph())?;
         }
-        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, shards };
+        self.plan.privacy.map_or(Ok(()), |privacy| privacy.validate_network(!network.graph().statistics.is_empty()))?;
+        self.ensure_private()?;
+        let plan = self.plan_noting_liars();
+        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, shards, plan, liars };
         prepared.check_heads()?;
         Ok(prepared)
+    }
+
+    /// Refuses what clients remember from round to round where the account takes them for forgetful.
+    fn ensure_private(&self) -> Result<()> {
+        let is_lasting = matches!(self.training.warm_start, WarmStart::BySample { lasting: true, .. });
+        let counts_sampling = self.plan.privacy.is_some_and(|privacy| privacy.noise == NoiseBy::Server)
+            && !self.plan.sampling.poisson
+            && self.method.algorithm().sends_without_memory();
+        if !(is_lasting && counts_sampling) {
+            return Ok(());
+        }
+        let problem = "`plan.privacy` does not go with `training.warm_start.by-sample.lasting`: what clients remember depends on when they took part";
+        Err(Error::invalid(problem, "leave it out, or set `plan.sampling.poisson=true`"))
+    }
+
+    /// Draws who lies among so many clients.
+    fn liars(&self, clients: usize) -> Result<Option<Liars>> {
+        let Some(attack) = &self.attack else { return Ok(None) };
+        let algorithm = self.method.algorithm();
+        let cohort = self.plan.cohort_size(algorithm, clients)?;
+        attack.draw(clients, cohort, algorithm, self.root_seed().derive("attack", [])).map(Some)
+    }
+
+    fn plan_noting_liars(&self) -> Plan {
+        let mut plan = self.plan.clone();
+        if self.attack.is_some() {
+            plan.aggregation.distances.get_or_insert(true);
+        }
+        plan
+    }
+
+    /// Every client's samples. Those who lie about labels train on other labels, and are evaluated like all others.
+    fn shards(&self, dataset: &Arc<Dataset>, splits: &ClientSplits, liars: Option<&Liars>) -> Result<Vec<[Shard; 3]>> {
+        let liars = liars.filter(|liars| liars.attack().kind == AttackKind::LabelFlip);
+        let reversed = liars.and_then(|_| dataset.with_classes_reversed()).map(Arc::new);
+        let of_client = |(number, client): (usize, &ClientIndices)| {
+            let mut shards = shards_of(dataset, client)?;
+            if let Some(reversed) = reversed.as_ref().filter(|_| liars.is_some_and(|liars| liars.contains(number))) {
+                shards[0] = Shard::new(Arc::clone(reversed), client.train.clone())?;
+            }
+            Ok(shards)
+        };
+        splits.clients.iter().chain(&splits.unseen).enumerate().map(of_client).collect()
     }
 
     /// Refuses by name what a GPU cannot do.
@@ -153,6 +203,7 @@ impl Experiment {
         self.check_watch()?;
         self.check_heads()?;
         self.check_symbols()?;
+        self.check_attack()?;
         self.engine.check_device()?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
         at_least_one("engine.checkpoint_seconds", self.engine.checkpoint_seconds)?;
@@ -201,6 +252,22 @@ impl Experiment {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_attack(&self) -> Result<()> {
+        let Some(attack) = &self.attack else { return Ok(()) };
+        if attack.kind == AttackKind::LabelFlip && self.data.source.entry().kind == SampleKind::Text {
+            let problem =
+                format!("`attack = label-flip` does not go with `{}`, which has no labels but text", self.data.source.name());
+            return Err(Error::invalid(problem, "choose another attack, or data with classes"));
+        }
+        if attack.kind != AttackKind::LabelFlip && self.plan.secure_aggregation.is_some() {
+            // A liar need not keep to the clip, and no server sees what is under a mask: a simulation that clips its lies would be too kind.
+            let problem =
+                "`attack` does not go with `plan.secure_aggregation`: what a liar puts under its masks is not simulated";
+            return Err(Error::invalid(problem, "leave one of the two out, or choose `attack=label-flip`"));
+        }
+        attack.validate(self.method.algorithm())
     }
 
     fn check_watch(&self) -> Result<()> {
@@ -374,6 +441,12 @@ impl Prepared {
         most.filter(|bytes| *bytes > 0).map(|bytes| bytes as u64)
     }
 
+    /// What makes the server's models private, where the plan does.
+    pub fn mechanism(&self) -> Result<Option<Mechanism>> {
+        let Experiment { method, plan, .. } = &self.experiment;
+        plan.mechanism(method.algorithm(), self.splits.clients.len())
+    }
+
     /// How many clients take part in a round.
     pub(crate) fn cohort(&self) -> Result<usize> {
         let Experiment { method, plan, .. } = &self.experiment;
@@ -432,6 +505,17 @@ impl Prepared {
         self.shards[client].each_ref().map(Shard::len)
     }
 
+    /// The fewest samples that one of a client's gradient steps uses.
+    pub fn smallest_batch(&self, client: usize) -> usize {
+        let Training { batch_size, remainder, .. } = self.experiment.training;
+        let samples = self.shards[client][0].len();
+        let size = batch_size.get().min(samples);
+        match (remainder, samples.checked_rem(size)) {
+            (Remainder::Keep, Some(rest)) if rest > 0 => rest,
+            _ => size,
+        }
+    }
+
     /// The batches of one of a client's epochs.
     pub(crate) fn batches(&self, client: usize) -> usize {
         let Training { batch_size, remainder, .. } = self.experiment.training;
@@ -475,5 +559,30 @@ impl LocalProblems for Prepared {
 
     fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
         Ok(Box::new(self.network_problem(client)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_lie_about_labels_train_on_other_labels_and_are_evaluated_like_all_others() {
+        let settings = ["attack=label-flip", "attack.share=0.3", "data.unseen.count=2"];
+        let settings: Vec<_> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
+        let prepared = Experiment::read(None, &settings).and_then(|experiment| experiment.prepare()).expect("sound");
+        let liars = prepared.liars.as_ref().expect("some lie");
+        assert!(liars.numbers().count() == 8 && prepared.plan.aggregation.notes_distances());
+        let classes = |shard: &Shard| -> Vec<u16> {
+            let all = shard.dataset().classes().expect("digits");
+            shard.indices().iter().map(|index| all[*index as usize]).collect()
+        };
+        for (client, [train, _, test]) in prepared.shards.iter().enumerate() {
+            let truth =
+                |shard: &Shard| classes(&Shard::new(Arc::clone(&prepared.dataset), shard.indices().to_vec()).expect("sound"));
+            let reversed: Vec<u16> = truth(train).into_iter().map(|class| 9 - class).collect();
+            assert_eq!(classes(train), if liars.contains(client) { reversed } else { truth(train) }, "{client}");
+            assert_eq!(classes(test), truth(test), "{client}");
+        }
     }
 }

@@ -135,6 +135,10 @@ fn wrong_value(complaint: &str, path: &[String], value: Option<Value>) -> Error 
             "name one of them: `{ kind = value }`",
         );
     }
+    if let Some(field) = complaint.strip_prefix("missing field ").map(|field| field.trim_matches('`')) {
+        let section = path.split_last().map_or(String::new(), |(_, section)| section.join("."));
+        return Error::invalid(format!("`{section}` does not say its `{field}`"), format!("set `{section}.{field}` as well"));
+    }
     let expected = complaint.split_once(", expected ").map(|(_, expected)| in_words(expected));
     match (value, expected) {
         (Some(value), Some(expected)) => {

@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use fedeq_core::{Error, Evaluation, InProcess, Result, Server, ServerState, Traffic, Unseen};
+use fedeq_core::{Error, Evaluation, InProcess, Mechanism, Result, Server, ServerState, Traffic, Unseen};
 
 use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, restore, save, settle_device};
 use super::control::{ControlThread, PauseGate};
@@ -158,11 +158,21 @@ impl Run {
         let Experiment { method, plan, .. } = experiment;
         let clients = counted(self.prepared.splits.clients.len(), "client");
         let place = self.gpu.as_ref().map(|gpu| format!(", on {}", gpu.name)).unwrap_or_default();
+        let lying = self
+            .prepared
+            .liars
+            .as_ref()
+            .map(|liars| format!(" of which {} lie ({})", liars.numbers().count(), liars.attack().kind.name()));
+        let lying = lying.unwrap_or_default();
         let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
+        // It was made once before anything began, so it can be made.
+        let mechanism = self.prepared.mechanism().ok().flatten();
+        let rounds = mechanism.as_ref().map_or(plan.rounds, Mechanism::rounds);
         RunStart {
-            title: format!("{}, {clients}{pace}{place}", experiment.title()),
+            title: format!("{}, {clients}{lying}{pace}{place}", experiment.title()),
             round: self.position.server.round,
-            rounds: plan.rounds,
+            rounds,
+            privacy: mechanism.map(|mechanism| mechanism.summary(rounds)),
             headline: method.algorithm().default_view(),
             disk: Disk::of(&self.prepared),
             warm_bytes: self.prepared.warm_bytes(),
@@ -179,7 +189,9 @@ impl Run {
         let stops = || context.gate.stops(&context.interrupted);
         let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
             .watched_by(&context.progress)
-            .compressing(plan.compression.as_ref());
+            .compressing(plan.compression.as_ref())
+            .securing(plan.secure_aggregation)
+            .attacked_by(prepared.liars.as_ref());
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
@@ -227,7 +239,7 @@ impl Run {
     }
 
     fn server<'s, 't>(&'s self, transport: &'s mut InProcess<'t>) -> Server<'s, InProcess<'t>> {
-        let Experiment { method, plan, .. } = &self.prepared.experiment;
+        let Prepared { experiment: Experiment { method, .. }, plan, .. } = &self.prepared;
         let (clients, seed) = (self.prepared.splits.clients.len(), self.prepared.federation_seed());
         Server { algorithm: method.algorithm(), plan, clients, transport, seed }
     }

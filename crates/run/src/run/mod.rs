@@ -70,5 +70,5 @@ pub use observer::{RunObserver, Silent};
 pub use progress::{Activity, Head, Heads};
 pub use record::{Failure, Timing};
 pub use start::{Disk, RunStart};
-pub use summary::{Resources, RunSummary, headline};
+pub use summary::{AttackSummary, Resources, RunSummary, headline};
 pub use trained::{ClientModel, Diagnosis, Reevaluation, Trained};

@@ -3,7 +3,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use fedeq_core::{
-    ClientTask, Dropped, Evaluation, Event, FixedPoints, Observer, PhaseBytes, Quality, Result, Round, RoundSeconds, TheorySums,
+    ClientTask, Dropped, Evaluation, Event, FixedPoints, Observer, PhaseBytes, PrivacySpent, Quality, Result, Round,
+    RoundSeconds, TheorySums,
 };
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +123,9 @@ impl Failure {
 }
 
 fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
-    let mut scalars = vec![("train/loss", round.loss), ("train/gap", round.gap)];
+    let mut scalars = Vec::new();
+    scalars.extend(round.training_loss().map(|loss| ("train/loss", loss)));
+    scalars.extend(round.cohort_gap().map(|gap| ("train/gap", gap)));
     scalars.extend(round.rho.map(|rho| ("train/rho", rho)));
     if let Some([steps, residual, unconverged]) = round.solves.means() {
         scalars.extend([("solver/steps", steps), ("solver/residual", residual), ("solver/unconverged", unconverged)]);
@@ -133,6 +136,16 @@ fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
         scalars.push(("asynchronous/time", last.time as f64));
         scalars.push(("asynchronous/staleness", sum as f64 / round.arrivals.len() as f64));
     }
+    if let Some(PrivacySpent { epsilon, clip, deviation, .. }) = round.privacy {
+        scalars.extend([("privacy/epsilon", epsilon), ("privacy/clip", clip), ("privacy/deviation", deviation)]);
+    }
+    if let Some(apart) = round.distance_summary() {
+        scalars.extend([("aggregation/norm", apart.norm), ("aggregation/norm_largest", apart.largest_norm)]);
+        scalars.extend([("aggregation/distance", apart.distance), ("aggregation/distance_largest", apart.largest_distance)]);
+        scalars.extend([("aggregation/outliers", apart.outliers as f64), ("aggregation/clipped", apart.clipped as f64)]);
+        scalars.push(("aggregation/left_out", apart.left_out as f64));
+    }
+    scalars.extend(round.bound.map(|bound| ("aggregation/bound", bound)));
     scalars.extend([("traffic/up", round.traffic.up as f64), ("traffic/down", round.traffic.down as f64)]);
     scalars
 }
@@ -294,7 +307,7 @@ fn row(evaluation: &Evaluation, before: &Round) -> String {
     cells.extend(numbers(Some([*gap, *dual_norm])));
     cells.extend(numbers(theory.as_ref().map(sums)));
     cells.extend([traffic.up.to_string(), traffic.down.to_string()]);
-    cells.extend(numbers(Some([before.loss])));
+    cells.extend(numbers(before.training_loss().map(|loss| [loss])));
     cells.extend(numbers(before.solves.means()));
     cells.extend(numbers(before.solves.warm_share().map(|share| [share])));
     cells.extend(numbers(fixed_points.as_ref().and_then(FixedPoints::shares)));

@@ -1,5 +1,5 @@
 //! What there is to say about a run before it begins.
-use fedeq_core::{LocalProblems, View};
+use fedeq_core::{LocalProblems, PrivacySummary, View};
 
 use crate::experiment::Prepared;
 
@@ -18,6 +18,8 @@ pub struct RunStart {
     pub disk: Disk,
     /// The most bytes that the fixed points remembered for warm starts take, a client at work.
     pub warm_bytes: Option<u64>,
+    /// What it will promise to clients at its end, where the server's models are private.
+    pub privacy: Option<PrivacySummary>,
 }
 
 /// About how many bytes a run folder will take, at most.
@@ -34,6 +36,9 @@ pub struct Disk {
 /// A line of every journal, for a round.
 const ROUND: u64 = 2_000;
 
+/// What the journal of rounds says about the distance of each client of a cohort.
+const DISTANCE: u64 = 130;
+
 /// What the journals say about each client, for an evaluation.
 const JUDGED: u64 = 50;
 
@@ -48,7 +53,8 @@ impl Disk {
         let states = all / (clients + prepared.unseen().len() as u64).max(1) * (taking_part + prepared.unseen().len() as u64);
         let checkpoint = states + 4 * prepared.server().weights.params.count() as u64;
         let evaluations = plan.rounds.checked_div(plan.evaluate_every).unwrap_or(0) + 1;
-        let journals = plan.rounds.saturating_mul(ROUND).saturating_add(evaluations.saturating_mul(clients * JUDGED));
+        let round = if prepared.plan.aggregation.notes_distances() { ROUND + cohort * DISTANCE } else { ROUND };
+        let journals = plan.rounds.saturating_mul(round).saturating_add(evaluations.saturating_mul(clients * JUDGED));
         // States that do not fit in memory are on disk also between checkpoints.
         let fits = states / 1_000_000 <= prepared.experiment.engine.client_memory_mb as u64;
         let working = if fits { 2 } else { 3 } * checkpoint;

@@ -1,7 +1,9 @@
 //! What came out of a run.
 use std::collections::BTreeMap;
 
-use fedeq_core::{Dropped, Evaluation, Quality, Result, Round, SolveTally, Unseen, View};
+use fedeq_core::{
+    AttackKind, Dropped, Evaluation, Liars, Mechanism, PrivacySummary, Quality, Result, Round, SolveTally, Unseen, View,
+};
 use serde::{Deserialize, Serialize};
 
 use super::engine::DeviceUse;
@@ -43,8 +45,32 @@ pub struct RunSummary {
     /// How often the replies of a client did not count, by its number; nothing where all always did.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dropped: BTreeMap<usize, u64>,
+    /// What is promised to clients, where the server's models are private.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<PrivacySummary>,
+    /// Who lied, where some clients were let to. They are left out of every evaluation: accuracies are those of the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attack: Option<AttackSummary>,
     /// What it took.
     pub resources: Resources,
+}
+
+/// The clients that lied in a run, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttackSummary {
+    /// What they did.
+    pub kind: AttackKind,
+    /// Their numbers, in order.
+    pub liars: Vec<usize>,
+    /// Their names, in the same order.
+    pub names: Vec<String>,
+}
+
+impl AttackSummary {
+    fn of(prepared: &Prepared, liars: &Liars) -> Self {
+        let name = |client: usize| prepared.names().nth(client).unwrap_or_default().to_owned();
+        Self { kind: liars.attack().kind, liars: liars.numbers().collect(), names: liars.numbers().map(name).collect() }
+    }
 }
 
 /// What a run took: time and memory, which no two runs have in common.
@@ -86,21 +112,25 @@ impl RunSummary {
     ) -> Self {
         let experiment = &prepared.experiment;
         let [shared_parameters, personal_parameters] = prepared.parameters();
+        // It was made once before anything began, so it can be made.
+        let mechanism = prepared.mechanism().ok().flatten();
         Self {
             method: experiment.method.name().into(),
             data: experiment.data.source.name().into(),
             model: experiment.model.name().into(),
             preset: experiment.preset,
             seed: experiment.seed,
-            rounds: experiment.plan.rounds,
+            rounds: mechanism.as_ref().map_or(experiment.plan.rounds, Mechanism::rounds),
             clients: prepared.splits.clients.len(),
             shared_parameters,
             personal_parameters,
             headline: experiment.method.algorithm().default_view(),
+            privacy: mechanism.map(|mechanism| mechanism.summary(evaluation.round)),
             evaluation,
             unseen,
             solves,
             dropped: BTreeMap::new(),
+            attack: prepared.liars.as_ref().map(|liars| AttackSummary::of(prepared, liars)),
             resources: Resources::of(timings),
         }
     }

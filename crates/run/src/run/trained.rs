@@ -92,12 +92,14 @@ impl Trained {
 
     /// Evaluates all clients as at the end of the run.
     pub fn evaluate(&self) -> Result<Reevaluation> {
-        let Experiment { method, training, plan, .. } = &self.prepared.experiment;
+        let Experiment { method, training, .. } = &self.prepared.experiment;
+        let plan = &self.prepared.plan;
         let seed = self.prepared.experiment.root_seed().derive("clients", []);
         let engine = Place::of(&self.prepared.experiment)?.engine(&self.prepared)?;
         let mut store = self.store(engine.state_memory());
         let never = || false;
-        let mut transport = InProcess::new(method.algorithm(), training, engine.engine(), &mut store, seed, &never);
+        let mut transport = InProcess::new(method.algorithm(), training, engine.engine(), &mut store, seed, &never)
+            .attacked_by(self.prepared.liars.as_ref());
         transport.resume_traffic(self.traffic);
         let clients = self.prepared.splits.clients.len();
         let transport = &mut transport;

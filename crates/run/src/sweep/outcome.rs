@@ -78,7 +78,7 @@ fn row(outcome: &CellOutcome) -> String {
 }
 
 fn numbers(summary: &RunSummary) -> [String; MEASURES.len() - 1] {
-    let Measures { local, shared, bytes, seconds } = Measures::of(&[summary]);
+    let Measures { local, shared, bytes, seconds, .. } = Measures::of(&[summary]);
     let shared = |part: fn(&Qualities) -> Sample| shared.as_ref().map_or(String::new(), |shared| part(shared).mean.to_string());
     [
         local.mean.mean.to_string(),

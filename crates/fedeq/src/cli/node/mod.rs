@@ -1,8 +1,11 @@
 //! `fedeq node ...`.
 //!
 //! # Layout
-//! - `join`: `fedeq node --superlink ...`
+//! - `join`: `fedeq node --superlink ...`; `guard`, what ends its work
+//! - `inspect`: what an experiment would do with a device's data
 //! - `predict`, `key`: commands that need a node's folder and no SuperLink
+mod guard;
+mod inspect;
 mod join;
 mod key;
 mod predict;
@@ -20,19 +23,22 @@ use super::failure::{Failure, Outcome};
     subcommand_negates_reqs = true,
     after_help = "\
 Examples:
-  fedeq node --superlink 127.0.0.1:8000 --insecure --client 7 --state node-7
-  fedeq node --superlink fl.example.org:8000 --roots ca.pem --client 7 --data data --state /var/lib/fedeq
+  fedeq node inspect agreement.toml
+  fedeq node --superlink 127.0.0.1:8000 --insecure --client 7 --state node-7 --accept FINGERPRINT
+  fedeq node --superlink fl.example.org:8000 --roots ca.pem --client 7 --data data --state /var/lib/fedeq --accept FINGERPRINT
   fedeq node key --state node-7 > node-7.pub
   fedeq node predict --state node-7 --input seven.png
 
-The node keeps its key, its model and its dual in the state folder and continues from there after a restart or a power cut. Ctrl-C
-stops it after the current request.
-A node trusts its server: the server chooses the experiment, and can recover samples from the parameters that the node sends. The server is told only
-that a request was refused; the reason is logged here."
+The node carries out one experiment, the one whose fingerprint is accepted, and refuses everything else. It keeps its key, its model and its dual in the
+state folder and continues from there after a restart or a power cut. Ctrl-C stops it at once.
+A server that wants to can still compute something about samples from the parameters that the node sends: see docs/security.md. It is told only that a
+request was refused; the reason is logged here."
 )]
 pub(super) struct Arguments {
     #[command(flatten)]
     join: Option<join::Join>,
+    #[command(flatten)]
+    limits: join::Limits,
     /// The folder of the data sets, or the path of your own data
     #[arg(long, value_name = "DIR", env = "FEDEQ_DATA", default_value = "data", global = true)]
     data: PathBuf,
@@ -42,6 +48,8 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show what an experiment would do with your data, before you accept it.
+    Inspect(inspect::Arguments),
     /// Predict with the node's current model; no connection is needed.
     Predict(predict::Arguments),
     /// Print the node's public key as one line, for `flwr supernode register`.
@@ -49,11 +57,12 @@ enum Command {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let Arguments { join, data, command } = arguments;
+    let Arguments { join, limits, data, command } = arguments;
     match (command, join) {
+        (Some(Command::Inspect(arguments)), _) => inspect::run(arguments),
         (Some(Command::Predict(arguments)), _) => predict::run(arguments, data),
         (Some(Command::Key(arguments)), _) => key::run(arguments),
-        (None, Some(arguments)) => join::run(arguments, data),
+        (None, Some(arguments)) => join::run(arguments, limits, data),
         (None, None) => Err(Failure::request("no SuperLink is given", "give `--superlink HOST:PORT`")),
     }
 }

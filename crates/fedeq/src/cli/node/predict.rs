@@ -58,5 +58,8 @@ fn choice(state: &Path, name: &str) -> Outcome<String> {
 
 fn no_model(state: &Path) -> Failure {
     let problem = format!("`{}` has no model yet", state.display());
-    Failure::request(problem, "let the node train first: `fedeq node --superlink HOST:PORT --client N --state DIR`")
+    Failure::request(
+        problem,
+        "let the node train first: `fedeq node --superlink HOST:PORT --client N --state DIR --accept FINGERPRINT`",
+    )
 }

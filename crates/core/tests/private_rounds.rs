@@ -1,0 +1,78 @@
+//! Whole federations with a private mean, on a convex problem.
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::{CLIENTS, Problem, SHARED};
+use fedeq_core::{
+    Algorithm, Clipping, Event, FedEq, FedRep, InProcess, NoiseBy, Observer, Plan, Privacy, Result, Round, Sampling, Server,
+    ServerState, ServerStep, Training,
+};
+use fedeq_data::Seed;
+
+#[derive(Default)]
+struct Rounds(Vec<Round>);
+
+impl<T> Observer<T> for Rounds {
+    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
+        if let Event::Round { round, .. } = event {
+            self.0.push((*round).clone());
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn run(problem: &Problem, algorithm: &dyn Algorithm, plan: &Plan) -> (ServerState, Vec<Round>) {
+    let mut server = problem.server(algorithm, 0.1);
+    let dual = algorithm.initial_dual(&Problem::start().theta(), Seed::new(1));
+    let mut store = problem.store(move |_| dual.clone());
+    let (never, engine, mut rounds) = (|| false, problem.engine(), Rounds::default());
+    let training = Training { learning_rate: 0.05, epochs: 5, personal_epochs: 5, ..Training::default() };
+    let mut transport = InProcess::new(algorithm, &training, &engine, &mut store, Seed::new(1), &never);
+    let mut federation = Server { algorithm, plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+    assert!(federation.run(&mut server, &mut [&mut rounds]).expect("a sound federation").is_continue());
+    (server, rounds.0)
+}
+
+fn plan(sampling: Sampling, privacy: Option<Privacy>) -> Plan {
+    Plan { rounds: 20, sampling, evaluate_every: 0, privacy, ..Plan::default() }
+}
+
+#[test]
+fn with_hardly_any_noise_and_a_bound_that_nothing_reaches_it_is_the_federation_without_privacy() {
+    let problem = Problem::new(3);
+    let consensus = FedEq { server_step: ServerStep::Consensus, rho: 0.1, ..FedEq::default() };
+    let methods: [&dyn Algorithm; 3] = [&FedRep::default(), &FedEq { rho: 0.1, ..FedEq::default() }, &consensus];
+    for algorithm in methods {
+        for (sampling, noise) in [(0.5, NoiseBy::Server), (0.5, NoiseBy::Clients), (1.0, NoiseBy::Server)] {
+            let sampling = Sampling { fraction: sampling, ..Sampling::default() };
+            let privacy = Privacy { clip: Clipping::Fixed(1e3), noise_multiplier: Some(1e-10), noise, ..Privacy::default() };
+            let (plain, _) = run(&problem, algorithm, &plan(sampling, None));
+            let (private, _) = run(&problem, algorithm, &plan(sampling, Some(privacy)));
+            let apart = plain.weights.params.minus(&private.weights.params).norm();
+            assert!(apart < 1e-4 && plain.weights.params.norm() > 0.1, "{apart}");
+        }
+    }
+}
+
+#[test]
+fn a_round_of_nobody_moves_theta_by_noise_and_costs_as_much_as_any_other() {
+    let problem = Problem::new(3);
+    let nobody = Sampling { fraction: 1e-9, replacement: false, poisson: true };
+    let (still, rounds) = run(&problem, &FedRep::default(), &plan(nobody, None));
+    assert_eq!(still.weights.params.norm(), 0.0, "without privacy nothing moves");
+    assert!(rounds.iter().all(|round| round.cohort.is_empty() && round.training_loss().is_none()));
+
+    let seldom = Sampling { fraction: 0.05, replacement: false, poisson: true };
+    let privacy = Privacy { clip: Clipping::Fixed(0.5), noise_multiplier: Some(1.0), ..Privacy::default() };
+    let (moved, rounds) = run(&problem, &FedRep::default(), &plan(seldom, Some(privacy)));
+    assert!(rounds.iter().any(|round| round.cohort.is_empty()) && moved.weights.params.norm() > 0.0);
+    let spent: Vec<f64> = rounds.iter().map(|round| round.privacy.expect("told").epsilon).collect();
+    assert!(spent.windows(2).all(|pair| pair[0] < pair[1]), "{spent:?}");
+    let deviation = rounds[0].privacy.expect("told").deviation;
+    assert!((deviation - 0.5 / (0.05 * CLIENTS as f64)).abs() < 1e-12);
+    // Twenty rounds of noise in four coordinates, and hardly anything else.
+    let expected = deviation * (20.0 * SHARED as f64).sqrt();
+    let norm = moved.weights.params.norm();
+    assert!(norm > 0.3 * expected && norm < 2.0 * expected, "{norm} and {expected}");
+}

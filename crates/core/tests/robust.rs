@@ -1,0 +1,215 @@
+//! Federations in which some lie, on a convex problem whose optimum is known.
+mod common;
+
+use std::ops::ControlFlow;
+
+use common::{CLIENTS, Problem, thorough};
+use fedeq_core::{
+    AdaptiveClip, Aggregation, AggregationRule, Algorithm, Asynchronous, Attack, AttackKind, Clipping, Event, FedAvg, FedEq,
+    FedRep, GeometricMedian, InProcess, Krum, Liars, Local, Method, Observer, Plan, Result, Round, Sampling, Server, ServerState,
+    ServerStep, Training, Treatment, TrimmedMean,
+};
+use fedeq_data::Seed;
+
+const RULES: [AggregationRule; 6] = [
+    AggregationRule::Mean,
+    AggregationRule::Median,
+    AggregationRule::TrimmedMean(TrimmedMean { share: 0.25 }),
+    AggregationRule::Krum(Krum { liars: 0.25 }),
+    AggregationRule::MultiKrum(Krum { liars: 0.25 }),
+    AggregationRule::GeometricMedian(GeometricMedian { smoothing: 1e-6, iterations: 100 }),
+];
+
+const ATTACKS: [AttackKind; 4] = [AttackKind::SignFlip, AttackKind::Noise, AttackKind::LargeNorm, AttackKind::ModelReplacement];
+
+#[derive(Default)]
+struct Rounds(Vec<Round>);
+
+impl<T> Observer<T> for Rounds {
+    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
+        if let Event::Round { round, .. } = event {
+            self.0.push((*round).clone());
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Two of eight.
+fn liars(kind: AttackKind, algorithm: &dyn Algorithm) -> Liars {
+    let attack = Attack { kind, share: 0.25, strength: None };
+    attack.draw(CLIENTS, CLIENTS, algorithm, Seed::new(5)).expect("sound")
+}
+
+/// All clients in every round; after every round the server's state is written and read again where that is asked for.
+fn run(
+    problem: &Problem,
+    algorithm: &dyn Algorithm,
+    training: &Training,
+    plan: &Plan,
+    liars: Option<&Liars>,
+    is_resumed: bool,
+) -> (ServerState, Vec<Round>) {
+    let rho = 0.1;
+    let mut server = problem.server(algorithm, rho);
+    let dual = algorithm.initial_dual(&Problem::start().theta(), Seed::new(1));
+    let mut store = problem.store(move |_| dual.clone());
+    let never = || false;
+    let engine = problem.engine();
+    let mut transport = InProcess::new(algorithm, training, &engine, &mut store, Seed::new(1), &never).attacked_by(liars);
+    let mut rounds = Rounds::default();
+    for number in 1..=plan.rounds {
+        let plan = Plan { rounds: number, ..plan.clone() };
+        let mut federation = Server { algorithm, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+        let mut observers: [&mut dyn Observer<_>; 1] = [&mut rounds];
+        assert!(federation.run(&mut server, &mut observers).expect("a sound federation").is_continue());
+        if is_resumed {
+            server = ServerState::from_bytes(&server.to_bytes().expect("writable"), server.round, &server).expect("readable");
+        }
+    }
+    (server, rounds.0)
+}
+
+fn everybody(rounds: u64, aggregation: Aggregation) -> Plan {
+    Plan {
+        rounds,
+        sampling: Sampling { fraction: 1.0, ..Sampling::default() },
+        evaluate_every: 0,
+        aggregation,
+        ..Plan::default()
+    }
+}
+
+fn by(rule: AggregationRule) -> Aggregation {
+    Aggregation { rule, distances: Some(true), ..Aggregation::default() }
+}
+
+#[test]
+fn every_method_runs_under_every_rule_and_attack() {
+    let problem = Problem::new(3);
+    let training = Training { epochs: 2, personal_epochs: 2, ..thorough(0.1) };
+    for name in Method::NAMES.into_iter().filter(|name| *name != "local") {
+        let method = Method::named(name).expect("there");
+        for (at, rule) in RULES.into_iter().enumerate() {
+            let liars = liars(ATTACKS[at % ATTACKS.len()], method.algorithm());
+            let aggregation = Aggregation { clip: Some(Clipping::Fixed(1.0)), ..by(rule) };
+            let (server, rounds) = run(&problem, method.algorithm(), &training, &everybody(3, aggregation), Some(&liars), false);
+            assert!(server.weights.is_finite(), "{name} {rule:?}");
+            assert!(rounds.iter().all(|round| round.distances.len() == CLIENTS && round.bound == Some(1.0)), "{name} {rule:?}");
+        }
+    }
+}
+
+#[test]
+fn robust_rules_stay_near_the_optimum_where_liars_drive_the_mean_away() {
+    let problem = Problem::new(3);
+    let training = Training { epochs: 20, personal_epochs: 20, ..thorough(0.2) };
+    for method in [&FedRep::default() as &dyn Algorithm, &FedEq { rho: 0.1, ..FedEq::default() }] {
+        let error = |rule: AggregationRule, kind: Option<AttackKind>| {
+            let liars = kind.map(|kind| liars(kind, method));
+            problem.error(&run(&problem, method, &training, &everybody(15, by(rule)), liars.as_ref(), false).0.weights)
+        };
+        let honest = error(AggregationRule::Mean, None);
+        for kind in [AttackKind::Noise, AttackKind::ModelReplacement] {
+            let fooled = error(AggregationRule::Mean, Some(kind));
+            for rule in &RULES[1..] {
+                let held = error(*rule, Some(kind));
+                assert!(
+                    held < 0.5 * fooled && held < honest + 0.4,
+                    "{kind:?} {rule:?}: {held} of {fooled}, {honest} without liars"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn clipping_bounds_what_a_liar_can_do_with_one_update() {
+    let problem = Problem::new(3);
+    let training = Training { epochs: 20, personal_epochs: 20, ..thorough(0.2) };
+    let method = FedRep::default();
+    let liars = liars(AttackKind::LargeNorm, &method);
+    let error = |clip: Option<Clipping>| {
+        let plan = everybody(10, Aggregation { clip, ..Aggregation::default() });
+        problem.error(&run(&problem, &method, &training, &plan, Some(&liars), false).0.weights)
+    };
+    let (unclipped, clipped) = (error(None), error(Some(Clipping::Adaptive(AdaptiveClip::default()))));
+    assert!(clipped < 0.1 * unclipped, "{clipped} of {unclipped}");
+}
+
+#[test]
+fn liars_are_marked_and_what_became_of_their_updates_is_told() {
+    let problem = Problem::new(3);
+    let method = FedAvg::default();
+    let liars = liars(AttackKind::Noise, &method);
+    let (_, rounds) = run(&problem, &method, &thorough(0.2), &everybody(5, by(RULES[4])), Some(&liars), false);
+    for round in &rounds {
+        assert_eq!(round.cohort, round.distances.iter().map(|each| each.client).collect::<Vec<_>>());
+        for each in round.distances.iter().filter(|each| liars.contains(each.client)) {
+            assert!(each.outlier && each.treatment == Treatment::LeftOut, "{each:?}");
+        }
+    }
+}
+
+#[test]
+fn accuracies_and_losses_are_those_of_honest_clients() {
+    let problem = Problem::new(3);
+    let (method, training, plan) = (FedAvg::default(), thorough(0.2), everybody(1, Aggregation::default()));
+    let liars = liars(AttackKind::SignFlip, &method);
+    let server = problem.server(&method, 0.1);
+    let evaluated = |liars: Option<&Liars>| {
+        let mut store = problem.store(|_| Default::default());
+        let never = || false;
+        let engine = problem.engine();
+        let mut transport = InProcess::new(&method, &training, &engine, &mut store, Seed::new(1), &never).attacked_by(liars);
+        let mut federation =
+            Server { algorithm: &method, plan: &plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
+        federation.evaluation(&server).expect("sound")
+    };
+    let (all, honest) = (evaluated(None), evaluated(Some(&liars)));
+    for client in 0..CLIENTS {
+        assert_eq!(honest.local.clients[client].is_none(), liars.contains(client), "{client}");
+    }
+    assert_ne!(all.local.mean_loss, honest.local.mean_loss);
+}
+
+#[test]
+fn an_adaptive_bound_survives_a_resume_to_the_byte() {
+    let problem = Problem::new(3);
+    let method = FedEq { rho: 0.1, ..FedEq::default() };
+    let liars = liars(AttackKind::Noise, &method);
+    let clip = Some(Clipping::Adaptive(AdaptiveClip { rate: 0.7, quantile: 0.4, initial: None }));
+    let plan = everybody(6, Aggregation { clip, cap: Some(0.2), ..by(RULES[2]) });
+    let training = Training { epochs: 3, personal_epochs: 3, ..thorough(0.1) };
+    let (whole, rounds) = run(&problem, &method, &training, &plan, Some(&liars), false);
+    let (resumed, again) = run(&problem, &method, &training, &plan, Some(&liars), true);
+    assert_eq!(whole.to_bytes().expect("writable"), resumed.to_bytes().expect("writable"));
+    assert_eq!(rounds, again);
+    let bounds: Vec<f64> = rounds.iter().filter_map(|round| round.bound).collect();
+    assert!(bounds.len() == 6 && bounds.windows(2).any(|pair| pair[0] != pair[1]), "{bounds:?}");
+}
+
+#[test]
+fn single_updates_are_clipped_and_rules_for_several_are_refused() {
+    let problem = Problem::new(3);
+    let method = FedEq { rho: 0.7, server_step: ServerStep::Consensus, ..FedEq::default() };
+    let asynchronous = Some(Asynchronous::default());
+    let clip = Some(Clipping::Adaptive(AdaptiveClip::default()));
+    let plan = Plan { asynchronous, ..everybody(4, Aggregation { clip, ..Aggregation::default() }) };
+    let liars = liars(AttackKind::LargeNorm, &method);
+    let (server, rounds) = run(&problem, &method, &thorough(0.1), &plan, Some(&liars), true);
+    assert!(server.weights.is_finite() && server.clip.is_some());
+    let clipped = rounds.iter().flat_map(|round| &round.distances).filter(|each| each.treatment == Treatment::Clipped);
+    assert!(clipped.clone().count() > 0 && clipped.clone().any(|each| liars.contains(each.client)));
+    for rule in &RULES[1..] {
+        let error = Plan { aggregation: by(*rule), ..plan.clone() }.validate(&method).expect_err("one update is no cohort");
+        assert!(
+            error.to_string().contains(&format!("`plan.aggregation.rule = {}` compares the updates of a round", rule.name()))
+        );
+    }
+}
+
+#[test]
+fn a_method_that_sends_nothing_has_nothing_to_aggregate() {
+    let error = everybody(1, by(AggregationRule::Median)).validate(&Local::default()).expect_err("nothing is sent");
+    assert!(error.to_string().starts_with("`plan.aggregation` means nothing to this method"), "{error}");
+}

@@ -1,0 +1,91 @@
+//! On which terms a node takes part: what its owner has agreed to.
+use fedeq_core::{Disclosure, Error, Result};
+use fedeq_flower::envelope::Envelope;
+use fedeq_flower::node::{Objection, Refusal};
+use fedeq_flower::store::Proposal;
+use fedeq_run::agreement::{Agreement, AgreementFingerprint};
+use fedeq_run::experiment::Prepared;
+use fedeq_run::number::counted;
+
+/// What the owner of a node has agreed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The one experiment that is carried out; none if nothing is.
+    pub accepted: Option<AgreementFingerprint>,
+    /// How much the node tells beside its weights.
+    pub disclosure: Disclosure,
+    /// With fewer training samples than this it does not train.
+    pub least_samples: usize,
+    /// With fewer samples than this in a gradient step it does not train.
+    pub least_batch: usize,
+    /// For more epochs a round than this, of the body or of the head, it does not train.
+    pub most_epochs: usize,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { accepted: None, disclosure: Disclosure::Everything, least_samples: 10, least_batch: 5, most_epochs: 50 }
+    }
+}
+
+impl Terms {
+    /// Those of an owner who has accepted an experiment, and leaves the rest as it usually is.
+    pub fn accepting(accepted: AgreementFingerprint) -> Self {
+        Self { accepted: Some(accepted), ..Self::default() }
+    }
+
+    /// The agreement that a request belongs to; refuses what was not agreed to. No data is touched for that.
+    pub(super) fn review(&self, envelope: &Envelope) -> std::result::Result<AgreementFingerprint, Objection> {
+        let agreement = Agreement::of_request(&envelope.experiment, &envelope.request.weights)
+            .map_err(|error| object(Refusal::Unreadable, error))?;
+        let fingerprint = agreement.fingerprint().map_err(|error| object(Refusal::Unreadable, error))?;
+        if self.accepted.as_ref() != Some(&fingerprint) {
+            return Err(not_accepted(&agreement, &fingerprint));
+        }
+        agreement.check_request(&envelope.request).map_err(|error| object(Refusal::NotAccepted, error))?;
+        self.check_epochs(&agreement).map_err(|error| object(Refusal::Limit, error))?;
+        Ok(fingerprint)
+    }
+
+    fn check_epochs(&self, agreement: &Agreement) -> Result<()> {
+        let training = &agreement.experiment().training;
+        let epochs = training.epochs.max(training.personal_epochs);
+        if epochs <= self.most_epochs {
+            return Ok(());
+        }
+        let problem = format!("it would train for {epochs} epochs in a round; this node allows {}", self.most_epochs);
+        Err(Error::invalid(problem, "`--max-epochs` allows more"))
+    }
+
+    /// Refuses to train on so few samples that what is sent would be about them.
+    pub(super) fn check_samples(&self, prepared: &Prepared, client: usize) -> Result<()> {
+        let samples = fedeq_core::LocalProblems::samples(prepared, client);
+        let batch = prepared.smallest_batch(client);
+        let refuse = |problem: String, option: &str| Err(Error::invalid(problem, format!("`{option}` allows fewer")));
+        if samples < self.least_samples {
+            let problem =
+                format!("there are {} to train on; this node wants at least {}", counted(samples, "sample"), self.least_samples);
+            return refuse(problem, "--min-samples");
+        }
+        if batch < self.least_batch {
+            let problem =
+                format!("a gradient step would use {}; this node wants at least {}", counted(batch, "sample"), self.least_batch);
+            return refuse(problem, "--min-batch");
+        }
+        Ok(())
+    }
+}
+
+fn object(refusal: Refusal, error: Error) -> Objection {
+    Objection { refusal, reason: format!("{error}; {}", error.hint()), proposal: None }
+}
+
+fn not_accepted(agreement: &Agreement, fingerprint: &AgreementFingerprint) -> Objection {
+    let title = agreement.experiment().title();
+    let look = "`fedeq node inspect --state DIR` shows what it would do with your data";
+    let reason = format!(
+        "the server asks for an experiment that this node has not accepted: {title}; {look}, and `--accept {fingerprint}` accepts it"
+    );
+    let proposal = agreement.to_toml().ok().map(|text| Proposal { name: fingerprint.to_string(), text });
+    Objection { refusal: Refusal::NotAccepted, reason, proposal }
+}

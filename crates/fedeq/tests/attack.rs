@@ -1,0 +1,92 @@
+//! Runs in which some clients lie: who they are is told, honest clients are evaluated, and all of it is the same to the byte.
+mod run_support;
+
+use std::fs;
+use std::path::Path;
+
+use run_support::{assert_same_files, fedeq, json, refusal, run, run_command, succeed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Ten of 28 clients a round; two of the 28 lie.
+const MANY: [&str; 4] = ["model=mlp", "plan.sampling.fraction=0.36", "attack.share=0.1", "plan.evaluate_every=3"];
+
+fn settings<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&MANY[..], more].concat()
+}
+
+fn rounds(run: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(run.join("rounds.jsonl")).expect("written");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn liars_are_named_and_honest_clients_evaluated() {
+    let folder = TempDir::new().expect("a folder");
+    let output = succeed(&mut run_command(&folder, "one", &settings(&["attack=noise", "plan.aggregation.rule=multi-krum"])));
+    let (text, run) = (String::from_utf8(output.stdout).expect("UTF-8"), folder.path().join("one"));
+    let summary = json(&run.join("summary.json"));
+    let liars: Vec<u64> = summary["attack"]["liars"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    assert_eq!((summary["attack"]["kind"].as_str(), liars.len()), (Some("noise"), 2), "a tenth of 28");
+    assert!(text.contains("mean over 26 clients that do not lie") && text.contains("noise by "), "{text}");
+    for view in ["local", "shared"] {
+        let clients = summary["evaluation"][view]["clients"].as_array().expect("a list");
+        let unknown: Vec<u64> = (0..).zip(clients).filter(|(_, accuracy)| accuracy.is_null()).map(|(client, _)| client).collect();
+        assert_eq!(unknown, liars, "{view}");
+    }
+    let mut seen = 0;
+    for round in rounds(&run) {
+        let distances = round["distances"].as_array().expect("a list").clone();
+        assert_eq!(distances.len(), 10);
+        for one in distances.iter().filter(|one| liars.contains(&one["client"].as_u64().expect("a number"))) {
+            assert!(one["outlier"] == true && one["treatment"] == "left-out", "{one}");
+            seen += 1;
+        }
+        let left_out = distances.iter().filter(|one| one["treatment"] == "left-out").count();
+        assert_eq!(left_out, 2, "a fifth of ten");
+    }
+    assert!(seen > 0, "one of them took part");
+    let again: Value = serde_json::from_slice(&succeed(fedeq(&folder).args(["evaluate", "one", "--json"])).stdout).expect("JSON");
+    assert_eq!(again["agrees"], true);
+    let report = String::from_utf8(succeed(fedeq(&folder).args(["report", "one", "--format", "md"])).stdout).expect("UTF-8");
+    assert!(report.contains("10.0 % of the clients lie (`noise`)") && report.contains("| lies |"), "{report}");
+    succeed(fedeq(&folder).args(["report", "one", "--out", "page.html"]));
+    let page = fs::read_to_string(folder.path().join("page.html")).expect("written");
+    assert!(page.contains("What clients sent") && page.contains("Largest distance of a client to the aggregate"));
+}
+
+#[test]
+fn robust_runs_are_the_same_to_the_byte_for_1_and_3_workers() {
+    let folder = TempDir::new().expect("a folder");
+    for (kind, rule) in [("label-flip", "trimmed-mean"), ("model-replacement", "geometric-median"), ("sign-flip", "krum")] {
+        let (attack, rule) = (format!("attack={kind}"), format!("plan.aggregation.rule={rule}"));
+        let all = settings(&[&attack, &rule, "plan.aggregation.clip=adaptive"]);
+        for workers in ["1", "3"] {
+            succeed(run_command(&folder, &format!("{kind}-{workers}"), &all).args(["--workers", workers]));
+        }
+        let at = |workers: &str| folder.path().join(format!("{kind}-{workers}"));
+        assert_same_files(&at("1"), &at("3"), kind);
+        assert!(rounds(&at("1")).iter().all(|round| round["bound"].as_f64() > Some(0.0)), "{kind}");
+    }
+}
+
+#[test]
+fn nothing_of_it_is_written_where_nothing_of_it_is_asked_for() {
+    let folder = TempDir::new().expect("a folder");
+    let run = run(&folder, "plain", &["model=mlp"]);
+    let experiment = fs::read_to_string(run.join("experiment.toml")).expect("written");
+    assert!(!experiment.contains("aggregation") && !experiment.contains("attack"), "{experiment}");
+    assert!(json(&run.join("summary.json")).get("attack").is_none());
+    assert!(rounds(&run).iter().all(|round| round.get("distances").is_none() && round.get("bound").is_none()));
+}
+
+#[test]
+fn a_flower_federation_takes_the_mean_and_has_no_liars_of_its_own() {
+    let folder = TempDir::new().expect("a folder");
+    for (setting, expected) in
+        [("plan.aggregation.rule=median", "`plan.aggregation` is not supported"), ("attack=noise", "`attack` is for simulations")]
+    {
+        let (error, _) = refusal(fedeq(&folder).args(["init-federation", "--out", "app", "--set", setting]), 2);
+        assert!(error.contains(expected) && !folder.path().join("app").exists(), "{error}");
+    }
+}

@@ -1,0 +1,85 @@
+//! A node as a process that is told to stop, or whose work takes too much, while it trains for ever.
+mod node_support;
+mod run_support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use fedeq_core::ClientTask;
+use fedeq_flower::node::Refusal;
+use node_support::{App, NodeFolder, SuperLink, settings};
+use run_support::{Running, spawn};
+
+/// An experiment whose first round would take days.
+fn endless() -> App {
+    App::with(settings().chain(["--set", "training.epochs=1000000"]))
+}
+
+/// The node as a process that allows so many epochs.
+fn start(node: &NodeFolder, link: &SuperLink, app: &App, options: &[&str]) -> Running {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fedeq"));
+    command.args(["node", "--superlink", &link.address, "--insecure", "--client", "0", "--data", "nowhere", "--state"]);
+    command.arg(node.path()).args(["--accept", &app.fingerprint.to_string(), "--max-epochs", "1000000"]).args(options);
+    spawn(&mut command)
+}
+
+/// Whether the node works on a request.
+fn is_at_work(node: &Path) -> bool {
+    let records = fs::read_dir(node.join("attempts")).into_iter().flatten().flatten();
+    records.flat_map(|record| fs::read_to_string(record.path())).any(|record| record.contains(r#""begun":1"#))
+}
+
+#[test]
+fn a_node_that_is_told_to_stop_ends_in_the_middle_of_training_and_starts_over_later() {
+    let (app, node, link) = (endless(), NodeFolder::new(), SuperLink::start());
+    link.send(&app.train(0));
+    for signal in ["-TERM", "-INT"] {
+        let mut process = start(&node, &link, &app, &[]);
+        process.wait_until("it works on the request", || is_at_work(node.path()));
+        let told = Command::new("kill").args([signal, &process.id().to_string()]).status().expect("`kill` is there");
+        assert!(told.success());
+        let begun = std::time::Instant::now();
+        let ended = process.wait().expect("ours");
+        assert_eq!(ended.code(), Some(0), "{signal}");
+        // A second is promised; a busy machine gets more before this fails, and the training would take days.
+        assert!(begun.elapsed().as_secs() < 10, "{signal}: it took {:?}", begun.elapsed());
+        let record = fs::read_dir(node.path().join("attempts")).expect("a folder").next().expect("a record").expect("readable");
+        let text = fs::read_to_string(record.path()).expect("readable");
+        assert_eq!(text, r#"{"begun":0,"panicked":false}"#, "a stop says nothing against the request");
+    }
+    assert_eq!(link.replies(), 0);
+}
+
+/// A node gives up a request, tells the server so, and carries out the next one: all in one process.
+fn gives_up(options: &[&str], other: ClientTask) {
+    let (app, node, link) = (endless(), NodeFolder::new(), SuperLink::start());
+    link.send(&app.train(0));
+    let mut process = start(&node, &link, &app, options);
+    process.wait_until("it has given up", || link.replies() == 1);
+    assert_eq!(link.refusal(0), Refusal::Limit, "{options:?}");
+    // The same again is refused at once, in whatever message.
+    let mut again = app.train(0);
+    again.head.run_id = 4;
+    link.send(&again);
+    process.wait_until("it has refused it again", || link.replies() == 2);
+    assert_eq!(link.refusal(1), Refusal::Limit);
+    if other == ClientTask::Evaluate {
+        link.send(&app.evaluate(1));
+        process.wait_until("it has evaluated", || link.replies() == 3);
+        assert!(link.reply(2).content.is_ok());
+    }
+    assert!(process.try_wait().expect("ours").is_none(), "it is still the same process");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_node_gives_up_a_request_that_takes_too_long_and_drops_it() {
+    gives_up(&["--max-seconds", "1"], ClientTask::Evaluate);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_node_gives_up_a_request_that_takes_too_much_memory_and_drops_it() {
+    gives_up(&["--max-memory", "1"], ClientTask::Train);
+}
