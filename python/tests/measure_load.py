@@ -43,7 +43,7 @@ def many(processes: Processes, clients: int = 50, rounds: int = 12, *, is_durabl
     memory = [memory_of(node.process.pid) for node in federation.nodes.values()]
     return {
         "nodes": clients,
-        "clients a round": len(federation.plan["cohorts"][0]),
+        "clients a round": len(lines(federation.app, "rounds.jsonl")[0]["cohort"]),
         "seconds a round": seconds_a_round(federation),
         "of which local work, one client after the other": local_work(federation),
         "seconds a round of `fedeq run`": resources["seconds_per_round"],

@@ -10,7 +10,8 @@ import pytest
 from tests.conftest import FederationFactory
 from tests.harness import Faults, Federation, Proxy
 from tests.harness.chaos import FaultInjector, run_to_end
-from tests.harness.compare import assert_equals_simulation, last_manifest
+from tests.harness.compare import assert_equals_simulation, lines
+from tests.harness.fake import last_manifest
 from tests.harness.settings import FEDEQ
 
 pytestmark = [pytest.mark.federation, pytest.mark.chaos]
@@ -59,7 +60,7 @@ def run_with_faults(injector: FaultInjector, seconds: float) -> None:
 def assert_same_states(federation: Federation, simulation: Path) -> None:
     """Compare every client's model, head and dual with those of the simulation, to the byte."""
     manifest = last_manifest(simulation)
-    for client in {client for cohort in federation.plan["cohorts"] for client in cohort}:
+    for client in {client for line in lines(federation.app, "rounds.jsonl") for client in line["cohort"]}:
         (state,) = (federation.folder / f"node-{client}/federations").glob("*/state-*")
         simulated = simulation / "clients" / manifest["clients"][str(client)]
         assert state.read_bytes() == simulated.read_bytes(), f"client {client}"

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.harness import Processes
-from tests.harness.federation import COMMANDS, PROGRAM, REPOSITORY, TIMEOUT
+from tests.harness.federation import COMMANDS
 from tests.harness.processes import Service, free_port, until
+from tests.harness.program import PROGRAM, REPOSITORY, TIMEOUT
 
 pytestmark = pytest.mark.federation
 
@@ -84,7 +85,6 @@ class Machines:
             "HOME": str(self.home(machine)),
             "MACHINES": str(self.processes.folder),
             "PATH": f"{self.processes.folder / 'bin'}:{COMMANDS}:{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY / "python/src"),
         }
 
     def script(self, block: Block) -> str:

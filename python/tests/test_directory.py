@@ -1,11 +1,13 @@
 """Nodes say which client they are, however slowly their replies come."""
 
 from itertools import pairwise
+from pathlib import Path
 
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
 
 from fedeq.flower.directory import FIRST_WAIT, Directory
+from fedeq.flower.registry import Registry
 from tests.harness.fake import FakeGrid, client, honest
 
 
@@ -16,10 +18,15 @@ def unavailable(reply: Message) -> Message:
     return error
 
 
-def test_a_reply_that_comes_after_an_error_counts() -> None:
+def directory_of(grid: FakeGrid, folder: Path) -> Directory:
+    """Make a directory of ten clients."""
+    return Directory(grid, Registry(folder / "nodes.json"), 10, grid.clock)
+
+
+def test_a_reply_that_comes_after_an_error_counts(tmp_path: Path) -> None:
     """Fifty replies at once take a call seconds; meanwhile another call gets the error that they are unavailable."""
     grid = FakeGrid({100: client(7, honest(1.0))})
-    directory = Directory(grid, grid.clock)
+    directory = directory_of(grid, tmp_path)
     directory.ask_new_nodes()
     (reply,) = grid.pull_messages(directory.pending)
     directory.receive(unavailable(reply))
@@ -29,10 +36,10 @@ def test_a_reply_that_comes_after_an_error_counts() -> None:
     assert directory.nodes == {7: 100}
 
 
-def test_a_node_that_does_not_reply_is_asked_at_longer_and_longer_intervals() -> None:
+def test_a_node_that_does_not_reply_is_asked_at_longer_and_longer_intervals(tmp_path: Path) -> None:
     """A SuperLink with too much to do does not get more and more requests."""
     grid = FakeGrid({100: lambda _: None})
-    directory = Directory(grid, grid.clock)
+    directory = directory_of(grid, tmp_path)
     times = []
     while grid.now < 20 * FIRST_WAIT:
         before = len(grid.asked)
@@ -45,10 +52,10 @@ def test_a_node_that_does_not_reply_is_asked_at_longer_and_longer_intervals() ->
     assert set(pauses[3:]) == {4 * FIRST_WAIT}
 
 
-def test_nothing_is_pending_for_a_node_that_is_known() -> None:
+def test_nothing_is_pending_for_a_node_that_is_known(tmp_path: Path) -> None:
     """It was asked twice, and the first reply came after the second request."""
     grid = FakeGrid({100: client(7, honest(1.0))})
-    directory = Directory(grid, grid.clock)
+    directory = directory_of(grid, tmp_path)
     directory.ask_new_nodes()
     (reply,) = grid.pull_messages(directory.pending)
     grid.now += FIRST_WAIT

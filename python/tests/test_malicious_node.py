@@ -1,8 +1,12 @@
-"""A node that tries to crash the server, over a real SuperLink."""
+"""Nodes that try to crash the server, or to pass for another, over a real SuperLink."""
+
+import json
+import subprocess
 
 import pytest
 
 from tests.conftest import FederationFactory
+from tests.harness import Federation
 from tests.harness.compare import assert_finished, lines
 from tests.harness.settings import SHORT
 
@@ -31,4 +35,25 @@ def test_a_run_continues_although_a_node_sends_what_flower_itself_cannot_read(
     assert {line["client"] for line in failures} == {2}, failures
     reasons = {line["task"]: line["reason"] for line in failures}
     assert "its reply cannot be read" in reasons["train"], failures
-    assert "`predictions` is `1000" in reasons["evaluate"], failures
+    assert "number out of range" in reasons["evaluate"], failures
+
+
+def test_a_node_whose_key_is_not_that_of_the_client_is_asked_for_nothing(make_federation: FederationFactory) -> None:
+    """The owner has written down whose client 1 is; the node that comes has another key, and the run does without."""
+    federation = make_federation("method=fedavg", *SMALL)
+    (federation.app / "nodes.json").write_text(json.dumps({"1": "0" * 64}))
+    federation.start()
+    federation.run(minimum=0.6, patience=10.0, deadline=10.0)
+    assert_finished(federation)
+    assert [line["cohort"] for line in lines(federation.app, "rounds.jsonl")] == [[0, 2]] * 2, federation.logs()
+    refused = [line for line in lines(federation.app, "failures.jsonl") if "node" in line]
+    assert [(line["client"], "belongs to the key 0000" in line["reason"]) for line in refused] == [(1, True)]
+    keys = json.loads((federation.app / "nodes.json").read_text())
+    assert keys == {"0": key_of(federation, 0), "1": "0" * 64, "2": key_of(federation, 2)}
+
+
+def key_of(federation: Federation, client: int) -> str:
+    """Compute the fingerprint of a node's key, as the documentation says."""
+    key = federation.folder / f"node-{client}" / "key.pem"
+    command = f"openssl pkey -in '{key}' -pubout -outform DER | sha256sum"
+    return subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, text=True).stdout.split()[0]  # noqa: S603

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import FederationFactory
 from tests.harness.compare import assert_equals_simulation
-from tests.harness.federation import fedeq
+from tests.harness.program import fedeq
 
 pytestmark = pytest.mark.federation
 

@@ -1,15 +1,18 @@
 """Calls to a busy SuperLink are repeated; calls that it refuses are not."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import httpx
 import pytest
 from flwr.app import Message
 
+from fedeq.flower.directory import Directory
 from fedeq.flower.messages import identify
+from fedeq.flower.registry import Registry
 from fedeq.flower.superlink import push, tolerate_server_errors
 from fedeq.flower.transport import Transport
-from tests.harness.fake import FakeGrid, client, honest
+from tests.harness.fake import FakeGrid, FakeWatch, client, honest
 
 
 def failure(status: int) -> httpx.HTTPStatusError:
@@ -31,10 +34,12 @@ class BusyGrid(FakeGrid):
         return super().push_messages(messages)
 
 
-def test_messages_that_a_busy_superlink_does_not_accept_are_sent_again() -> None:
+def test_messages_that_a_busy_superlink_does_not_accept_are_sent_again(tmp_path: Path) -> None:
     """Every client has a node in the end."""
     grid = BusyGrid({100: client(0, honest(1.0)), 101: client(1, honest(1.0))})
-    assert Transport(grid, grid, 60.0, 60.0, grid.clock).wait_for_nodes(2, 60.0) == set()
+    directory = Directory(grid, Registry(tmp_path / "nodes.json"), 2, grid.clock)
+    transport = Transport(grid, grid, directory, "", "", deadline=60.0, repeat=60.0, patience=60.0, clock=grid.clock)
+    assert transport.gather(2, FakeWatch()) == {}  # type: ignore[arg-type]
 
 
 def test_messages_that_are_not_accepted_have_no_id() -> None:

@@ -56,7 +56,7 @@ pub use error::{Error, Result};
 pub use fedeq_models::store::Metadata;
 pub use file::{fingerprint, write_atomically};
 pub use fixed_points::{Examined, FixedPoints, Search};
-pub use message::{ClientTask, Reply, Request, Scores, Theory};
+pub use message::{ClientTask, Reply, Request, Scores, Theory, decode_parts, encode_parts, encoded_len};
 pub use metrics::{ClientDistance, DistanceSummary, Evaluation, Quality, Round, TheorySums};
 pub use observer::ClientObserver;
 pub use parallel::Workers;

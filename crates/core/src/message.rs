@@ -147,12 +147,12 @@ const HEADER: &str = "header";
 impl Request {
     /// The bytes on the wire.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        encode(self.header()?, &self.weights)
+        encode_parts(self.header()?, &self.weights)
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let (header, weights) = decode(bytes)?;
+        let (header, weights) = decode_parts(bytes)?;
         Self::from_parts(&header, weights)
     }
 
@@ -179,7 +179,7 @@ impl Reply {
     pub fn encode(&self) -> Result<Vec<u8>> {
         match self.compressed() {
             Some(bytes) => Ok(frame::write(&self.header()?, bytes)),
-            None => encode(self.header()?, &self.weights()?.unwrap_or_default()),
+            None => encode_parts(self.header()?, &self.weights()?.unwrap_or_default()),
         }
     }
 
@@ -189,7 +189,7 @@ impl Reply {
             let (header, body) = frame::read(bytes)?;
             return Self::from_compressed(header, body.to_vec());
         }
-        let (header, weights) = decode(bytes)?;
+        let (header, weights) = decode_parts(bytes)?;
         Self::from_parts(&header, weights)
     }
 
@@ -284,16 +284,18 @@ fn read<H: for<'de> Deserialize<'de>>(header: &str) -> Result<H> {
     serde_json::from_str(header).map_err(|error| Error::message(format!("its header is damaged: {error}")))
 }
 
-fn encode(header: String, weights: &Weights) -> Result<Vec<u8>> {
+/// A message of a header, as it is, and weights.
+pub fn encode_parts(header: String, weights: &Weights) -> Result<Vec<u8>> {
     weights.packed().to_bytes(&Metadata::from([(HEADER.into(), header)]))
 }
 
-/// As many bytes as [`encode`] would write.
-fn encoded_len(header: String, weights: &Weights) -> u64 {
+/// The bytes of a message with this header and these weights, counted and not written: as many as [`Request::encode`] and [`Reply::encode`] give.
+pub fn encoded_len(header: String, weights: &Weights) -> u64 {
     weights.packed().encoded_len(&Metadata::from([(HEADER.into(), header)]))
 }
 
-fn decode(bytes: &[u8]) -> Result<(String, Weights)> {
+/// The header and the weights of a message.
+pub fn decode_parts(bytes: &[u8]) -> Result<(String, Weights)> {
     let (packed, mut metadata) = Params::from_bytes(bytes)?;
     let header = metadata.remove(HEADER).ok_or_else(|| Error::message("it has no header"))?;
     Ok((header, Weights::unpacked(&packed)))

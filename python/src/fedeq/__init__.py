@@ -1,1 +1,5 @@
 """Personalised federated learning with deep equilibrium models."""
+
+from fedeq._native import FedeqError, Stopped
+
+__all__ = ["FedeqError", "Stopped"]

@@ -7,7 +7,7 @@ from flwr.app import Array, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 
-from fedeq.flower import weights
+from tests.harness import weights
 from tests.harness.fake import THETA, identity, scores, update
 
 Content = Callable[[Message], RecordDict]
@@ -35,7 +35,7 @@ def client_app(train: Content, evaluate: Content) -> ClientApp:
 
 
 def _same_weights(message: Message) -> RecordDict:
-    layout = json.loads(str(message.content.config_records["fedeq"]["layout"]))
+    layout = str(message.content.config_records["fedeq"]["layout"])
     packed = message.content.array_records["weights"]["packed"].numpy()
     return update(weights.unpack(packed, layout))
 

@@ -1,8 +1,10 @@
 """A federation without processes: nodes are functions, and waiting advances a simulated clock."""
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,23 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedeq.flower import weights
-from fedeq.flower.strategy import Consensus, Rules
+from fedeq._native import Federation
+from fedeq.flower.directory import Directory
+from fedeq.flower.listener import Listener
+from fedeq.flower.registry import Registry
 from fedeq.flower.transport import Transport
-from fedeq.flower.weights import Weights
+from tests.harness import weights
+from tests.harness.program import fedeq
+from tests.harness.weights import Weights
 
 # A node: from a message to its reply, or to none.
 Node = Callable[[Message], RecordDict | Error | None]
 
-THETA: Weights = {"params/a": np.zeros((2, 3), np.float32), "params/b": np.ones(4, np.float32)}
+THETA: Weights = {
+    "params/a": np.zeros((2, 3), np.float32),
+    "params/b": np.ones(4, np.float32),
+    "statistics/n.variance": np.ones(2, np.float32),
+}
 
 
 @dataclass
@@ -108,8 +118,8 @@ def client(number: int, reply: Node) -> Node:
 def update(sent: Weights, samples: Any = 10, **header: Any) -> RecordDict:  # noqa: ANN401 (also invalid ones)
     """Write the reply of a client that has trained."""
     packed, layout = weights.pack(sent)
-    phases = {"solve": "0000000.100000", "backward": "0000000.100000", "update": "0000000.100000"}
-    memory = dict.fromkeys(phases, "0000001000")
+    phases = {"solve": "000000000.100000", "backward": "000000000.100000", "update": "000000000.100000"}
+    memory = dict.fromkeys(phases, "000000000001000")
     solves = {"samples": 1, "steps": 2, "residual": 0.5, "unconverged": 0, "not_finite": 0, "warm": 0}
     stats = {"steps": 3, "loss": 0.5, "solves": solves, "seconds": phases, "memory": memory}
     fields = {"reply": "update", "samples": samples, "gap": 0.25, "descent": stats, **header}
@@ -127,7 +137,7 @@ def scores(correct: int, predictions: int = 10) -> RecordDict:
 
 def shifted(by: float) -> Weights:
     """Give the weights after adding a number."""
-    return {name: array + np.float32(by) for name, array in THETA.items()}
+    return {name: array + np.float32(by if name.startswith("params") else 0) for name, array in THETA.items()}
 
 
 def honest(by: float) -> Node:
@@ -135,29 +145,84 @@ def honest(by: float) -> Node:
     return lambda message: update(shifted(by)) if message.metadata.message_type == "train" else scores(5)
 
 
-def write_app(folder: Path, cohorts: list[list[int]], clients: int) -> Path:
-    """Write an app like `fedeq init-federation`."""
-    folder.mkdir(exist_ok=True)
-    plan = {
-        "federation": "test",
-        "method": "fedeq",
-        "weighting": "uniform",
-        "rho": 0.1,
-        "clients": clients,
-        "headline": "local",
-        "evaluate_every": 0,
-        "evaluate": "evaluate",
-        "cohorts": cohorts,
-        "summary": {"method": "fedeq", "evaluation": {}, "resources": {"peak_memory": None}},
-    }
-    (folder / "plan.json").write_text(json.dumps(plan))
-    (folder / "experiment.toml").write_text("")
+def write_app(folder: Path, clients: int, rounds: int = 1, *settings: str) -> Path:
+    """Write an app by `fedeq init-federation` in which all clients take part, and give it other weights."""
+    small = ("data.partition=iid", f"data.partition.clients={clients}", f"plan.rounds={rounds}")
+    usual = ("method=fedavg", "method.weighting=uniform", "plan.evaluate_every=0", "plan.sampling.fraction=1")
+    words = [word for setting in (*small, *usual, *settings) for word in ("--set", setting)]
+    fedeq("init-federation", *words, "--out", folder)
     weights.write(folder / "theta.safetensors", THETA)
     return folder
 
 
-def consensus(folder: Path, grid: FakeGrid, **rules: float) -> Consensus:
-    """Make a strategy that uses the grid's simulated clock."""
-    strategy = Consensus(folder, Rules(**rules))
-    strategy._transport = Transport(grid, grid, strategy.rules.deadline, strategy.rules.repeat, grid.clock)  # noqa: SLF001
-    return strategy
+class FakeWatch:
+    """Nobody stops anything, and nobody watches."""
+
+    stopped = False
+
+    def replied(self, client: int) -> None:
+        """Take no note of a reply."""
+
+    def refused(self, node: str, client: int, reason: str) -> None:
+        """Take no note of a refusal."""
+
+
+@dataclass
+class FakeServer:
+    """The server of a folder, which uses the grid's simulated clock."""
+
+    folder: Path
+    grid: FakeGrid
+    minimum: float = 1.0
+    bound: float = inf
+    deadline: float = 3600.0
+    repeat: float = 60.0
+    patience: float = 600.0
+    listener: Listener | None = None
+    log: list[str] = field(default_factory=list)
+
+    def run(self) -> Weights:
+        """Train to the end, and give `theta`."""
+        federation = Federation(self.folder)
+        # Another listener waits in real time.
+        clock = time.monotonic if self.listener else self.grid.clock
+        directory = Directory(self.grid, Registry(self.folder / "nodes.json"), federation.clients, clock)
+        link = Transport(
+            self.grid,
+            self.listener or self.grid,
+            directory,
+            federation.name,
+            federation.experiment,
+            self.deadline,
+            self.repeat,
+            self.patience,
+            clock,
+        )
+        federation.train(link, lambda _, text: self.log.append(text), self.minimum, self.bound)
+        return theta_of(self.folder)
+
+    @property
+    def state(self) -> str:
+        """The state of the run, from its folder."""
+        return str(json.loads((self.folder / "status.json").read_text())["state"])
+
+    def lines(self, journal: str) -> list[dict[str, Any]]:
+        """Read a journal, in which every number is finite."""
+        path = self.folder / journal
+        text = path.read_text() if path.exists() else ""
+        return [json.loads(line, parse_constant=_no_number) for line in text.splitlines()]
+
+
+def _no_number(text: str) -> Any:  # noqa: ANN401 (never gives one)
+    raise ValueError(text)
+
+
+def last_manifest(folder: Path) -> dict[str, Any]:
+    """Read which files the last checkpoint of a run consists of."""
+    manifest: dict[str, Any] = json.loads(max((folder / "checkpoints").glob("*.json")).read_text())["manifest"]
+    return manifest
+
+
+def theta_of(folder: Path) -> Weights:
+    """Read the last shared weights of a run."""
+    return weights.read(folder / "checkpoints" / str(last_manifest(folder)["server"]))

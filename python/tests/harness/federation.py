@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,24 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedeq.flower import weights
-from fedeq.flower.weights import Weights
+from tests.harness.fake import last_manifest, theta_of
 from tests.harness.processes import Processes, Service, free_port, until
+from tests.harness.program import PROGRAM, REPOSITORY, TIMEOUT, fedeq
+from tests.harness.weights import Weights
 
-REPOSITORY = Path(__file__).parents[3]
-PROGRAM = Path(os.environ.get("FEDEQ_PROGRAM", REPOSITORY / "target/debug/fedeq")).absolute()
 # Flower's commands are beside the Python that runs the tests.
 COMMANDS = Path(sys.executable).parent
-# Seconds that a test waits at most, on a machine that may be busy.
-TIMEOUT = 120.0
-
-
-def fedeq(*arguments: str | Path) -> str:
-    """Run our program to its end and give its output."""
-    command = [str(PROGRAM), *map(str, arguments)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT)  # noqa: S603
-    assert done.returncode == 0, f"{command}: {done.stderr}"
-    return done.stdout
 
 
 @dataclass
@@ -72,7 +60,7 @@ class Federation:
     @property
     def clients(self) -> range:
         """The clients' numbers."""
-        return range(self.plan["clients"])
+        return range(self.plan["clients"] + self.plan.get("unseen", 0))
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -91,7 +79,7 @@ class Federation:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PATH": f"{COMMANDS}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{REPOSITORY / 'python/src'}:{REPOSITORY / 'python'}",
+            "PYTHONPATH": str(REPOSITORY / "python"),
         }
 
     def simulate(self) -> Path:
@@ -191,13 +179,13 @@ class Federation:
     @property
     def done(self) -> int:
         """How many rounds are saved."""
-        with suppress(FileNotFoundError):
-            return int(json.loads((self.app / "checkpoint.json").read_text())["done"])
+        with suppress(FileNotFoundError, ValueError):
+            return int(last_manifest(self.app)["round"])
         return 0
 
     def theta(self) -> Weights:
         """Read the last shared weights."""
-        return weights.read(self.app / f"theta-{self.done}.safetensors")
+        return theta_of(self.app)
 
     def logs(self) -> str:
         """Read the ends of all logs, for the message of a failed test."""

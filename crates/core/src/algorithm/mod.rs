@@ -78,8 +78,7 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// How clients count, where the server does nothing but take the mean of what they send and clients do nothing but train in rounds: what a
-    /// federation of nodes can do.
+    /// How clients count, where the server does nothing but take the mean of what they send and clients do nothing but train in rounds.
     fn plain_mean(&self) -> Option<Weighting> {
         None
     }

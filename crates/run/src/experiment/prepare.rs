@@ -279,6 +279,11 @@ impl Experiment {
         Err(Error::invalid(problem, format!("leave it out, or choose {}", equilibrium_models())))
     }
 
+    /// The randomness of the server.
+    pub(crate) fn federation_seed(&self) -> Seed {
+        self.root_seed().derive("federation", [])
+    }
+
     /// All randomness comes from here.
     pub(crate) fn root_seed(&self) -> Seed {
         Seed::new(self.seed)
@@ -459,7 +464,7 @@ impl Prepared {
 
     /// The randomness of the server.
     pub fn federation_seed(&self) -> Seed {
-        self.experiment.root_seed().derive("federation", [])
+        self.experiment.federation_seed()
     }
 
     /// The randomness of all clients.

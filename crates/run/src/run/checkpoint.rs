@@ -5,9 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fedeq_core::{
-    ClientStore, Error, Event, InProcess, Observer, Result, ServerState, Traffic, Transport, fingerprint, write_atomically,
-};
+use fedeq_core::{Error, Event, InProcess, Observer, Result, ServerState, Traffic, Transport, fingerprint, write_atomically};
 use serde::{Deserialize, Serialize};
 
 use super::folder::{RunFolder, read_json, write_json};
@@ -155,15 +153,48 @@ pub(super) fn save(folder: &RunFolder, seal: &Seal, position: &Position) -> Resu
     manifest.write(&checkpoints)
 }
 
+/// Who keeps the states of a run's clients.
+pub(super) trait StateKeeper {
+    /// What clients are now is what to come back to.
+    fn settle(&mut self) -> Result<()>;
+
+    /// Comes back to it.
+    fn roll_back(&mut self) -> Result<()>;
+
+    /// Makes sure that all states are on disk, and says in which files.
+    fn flush(&mut self) -> Result<BTreeMap<usize, String>>;
+
+    /// Removes what none of these names.
+    fn remove_all_but(&mut self, wanted: &BTreeSet<String>) -> Result<()>;
+}
+
+impl StateKeeper for InProcess<'_> {
+    fn settle(&mut self) -> Result<()> {
+        self.store().settle()
+    }
+
+    fn roll_back(&mut self) -> Result<()> {
+        self.store().roll_back()
+    }
+
+    fn flush(&mut self) -> Result<BTreeMap<usize, String>> {
+        self.store().flush()
+    }
+
+    fn remove_all_but(&mut self, wanted: &BTreeSet<String>) -> Result<()> {
+        self.store().remove_all_but(wanted)
+    }
+}
+
 /// Removes all but the last `kept` checkpoints, and the files that none of these names.
-fn prune(folder: &RunFolder, store: &mut ClientStore, kept: usize) -> Result<()> {
+fn prune(folder: &RunFolder, states: &mut impl StateKeeper, kept: usize) -> Result<()> {
     let manifests = list(&folder.checkpoints())?;
     let (old, kept) = manifests.split_at(manifests.len().saturating_sub(kept));
     old.iter().try_for_each(|path| remove(path))?;
     let kept = kept.iter().map(|path| Manifest::read(path)).collect::<Result<Vec<_>>>()?;
     let servers: BTreeSet<&str> = kept.iter().map(|manifest| manifest.server.as_str()).collect();
     remove_other_servers(&folder.checkpoints(), &servers)?;
-    store.remove_all_but(&kept.into_iter().flat_map(|manifest| manifest.clients.into_values()).collect())
+    states.remove_all_but(&kept.into_iter().flat_map(|manifest| manifest.clients.into_values()).collect())
 }
 
 fn remove_other_servers(checkpoints: &Path, wanted: &BTreeSet<&str>) -> Result<()> {
@@ -329,47 +360,45 @@ struct Settled {
 impl<'a> Checkpointer<'a> {
     /// Goes on from a position that is kept already.
     pub(super) fn new(folder: &'a RunFolder, seal: &'a Seal, engine: &EngineSettings, position: &Position) -> Self {
+        let interval = Duration::from_secs(engine.checkpoint_seconds);
+        Self { every: engine.checkpoint_every, interval, ..Self::every_round(folder, seal, position) }
+    }
+
+    /// The same, keeping every round.
+    pub(super) fn every_round(folder: &'a RunFolder, seal: &'a Seal, position: &Position) -> Self {
         let settled = Settled { server: position.server.clone(), traffic: position.traffic, lengths: Journals(folder).lengths() };
         let kept = (position.server.round, Instant::now());
-        Self {
-            folder,
-            seal,
-            every: engine.checkpoint_every,
-            interval: Duration::from_secs(engine.checkpoint_seconds),
-            settled,
-            kept,
-        }
+        Self { folder, seal, every: 1, interval: Duration::MAX, settled, kept }
     }
 
     /// Keeps the run at its end, and then nothing else.
-    pub(super) fn finish(&mut self, server: &ServerState, transport: &mut InProcess<'_>) -> Result<()> {
+    pub(super) fn finish<T: Transport + StateKeeper>(&mut self, server: &ServerState, transport: &mut T) -> Result<()> {
         self.keep(server, Stage::Finished, transport.traffic(), transport)
     }
 
     /// A finished run needs no checkpoint to fall back on; its last one is the same however often it was kept or stopped before.
-    pub(super) fn keep_only_last(&self, transport: &mut InProcess<'_>) -> Result<()> {
-        prune(self.folder, transport.store(), 1)
+    pub(super) fn keep_only_last(&self, states: &mut impl StateKeeper) -> Result<()> {
+        prune(self.folder, states, 1)
     }
 
     /// Goes back to the last moment between rounds and keeps it: somebody stopped the run, or it failed.
-    pub(super) fn keep_settled(&mut self, transport: &mut InProcess<'_>) -> Result<()> {
-        transport.store().roll_back()?;
+    pub(super) fn keep_settled(&mut self, states: &mut impl StateKeeper) -> Result<()> {
+        states.roll_back()?;
         Journals(self.folder).cut_to(&self.settled.lengths)?;
         if self.kept.0 == self.settled.server.round {
             return Ok(());
         }
         let (server, traffic) = (self.settled.server.clone(), self.settled.traffic);
-        self.keep(&server, Stage::Training, traffic, transport)
+        self.keep(&server, Stage::Training, traffic, states)
     }
 
-    fn keep(&mut self, server: &ServerState, stage: Stage, traffic: Traffic, transport: &mut InProcess<'_>) -> Result<()> {
-        let store = transport.store();
+    fn keep(&mut self, server: &ServerState, stage: Stage, traffic: Traffic, states: &mut impl StateKeeper) -> Result<()> {
         // The one before the last makes room before the next is written, so that no more than two are ever there.
-        prune(self.folder, store, KEPT - 1)?;
-        let position = Position { server: server.clone(), clients: store.flush()?, traffic, stage };
+        prune(self.folder, states, KEPT - 1)?;
+        let position = Position { server: server.clone(), clients: states.flush()?, traffic, stage };
         save(self.folder, self.seal, &position)?;
         self.kept = (server.round, Instant::now());
-        prune(self.folder, store, KEPT)
+        prune(self.folder, states, KEPT)
     }
 
     fn is_due(&self, round: u64) -> bool {
@@ -377,10 +406,10 @@ impl<'a> Checkpointer<'a> {
     }
 }
 
-impl<'t> Observer<InProcess<'t>> for Checkpointer<'_> {
-    fn observe(&mut self, event: &Event<'_>, transport: &mut InProcess<'t>) -> Result<ControlFlow<()>> {
+impl<T: Transport + StateKeeper> Observer<T> for Checkpointer<'_> {
+    fn observe(&mut self, event: &Event<'_>, transport: &mut T) -> Result<ControlFlow<()>> {
         if let Event::Settled { server, last } = event {
-            transport.store().settle()?;
+            transport.settle()?;
             let (traffic, lengths) = (transport.traffic(), Journals(self.folder).lengths());
             self.settled = Settled { server: (*server).clone(), traffic, lengths };
             if *last || self.is_due(server.round) {

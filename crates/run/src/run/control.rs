@@ -76,6 +76,11 @@ impl PauseGate {
         }
     }
 
+    /// Whether the command is to stop, without waiting for anything.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state().command == ControlCommand::Stop
+    }
+
     /// Seconds spent waiting since this was last asked: no part of the work.
     pub(super) fn take_waited(&self) -> f64 {
         std::mem::take(&mut self.state().waited).as_secs_f64()

@@ -195,7 +195,8 @@ impl Run {
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
-        let recorder = Recorder::open(folder, server.round, &context.gate, &clients, self.place.is_alone())?;
+        let device_use = || clients.device_use();
+        let recorder = Recorder::open(folder, server.round, &context.gate, &device_use, self.place.is_alone())?;
         let trained = self.federate(&mut server, &mut transport, recorder, &mut checkpointer, observer, context);
         let met = trained.and_then(|evaluation| Ok((evaluation, self.meet_unseen(&server, &mut transport)?)));
         let (evaluation, unseen) = match met {

@@ -31,6 +31,7 @@
 //!
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run; `engine`: what it is computed by
+//! - `federated`: the server of a federation whose clients are elsewhere
 //! - `folder`: the folder and its files; `metadata`: the small ones; `find`: which folders are those of runs; `file_access`: which files may be read as parts of a run
 //! - `journal`: files of lines that can be cut back, and reading them while they grow; `record`, `tensorboard`: what is written down as it happens
 //! - `checkpoint`: what there is to come back to
@@ -40,6 +41,7 @@
 mod checkpoint;
 mod control;
 mod engine;
+mod federated;
 mod file_access;
 mod find;
 mod folder;
@@ -57,6 +59,7 @@ mod trained;
 pub use checkpoint::{Manifest, Stage, Which};
 pub use control::ControlCommand;
 pub use engine::{DeviceUse, Share};
+pub use federated::{ClientLink, FederatedRun, FederationObserver, FederationPlan, ReceivedReply, Remote, Watch};
 pub use file_access::FileAccess;
 pub use find::{Links, runs_below};
 pub use folder::{RunFolder, read_json, write_json};

@@ -78,6 +78,18 @@ impl ProgressTracker {
         self.now().activity.clone()
     }
 
+    /// Clients elsewhere were asked to do something, and are at work for all we know.
+    pub(super) fn asked(&self, task: ClientTask, clients: &[usize]) {
+        let mut now = self.now();
+        now.activity.called(task, clients);
+        clients.iter().for_each(|client| now.activity.begins(*client));
+    }
+
+    /// A client elsewhere has replied.
+    pub(super) fn replied(&self, client: usize) {
+        self.now().activity.ends(client);
+    }
+
     /// A round is over; gives the heads that were trained in it, in order of their clients.
     pub(super) fn settle(&self, round: u64) -> Vec<Head> {
         let mut now = self.now();

@@ -9,7 +9,7 @@ use fedeq_core::{
 use serde::{Deserialize, Serialize};
 
 use super::control::PauseGate;
-use super::engine::{DeviceUse, RunEngine};
+use super::engine::DeviceUse;
 use super::folder::RunFolder;
 use super::journal::Journal;
 use super::tensorboard::EventFile;
@@ -18,8 +18,8 @@ use super::tensorboard::EventFile;
 pub(super) struct Recorder<'a> {
     /// Knows how long the run was paused, which is no time of its work.
     gate: &'a PauseGate,
-    /// Knows what a GPU held and did.
-    engine: &'a RunEngine<'a>,
+    /// Says what a GPU held and did.
+    device_use: &'a dyn Fn() -> Option<DeviceUse>,
     /// Whether the process does nothing but this run, so that its memory is the run's.
     is_alone: bool,
     rounds: Journal,
@@ -40,7 +40,7 @@ impl<'a> Recorder<'a> {
         folder: &RunFolder,
         after: u64,
         gate: &'a PauseGate,
-        engine: &'a RunEngine<'a>,
+        device_use: &'a dyn Fn() -> Option<DeviceUse>,
         is_alone: bool,
     ) -> Result<Self> {
         let mut table = Journal::open(folder.table_file())?;
@@ -49,7 +49,7 @@ impl<'a> Recorder<'a> {
         }
         Ok(Self {
             gate,
-            engine,
+            device_use,
             is_alone,
             rounds: Journal::open(folder.rounds_file())?,
             evaluations: Journal::open(folder.evaluations_file())?,
@@ -89,7 +89,7 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
             }
             Event::Settled { .. } => {
                 self.timing.peak_memory = if self.is_alone { peak_memory() } else { None };
-                self.timing.device = self.engine.device_use();
+                self.timing.device = (self.device_use)();
                 self.timings.json(&self.timing)?;
                 self.events.scalars(self.timing.round, &scalars_of_timing(&self.timing))?;
             }

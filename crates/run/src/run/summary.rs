@@ -1,8 +1,13 @@
 //! What came out of a run.
-use fedeq_core::{AttackKind, Evaluation, Liars, Mechanism, PrivacySummary, Quality, Round, SolveTally, Unseen, View};
+use std::collections::BTreeMap;
+
+use fedeq_core::{
+    AttackKind, Dropped, Evaluation, Liars, Mechanism, PrivacySummary, Quality, Result, Round, SolveTally, Unseen, View,
+};
 use serde::{Deserialize, Serialize};
 
 use super::engine::DeviceUse;
+use super::folder::RunFolder;
 use super::record::Timing;
 use crate::experiment::Prepared;
 use crate::preset::Preset;
@@ -37,6 +42,9 @@ pub struct RunSummary {
     /// The equilibrium solves of training, by samples; all zero where nothing is solved.
     #[serde(default)]
     pub solves: SolveTally,
+    /// How often the replies of a client did not count, by its number; nothing where all always did.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped: BTreeMap<usize, u64>,
     /// What is promised to clients, where the server's models are private.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub privacy: Option<PrivacySummary>,
@@ -121,9 +129,22 @@ impl RunSummary {
             evaluation,
             unseen,
             solves,
+            dropped: BTreeMap::new(),
             attack: prepared.liars.as_ref().map(|liars| AttackSummary::of(prepared, liars)),
             resources: Resources::of(timings),
         }
+    }
+
+    /// What came out of a federation of which this was known beforehand.
+    pub(super) fn completed(self, folder: &RunFolder, evaluation: Evaluation, unseen: Option<Unseen>) -> Result<Self> {
+        let (rounds, evaluations) = (folder.rounds()?, folder.evaluations()?);
+        let mut dropped: BTreeMap<usize, u64> = BTreeMap::new();
+        let of_rounds = rounds.iter().flat_map(|round| &round.dropped);
+        for Dropped { client, .. } in of_rounds.chain(evaluations.iter().flat_map(|evaluation| &evaluation.dropped)) {
+            *dropped.entry(*client).or_default() += 1;
+        }
+        let resources = Resources::of(&folder.timings()?);
+        Ok(Self { evaluation, unseen, solves: solves_of(&rounds), dropped, resources, ..self })
     }
 
     /// The quality of the models the method is evaluated by.

@@ -1,5 +1,5 @@
-"""The server side of a Flower federation whose nodes are `fedeq node`."""
+"""The server side of a Flower federation whose nodes are `fedeq node`.
 
-from fedeq.flower.strategy import Consensus
-
-__all__ = ["Consensus"]
+The server itself is Rust (`fedeq._native`): it decides who is asked for what, checks replies, averages, evaluates and
+writes the run folder. What is here sends messages over Flower's grid, and knows which client is on which node.
+"""

@@ -1,7 +1,7 @@
 """The apps that `flwr run` starts."""
 
 from collections.abc import Mapping
-from logging import INFO
+from logging import INFO, WARNING
 from math import inf
 from pathlib import Path
 
@@ -10,10 +10,12 @@ from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
-from fedeq.flower import weights
+from fedeq._native import Federation, Stopped
 from fedeq.flower.array_limit import limit_arrays
-from fedeq.flower.folder import Stopped
-from fedeq.flower.strategy import Consensus, Rules
+from fedeq.flower.directory import Directory
+from fedeq.flower.listener import BackgroundListener
+from fedeq.flower.registry import Registry
+from fedeq.flower.transport import Transport
 
 server = ServerApp()
 # Nodes are `fedeq node`, but Flower requires a client app.
@@ -28,24 +30,41 @@ def folder_of(config: Mapping[str, object]) -> Path:
     return Path(str(config["folder"]))
 
 
-def rules_of(config: Mapping[str, object]) -> Rules:
-    """Read the rules for clients; a `bound` of 0 means none."""
-    names = ("minimum", "deadline", "repeat", "patience", "bound")
-    values = {name: float(str(config[name])) for name in names}
-    for name, value in values.items():
-        if not value >= 0.0:
-            message = f"`{name}` is `{value}`; give a number of at least 0"
-            raise ValueError(message)
-    return Rules(**{**values, "bound": values["bound"] or inf})
+def number_of(config: Mapping[str, object], name: str) -> float:
+    """Read a number that is not negative."""
+    value = float(str(config[name]))
+    if not value >= 0.0:
+        message = f"`{name}` is `{value}`; give a number of at least 0"
+        raise ValueError(message)
+    return value
+
+
+def log_line(level: str, text: str) -> None:
+    """Log what the server tells."""
+    log(WARNING if level == "warning" else INFO, "%s", text)
 
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     """Train to the end of the plan."""
-    strategy = Consensus(folder_of(context.run_config), rules_of(context.run_config))
-    limit_arrays(weights.size(strategy.theta, "") + weights.SPARE)
-    strategy.summary()
+    config = context.run_config
+    federation = Federation(folder_of(config))
+    limit_arrays(federation.array_limit)
+    log(INFO, "%s", federation.title)
+    directory = Directory(grid, Registry(folder_of(config) / "nodes.json"), federation.clients)
+    transport = Transport(
+        grid,
+        BackgroundListener(grid),
+        directory,
+        federation.name,
+        federation.experiment,
+        deadline=number_of(config, "deadline"),
+        repeat=number_of(config, "repeat"),
+        patience=number_of(config, "patience"),
+    )
+    # A `bound` of 0 means none.
+    minimum, bound = number_of(config, "minimum"), number_of(config, "bound") or inf
     try:
-        strategy.run(grid)
-    except Stopped:
-        log(INFO, "stopped after round %s; start it again to continue", strategy.done)
+        federation.train(transport, log_line, minimum, bound)
+    except Stopped as stopped:
+        log(INFO, "%s", stopped)

@@ -11,7 +11,10 @@ from typing import Any
 from flwr.app import Array
 from flwr.supercore.inflatable.inflatable_object import get_object_body, get_object_children_ids_from_object_content
 
-from fedeq.flower.weights import Rejected
+
+class TooLarge(ValueError):
+    """An array that would take more memory than it may."""
+
 
 _unlimited: Callable[..., Array] = Array.inflate
 
@@ -25,7 +28,7 @@ def limit_arrays(most: int) -> None:
         header = json.loads(get_object_body(object_content, cls))
         if sum(lengths[place] for place in header["arraychunk_ids"]) > most:
             message = f"an array unpacks to more than {most} bytes"
-            raise Rejected(message)
+            raise TooLarge(message)
         return _unlimited(object_content, children)
 
     Array.inflate = classmethod(inflate)  # type: ignore[method-assign, assignment]

@@ -21,7 +21,7 @@ from flwr.app.message import make_message
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from fedeq.flower.fields import shorten
+from fedeq.flower.messages import shorten
 from fedeq.flower.superlink import tolerate_server_errors
 
 # Seconds after which a call counts as blocked, and for every reply it asks for: it returns all of them at once.

@@ -28,6 +28,8 @@ class PendingRequests:
     clock: Clock = time.monotonic
     # The recipient of each message.
     _recipients: dict[str, int] = field(default_factory=dict)
+    # The node that each message was sent to.
+    _nodes: dict[str, int] = field(default_factory=dict)
     # Messages whose replies are listened for. A reply that arrives later counts all the same.
     _unanswered: set[str] = field(default_factory=set)
     # When a recipient is asked again, and how long the wait after that is.
@@ -47,17 +49,24 @@ class PendingRequests:
     def send(self, messages: Mapping[int, Message]) -> None:
         """Send each recipient its message. One that the SuperLink does not accept is due again soon."""
         now = self.clock()
-        for recipient, message in zip(messages, push(self.grid, list(messages.values())), strict=True):
+        pushed = push(self.grid, list(messages.values()))
+        for (recipient, sent), message in zip(messages.items(), pushed, strict=True):
             wait = self._wait.get(recipient, self.first_wait)
             self._due[recipient] = now + (wait if message else RETRY_DELAY)
             if message:
                 self._wait[recipient] = min(2.0 * wait, self.longest_wait)
                 self._recipients[message] = recipient
+                self._nodes[message] = sent.metadata.dst_node_id
                 self._unanswered.add(message)
 
     def sender_of(self, reply: Message) -> int | None:
-        """Say whose reply this is, and stop listening for another one to the same message."""
+        """Say whose reply this is, and stop listening for another one to the same message.
+
+        A SuperLink does not check that a reply comes from the node that was asked; one that does not is nobody's.
+        """
         message = reply.metadata.reply_to_message_id
+        if reply.has_content() and self._nodes.get(message) != reply.metadata.src_node_id:
+            return None
         self._unanswered.discard(message)
         return self._recipients.get(message)
 
@@ -68,6 +77,7 @@ class PendingRequests:
     def close(self, recipient: int) -> None:
         """Forget all messages to a recipient: it has replied."""
         self._recipients = {message: other for message, other in self._recipients.items() if other != recipient}
+        self._nodes = {message: node for message, node in self._nodes.items() if message in self._recipients}
         self._unanswered &= set(self._recipients)
 
     def reset(self, recipient: int) -> None:

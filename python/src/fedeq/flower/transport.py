@@ -7,19 +7,19 @@ bytes and trains only once.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from logging import DEBUG, INFO
 
-from flwr.app import Error, Message
+from flwr.app import Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
+from fedeq._native import Request, Watch
 from fedeq.flower.directory import Directory
-from fedeq.flower.fields import shorten
 from fedeq.flower.listener import LOST, Listener
-from fedeq.flower.messages import Request
+from fedeq.flower.messages import Parts, content, parts_of, shorten
 from fedeq.flower.pending import Clock, PendingRequests
 
 # Flower's error codes for a message or a reply that was lost, where another listener may already have the reply.
@@ -34,80 +34,81 @@ REFUSALS = 2
 
 
 @dataclass
-class Replies:
-    """The replies to a request, by client."""
-
-    received: dict[int, Message] = field(default_factory=dict)
-    # Why others did not reply.
-    failures: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass
 class Transport:
-    """Sends requests to clients and waits for their replies."""
+    """Sends requests to clients and waits for their replies: the link between Rust's server and Flower's grid."""
 
     grid: Grid
     listener: Listener
+    directory: Directory
+    federation: str
+    experiment: str
+    # Seconds to wait for replies, until a client is asked again, and for nodes to come online.
     deadline: float
     repeat: float
+    patience: float
     clock: Clock = time.monotonic
-    # Called with the clients that have not replied yet, whenever these change.
-    on_progress: Callable[[set[int]], None] = lambda _: None
 
-    def __post_init__(self) -> None:
-        """Begin with no known node."""
-        self.directory = Directory(self.grid, self.clock)
-
-    def wait_for_nodes(self, clients: int, patience: float) -> set[int]:
-        """Wait until every client has a node, `patience` seconds at most, and give the clients without one."""
-        end = self.clock() + patience
+    def gather(self, clients: int, watch: Watch) -> dict[int, str]:
+        """Wait until every client has a node, `patience` seconds at most, and say which have none."""
+        self.directory.on_refusal = watch.refused
+        end = self.clock() + self.patience
         while missing := set(range(clients)) - set(self.directory.nodes):
-            if self.clock() >= end:
+            if self.clock() >= end or watch.stopped:
                 break
             self.directory.ask_new_nodes()
             for reply in self.listener.receive(self.directory.pending, LONGEST):
                 self.directory.receive(reply)
         log(INFO, "%s of %s clients have a node", clients - len(missing), clients)
-        return missing
+        return dict.fromkeys(sorted(missing), f"no node in {self.patience:g} s")
 
-    def ask(self, request: Request, clients: Iterable[int]) -> Replies:
-        """Send a request to clients and wait for all replies, until the deadline at most."""
-        exchange = _Exchange(self, request, set(clients))
+    def exchange(self, requests: Mapping[int, Request], watch: Watch) -> dict[int, str | Parts]:
+        """Send each client its request and wait for all replies, until the deadline at most."""
+        self.directory.on_refusal = watch.refused
+        exchange = _Exchange(self, requests, watch)
         end = self.clock() + self.deadline
         pause = SHORTEST
-        while exchange.waiting and self.clock() < end:
+        while exchange.waiting and self.clock() < end and not watch.stopped:
             before = len(exchange.waiting)
             exchange.send(end - self.clock())
             exchange.receive(pause)
-            if len(exchange.waiting) < before:
-                self.on_progress(exchange.waiting)
             pause = SHORTEST if len(exchange.waiting) < before else min(1.5 * pause, LONGEST)
         for client in exchange.waiting:
-            exchange.replies.failures.setdefault(client, f"no reply in {self.deadline:g} s")
+            exchange.replies[client] = f"no reply in {self.deadline:g} s"
         return exchange.replies
 
 
 @dataclass
 class _Exchange:
-    """One request to several clients."""
+    """Requests to several clients."""
 
     transport: Transport
-    request: Request
-    waiting: set[int]
-    replies: Replies = field(default_factory=Replies)
+    requests: Mapping[int, Request]
+    watch: Watch
+    # Replies, or why there is none.
+    replies: dict[int, str | Parts] = field(default_factory=dict)
     refusals: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         transport = self.transport
+        self.waiting = set(self.requests)
         self.pending = PendingRequests(transport.grid, transport.repeat, clock=transport.clock)
+        # The content of each request: clients that are asked the same share it.
+        self.contents: dict[int, RecordDict] = {}
 
     def send(self, ttl: float) -> None:
-        """Send the request to clients that were not asked for a while."""
+        """Send requests to clients that were not asked for a while."""
         directory = self.transport.directory
         if not self.waiting <= set(directory.nodes):
             directory.ask_new_nodes()
         due = self.pending.due(self.waiting & set(directory.nodes))
-        self.pending.send({client: self.request.to(directory.nodes[client], ttl) for client in due})
+        self.pending.send({client: self._message(client, directory.nodes[client], ttl) for client in due})
+
+    def _message(self, client: int, node: int, ttl: float) -> Message:
+        request = self.requests[client]
+        if id(request) not in self.contents:
+            transport = self.transport
+            self.contents[id(request)] = content(request, transport.federation, transport.experiment)
+        return Message(self.contents[id(request)], node, request.kind, ttl=ttl, group_id=str(request.round))
 
     def receive(self, seconds: float) -> None:
         """Take the replies that have arrived."""
@@ -118,8 +119,7 @@ class _Exchange:
             if client is None or client not in self.waiting:
                 continue
             if not reply.has_error():
-                self.replies.received[client] = reply
-                self._finish(client)
+                self._finish(client, parts_of(reply))
             else:
                 self._fail(client, reply.error)
 
@@ -132,8 +132,7 @@ class _Exchange:
         if error.code not in TRANSIENT:
             self.refusals[client] += 1
         if self.refusals[client] == REFUSALS:
-            self.replies.failures[client] = reason
-            self._finish(client)
+            self._finish(client, reason)
             return
         log(DEBUG, "client %s will be asked again: %s", client, reason)
         if error.code in LATE:
@@ -142,6 +141,8 @@ class _Exchange:
         if error.code == ErrorCode.NODE_UNAVAILABLE:
             self.transport.directory.remove(client)
 
-    def _finish(self, client: int) -> None:
+    def _finish(self, client: int, reply: str | Parts) -> None:
+        self.replies[client] = reply
         self.waiting.discard(client)
         self.pending.close(client)
+        self.watch.replied(client)

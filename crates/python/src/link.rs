@@ -1,0 +1,197 @@
+//! The way to clients, through an object of Python.
+use std::collections::BTreeMap;
+
+use fedeq_core::{ClientTask, Dropped, Error, Result, Weights};
+use fedeq_flower::parts::{RequestParts, read_weights, require_short};
+use fedeq_run::run::{ClientLink, ReceivedReply};
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::error::raised;
+
+/// A request, in the parts that Flower's records are made of. Clients that are asked the same share one.
+#[pyclass(frozen, get_all, module = "fedeq._native")]
+pub(crate) struct Request {
+    /// Flower's type of message.
+    kind: &'static str,
+    /// The round, from 0.
+    round: u64,
+    /// Everything but the weights, as JSON.
+    header: String,
+    /// The names and shapes of the weights, as JSON.
+    layout: String,
+    /// How many numbers the weights are.
+    count: usize,
+    /// The weights as one array in numpy's format.
+    packed: Py<PyBytes>,
+}
+
+/// What Python may ask and tell while it waits for clients.
+#[pyclass(frozen, module = "fedeq._native")]
+pub(crate) struct Watch(fedeq_run::run::Watch);
+
+#[pymethods]
+impl Watch {
+    /// Whether somebody has asked to stop.
+    #[getter]
+    fn stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+
+    /// A client has replied.
+    fn replied(&self, client: usize) {
+        self.0.replied(client);
+    }
+
+    /// A node says that it is a client, and is not taken for it.
+    fn refused(&self, node: &str, client: usize, reason: &str) -> PyResult<()> {
+        self.0.refused(node, client, reason).map_err(|error| raised(&error))
+    }
+}
+
+/// A link that asks an object of Python:
+///
+/// - `gather(clients, watch)` waits for clients, and gives the reasons of those that cannot be reached, by client
+/// - `exchange(requests, watch)` sends each client its request, and gives replies by client: header, layout and array as they came, or the reason why there is none
+pub(crate) struct PythonLink {
+    object: Py<PyAny>,
+    like: Weights,
+    /// What the object raised, if it did.
+    pub(crate) exception: Option<PyErr>,
+}
+
+/// A reply whose parts have the right types.
+struct Parts {
+    header: PyBackedStr,
+    layout: Option<PyBackedStr>,
+    packed: Option<PyBackedBytes>,
+}
+
+impl PythonLink {
+    pub(crate) fn new(object: Py<PyAny>, like: Weights) -> Self {
+        Self { object, like, exception: None }
+    }
+
+    /// Calls Python. What is no ordinary exception (an interrupt, Flower's end of a run) stops the run, everything else fails it.
+    fn called<V>(&mut self, call: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<V>) -> Result<V> {
+        Python::attach(|py| {
+            call(py, &self.object).map_err(|exception| {
+                let error = if exception.is_instance_of::<PyException>(py) {
+                    Error::invalid(exception.to_string(), "see the exception")
+                } else {
+                    Error::Interrupted
+                };
+                self.exception = Some(exception);
+                error
+            })
+        })
+    }
+
+    fn read(&self, client: usize, reply: std::result::Result<Parts, String>) -> std::result::Result<ReceivedReply, Dropped> {
+        let dropped = |reason: &str| Dropped::new(client, reason);
+        let Parts { header, layout, packed } = reply.map_err(|reason| dropped(&reason))?;
+        require_short("header", &header).map_err(|error| dropped(&error.to_string()))?;
+        let weights = match (&packed, &layout) {
+            (Some(packed), Some(layout)) => {
+                read_weights(packed, layout, &self.like).map_err(|error| dropped(&error.to_string()))?
+            }
+            (None, None) => Weights::default(),
+            (Some(_), None) => return Err(dropped("it has weights and no `layout`")),
+            (None, Some(_)) => return Err(dropped("it has a `layout` and no weights")),
+        };
+        Ok(ReceivedReply { header: header.to_string(), weights })
+    }
+}
+
+impl ClientLink for PythonLink {
+    fn gather(&mut self, clients: usize, watch: &fedeq_run::run::Watch) -> Result<Vec<Dropped>> {
+        let reasons: BTreeMap<usize, String> = self.called(|py, object| {
+            let watch = Py::new(py, Watch(watch.clone()))?;
+            object.call_method1(py, "gather", (clients, watch))?.extract(py).map_err(Into::into)
+        })?;
+        if watch.is_stopped() {
+            return Err(Error::Interrupted);
+        }
+        Ok(reasons.into_iter().map(|(client, reason)| Dropped::new(client, &reason)).collect())
+    }
+
+    fn exchange(
+        &mut self,
+        requests: &[(usize, &fedeq_core::Request)],
+        watch: &fedeq_run::run::Watch,
+    ) -> Result<Vec<std::result::Result<ReceivedReply, Dropped>>> {
+        let parts = distinct(requests)?;
+        let replies = self.called(|py, object| {
+            let asked = PyDict::new(py);
+            let shared = parts.into_iter().map(|(task, round, parts)| python_request(py, task, round, parts));
+            let shared: Vec<Py<Request>> = shared.collect::<PyResult<_>>()?;
+            for (at, (client, _)) in places(requests).zip(requests) {
+                asked.set_item(client, &shared[at])?;
+            }
+            let watch = Py::new(py, Watch(watch.clone()))?;
+            let replies = object.call_method1(py, "exchange", (asked, watch))?;
+            let replies = replies.bind(py).cast::<PyDict>()?;
+            let of = |(client, _): &(usize, &fedeq_core::Request)| parts_of(replies.get_item(client)?);
+            requests.iter().map(of).collect::<PyResult<Vec<_>>>()
+        })?;
+        if watch.is_stopped() {
+            return Err(Error::Interrupted);
+        }
+        Ok(requests.iter().zip(replies).map(|((client, _), reply)| self.read(*client, reply)).collect())
+    }
+}
+
+/// The parts of every request that is not the one before it.
+fn distinct(requests: &[(usize, &fedeq_core::Request)]) -> Result<Vec<(ClientTask, u64, RequestParts)>> {
+    let runs = requests.chunk_by(|(_, one), (_, other)| std::ptr::eq(*one, *other));
+    let parts = |request: &fedeq_core::Request| {
+        let parts = RequestParts::of(request).map_err(|error| Error::message(error.to_string()))?;
+        Ok((request.task, request.round, parts))
+    };
+    runs.map(|run| parts(run[0].1)).collect()
+}
+
+/// Which of the [`distinct`] requests each one is.
+fn places<'a>(requests: &'a [(usize, &'a fedeq_core::Request)]) -> impl Iterator<Item = usize> + 'a {
+    let runs = requests.chunk_by(|(_, one), (_, other)| std::ptr::eq(*one, *other));
+    runs.enumerate().flat_map(|(at, run)| std::iter::repeat_n(at, run.len()))
+}
+
+fn python_request(py: Python<'_>, task: ClientTask, round: u64, parts: RequestParts) -> PyResult<Py<Request>> {
+    let kind = if task == ClientTask::Train { "train" } else { "evaluate" };
+    let RequestParts { header, layout, count, packed } = parts;
+    Py::new(py, Request { kind, round, header, layout, count, packed: PyBytes::new(py, &packed).unbind() })
+}
+
+/// What Python gave for a client: a reason, or three parts that may be anything.
+fn parts_of(reply: Option<Bound<'_, PyAny>>) -> PyResult<std::result::Result<Parts, String>> {
+    let Some(reply) = reply else { return Ok(Err("no reply".into())) };
+    if let Ok(reason) = reply.extract::<String>() {
+        return Ok(Err(reason));
+    }
+    let parts = reply.cast::<PyTuple>()?;
+    if parts.len() != 3 {
+        return Err(PyTypeError::new_err("a reply has three parts"));
+    }
+    let (header, layout, packed) = (parts.get_item(0)?, parts.get_item(1)?, parts.get_item(2)?);
+    Ok(typed("header", &header).and_then(|header| {
+        let header = header.ok_or("it has no `header`")?;
+        Ok(Parts { header, layout: typed("layout", &layout)?, packed: typed_bytes(&packed)? })
+    }))
+}
+
+fn typed(name: &str, value: &Bound<'_, PyAny>) -> std::result::Result<Option<PyBackedStr>, String> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    value.extract().map(Some).map_err(|_| format!("`{name}` is not a text"))
+}
+
+fn typed_bytes(value: &Bound<'_, PyAny>) -> std::result::Result<Option<PyBackedBytes>, String> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    value.extract().map(Some).map_err(|_| "its weights are not bytes".into())
+}
