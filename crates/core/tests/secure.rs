@@ -38,7 +38,7 @@ fn run(
     let warm_start = training.warm_start;
     let mut store =
         ClientStore::new("nowhere".into(), usize::MAX, move |_| ClientState::fresh(fresh.clone(), dual.clone(), warm_start));
-    let sampling = Sampling { fraction: 1.0, replacement: false };
+    let sampling = Sampling { fraction: 1.0, ..Sampling::default() };
     let plan = Plan { rounds, sampling, evaluate_every: 0, secure_aggregation, ..Plan::default() };
     let never = || false;
     let mut transport =
