@@ -109,7 +109,7 @@ impl ClientLink for PythonLink {
     fn gather(&mut self, clients: usize, watch: &fedeq_run::run::Watch) -> Result<Vec<Dropped>> {
         let reasons: BTreeMap<usize, String> = self.called(|py, object| {
             let watch = Py::new(py, Watch(watch.clone()))?;
-            object.call_method1(py, "gather", (clients, watch))?.extract(py).map_err(Into::into)
+            object.call_method1(py, "gather", (clients, watch))?.extract(py)
         })?;
         if watch.is_stopped() {
             return Err(Error::Interrupted);

@@ -21,7 +21,7 @@ use super::journal::{Journal, keep_lines};
 use super::metadata::RunState;
 use super::observer::LastEvaluation;
 use super::progress::ProgressTracker;
-use super::record::{Failure, Recorder};
+use super::record::{FailedReply, Recorder};
 use super::summary::RunSummary;
 use crate::experiment::Experiment;
 
@@ -100,7 +100,7 @@ impl Watch {
     /// A node says that it is a client, and is not taken for it. Written down, so that it can be found.
     pub fn refused(&self, node: &str, client: usize, reason: &str) -> Result<()> {
         let Dropped { reason, .. } = Dropped::new(client, reason);
-        let failure = Failure { round: self.round, task: None, client, reason, node: Some(node.into()) };
+        let failure = FailedReply { round: self.round, task: None, client, reason, node: Some(node.into()) };
         Journal::open(self.folder.failures_file())?.json(&failure)
     }
 

@@ -19,7 +19,7 @@ use super::find::is_run;
 use super::journal::{JournalLines, Journals, Tail};
 use super::metadata::{Roster, RunState, Status, UsedGpu, Version};
 use super::progress::{Activity, Heads};
-use super::record::{Failure, Timing};
+use super::record::{FailedReply, Timing};
 use super::summary::RunSummary;
 use crate::experiment::{Experiment, Prepared};
 
@@ -170,7 +170,7 @@ impl RunFolder {
     }
 
     /// The clients whose replies did not count, in the order in which that was found; none if all did. Rounds that were repeated are among them.
-    pub fn failures(&self) -> Result<Vec<Failure>> {
+    pub fn failures(&self) -> Result<Vec<FailedReply>> {
         let mut failures = Vec::new();
         self.each(&self.failures_file(), |failure| failures.push(failure)).map(|()| failures)
     }

@@ -68,7 +68,7 @@ pub use launch::{Run, launch};
 pub use metadata::{Roster, RunState, Status, UsedGpu, Version};
 pub use observer::{RunObserver, Silent};
 pub use progress::{Activity, Head, Heads};
-pub use record::{Failure, Timing};
+pub use record::{FailedReply, Timing};
 pub use start::{Disk, RunStart};
 pub use summary::{AttackSummary, Resources, RunSummary, headline};
 pub use trained::{ClientModel, Diagnosis, Reevaluation, Trained};

@@ -85,7 +85,7 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
             }
             Event::Dropped { round, task, dropped } => {
                 let mut failures = Journal::open(self.failures.clone())?;
-                dropped.iter().try_for_each(|dropped| failures.json(&Failure::of(*round, *task, dropped)))?;
+                dropped.iter().try_for_each(|dropped| failures.json(&FailedReply::of(*round, *task, dropped)))?;
             }
             Event::Settled { .. } => {
                 self.timing.peak_memory = if self.is_alone { peak_memory() } else { None };
@@ -100,7 +100,7 @@ impl<T: ?Sized> Observer<T> for Recorder<'_> {
 
 /// One line of `failures.jsonl`: a client whose reply did not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct FailedReply {
     /// Rounds that were over.
     pub round: u64,
     /// What it was asked to do; nothing where it was not asked for anything.
@@ -115,7 +115,7 @@ pub struct Failure {
     pub node: Option<String>,
 }
 
-impl Failure {
+impl FailedReply {
     fn of(round: u64, task: ClientTask, dropped: &Dropped) -> Self {
         let Dropped { client, reason } = dropped.clone();
         Self { round, task: Some(task), client, reason, node: None }
