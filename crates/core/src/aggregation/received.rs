@@ -1,4 +1,5 @@
 //! What a method's server step gets, and what was done with each update.
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use rayon::prelude::*;
@@ -13,6 +14,7 @@ use crate::algorithm::{Algorithm, Update, Weighting};
 use crate::error::Result;
 use crate::params::{Params, weighted_mean};
 use crate::privacy::PrivateRound;
+use crate::secure::{SecretRow, SecureAggregation};
 use crate::sent::SentWeights;
 use crate::weights::Weights;
 
@@ -22,6 +24,8 @@ pub struct Received<'a> {
     aggregation: &'a Aggregation,
     /// Whether clients send how their weights changed instead of the weights.
     are_changes: bool,
+    secure: Option<&'a SecureAggregation>,
+    clipped: OnceCell<u64>,
     handled: OnceCell<Vec<Handled>>,
     /// How the mean is made private, where it is.
     private: Option<PrivateRound<'a>>,
@@ -61,10 +65,13 @@ pub(crate) struct Aggregate {
 impl<'a> Received<'a> {
     /// What was received from clients of a method.
     pub fn new(updates: &'a [Update], aggregation: &'a Aggregation, algorithm: &dyn Algorithm) -> Self {
+        let are_changes = algorithm.sends_changes();
         Self {
             updates,
             aggregation,
-            are_changes: algorithm.sends_changes(),
+            are_changes,
+            secure: None,
+            clipped: OnceCell::new(),
             handled: OnceCell::new(),
             private: None,
             bound: OnceCell::new(),
@@ -74,6 +81,17 @@ impl<'a> Received<'a> {
     /// The same, made private.
     pub(crate) fn privately(self, private: Option<PrivateRound<'a>>) -> Self {
         Self { private, ..self }
+    }
+
+    /// What a server receives that learns only the sum, if that is wanted.
+    pub(crate) fn in_secret(mut self, secure: Option<&'a SecureAggregation>) -> Self {
+        self.secure = secure;
+        self
+    }
+
+    /// How many numbers of all clients were cut off, once updates have been aggregated in secret.
+    pub(crate) fn clipped(&self) -> Option<u64> {
+        self.clipped.get().copied()
     }
 
     /// The updates, in the order of the cohort.
@@ -119,18 +137,29 @@ impl<'a> Received<'a> {
         if let Some(private) = &self.private {
             return self.aggregate_privately(private, theta, clip);
         }
-        let weights = self.weights(weighting);
-        if self.aggregation.is_plain() {
-            let items: Vec<_> = self.updates.iter().map(|update| &update.weights).zip(weights).collect();
-            let aggregate = Aggregate { weights: SentWeights::mean(&items)?, clip };
-            if self.aggregation.notes_distances() {
-                let cohort = Cohort::of(self, theta)?;
-                self.note(&cohort, &flat(&aggregate.weights.params), vec![Treatment::Kept; self.updates.len()]);
-            }
-            return Ok(aggregate);
+        if let Some(secure) = self.secure {
+            return Ok(Aggregate { weights: self.in_a_ring(secure, theta, weighting)?, clip });
         }
-        let mut cohort = Cohort::of(self, theta)?;
-        let (sent, clip) = match &self.aggregation.clip {
+        let weights = self.weights(weighting);
+        if self.aggregation.is_plain() { self.plain(theta, clip, weights) } else { self.robust(theta, clip, weights) }
+    }
+
+    /// The mean, taken where the weights are.
+    fn plain(&self, theta: &Params, clip: Option<f64>, weights: Vec<f64>) -> Result<Aggregate> {
+        let items: Vec<_> = self.updates.iter().map(|update| &update.weights).zip(weights).collect();
+        let weights = SentWeights::mean(&items)?;
+        if self.aggregation.notes_distances() {
+            let cohort = Cohort::of(&self.on_host()?, self.origin(theta));
+            self.note(&cohort, &flat(&weights.params), vec![Treatment::Kept; self.updates.len()]);
+        }
+        Ok(Aggregate { weights, clip })
+    }
+
+    /// Clipped, then by the rule.
+    fn robust(&self, theta: &Params, clip: Option<f64>, weights: Vec<f64>) -> Result<Aggregate> {
+        let sent = self.on_host()?;
+        let mut cohort = Cohort::of(&sent, self.origin(theta));
+        let (unclipped, clip) = match &self.aggregation.clip {
             Some(clipping) => {
                 let bound = *self.bound.get_or_init(|| clipping.bound(clip, &cohort.norms));
                 let within = cohort.norms.iter().filter(|norm| **norm <= bound).count() as f64 / cohort.norms.len() as f64;
@@ -140,20 +169,30 @@ impl<'a> Received<'a> {
         };
         let verdict = self.aggregation.rule.verdict(&views(&cohort.rows), weights)?;
         let values = verdict.of(&cohort.rows);
-        let aggregate = Weights { params: named_like(theta, &values), statistics: self.statistics(&verdict)? };
         if self.aggregation.notes_distances() {
             let treatments = cohort.treatments(&verdict);
-            if let Some(sent) = sent {
-                cohort.rows = sent;
+            if let Some(rows) = unclipped {
+                cohort.rows = rows;
             }
             self.note(&cohort, &values, treatments);
         }
-        Ok(Aggregate { weights: aggregate, clip })
+        let weights = Weights { params: named_like(theta, &values), statistics: self.statistics(&sent, &verdict) };
+        Ok(Aggregate { weights, clip })
+    }
+
+    /// All that was sent, as plain numbers.
+    fn on_host(&self) -> Result<Vec<Cow<'a, Weights>>> {
+        self.updates.iter().map(|update| update.weights.to_host()).collect()
+    }
+
+    /// What changes are measured from: `theta`, or zero where changes are sent.
+    fn origin(&self, theta: &Params) -> Vec<f32> {
+        if self.are_changes { vec![0.0; theta.count()] } else { flat(theta) }
     }
 
     /// The noisy mean of clipped changes. Norms and distances are noted only where that was asked for: they are not private.
     fn aggregate_privately(&self, private: &PrivateRound<'_>, theta: &Params, clip: Option<f64>) -> Result<Aggregate> {
-        let cohort = Cohort::of(self, theta)?;
+        let cohort = Cohort::of(&self.on_host()?, self.origin(theta));
         let bound = private.mechanism.bound(clip);
         let (change, clip) = private.mean(&cohort.rows, &cohort.origin, &cohort.norms, clip);
         let moved = |(change, origin): (f64, &f32)| (f64::from(*origin) + change) as f32;
@@ -165,19 +204,33 @@ impl<'a> Received<'a> {
         Ok(Aggregate { weights: Weights { params: named_like(theta, &values), statistics: Params::default() }, clip })
     }
 
-    /// Running statistics by the same verdict; by their median where the mean is taken of clipped updates.
-    fn statistics(&self, verdict: &Verdict) -> Result<Params> {
+    /// The mean of all changes, as a server learns it that sees only their sum in a ring.
+    fn in_a_ring(&self, secure: &SecureAggregation, theta: &Params, weighting: Weighting) -> Result<Weights> {
+        let origin = self.origin(theta);
+        let row = |update: &Update| {
+            let weights = update.weights.to_host()?;
+            let changes = flat(&weights.params).iter().zip(&origin).map(|(value, origin)| value - origin).collect();
+            let statistics = flat(&weights.statistics).into_iter().map(f64::from).collect();
+            Ok(SecretRow { changes, statistics, samples: update.samples })
+        };
+        let rows = self.updates.iter().map(row).collect::<Result<Vec<_>>>()?;
+        let (mean, clipped) = secure.mean(&rows, weighting)?;
+        // A method that aggregates twice is told about the first time.
+        let _ = self.clipped.set(clipped);
+        let values: Vec<f32> = mean.values.iter().zip(&origin).map(|(change, origin)| origin + change).collect();
+        let statistics: Vec<f32> = mean.wide.iter().map(|value| *value as f32).collect();
         let like = &self.updates[0].weights.like().statistics;
-        if like.is_empty() {
-            return Ok(Params::default());
-        }
-        let rows =
-            self.updates.iter().map(|update| Ok(flat(&update.weights.to_host()?.statistics))).collect::<Result<Vec<_>>>()?;
+        Ok(Weights { params: named_like(theta, &values), statistics: named_like(like, &statistics) })
+    }
+
+    /// Running statistics by the same verdict; by their median where the mean is taken of clipped updates.
+    fn statistics(&self, sent: &[Cow<'_, Weights>], verdict: &Verdict) -> Params {
+        let rows: Vec<Vec<f32>> = sent.iter().map(|weights| flat(&weights.statistics)).collect();
         let values = match self.aggregation.rule {
             AggregationRule::Mean => CoordinateRule::Median.of(&views(&rows)),
             _ => verdict.of(&rows),
         };
-        Ok(named_like(like, &values))
+        named_like(&sent[0].statistics, &values)
     }
 
     fn note(&self, cohort: &Cohort, aggregate: &[f32], treatments: Vec<Treatment>) {
@@ -205,7 +258,7 @@ impl Verdict {
 
 /// The parameters that the clients of a round sent, as plain numbers.
 struct Cohort {
-    /// What changes are measured from: `theta`, or zero where changes are sent.
+    /// What changes are measured from.
     origin: Vec<f32>,
     rows: Vec<Vec<f32>>,
     norms: Vec<f64>,
@@ -214,12 +267,10 @@ struct Cohort {
 }
 
 impl Cohort {
-    fn of(received: &Received<'_>, theta: &Params) -> Result<Self> {
-        let origin = if received.are_changes { vec![0.0; theta.count()] } else { flat(theta) };
-        let rows =
-            received.updates.iter().map(|update| Ok(flat(&update.weights.to_host()?.params))).collect::<Result<Vec<_>>>()?;
+    fn of(sent: &[Cow<'_, Weights>], origin: Vec<f32>) -> Self {
+        let rows: Vec<Vec<f32>> = sent.iter().map(|weights| flat(&weights.params)).collect();
         let norms = distances_to(&origin, &views(&rows));
-        Ok(Self { origin, clipped: vec![false; rows.len()], rows, norms })
+        Self { origin, clipped: vec![false; rows.len()], rows, norms }
     }
 
     /// Clips every row; gives the rows as they were sent if one of them changed.

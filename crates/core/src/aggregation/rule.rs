@@ -124,22 +124,21 @@ impl AggregationRule {
     pub(super) fn verdict(self, rows: &[&[f32]], weights: Vec<f64>) -> Result<Verdict> {
         self.ensure_enough(rows.len())?;
         let count = rows.len();
+        let kept_by_krum = |liars: usize, kept: usize| krum::best(&krum::scores(&rows::squared_distances(rows), liars), kept);
         Ok(match self {
-            Self::Mean => Verdict::Combination(weights),
+            Self::Mean => Verdict::Combination(or_the_same(weights, &vec![true; count])),
             Self::Median => Verdict::Coordinates(CoordinateRule::Median),
             Self::TrimmedMean(TrimmedMean { share }) => Verdict::Coordinates(CoordinateRule::Trimmed(whole(share, count))),
             Self::Krum(Krum { liars }) => {
-                let best = krum::best(&krum::scores(&rows::squared_distances(rows), whole(liars, count)), 1);
-                Verdict::Combination(best.into_iter().map(|is_best| if is_best { 1.0 } else { 0.0 }).collect())
+                Verdict::Combination(or_the_same(vec![0.0; count], &kept_by_krum(whole(liars, count), 1)))
             }
             Self::MultiKrum(Krum { liars }) => {
                 let liars = whole(liars, count);
-                let best = krum::best(&krum::scores(&rows::squared_distances(rows), liars), count - liars);
-                Verdict::Combination(
-                    best.into_iter().zip(weights).map(|(is_best, weight)| if is_best { weight } else { 0.0 }).collect(),
-                )
+                Verdict::Combination(or_the_same(weights, &kept_by_krum(liars, count - liars)))
             }
-            Self::GeometricMedian(settings) => Verdict::Combination(geometric::weights(rows, &weights, &settings)),
+            Self::GeometricMedian(settings) => {
+                Verdict::Combination(geometric::weights(rows, &or_the_same(weights, &vec![true; count]), &settings))
+            }
         })
     }
 
@@ -186,6 +185,16 @@ impl AggregationRule {
             }
         }
     }
+}
+
+/// The weights of those who are kept; where they say that they have no samples at all, they count the same.
+fn or_the_same(weights: Vec<f64>, kept: &[bool]) -> Vec<f64> {
+    let of_kept = |weight: f64, is_kept: &bool| if *is_kept { weight } else { 0.0 };
+    let kept_weights: Vec<f64> = weights.into_iter().zip(kept).map(|(weight, is_kept)| of_kept(weight, is_kept)).collect();
+    if kept_weights.iter().any(|weight| *weight > 0.0) {
+        return kept_weights;
+    }
+    kept.iter().map(|is_kept| of_kept(1.0, is_kept)).collect()
 }
 
 /// The share of so many clients, rounded up.

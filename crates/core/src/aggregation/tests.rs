@@ -393,6 +393,17 @@ fn a_client_that_claims_most_samples_has_no_more_than_the_cap() {
 }
 
 #[test]
+fn clients_that_claim_no_samples_count_the_same() {
+    let updates: Vec<Update> = (0..7).map(|at| update(&[at as f32, 1.0], &[1.0], 0)).collect();
+    let clip = Some(Clipping::Fixed(1e6));
+    for rule in ROBUST.into_iter().chain([AggregationRule::Mean]) {
+        let (server, _) = averaged(&updates, &[0.0, 0.0], &Aggregation { rule, clip, cap: None, distances: None });
+        let values = &server.weights.params.get("theta").expect("there").values;
+        assert!((values[0] - 3.0).abs() <= 2.0 && values[1] == 1.0, "{rule:?}: {values:?}");
+    }
+}
+
+#[test]
 fn an_adaptive_bound_is_kept_with_the_server() {
     let clip = Some(Clipping::Adaptive(AdaptiveClip { rate: 0.3, ..AdaptiveClip::default() }));
     let (server, _) = averaged(&seven(&[7.0, 8.0]), &[1.0, 1.0], &Aggregation { clip, ..Aggregation::default() });
