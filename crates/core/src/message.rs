@@ -229,6 +229,11 @@ impl Reply {
         }
     }
 
+    /// The bytes it takes on the wire where its weights are sent otherwise.
+    pub(crate) fn len_without_weights(&self) -> Result<u64> {
+        Ok(encoded_len(self.header()?, &Weights::default()))
+    }
+
     /// The weights it carries, if any.
     pub fn weights(&self) -> Result<Option<Cow<'_, Weights>>> {
         self.update().map(|update| update.weights.to_host()).transpose()

@@ -182,6 +182,9 @@ pub struct Round {
     /// What has been spent of the clients' privacy, where it is protected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub privacy: Option<PrivacySpent>,
+    /// How many numbers of all clients were beyond the clip of `plan.secure_aggregation`, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clipped: Option<u64>,
 }
 
 /// How far a client's update was from the others', and what became of it.
@@ -276,6 +279,8 @@ pub(crate) struct RoundResult {
     pub(crate) arrivals: Vec<Arrival>,
     /// One for each of the cohort, where distances are noted.
     pub(crate) handled: Vec<Handled>,
+    /// How many numbers were cut off, where the aggregation is secure.
+    pub(crate) clipped: Option<u64>,
     /// Who was asked too and does not count.
     pub(crate) dropped: Vec<Dropped>,
     /// The bound on changes that was in force, where they are clipped.
@@ -305,6 +310,7 @@ impl RoundResult {
             loss: mean(self.told().map(|update| update.stats.loss)),
             gap: mean(self.told().map(|update| update.gap)),
             distances: ClientDistance::of(&self.cohort, &self.handled),
+            clipped: self.clipped,
             bound: self.bound,
             cohort: self.cohort,
             privacy: self.privacy,

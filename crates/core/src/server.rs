@@ -17,6 +17,7 @@ use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
 use crate::privacy::{Mechanism, Privacy, PrivateRound};
 use crate::sampler::Sampling;
+use crate::secure::SecureAggregation;
 use crate::server_state::ServerState;
 use crate::stats::{PhaseBytes, PhaseSeconds};
 use crate::transport::Transport;
@@ -44,6 +45,9 @@ pub struct Plan {
     /// Makes the server's models differentially private at the level of clients; off if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privacy: Option<Privacy>,
+    /// Lets the server learn only the sum of what clients send; off if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secure_aggregation: Option<SecureAggregation>,
 }
 
 impl Default for Plan {
@@ -57,6 +61,7 @@ impl Default for Plan {
             compression: None,
             aggregation: Aggregation::default(),
             privacy: None,
+            secure_aggregation: None,
         }
     }
 }
@@ -77,6 +82,7 @@ impl Plan {
         }
         self.validate_aggregation(algorithm)?;
         self.privacy.map_or(Ok(()), |privacy| privacy.validate(self, algorithm))?;
+        self.validate_secure(algorithm)?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
         if self.sampling.poisson {
@@ -109,9 +115,25 @@ impl Plan {
         self.asynchronous.map_or(Ok(()), |_| self.aggregation.validate_single())
     }
 
+    fn validate_secure(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        let Some(secure) = &self.secure_aggregation else { return Ok(()) };
+        if !shares_anything(algorithm) {
+            let problem = "`plan.secure_aggregation` does not go with a method that sends nothing";
+            return Err(Error::invalid(problem, "leave it out, or choose another method"));
+        }
+        if self.privacy.is_some() {
+            let problem = "`plan.secure_aggregation` does not go with `plan.privacy` yet, whose noise is added to numbers that are not rounded";
+            return Err(Error::invalid(problem, "leave out one of them"));
+        }
+        secure.validate(&self.aggregation, self.asynchronous.is_some(), self.compression.is_some(), self.sampling.replacement)?;
+        algorithm.plain_mean().map_or(Ok(()), |weighting| secure.validate_weighting(weighting))
+    }
+
     /// Refuses what cannot be done with so many clients.
     pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
-        self.aggregation.validate_cohort(self.cohort_size(algorithm, clients)?)?;
+        let cohort = self.cohort_size(algorithm, clients)?;
+        self.secure_aggregation.map_or(Ok(()), |secure| secure.validate_cohort(cohort))?;
+        self.aggregation.validate_cohort(cohort)?;
         self.mechanism(algorithm, clients).map(drop)
     }
 
@@ -293,11 +315,13 @@ impl<T: Transport> Server<'_, T> {
         let seed = self.seed.derive("privacy", [server.round]);
         let private = mechanism.map(|mechanism| PrivateRound { mechanism, seed });
         let privacy = mechanism.map(|mechanism| mechanism.spent(server.round + 1, server.clip));
-        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm).privately(private);
+        let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm)
+            .privately(private)
+            .in_secret(self.plan.secure_aggregation.as_ref());
         self.algorithm.server_update(server, &aggregated)?;
-        let (handled, bound) = (aggregated.handled().to_vec(), aggregated.bound());
+        let (handled, bound, clipped) = (aggregated.handled().to_vec(), aggregated.bound(), aggregated.clipped());
         let server_seconds = received.elapsed().as_secs_f64();
-        Ok(RoundResult { cohort, updates, handled, bound, arrivals: Vec::new(), dropped, privacy, server_seconds })
+        Ok(RoundResult { cohort, updates, handled, bound, clipped, arrivals: Vec::new(), dropped, privacy, server_seconds })
     }
 
     /// Nobody waits: so many updates are applied as they arrive.

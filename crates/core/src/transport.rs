@@ -1,4 +1,5 @@
 //! How requests reach clients and replies come back.
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::acceptance::{Acceptance, Dropped};
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Update};
 use crate::attack::Liars;
 use crate::client::{Clients, client_seed, shared_part, shares_anything};
 use crate::codec::Codec;
@@ -17,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request};
 use crate::observer::{ClientObserver, Nobody};
 use crate::parallel::lock;
+use crate::secure::SecureAggregation;
 use crate::state::KeptState;
 use crate::store::ClientStore;
 use crate::training::Training;
@@ -75,6 +77,9 @@ pub struct InProcess<'a> {
     liars: Option<&'a Liars>,
     store: &'a mut ClientStore,
     compression: Option<&'a Compression>,
+    secure: Option<SecureAggregation>,
+    /// The bytes of a session of secure aggregation, by clients, parameters and running statistics.
+    sessions: BTreeMap<[usize; 3], Traffic>,
     traffic: Traffic,
     seconds: f64,
 }
@@ -90,7 +95,7 @@ impl<'a> InProcess<'a> {
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
         let traffic = Traffic::default();
-        let (liars, compression) = (None, None);
+        let (liars, compression, secure, sessions) = (None, None, None, BTreeMap::new());
         Self {
             algorithm,
             training,
@@ -101,6 +106,8 @@ impl<'a> InProcess<'a> {
             liars,
             store,
             compression,
+            secure,
+            sessions,
             traffic,
             seconds: 0.0,
         }
@@ -115,6 +122,12 @@ impl<'a> InProcess<'a> {
     /// Compresses messages of training.
     pub fn compressing(mut self, compression: Option<&'a Compression>) -> Self {
         self.compression = compression;
+        self
+    }
+
+    /// Counts updates as they are sent where the server learns only their sum.
+    pub fn securing(mut self, secure: Option<SecureAggregation>) -> Self {
+        self.secure = secure;
         self
     }
 
@@ -212,9 +225,28 @@ impl<'a> InProcess<'a> {
         };
         if envelope.request.task == ClientTask::Train && shares_anything(self.algorithm) {
             self.traffic.down += envelope.size;
-            self.traffic.up += size;
+            self.traffic.up += if self.secure.is_some() { reply.len_without_weights()? } else { size };
         }
         Ok(reply)
+    }
+
+    /// The messages by which all updates of a cohort are summed in secret.
+    fn count_session(&mut self, replies: &[Reply]) -> Result<()> {
+        let numbers = |reply: &Reply| match reply {
+            Reply::Update(Update { weights, .. }) => Some([weights.like().params.count(), weights.like().statistics.count()]),
+            Reply::Scores(_) | Reply::Done(_) => None,
+        };
+        let (Some(secure), Some([parameters, statistics])) = (self.secure, replies.first().and_then(numbers)) else {
+            return Ok(());
+        };
+        let session = [replies.len(), parameters, statistics];
+        let counted = match self.sessions.get(&session) {
+            Some(counted) => *counted,
+            None => *self.sessions.entry(session).or_insert(secure.traffic(replies.len(), parameters, statistics)?),
+        };
+        self.traffic.up += counted.up;
+        self.traffic.down += counted.down;
+        Ok(())
     }
 
     /// An update as numbers again: what arrived belongs to what the server sent.
@@ -276,7 +308,10 @@ impl Transport for InProcess<'_> {
         let envelopes = self.delivered(requests)?;
         self.announce(&envelopes);
         let replies = self.answered(&envelopes)?;
-        envelopes.iter().zip(replies).map(|(envelope, reply)| self.receive(envelope, reply).map(Ok)).collect()
+        let received = envelopes.iter().zip(replies).map(|(envelope, reply)| self.receive(envelope, reply));
+        let received = received.collect::<Result<Vec<Reply>>>()?;
+        self.count_session(&received)?;
+        Ok(received.into_iter().map(Ok).collect())
     }
 
     fn traffic(&self) -> Traffic {

@@ -10,10 +10,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-kernels", &[]),
     ("fedeq-data", &[]),
     ("fedeq-memory", &[]),
+    ("fedeq-secure", &[]),
     ("fedeq-models", &["fedeq-equilibrium"]),
     ("fedeq-reference", &["burn", "fedeq-equilibrium", "fedeq-models"]),
     // The engine in core's tests only.
-    ("fedeq-core", &["fedeq-equilibrium", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-cpu"]),
+    ("fedeq-core", &["fedeq-equilibrium", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-secure", "fedeq-cpu"]),
     (
         "fedeq-cpu",
         &["fedeq-equilibrium", "fedeq-kernels", "fedeq-data", "fedeq-memory", "fedeq-models", "fedeq-core", "fedeq-reference"],

@@ -105,6 +105,7 @@ pages! {
     private_models_work: "docs/privacy.md",
     trials_with_liars_work: "docs/robust.md",
     compressed_messages_work: "docs/compression.md",
+    secure_aggregation_works: "docs/secure-aggregation.md",
     questions_are_answered_by_what_works: "docs/faq.md",
 }
 

@@ -108,6 +108,31 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "does not go with `plan.sampling.replacement`",
         "leave one",
     ),
+    (&["plan.secure_aggregation.clip=0"], "`plan.secure_aggregation`: `clip`: `0` is not a number above zero", "choose other"),
+    (&["plan.secure_aggregation.precision_bits=40"], "`precision_bits`: `40` is not from 2 to 24", "choose other"),
+    (
+        &["plan.secure_aggregation={}", "plan.aggregation.rule=median"],
+        "`plan.secure_aggregation` does not go with `plan.aggregation.rule`",
+        "leave one",
+    ),
+    (
+        &["plan.secure_aggregation={}", "plan.compression.up=int8"],
+        "`plan.secure_aggregation` does not go with `plan.compression`",
+        "leave one",
+    ),
+    (
+        &["plan.secure_aggregation={}", "plan.asynchronous={}", "method.server_step=consensus"],
+        "`plan.secure_aggregation` does not go with `plan.asynchronous`",
+        "leave one",
+    ),
+    (&["plan.secure_aggregation={}", "attack=sign-flip"], "`attack` does not go with `plan.secure_aggregation`", "label-flip"),
+    (&["plan.secure_aggregation={}", "method=local"], "a method that sends nothing", "choose another method"),
+    (&["plan.secure_aggregation={}", "plan.sampling.fraction=0.01"], "clients a round", "at least 3 clients"),
+    (
+        &["plan.secure_aggregation={}", "method=fedavg", "method.weighting=samples"],
+        "`plan.secure_aggregation.largest_weight` is missing",
+        "method.weighting=uniform",
+    ),
     (&["data.copies=0"], "`data.copies`", ""),
     (&["engine.device=cpu,cpu"], "`engine.device` is `cpu,cpu`: a run is computed on one device", "name one"),
     (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "`cpu`, `cuda`"),
@@ -139,6 +164,16 @@ fn compression_is_refused_where_messages_go_over_flower() {
     let (error, hint) = refusal(fedeq(&folder).args(["init-federation", "--set", "plan.compression.up=int8", "--out", "app"]), 2);
     assert!(error.contains("`plan.compression` is not supported in a Flower federation yet"), "{error}");
     assert!(hint.contains("`plan.compression`"), "{hint}");
+    assert!(!folder.path().join("app").exists());
+}
+
+#[test]
+fn secure_aggregation_is_refused_where_messages_go_over_flower() {
+    let folder = TempDir::new().expect("a folder");
+    let set = ["init-federation", "--set", "plan.secure_aggregation={}", "--out", "app"];
+    let (error, hint) = refusal(fedeq(&folder).args(set), 2);
+    assert!(error.contains("`plan.secure_aggregation` is not supported in a Flower federation yet"), "{error}");
+    assert!(hint.contains("in a simulation"), "{hint}");
     assert!(!folder.path().join("app").exists());
 }
 

@@ -13,7 +13,7 @@ const INTEGERS: [i64; 7] = [0, 1, -1, 1 << 31, 1 << 53, i64::MAX, i64::MIN];
 const FLOATS: [f64; 7] = [1e308, -1e308, 1e-308, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
 
 /// Settings that are left out by default, each with an ordinary number.
-const OPTIONAL: [&str; 41] = [
+const OPTIONAL: [&str; 43] = [
     "data.copies=1",
     "data.limit.train=4",
     "data.limit.validation=4",
@@ -39,6 +39,8 @@ const OPTIONAL: [&str; 41] = [
     "engine.workers=1",
     "plan.compression.up.top-k=0.1",
     "plan.compression.down.low-rank=2",
+    "plan.secure_aggregation.clip=0.5",
+    "plan.secure_aggregation.precision_bits=12",
     "method.dual.constant=0.1",
     "method.dual.uniform=0.1",
     "method.balance.ratio=10",

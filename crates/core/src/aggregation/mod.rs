@@ -69,6 +69,17 @@ impl Aggregation {
         *self == Self::MEAN
     }
 
+    /// The first setting that asks for more than the mean of all that was sent, if one does.
+    pub(crate) fn beyond_mean(&self) -> Option<&'static str> {
+        let asked = [
+            ("plan.aggregation.rule", self.rule != AggregationRule::Mean),
+            ("plan.aggregation.clip", self.clip.is_some()),
+            ("plan.aggregation.cap", self.cap.is_some()),
+            ("plan.aggregation.distances", self.distances == Some(true)),
+        ];
+        asked.into_iter().find(|(_, is_asked)| *is_asked).map(|(setting, _)| setting)
+    }
+
     /// Whether norms and distances are noted.
     pub fn notes_distances(&self) -> bool {
         self.distances.unwrap_or(!self.is_plain())

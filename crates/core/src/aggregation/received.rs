@@ -14,6 +14,7 @@ use crate::algorithm::{Algorithm, Update, Weighting};
 use crate::error::Result;
 use crate::params::{Params, weighted_mean};
 use crate::privacy::PrivateRound;
+use crate::secure::{SecretRow, SecureAggregation};
 use crate::sent::SentWeights;
 use crate::weights::Weights;
 
@@ -23,6 +24,8 @@ pub struct Received<'a> {
     aggregation: &'a Aggregation,
     /// Whether clients send how their weights changed instead of the weights.
     are_changes: bool,
+    secure: Option<&'a SecureAggregation>,
+    clipped: OnceCell<u64>,
     handled: OnceCell<Vec<Handled>>,
     /// How the mean is made private, where it is.
     private: Option<PrivateRound<'a>>,
@@ -62,10 +65,13 @@ pub(crate) struct Aggregate {
 impl<'a> Received<'a> {
     /// What was received from clients of a method.
     pub fn new(updates: &'a [Update], aggregation: &'a Aggregation, algorithm: &dyn Algorithm) -> Self {
+        let are_changes = algorithm.sends_changes();
         Self {
             updates,
             aggregation,
-            are_changes: algorithm.sends_changes(),
+            are_changes,
+            secure: None,
+            clipped: OnceCell::new(),
             handled: OnceCell::new(),
             private: None,
             bound: OnceCell::new(),
@@ -75,6 +81,17 @@ impl<'a> Received<'a> {
     /// The same, made private.
     pub(crate) fn privately(self, private: Option<PrivateRound<'a>>) -> Self {
         Self { private, ..self }
+    }
+
+    /// What a server receives that learns only the sum, if that is wanted.
+    pub(crate) fn in_secret(mut self, secure: Option<&'a SecureAggregation>) -> Self {
+        self.secure = secure;
+        self
+    }
+
+    /// How many numbers of all clients were cut off, once updates have been aggregated in secret.
+    pub(crate) fn clipped(&self) -> Option<u64> {
+        self.clipped.get().copied()
     }
 
     /// The updates, in the order of the cohort.
@@ -119,6 +136,9 @@ impl<'a> Received<'a> {
     pub(crate) fn aggregate(&self, theta: &Params, clip: Option<f64>, weighting: Weighting) -> Result<Aggregate> {
         if let Some(private) = &self.private {
             return self.aggregate_privately(private, theta, clip);
+        }
+        if let Some(secure) = self.secure {
+            return Ok(Aggregate { weights: self.in_a_ring(secure, theta, weighting)?, clip });
         }
         let weights = self.weights(weighting);
         if self.aggregation.is_plain() { self.plain(theta, clip, weights) } else { self.robust(theta, clip, weights) }
@@ -182,6 +202,25 @@ impl<'a> Received<'a> {
             self.note(&cohort, &values, cohort.norms.iter().map(treatment).collect());
         }
         Ok(Aggregate { weights: Weights { params: named_like(theta, &values), statistics: Params::default() }, clip })
+    }
+
+    /// The mean of all changes, as a server learns it that sees only their sum in a ring.
+    fn in_a_ring(&self, secure: &SecureAggregation, theta: &Params, weighting: Weighting) -> Result<Weights> {
+        let origin = self.origin(theta);
+        let row = |update: &Update| {
+            let weights = update.weights.to_host()?;
+            let changes = flat(&weights.params).iter().zip(&origin).map(|(value, origin)| value - origin).collect();
+            let statistics = flat(&weights.statistics).into_iter().map(f64::from).collect();
+            Ok(SecretRow { changes, statistics, samples: update.samples })
+        };
+        let rows = self.updates.iter().map(row).collect::<Result<Vec<_>>>()?;
+        let (mean, clipped) = secure.mean(&rows, weighting)?;
+        // A method that aggregates twice is told about the first time.
+        let _ = self.clipped.set(clipped);
+        let values: Vec<f32> = mean.values.iter().zip(&origin).map(|(change, origin)| origin + change).collect();
+        let statistics: Vec<f32> = mean.wide.iter().map(|value| *value as f32).collect();
+        let like = &self.updates[0].weights.like().statistics;
+        Ok(Weights { params: named_like(theta, &values), statistics: named_like(like, &statistics) })
     }
 
     /// Running statistics by the same verdict; by their median where the mean is taken of clipped updates.

@@ -32,6 +32,7 @@ const PLAN: Plan = Plan {
     compression: None,
     aggregation: Aggregation::MEAN,
     privacy: None,
+    secure_aggregation: None,
 };
 
 /// The experiment of a method: its usual network, and for all methods the same data, rate and number of passes.

@@ -131,6 +131,11 @@ fn weighting_of(experiment: &Experiment) -> Result<Weighting> {
         let problem = "`plan.privacy` is not supported in a Flower federation yet: its noise would come from the seed that every node is told";
         return Err(Error::invalid(problem, "leave it out; it is for simulations so far"));
     }
+    if experiment.plan.secure_aggregation.is_some() {
+        let problem =
+            "`plan.secure_aggregation` is not supported in a Flower federation yet, whose nodes do not speak the protocol";
+        return Err(Error::invalid(problem, "leave it out, or use it in a simulation"));
+    }
     if experiment.attack.is_some() {
         let problem = "`attack` is for simulations: nodes of a Flower federation say the truth";
         return Err(Error::invalid(problem, "leave it out, or simulate with `fedeq run`"));

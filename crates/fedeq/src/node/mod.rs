@@ -112,6 +112,9 @@ fn prepare(experiment: &str, client: usize, data: &Path) -> Result<Prepared> {
     if prepared.experiment.plan.compression.is_some() {
         return Err(Error::invalid("`plan.compression` is not supported in a Flower federation yet", "leave it out"));
     }
+    if prepared.experiment.plan.secure_aggregation.is_some() {
+        return Err(Error::invalid("`plan.secure_aggregation` is not supported in a Flower federation yet", "leave it out"));
+    }
     Ok(prepared)
 }
 

@@ -261,6 +261,12 @@ impl Experiment {
                 format!("`attack = label-flip` does not go with `{}`, which has no labels but text", self.data.source.name());
             return Err(Error::invalid(problem, "choose another attack, or data with classes"));
         }
+        if attack.kind != AttackKind::LabelFlip && self.plan.secure_aggregation.is_some() {
+            // A liar need not keep to the clip, and no server sees what is under a mask: a simulation that clips its lies would be too kind.
+            let problem =
+                "`attack` does not go with `plan.secure_aggregation`: what a liar puts under its masks is not simulated";
+            return Err(Error::invalid(problem, "leave one of the two out, or choose `attack=label-flip`"));
+        }
         attack.validate(self.method.algorithm())
     }
 

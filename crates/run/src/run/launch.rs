@@ -190,6 +190,7 @@ impl Run {
         let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
             .watched_by(&context.progress)
             .compressing(plan.compression.as_ref())
+            .securing(plan.secure_aggregation)
             .attacked_by(prepared.liars.as_ref());
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();

@@ -1,0 +1,119 @@
+//! Long-term keys: who the clients are, to each other.
+use std::collections::{BTreeMap, BTreeSet};
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::session::{LARGEST_CLIENT, Session};
+
+/// The long-term public keys (Ed25519) of all clients that may take part. Clients must get it from somebody other than the server they do not trust.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "BTreeMap<u16, [u8; 32]>", into = "BTreeMap<u16, [u8; 32]>")]
+pub struct Registry(BTreeMap<u16, VerifyingKey>);
+
+impl Registry {
+    /// A registry of these keys; refused where one is malformed, weak, or stands for two clients.
+    pub fn new(keys: BTreeMap<u16, [u8; 32]>) -> Result<Self> {
+        let distinct: BTreeSet<_> = keys.values().collect();
+        if distinct.len() < keys.len() {
+            return Err(Error::setting("trust", "two clients of the registry have the same key"));
+        }
+        let read = |(client, bytes): (u16, [u8; 32])| {
+            let key = VerifyingKey::from_bytes(&bytes).ok().filter(|key| !key.is_weak() && client <= LARGEST_CLIENT);
+            Ok((client, key.ok_or(Error::BadKey(client))?))
+        };
+        Ok(Self(keys.into_iter().map(read).collect::<Result<_>>()?))
+    }
+
+    /// The number of clients in it.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no client is in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// That a client signed a text.
+    pub(crate) fn verify(&self, client: u16, text: &[u8], signature: Option<&SignatureBytes>) -> Result<()> {
+        let (key, signature) = self.0.get(&client).zip(signature).ok_or(Error::BadSignature(client))?;
+        key.verify_strict(text, &signature.parsed()).map_err(|_| Error::BadSignature(client))
+    }
+}
+
+impl TryFrom<BTreeMap<u16, [u8; 32]>> for Registry {
+    type Error = Error;
+
+    fn try_from(keys: BTreeMap<u16, [u8; 32]>) -> Result<Self> {
+        Self::new(keys)
+    }
+}
+
+impl From<Registry> for BTreeMap<u16, [u8; 32]> {
+    fn from(registry: Registry) -> Self {
+        registry.0.into_iter().map(|(client, key)| (client, key.to_bytes())).collect()
+    }
+}
+
+/// How a client proves who it is: the counterpart of the session's [`crate::Trust`].
+pub enum Identity {
+    /// Not at all, for [`crate::Trust::HonestButCurious`].
+    Unsigned,
+    /// By the long-term key that the registry has of it.
+    Signed(Box<SigningKey>),
+}
+
+impl Identity {
+    /// An identity from the 32 secret bytes of an Ed25519 key.
+    pub fn signed(secret: &[u8; 32]) -> Self {
+        Self::Signed(Box::new(SigningKey::from_bytes(secret)))
+    }
+
+    /// The public key to put into a registry, if it has one.
+    pub fn public_key(&self) -> Option<[u8; 32]> {
+        match self {
+            Self::Unsigned => None,
+            Self::Signed(key) => Some(key.verifying_key().to_bytes()),
+        }
+    }
+
+    /// That this identity is the one that the session expects of a client.
+    pub(crate) fn check(&self, client: u16, session: &Session) -> Result<()> {
+        let fits = match (self, session.registry()) {
+            (Self::Unsigned, None) => true,
+            (Self::Signed(key), Some(registry)) => registry.0.get(&client) == Some(&key.verifying_key()),
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(Error::WrongIdentity(client)) }
+    }
+
+    pub(crate) fn sign(&self, text: &[u8]) -> Option<SignatureBytes> {
+        match self {
+            Self::Unsigned => None,
+            Self::Signed(key) => Some(SignatureBytes::from(key.sign(text))),
+        }
+    }
+}
+
+/// An Ed25519 signature, as it travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignatureBytes([u8; 32], [u8; 32]);
+
+impl SignatureBytes {
+    /// As long as a signature, to count bytes.
+    pub(crate) fn blank() -> Self {
+        Self([0; 32], [0; 32])
+    }
+
+    fn parsed(&self) -> Signature {
+        Signature::from_components(self.0, self.1)
+    }
+}
+
+impl From<Signature> for SignatureBytes {
+    fn from(signature: Signature) -> Self {
+        Self(*signature.r_bytes(), *signature.s_bytes())
+    }
+}
