@@ -3,7 +3,8 @@
 import pytest
 
 from tests.conftest import FederationFactory
-from tests.harness.compare import assert_finished, lines, theta_of_simulation
+from tests.harness.compare import assert_finished, lines
+from tests.harness.fake import theta_of
 from tests.harness.settings import SHORT
 
 pytestmark = pytest.mark.federation
@@ -23,7 +24,7 @@ def test_what_nodes_do_not_tell_is_left_out_and_changes_no_weight(make_federatio
         federation.start_node(client, options=("--metrics", metrics))
     run = federation.run()
     assert_finished(federation)
-    ours, theirs = federation.theta(), theta_of_simulation(simulation)
+    ours, theirs = federation.theta(), theta_of(simulation)
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in theirs), federation.logs()
     exact = lines(simulation, "evaluations.jsonl")[-1]["local"]["clients"]
     told = lines(federation.app, "evaluations.jsonl")[-1]
@@ -33,5 +34,5 @@ def test_what_nodes_do_not_tell_is_left_out_and_changes_no_weight(make_federatio
     assert third is None
     assert told["untrained"] == 0
     assert told["gap"] > 0
-    assert "over 2 clients (1 of them rounded, 1 do not tell)" in run.text(), run.text()
+    assert "over 2 clients (1 without a score)" in run.text(), run.text()
     assert lines(federation.app, "rounds.jsonl")[-1]["loss"] > 0

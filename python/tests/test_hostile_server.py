@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import FederationFactory
 from tests.harness import Federation
 from tests.harness.compare import assert_finished, lines
-from tests.harness.federation import REPOSITORY
+from tests.harness.program import REPOSITORY
 
 pytestmark = [pytest.mark.federation, pytest.mark.hostile]
 

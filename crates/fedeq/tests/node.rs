@@ -20,8 +20,8 @@ use node_support::{App, CountingWorker, NodeFolder, SuperLink, message, settings
 fn trained(app: &App) -> (NodeFolder, SuperLink, CountingWorker) {
     let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(app));
     link.send(&app.train(0));
-    node.serve(&link, &mut worker, 1);
-    assert!(link.reply(0).content.is_ok());
+    let notices = node.serve(&link, &mut worker, 1);
+    assert!(link.reply(0).content.is_ok(), "{notices:?}");
     (node, link, worker)
 }
 

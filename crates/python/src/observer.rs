@@ -1,7 +1,7 @@
 //! What is logged while a federation trains.
 use std::ops::ControlFlow;
 
-use fedeq_core::{Dropped, Error, Event, Observer, Result, View};
+use fedeq_core::{Dropped, Error, Event, Observer, Quality, Result, View};
 use fedeq_run::run::Remote;
 use pyo3::prelude::*;
 
@@ -36,9 +36,8 @@ impl Observer<Remote<'_>> for Log {
                 self.tell("info", &format!("round {} of {}: {counted} of {asked} clients", round.round + 1, self.rounds))?;
             }
             Event::Evaluation { evaluation, .. } => {
-                let accuracy = 100.0 * evaluation.quality(self.headline).mean;
-                let clients = evaluation.local.clients.len() - evaluation.dropped.len();
-                self.tell("info", &format!("after round {}: accuracy {accuracy:.1} % over {clients} clients", evaluation.round))?;
+                let text = accuracy(evaluation.quality(self.headline), evaluation.dropped.len());
+                self.tell("info", &format!("after round {}: {text}", evaluation.round))?;
             }
             Event::Dropped { dropped, .. } => {
                 for Dropped { client, reason } in *dropped {
@@ -48,5 +47,17 @@ impl Observer<Remote<'_>> for Log {
             Event::Settled { .. } => {}
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// How accurate the clients' models are, and of how many of those who replied this is known: a client may keep its scores to itself, or have no test samples.
+fn accuracy(quality: &Quality, dropped: usize) -> String {
+    let known = quality.clients.iter().flatten().count();
+    let unknown = quality.clients.len().saturating_sub(known + dropped);
+    let mean = 100.0 * quality.mean;
+    match (known, unknown) {
+        (0, _) => format!("no accuracy is known: none of {unknown} clients tells its scores"),
+        (_, 0) => format!("accuracy {mean:.1} % over {known} clients"),
+        _ => format!("accuracy {mean:.1} % over {known} clients ({unknown} without a score)"),
     }
 }

@@ -10,6 +10,7 @@ use fedeq_flower::message::Message;
 use fedeq_flower::record::Content;
 use fedeq_flower::wire::MessageMetadata;
 use fedeq_run::agreement::{Agreement, AgreementFingerprint};
+use fedeq_run::experiment::Experiment;
 
 use super::superlink::NODE;
 
@@ -73,12 +74,14 @@ impl App {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let plan: serde_json::Value = serde_json::from_slice(&fs::read(app.join("plan.json")).expect("a plan")).expect("JSON");
         let (theta, _) = Params::from_bytes(&fs::read(app.join("theta.safetensors")).expect("weights")).expect("safetensors");
+        let experiment = fs::read_to_string(app.join("experiment.toml")).expect("an experiment");
+        let resolved = Experiment::from_resolved(&experiment).expect("a sound experiment");
         Self {
-            experiment: fs::read_to_string(app.join("experiment.toml")).expect("an experiment"),
+            experiment,
             federation: plan["federation"].as_str().expect("a name").into(),
             fingerprint: Agreement::read(&app).and_then(|agreement| agreement.fingerprint()).expect("an agreement"),
             rounds: plan["summary"]["rounds"].as_u64().expect("a number"),
-            rho: plan["rho"].as_f64(),
+            rho: resolved.method.algorithm().initial_rho(),
             theta: Weights::unpacked(&theta),
         }
     }
