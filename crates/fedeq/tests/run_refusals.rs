@@ -163,7 +163,7 @@ fn compression_is_refused_where_messages_go_over_flower() {
     let folder = TempDir::new().expect("a folder");
     let (error, hint) = refusal(fedeq(&folder).args(["init-federation", "--set", "plan.compression.up=int8", "--out", "app"]), 2);
     assert!(error.contains("`plan.compression` is not supported in a Flower federation yet"), "{error}");
-    assert!(hint.contains("`plan.compression`"), "{hint}");
+    assert!(hint.contains("simulate with `fedeq run`"), "{hint}");
     assert!(!folder.path().join("app").exists());
 }
 
@@ -173,7 +173,7 @@ fn secure_aggregation_is_refused_where_messages_go_over_flower() {
     let set = ["init-federation", "--set", "plan.secure_aggregation={}", "--out", "app"];
     let (error, hint) = refusal(fedeq(&folder).args(set), 2);
     assert!(error.contains("`plan.secure_aggregation` is not supported in a Flower federation yet"), "{error}");
-    assert!(hint.contains("in a simulation"), "{hint}");
+    assert!(hint.contains("simulate with `fedeq run`"), "{hint}");
     assert!(!folder.path().join("app").exists());
 }
 

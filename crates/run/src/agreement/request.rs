@@ -11,7 +11,7 @@ impl Agreement {
             let problem = format!("the request says `{name} = {value}`, which is no part of the experiment");
             Err(Error::invalid(problem, "the server must ask for what the experiment says"))
         };
-        if request.rounds != plan.rounds {
+        if !self.are_all_rounds(request) {
             return refuse("rounds", request.rounds.to_string());
         }
         if !self.is_foreseen(request) {
@@ -25,16 +25,24 @@ impl Agreement {
         Ok(())
     }
 
+    /// Whether the plan has as many rounds as the request says. Work without rounds is counted by updates, so many to a round.
+    fn are_all_rounds(&self, request: &Request) -> bool {
+        let plan = &self.experiment.plan;
+        let by_updates = plan.asynchronous.is_some() && request.task == ClientTask::Train;
+        request.rounds == plan.rounds || (by_updates && request.rounds.is_multiple_of(plan.rounds))
+    }
+
     /// Whether the plan has this task at this round.
     fn is_foreseen(&self, request: &Request) -> bool {
         let plan = &self.experiment.plan;
         let (round, every) = (request.round, plan.evaluate_every);
         let is_evaluated = round == plan.rounds || (every > 0 && round > 0 && round < plan.rounds && round.is_multiple_of(every));
         match request.task {
-            ClientTask::Train => round < plan.rounds,
+            ClientTask::Train => round < request.rounds,
             ClientTask::Evaluate => is_evaluated && !plan.measure_theory,
             ClientTask::Measure => is_evaluated && plan.measure_theory,
-            ClientTask::Finish | ClientTask::Adopt => false,
+            // Once training is over; what comes of it stays with the client.
+            ClientTask::Finish | ClientTask::Adopt => round == plan.rounds,
         }
     }
 }
@@ -56,13 +64,23 @@ mod tests {
         let rounds = |task| (0..8).filter(|round| is_allowed(&agreement, task, *round, 6, rho)).collect::<Vec<_>>();
         assert_eq!(rounds(ClientTask::Train), [0, 1, 2, 3, 4, 5]);
         assert_eq!(rounds(ClientTask::Evaluate), [2, 4, 6]);
-        for task in [ClientTask::Measure, ClientTask::Finish, ClientTask::Adopt] {
-            assert!(rounds(task).is_empty(), "{task:?}");
+        assert!(rounds(ClientTask::Measure).is_empty());
+        for task in [ClientTask::Finish, ClientTask::Adopt] {
+            assert_eq!(rounds(task), [6], "{task:?}");
         }
         assert!(!is_allowed(&agreement, ClientTask::Train, 0, 7, rho));
         for rho in [None, Some(0.0), Some(1e30)] {
             assert!(!is_allowed(&agreement, ClientTask::Train, 0, 6, rho), "{rho:?}");
         }
+    }
+
+    #[test]
+    fn work_without_rounds_is_counted_by_updates() {
+        let settings = ["plan.rounds=6", "method.rho=0.3", "method.server_step=consensus", "plan.asynchronous.slowest=2"];
+        let agreement = agreement(&settings);
+        let trains = |round, rounds| is_allowed(&agreement, ClientTask::Train, round, rounds, Some(0.3));
+        assert!(trains(17, 18) && !trains(18, 18) && !trains(0, 17));
+        assert!(!is_allowed(&agreement, ClientTask::Evaluate, 6, 18, Some(0.3)));
     }
 
     #[test]
