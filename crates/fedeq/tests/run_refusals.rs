@@ -127,7 +127,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     ),
     (&["plan.secure_aggregation={}", "attack=sign-flip"], "`attack` does not go with `plan.secure_aggregation`", "label-flip"),
     (&["plan.secure_aggregation={}", "method=local"], "a method that sends nothing", "choose another method"),
-    (&["plan.secure_aggregation={}", "plan.sampling.fraction=0.01"], "clients a round", "at least 3 clients"),
+    (&["plan.secure_aggregation={}", "plan.sampling.fraction=0.05"], "clients a round", "at least 3 clients"),
     (
         &["plan.secure_aggregation={}", "method=fedavg", "method.weighting=samples"],
         "`plan.secure_aggregation.largest_weight` is missing",

@@ -317,26 +317,6 @@ fn a_seed_that_cannot_be_written_is_refused_before_anything_is_trained() {
 }
 
 #[test]
-fn an_app_that_nobody_could_write_down_is_refused() {
-    let folder = TempDir::new().expect("a folder");
-    fs::write(folder.path().join("mine.csv"), table()).expect("written");
-    let settings = [
-        "data.partition.rule=own",
-        "data.partition.clients=1000000",
-        "plan.sampling.fraction=1",
-        "plan.rounds=1000000",
-        "model=mlp",
-    ];
-    let mut command = fedeq(&folder);
-    command.args(["init-federation", "--out", "app", "--data", "mine.csv"]);
-    settings.iter().for_each(|setting| {
-        command.args(["--set", setting]);
-    });
-    let (error, _) = refusal(&mut command, 2);
-    assert!(error.contains("too many for one plan"), "{error}");
-}
-
-#[test]
 fn one_round_is_one_round() {
     let folder = TempDir::new().expect("a folder");
     let output = succeed(&mut run_command(&folder, "one", &["model=mlp", "plan.rounds=1"]));
