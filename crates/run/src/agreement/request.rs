@@ -6,7 +6,6 @@ use super::Agreement;
 impl Agreement {
     /// Refuses a request that the experiment does not lead to: another task, another round, another penalty.
     pub fn check_request(&self, request: &Request) -> Result<()> {
-        let plan = &self.experiment.plan;
         let refuse = |name: &str, value: String| {
             let problem = format!("the request says `{name} = {value}`, which is no part of the experiment");
             Err(Error::invalid(problem, "the server must ask for what the experiment says"))
