@@ -87,7 +87,8 @@ fn every_method_gives_nearly_the_same_network_and_the_same_bytes_on_any_number_o
     let engines = [1, 2].map(|threads| ClientByClient::new(&digits, Workers::new(threads).expect("threads")));
     for name in Method::NAMES.into_iter().filter(|name| *name != "local") {
         let method = Method::named(name).expect("known");
-        let run = |engine, secure| run(engine, method.algorithm(), &training, &digits.initial(), secure, 2);
+        // One round: training makes more of a difference that rounding made in the round before.
+        let run = |engine, secure| run(engine, method.algorithm(), &training, &digits.initial(), secure, 1);
         let mut secure = SecureAggregation { precision_bits: 20, ..SecureAggregation::default() };
         if run(&engines[0], Some(secure)).is_err() {
             // Clients are weighted by their samples.
@@ -99,7 +100,7 @@ fn every_method_gives_nearly_the_same_network_and_the_same_bytes_on_any_number_o
         assert_eq!(secret.to_bytes().expect("writable"), again.to_bytes().expect("writable"), "{name}");
         assert!(secret.weights.statistics.iter().count() > 0);
         let distance = plain.weights.params.minus(&secret.weights.params).norm() / plain.weights.params.norm();
-        assert!(distance < 1e-3, "{name}: {distance}");
+        assert!(distance < 1e-5, "{name}: {distance}");
         let (plain, secret) = (sent[0].sent, rounds[0].sent);
         // 23 or 24 bits a number instead of 32 go up; keys and shares come beside.
         assert!(secret.up < plain.up && secret.down > plain.down, "{name}: {secret:?} {plain:?}");
