@@ -125,7 +125,7 @@ pub struct ClientKeys {
     pub sealing: [u8; 32],
     /// To agree on masks with it.
     pub masking: [u8; 32],
-    /// Its signature of [`ClientKeys::signed_text`], where there is a registry.
+    /// Its signature over these keys, where there is a registry.
     pub signature: Option<SignatureBytes>,
 }
 
