@@ -1,26 +1,12 @@
 //! Whole federations with a private mean, on a convex problem.
 mod common;
 
-use std::ops::ControlFlow;
-
-use common::{CLIENTS, Problem, SHARED};
+use common::{CLIENTS, Problem, Rounds, SHARED};
 use fedeq_core::{
-    Algorithm, Clipping, Event, FedEq, FedRep, InProcess, NoiseBy, Observer, Plan, Privacy, Result, Round, Sampling, Server,
-    ServerState, ServerStep, Training,
+    Algorithm, Clipping, FedEq, FedRep, InProcess, NoiseBy, Plan, Privacy, Round, Sampling, Server, ServerState, ServerStep,
+    Training,
 };
 use fedeq_data::Seed;
-
-#[derive(Default)]
-struct Rounds(Vec<Round>);
-
-impl<T> Observer<T> for Rounds {
-    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
-        if let Event::Round { round, .. } = event {
-            self.0.push((*round).clone());
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-}
 
 fn run(problem: &Problem, algorithm: &dyn Algorithm, plan: &Plan) -> (ServerState, Vec<Round>) {
     let mut server = problem.server(algorithm, 0.1);

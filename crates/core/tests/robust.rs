@@ -1,13 +1,11 @@
 //! Federations in which some lie, on a convex problem whose optimum is known.
 mod common;
 
-use std::ops::ControlFlow;
-
-use common::{CLIENTS, Problem, thorough};
+use common::{CLIENTS, Problem, Rounds, thorough};
 use fedeq_core::{
-    AdaptiveClip, Aggregation, AggregationRule, Algorithm, Asynchronous, Attack, AttackKind, Clipping, Event, FedAvg, FedEq,
-    FedRep, GeometricMedian, InProcess, Krum, Liars, Local, Method, Observer, Plan, Result, Round, Sampling, Server, ServerState,
-    ServerStep, Training, Treatment, TrimmedMean,
+    AdaptiveClip, Aggregation, AggregationRule, Algorithm, Asynchronous, Attack, AttackKind, Clipping, FedAvg, FedEq, FedRep,
+    GeometricMedian, InProcess, Krum, Liars, Local, Method, Observer, Plan, Round, Sampling, Server, ServerState, ServerStep,
+    Training, Treatment, TrimmedMean,
 };
 use fedeq_data::Seed;
 
@@ -21,18 +19,6 @@ const RULES: [AggregationRule; 6] = [
 ];
 
 const ATTACKS: [AttackKind; 4] = [AttackKind::SignFlip, AttackKind::Noise, AttackKind::LargeNorm, AttackKind::ModelReplacement];
-
-#[derive(Default)]
-struct Rounds(Vec<Round>);
-
-impl<T> Observer<T> for Rounds {
-    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
-        if let Event::Round { round, .. } = event {
-            self.0.push((*round).clone());
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-}
 
 /// Two of eight.
 fn liars(kind: AttackKind, algorithm: &dyn Algorithm) -> Liars {

@@ -2,28 +2,13 @@
 mod common;
 mod digits;
 
-use std::ops::ControlFlow;
-
-use common::{Problem, thorough};
+use common::{Problem, Rounds, thorough};
 use digits::{Digits, brief};
 use fedeq_core::{
-    Algorithm, ClientByClient, ClientState, ClientStore, Engine, Event, FedAvg, FedEq, InProcess, Method, Observer, Plan, Result,
-    Round, Sampling, SecureAggregation, Server, ServerState, ServerStep, Training, Weighting, Weights, Workers, shared_part,
+    Algorithm, ClientByClient, ClientState, ClientStore, Engine, FedAvg, FedEq, InProcess, Method, Plan, Result, Round, Sampling,
+    SecureAggregation, Server, ServerState, ServerStep, Training, Weighting, Weights, Workers, shared_part,
 };
 use fedeq_data::Seed;
-
-/// Keeps what is reported of rounds.
-#[derive(Default)]
-struct Rounds(Vec<Round>);
-
-impl<T> Observer<T> for Rounds {
-    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
-        if let Event::Round { round, .. } = event {
-            self.0.push((*round).clone());
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-}
 
 fn run(
     engine: &dyn Engine,

@@ -2,8 +2,7 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, View, Weighting};
-use crate::aggregation::Received;
+use super::{Algorithm, View, Weighting};
 use crate::error::Result;
 use crate::training::non_negative;
 use crate::work::{ClientInfo, Expression, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received, second};
@@ -65,10 +64,6 @@ impl Algorithm for Ditto {
         }
         work.train(self.personal_step(round));
         work.sending(own())
-    }
-
-    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
-        server.average(received, self.weighting)
     }
 
     fn weighting(&self) -> Weighting {

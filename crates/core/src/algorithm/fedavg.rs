@@ -2,9 +2,7 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Weighting};
-use crate::aggregation::Received;
-use crate::error::Result;
+use super::{Algorithm, Weighting};
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedAvg (McMahan et al., 2017): clients train the whole model from the global one; the server takes the mean.
@@ -40,10 +38,6 @@ impl Algorithm for FedAvg {
 
     fn client_update(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
         Self::local_training(round)
-    }
-
-    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
-        server.average(received, self.weighting)
     }
 
     fn weighting(&self) -> Weighting {

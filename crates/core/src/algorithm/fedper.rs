@@ -2,9 +2,7 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Weighting};
-use crate::aggregation::Received;
-use crate::error::Result;
+use super::{Algorithm, Weighting};
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedPer (Arivazhagan et al., 2019): body and head are trained jointly; only the body is averaged.
@@ -36,10 +34,6 @@ impl Algorithm for FedPer {
         }
         work.train(round.body(Trains::Everything));
         work.sending(own().only(Part::Shared))
-    }
-
-    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
-        server.average(received, self.weighting)
     }
 
     fn weighting(&self) -> Weighting {

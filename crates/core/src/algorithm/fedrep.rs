@@ -2,9 +2,7 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, ServerState, Weighting};
-use crate::aggregation::Received;
-use crate::error::Result;
+use super::{Algorithm, Weighting};
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedRep (Collins et al., 2021): the head is trained on the received body, then the body with the head fixed; the body is
@@ -33,10 +31,6 @@ impl Algorithm for FedRep {
         work.train(round.head());
         work.train(round.body(Trains::Shared));
         work.sending(own().only(Part::Shared))
-    }
-
-    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
-        server.average(received, self.weighting)
     }
 
     fn weighting(&self) -> Weighting {

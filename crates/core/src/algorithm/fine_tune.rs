@@ -2,8 +2,7 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, FedAvg, ServerState, View, Weighting};
-use crate::aggregation::Received;
+use super::{Algorithm, FedAvg, View, Weighting};
 use crate::error::Result;
 use crate::training::{MOST_EPOCHS, at_most, share};
 use crate::work::{ClientInfo, LocalUpdate, Phase, RoundContext, Slot, Trains, own, received};
@@ -83,11 +82,7 @@ impl Algorithm for FineTune {
         work.sending(received())
     }
 
-    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
-        server.average(received, self.weighting)?; // In tuning rounds every client sends back what was received.
-        Ok(())
-    }
-
+    /// Of what was sent; in tuning rounds every client sends back what was received.
     fn weighting(&self) -> Weighting {
         self.weighting
     }

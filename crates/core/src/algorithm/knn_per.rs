@@ -2,8 +2,7 @@
 use fedeq_models::Part;
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, FedAvg, ServerState, View, Weighting};
-use crate::aggregation::Received;
+use super::{Algorithm, FedAvg, View, Weighting};
 use crate::error::{Error, Result};
 use crate::stats::Neighbours;
 use crate::training::share;
@@ -35,11 +34,6 @@ impl Algorithm for KnnPer {
         FedAvg::local_training(round)
     }
 
-    fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
-        server.average(received, self.weighting)
-    }
-
-    /// The network is the global one; only the neighbours are the client's own.
     fn weighting(&self) -> Weighting {
         self.weighting
     }
@@ -48,6 +42,7 @@ impl Algorithm for KnnPer {
         true
     }
 
+    /// The network is the global one; only the neighbours are the client's own.
     fn local_view(&self, _: &ClientInfo) -> Expression {
         own().with(received())
     }

@@ -40,10 +40,10 @@ pub trait Algorithm: Send + Sync {
     /// One client's work in a round.
     fn client_update(&self, me: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate;
 
-    /// The server's work in a round: by default the mean of what was sent, each client counting the same. How a mean is taken is not the
+    /// The server's work in a round: by default the mean of what was sent, by the method's [`weighting`](Self::weighting). How a mean is taken is not the
     /// method's business: another [rule](crate::Aggregation) may stand in its place.
     fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
-        server.average(received, Weighting::Uniform)
+        server.average(received, self.weighting())
     }
 
     /// Whether clients send by how much something changed instead of their weights, so that the size of what they send is measured from zero and not from

@@ -1,14 +1,29 @@
 //! A convex federation with a known optimum, for tests of methods without any network.
 #![allow(dead_code, reason = "each test binary uses its own part")]
+use std::ops::ControlFlow;
+
 use fedeq_core::{
-    Algorithm, Array, ClientByClient, ClientState, ClientStore, Error, InProcess, LocalProblem, LocalProblems, Neighbours,
-    Params, Phase, PhaseSeed, Plan, Portion, ProximalGradient, Result, Sampling, Score, Server, ServerState, TrainStats,
-    Training, Weights, Workers, shared_part,
+    Algorithm, Array, ClientByClient, ClientState, ClientStore, Error, Event, InProcess, LocalProblem, LocalProblems, Neighbours,
+    Observer, Params, Phase, PhaseSeed, Plan, Portion, ProximalGradient, Result, Round, Sampling, Score, Server, ServerState,
+    TrainStats, Training, Weights, Workers, shared_part,
 };
 use fedeq_data::Seed;
 use fedeq_data::source::synthetic::{Optimum, Regression};
 use fedeq_equilibrium::{WarmMemory, WarmStart};
 use fedeq_models::Part;
+
+/// Keeps what is reported of rounds.
+#[derive(Default)]
+pub(crate) struct Rounds(pub(crate) Vec<Round>);
+
+impl<T> Observer<T> for Rounds {
+    fn observe(&mut self, event: &Event<'_>, _: &mut T) -> Result<ControlFlow<()>> {
+        if let Event::Round { round, .. } = event {
+            self.0.push((*round).clone());
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
 
 pub(crate) const SHARED: usize = 4;
 pub(crate) const PERSONAL: usize = 2;
