@@ -69,7 +69,7 @@ impl NodeWorker {
             seed,
             compression: None,
         };
-        let reply = terms.disclosure.apply(client.handle(&envelope.request)?, method.algorithm().plain_mean());
+        let reply = terms.disclosure.apply(client.handle(&envelope.request)?, Some(method.algorithm().weighting()));
         let is_changed = envelope.request.task.changes_state();
         Ok(WorkResult { reply, state: is_changed.then(|| state.to_bytes()).transpose()? })
     }
