@@ -67,8 +67,8 @@ test("--open opens a page of one's own that leads in, and shows the token to nob
 test("all runs are listed with their states, and damaged folders say what is wrong with them", async () => {
   await visitor.open();
   await until("the live run appears", async () => (await visitor.row("live").textContent().catch(() => "")).includes("running"));
-  assert.match(await visitor.row("first").textContent(), /finished.*fedeq.*digits.*deq-resnet-xs.*6 of 6.*%/s);
-  assert.match(await visitor.row("second").textContent(), /finished.*fedavg/s);
+  assert.match(await visitor.row("first").textContent(), /finished.*FeDEQ.*digits.*deq-resnet-xs.*6 of 6.*%/s);
+  assert.match(await visitor.row("second").textContent(), /finished.*FedAvg/s);
   assert.match(await visitor.row("broken").textContent(), /experiment\.toml.*malformed/s);
   assert.match(await visitor.row("headless").textContent(), /experiment\.toml.*malformed/s);
   assert.match(await visitor.row("linked").textContent(), /is a link.*malformed/s);
@@ -93,6 +93,7 @@ test("curves grow while a run trains, and the clients of the round are shown", a
   await until("somebody works", async () => (await visitor.page.locator('.tiles li[data-state="working"]').count()) > 0);
   assert.match(await visitor.page.locator(".facts").textContent(), /Time left\d/);
   await visitor.picture("live");
+  await visitor.documented("live");
 });
 
 test("a warning appears when samples stop converging", async () => {
@@ -142,10 +143,18 @@ test("chosen runs are laid over each other", async () => {
   await visitor.page.getByLabel("Choose second").check();
   await visitor.page.getByRole("button", { name: "Compare 2" }).click();
   await visitor.chart("Accuracy").waitFor();
-  await until("two curves", async () => (await visitor.chart("Accuracy").locator(".plot path.line").count()) === 2);
-  assert.match(await visitor.page.locator("table.cards").textContent(), /first.*fedeq.*second.*fedavg/s);
+  await until("two curves", async () => (await visitor.curves("Accuracy")) === 2);
+  assert.match(await visitor.page.locator("section", { has: visitor.page.locator("#results") }).locator("table").textContent(), /FeDEQ.*FedAvg.*[+−]\d/s);
+  assert.match(await visitor.page.locator("section", { has: visitor.page.locator("#differences") }).textContent(), /method\.name.*fedeq.*fedavg/s);
   await visitor.page.getByLabel("Curves over").selectOption("bytes");
-  await until("curves over bytes", async () => /[kM]B/.test(await visitor.chart("Accuracy").locator(".plot").textContent()));
+  await visitor.chart("Accuracy").locator(".plot").focus();
+  await visitor.page.keyboard.press("End");
+  await until("curves over bytes", async () => /after [\d.]+ [kM]B: /.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
+  await visitor.page.getByLabel("Curves over").selectOption("round");
+  await visitor.page.evaluate(() => scrollTo(0, 0));
+  await visitor.documented("compare");
+  await visitor.page.getByRole("button", { name: "Compute them" }).click();
+  await until("a matrix each", async () => (await visitor.page.locator("table.confusion").count()) === 2);
   await visitor.picture("compare");
 });
 
@@ -153,11 +162,16 @@ test("a client shows its labels, its accuracy and its head", async () => {
   await visitor.open("run", "first");
   await visitor.page.locator("section", { has: visitor.page.getByRole("heading", { name: "Clients", exact: true }) }).getByRole("link").first().click();
   await visitor.page.getByText("Samples by label").waitFor();
-  const trained = await visitor.page.evaluate(async () => (await (await fetch("/api/clients?run=first")).json()).find((row) => row.rounds > 1));
+  const trained = await visitor.page.evaluate(async () => (await (await fetch("/api/clients?run=first")).json()).clients.find((row) => row.rounds > 1));
   await visitor.open("run", "first", "client", String(trained.client));
   await visitor.page.getByText(`It has trained ${trained.rounds} times`).waitFor();
   assert.equal(await visitor.points("Accuracy"), 6);
   assert.equal(await visitor.points("Movement of the head"), trained.rounds);
+  await visitor.page.getByText("Confusion matrix", { exact: true }).click();
+  const matrix = visitor.page.locator("table.confusion");
+  await matrix.waitFor();
+  const cells = await matrix.locator("tbody td").allTextContents();
+  assert.equal(cells.reduce((sum, text) => sum + Number(text), 0), trained.test, "every test sample is counted once");
   await visitor.picture("client");
 });
 
@@ -169,7 +183,7 @@ test("everything can be reached and read from the keyboard", async () => {
   const { keyboard } = visitor.page;
   const focused = () => visitor.page.evaluate(() => document.activeElement.textContent || document.activeElement.getAttribute("aria-label") || document.activeElement.tagName);
   const seen = [];
-  for (let presses = 0; presses < 20 && !seen.includes("first"); presses += 1) {
+  for (let presses = 0; presses < 60 && !seen.includes("first"); presses += 1) {
     await keyboard.press("Tab");
     seen.push(await focused());
   }

@@ -1,7 +1,7 @@
 // Real runs of the built program, its dashboard, and a browser to look at it.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -12,6 +12,8 @@ const HERE = dirname(fileURLToPath(import.meta.url));
 const FEDEQ = process.env.FEDEQ ?? resolve(HERE, "../target/debug/fedeq");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const ARTEFACTS = join(HERE, "artefacts");
+/** Where pictures for the documentation go, when they are asked for: `PICTURES=../docs/pictures npm test`. */
+export const PICTURES = process.env.PICTURES && resolve(HERE, process.env.PICTURES);
 
 /** Few clients a round and one pass over their data: a round takes a fraction of a second. */
 const SMALL = ["plan.evaluate_every=1", "plan.sampling.fraction=0.2", "training.epochs=1", "training.personal_epochs=1", "engine.checkpoint_every=1"];
@@ -21,7 +23,6 @@ export class Workshop {
   constructor() {
     this.folder = mkdtempSync(join(tmpdir(), "fedeq-browser-"));
     this.children = [];
-    rmSync(ARTEFACTS, { recursive: true, force: true });
     mkdirSync(ARTEFACTS, { recursive: true });
   }
 
@@ -45,6 +46,39 @@ export class Workshop {
   async finished(name, ...settings) {
     const [code] = await once(this.run(name, ...settings), "exit");
     if (code !== 0) throw new Error(`the run ${name} ended with ${code}`);
+  }
+
+  /** Copies of a finished run with other seeds and journals of so many rounds. */
+  multiply(name, amount, rounds) {
+    const read = (file) => readFileSync(this.path(name, file), "utf8");
+    const long = (journal, first) => {
+      const lines = read(journal).trim().split("\n").map((line) => JSON.parse(line));
+      const at = (round) => ({ ...lines[round % lines.length], round: round + first });
+      return Array.from({ length: rounds }, (_, round) => `${JSON.stringify(at(round))}\n`).join("");
+    };
+    const journals = { "rounds.jsonl": long("rounds.jsonl", 0), "evaluations.jsonl": long("evaluations.jsonl", 1), "timings.jsonl": long("timings.jsonl", 1) };
+    for (let number = 0; number < amount; number += 1) {
+      const folder = join(this.folder, "many", `copy-${String(number).padStart(3, "0")}`);
+      mkdirSync(folder, { recursive: true });
+      for (const file of ["status.json", "summary.json", "clients.json"]) cpSync(this.path(name, file), join(folder, file));
+      const experiment = read("experiment.toml").replace(/^seed = \d+/m, `seed = ${number}`).replace(/^rho = .*/m, `rho = ${(number + 1) / 1000}`);
+      writeFileSync(join(folder, "experiment.toml"), experiment);
+      for (const [journal, text] of Object.entries(journals)) writeFileSync(join(folder, journal), text);
+    }
+  }
+
+  /** Writes a report about some runs; gives its path. */
+  async report(out, ...runs) {
+    const [code] = await once(this.start(["report", ...runs, "--out", out]), "exit");
+    if (code !== 0) throw new Error(`the report ${out} ended with ${code}`);
+    return join(this.folder, out);
+  }
+
+  /** Serves a folder without asking for a token; gives its address. */
+  async open_dashboard(folder) {
+    const child = this.start(["dashboard", folder, "--port", "0", "--no-token"]);
+    const [address] = await once(createInterface({ input: child.stdout }), "line");
+    return address;
   }
 
   /** Serves the folder; gives the address that is printed, and the page that a browser is told to open. */
@@ -79,7 +113,9 @@ export class Visitor {
     visitor.address = new URL("/", address).href;
     visitor.errors = [];
     visitor.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-    visitor.page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 } });
+    visitor.page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 }, acceptDownloads: true });
+    visitor.requests = [];
+    visitor.page.on("request", (request) => visitor.requests.push(request.url()));
     visitor.page.setDefaultTimeout(20_000);
     visitor.page.on("console", (message) => message.type() === "error" && visitor.errors.push(message.text()));
     visitor.page.on("pageerror", (error) => visitor.errors.push(error.message));
@@ -101,6 +137,18 @@ export class Visitor {
     await this.page.screenshot({ path: join(ARTEFACTS, `${name}.png`), fullPage: true });
   }
 
+  /** A small picture for the documentation, of what is on the screen. */
+  async documented(name, page = this.page) {
+    const path = join(PICTURES ?? ARTEFACTS, `${name}.png`);
+    mkdirSync(dirname(path), { recursive: true });
+    const size = page.viewportSize();
+    await page.setViewportSize({ width: Math.min(size.width, 1000), height: Math.min(size.height, 640) });
+    await new Promise((next) => setTimeout(next, 500));
+    await page.screenshot({ path, scale: "css" });
+    await page.setViewportSize(size);
+    if (statSync(path).size >= 100_000) throw new Error(`${name} is larger than 100 kB: ${statSync(path).size}`);
+  }
+
   row(run) {
     return this.page.locator(`tr[data-run="${run}"]`);
   }
@@ -110,13 +158,17 @@ export class Visitor {
   }
 
   chart(title) {
-    return this.page.locator("figure.chart", { has: this.page.getByRole("heading", { name: title }) });
+    return this.page.locator(`figure.chart[data-title="${title}"]`);
   }
 
   /** How many points a chart's first curve has. */
   async points(title) {
-    const path = await this.chart(title).locator(".plot path.line").first().getAttribute("d");
-    return path.split("L").length;
+    return Number(await this.chart(title).getAttribute("data-points"));
+  }
+
+  /** How many curves a chart has. */
+  async curves(title) {
+    return Number(await this.chart(title).getAttribute("data-curves"));
   }
 
   /** How far the page is wider than the screen. */

@@ -1,5 +1,5 @@
 #![no_main]
-use fedeq_core::{Array, Codec, Params, Reply};
+use fedeq_core::{Array, Codec, KnownModel, Params, Reply, Weights, decode_model};
 use libfuzzer_sys::fuzz_target;
 
 const CODECS: [Codec; 6] =
@@ -20,6 +20,10 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(matches!(again, Ok(Ok(_))), "what we write we can read");
     }
     let (codec, like) = (CODECS[usize::from(*choice) % CODECS.len()], layout());
+    let whole = Weights { params: like.clone(), ..Weights::default() };
+    if let Ok(model) = decode_model(bytes, codec, &KnownModel::First(whole.clone()), &whole) {
+        model.ensure_like(&whole).expect("finite numbers of the layout");
+    }
     if let Ok(arrived) = codec.decode(bytes, &like) {
         arrived.ensure_like(&like).expect("finite numbers of the layout");
     }

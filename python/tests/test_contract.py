@@ -35,6 +35,9 @@ def test_fedeq_over_flower_is_the_simulation_to_the_bit(make_federation: Federat
     assert_on_dashboard(federation)
 
 
+# What is sent is kept for one round, so that some of it is differences and some whole models.
+COMPRESSED = ("plan.compression.up=int4", "plan.compression.down=int8", "plan.compression.keep_rounds=1")
+ROBUST = ("plan.aggregation.rule.trimmed-mean.share=0.2", "plan.aggregation.clip.adaptive.quantile=0.5")
 CONSENSUS = ("method=fedeq", "method.rho=0.3", "method.server_step=consensus")
 OTHERS = {
     **{method: (f"method={method}", *BY_SAMPLES) for method in ("fedavg", "fedper", "fedrep", "ditto", "knn-per")},
@@ -47,6 +50,18 @@ OTHERS = {
     # Duals enter the server's step, and stay with their clients.
     "consensus": (*CONSENSUS, "plan.rounds=3", "plan.sampling.fraction=0.4", *SMALL),
     "asynchronous": (*CONSENSUS, "plan.asynchronous.slowest=4", "plan.rounds=3", "plan.sampling.fraction=0.6", *SMALL),
+    # Both ways; nodes keep what was lost, and what they have of the server's model.
+    "compressed": ("method=fedeq", "method.rho=0.3", *COMPRESSED, "plan.rounds=5", *BY_SAMPLES[2:]),
+    "compressed-async": (*CONSENSUS, *COMPRESSED, "plan.asynchronous.slowest=4", "plan.rounds=3", *BY_SAMPLES[2:]),
+    # Two liars could not move it far.
+    "robust": (
+        "method=fedrep",
+        "method.weighting=uniform",
+        *ROBUST,
+        "plan.rounds=2",
+        "plan.sampling.fraction=1",
+        *SMALL,
+    ),
     # Two of the five are met after training.
     "unseen": ("method=fedrep", "data.unseen.count=2", *BY_SAMPLES),
 }
@@ -88,15 +103,14 @@ def assert_on_dashboard(federation: Federation) -> None:
     until("the dashboard listens", lambda: is_listening(port), 30)
     (run,) = get(f"http://127.0.0.1:{port}/api/runs")
     assert (run["state"], run["round"], run["problem"]) == ("finished", 4, None)
-    clients = get(f"http://127.0.0.1:{port}/api/clients?run={run['run']}")
-    assert [client["client"] for client in clients] == list(federation.clients)
+    answer = get(f"http://127.0.0.1:{port}/api/clients?run={run['run']}")
+    assert [client["client"] for client in answer["clients"]] == list(federation.clients)
 
 
-def get(address: str) -> list[dict[str, Any]]:
-    """Read a list from the dashboard."""
+def get(address: str) -> Any:  # noqa: ANN401 (it is JSON)
+    """Ask the dashboard."""
     with urllib.request.urlopen(address, timeout=30) as response:  # noqa: S310 (on this machine)
-        values: list[dict[str, Any]] = json.load(response)
-    return values
+        return json.load(response)
 
 
 def assert_same_reports(app: Path, simulation: Path) -> None:

@@ -34,5 +34,5 @@ def test_what_nodes_do_not_tell_is_left_out_and_changes_no_weight(make_federatio
     assert third is None
     assert told["untrained"] == 0
     assert told["gap"] > 0
-    assert "over 2 clients (1 without a score)" in run.text(), run.text()
+    assert "over 2 clients (1 without a score, 1 with a rounded one)" in run.text(), run.text()
     assert lines(federation.app, "rounds.jsonl")[-1]["loss"] > 0

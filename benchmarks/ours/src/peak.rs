@@ -1,5 +1,6 @@
 //! What one core can do at most, and what share of it the forward pass of the equilibrium cell reaches.
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_cpu::{Context, Executor, Input, RunningMoments, Start};
@@ -71,7 +72,8 @@ impl Peak {
         let network = Setting { solver_steps: Some(steps), ..self.setting.clone() }.network()?;
         let graph = network.graph();
         let values = graph.initial_values(7);
-        let parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
+        let parameters: Vec<Arc<Vec<f32>>> =
+            graph.parameters.iter().map(|parameter| Arc::new(values[&parameter.path].clone())).collect();
         let mut statistics: Vec<RunningMoments> =
             graph.statistics.iter().map(|running| RunningMoments::fresh(running.channels)).collect();
         let pictures = vec![0.5; self.batch * self.shape()?.iter().product::<usize>()];

@@ -133,7 +133,7 @@ impl Round {
         let house = House { dataset: Arc::new(held.dataset), clients, network, training: &self.training };
         let method = Method::named(&self.method)?;
         let algorithm = method.algorithm();
-        let dual = algorithm.initial_dual(&initial.theta(), Seed::new(3));
+        let dual = algorithm.initial_dual(&initial, Seed::new(3));
         let warm_start = self.training.warm_start;
         let mut server = ServerState::new(shared_part(algorithm, &initial), self.clients, None);
         let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedeq_core::{LocalProblem, Phase, Slot, Training, Trains, Weights};
+use fedeq_core::{LocalProblem, Phase, Training, Trains, Weights};
 use fedeq_cpu::NetworkProblem;
 use fedeq_equilibrium::{WarmMemory, WarmStart};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::setting::read_weights;
 
 /// One pass over the data that trains all parameters.
 pub(crate) fn everything(learning_rate: f64) -> Phase {
-    Phase { name: "body", slot: Slot::Own, trains: Trains::Everything, epochs: 1, learning_rate, proximal: None }
+    Phase::new("body", Trains::Everything, 1, learning_rate)
 }
 
 impl Step {

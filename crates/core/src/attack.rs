@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 
 use fedeq_data::Seed;
 use rand_chacha::rand_core::Rng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Update};
@@ -16,16 +17,18 @@ use crate::weights::Weights;
 
 /// Some clients lie, always the same ones, drawn by seed. They train as told and send something else; running statistics, sample counts and everything else they
 /// report is true. They are left out of every evaluation: accuracies are those of honest clients.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attack {
     /// What they do.
     pub kind: AttackKind,
     /// The share of clients that lie, rounded down.
     #[serde(default = "usual_share")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub share: f64,
     /// How strongly; what is usual for the [kind](AttackKind) if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub strength: Option<f64>,
 }
 
@@ -34,7 +37,7 @@ fn usual_share() -> f64 {
 }
 
 /// What liars send in place of `theta + change`. Where a method sends changes, it is the same without `theta`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttackKind {
     /// `theta - strength * change`; 4 if left out.

@@ -118,9 +118,16 @@ pub fn client_seed(clients: Seed, client: usize) -> Seed {
     clients.derive("client", [client as u64])
 }
 
-/// The part of a model that a method shares.
+/// The part of a model that a method shares, with zeros for what it sends beside it.
 pub fn shared_part(algorithm: &dyn Algorithm, own: &Weights) -> Weights {
-    if shares_anything(algorithm) { own.only(|part| algorithm.shares(part)) } else { Weights::default() }
+    if !shares_anything(algorithm) {
+        return Weights::default();
+    }
+    let mut shared = own.only(|part| algorithm.shares(part));
+    if algorithm.keeps_normalisations() {
+        shared = shared.without_norms();
+    }
+    if algorithm.sends_control() { shared.beside(&shared.params.zeros_like()) } else { shared }
 }
 
 /// Whether a method shares anything.

@@ -7,6 +7,7 @@
 //! took part. Both sides do the same arithmetic on the same bytes, so that the server knows what each client has, bit by bit; what the codec loses of a difference is in the next one. The server
 //! keeps what a client has for so many rounds; to whoever takes part later it sends the whole model.
 use fedeq_data::Seed;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
@@ -18,7 +19,7 @@ use crate::params::{Array, Params};
 use crate::weights::Weights;
 
 /// How messages of training are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Compression {
     /// From clients to the server; as 32-bit floats if left out.
@@ -34,8 +35,8 @@ pub struct Compression {
 const KEEP_ROUNDS: u64 = 100;
 
 impl Compression {
-    /// Refuses settings that mean nothing, or nothing to this method.
-    pub fn validate(&self, shares_anything: bool, replacement: bool) -> Result<()> {
+    /// Refuses settings that mean nothing.
+    pub fn validate(&self, replacement: bool) -> Result<()> {
         let refuse = |problem: &str, remedy: &str| Err(Error::invalid(problem, remedy));
         if self.up.is_none() && self.down.is_none() {
             return refuse("`plan.compression` names no codec", "give `up`, `down` or both, or leave it out");
@@ -50,12 +51,6 @@ impl Compression {
             return refuse(
                 "`plan.compression.keep_rounds` is about `down`, which is not given",
                 "leave it out, or give `plan.compression.down`",
-            );
-        }
-        if !shares_anything {
-            return refuse(
-                "`plan.compression` does not go with a method that sends nothing",
-                "leave it out, or choose another method",
             );
         }
         if replacement {
@@ -73,8 +68,9 @@ impl Compression {
         self.error_feedback.unwrap_or(true)
     }
 
-    fn keep_rounds(&self) -> u64 {
-        self.keep_rounds.unwrap_or(KEEP_ROUNDS)
+    /// Whether the server still keeps in a round what it sent in an earlier one.
+    pub fn keeps(&self, sent: u64, round: u64) -> bool {
+        round.saturating_sub(sent) <= self.keep_rounds.unwrap_or(KEEP_ROUNDS)
     }
 }
 
@@ -126,10 +122,11 @@ impl CompressionState {
     /// Reads what stands in a file; `own` is any model of the client.
     pub(crate) fn stored(all: &Params, round: impl FnOnce(&str) -> Result<Option<u64>>, own: &Weights) -> Result<Self> {
         let unsent = all.below(UNSENT);
-        ensure_part_of(&unsent, &own.params)?;
+        let params = own.beside(&own.params).params;
+        ensure_part_of(&unsent, &params)?;
         let Some(round) = round(ROUND)? else { return Ok(Self { received: None, unsent }) };
         let weights = Weights::unpacked(&all.below(RECEIVED));
-        ensure_part_of(&weights.params, &own.params)?;
+        ensure_part_of(&weights.params, &params)?;
         ensure_part_of(&weights.statistics, &own.statistics)?;
         Ok(Self { received: Some(ReceivedModel { round, weights }), unsent })
     }
@@ -176,7 +173,7 @@ impl Compression {
     }
 
     /// What the server makes of an update; `theta` is what it sent.
-    pub(crate) fn decompress(&self, algorithm: &dyn Algorithm, bytes: &[u8], theta: &Weights) -> Result<Weights> {
+    pub fn decompress(&self, algorithm: &dyn Algorithm, bytes: &[u8], theta: &Weights) -> Result<Weights> {
         let codec = self.up.ok_or_else(|| Error::message("it is compressed, and is not expected to be"))?;
         let arrived = codec.decode_weights(bytes, theta)?;
         if algorithm.sends_changes() {
@@ -188,7 +185,7 @@ impl Compression {
 
 /// What a client is known to have when a message is written to it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Known {
+pub enum KnownModel {
     /// The first model, which both sides draw from the experiment's seed.
     First(Weights),
     /// What it decoded in a round.
@@ -197,12 +194,12 @@ pub(crate) enum Known {
     Nothing,
 }
 
-impl Known {
+impl KnownModel {
     /// What of a client's state the server still knows in a round; `first` is the first model.
-    pub(crate) fn of(compression: &Compression, state: &CompressionState, round: u64, first: impl FnOnce() -> Weights) -> Self {
+    pub fn of(compression: &Compression, state: &CompressionState, round: u64, first: impl FnOnce() -> Weights) -> Self {
         match &state.received {
             None => Self::First(first()),
-            Some(received) if round.saturating_sub(received.round) <= compression.keep_rounds() => Self::Since(received.clone()),
+            Some(received) if compression.keeps(received.round, round) => Self::Since(received.clone()),
             Some(_) => Self::Nothing,
         }
     }
@@ -221,9 +218,9 @@ impl Known {
 const WHOLE: u8 = 0;
 const DIFFERENCE: u8 = 1;
 
-/// The bytes of a request to a client that has `known`.
-pub(crate) fn encode_request(request: &Request, codec: Codec, known: &Known, seed: Seed) -> Result<Vec<u8>> {
-    let Weights { params, statistics } = &request.weights;
+/// The weights of a request, as they are sent to a client that has `known`.
+pub fn encode_model(weights: &Weights, codec: Codec, known: &KnownModel, seed: Seed) -> Result<Vec<u8>> {
+    let Weights { params, statistics } = weights;
     let mut body = Vec::new();
     match known.base() {
         Some((number, base)) => {
@@ -239,12 +236,11 @@ pub(crate) fn encode_request(request: &Request, codec: Codec, known: &Known, see
             }
         }
     }
-    Ok(frame::write(&request.header()?, &body))
+    Ok(body)
 }
 
-/// Reads what [`encode_request`] wrote, at a client that has `known`; `like` has the layout of what is shared.
-pub(crate) fn decode_request(bytes: &[u8], codec: Codec, known: &Known, like: &Weights) -> Result<Request> {
-    let (header, body) = frame::read(bytes)?;
+/// Reads what [`encode_model`] wrote, as a client that has `known` does; `like` has the layout of what is shared.
+pub fn decode_model(body: &[u8], codec: Codec, known: &KnownModel, like: &Weights) -> Result<Weights> {
     let mut reader = Reader::new(body);
     let [kind] = reader.array()?;
     let weights = match kind {
@@ -264,7 +260,23 @@ pub(crate) fn decode_request(bytes: &[u8], codec: Codec, known: &Known, like: &W
         other => return Err(Error::message(format!("its weights are of the unknown kind `{other}`"))),
     };
     weights.ensure_like(like)?;
-    Request::from_parts(header, weights)
+    Ok(weights)
+}
+
+/// The seed by which the server rounds what it sends to a client in a round; `seed` is the client's own.
+pub fn sending_seed(seed: Seed, round: u64) -> Seed {
+    seed.derive("compress down", [round])
+}
+
+/// The bytes of a request to a client that has `known`.
+pub(crate) fn encode_request(request: &Request, codec: Codec, known: &KnownModel, seed: Seed) -> Result<Vec<u8>> {
+    Ok(frame::write(&request.header()?, &encode_model(&request.weights, codec, known, seed)?))
+}
+
+/// Reads what [`encode_request`] wrote, at a client that has `known`; `like` has the layout of what is shared.
+pub(crate) fn decode_request(bytes: &[u8], codec: Codec, known: &KnownModel, like: &Weights) -> Result<Request> {
+    let (header, body) = frame::read(bytes)?;
+    Request::from_parts(header, decode_model(body, codec, known, like)?)
 }
 
 fn read_whole(reader: &mut Reader<'_>, like: &Params) -> Result<Params> {
@@ -279,7 +291,12 @@ fn read_whole(reader: &mut Reader<'_>, like: &Params) -> Result<Params> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aggregation::Aggregation;
+    use crate::algorithm::Local;
     use crate::message::ClientTask;
+    use crate::privacy::Privacy;
+    use crate::secure::SecureAggregation;
+    use crate::server::Plan;
 
     const CODECS: [Codec; 5] = [Codec::Float16, Codec::Int8, Codec::Int4, Codec::TopK(0.05), Codec::LowRank(2)];
 
@@ -327,10 +344,10 @@ mod tests {
         for codec in CODECS {
             let compression = Compression { down: Some(codec), keep_rounds: Some(4), ..Compression::default() };
             let (mut server, mut client) = (CompressionState::default(), CompressionState::default());
-            let known = |state: &CompressionState, round: u64| Known::of(&compression, state, round, || weights(99));
+            let known = |state: &CompressionState, round: u64| KnownModel::of(&compression, state, round, || weights(99));
             for (round, is_whole) in [(0, false), (1, false), (5, false), (10, true), (11, false)] {
                 let known_here = known(&server, round);
-                assert_eq!(known_here == Known::Nothing, is_whole);
+                assert_eq!(known_here == KnownModel::Nothing, is_whole);
                 let bytes = encode_request(&request(round), codec, &known_here, Seed::new(round)).expect("written");
                 let keep = |request: Request| CompressionState {
                     received: Some(ReceivedModel { round, weights: request.weights }),
@@ -352,9 +369,9 @@ mod tests {
     #[test]
     fn a_difference_to_what_a_client_has_not_is_refused() {
         let codec = Codec::Int8;
-        let since = |round: u64| Known::Since(ReceivedModel { round, weights: weights(3) });
+        let since = |round: u64| KnownModel::Since(ReceivedModel { round, weights: weights(3) });
         let bytes = encode_request(&request(9), codec, &since(5), Seed::new(1)).expect("written");
-        for other in [since(4), Known::First(weights(3)), Known::Nothing] {
+        for other in [since(4), KnownModel::First(weights(3)), KnownModel::Nothing] {
             let error = decode_request(&bytes, codec, &other, &weights(0)).expect_err("refused").to_string();
             assert!(error.contains("a model that this client has not"), "{error}");
         }
@@ -373,17 +390,32 @@ mod tests {
     fn settings_that_are_not_used_are_refused_by_name() {
         let both =
             Compression { up: Some(Codec::Int8), down: Some(Codec::Int8), error_feedback: Some(true), keep_rounds: Some(3) };
-        assert!(both.validate(true, false).is_ok());
-        for (wrong, shares, replacement, words) in [
-            (Compression::default(), true, false, "names no codec"),
-            (Compression { up: None, ..both }, true, false, "`plan.compression.error_feedback`"),
-            (Compression { down: None, ..both }, true, false, "`plan.compression.keep_rounds`"),
-            (both, false, false, "sends nothing"),
-            (both, true, true, "`plan.sampling.replacement`"),
-            (Compression { down: Some(Codec::TopK(2.0)), ..both }, true, false, "`plan.compression.down.top-k` is `2`"),
+        assert!(both.validate(false).is_ok());
+        for (wrong, replacement, words) in [
+            (Compression::default(), false, "names no codec"),
+            (Compression { up: None, ..both }, false, "`plan.compression.error_feedback`"),
+            (Compression { down: None, ..both }, false, "`plan.compression.keep_rounds`"),
+            (both, true, "`plan.sampling.replacement`"),
+            (Compression { down: Some(Codec::TopK(2.0)), ..both }, false, "`plan.compression.down.top-k` is `2`"),
         ] {
-            let error = wrong.validate(shares, replacement).expect_err("refused").to_string();
+            let error = wrong.validate(replacement).expect_err("refused").to_string();
             assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_about_messages_is_refused_where_none_are_sent() {
+        let both = Compression { up: Some(Codec::Int8), ..Compression::default() };
+        let private = Privacy { epsilon: Some(8.0), ..Privacy::default() };
+        let robust = Aggregation { cap: Some(0.5), ..Aggregation::default() };
+        for (plan, name) in [
+            (Plan { compression: Some(both), ..Plan::default() }, "`plan.compression`"),
+            (Plan { aggregation: robust, ..Plan::default() }, "`plan.aggregation`"),
+            (Plan { privacy: Some(private), ..Plan::default() }, "`plan.privacy`"),
+            (Plan { secure_aggregation: Some(SecureAggregation::default()), ..Plan::default() }, "`plan.secure_aggregation`"),
+        ] {
+            let error = plan.validate(&Local::default()).expect_err("refused").to_string();
+            assert_eq!(error, format!("{name} does not go with a method that sends nothing"));
         }
     }
 }

@@ -57,17 +57,18 @@ impl Disclosure {
     }
 
     /// A reply as it leaves the client. `weighting` is how clients count in the mean: the number of samples is part of an update where they count by it.
-    pub fn apply(self, reply: Reply, weighting: Option<Weighting>) -> Reply {
+    pub fn apply(self, reply: Reply, weighting: Weighting) -> Reply {
         if self.is_everything() {
             return reply;
         }
         match reply {
             Reply::Update(Update { weights, samples, gap, stats }) => {
-                let samples = if weighting == Some(Weighting::Uniform) { 1 } else { one_digit(samples).max(1) };
+                let samples = if weighting == Weighting::Uniform { 1 } else { one_digit(samples).max(1) };
                 Reply::Update(Update { weights, samples, gap: self.number(gap), stats: self.stats(&stats) })
             }
             Reply::Scores(scores) => Reply::Scores(Box::new(self.scores(&scores))),
             Reply::Done(stats) => Reply::Done(self.stats(&stats)),
+            Reply::Aggregation(message) => Reply::Aggregation(message),
         }
     }
 
@@ -177,7 +178,9 @@ mod tests {
 
     #[test]
     fn coarse_scores_have_no_exact_count_in_them() {
-        let Reply::Scores(coarse) = Disclosure::Coarse.apply(Reply::Scores(Box::new(scores())), None) else { panic!("scores") };
+        let Reply::Scores(coarse) = Disclosure::Coarse.apply(Reply::Scores(Box::new(scores())), Weighting::Uniform) else {
+            panic!("scores")
+        };
         // 31 of 37 are 84 %, which is nearest to 17 of 20.
         assert_eq!(coarse.local, Score { predictions: 20, correct: 17, loss: 20.0 * 0.43 });
         assert_eq!((coarse.shared, coarse.validation), (Some(coarse.local), Some(coarse.local)));
@@ -188,7 +191,9 @@ mod tests {
 
     #[test]
     fn what_is_not_told_is_marked_and_zero() {
-        let Reply::Scores(none) = Disclosure::None.apply(Reply::Scores(Box::new(scores())), None) else { panic!("scores") };
+        let Reply::Scores(none) = Disclosure::None.apply(Reply::Scores(Box::new(scores())), Weighting::Uniform) else {
+            panic!("scores")
+        };
         let silent = Scores {
             shared: Some(Score::default()),
             theory: Some(Theory::default()),
@@ -197,7 +202,9 @@ mod tests {
             ..Scores::default()
         };
         assert_eq!(*none, silent);
-        let Reply::Done(stats) = Disclosure::None.apply(Reply::Done(update().stats), None) else { panic!("statistics") };
+        let Reply::Done(stats) = Disclosure::None.apply(Reply::Done(update().stats), Weighting::Uniform) else {
+            panic!("statistics")
+        };
         assert_eq!(stats, TrainStats { disclosure: Disclosure::None, ..TrainStats::default() });
     }
 
@@ -205,7 +212,7 @@ mod tests {
     fn an_update_tells_its_samples_only_where_clients_count_by_them() {
         for (weighting, samples) in [(Weighting::Uniform, 1), (Weighting::Samples, 40)] {
             for disclosure in [Disclosure::Coarse, Disclosure::None] {
-                let reply = disclosure.apply(Reply::Update(update()), Some(weighting));
+                let reply = disclosure.apply(Reply::Update(update()), weighting);
                 let Reply::Update(Update { samples: told, stats, .. }) = reply else { panic!("an update") };
                 assert_eq!(told, samples, "{disclosure:?}");
                 assert_eq!(stats.seconds, PhaseSeconds::default());
@@ -220,8 +227,8 @@ mod tests {
         let method = FedEq::default();
         for disclosure in [Disclosure::Everything, Disclosure::Coarse, Disclosure::None] {
             let replies = [
-                (ClientTask::Train, disclosure.apply(Reply::Update(update()), method.plain_mean())),
-                (ClientTask::Measure, disclosure.apply(Reply::Scores(Box::new(scores())), method.plain_mean())),
+                (ClientTask::Train, disclosure.apply(Reply::Update(update()), method.weighting())),
+                (ClientTask::Measure, disclosure.apply(Reply::Scores(Box::new(scores())), method.weighting())),
             ];
             for (task, reply) in replies {
                 let request = Request { task, round: 0, rounds: 3, rho: Some(0.1), weights: Default::default() };
@@ -233,9 +240,9 @@ mod tests {
     #[test]
     fn everything_is_the_usual_and_adds_nothing_to_a_message() {
         let reply = Reply::Update(update());
-        assert_eq!(Disclosure::Everything.apply(reply.clone(), Some(Weighting::Uniform)), reply);
+        assert_eq!(Disclosure::Everything.apply(reply.clone(), Weighting::Uniform), reply);
         assert!(!reply.header().expect("writable").contains("disclosure"));
-        let coarse = Disclosure::Coarse.apply(reply, None);
+        let coarse = Disclosure::Coarse.apply(reply, Weighting::Samples);
         assert!(coarse.header().expect("writable").contains(r#""disclosure":"coarse""#));
         let text = coarse.header().expect("writable");
         assert_eq!(Reply::from_parts(&text, Default::default()).expect("readable"), coarse);

@@ -1,15 +1,23 @@
 //! How many fixed points a model's solves can end in, and how contractive its cell is there.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
+/// Test samples a client; more would take forever.
+const MOST_SAMPLES: usize = 100_000;
+/// Solves a sample, likewise.
+const MOST_STARTS: usize = 1_000;
+
 /// How to look for several fixed points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Search {
     /// Test samples looked at, a client.
+    #[schemars(range(min = 1, max = MOST_SAMPLES))]
     pub samples: usize,
     /// Solves of each: one from the model's own start, the others from random states of the same length.
+    #[schemars(range(min = 1, max = MOST_STARTS))]
     pub starts: usize,
 }
 
@@ -30,8 +38,8 @@ impl Search {
                 Err(Error::invalid(problem(), format!("give a number from 1 to {most}")))
             }
         };
-        within("samples", self.samples, 100_000)?;
-        within("starts", self.starts, 1_000)
+        within("samples", self.samples, MOST_SAMPLES)?;
+        within("starts", self.starts, MOST_STARTS)
     }
 }
 

@@ -9,7 +9,7 @@ const BEGINS: [u8; 4] = *b"fqc1";
 const LONGEST_HEADER: usize = 1 << 20;
 
 /// The bytes of a message.
-pub(crate) fn write(header: &str, body: &[u8]) -> Vec<u8> {
+pub fn write(header: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len(header, body.len()) as usize);
     bytes.extend(BEGINS);
     bytes.extend((header.len() as u32).to_le_bytes());
@@ -18,18 +18,18 @@ pub(crate) fn write(header: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// As many bytes as [`write`] gives.
-pub(crate) fn len(header: &str, body: usize) -> u64 {
+/// As many bytes as [`write()`] gives.
+pub fn len(header: &str, body: usize) -> u64 {
     (BEGINS.len() + 4 + header.len() + body) as u64
 }
 
 /// Whether a message is of this form.
-pub(crate) fn is_framed(bytes: &[u8]) -> bool {
+pub fn is_framed(bytes: &[u8]) -> bool {
     bytes.starts_with(&BEGINS)
 }
 
 /// The header and the rest.
-pub(crate) fn read(bytes: &[u8]) -> Result<(&str, &[u8])> {
+pub fn read(bytes: &[u8]) -> Result<(&str, &[u8])> {
     let mut reader = Reader::new(bytes);
     if reader.array()? != BEGINS {
         return Err(Error::message("it is not compressed"));

@@ -44,6 +44,8 @@ pub enum ClientTask {
     Finish,
     /// You were not there during training: make the shared part your own.
     Adopt,
+    /// Let the server have the sum of what you and others trained: a message of secure aggregation follows in place of weights.
+    Aggregate,
 }
 
 impl ClientTask {
@@ -55,6 +57,7 @@ impl ClientTask {
             Self::Measure => "measure",
             Self::Finish => "finish",
             Self::Adopt => "adopt",
+            Self::Aggregate => "aggregate",
         }
     }
 
@@ -62,7 +65,7 @@ impl ClientTask {
     pub fn changes_state(self) -> bool {
         match self {
             Self::Train | Self::Finish | Self::Adopt => true,
-            Self::Evaluate | Self::Measure => false,
+            Self::Evaluate | Self::Measure | Self::Aggregate => false,
         }
     }
 }
@@ -76,6 +79,8 @@ pub enum Reply {
     Scores(Box<Scores>),
     /// To [`ClientTask::Finish`] and [`ClientTask::Adopt`].
     Done(TrainStats),
+    /// To [`ClientTask::Aggregate`]: a message of secure aggregation.
+    Aggregation(Vec<u8>),
 }
 
 /// How a client's models do. Numbers about the model, never the model's own.
@@ -140,6 +145,7 @@ enum ReplyHeader {
         #[serde(rename = "descent")]
         stats: TrainStats,
     },
+    Aggregation,
 }
 
 const HEADER: &str = "header";
@@ -193,15 +199,27 @@ impl Reply {
         Self::from_parts(&header, weights)
     }
 
-    /// What a codec wrote, where that is what it carries.
+    /// What it carries in place of weights: what a codec wrote, or a message of secure aggregation.
     pub fn compressed(&self) -> Option<&[u8]> {
-        self.update().and_then(|update| update.weights.bytes())
+        match self {
+            Self::Aggregation(bytes) => Some(bytes),
+            other => other.update().and_then(|update| update.weights.bytes()),
+        }
     }
 
-    /// An update of its [`header`](Self::header) and what a codec wrote.
+    /// The same, as it is sent where its weights are part of a sum.
+    pub fn masked(self) -> Self {
+        match self {
+            Self::Update(update) => Self::Update(Update { weights: SentWeights::masked(), ..update }),
+            other => other,
+        }
+    }
+
+    /// A reply of its [`header`](Self::header) and what it carries in place of weights.
     pub fn from_compressed(header: &str, bytes: Vec<u8>) -> Result<Self> {
         match Self::from_parts(header, Weights::default())? {
             Self::Update(update) => Ok(Self::Update(Update { weights: SentWeights::compressed(bytes), ..update })),
+            Self::Aggregation(_) => Ok(Self::Aggregation(bytes)),
             Self::Scores(_) | Self::Done(_) => Err(Error::message("it carries weights, and is no update")),
         }
     }
@@ -215,14 +233,16 @@ impl Reply {
             None => encoded_len(header.clone(), self.update().map_or(&nothing, |update| update.weights.like())),
         };
         let mut reply = Self::from_parts(&header, nothing)?;
-        if let (Self::Update(arrived), Self::Update(sent)) = (&mut reply, self) {
-            arrived.weights = sent.weights;
+        match (&mut reply, self) {
+            (Self::Update(arrived), Self::Update(sent)) => arrived.weights = sent.weights,
+            (Self::Aggregation(arrived), Self::Aggregation(sent)) => *arrived = sent,
+            _ => {}
         }
         Ok((reply, size))
     }
 
     /// The same with other weights, where it carries some.
-    pub(crate) fn with_weights(self, weights: Weights) -> Self {
+    pub fn with_weights(self, weights: Weights) -> Self {
         match self {
             Self::Update(update) => Self::Update(Update { weights: weights.into(), ..update }),
             other => other,
@@ -245,13 +265,14 @@ impl Reply {
             Self::Update(_) => "update",
             Self::Scores(_) => "scores",
             Self::Done(_) => "done",
+            Self::Aggregation(_) => "aggregation",
         }
     }
 
     fn update(&self) -> Option<&Update> {
         match self {
             Self::Update(update) => Some(update),
-            Self::Scores(_) | Self::Done(_) => None,
+            Self::Scores(_) | Self::Done(_) | Self::Aggregation(_) => None,
         }
     }
 
@@ -263,6 +284,7 @@ impl Reply {
             }
             Self::Scores(scores) => ReplyHeader::Scores { scores: scores.clone() },
             Self::Done(stats) => ReplyHeader::Done { stats: stats.clone() },
+            Self::Aggregation(_) => ReplyHeader::Aggregation,
         })
     }
 
@@ -272,6 +294,7 @@ impl Reply {
             ReplyHeader::Update { samples, gap, stats } => Self::Update(Update { weights: weights.into(), samples, gap, stats }),
             ReplyHeader::Scores { scores } => Self::Scores(scores),
             ReplyHeader::Done { stats } => Self::Done(stats),
+            ReplyHeader::Aggregation => Self::Aggregation(Vec::new()),
         })
     }
 }
@@ -332,6 +355,7 @@ mod tests {
                 Reply::Update(Update { weights: SentWeights::compressed(vec![7; shapes.len()]), samples, gap, stats: stats.clone() }),
                 Reply::Scores(Box::new(Scores { gap, theory: Some(Theory::default()), ..Scores::default() })),
                 Reply::Done(stats),
+                Reply::Aggregation(vec![1, 2, 3]),
             ];
             for reply in replies {
                 let bytes = reply.encode().expect("writable");

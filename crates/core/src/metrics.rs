@@ -5,6 +5,7 @@ use crate::acceptance::Dropped;
 use crate::aggregation::{Handled, Treatment, median, outliers};
 use crate::algorithm::{Update, View};
 use crate::asynchronous::Arrival;
+use crate::disclosure::Disclosure;
 use crate::fixed_points::FixedPoints;
 use crate::message::Scores;
 use crate::privacy::PrivacySpent;
@@ -24,6 +25,9 @@ pub struct Evaluation {
     pub validation: Option<Quality>,
     /// Clients that have not trained yet, and so are evaluated by their first model.
     pub untrained: usize,
+    /// Clients that round their scores.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rounded: usize,
     /// Mean of `||theta_i - theta||` over clients that have trained and tell it.
     pub gap: f64,
     /// Mean of `||lambda_i||` over clients that have trained and tell it.
@@ -38,6 +42,10 @@ pub struct Evaluation {
     /// Clients whose replies do not count, and why: in the lists of clients they stand like those without test data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Accuracy and loss, both ways of averaging, and the spread.
@@ -96,6 +104,7 @@ impl Evaluation {
             shared: is_shared.then(|| Quality::of(&of(&|scores| scores.shared))),
             validation: validation.iter().any(|score| score.predictions > 0).then(|| Quality::of(&validation)),
             untrained: scores.len() - trained.len(),
+            rounded: scores.iter().filter(|scores| scores.disclosure == Disclosure::Coarse).count(),
             gap: mean(told.iter().map(|scores| scores.gap)),
             dual_norm: mean(told.iter().map(|scores| scores.dual_norm)),
             theory: TheorySums::of(&scores),

@@ -91,6 +91,20 @@ impl Params {
         self.arrays.get(name)
     }
 
+    /// The values of one array by name, for whoever puts as many others in their place.
+    pub fn shared_values_mut(&mut self, name: &str) -> Option<&mut Arc<Vec<f32>>> {
+        self.arrays.get_mut(name).map(|array| &mut array.values)
+    }
+
+    /// The values of one array, to be changed.
+    ///
+    /// # Panics
+    /// If there is no array of that name.
+    pub(crate) fn values_mut(&mut self, name: &str) -> &mut [f32] {
+        let array = self.arrays.get_mut(name).expect("an array of this name");
+        Arc::make_mut(&mut array.values).as_mut_slice()
+    }
+
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.arrays.is_empty()

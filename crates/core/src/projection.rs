@@ -1,4 +1,5 @@
 //! Keeping the cell of an equilibrium network contractive.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -8,13 +9,13 @@ use crate::training::positive;
 /// one, is a property of the network.
 ///
 /// In an experiment file: `training.projection = { ball = 0.95 }`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Projection {
     /// Onto `{B : ||B||_inf <= radius}`, as in the paper: below 1 the cell is a contraction.
-    Ball(f64),
+    Ball(#[schemars(extend("exclusiveMinimum" = 0))] f64),
     /// Every row of the stored matrix, which is `B` transposed, onto the l1 sphere of that radius: what the authors' code does, with 1.
-    Sphere(f64),
+    Sphere(#[schemars(extend("exclusiveMinimum" = 0))] f64),
 }
 
 impl Projection {

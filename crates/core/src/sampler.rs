@@ -1,15 +1,17 @@
 //! Who takes part in a round.
 use fedeq_data::Seed;
 use rand_chacha::rand_core::Rng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
 /// How the clients of a round are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
     /// The share of clients that take part, rounded down.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
     pub fraction: f64,
     /// Whether a client can be drawn twice (and then counts twice).
     pub replacement: bool,
@@ -52,7 +54,10 @@ impl Sampling {
         let all = if clients == 1 { "client" } else { "clients" };
         Err(Error::invalid(
             format!("`plan.sampling.fraction = {}` of `{clients}` {all} selects no client", self.fraction),
-            format!("give a fraction between {} and 1: the former is one of {clients} {all}", just_enough(clients)),
+            format!(
+                "give a fraction between {} and 1: the former is one of {clients} {all}, the latter all in every round",
+                just_enough(clients)
+            ),
         ))
     }
 

@@ -25,6 +25,8 @@ enum Held {
     },
     /// On its way: what a codec wrote.
     Compressed(Arc<Vec<u8>>),
+    /// Nobody but the client has them: they are part of a sum.
+    Masked,
 }
 
 /// Weights in the form in which an engine holds them.
@@ -62,11 +64,21 @@ impl SentWeights {
         Self(Held::Compressed(Arc::new(bytes)))
     }
 
+    /// Weights that the server never sees: it learns their sum with those of others.
+    pub fn masked() -> Self {
+        Self(Held::Masked)
+    }
+
+    /// Whether the server never sees them.
+    pub(crate) fn is_masked(&self) -> bool {
+        matches!(self.0, Held::Masked)
+    }
+
     /// What a codec wrote, if they are on their way.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match &self.0 {
             Held::Compressed(bytes) => Some(bytes),
-            Held::Here(_) | Held::ByEngine { .. } => None,
+            Held::Here(_) | Held::ByEngine { .. } | Held::Masked => None,
         }
     }
 
@@ -75,7 +87,7 @@ impl SentWeights {
         match &self.0 {
             Held::Here(weights) => weights,
             Held::ByEngine { like, .. } => like,
-            Held::Compressed(_) => NOTHING.get_or_init(Weights::default),
+            Held::Compressed(_) | Held::Masked => NOTHING.get_or_init(Weights::default),
         }
     }
 
@@ -85,6 +97,8 @@ impl SentWeights {
             Held::Here(weights) => Ok(Cow::Borrowed(weights)),
             Held::ByEngine { held, .. } => held.to_host().map(Cow::Owned),
             Held::Compressed(_) => Err(Error::message("its weights are still compressed")),
+            // What is sent of them.
+            Held::Masked => Ok(Cow::Borrowed(NOTHING.get_or_init(Weights::default))),
         }
     }
 
@@ -93,12 +107,15 @@ impl SentWeights {
         match &self.0 {
             Held::Here(weights) => weights.is_finite(),
             Held::ByEngine { held, .. } => held.is_finite(),
-            Held::Compressed(_) => true,
+            Held::Compressed(_) | Held::Masked => true,
         }
     }
 
     /// Refuses another layout than that of `expected`, and numbers that are not finite.
     pub fn ensure_like(&self, expected: &Weights) -> Result<()> {
+        if self.is_masked() {
+            return Ok(());
+        }
         self.like().ensure_like(expected)?;
         match &self.0 {
             Held::ByEngine { held, .. } if !held.is_finite() => Err(Error::message("it holds values that are not finite")),
@@ -119,7 +136,7 @@ impl SentWeights {
 
     fn held(&self) -> Option<&dyn EngineWeights> {
         match &self.0 {
-            Held::Here(_) | Held::Compressed(_) => None,
+            Held::Here(_) | Held::Compressed(_) | Held::Masked => None,
             Held::ByEngine { held, .. } => Some(held.as_ref()),
         }
     }
@@ -141,6 +158,7 @@ impl fmt::Debug for SentWeights {
             Held::Here(weights) => weights.fmt(f),
             Held::ByEngine { .. } => f.write_str("weights that an engine holds"),
             Held::Compressed(bytes) => write!(f, "weights in {} bytes", bytes.len()),
+            Held::Masked => f.write_str("weights under masks"),
         }
     }
 }

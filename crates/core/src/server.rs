@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use fedeq_data::Seed;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::acceptance::{Dropped, Replies};
@@ -17,16 +18,18 @@ use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, Round, RoundResult};
 use crate::privacy::{Mechanism, Privacy, PrivateRound};
 use crate::sampler::Sampling;
-use crate::secure::SecureAggregation;
+use crate::secure::{SecureAggregation, SecureMean, SecureRounds};
+use crate::server_optimiser::ServerOptimiser;
 use crate::server_state::ServerState;
 use crate::stats::{PhaseBytes, PhaseSeconds};
 use crate::transport::Transport;
 
 /// What a federation is to do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
     /// Rounds of training.
+    #[schemars(range(min = 1, max = MOST_ROUNDS))]
     pub rounds: u64,
     /// Who takes part.
     pub sampling: Sampling,
@@ -42,6 +45,9 @@ pub struct Plan {
     /// How the server aggregates what clients send.
     #[serde(skip_serializing_if = "Aggregation::is_default")]
     pub aggregation: Aggregation,
+    /// Moves the server by an optimiser of its own instead of taking the mean of what clients send; off if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_optimiser: Option<ServerOptimiser>,
     /// Makes the server's models differentially private at the level of clients; off if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub privacy: Option<Privacy>,
@@ -60,6 +66,7 @@ impl Default for Plan {
             asynchronous: None,
             compression: None,
             aggregation: Aggregation::default(),
+            server_optimiser: None,
             privacy: None,
             secure_aggregation: None,
         }
@@ -77,12 +84,14 @@ impl Plan {
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
         }
         self.sampling.validate()?;
+        self.validate_sending(algorithm)?;
         if let Some(compression) = &self.compression {
-            compression.validate(shares_anything(algorithm), self.sampling.replacement)?;
+            compression.validate(self.sampling.replacement)?;
         }
-        self.validate_aggregation(algorithm)?;
+        self.validate_aggregation()?;
         self.privacy.map_or(Ok(()), |privacy| privacy.validate(self, algorithm))?;
         self.validate_secure(algorithm)?;
+        self.validate_optimiser(algorithm)?;
         let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
         asynchronous.validate()?;
         if self.sampling.poisson {
@@ -98,11 +107,24 @@ impl Plan {
         ))
     }
 
-    fn validate_aggregation(&self, algorithm: &dyn Algorithm) -> Result<()> {
-        if !self.aggregation.is_default() && !shares_anything(algorithm) {
-            let problem = "`plan.aggregation` means nothing to this method, whose clients send nothing";
-            return Err(Error::invalid(problem, "leave it out, or choose another method"));
+    /// Refuses what is about messages where none are sent.
+    fn validate_sending(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        let settings = [
+            ("plan.compression", self.compression.is_some()),
+            ("plan.aggregation", !self.aggregation.is_default()),
+            ("plan.privacy", self.privacy.is_some()),
+            ("plan.secure_aggregation", self.secure_aggregation.is_some()),
+        ];
+        match settings.into_iter().find(|(_, is_set)| *is_set && !shares_anything(algorithm)) {
+            Some((setting, _)) => Err(Error::invalid(
+                format!("`{setting}` does not go with a method that sends nothing"),
+                "leave it out, or choose another method",
+            )),
+            None => Ok(()),
         }
+    }
+
+    fn validate_aggregation(&self) -> Result<()> {
         self.aggregation.validate()?;
         if self.sampling.poisson && self.aggregation.needs_cohort() {
             let problem =
@@ -117,24 +139,36 @@ impl Plan {
 
     fn validate_secure(&self, algorithm: &dyn Algorithm) -> Result<()> {
         let Some(secure) = &self.secure_aggregation else { return Ok(()) };
-        if !shares_anything(algorithm) {
-            let problem = "`plan.secure_aggregation` does not go with a method that sends nothing";
-            return Err(Error::invalid(problem, "leave it out, or choose another method"));
-        }
-        if self.privacy.is_some() {
-            let problem = "`plan.secure_aggregation` does not go with `plan.privacy` yet, whose noise is added to numbers that are not rounded";
+        secure.validate(&self.aggregation, self.asynchronous.is_some(), self.compression.is_some(), &self.sampling)?;
+        secure.validate_weighting(algorithm.weighting())
+    }
+
+    fn validate_optimiser(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        let Some(optimiser) = &self.server_optimiser else { return Ok(()) };
+        optimiser.validate()?;
+        if self.asynchronous.is_some() {
+            let problem = "`plan.server_optimiser` does not go with `plan.asynchronous`, which applies updates one at a time";
             return Err(Error::invalid(problem, "leave out one of them"));
         }
-        secure.validate(&self.aggregation, self.asynchronous.is_some(), self.compression.is_some(), self.sampling.replacement)?;
-        algorithm.plain_mean().map_or(Ok(()), |weighting| secure.validate_weighting(weighting))
+        if algorithm.averages() && shares_anything(algorithm) {
+            return Ok(());
+        }
+        let problem =
+            "`plan.server_optimiser` does not go with this method, whose server does not take the mean of what clients send";
+        Err(Error::invalid(problem, "leave it out, or choose a method that averages, such as `method=fedavg`"))
     }
 
     /// Refuses what cannot be done with so many clients.
     pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
         let cohort = self.cohort_size(algorithm, clients)?;
-        self.secure_aggregation.map_or(Ok(()), |secure| secure.validate_cohort(cohort))?;
         self.aggregation.validate_cohort(cohort)?;
-        self.mechanism(algorithm, clients).map(drop)
+        self.mechanism(algorithm, clients)?;
+        self.secure_rounds(algorithm, clients).map(drop)
+    }
+
+    /// How rounds of so many clients are summed in secret; nothing where the server sees single updates.
+    pub fn secure_rounds(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<Option<SecureRounds>> {
+        SecureRounds::of(self, algorithm, clients)
     }
 
     /// What makes the server's models private for so many clients; nothing where the plan does not.
@@ -234,11 +268,13 @@ impl<T: Transport> Server<'_, T> {
         self.plan.validate_clients(self.algorithm, self.clients)?;
         self.transport.acceptance().validate()?;
         let mechanism = self.mechanism(server)?;
+        let secure = self.plan.secure_rounds(self.algorithm, self.clients)?;
+        secure.as_ref().map_or(Ok(()), |secure| secure.validate_length(server.weights.params.count()))?;
         let rounds = mechanism.as_ref().map_or(self.plan.rounds, Mechanism::rounds);
         while server.round < rounds {
             let number = server.round + 1;
             let done = self
-                .round(server, mechanism.as_ref(), observers)
+                .round(server, mechanism.as_ref(), secure.as_ref(), observers)
                 .map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
             let last = server.round == rounds;
             let evaluated =
@@ -249,6 +285,11 @@ impl<T: Transport> Server<'_, T> {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The randomness that privacy rests on: the transport's secret, where clients know the server's seed. What needs no secret comes from the seed.
+    fn unknown(&self) -> Seed {
+        self.transport.secret().filter(|_| self.plan.privacy.is_some()).unwrap_or(self.seed)
     }
 
     /// What makes the models private, where the plan does; refuses weights of which it would cover a part only.
@@ -274,13 +315,14 @@ impl<T: Transport> Server<'_, T> {
         &mut self,
         server: &mut ServerState,
         mechanism: Option<&Mechanism>,
+        secure: Option<&SecureRounds>,
         observers: &mut [&mut dyn Observer<T>],
     ) -> Result<ControlFlow<()>> {
         let (begun, before, communicated) = (Instant::now(), self.transport.traffic(), self.transport.seconds());
         let rho = server.rho;
         let result = match &self.plan.asynchronous {
             Some(asynchronous) => self.asynchronous_round(self.plan, asynchronous)?.run(server, self.transport, observers)?,
-            None => self.synchronous_round(server, mechanism, observers)?,
+            None => self.synchronous_round(server, mechanism, secure, observers)?,
         };
         server.ensure_finite()?;
         let stats = result.stats();
@@ -301,27 +343,72 @@ impl<T: Transport> Server<'_, T> {
         &mut self,
         server: &mut ServerState,
         mechanism: Option<&Mechanism>,
+        secure: Option<&SecureRounds>,
         observers: &mut [&mut dyn Observer<T>],
     ) -> Result<RoundResult> {
-        let cohort = self.plan.cohort(self.algorithm, self.clients, self.seed, server.round)?;
+        let cohort = self.plan.cohort(self.algorithm, self.clients, self.unknown(), server.round)?;
         // A cohort that was drawn by coins may be empty.
-        let Replies { counted, dropped } = match cohort.as_slice() {
+        let replies = match cohort.as_slice() {
             [] => Replies::default(),
             cohort => self.ask(server, ClientTask::Train, cohort, observers)?,
         };
+        let (Replies { counted, dropped }, summed) = self.summed(server, replies, observers)?;
         let (cohort, updates): (Vec<usize>, Vec<Update>) = counted.into_iter().filter_map(update_of).unzip();
         let received = Instant::now();
-        mechanism.map_or(Ok(()), |mechanism| mechanism.ensure_enough(updates.len()))?;
-        let seed = self.seed.derive("privacy", [server.round]);
-        let private = mechanism.map(|mechanism| PrivateRound { mechanism, seed });
-        let privacy = mechanism.map(|mechanism| mechanism.spent(server.round + 1, server.clip));
+        // Of a round that is left out nothing became known.
+        if !summed.as_ref().is_some_and(|summed| summed.survivors.is_empty()) {
+            mechanism.map_or(Ok(()), |mechanism| mechanism.ensure_enough(updates.len()))?;
+        }
+        let seed = self.unknown().derive("privacy", [server.round]);
+        let arrives_noisy = self.transport.secret().is_some() && mechanism.is_some_and(Mechanism::is_by_clients);
+        let private = mechanism.map(|mechanism| PrivateRound { mechanism, seed, arrives_noisy });
+        let mut privacy = mechanism.map(|mechanism| mechanism.spent(server.round + 1, server.clip));
+        if let Some((privacy, noise)) = privacy.as_mut().zip(secure.and_then(|secure| secure.deviation(updates.len()))) {
+            privacy.deviation = noise;
+        }
         let aggregated = Received::new(&updates, &self.plan.aggregation, self.algorithm)
             .privately(private)
-            .in_secret(self.plan.secure_aggregation.as_ref());
-        self.algorithm.server_update(server, &aggregated)?;
+            .in_secret(secure)
+            .summed(summed.as_ref());
+        self.server_step(server, &aggregated)?;
         let (handled, bound, clipped) = (aggregated.handled().to_vec(), aggregated.bound(), aggregated.clipped());
         let server_seconds = received.elapsed().as_secs_f64();
         Ok(RoundResult { cohort, updates, handled, bound, clipped, arrivals: Vec::new(), dropped, privacy, server_seconds })
+    }
+
+    /// The sum of what clients elsewhere trained, where the server learns nothing else of it; only those count who are in it.
+    fn summed(
+        &mut self,
+        server: &ServerState,
+        mut replies: Replies,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<(Replies, Option<SecureMean>)> {
+        if self.plan.secure_aggregation.is_none() || replies.counted.is_empty() {
+            return Ok((replies, None));
+        }
+        let ServerState { weights, round, rho, .. } = server.clone();
+        let request = Request { task: ClientTask::Aggregate, round, rounds: self.plan.rounds, rho, weights };
+        let clients: Vec<usize> = replies.counted.iter().map(|(client, _)| *client).collect();
+        let Some(mean) = self.transport.secure_mean(&request, &clients)? else { return Ok((replies, None)) };
+        if !mean.dropped.is_empty() {
+            let event = Event::Dropped { round, task: ClientTask::Aggregate, dropped: &mean.dropped };
+            // Whoever wants to stop is asked again when the round is over.
+            let _ = self.tell(&event, observers)?;
+        }
+        let is_in = |client: &usize| mean.survivors.contains(client);
+        replies.dropped.extend(mean.dropped.iter().filter(|dropped| !is_in(&dropped.client)).cloned());
+        replies.counted.retain(|(client, _)| is_in(client));
+        Ok((replies, Some(mean)))
+    }
+
+    /// The method's step, or the optimiser's in the same direction.
+    fn server_step(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
+        let before = server.weights.params.clone();
+        self.algorithm.server_update(server, received)?;
+        if let Some(optimiser) = self.plan.server_optimiser.filter(|_| !received.is_nothing()) {
+            optimiser.step(server, &before);
+        }
+        Ok(())
     }
 
     /// Nobody waits: so many updates are applied as they arrive.
@@ -431,7 +518,7 @@ fn tell<T>(event: &Event<'_>, transport: &mut T, observers: &mut [&mut dyn Obser
 pub(crate) fn update_of((client, reply): (usize, Reply)) -> Option<(usize, Update)> {
     match reply {
         Reply::Update(update) => Some((client, update)),
-        Reply::Scores(_) | Reply::Done(_) => None,
+        Reply::Scores(_) | Reply::Done(_) | Reply::Aggregation(_) => None,
     }
 }
 
@@ -439,6 +526,6 @@ pub(crate) fn update_of((client, reply): (usize, Reply)) -> Option<(usize, Updat
 fn scores_of((client, reply): (usize, Reply)) -> Option<(usize, Scores)> {
     match reply {
         Reply::Scores(scores) => Some((client, *scores)),
-        Reply::Update(_) | Reply::Done(_) => None,
+        Reply::Update(_) | Reply::Done(_) | Reply::Aggregation(_) => None,
     }
 }

@@ -1,4 +1,6 @@
 //! What the server keeps between rounds.
+use std::collections::{BTreeMap, BTreeSet};
+
 use fedeq_models::store::Metadata;
 
 use crate::aggregation::Received;
@@ -24,12 +26,14 @@ pub struct ServerState {
     pub clip: Option<f64>,
     /// Work under way, where clients are asynchronous; nothing before the first of it.
     pub schedule: Option<AsyncSchedule>,
+    /// Vectors like the weights that a server step keeps between rounds, by name: moments of an optimiser, FedDyn's `h`.
+    pub kept: BTreeMap<String, Params>,
 }
 
 impl ServerState {
     /// The server before the first round.
     pub fn new(weights: Weights, clients: usize, rho: Option<f64>) -> Self {
-        Self { weights, clients, round: 0, rho, clip: None, schedule: None }
+        Self { weights, clients, round: 0, rho, clip: None, schedule: None, kept: BTreeMap::new() }
     }
 
     /// `theta` becomes what the rule of the [aggregation](crate::Aggregation) makes of what was sent: the mean, in the order of the cohort, where nothing
@@ -43,6 +47,16 @@ impl ServerState {
         Ok(())
     }
 
+    /// What a server step kept under a name; `fresh` of every weight before its first round.
+    pub(crate) fn recall(&self, name: &str, fresh: f32) -> Params {
+        self.kept.get(name).cloned().unwrap_or_else(|| self.weights.params.map(|_| fresh))
+    }
+
+    /// Keeps a vector for the next round.
+    pub(crate) fn keep(&mut self, name: &str, vector: Params) {
+        self.kept.insert(name.into(), vector);
+    }
+
     /// Refuses weights and a penalty that are no longer finite in the precision that clients compute in.
     pub(crate) fn ensure_finite(&self) -> Result<()> {
         let diverged = |problem: String, remedy: &str| Err(Error::Diverged { problem, remedy: remedy.into() });
@@ -51,7 +65,7 @@ impl ServerState {
                 format!("the penalty `rho` is `{rho:e}`"),
                 "lower `method.balance.factor`, or leave out `method.balance`",
             ),
-            None if !self.weights.params.is_finite() => {
+            None if !(self.weights.params.is_finite() && self.kept.values().all(Params::is_finite)) => {
                 diverged("the server's weights are no longer finite".into(), "lower `training.learning_rate`")
             }
             None => Ok(()),
@@ -68,6 +82,7 @@ impl ServerState {
             notes.insert(SCHEDULE.into(), schedule_text(schedule)?);
             schedule.handed_out.iter().for_each(|(begun, theta)| all.overwrite(&theta.packed().under(&handed_out(*begun))));
         }
+        self.kept.iter().for_each(|(name, vector)| all.overwrite(&vector.under(name).under(KEPT)));
         all.to_bytes(&notes)
     }
 
@@ -87,12 +102,26 @@ impl ServerState {
             rho: number("rho")?,
             clip: number("clip")?,
             schedule: schedule.transpose()?,
+            kept: read_kept(&all.below(KEPT), like)?,
         })
     }
 }
 
 /// Its name in the file.
 const SCHEDULE: &str = "agenda";
+
+/// Where vectors that a server step keeps stand in the file.
+const KEPT: &str = "kept";
+
+fn read_kept(all: &Params, like: &ServerState) -> Result<BTreeMap<String, Params>> {
+    let names: BTreeSet<&str> = all.iter().filter_map(|(name, _)| name.split_once('/')).map(|(name, _)| name).collect();
+    let read = |name: &str| {
+        let vector = all.below(name);
+        vector.ensure_like(&like.weights.params)?;
+        Ok((name.to_owned(), vector))
+    };
+    names.into_iter().map(read).collect()
+}
 
 /// Where a `theta` that somebody works on stands in the file.
 fn handed_out(begun: u64) -> String {

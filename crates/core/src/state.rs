@@ -22,6 +22,8 @@ pub struct ClientState {
     pub dual: Params,
     /// A second whole model where the method keeps one (Ditto's `v_i`).
     pub second: Option<Weights>,
+    /// The share of the second model in a mixture, where the method adapts it (APFL's `alpha_i`).
+    pub mixing: Option<f64>,
     /// How often the client has taken part.
     pub participations: u64,
     /// The last round it took part in.
@@ -43,8 +45,8 @@ impl ClientState {
 
     /// What a method may know of it.
     pub fn info(&self) -> ClientInfo {
-        let Self { participations, last_round, .. } = *self;
-        ClientInfo { participations, last_round, has_second: self.second.is_some() }
+        let Self { participations, last_round, mixing, .. } = *self;
+        ClientInfo { participations, last_round, mixing, has_second: self.second.is_some(), ..ClientInfo::default() }
     }
 
     /// A model made of what the client keeps and what it received.
@@ -58,7 +60,7 @@ impl ClientState {
     }
 
     fn is_finite(&self) -> bool {
-        self.own.is_finite() && self.dual.is_finite()
+        self.own.is_finite() && self.dual.is_finite() && self.mixing.is_none_or(f64::is_finite)
     }
 
     /// The bytes it takes in memory, to within small change.
@@ -104,6 +106,7 @@ impl ClientState {
         let mut state = Self { own, dual, second, memory: like.memory.clone(), ..Self::default() };
         state.participations = number(&notes, "participations")?.ok_or_else(|| Error::message("`participations` is missing"))?;
         state.last_round = number(&notes, "last_round")?;
+        state.mixing = number(&notes, "mixing")?;
         state.compression = CompressionState::stored(&all, |key| number(&notes, key), &like.own)?;
         state.restore_memory(all.get(MEMORY), &notes)?;
         Ok(state)
@@ -114,6 +117,7 @@ impl ClientState {
         let mut notes =
             Metadata::from([("participations".into(), self.participations.to_string()), (MEMORY.into(), ids.join(","))]);
         notes.extend(self.last_round.map(|round| ("last_round".into(), round.to_string())));
+        notes.extend(self.mixing.map(|mixing| ("mixing".into(), mixing.to_string())));
         notes.extend(self.compression.note());
         notes
     }
@@ -275,7 +279,7 @@ impl KeptState {
     }
 }
 
-fn number(notes: &Metadata, key: &str) -> Result<Option<u64>> {
+fn number<N: std::str::FromStr>(notes: &Metadata, key: &str) -> Result<Option<N>> {
     let parsed =
         notes.get(key).map(|text| text.parse().map_err(|_| Error::message(format!("`{key}` is not a number: `{text}`"))));
     parsed.transpose()

@@ -1,4 +1,5 @@
 //! What local work is measured by: scores, training statistics, what it took.
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::disclosure::Disclosure;
@@ -16,12 +17,14 @@ pub enum Portion {
 }
 
 /// A prediction mixed from the network's and that of the nearest training samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Neighbours {
     /// How many neighbours vote.
+    #[schemars(range(min = 1))]
     pub count: usize,
     /// The weight of their vote beside the network's.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub mixing: f64,
 }
 

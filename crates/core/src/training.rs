@@ -1,28 +1,75 @@
 //! The settings that every method shares.
 use std::num::NonZeroUsize;
 
-use fedeq_data::shard::Remainder;
+use fedeq_data::shard::{Augmentation, Remainder};
 use fedeq_equilibrium::WarmStart;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::algorithm::Algorithm;
 use crate::error::{Error, Result};
 use crate::fixed_points::Search;
+use crate::optimiser::{Optimiser, OptimiserName, OptimiserSettings, Schedule};
 use crate::projection::Projection;
 
 /// How a client trains.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Training {
     /// Step size for shared parameters.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub learning_rate: f64,
     /// Step size for personal parameters, where they are trained on their own; the shared one if left out.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub personal_learning_rate: Option<f64>,
     /// Passes over the local data for shared parameters, or for the whole model.
+    #[schemars(range(max = MOST_EPOCHS))]
     pub epochs: usize,
     /// Passes over the local data for personal parameters, where they are trained on their own.
+    #[schemars(range(max = MOST_EPOCHS))]
     pub personal_epochs: usize,
     /// Samples a gradient step.
+    #[schemars(range(min = 1, max = MOST_SAMPLES))]
     pub batch_size: NonZeroUsize,
+    /// How a gradient becomes a step.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub optimiser: OptimiserName,
+    /// How much of the last direction stays, for `sgd`; 0 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
+    pub momentum: Option<f64>,
+    /// Whether steps with momentum look ahead, as Nesterov's do.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub nesterov: bool,
+    /// How strongly parameters are drawn towards zero; if left out 0, and 0.01 for `adam-w`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub weight_decay: Option<f64>,
+    /// How much of the first moment stays, for `adam` and `adam-w`; 0.9 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
+    pub beta_1: Option<f64>,
+    /// How much of the second moment stays, for `adam` and `adam-w`; 0.999 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
+    pub beta_2: Option<f64>,
+    /// Keeps the denominator of `adam` and `adam-w` from zero; 1e-8 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub epsilon: Option<f64>,
+    /// The longest gradient of the loss, as a Euclidean norm over all that is trained; a longer one is shortened to it. No limit if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub clip_gradient: Option<f64>,
+    /// Changes pictures by chance each time they are trained on, if given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub augment: Option<Augmentation>,
+    /// How step sizes change over rounds; not at all if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// How step sizes change over the gradient steps of every training phase; not at all if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_schedule: Option<Schedule>,
     /// What becomes of samples that do not fill a batch.
     pub remainder: Remainder,
     /// Where equilibrium solves start.
@@ -36,7 +83,7 @@ pub struct Training {
 }
 
 /// Where the clients' personal parameters start, `w_i^0`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum InitialHeads {
     /// All at the same draw, as in the authors' code.
@@ -54,6 +101,17 @@ impl Default for Training {
             epochs: 5,
             personal_epochs: 3,
             batch_size: const { NonZeroUsize::new(10).unwrap() },
+            optimiser: OptimiserName::Sgd,
+            momentum: None,
+            nesterov: false,
+            weight_decay: None,
+            beta_1: None,
+            beta_2: None,
+            epsilon: None,
+            clip_gradient: None,
+            augment: None,
+            schedule: None,
+            local_schedule: None,
             remainder: Remainder::Drop,
             warm_start: WarmStart::Off,
             initial_heads: InitialHeads::Same,
@@ -69,6 +127,51 @@ impl Training {
         self.personal_learning_rate.unwrap_or(self.learning_rate)
     }
 
+    /// How a gradient becomes a step, with all its numbers.
+    pub fn optimiser(&self) -> Optimiser {
+        self.optimiser_settings().resolved()
+    }
+
+    fn optimiser_settings(&self) -> OptimiserSettings {
+        let Self { optimiser: name, momentum, nesterov, weight_decay, beta_1, beta_2, epsilon, .. } = *self;
+        OptimiserSettings { name, momentum, nesterov, weight_decay, betas: [beta_1, beta_2], epsilon }
+    }
+
+    /// The first setting with which steps do not go along the gradient as it is, if there is one.
+    pub fn beyond_plain_steps(&self) -> Option<&'static str> {
+        let settings = [
+            ("training.optimiser", self.optimiser != OptimiserName::Sgd),
+            ("training.momentum", self.momentum.is_some_and(|momentum| momentum != 0.0)),
+            ("training.weight_decay", self.weight_decay.is_some_and(|decay| decay != 0.0)),
+            ("training.clip_gradient", self.clip_gradient.is_some()),
+        ];
+        settings.into_iter().find(|(_, is_on)| *is_on).map(|(setting, _)| setting)
+    }
+
+    /// Refuses what does not go with a method.
+    pub fn validate_method(&self, algorithm: &dyn Algorithm) -> Result<()> {
+        if algorithm.contrasts() && self.augment.is_some() {
+            let problem = "`training.augment` does not go with this method, which knows embeddings of samples as they are";
+            return Err(Error::invalid(problem, "leave it out, or choose another method"));
+        }
+        match self.beyond_plain_steps().filter(|_| algorithm.needs_plain_steps()) {
+            Some(setting) => Err(Error::invalid(
+                format!("`{setting}` does not go with this method, which makes something of how far plain gradient steps went"),
+                "leave it out, or choose another method",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// How many gradient steps an epoch over so many samples has.
+    pub fn steps(&self, samples: usize) -> usize {
+        let batch = self.batch_size.get().min(samples.max(1));
+        match self.remainder {
+            Remainder::Drop => samples / batch,
+            Remainder::Keep => samples.div_ceil(batch),
+        }
+    }
+
     /// Refuses settings that mean nothing.
     pub fn validate(&self) -> Result<()> {
         if self.epochs == 0 && self.personal_epochs == 0 {
@@ -80,13 +183,28 @@ impl Training {
         at_most("training.batch_size", self.batch_size.get(), MOST_SAMPLES)?;
         positive("training.learning_rate", self.learning_rate)?;
         positive("training.personal_learning_rate", self.personal_rate())?;
+        self.optimiser_settings().validate()?;
+        self.clip_gradient.map_or(Ok(()), |most| positive("training.clip_gradient", most))?;
+        if self.augment.is_some_and(|augment| augment.is_nothing()) {
+            return Err(Error::invalid("`training.augment` changes nothing", "say `crop` or `flip`, or leave it out"));
+        }
+        at_most("training.augment.crop", self.augment.and_then(|augment| augment.crop).unwrap_or(0), MOST_PIXELS)?;
+        self.schedule.map_or(Ok(()), |schedule| schedule.validate("training.schedule"))?;
+        self.local_schedule.map_or(Ok(()), |schedule| schedule.validate("training.local_schedule"))?;
         self.watch_fixed_points.map_or(Ok(()), |search| search.validate("training.watch_fixed_points."))?;
         self.projection.map_or(Ok(()), Projection::validate)
     }
 }
 
+/// Whether a setting need not be written down.
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Passes over a client's data in one round; more would never come to an end.
 pub(crate) const MOST_EPOCHS: usize = 1_000_000;
+/// Pixels that a picture may be moved by; none is larger.
+const MOST_PIXELS: usize = 10_000;
 /// Samples a gradient step; no client has more.
 const MOST_SAMPLES: usize = 1_000_000;
 

@@ -12,13 +12,13 @@ use crate::algorithm::{Algorithm, Update};
 use crate::attack::Liars;
 use crate::client::{Clients, client_seed, shared_part, shares_anything};
 use crate::codec::Codec;
-use crate::compression::{Compression, CompressionState, Known, decode_request, encode_request};
+use crate::compression::{Compression, CompressionState, KnownModel, decode_request, encode_request, sending_seed};
 use crate::engine::{Engine, States};
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request};
 use crate::observer::{ClientObserver, Nobody};
 use crate::parallel::lock;
-use crate::secure::SecureAggregation;
+use crate::secure::{SecureMean, SecureRounds};
 use crate::state::KeptState;
 use crate::store::ClientStore;
 use crate::training::Training;
@@ -32,6 +32,17 @@ pub trait Transport {
     /// What the server demands of those it reaches like this.
     fn acceptance(&self) -> Acceptance {
         Acceptance::default()
+    }
+
+    /// Randomness that no client knows, where clients are elsewhere and know the seed of the experiment: noise and cohorts that protect clients from each other come from it.
+    fn secret(&self) -> Option<Seed> {
+        None
+    }
+
+    /// The mean of what some clients trained in reply to a request, where they are elsewhere and their updates came without weights; nothing where the weights came. A
+    /// mean of nobody means that the round is left out.
+    fn secure_mean(&mut self, _request: &Request, _clients: &[usize]) -> Result<Option<SecureMean>> {
+        Ok(None)
     }
 
     /// Bytes sent so far.
@@ -77,8 +88,8 @@ pub struct InProcess<'a> {
     liars: Option<&'a Liars>,
     store: &'a mut ClientStore,
     compression: Option<&'a Compression>,
-    secure: Option<SecureAggregation>,
-    /// The bytes of a session of secure aggregation, by clients, parameters and running statistics.
+    secure: Option<SecureRounds>,
+    /// The bytes of a session of secure aggregation, by clients, parameters and running statistics, where they do not depend on who the clients are.
     sessions: BTreeMap<[usize; 3], Traffic>,
     traffic: Traffic,
     seconds: f64,
@@ -126,7 +137,7 @@ impl<'a> InProcess<'a> {
     }
 
     /// Counts updates as they are sent where the server learns only their sum.
-    pub fn securing(mut self, secure: Option<SecureAggregation>) -> Self {
+    pub fn securing(mut self, secure: Option<SecureRounds>) -> Self {
         self.secure = secure;
         self
     }
@@ -176,8 +187,8 @@ impl<'a> InProcess<'a> {
         let begun = Instant::now();
         let known =
             envelopes.iter().map(|(client, sent)| self.known(compression, *client, sent.round)).collect::<Result<Vec<_>>>()?;
-        let deliver = |(&(client, sent), known): (&(usize, &'r Request), Known)| {
-            let seed = client_seed(self.seed, client).derive("compress down", [sent.round]);
+        let deliver = |(&(client, sent), known): (&(usize, &'r Request), KnownModel)| {
+            let seed = sending_seed(client_seed(self.seed, client), sent.round);
             let bytes = encode_request(sent, codec, &known, seed)?;
             let request = decode_request(&bytes, codec, &known, &sent.weights)?;
             Ok(Envelope { client, sent, request, size: bytes.len() as u64 })
@@ -188,9 +199,9 @@ impl<'a> InProcess<'a> {
     }
 
     /// What a client has. The server of a federation keeps it; here it is in the client's state, where both sides have the same.
-    fn known(&mut self, compression: &Compression, client: usize, round: u64) -> Result<Known> {
+    fn known(&mut self, compression: &Compression, client: usize, round: u64) -> Result<KnownModel> {
         let state = self.store.get_kept(client)?;
-        Ok(Known::of(compression, state.compression(), round, || shared_part(self.algorithm, &self.store.fresh(client).own)))
+        Ok(KnownModel::of(compression, state.compression(), round, || shared_part(self.algorithm, &self.store.fresh(client).own)))
     }
 
     /// Tells whoever looks on who is called.
@@ -231,19 +242,20 @@ impl<'a> InProcess<'a> {
     }
 
     /// The messages by which all updates of a cohort are summed in secret.
-    fn count_session(&mut self, replies: &[Reply]) -> Result<()> {
+    fn count_session(&mut self, clients: &[usize], replies: &[Reply]) -> Result<()> {
         let numbers = |reply: &Reply| match reply {
             Reply::Update(Update { weights, .. }) => Some([weights.like().params.count(), weights.like().statistics.count()]),
-            Reply::Scores(_) | Reply::Done(_) => None,
+            Reply::Scores(_) | Reply::Done(_) | Reply::Aggregation(_) => None,
         };
-        let (Some(secure), Some([parameters, statistics])) = (self.secure, replies.first().and_then(numbers)) else {
+        let (Some(secure), Some([parameters, statistics])) = (&self.secure, replies.first().and_then(numbers)) else {
             return Ok(());
         };
         let session = [replies.len(), parameters, statistics];
-        let counted = match self.sessions.get(&session) {
+        let counted = match self.sessions.get(&session).filter(|_| !secure.is_signed()) {
             Some(counted) => *counted,
-            None => *self.sessions.entry(session).or_insert(secure.traffic(replies.len(), parameters, statistics)?),
+            None => secure.traffic(clients, parameters, statistics)?,
         };
+        self.sessions.insert(session, counted);
         self.traffic.up += counted.up;
         self.traffic.down += counted.down;
         Ok(())
@@ -310,7 +322,8 @@ impl Transport for InProcess<'_> {
         let replies = self.answered(&envelopes)?;
         let received = envelopes.iter().zip(replies).map(|(envelope, reply)| self.receive(envelope, reply));
         let received = received.collect::<Result<Vec<Reply>>>()?;
-        self.count_session(&received)?;
+        let clients: Vec<usize> = envelopes.iter().map(|envelope| envelope.client).collect();
+        self.count_session(&clients, &received)?;
         Ok(received.into_iter().map(Ok).collect())
     }
 

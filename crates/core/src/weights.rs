@@ -1,9 +1,17 @@
 //! The numbers of a model: its parameters and the running statistics that go with them.
-use fedeq_models::Part;
 use fedeq_models::graph::{Graph, Parameter};
+use fedeq_models::{Part, is_normalisation};
 
 use crate::error::Result;
 use crate::params::{Array, Params};
+
+/// Where what is sent beside a model stands among its parameters.
+const CONTROL: &str = "control";
+
+/// Whether a name is that of a number beside a model.
+fn is_beside(name: &str) -> bool {
+    name.strip_prefix(CONTROL).is_some_and(|rest| rest.starts_with('/'))
+}
 
 /// Parameters by path, and normalisation statistics by name. A whole model, or the part of one that is shared.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,6 +47,28 @@ impl Weights {
     /// The personal parameters, `w`.
     pub fn head(&self) -> Params {
         self.params.filter(|path| Part::of(path) == Part::Personal)
+    }
+
+    /// The model alone, without what is sent beside it.
+    pub fn model(&self) -> Self {
+        Self { params: self.params.filter(|path| !is_beside(path)), statistics: self.statistics.clone() }
+    }
+
+    /// What is sent beside a model, under the names of the model's parameters.
+    pub fn control(&self) -> Self {
+        Self { params: self.params.below(CONTROL), ..Self::default() }
+    }
+
+    /// This model with other numbers for its parameters beside it.
+    pub fn beside(&self, control: &Params) -> Self {
+        let mut both = self.clone();
+        both.params.overwrite(&control.under(CONTROL));
+        both
+    }
+
+    /// The parameters that do not belong to normalisations, without statistics.
+    pub fn without_norms(&self) -> Self {
+        Self { params: self.params.filter(|path| !is_normalisation(path)), ..Self::default() }
     }
 
     /// The same model with whatever `received` holds in place of its own.

@@ -41,7 +41,7 @@ fn plan(asynchronous: Asynchronous, updates: u64) -> Plan {
 fn run(problem: &Problem, plan: &Plan, between: impl Fn(&ServerState) -> ServerState) -> (ServerState, Notes) {
     let (method, training) = (method(), thorough(0.2));
     let mut server = problem.server(&method, 0.7);
-    let dual = method.initial_dual(&Problem::start().theta(), Seed::new(1));
+    let dual = method.initial_dual(&Problem::start(), Seed::new(1));
     let mut store = problem.store(move |_| dual.clone());
     let never = || false;
     let engine = problem.engine();

@@ -66,7 +66,7 @@ impl<T> Observer<T> for Notes {
 fn run(algorithm: &dyn Algorithm, asynchronous: Option<Asynchronous>, quorum: f64, lie: Lie) -> (Result<ServerState>, Notes) {
     let (problem, training) = (Problem::new(3), thorough(0.2));
     let mut server = problem.server(algorithm, 0.7);
-    let dual = algorithm.initial_dual(&Problem::start().theta(), Seed::new(1));
+    let dual = algorithm.initial_dual(&Problem::start(), Seed::new(1));
     let mut store = problem.store(move |_| dual.clone());
     let never = || false;
     let engine = problem.engine();

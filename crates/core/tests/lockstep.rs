@@ -13,8 +13,8 @@ use digits::{Digits, brief};
 use fedeq_core::{
     Algorithm, BalanceRho, ClientInfo, ClientState, Codec, Compression, Ditto, Engine, EngineState, Evaluated, EvaluationJob,
     FedAvg, FedEq, FineTune, FineTuning, HeadOn, HostWork, InProcess, Job, KeptState, LocalProblems, Method, Params,
-    PersonalStart, Plan, ReadyPhase, Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training,
-    Weights, Workspace,
+    PersonalStart, Plan, Reply, Result, Sampling, Server, ServerStep, StartedEvaluation, ThetaStart, Training, Weights,
+    Workspace,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::{StoredPrecision, WarmStart};
@@ -56,9 +56,9 @@ impl<'a> Lockstep<'a> {
 
     /// Carries out the next phase of a job, if there is one left.
     fn advance(&self, client: usize, work: &mut HostWork<'_>) -> Result<bool> {
-        let Some(ReadyPhase { weights, memory, phase, proximal, seed }) = work.next_phase()? else { return Ok(false) };
-        self.phases.lock().expect("no panic").insert(phase.name);
-        let stats = self.problems.problem(client)?.train(weights, memory, &phase, proximal.as_ref(), seed)?;
+        let Some(ready) = work.next_phase()? else { return Ok(false) };
+        self.phases.lock().expect("no panic").insert(ready.phase.name);
+        let stats = ready.carry_out(self.problems.problem(client)?.as_ref())?;
         work.trained(stats);
         Ok(true)
     }
@@ -67,7 +67,7 @@ impl<'a> Lockstep<'a> {
         let (update, mut state, done) = work.finish()?;
         state.memory.end_stretch(); // What an engine keeps is its own business.
         let ClientInfo { participations, last_round, .. } = state.info();
-        let info = ClientInfo { participations, last_round, has_second: state.second.is_some() };
+        let info = ClientInfo { participations, last_round, has_second: state.second.is_some(), ..ClientInfo::default() };
         job.end(&update, KeptState::by_engine(info, Arc::new(Mine(state))), done)
     }
 
@@ -95,6 +95,10 @@ impl Engine for Lockstep<'_> {
 
     fn samples(&self, client: usize) -> usize {
         self.problems.samples(client)
+    }
+
+    fn steps(&self, client: usize, training: &Training) -> usize {
+        self.problems.steps(client, training)
     }
 
     fn train(&self, jobs: &[Job<'_>]) -> Vec<Result<Reply>> {
@@ -158,8 +162,7 @@ fn with_switches() -> Vec<(&'static str, Box<dyn Algorithm>)> {
 fn convex_run(problem: &Problem, engine: &dyn Engine, algorithm: &dyn Algorithm, compression: Option<Compression>) -> Vec<u8> {
     let training = Training { epochs: 5, personal_epochs: 5, ..common::thorough(0.05) };
     let mut server = problem.server(algorithm, 0.7);
-    let theta = Problem::start().theta();
-    let dual = algorithm.initial_dual(&theta, Seed::new(3));
+    let dual = algorithm.initial_dual(&Problem::start(), Seed::new(3));
     let mut store = problem.store(move |_| dual.clone());
     let never = || false;
     let mut transport =

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use digits::{CLIENTS, Digits, brief};
 use fedeq_core::{
-    Algorithm, ClientByClient, ClientState, DualStart, FedAvg, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local, LocalProblem,
-    LocalProblems, Method, Neighbours, Params, Phase, ProximalGradient, ProximalTerm, Slot, SolveTally, ThetaStart, Training,
-    Trains, View, Weights, Workers, client_seed, dual, received, shared_part,
+    Algorithm, ClientByClient, ClientState, DualStart, FedAvg, FedBn, FedEq, FedRep, FineTune, FineTuning, KnnPer, Local,
+    LocalProblem, LocalProblems, Method, Moon, Neighbours, OptimiserName, Params, Phase, ProximalGradient, ProximalTerm,
+    Schedule, ScheduleShape, SolveTally, ThetaStart, Training, Trains, View, Weights, Workers, client_seed, dual, received,
+    shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem};
-use fedeq_data::shard::Shard;
+use fedeq_data::shard::{Augmentation, Shard};
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences, Vectors};
 use fedeq_equilibrium::{StoredPrecision, WarmMemory, WarmStart};
 use fedeq_models::{DeqMlpOptions, ModelConfig, Part, Task};
@@ -117,8 +118,7 @@ fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
     use fedeq_core::{Client, Error, Request};
     let digits = Digits::new("deq-resnet-xs", brief());
     let method = FedEq::default();
-    let mut state =
-        ClientState::fresh(digits.initial(), method.initial_dual(&digits.initial().theta(), Seed::new(1)), WarmStart::Off);
+    let mut state = ClientState::fresh(digits.initial(), method.initial_dual(&digits.initial(), Seed::new(1)), WarmStart::Off);
     let before = state.clone();
     let engine = ClientByClient::new(&digits, Workers::new(1).expect("a thread"));
     let (training, seed) = (&digits.training, Seed::new(1));
@@ -141,7 +141,7 @@ fn a_client_refuses_a_message_of_another_shape_and_keeps_its_state() {
 
 /// Some epochs on the whole model.
 fn phase(name: &'static str, epochs: usize) -> Phase {
-    Phase { name, slot: Slot::Own, trains: Trains::Everything, epochs, learning_rate: 0.05, proximal: None }
+    Phase::new(name, Trains::Everything, epochs, 0.05)
 }
 
 /// What the solves of three epochs took, with warm starts of some kind.
@@ -293,4 +293,47 @@ fn an_explicit_network_has_no_fixed_points_to_look_for() {
     let found =
         digits.problem(0).expect("there").fixed_points(&digits.initial(), Portion::Test, &Search::default(), Seed::new(1));
     assert_eq!(found.expect("sound"), None);
+}
+
+#[test]
+fn fedbn_sends_everything_but_normalisations_which_differ_from_client_to_client() {
+    let digits = Digits::new("resnet-xs", brief());
+    let outcome = digits.run(&FedBn::default(), 2, 2);
+    let sent = &outcome.server.weights;
+    let is_norm = |path: &str| fedeq_models::is_normalisation(path);
+    assert!(sent.statistics.is_empty() && sent.params.iter().all(|(path, _)| !is_norm(path)));
+    let initial = digits.initial().params;
+    assert_eq!(sent.params.iter().count(), initial.iter().filter(|(path, _)| !is_norm(path)).count());
+    let trained: Vec<&ClientState> = outcome.states.iter().filter(|state| state.participations > 0).collect();
+    let norms = |state: &ClientState| theta_bits(&state.own.params.filter(is_norm));
+    assert!(trained.len() > 1 && norms(trained[0]) != norms(trained[1]));
+    // Without normalisations there is nothing to keep.
+    let plain = Digits::new("mlp", brief());
+    assert_eq!(plain.run(&FedBn::default(), 2, 2).server.weights, plain.run(&FedAvg::default(), 2, 2).server.weights);
+}
+
+#[test]
+fn optimisers_schedules_and_changed_pictures_give_the_same_bytes_for_1_and_2_threads_and_others_than_plain_steps() {
+    let plain = brief();
+    let falling = Schedule { shape: ScheduleShape::Cosine, ..Schedule::default() };
+    let adam = Training { optimiser: OptimiserName::AdamW, learning_rate: 0.01, schedule: Some(falling), ..brief() };
+    let clipped =
+        Training { momentum: Some(0.9), nesterov: true, clip_gradient: Some(0.5), local_schedule: Some(falling), ..brief() };
+    let changed = Training { augment: Some(Augmentation { crop: Some(1), flip: true }), ..brief() };
+    let run = |training: &Training, threads| Digits::new("resnet-xs", training.clone()).run(&FedRep::default(), 2, threads);
+    let expected = run(&plain, 1).bytes();
+    for training in [adam, clipped, changed] {
+        let outcome = run(&training, 1);
+        assert!(outcome.bytes() == run(&training, 2).bytes(), "{training:?}");
+        assert!(outcome.bytes() != expected && outcome.evaluation.local.loss.is_finite(), "{training:?}");
+    }
+}
+
+#[test]
+fn moon_without_weight_is_fedavg_and_with_it_is_not() {
+    let digits = Digits::new("resnet-xs", brief());
+    let run = |weight| digits.run(&Moon { weight, ..Moon::default() }, 2, 2).server.weights;
+    let average = digits.run(&FedAvg::default(), 2, 2).server.weights;
+    assert_eq!(run(0.0), average);
+    assert_ne!(run(1.0).params, average.params);
 }

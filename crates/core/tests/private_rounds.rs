@@ -10,7 +10,7 @@ use fedeq_data::Seed;
 
 fn run(problem: &Problem, algorithm: &dyn Algorithm, plan: &Plan) -> (ServerState, Vec<Round>) {
     let mut server = problem.server(algorithm, 0.1);
-    let dual = algorithm.initial_dual(&Problem::start().theta(), Seed::new(1));
+    let dual = algorithm.initial_dual(&Problem::start(), Seed::new(1));
     let mut store = problem.store(move |_| dual.clone());
     let (never, engine, mut rounds) = (|| false, problem.engine(), Rounds::default());
     let training = Training { learning_rate: 0.05, epochs: 5, personal_epochs: 5, ..Training::default() };

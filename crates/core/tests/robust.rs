@@ -37,7 +37,7 @@ fn run(
 ) -> (ServerState, Vec<Round>) {
     let rho = 0.1;
     let mut server = problem.server(algorithm, rho);
-    let dual = algorithm.initial_dual(&Problem::start().theta(), Seed::new(1));
+    let dual = algorithm.initial_dual(&Problem::start(), Seed::new(1));
     let mut store = problem.store(move |_| dual.clone());
     let never = || false;
     let engine = problem.engine();
@@ -75,6 +75,9 @@ fn every_method_runs_under_every_rule_and_attack() {
     let training = Training { epochs: 2, personal_epochs: 2, ..thorough(0.1) };
     for name in Method::NAMES.into_iter().filter(|name| *name != "local") {
         let method = Method::named(name).expect("there");
+        if method.algorithm().contrasts() {
+            continue; // The convex problem has no embeddings; what is sent is a model as FedAvg's is.
+        }
         for (at, rule) in RULES.into_iter().enumerate() {
             let liars = liars(ATTACKS[at % ATTACKS.len()], method.algorithm());
             let aggregation = Aggregation { clip: Some(Clipping::Fixed(1.0)), ..by(rule) };
@@ -197,5 +200,5 @@ fn single_updates_are_clipped_and_rules_for_several_are_refused() {
 #[test]
 fn a_method_that_sends_nothing_has_nothing_to_aggregate() {
     let error = everybody(1, by(AggregationRule::Median)).validate(&Local::default()).expect_err("nothing is sent");
-    assert!(error.to_string().starts_with("`plan.aggregation` means nothing to this method"), "{error}");
+    assert!(error.to_string().starts_with("`plan.aggregation` does not go with a method that sends nothing"), "{error}");
 }

@@ -10,7 +10,7 @@ use fedeq_memory::Meter;
 use fedeq_models::Graph;
 use fedeq_models::Mode;
 
-use crate::executor::{Context, Executor, Input};
+use crate::executor::{Context, Executor};
 use crate::network::{Network, classes, input_of, padding, predictions, size_of};
 use crate::op::Start;
 use crate::statistics::RunningMoments;
@@ -43,13 +43,13 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn of(network: &'a Network, graph: &'a Graph, weights: &Weights, differentiates: bool) -> Result<Self> {
         let (statistics, meter) = (network.statistics(weights)?, Meter::start());
         let mut worker = Worker::take();
-        let flat = network.flat(weights, &mut worker.parameters);
+        let found = network.values(weights, &mut worker.parameters);
         let (free, plans) = (worker.memory.pool.bytes(), Plans::new(network.id(), Purpose::Evaluate));
         let mut new = Self { network, graph, statistics, differentiates, worker, plans, free, meter };
         if new.is_plain() {
             new.plans = new.worker.plans(network.id(), Purpose::Evaluate);
         }
-        flat.map(|()| new)
+        found.map(|()| new)
     }
 
     /// Whether its plans serve the next one too.
@@ -106,7 +106,7 @@ impl<'a> Evaluator<'a> {
                     (found, cross_entropy(InstructionSet::best(), found))
                 }
                 Some(voters) => {
-                    voters.mix(executor, input_of(&batch), count, &mut mixed);
+                    voters.mix(executor.logits(), executor.embedding(input_of(&batch)).unwrap_or_default(), count, &mut mixed);
                     let found = predictions(&mixed, count, targets, ignored);
                     (found, negative_log_likelihood(found))
                 }
@@ -123,31 +123,34 @@ impl<'a> Evaluator<'a> {
             let count = self.classes();
             let executor = self.run(&batch, Start::Model)?;
             match voters {
-                None => probabilities(executor, count, &mut row),
-                Some(voters) => voters.mix(executor, input_of(&batch), count, &mut row),
+                None => probabilities(executor.logits(), count, &mut row),
+                Some(voters) => {
+                    voters.mix(executor.logits(), executor.embedding(input_of(&batch)).unwrap_or_default(), count, &mut row);
+                }
             }
             rows.extend(row.chunks_exact(count).map(<[f32]>::to_vec));
         }
         Ok(rows)
     }
 
+    /// What the network itself says before it becomes probabilities: one number a class, for text one row of them a position.
+    pub(crate) fn logits(&mut self, of: &Shard) -> Result<Vec<f32>> {
+        let mut logits = Vec::new();
+        for batch in of.in_order(EVALUATION_BATCH) {
+            logits.extend_from_slice(self.run(&batch, Start::Model)?.logits());
+        }
+        Ok(logits)
+    }
+
     /// The training samples that vote along, where the method lets them.
     pub(crate) fn voters(&mut self, train: &Shard, neighbours: Option<&Neighbours>) -> Result<Option<Voting>> {
         let Some(neighbours) = neighbours.filter(|neighbours| neighbours.mixing != 0.0) else { return Ok(None) };
-        let mut voting = Voting { neighbours: *neighbours, width: 0, embeddings: Vec::new(), labels: Vec::new() };
-        let mut flags = Vec::new();
+        let (mut voting, mut flags) = (Voting::new(*neighbours), Vec::new());
         for batch in train.in_order(EVALUATION_BATCH) {
-            let (labels, ignored) = (classes(&batch), padding(&batch, &mut flags));
             let embeddings = self.run(&batch, Start::Model)?.embedding(input_of(&batch)).unwrap_or_default();
-            voting.width = embeddings.len() / labels.len().max(1);
-            for (row, (embedding, label)) in embeddings.chunks_exact(voting.width.max(1)).zip(labels).enumerate() {
-                if !ignored.is_some_and(|ignored| ignored[row]) {
-                    voting.embeddings.extend_from_slice(embedding);
-                    voting.labels.push(*label);
-                }
-            }
+            voting.add(embeddings, classes(&batch), padding(&batch, &mut flags));
         }
-        Ok((!voting.labels.is_empty()).then_some(voting))
+        Ok(voting.if_any())
     }
 }
 
@@ -157,6 +160,7 @@ impl Drop for Evaluator<'_> {
         let is_plain = self.is_plain();
         let Self { network, worker, plans, free, meter, .. } = self;
         plans.release(&mut worker.memory);
+        worker.parameters.clear();
         let plans = std::mem::replace(plans, Plans::new(network.id(), Purpose::Evaluate));
         if is_plain {
             worker.keep(plans);
@@ -170,9 +174,9 @@ impl Drop for Evaluator<'_> {
     }
 }
 
-fn probabilities(executor: &Executor, classes: usize, rows: &mut Vec<f32>) {
-    rows.resize(executor.logits().len(), 0.0);
-    softmax(InstructionSet::best(), classes, executor.logits(), rows);
+fn probabilities(logits: &[f32], classes: usize, rows: &mut Vec<f32>) {
+    rows.resize(logits.len(), 0.0);
+    softmax(InstructionSet::best(), classes, logits, rows);
 }
 
 /// The embedded training samples of a client.
@@ -190,15 +194,36 @@ pub(crate) struct Voting {
 const DISTANCES: usize = 1 << 20;
 
 impl Voting {
-    /// `mixing * vote + (1 - mixing) * softmax(logits)`
-    fn mix(&self, executor: &Executor, input: Input<'_>, classes: usize, rows: &mut Vec<f32>) {
-        probabilities(executor, classes, rows);
+    /// Nobody so far.
+    pub(crate) fn new(neighbours: Neighbours) -> Self {
+        Self { neighbours, width: 0, embeddings: Vec::new(), labels: Vec::new() }
+    }
+
+    /// Adds some samples; those that are `ignored` do not vote.
+    pub(crate) fn add(&mut self, embeddings: &[f32], labels: &[i32], ignored: Option<&[bool]>) {
+        self.width = embeddings.len() / labels.len().max(1);
+        for (row, (embedding, label)) in embeddings.chunks_exact(self.width.max(1)).zip(labels).enumerate() {
+            if !ignored.is_some_and(|ignored| ignored[row]) {
+                self.embeddings.extend_from_slice(embedding);
+                self.labels.push(*label);
+            }
+        }
+    }
+
+    /// Nothing where nobody votes.
+    pub(crate) fn if_any(self) -> Option<Self> {
+        (!self.labels.is_empty()).then_some(self)
+    }
+
+    /// `mixing * vote + (1 - mixing) * softmax(logits)`, of samples with these embeddings.
+    pub(crate) fn mix(&self, logits: &[f32], embeddings: &[f32], classes: usize, rows: &mut Vec<f32>) {
+        probabilities(logits, classes, rows);
         let set = InstructionSet::best();
         let voters = Voters { labels: &self.labels, neighbours: self.neighbours.count, classes };
         let (new, old) = (self.neighbours.mixing as f32, (1.0 - self.neighbours.mixing) as f32);
         let some = (DISTANCES / self.labels.len()).max(1);
         let (mut far, mut votes) = (Vec::new(), Vec::new());
-        let queries = executor.embedding(input).unwrap_or_default().chunks(some * self.width);
+        let queries = embeddings.chunks(some * self.width);
         for (queries, rows) in queries.zip(rows.chunks_mut(some * classes)) {
             far.resize(queries.len() / self.width * self.labels.len(), 0.0);
             votes.resize(rows.len(), 0.0);

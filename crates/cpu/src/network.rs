@@ -1,4 +1,5 @@
-//! A network with its numbers in flat memory, and the way between that and named arrays.
+//! A network, and the way between its numbers and named arrays.
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fedeq_core::{Array, Error, Params, Result, Weights};
@@ -33,6 +34,11 @@ impl Network {
         &self.graph
     }
 
+    /// The bytes of all parameters.
+    pub(crate) fn bytes(&self) -> u64 {
+        4 * self.layout.len() as u64
+    }
+
     pub(crate) fn layout(&self) -> &ParameterLayout {
         &self.layout
     }
@@ -41,12 +47,12 @@ impl Network {
         self.id
     }
 
-    /// The parameters, one after the other, in the order of the graph.
-    pub(crate) fn flat(&self, weights: &Weights, values: &mut Vec<f32>) -> Result<()> {
+    /// The parameters in the order of the graph, which share the memory of the weights.
+    pub(crate) fn values(&self, weights: &Weights, values: &mut Vec<Arc<Vec<f32>>>) -> Result<()> {
         values.clear();
         for parameter in &self.graph.parameters {
             let array = found(&weights.params, &parameter.path, parameter.count())?;
-            values.extend_from_slice(&array.values);
+            values.push(Arc::clone(&array.values));
         }
         Ok(())
     }

@@ -1,16 +1,18 @@
-//! The parameters of a network in one piece of memory, and their gradients in another.
+//! The parameters of a network, and their gradients in one piece of memory.
 use std::ops::Range;
+use std::sync::Arc;
 
 use fedeq_models::graph::{Graph, Parameter, ParameterId};
 
-/// Where each parameter is: `[parameters of the graph]`, one after the other.
+/// Where the gradient of each parameter is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterLayout {
     ranges: Vec<Range<usize>>,
+    len: usize,
 }
 
 impl ParameterLayout {
-    /// All parameters of a graph.
+    /// All parameters of a graph, one after the other.
     pub fn of(graph: &Graph) -> Self {
         Self::of_some(graph, |_| true)
     }
@@ -25,12 +27,40 @@ impl ParameterLayout {
             }
             start..end
         };
-        Self { ranges: graph.parameters.iter().map(range).collect() }
+        Self { ranges: graph.parameters.iter().map(range).collect(), len: end }
+    }
+
+    /// Gradients that share memory where they do not live at the same time. `lives` says of every parameter with a gradient from which to which layer that is, both
+    /// included.
+    pub(crate) fn shared(graph: &Graph, lives: &[Option<[usize; 2]>]) -> Self {
+        let count = |index: usize| graph.parameters[index].count();
+        let mut order: Vec<usize> = (0..lives.len()).filter(|&index| lives[index].is_some()).collect();
+        order.sort_by_key(|&index| std::cmp::Reverse(count(index)));
+        let overlap = |[a, b]: [usize; 2], [c, d]: [usize; 2]| a <= d && c <= b;
+        let (mut ranges, mut placed) = (vec![0..0; lives.len()], Vec::<usize>::new());
+        for index in order {
+            // The first gap between those that live at the same time.
+            let at_once = |&other: &usize| lives[index].zip(lives[other]).is_some_and(|(one, other)| overlap(one, other));
+            let mut taken: Vec<Range<usize>> =
+                placed.iter().copied().filter(at_once).map(|other| Range::clone(&ranges[other])).collect();
+            taken.sort_by_key(|range| range.start);
+            let mut start = 0;
+            for range in taken {
+                if start + count(index) <= range.start {
+                    break;
+                }
+                start = start.max(range.end);
+            }
+            ranges[index] = start..start + count(index);
+            placed.push(index);
+        }
+        let len = ranges.iter().map(|range| range.end).max().unwrap_or_default();
+        Self { ranges, len }
     }
 
     /// How many numbers there are in all.
     pub fn len(&self) -> usize {
-        self.ranges.last().map_or(0, |range| range.end)
+        self.len
     }
 
     /// Whether there are none.
@@ -49,16 +79,13 @@ impl ParameterLayout {
     }
 }
 
-/// The values of all parameters.
+/// The values of all parameters, in the order of the graph.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Values<'a> {
-    pub(crate) layout: &'a ParameterLayout,
-    pub(crate) values: &'a [f32],
-}
+pub(crate) struct Values<'a>(pub(crate) &'a [Arc<Vec<f32>>]);
 
 impl<'a> Values<'a> {
     pub(crate) fn get(&self, id: ParameterId) -> &'a [f32] {
-        &self.values[self.layout.range(id)]
+        &self.0[id.0]
     }
 }
 
@@ -87,6 +114,11 @@ impl ParameterTarget {
 }
 
 impl Gradients<'_> {
+    /// Whether a parameter's gradient goes here.
+    pub(crate) fn has(&self, target: ParameterTarget) -> bool {
+        self.layout.has(target.id)
+    }
+
     /// Lets `fill` write the gradient of a parameter, if it is wanted.
     pub(crate) fn write(&mut self, target: Option<ParameterTarget>, fill: impl FnOnce(&mut [f32])) {
         let Some(ParameterTarget { id, accumulate }) = target else { return };
@@ -151,5 +183,42 @@ impl Gradients<'_> {
             }
             crate::memory::add(to, &self.spare[range]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fedeq_models::{ModelConfig, Task};
+
+    #[test]
+    fn gradients_share_memory_unless_they_live_at_the_same_time() {
+        let config: ModelConfig = "mlp".parse().expect("a network");
+        let graph = config.graph(&Task::vector(5, 3)).expect("fits");
+        let counts: Vec<usize> = graph.parameters.iter().map(Parameter::count).collect();
+        assert!(counts.len() >= 4);
+        // The last is never written; of the others two and two live at once, and the first all the time.
+        let lives: Vec<Option<[usize; 2]>> = (0..counts.len())
+            .map(|index| match index {
+                0 => Some([0, 9]),
+                _ if index + 1 == counts.len() => None,
+                _ => Some([index / 2, index / 2]),
+            })
+            .collect();
+        let layout = ParameterLayout::shared(&graph, &lives);
+        for (one, life) in lives.iter().enumerate() {
+            let range = layout.range(ParameterId(one));
+            assert_eq!(range.len(), if life.is_some() { counts[one] } else { 0 });
+            for (other, second) in lives.iter().enumerate().filter(|(other, _)| *other != one) {
+                if let (Some([a, b]), Some([c, d])) = (life, second)
+                    && a <= d
+                    && c <= b
+                {
+                    let other = layout.range(ParameterId(other));
+                    assert!(range.end <= other.start || other.end <= range.start, "{range:?} and {other:?}");
+                }
+            }
+        }
+        assert!(layout.len() < counts.iter().sum());
     }
 }

@@ -13,18 +13,35 @@ pub(crate) struct NetworkPlan {
     pub(crate) ops: Vec<Box<dyn Op>>,
     pub(crate) memory: Memory,
     pub(crate) logits: Buffer,
-    /// In evaluation only.
+    /// In evaluation, and where a loss is on it.
     pub(crate) embedding: Option<Buffer>,
+    /// Where such a loss leaves its gradient.
+    pub(crate) embedding_gradient: Option<Buffer>,
     /// Where the loss leaves the gradient of the logits, if there are gradients.
     pub(crate) logits_gradient: Option<Buffer>,
+    /// Where gradients of parameters are, if each is used as soon as it is complete.
+    pub(crate) gradients: ParameterLayout,
+    /// Of every layer, the parameters whose gradients are complete after its way back.
+    pub(crate) complete: Vec<Vec<ParameterId>>,
+    /// Of every layer, those whose outputs are computed once more before its way back.
+    pub(crate) repeated: Vec<Vec<usize>>,
 }
 
 impl NetworkPlan {
-    /// For batches of that many samples (for text, of that length), with gradients for the parameters that have a place in `trained`.
-    pub(crate) fn new(graph: &Graph, batch: usize, length: usize, mode: Mode, trained: &ParameterLayout) -> Self {
+    /// For batches of that many samples (for text, of that length), with gradients for the parameters that have a place in `trained`; `contrasts` tells whether
+    /// there is a loss on the embeddings too.
+    pub(crate) fn new(
+        graph: &Graph,
+        [batch, length]: [usize; 2],
+        mode: Mode,
+        trained: &ParameterLayout,
+        contrasts: bool,
+    ) -> Self {
         let mut planner = Planner::new(graph, batch, length, mode, trained);
         let logits = planner.result(graph.logits);
-        let embedding = (!planner.wants(graph.logits)).then(|| planner.result(graph.embedding));
+        let embedding = (contrasts || !planner.wants(graph.logits)).then(|| planner.result(graph.embedding));
+        // Layers behind add theirs to what is there already.
+        let embedding_gradient = if contrasts { planner.start_gradient(graph.embedding) } else { None };
         let logits_gradient = planner.start_gradient(graph.logits);
         // Backwards, so that it is known of every gradient which layer writes it first.
         let mut ops: Vec<Box<dyn Op>> = Vec::with_capacity(graph.layers.len());
@@ -33,7 +50,25 @@ impl NetworkPlan {
             ops.push(op::build(layer, &mut planner));
         }
         ops.reverse();
-        Self { ops, memory: planner.lifetimes.assign(), logits, embedding, logits_gradient }
+        let mut complete = vec![Vec::new(); ops.len()];
+        for (index, life) in planner.written.iter().enumerate() {
+            if let Some([first, _]) = life {
+                complete[*first].push(ParameterId(index));
+            }
+        }
+        let gradients = ParameterLayout::shared(graph, &planner.written);
+        let Planner { lifetimes, repeated, .. } = planner;
+        Self {
+            ops,
+            memory: lifetimes.assign(),
+            logits,
+            embedding,
+            embedding_gradient,
+            logits_gradient,
+            gradients,
+            complete,
+            repeated,
+        }
     }
 }
 
@@ -50,8 +85,13 @@ pub(crate) struct Planner<'a> {
     lifetimes: Lifetimes,
     values: Vec<Option<Buffer>>,
     gradients: Vec<Option<Buffer>>,
-    /// Of every parameter, whether a layer behind writes its gradient.
-    written: Vec<bool>,
+    /// Of every parameter, the first and the last layer that write its gradient, of those so far.
+    written: Vec<Option<[usize; 2]>>,
+    /// Of every value that is rather computed twice than kept, the layer that does so.
+    cheap: Vec<Option<usize>>,
+    /// Where it is on the way back.
+    again: Vec<Option<Buffer>>,
+    repeated: Vec<Vec<usize>>,
     layer: usize,
 }
 
@@ -59,9 +99,25 @@ impl<'a> Planner<'a> {
     fn new(graph: &'a Graph, batch: usize, length: usize, mode: Mode, trained: &'a ParameterLayout) -> Self {
         let depends = graph.influenced_by(|id| trained.has(id));
         let (values, gradients) = (vec![None; graph.values.len()], vec![None; graph.values.len()]);
-        let written = vec![false; graph.parameters.len()];
-        let lifetimes = Lifetimes::new();
-        Self { graph, batch, length, mode, trained, depends, lifetimes, values, gradients, written, layer: 0 }
+        let written = vec![None; graph.parameters.len()];
+        let (lifetimes, repeated) = (Lifetimes::new(), vec![Vec::new(); graph.layers.len()]);
+        let (cheap, again) = (cheap_values(graph), vec![None; graph.values.len()]);
+        Self {
+            graph,
+            batch,
+            length,
+            mode,
+            trained,
+            depends,
+            lifetimes,
+            values,
+            gradients,
+            written,
+            cheap,
+            again,
+            repeated,
+            layer: 0,
+        }
     }
 
     /// When the loss is computed: between the last layer and its gradients.
@@ -107,6 +163,20 @@ impl<'a> Planner<'a> {
     /// A value that this layer reads again on the way back.
     pub(crate) fn backward(&mut self, value: ValueId) -> Buffer {
         self.value(value, self.backward_time())
+    }
+
+    /// As [`backward`](Self::backward), for a value that may be computed once more into other memory instead of being kept.
+    pub(crate) fn kept_or_repeated(&mut self, value: ValueId) -> Buffer {
+        // Whoever repeats it needs its own input then, which is kept only for a way back.
+        let Some(by) = self.cheap[value.0].filter(|_| self.wants(value)) else { return self.backward(value) };
+        let (len, at) = (self.len(value), self.backward_time());
+        if self.again[value.0].is_none() {
+            self.again[value.0] = Some(self.lifetimes.add(len, at));
+            self.repeated[self.layer].push(by);
+        }
+        let buffer = self.again[value.0].expect("it has just got one");
+        self.lifetimes.need(buffer, at);
+        buffer
     }
 
     /// Memory for this layer's way back.
@@ -168,8 +238,19 @@ impl<'a> Planner<'a> {
         if !self.trained.has(id) {
             return None;
         }
-        let accumulate = std::mem::replace(&mut self.written[id.0], true);
-        Some(ParameterTarget { id, accumulate })
+        let last = self.written[id.0].map(|[_, last]| last);
+        self.written[id.0] = Some([self.layer, last.unwrap_or(self.layer)]);
+        Some(ParameterTarget { id, accumulate: last.is_some() })
+    }
+
+    /// The same for a parameter of this layer alone, whose gradient the layer can give [piece by piece](Op::pieces): it has no place where gradients are used as they come.
+    pub(crate) fn parameter_in_pieces(&mut self, id: ParameterId) -> Option<ParameterTarget> {
+        self.trained.has(id).then_some(ParameterTarget { id, accumulate: false })
+    }
+
+    /// Whether no other layer has this parameter.
+    pub(crate) fn is_alone(&self, id: ParameterId) -> bool {
+        self.graph.layers.iter().filter(|layer| layer.parameters().contains(&id)).count() == 1
     }
 
     /// How many numbers a value has, of all samples.
@@ -201,6 +282,20 @@ impl<'a> Planner<'a> {
             _ => BatchShape { batch: self.rows(value), height: 1, width: 1, channels: self.width(value) },
         }
     }
+}
+
+/// Images that a normalisation and its activation make of numbers which are kept anyway: of every value, the layer that computes it if it is one. To compute
+/// them twice takes little time, and to keep them would take a quarter of the memory of a residual network.
+fn cheap_values(graph: &Graph) -> Vec<Option<usize>> {
+    let mut cheap = vec![None; graph.values.len()];
+    for (index, layer) in graph.layers.iter().enumerate() {
+        if let graph::Layer::Norm { fusion: graph::Fusion::After(_), y, .. } = layer
+            && matches!(graph.shape(*y), graph::Shape::Image(_))
+        {
+            cheap[y.0] = Some(index);
+        }
+    }
+    cheap
 }
 
 /// Where the gradient of an input goes that has the very gradient of the output.

@@ -3,15 +3,16 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use fedeq_core::{
-    Examined, LocalProblem, Neighbours, Params, Phase, PhaseSeed, Portion, Projection, ProximalGradient, Result, Score, Search,
-    TrainStats, Training, Weights,
+    ContrastModels, Examined, LocalProblem, Neighbours, Params, Phase, PhaseSeed, Portion, Projection, ProximalGradient, Result,
+    Score, Search, TrainStats, Training, Weights,
 };
 use fedeq_data::Seed;
-use fedeq_data::shard::{Remainder, Shard};
+use fedeq_data::shard::{Augmentation, Remainder, Shard};
 use fedeq_equilibrium::WarmMemory;
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::loss::cross_entropy_with_gradient;
 
+use crate::contrast::Embeddings;
 use crate::evaluate::{EVALUATION_BATCH, Evaluator};
 use crate::fixed_points::{TOLERANCE, examine, precise};
 use crate::network::{Network, classes, padding, predictions};
@@ -31,13 +32,17 @@ pub struct NetworkProblem {
     batch_size: NonZeroUsize,
     remainder: Remainder,
     projection: Option<Projection>,
+    /// Gradient steps an epoch.
+    steps: usize,
+    augment: Option<Augmentation>,
 }
 
 impl NetworkProblem {
     /// A client with these training, validation and test samples.
     pub fn new(network: Arc<Network>, [train, validation, test]: [Shard; 3], training: &Training) -> Self {
-        let Training { batch_size, remainder, projection, .. } = *training;
-        Self { network, train, validation, test, batch_size, remainder, projection }
+        let Training { batch_size, remainder, projection, augment, .. } = *training;
+        let steps = training.steps(train.len());
+        Self { network, train, validation, test, batch_size, remainder, projection, steps, augment }
     }
 
     /// What a model makes of any samples: the probability of every class, one row a sample, for text one row a position.
@@ -45,6 +50,26 @@ impl NetworkProblem {
         let mut model = Evaluator::new(&self.network, weights)?;
         let voters = model.voters(&self.train, neighbours)?;
         model.probabilities(of, voters.as_ref())
+    }
+
+    /// What the network says before it becomes probabilities: one number a class, rows one after the other; for text one row a position. Nobody votes along.
+    pub fn logits(&self, weights: &Weights, of: &Shard) -> Result<Vec<f32>> {
+        Evaluator::new(&self.network, weights)?.logits(of)
+    }
+
+    fn carry_out(
+        &self,
+        weights: &mut Weights,
+        memory: &mut WarmMemory,
+        (phase, proximal): (&Phase, Option<&ProximalGradient>),
+        embeddings: Option<&Embeddings>,
+        seed: PhaseSeed,
+    ) -> Result<TrainStats> {
+        let local = Local { network: &self.network, projection: self.projection, steps: self.steps, memory, embeddings };
+        train(local, weights, (phase, proximal), seed, |epoch| {
+            let batches = self.train.batches(self.batch_size, self.remainder, epoch);
+            batches.augmented(self.augment.unwrap_or_default(), epoch)
+        })
     }
 
     fn shard(&self, on: Portion) -> &Shard {
@@ -69,8 +94,19 @@ impl LocalProblem for NetworkProblem {
         proximal: Option<&ProximalGradient>,
         seed: PhaseSeed,
     ) -> Result<TrainStats> {
-        let local = Local { network: &self.network, projection: self.projection, memory };
-        train(local, weights, (phase, proximal), seed, |epoch| self.train.batches(self.batch_size, self.remainder, epoch))
+        self.carry_out(weights, memory, (phase, proximal), None, seed)
+    }
+
+    fn train_contrasting(
+        &self,
+        weights: &mut Weights,
+        memory: &mut WarmMemory,
+        phase: &Phase,
+        contrast: &ContrastModels,
+        seed: PhaseSeed,
+    ) -> Result<TrainStats> {
+        let embeddings = Embeddings::of(&self.network, &self.train, contrast)?;
+        self.carry_out(weights, memory, (phase, None), Some(&embeddings), seed)
     }
 
     fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score> {

@@ -1,10 +1,12 @@
 //! What a thread keeps between clients and rounds: plans, and memory to carry them out in.
 use std::cell::Cell;
+use std::sync::Arc;
 
 use fedeq_core::Trains;
 use fedeq_data::shard::Batch;
 
 use crate::executor::{Executor, WorkMemory};
+use crate::projection::ProjectionMemory;
 
 /// Networks and purposes that a thread keeps plans for: evaluation, each part of a network that is trained on its own, and some to spare.
 const KEPT: usize = 5;
@@ -22,11 +24,12 @@ pub(crate) struct Worker {
     /// Those used last come first.
     plans: Vec<Plans>,
     pub(crate) memory: WorkMemory,
-    /// The values of a network's parameters.
-    pub(crate) parameters: Vec<f32>,
+    /// The values of a network's parameters, while one is at work.
+    pub(crate) parameters: Vec<Arc<Vec<f32>>>,
     pub(crate) batch: Batch,
     /// Which rows of logits are padding.
     pub(crate) ignored: Vec<bool>,
+    pub(crate) projection: ProjectionMemory,
     /// The bytes of all this.
     pub(crate) held: u64,
 }
@@ -60,6 +63,8 @@ impl Worker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Train(Trains),
+    /// Training with a loss on embeddings.
+    Contrast(Trains),
     Evaluate,
 }
 

@@ -1,5 +1,6 @@
 //! Every network, run by kernels on planned memory, against the same network run by automatic differentiation in double precision.
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fedeq_cpu::{Context, Executor, Input, ParameterLayout, RunningMoments, Start};
 use fedeq_equilibrium::{Adjoint, Equilibrium};
@@ -92,6 +93,11 @@ fn by_reference(
 }
 
 /// Two passes, of which the second must not care what the first left in memory.
+/// The values of all parameters in the order of the graph.
+fn arrays(graph: &Graph, values: &BTreeMap<String, Vec<f32>>) -> Vec<Arc<Vec<f32>>> {
+    graph.parameters.iter().map(|parameter| Arc::new(values[&parameter.path].clone())).collect()
+}
+
 fn by_plan(
     graph: &Graph,
     values: &BTreeMap<String, Vec<f32>>,
@@ -99,7 +105,7 @@ fn by_plan(
     mode: Mode,
     wanted: impl Fn(Part) -> bool,
 ) -> Passed {
-    let parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
+    let parameters = arrays(graph, values);
     let [samples, length] = batch.size;
     let mut executor = Executor::new(graph, samples, length, mode, |parameter| wanted(parameter.part));
     let first = one_pass(graph, &mut executor, &parameters, batch, mode);
@@ -108,7 +114,7 @@ fn by_plan(
     second
 }
 
-fn one_pass(graph: &Graph, executor: &mut Executor, parameters: &[f32], batch: &Batch, mode: Mode) -> Passed {
+fn one_pass(graph: &Graph, executor: &mut Executor, parameters: &[Arc<Vec<f32>>], batch: &Batch, mode: Mode) -> Passed {
     let mut statistics: Vec<RunningMoments> =
         graph.statistics.iter().map(|running| RunningMoments::fresh(running.channels)).collect();
     let dropout = (mode == Mode::Train).then_some(11);
@@ -211,7 +217,7 @@ fn unsolved_phantom(graph: &Graph) -> bool {
 
 /// A pass of a plan without gradients.
 fn by_use(graph: &Graph, values: &BTreeMap<String, Vec<f32>>, batch: &Batch) -> Passed {
-    let parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
+    let parameters = arrays(graph, values);
     let mut executor = Executor::new(graph, batch.size[0], batch.size[1], Mode::Evaluate, |_| false);
     one_pass(graph, &mut executor, &parameters, batch, Mode::Evaluate)
 }
@@ -388,14 +394,16 @@ fn steps_agree(config: &ModelConfig, task: &Task, batch: &Batch, rate: f32) {
     let [exact, rounded] = [FloatPrecision::Double, FloatPrecision::Single]
         .map(|precision| losses_by_reference(&graph, precision, batch, rate.into(), 4));
     let values = moved(&graph, 0.0);
-    let mut parameters: Vec<f32> = graph.parameters.iter().flat_map(|parameter| values[&parameter.path].clone()).collect();
+    let mut parameters = arrays(&graph, &values);
     let mut executor = Executor::new(&graph, batch.size[0], batch.size[1], Mode::Train, |_| true);
     for (step, (exact, rounded)) in exact.into_iter().zip(rounded).enumerate() {
         let found = one_pass(&graph, &mut executor, &parameters, batch, Mode::Train);
         let allowed = 1e-3 * exact + 10.0 * (rounded - exact).abs();
         assert!((found.loss - exact).abs() < allowed, "{config} step {step}: {} instead of {exact} ({rounded})", found.loss);
-        let moves = graph.parameters.iter().flat_map(|parameter| found.gradients[&parameter.path].clone());
-        parameters.iter_mut().zip(moves).for_each(|(value, gradient)| *value -= rate * gradient as f32);
+        for (parameter, values) in graph.parameters.iter().zip(&mut parameters) {
+            let gradients = &found.gradients[&parameter.path];
+            Arc::make_mut(values).iter_mut().zip(gradients).for_each(|(value, gradient)| *value -= rate * *gradient as f32);
+        }
     }
 }
 

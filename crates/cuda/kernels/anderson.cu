@@ -15,7 +15,7 @@ enum Task { GO_ON = 0, FINISH = 1, RESCUE = 2 };
 struct Solve {
     float* z;            // [samples][n], the iterates; n is a multiple of 4
     f16* z16;            // the same in 16 bits; may be null
-    float* residuals;    // [memory + 1][samples][n]
+    void* residuals;     // [memory + 1][samples][n], in 32 bits or, for the kernels called f16, in 16: what they weigh steps by needs no more where the map itself is computed in 16 bits
     float* plain;        // [memory + 1][samples][n]
     float* best_z;       // [samples][n], at the end: the iterate with the smallest residual
     float* best_image;   // [samples][n], and its image
@@ -33,8 +33,12 @@ struct Rules {
     int max_steps, ridge_is_relative, delay, restart;   // restart: 0 never
 };
 
-__device__ __forceinline__ float4* slot(float* ring, const Solve& s, int step, i64 sample) {
-    return (float4*)(ring + ((i64)(step % (s.memory + 1)) * s.samples + sample) * s.n);
+template <class T> __device__ __forceinline__ T* slot(T* ring, const Solve& s, int step, i64 sample) { return ring + ((i64)(step % (s.memory + 1)) * s.samples + sample) * s.n; }
+// As it will be read again.
+__device__ __forceinline__ float4 kept_as(const float*, float4 v) { return v; }
+__device__ __forceinline__ float4 kept_as(const f16*, float4 v) {
+    const float2 a = unpack2(pack2(v.x, v.y)), b = unpack2(pack2(v.z, v.w));
+    return make_float4(a.x, a.y, b.x, b.y);
 }
 __device__ __forceinline__ float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
 __device__ __forceinline__ float4 axpy(float f, float4 a, float4 b) {
@@ -42,27 +46,28 @@ __device__ __forceinline__ float4 axpy(float f, float4 a, float4 b) {
 }
 __device__ __forceinline__ float4 minus(float4 a, float4 b) { return axpy(-1.f, b, a); }
 
-// The residual, and all inner products in one pass over the past ones. Grid: (blocks, most samples of a client, clients), 256 threads.
-extern "C" __global__ void __launch_bounds__(256) anderson_look(Solve s, int step) {
+// The residual, and all inner products in one pass over the past ones.
+template <class R> __device__ __forceinline__ void look(const Solve& s, int step) {
     const int2 span = s.cohort.spans[blockIdx.z];
     if ((int)blockIdx.y >= span.y) return;
     const i64 sample = sample_at(s.cohort, span, blockIdx.y);
-    const float4* z = (const float4*)(s.z + sample * s.n);
-    float4 *plain = slot(s.plain, s, step, sample), *newest = slot(s.residuals, s, step, sample);
+    const float* z = s.z + sample * s.n;
+    float* plain = slot(s.plain, s, step, sample);
+    R *ring = (R*)s.residuals, *newest = slot(ring, s, step, sample);
     const int have = step < s.memory ? step : s.memory;
-    const float4* past[MOST];
+    const R* past[MOST];
 #pragma unroll
-    for (int a = 0; a < MOST; a++) past[a] = slot(s.residuals, s, a < have ? step - a - 1 : step, sample);
+    for (int a = 0; a < MOST; a++) past[a] = slot(ring, s, a < have ? step - a - 1 : step, sample);
     float sums[SUMS] = {};
     for (i64 i = blockIdx.x * 256 + threadIdx.x; i < s.n / 4; i += gridDim.x * 256) {
-        const float4 here = z[i], image = plain[i], r = minus(image, here);
+        const float4 here = load4(z, i), image = load4(plain, i), exact = minus(image, here), r = kept_as(ring, exact);
         float4 old[MOST];
 #pragma unroll
         for (int a = 0; a < MOST; a++)
-            if (a < have) old[a] = past[a][i];
-        newest[i] = r;
-        if (s.mixing != 1.f) plain[i] = axpy(s.mixing, r, here);
-        sums[0] += dot(r, r);
+            if (a < have) old[a] = load4(past[a], i);
+        store4(newest, i, r);
+        if (s.mixing != 1.f) store4(plain, i, axpy(s.mixing, exact, here));
+        sums[0] += dot(exact, exact);
         sums[1] += dot(image, image);
         const float4 change = minus(r, old[0]);
 #pragma unroll
@@ -85,6 +90,9 @@ extern "C" __global__ void __launch_bounds__(256) anderson_look(Solve s, int ste
     for (int w = 0; w < 8; w++) sum += each[w][threadIdx.x];
     s.partial[(sample * gridDim.x + blockIdx.x) * SUMS + threadIdx.x] = sum;
 }
+// Grid: (blocks, most samples of a client, clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) anderson_look(Solve s, int step) { look<float>(s, step); }
+extern "C" __global__ void __launch_bounds__(256) anderson_look_f16(Solve s, int step) { look<f16>(s, step); }
 
 // gamma over `count` changes, oldest first; false where the system carries no information. Written for gamma_j |dr_j|, so that rounding stays
 // relative to each change's own size.
@@ -206,47 +214,50 @@ extern "C" __global__ void __launch_bounds__(128) anderson_decide(Solve s, Rules
 }
 
 // Copies the best evaluation so far out of the rings: z = p - mixing r, f(z) = z + r.
-__device__ void save_best(const Solve& s, const Progress& p, i64 sample, int step) {
-    float4 *to_z = (float4*)(s.best_z + sample * s.n), *to_image = (float4*)(s.best_image + sample * s.n);
-    const float4 *z = (const float4*)(s.z + sample * s.n), *plain = slot(s.plain, s, p.best, sample), *r = slot(s.residuals, s, p.best, sample);
+template <class R> __device__ void save_best(const Solve& s, const Progress& p, i64 sample, int step) {
+    float *to_z = s.best_z + sample * s.n, *to_image = s.best_image + sample * s.n;
+    const float *z = s.z + sample * s.n, *plain = slot(s.plain, s, p.best, sample);
+    const R* r = slot((R*)s.residuals, s, p.best, sample);
     const bool nothing = p.outcome == NOT_FINITE && step == 0;   // not even the start has a finite image
     for (i64 i = blockIdx.x * 256 + threadIdx.x; i < s.n / 4; i += gridDim.x * 256) {
-        const float4 at = p.best == step || nothing ? z[i] : axpy(-s.mixing, r[i], plain[i]);
-        to_z[i] = at;
-        to_image[i] = nothing ? at : s.mixing == 1.f ? plain[i] : axpy(1.f, r[i], at);
+        const float4 at = p.best == step || nothing ? load4(z, i) : axpy(-s.mixing, load4(r, i), load4(plain, i));
+        store4(to_z, i, at);
+        store4(to_image, i, nothing ? at : s.mixing == 1.f ? load4(plain, i) : axpy(1.f, load4(r, i), at));
     }
 }
 
-// The next iterate in one pass over the past steps. Grid: (any number of blocks, most samples of a client, clients), 256 threads.
-extern "C" __global__ void __launch_bounds__(256) anderson_mix(Solve s, int step) {
+// The next iterate in one pass over the past steps.
+template <class R> __device__ __forceinline__ void mix(const Solve& s, int step) {
     const int2 span = s.cohort.spans[blockIdx.z];
     if ((int)blockIdx.y >= span.y) return;
     const i64 sample = sample_at(s.cohort, span, blockIdx.y);
     const Progress p = s.progress[sample];
-    if (p.task == RESCUE || (p.task == FINISH && !p.saved)) save_best(s, p, sample, step);
+    if (p.task == RESCUE || (p.task == FINISH && !p.saved)) save_best<R>(s, p, sample, step);
     if (p.task == FINISH) return;
     const int have = step < s.memory ? step : s.memory;
     float gamma[MOST];
-    const float4* past[MOST];
+    const float* past[MOST];
 #pragma unroll
     for (int a = 0; a < MOST; a++) {
         gamma[a] = a < have ? s.gamma[sample * MOST + a] : 0.f;
         past[a] = slot(s.plain, s, a < have ? step - a - 1 : step, sample);
     }
-    const float4* plain = slot(s.plain, s, step, sample);
-    float4* z = (float4*)(s.z + sample * s.n);
+    const float* plain = slot(s.plain, s, step, sample);
     for (i64 i = blockIdx.x * 256 + threadIdx.x; i < s.n / 4; i += gridDim.x * 256) {
-        float4 newer = plain[i], next = newer, old[MOST];
+        float4 newer = load4(plain, i), next = newer, old[MOST];
 #pragma unroll
         for (int a = 0; a < MOST; a++)
-            if (a < have) old[a] = past[a][i];
+            if (a < have) old[a] = load4(past[a], i);
 #pragma unroll
         for (int a = 0; a < MOST; a++)
             if (a < have) {
                 next = axpy(-gamma[a], minus(newer, old[a]), next);
                 newer = old[a];
             }
-        z[i] = next;
-        if (s.z16) ((uint2*)(s.z16 + sample * s.n))[i] = make_uint2(pack2(next.x, next.y), pack2(next.z, next.w));
+        store4(s.z + sample * s.n, i, next);
+        if (s.z16) store4(s.z16 + sample * s.n, i, next);
     }
 }
+// Grid: (any number of blocks, most samples of a client, clients), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) anderson_mix(Solve s, int step) { mix<float>(s, step); }
+extern "C" __global__ void __launch_bounds__(256) anderson_mix_f16(Solve s, int step) { mix<f16>(s, step); }

@@ -2,21 +2,9 @@
 // by reading their weights, which tensor cores do not make faster; over the positions of texts the 1x1 convolutions of conv.cu are the faster ones.
 //
 // A sample has `per` rows (1, or the positions of a text). Blocks of 256 threads, 32 rows (or inputs) by 128 columns. A long inner sum is cut into
-// `parts` for more blocks; the parts are added in order by dense_finish.
+// `parts` for more blocks; the parts are added in order by dense_finish. dense_few.cu has the same for few rows and many weights.
+#include "dense.cuh"
 #include "product.cuh"
-
-struct Dense {
-    const float* x;   // [samples][per][in]
-    const float* w;   // [clients][in][out], clients `w_stride` numbers apart
-    const float* dy;  // [samples][per][out], for the gradients
-    Cohort cohort;
-    i64 w_stride;
-    int in, out, per;
-};
-
-__device__ __forceinline__ i64 row_at(const Cohort& cohort, int2 span, int m, int per) {
-    return per == 1 ? sample_at(cohort, span, m) : (i64)sample_at(cohort, span, m / per) * per + m % per;
-}
 
 // This block's part of an inner sum of n.
 struct Stretch { int begin, end; };

@@ -1,13 +1,9 @@
 // The largest of every 3x3 window moved by 2, with TensorFlow's SAME padding, [H][W][C] -> [ceil(H / 2)][ceil(W / 2)][C], in 32 bits.
 // Grid: (ceil(numbers of an output, or of an input, / (256 V)), most samples of a client, clients), 256 threads.
-#include "common.cuh"
-
-// Rows or columns of a window: SAME padding of an even size puts one beyond the end, of an odd size one at each end.
-__device__ __forceinline__ int window_begin(int at, int size) { return 2 * at - (size & 1); }
+#include "pool.cuh"
 
 // V neighbouring channels a thread: 4 where that divides the channels.
 template <int V> struct alignas(V * 4) Floats { float v[V]; };
-template <int V> struct alignas(V) Bytes { u8 v[V]; };
 
 // `places` gets which of the nine entries was taken, the first among equals; what is not a number wins.
 template <int V> __device__ __forceinline__ void forward(const float* x, float* y, u8* places, const Cohort& cohort, int H, int W, int C) {

@@ -248,9 +248,10 @@ fn cpu_pass(case: &Case<'_>, client: &Client, batch: &Batch) -> Pass {
         Inputs::Symbols { values, shape } => (Input::Symbols(values), shape[1]),
     };
     let mut executor = fedeq_cpu::Executor::new(graph, batch.len(), length, case.mode, trained);
-    let numbers =
-        |parameter: &fedeq_models::graph::Parameter| weights.params.get(&parameter.path).expect("a parameter").values.to_vec();
-    let parameters: Vec<f32> = graph.parameters.iter().flat_map(numbers).collect();
+    let numbers = |parameter: &fedeq_models::graph::Parameter| {
+        Arc::clone(&weights.params.get(&parameter.path).expect("a parameter").values)
+    };
+    let parameters: Vec<Arc<Vec<f32>>> = graph.parameters.iter().map(numbers).collect();
     let mut statistics = statistics_of(graph, weights);
     let dropout = (case.mode == Mode::Train).then_some(client.seed);
     let mut context = Context { parameters: &parameters, statistics: &mut statistics, dropout, start: Start::Model };

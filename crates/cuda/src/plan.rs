@@ -4,7 +4,7 @@ use std::sync::Arc;
 use fedeq_core::{Result, Trains};
 use fedeq_models::Activation;
 use fedeq_models::Mode;
-use fedeq_models::graph::{self, Fusion, Graph, Layer, ParameterId, Shape, ValueId};
+use fedeq_models::graph::{self, Fusion, Graph, Layer, NormScope, ParameterId, Shape, ValueId};
 use half::f16;
 
 use crate::arena::{Arena, Lifetimes, Slot};
@@ -343,6 +343,18 @@ impl<'a> Planner<'a> {
             {
                 Some(*phi)
             }
+            _ => None,
+        }
+    }
+
+    /// The output of the max pooling that a batch normalisation can do itself, `pool(norm(phi(x)))`, where nobody else reads its own output `y`.
+    pub(crate) fn pool_behind(&self, y: ValueId) -> Option<ValueId> {
+        let readers: Vec<&Layer> = self.graph.layers.iter().filter(|layer| layer.inputs().contains(&y)).collect();
+        match (&readers[..], self.giver(y)) {
+            (
+                [Layer::MaxPool { y: pooled, .. }],
+                Some(Layer::Norm { over: NormScope::Batch { .. }, fusion: Fusion::None | Fusion::Before(_), .. }),
+            ) if ![self.graph.logits, self.graph.embedding].contains(&y) => Some(*pooled),
             _ => None,
         }
     }

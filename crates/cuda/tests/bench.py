@@ -68,9 +68,9 @@ def ceilings():
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; ceilings: 8192^3 product in f16 {ceiling:.0f} TFLOP/s, copy {bandwidth:.2f} TB/s; a cell is {CELL:.1f} GFLOP")
 
 
-def solving(kernels, cl, cell, u, settings):
+def solving(kernels, cl, cell, u, settings, narrow=False):
     """A whole solve as launches alone: samples that are done leave the cohort on the device."""
-    s = Solver(kernels, cl, H * H * C, settings)
+    s = Solver(kernels, cl, H * H * C, settings, narrow=narrow)
 
     def solve():
         s.start(u.view(K * B, -1))
@@ -127,13 +127,15 @@ def cells(kernels):
         row("gradients by weights, both convolutions", timed(lambda: c.weights(z16, y, dv)), CELL)
         row("the cell", timed(lambda: c.step(u, z16, u, image)), CELL)
         row("the cell, its gradients by parameters and u", timed(lambda: (c.step(u, z16, u, image, save=True), c.backward(u, z16, d, dz=False)), 5), 2.5 * CELL)
-        s, solve = solving(kernels, cl, c, u, Settings(relative=0.0, max_steps=8))
-        row("a solve of 8 steps, everybody to the end", timed(solve, 2, 7), 8 * CELL)
-        s, solve = solving(kernels, cl, c, u, Settings())
-        ms = timed(solve, 2, 7)
-        steps = s.progress[:, 3].float().mean().item()
-        row(f"a solve to 1e-3, at most 20 steps: {steps:.1f} a sample", ms, steps * CELL)
-        solved[tile] = s.best_z.clone(), steps
+        for narrow in (False, True):
+            print(f"residuals kept in {16 if narrow else 32} bits")
+            s, solve = solving(kernels, cl, c, u, Settings(relative=0.0, max_steps=8), narrow)
+            row("a solve of 8 steps, everybody to the end", timed(solve, 2, 7), 8 * CELL)
+            s, solve = solving(kernels, cl, c, u, Settings(), narrow)
+            ms = timed(solve, 2, 7)
+            steps = s.progress[:, 3].float().mean().item()
+            row(f"a solve to 1e-3, at most 20 steps: {steps:.2f} a sample", ms, steps * CELL)
+            solved[tile, narrow] = s.best_z.clone(), steps
     print("-- ours, other kernels")
     state, G = K * B * H * H * C * 4 / 1e9, lambda *shape: torch.randn(*shape, device=DEVICE)
     grid, threads, shape = c.launch1
@@ -155,9 +157,13 @@ def cells(kernels):
     row("anderson_look, memory 5", timed(lambda: kernels.anderson_look((4, B, K), 256, solve, 7)), gbytes=8 * state)
     row("anderson_decide", timed(lambda: kernels.anderson_decide(K, 128, solve, Settings(max_steps=10 ** 6, relative=0.0).rules(), 7, 4, *s.lists[1])))
     row("anderson_mix, memory 5", timed(lambda: kernels.anderson_mix((4, B, K), 256, solve, 7)), gbytes=7.5 * state)
+    short = s.residuals.half()
+    narrow = Solve(z=s.z, z16=s.z16, residuals=short, plain=s.plain, best_z=s.best_z, best_image=s.best_image, partial=s.partial, gram=s.gram, gamma=s.gamma,
+                   progress=s.progress, cohort=cl.cohort, n=s.n, samples=K * B, memory=5, mixing=1.0)
+    row("anderson_look_f16, memory 5", timed(lambda: kernels.anderson_look_f16((4, B, K), 256, narrow, 7)), gbytes=5 * state)
     n = 3_300_000
     theta, g, dual, anchor, copy = G(K, n), G(K, n), G(K, n), G(n), torch.empty(K, n, device=DEVICE, dtype=torch.float16)
-    row("descend with pull and 16-bit copy, 3.3 M parameters", timed(lambda: kernels.descend((up(n, 1024), K), 256, theta, g, dual, copy, cl.cohort, None, long(n), long(n), long(n), 1e-9, 0.01)), gbytes=K * n * 18 / 1e9)
+    row("descend with pull and 16-bit copy, 3.3 M parameters", timed(lambda: kernels.descend((up(n, 1024), K), 256, theta, g, dual, copy, cl.cohort, None, None, None, long(n), long(n), long(n), 1e-9, 0.01)), gbytes=K * n * 18 / 1e9)
     row("lanes_plus, one vector for all lanes added", timed(lambda: kernels.lanes_plus((up(n, 1024), K), 256, dual, theta, anchor, long(n), long(n), long(0), long(n), 1e-9)), gbytes=K * n * 8 / 1e9)
     weight = torch.ones(K, dtype=torch.float64, device=DEVICE)
     row("mean_of_clients", timed(lambda: kernels.mean_of_clients(up(n, 256), 256, theta, weight, anchor, long(n), long(n), K)), gbytes=K * n * 4 / 1e9)
@@ -172,10 +178,19 @@ def cells(kernels):
     row("dense 8192 -> 256", timed(forward), gbytes=weights)
     row("dense by input", timed(lambda: kernels.dense_input((up(i, 128), up(B, 32), K), 256, dense, dx, 1, K * B)), gbytes=weights)
     row("dense by weights", timed(lambda: kernels.dense_weights((up(o, 128), up(i, 32), K), 256, dense, dw)), gbytes=weights)
+    few = 13
+
+    def forward_few():
+        kernels.dense_forward_few((up(o, 128), up(B, 32) * few, K), 128, dense, partial, few, K * B)
+        kernels.dense_finish((up(o, 256), B, K), 256, partial, None, None, y2, cl.cohort, long(o), o, 1, few, K * B, 0)
+    row("dense 8192 -> 256, for few samples", timed(forward_few), gbytes=weights)
+    row("dense by input, for few samples", timed(lambda: kernels.dense_input_few((up(i, 128), up(B, 32), K), 128, dense, dx, 1, K * B, shared=69120)), gbytes=weights)
+    row("dense by weights, for few samples", timed(lambda: kernels.dense_weights_few((up(o, 128), up(i, 128), K), 128, dense, dw)), gbytes=weights)
     x3 = x.view(K, B, i)
     tf32(False)
     row("  PyTorch's batched product, forward, float32", timed(lambda: torch.bmm(x3, w)), gbytes=weights)
-    n, grid = batch_norm(cl, 1024, C, scale=c.p["g2"], offset=c.p["o2"], moments=torch.empty(K, C, 2, device=DEVICE))
+    moments = torch.zeros(K, C, 2, device=DEVICE)   # structures keep addresses alone
+    n, grid = batch_norm(cl, 1024, C, scale=c.p["g2"], offset=c.p["o2"], moments=moments)
     stem, rest, dstem = G(K * B, 32, 32, C), torch.empty(K * B, n.chunks, C, 2, device=DEVICE), G(K * B, 32, 32, C)
 
     def norm_of_batch():
@@ -186,6 +201,28 @@ def cells(kernels):
     big, places, small = G(K * B, 32, 32, C), torch.empty(K * B, H, H, C, dtype=torch.uint8, device=DEVICE), G(K * B, H, H, C)
     row("max_pool 32 x 32 x 128", timed(lambda: kernels.max_pool_by_4((up(H * H * C, 1024), B, K), 256, big, small, places, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
     row("max_pool_backward", timed(lambda: kernels.max_pool_backward_by_4((up(1024 * C, 1024), B, K), 256, small, places, big, cl.cohort, 32, 32, C)), gbytes=5.25 * state)
+    stem16, dstem16, plane = stem.half(), torch.empty_like(stem, dtype=torch.float16), Plane(H=32, W=32)
+    shares, sums = torch.empty(K * B, n.chunks, 2, C, device=DEVICE), torch.empty(K, 2, C, device=DEVICE)
+    nothing = Shortcut(x=None, W=32, HS=32, WS=32, CS=C)
+
+    def apart():
+        kernels.batch_norm_apply_f16(grid, 256, n, stem16, nothing, dstem, None)
+        kernels.max_pool_by_4((up(H * H * C, 1024), B, K), 256, dstem, small, places, cl.cohort, 32, 32, C)
+
+    def apart_back():
+        kernels.max_pool_backward_by_4((up(1024 * C, 1024), B, K), 256, small, places, big, cl.cohort, 32, 32, C)
+        kernels.batch_norm_backward_look_f16(grid, 256, n, stem16, stem16, big, None, shares)
+        sum_samples(kernels, cl, shares, sums, per=n.chunks)
+        kernels.batch_norm_backward_f16(grid, 256, n, stem16, big, sums, long(2 * C), None, dstem16, 1024.0)
+
+    def joined_back():
+        kernels.norm_pool_backward_look_f16(grid, 256, n, plane, stem16, small, places, shares)
+        sum_samples(kernels, cl, shares, sums, per=n.chunks)
+        kernels.norm_pool_backward_f16(grid, 256, n, plane, stem16, small, places, sums, long(2 * C), None, dstem16, 1024.0)
+    row("normalise and pool apart, 16 bits in", timed(apart), gbytes=11.25 * state)
+    row("norm_pool", timed(lambda: kernels.norm_pool_f16((up(H * H * C, 1024), B, K), 256, n, plane, stem16, small, None, places)), gbytes=3.25 * state)
+    row("their gradients apart", timed(apart_back), gbytes=19.25 * state)
+    row("their gradients joined", timed(joined_back), gbytes=8.5 * state)
     if "--brief" in sys.argv:
         return
     e = Cell(kernels, cl, p, H, H, C, exact=True)

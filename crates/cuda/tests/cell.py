@@ -53,9 +53,7 @@ class Cell:
             self.prepare()
 
     def prepare(self):
-        for name in "ab":
-            w, (ci, co) = self.p[name], self.channels[name]
-            self.k.weights_to_f16((up(ci, 32), up(co, 32), 9 * self.cl.count), (32, 8), w, self.straight[name], self.turned[name], long(w[0].numel()), long(w[0].numel()), ci, co, 9)
+        narrow_weights(self.k, [(self.p[name], self.straight[name], self.turned[name]) for name in "ab"])
 
     def affine(self, name):
         return Affine(scale=self.p["g" + name], offset=self.p["o" + name], stride=self.p["g" + name].shape[1])

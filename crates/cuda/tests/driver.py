@@ -90,6 +90,7 @@ Affine = struct("Affine", scale=pointer, offset=pointer, stride=long)
 Shape = struct("Shape", pixels=integer, regions=integer, channels=integer, groups=integer, slices=integer)
 GroupNorm = struct("GroupNorm", affine=Affine, moments=pointer, cohort=Cohort, shape=Shape)
 BatchNorm = struct("BatchNorm", scale=pointer, offset=pointer, moments=pointer, cohort=Cohort, stride=long, pixels=integer, C=integer, slices=integer, chunks=integer, before=integer, after=integer)
+Plane = struct("Plane", H=integer, W=integer)
 Shortcut = struct("Shortcut", x=pointer, W=integer, HS=integer, WS=integer, CS=integer)
 Outer = struct("Outer", second=Affine, third=Affine, moments=pointer * 2, cohort=Cohort, shape=Shape)
 Solve = struct("Solve", z=pointer, z16=pointer, residuals=pointer, plain=pointer, best_z=pointer, best_image=pointer, partial=pointer, gram=pointer, gamma=pointer, progress=pointer,
@@ -103,6 +104,8 @@ Attention = struct("Attention", q=pointer, k=pointer, v=pointer, sums=pointer, t
 Mlp = struct("Mlp", x=pointer, w1=pointer, w2=pointer, b1=pointer, b2=pointer, y=pointer, cohort=Cohort, stride=long, length=integer)
 Gmres = struct("Gmres", basis=pointer, newest16=pointer, image=pointer, u=pointer, b=pointer, partial=pointer, weights=pointer, spaces=pointer, cohort=Cohort, n=long, samples=integer, memory=integer)
 GmresRules = struct("GmresRules", relative=double, absolute=double, max_steps=integer)
+Weights = struct("Weights", w=pointer, straight=pointer, turned=pointer, packed=long, CI=integer, CO=integer, taps=integer, first=integer)
+Layers = type("Layers", (C.Structure,), {"_fields_": [("of", Weights * 16)]})
 
 MOST, SUMS = 8, 18
 # The kernels that read every pixel once, for windows of 3 and strides of 1.
@@ -215,11 +218,20 @@ def parts_for(blocks, steps, numbers, places, step_us):
     return min(range(1, max(min(16, steps), 1) + 1), key=us)
 
 
+def narrow_weights(kernels, layers):
+    """weights_to_f16 of (w [clients][CO][taps][CI], straight, turned) of several layers with the same numbers a client apart."""
+    made, first = Layers(), 0
+    for i, (w, straight, turned) in enumerate(layers):
+        CO, CI, taps = w.shape[1], w.shape[-1], w[0].numel() // (w.shape[1] * w.shape[-1])
+        made.of[i] = Weights(w=w, straight=straight, turned=turned, packed=w[0].numel(), CI=CI, CO=CO, taps=taps, first=first)
+        first += up(CI, 32) * up(CO, 32) * taps
+    kernels.weights_to_f16((first, layers[0][0].shape[0]), (32, 8), made, len(layers), long(layers[0][0].stride(0)))
+
+
 def weights_to_f16(kernels, w):
     """w [clients][out][...][in] -> straight and turned [clients][in][...][out], in 16 bits."""
-    CO, CI, taps = w.shape[1], w.shape[-1], w[0].numel() // (w.shape[1] * w.shape[-1])
-    straight, turned = torch.empty_like(w, dtype=torch.float16), torch.empty(w.shape[0], CI, *w.shape[2:-1], CO, dtype=torch.float16, device=DEVICE)
-    kernels.weights_to_f16((up(CI, 32), up(CO, 32), taps * w.shape[0]), (32, 8), w, straight, turned, long(w[0].numel()), long(w[0].numel()), CI, CO, taps)
+    straight, turned = torch.empty_like(w, dtype=torch.float16), torch.empty(w.shape[0], w.shape[-1], *w.shape[2:-1], w.shape[1], dtype=torch.float16, device=DEVICE)
+    narrow_weights(kernels, [(w, straight, turned)])
     return straight, turned
 
 

@@ -141,6 +141,43 @@ def batch_normalisation():
 
 
 @check_of
+def pooled_normalisation():
+    """pool(norm(phi(x))) in one kernel, and its gradients."""
+    k = KERNELS
+    for sizes, H, W, C in (([3, 1, 0, 4], 7, 6, 12), ([2, 3], 16, 16, 128), ([5], 1, 2, 8), ([4, 2], 9, 7, 24), ([3], 5, 5, 1032)):
+        cl, HO, WO = Clients(sizes), (H + 1) // 2, (W + 1) // 2
+        scale, offset = torch.randn(cl.count, C, device=DEVICE), torch.randn(cl.count, C, device=DEVICE)
+        for bits, before in (("f32", "identity"), ("f32", "softplus_exact"), ("f16", "relu"), ("f16", "softplus")):
+            dtype, phi = torch.float32 if bits == "f32" else torch.float16, PHIS["softplus_exact" if before == "softplus" else before]
+            x = phi(0.5 + torch.randn(cl.samples, H, W, C, device=DEVICE)).mul(64).round().div(64).to(dtype)   # with ties, and nothing that nearly is one
+            dy, moments, sums = torch.randn(cl.samples, HO, WO, C, device=DEVICE), poisoned(cl.count, C, 2), poisoned(cl.count, 2, C)
+            y, y16, places = poisoned(*dy.shape), poisoned(*dy.shape, dtype=torch.float16), torch.zeros(*dy.shape, dtype=torch.uint8, device=DEVICE)
+            dx, dx16 = poisoned(*x.shape), poisoned(*x.shape, dtype=torch.float16)
+            n, grid = batch_norm(cl, H * W, C, before, scale=scale, offset=offset, moments=moments)
+            partial, shares, plane = poisoned(cl.samples, n.chunks, C, 2), poisoned(cl.samples, n.chunks, 2, C), Plane(H=H, W=W)
+            k.launch("batch_norm_look_" + bits, grid, 256, n, x, partial)
+            k.batch_norm_moments((up(C, 32), cl.count), 256, n, partial, None, None, None, long(0))
+            k.launch("norm_pool_" + bits, (up(HO * WO * C, 1024), cl.most, cl.count), 256, n, plane, x, y, y16, places)
+            k.launch("norm_pool_backward_look_" + bits, grid, 256, n, plane, x, dy, places, shares)
+            sum_samples(k, cl, shares, sums, per=n.chunks)
+            k.launch("norm_pool_backward_" + bits, grid, 256, n, plane, x, dy, places, sums, long(2 * C), dx, dx16, 4.0)
+            ys, dxs, dss = [], [], []
+            for i, (v, e) in enumerate(zip(by_client(cl, x), by_client(cl, dy))):
+                sc, of = (t[i].double().to(REFERENCE).requires_grad_() for t in (scale, offset))
+                if not len(v):
+                    ys.append(e), dxs.append(v), dss.append(torch.zeros(2, C, dtype=torch.float64, device=REFERENCE))
+                    continue
+                v.requires_grad_()
+                out = F.max_pool2d(F.pad(F.batch_norm(v, None, None, sc, of, training=True), (W & 1, 1, H & 1, 1), value=-1e30), 3, 2)
+                gv, gs, go = torch.autograd.grad(out, (v, sc, of), e)
+                ys.append(out.detach()), dxs.append((gv * SLOPES["softplus_exact" if before == "softplus" else before](v)).detach()), dss.append(torch.stack([gs, go]))
+            name = f"{bits} {before} {describe(cl, H, W, C)}"
+            compare(f"norm_pool {name}", cl, y, ys, 5e-6), compare("  in 16 bits", cl, y16, ys, 4e-4)
+            compare(f"norm_pool_backward {name}", cl, dx, dxs, 1e-5), compare("  in 16 bits", cl, dx16, [4 * v for v in dxs], 4e-4)
+            report("  gradients of scale and offset", error(sums, torch.stack(dss)), 1e-5)
+
+
+@check_of
 def mean_pooling():
     k = KERNELS
     for sizes, H, W, C in (([3, 1, 0, 4], 5, 7, 6), ([2, 3], 8, 8, 256), ([4], 1, 1, 70)):

@@ -51,6 +51,27 @@ def convolution():
 
 
 @check_of
+def narrowing():
+    """The weights of several layers of a lane in 16 bits by one launch: straight and turned, either alone, and in any shape."""
+    shapes, clients = [(64, 1, 192), (8, 9, 40), (130, 1, 33), (1, 4, 1), (256, 9, 16)], 3
+    places = [16]
+    for CO, taps, CI in shapes:
+        places.append(places[-1] + CO * taps * CI + 5)
+    lanes, made, first, results = torch.randn(clients, places[-1], device=DEVICE), Layers(), 0, []
+    for i, ((CO, taps, CI), at) in enumerate(zip(shapes, places)):
+        straight, turned = (poisoned(clients, CO * taps * CI, dtype=torch.float16) for _ in range(2))
+        results.append((straight, turned))
+        made.of[i] = Weights(w=lanes.data_ptr() + 4 * at, straight=None if i == 1 else straight, turned=None if i == 2 else turned, packed=CO * taps * CI, CI=CI, CO=CO, taps=taps, first=first)
+        first += up(CI, 32) * up(CO, 32) * taps
+    KERNELS.weights_to_f16((first, clients), (32, 8), made, len(shapes), long(places[-1]))
+    for i, ((CO, taps, CI), at, (straight, turned)) in enumerate(zip(shapes, places, results)):
+        w = lanes[:, at:at + CO * taps * CI].reshape(clients, CO, taps, CI).half()
+        wrong = not (torch.isnan(straight).all() if i == 1 else torch.equal(straight.view_as(w), w))
+        wrong |= not (torch.isnan(turned).all() if i == 2 else torch.equal(turned.view(clients, CI, taps, CO), w.flip(2).permute(0, 3, 2, 1)))
+        report(f"weights in 16 bits, layer {i} of {len(shapes)}: {CO} x {taps} x {CI}", float(bool(wrong)), 0)
+
+
+@check_of
 def packing():
     """What a sample gets does not depend on who else is in the cohort."""
     H, W, CI, CO = 6, 5, 16, 24
@@ -214,6 +235,17 @@ def anderson():
         report(f"anderson, {label}: nobody is left", float(sum(left)), 0)
         wrote = torch.isfinite(found["z"][cl.unlisted]).any().item() if cl.unlisted else False
         report(f"anderson, {label}: others untouched", float(wrote), 0)
+    for label, settings in (("defaults", Settings()), ("memory 3, mixing 0.8, restart 4", Settings(memory=3, mixing=0.8, restart=4, max_steps=40))):
+        cl = Clients([5, 0, 40])
+        b, z0 = torch.randn(cl.samples, n, dtype=torch.float64, device=DEVICE), torch.randn(cl.samples, n, device=DEVICE)
+        f = lambda z: torch.tanh(z.double() @ A.T + b)
+        found, wide = (Solver(KERNELS, cl, n, settings, blocks=2, narrow=narrow).run(lambda z: f(z).float(), z0) for narrow in (True, False))
+        z = found["z"].double()
+        residual = ((f(z) - z).norm(dim=1) / f(z).norm(dim=1))[cl.listed].max().item()
+        taken, before = (sum(r["steps"][s] for s in cl.listed) for r in (found, wide))
+        report(f"anderson, residuals in 16 bits, {label}: largest relative residual", residual, 1e-3)
+        report(f"  its image", error(found["image"][cl.listed], f(z)[cl.listed]), 1e-6)
+        report(f"  {taken} steps, {before} with residuals in 32 bits: more by", max(taken / before - 1, 0.0), 0.05)
     cl = Clients([3])
     z0 = torch.randn(cl.samples, n, device=DEVICE)
     z0[cl.of[0][1], 5] = float("nan")
@@ -258,6 +290,32 @@ def dense():
             k.combine((up(per * n_out, 512), cl.most, cl.count), 256, dy, more, out, out16, cl.cohort, 0.3, -2.0, 4.0, per * n_out)
             sums = [0.3 * a - 2 * b for a, b in zip(by_client(cl, dy), by_client(cl, more))]
             compare(f"combine {what}", cl, out, sums, 1e-6), compare(f"combine in 16 bits {what}", cl, out16, [4 * v for v in sums], 4e-4)
+
+
+@check_of
+def dense_of_few():
+    """Many weights, few samples: other kernels for the same products."""
+    k = KERNELS
+    for sizes, n_in, n_out, parts in (([3, 1, 0, 4], 12, 8, 1), ([33, 20, 0], 300, 132, 3), ([32, 7], 1028, 256, 8), ([20, 70], 260, 36, 1)) + (() if SMALL else (([20] * 10, 8192, 256, 13), ([20, 3] * 2, 3136, 256, 32))):
+        cl, rows = Clients(sizes), up(max(sizes), 32)
+        x, dy, w = torch.randn(cl.samples, n_in, device=DEVICE), torch.randn(cl.samples, n_out, device=DEVICE), torch.randn(cl.count, n_in, n_out, device=DEVICE)
+        d = Dense(x=x, w=w, dy=dy, cohort=cl.cohort, w_stride=n_in * n_out, **{"in": n_in, "out": n_out, "per": 1})
+        wd, what = w.double().to(REFERENCE), describe(cl, n_in, n_out, f"{parts} parts")
+        for name, n, inner, shared, expected in (("dense_forward_few", n_out, n_in, 0, [v @ wd[i] for i, v in enumerate(by_client(cl, x))]),
+                                                 ("dense_input_few", n_in, n_out, 69120, [v @ wd[i].T for i, v in enumerate(by_client(cl, dy))])):
+            for cut in {parts, 1}:
+                found = []
+                for _ in range(2):
+                    partial = poisoned(cut, cl.samples, n)
+                    k.launch(name, (up(n, 128), rows * cut, cl.count), 128, d, partial, cut, cl.samples, shared=shared)
+                    found.append(partial)
+                compare(f"{name} {what}, cut into {cut}", cl, found[0].sum(0) if cut > 1 else found[0][0], expected, 1e-6)
+                report("  twice, to the bit", float(not torch.equal(*[torch.nan_to_num(f) for f in found])), 0)
+        if max(sizes) > 32:
+            continue
+        dw = poisoned(*w.shape)
+        k.dense_weights_few((up(n_out, 128), up(n_in, 128), cl.count), 128, d, dw)
+        report(f"dense_weights_few {what}", error(dw, torch.stack([a.T @ b for a, b in zip(by_client(cl, x), by_client(cl, dy))])), 1e-6)
 
 
 @check_of

@@ -56,13 +56,17 @@ def steps():
         t, gd = before[:, :n].double(), g[:, :n].double()
         for offset, apart, shares, strength in ((None, 0, None, 0.0), (offsets, stride, None, 0.01), (offsets, 0, counts, 0.5), (offsets, stride, counts, 0.01), (None, 0, counts, 0.0)):
             theta, copy = before.clone(), poisoned(clients, stride, dtype=torch.float16)
-            k.descend((up(n, 1024), clients), 256, theta, g, offset, copy, cl.cohort, shares, long(stride), long(apart), long(n), 0.1, strength)
+            k.descend((up(n, 1024), clients), 256, theta, g, offset, copy, cl.cohort, shares, None, None, long(stride), long(apart), long(n), 0.1, strength)
             pull = strength * t + (0 if offset is None else (offsets if apart else offsets[:1])[:, :n].double())
             share = 1 if shares is None else counts.clamp_min(1).double()[:, None]
             expected = torch.where(trains, t - 0.1 * (gd + pull / share), t)
             report(f"descend {clients} x {n}, offset {'none' if offset is None else apart}, shares {shares is not None}", error(theta[:, :n], expected), 1e-7)
             report("  16-bit copy", float(not torch.equal(copy[:, :n][trains[:, 0]], theta[:, :n][trains[:, 0]].half())), 0)
             report("  the others and the padding untouched", float(not (torch.equal(theta[:, n:], before[:, n:]) and torch.equal(theta[~trains[:, 0]], before[~trains[:, 0]]))), 0)
+        rates, step, theta = torch.rand(3, clients, device=DEVICE), integers([2]), before.clone()
+        k.descend((up(n, 1024), clients), 256, theta, g, None, None, cl.cohort, None, rates, step, long(stride), long(0), long(n), 9.0, 0.0)
+        expected = torch.where(trains, t - rates[2].double()[:, None] * gd, t)
+        report(f"descend {clients} x {n}, rates by a table", error(theta[:, :n], expected), 1e-7)
         weight, mean = torch.rand(clients, dtype=torch.float64, device=DEVICE), poisoned(n)
         k.mean_of_clients(up(n, 256), 256, theta, weight, mean, long(stride), long(n), clients)
         host, total, sums = theta.cpu().numpy()[:, :n].astype(np.float64), 0.0, np.zeros(n)

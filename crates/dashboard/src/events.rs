@@ -9,17 +9,28 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 
 use super::answer::text;
-use super::run_index::{Cursor, News, RunIndex};
+use super::run_index::RunIndex;
 use fedeq_run::run::Activity;
+use fedeq_viewer::news::{Cursor, News, points_each};
 
 /// How long news may take to arrive.
 const EVERY: Duration = Duration::from_millis(500);
 
+/// Runs in one piece of news: a page draws the first while the others come.
+const TOGETHER: usize = 100;
+
+/// The runs that a page follows closely.
+pub(super) enum Followed {
+    /// All there are, also those to come.
+    All,
+    /// These.
+    Named(Vec<String>),
+}
+
 /// Follows the list of runs, and some of them closely.
-pub(super) fn follow(index: Arc<RunIndex>, runs: Vec<String>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+pub(super) fn follow(index: Arc<RunIndex>, followed: Followed) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let patience = index.patience;
-    let runs = runs.into_iter().map(|run| (run, Followed::default())).collect();
-    let reader = Reader { index, runs, list: String::new() };
+    let reader = Reader { index, followed, told: BTreeMap::new(), list: String::new() };
     let stream = unfold((Some(reader), VecDeque::new()), |(mut reader, mut ready)| async move {
         while ready.is_empty() {
             let (back, news) = reader?.read_beside().await?;
@@ -37,12 +48,13 @@ pub(super) fn follow(index: Arc<RunIndex>, runs: Vec<String>) -> Sse<impl Stream
 /// What one page has been told.
 struct Reader {
     index: Arc<RunIndex>,
-    runs: BTreeMap<String, Followed>,
+    followed: Followed,
+    told: BTreeMap<String, Told>,
     list: String,
 }
 
 #[derive(Default)]
-struct Followed {
+struct Told {
     cursor: Cursor,
     activity: Option<Activity>,
 }
@@ -64,15 +76,27 @@ impl Reader {
             events.push_back(Event::default().event("runs").data(&list));
             self.list = list;
         }
-        for (run, followed) in &mut self.runs {
-            let news = self.index.news(run, &mut followed.cursor);
-            events.extend(news.filter(|news| followed.is_news(news)).map(|news| Event::default().event("run").data(text(&news))));
-        }
+        let news = self.news();
+        events.extend(news.chunks(TOGETHER).map(|news| Event::default().event("stories").data(text(&news))));
         events
+    }
+
+    fn news(&mut self) -> Vec<News> {
+        let names = match &self.followed {
+            Followed::All => self.index.names(),
+            Followed::Named(names) => names.clone(),
+        };
+        let points = points_each(names.len());
+        self.told.retain(|run, _| names.contains(run));
+        let news = |run: String| {
+            let told = self.told.entry(run.clone()).or_default();
+            self.index.news(&run, points, &mut told.cursor).filter(|news| told.is_news(news))
+        };
+        names.into_iter().filter_map(news).collect()
     }
 }
 
-impl Followed {
+impl Told {
     fn is_news(&mut self, news: &News) -> bool {
         let before = std::mem::replace(&mut self.activity, news.activity());
         !news.is_empty() || before != self.activity

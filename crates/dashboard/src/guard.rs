@@ -40,6 +40,11 @@ impl Guard {
         Self { token, cookie: format!("fedeq-{}", address.port()), hosts }
     }
 
+    /// Whether only those may look who know a token.
+    pub(super) fn asks_for_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     fn examine(&self, request: &Request) -> Result<(), Objection> {
         match &self.token {
             Some(token) if !self.knows(token, request) => return Err(Objection::Unknown),

@@ -7,26 +7,22 @@
 //! - this file: the settings, and serving them
 //! - `address`, `guard`: who may watch, and who may act
 //! - `connection`: how many connections there may be, and for how long they may be idle
-//! - `run_index`, `run_view`: the runs there are, and what is known of each; `point`, `thinned`: the points of its curves
-//! - `client`: one client of a run
+//! - `run_index`: the runs there are; what is known of each is in `fedeq-viewer`, and so is the page
 //! - `start`: resuming a run in a process of its own
 //! - `route`, `events`, `answer`, `refusal`: requests and answers
-//! - `page`: the page itself, kept in `assets`
+//! - `page`: the page as it is sent, and the page that asks for a token
 mod address;
 mod answer;
-mod client;
 mod connection;
 mod events;
 mod guard;
 mod page;
-mod point;
 mod refusal;
 mod route;
 mod run_index;
-mod run_view;
 mod start;
-mod thinned;
 
+use std::ffi::OsString;
 use std::future::Future;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -48,8 +44,8 @@ pub struct Dashboard {
     pub folder: PathBuf,
     /// The access token, if one is asked for.
     pub token: Option<Token>,
-    /// The program that resumes runs.
-    pub program: PathBuf,
+    /// The program that resumes runs, and words that come before all others, where it needs some.
+    pub program: Vec<OsString>,
     /// How long a connection may say nothing, or listen to nothing.
     pub patience: Duration,
 }

@@ -1,5 +1,6 @@
 //! Follows all runs below a folder, for all who watch them.
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,12 +8,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use super::point::{EvaluationPoint, QualityPoint, RoundPoint, TimingPoint};
 use super::refusal::RequestRefusal;
-use super::run_view::{RunInfo, RunView, Story};
 use super::start::Starts;
-use super::thinned::Thinned;
-use fedeq_run::run::{Activity, ControlCommand, FileAccess, Links, RunFolder, RunState, Timing, runs_below};
+use fedeq_run::run::{ControlCommand, FileAccess, Links, RunFolder, RunState, runs_below};
+use fedeq_viewer::news::{Cursor, News};
+use fedeq_viewer::{RunRow, RunView};
 
 /// Folders are not read more often than this, however many look.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -36,65 +36,15 @@ struct Known {
     looked: Option<Instant>,
 }
 
-/// A run in the list of runs.
+/// A run in the list of runs, and what was done about it from here.
 #[derive(Serialize)]
-pub(super) struct RunRow {
-    run: String,
-    state: RunState,
-    problem: Option<String>,
-    info: Option<RunInfo>,
-    round: u64,
-    /// The accuracy of clients with their own models, and with the shared part as the server has it: methods are looked at in the same way.
-    local: Option<QualityPoint>,
-    shared: Option<QualityPoint>,
-    seconds_left: Option<f64>,
+pub(super) struct ServedRow {
+    #[serde(flatten)]
+    row: RunRow,
     /// Whether it was resumed from here, and its process lives.
     started: bool,
     /// Why it could not be resumed from here.
     trouble: Option<String>,
-}
-
-/// How much of a run somebody has been told.
-#[derive(Clone, Copy, Default, PartialEq)]
-pub(super) struct Cursor {
-    begun: bool,
-    edition: u64,
-    rounds: Told,
-    evaluations: Told,
-    timings: Told,
-}
-
-/// How much of a curve somebody has been told.
-#[derive(Clone, Copy, Default, PartialEq)]
-struct Told {
-    kept: usize,
-    seen: u64,
-}
-
-/// What has been added to a run since.
-#[derive(Serialize)]
-pub(super) struct News {
-    run: String,
-    /// Whether this replaces everything told before.
-    anew: bool,
-    rounds: Vec<RoundPoint>,
-    evaluations: Vec<EvaluationPoint>,
-    timings: Vec<TimingPoint>,
-    /// The last points of curves that are too long to be told point by point; they hold until there are others.
-    tail: TailNews,
-    totals: Timing,
-    activity: Option<Activity>,
-    /// Whether anything was added.
-    #[serde(skip)]
-    has_grown: bool,
-}
-
-/// Where the curves end, each where that is not among the points that were told.
-#[derive(Serialize)]
-struct TailNews {
-    rounds: Option<RoundPoint>,
-    evaluations: Option<EvaluationPoint>,
-    timings: Option<TimingPoint>,
 }
 
 /// What somebody wants to happen to a run.
@@ -107,41 +57,26 @@ pub(super) enum Action {
 }
 
 impl RunIndex {
-    pub(super) fn new(root: PathBuf, program: PathBuf, patience: Duration) -> Self {
+    pub(super) fn new(root: PathBuf, program: Vec<OsString>, patience: Duration) -> Self {
         let known = Known { runs: BTreeMap::new(), starts: Starts::new(program), looked: None };
         Self { root, readers: Semaphore::new(READERS), patience, known: Mutex::new(known) }
     }
 
     /// All runs.
-    pub(super) fn rows(&self) -> Vec<RunRow> {
+    pub(super) fn rows(&self) -> Vec<ServedRow> {
         let known = self.up_to_date();
         known.runs.iter().map(|(run, view)| known.row(run, view)).collect()
     }
 
-    /// What is new about a run for somebody who has been told so much; moves the cursor. Nothing if there is no such run.
-    pub(super) fn news(&self, run: &str, cursor: &mut Cursor) -> Option<News> {
+    /// The names of all runs.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.up_to_date().runs.keys().cloned().collect()
+    }
+
+    /// What is new about a run for somebody who has been told so much, with at most so many points a journal. Nothing if there is no such run.
+    pub(super) fn news(&self, run: &str, points: usize, cursor: &mut Cursor) -> Option<News> {
         let known = self.up_to_date();
-        let view = known.runs.get(run)?;
-        let anew = !cursor.begun || cursor.edition != view.edition();
-        let told = if anew { Cursor::default() } else { *cursor };
-        let now = Cursor::at(view);
-        *cursor = now;
-        let Story { rounds, evaluations, timings, totals, .. } = &view.story;
-        Some(News {
-            run: run.to_owned(),
-            anew,
-            rounds: rounds.kept()[told.rounds.kept..].to_vec(),
-            evaluations: evaluations.kept()[told.evaluations.kept..].to_vec(),
-            timings: timings.kept()[told.timings.kept..].to_vec(),
-            tail: TailNews {
-                rounds: rounds.tail().cloned(),
-                evaluations: evaluations.tail().cloned(),
-                timings: timings.tail().cloned(),
-            },
-            totals: totals.clone(),
-            activity: view.activity.clone(),
-            has_grown: anew || told != now,
-        })
+        known.runs.get(run).map(|view| News::of(run, view, points, cursor))
     }
 
     /// The folder of a run. Only what was found below the root has a name, so no name leads out of it.
@@ -184,54 +119,28 @@ impl Known {
     fn look(&mut self, found: BTreeMap<String, PathBuf>, access: &FileAccess) {
         self.runs.retain(|run, _| found.contains_key(run));
         for (run, path) in found {
-            self.runs.entry(run).or_insert_with(|| RunView::new(path, access.clone())).look();
+            self.runs.entry(run).or_insert_with(|| RunView::new(path, access.clone()));
         }
+        look_at_all(self.runs.values_mut().collect());
         self.starts.look();
     }
 
-    fn row(&self, run: &str, view: &RunView) -> RunRow {
-        let evaluation = view.evaluation();
-        RunRow {
-            run: run.to_owned(),
-            state: view.state,
-            problem: view.problem.clone(),
-            info: view.info.clone(),
-            round: view.round(),
-            local: evaluation.map(|evaluation| evaluation.local.clone()),
-            shared: evaluation.and_then(|evaluation| evaluation.shared.clone()),
-            seconds_left: view.seconds_left(),
-            started: self.starts.is_under_way(run),
-            trouble: self.starts.trouble(run).map(str::to_owned),
+    fn row(&self, run: &str, view: &RunView) -> ServedRow {
+        let trouble = self.starts.trouble(run).map(str::to_owned);
+        ServedRow { row: view.row(run), started: self.starts.is_under_way(run), trouble }
+    }
+}
+
+/// Reads what is new of all runs, on a few threads: at first that is all journals of all runs.
+fn look_at_all(mut views: Vec<&mut RunView>) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    let share = views.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        for views in views.chunks_mut(share) {
+            scope.spawn(|| views.iter_mut().for_each(|view| view.look()));
         }
-    }
+    });
 }
 
-impl Cursor {
-    fn at(view: &RunView) -> Self {
-        Self {
-            begun: true,
-            edition: view.edition(),
-            rounds: Told::of(&view.story.rounds),
-            evaluations: Told::of(&view.story.evaluations),
-            timings: Told::of(&view.story.timings),
-        }
-    }
-}
-
-impl Told {
-    fn of<P>(curve: &Thinned<P>) -> Self {
-        Self { kept: curve.kept().len(), seen: curve.seen() }
-    }
-}
-
-impl News {
-    /// Who is at work, less the beat that only tells that somebody is.
-    pub(super) fn activity(&self) -> Option<Activity> {
-        self.activity.clone().map(|activity| Activity { beat: 0, ..activity })
-    }
-
-    /// Whether there is anything in it beside who is at work.
-    pub(super) fn is_empty(&self) -> bool {
-        !self.has_grown
-    }
-}
+/// A dashboard beside runs at work leaves them their cores.
+const MOST_THREADS: usize = 4;

@@ -1,19 +1,20 @@
 //! Resuming runs, each in a process of its own.
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Runs that were resumed from here.
 pub(super) struct Starts {
-    program: PathBuf,
+    program: Vec<OsString>,
     under_way: BTreeMap<String, Child>,
     /// What went wrong the last time.
     troubles: BTreeMap<String, String>,
 }
 
 impl Starts {
-    pub(super) fn new(program: PathBuf) -> Self {
+    pub(super) fn new(program: Vec<OsString>) -> Self {
         Self { program, under_way: BTreeMap::new(), troubles: BTreeMap::new() }
     }
 
@@ -47,9 +48,9 @@ impl Starts {
     }
 }
 
-fn resume_command(program: &Path, folder: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.args(["resume", "--quiet"]).arg("--").arg(folder);
+fn resume_command(program: &[OsString], folder: &Path) -> Command {
+    let mut command = Command::new(program.first().map_or("fedeq".as_ref(), OsString::as_os_str));
+    command.args(program.iter().skip(1)).args(["resume", "--quiet"]).arg("--").arg(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // Ctrl-C in the dashboard's terminal ends the dashboard, not the runs.
     #[cfg(unix)]

@@ -1,4 +1,7 @@
 //! What every source yields: samples, their labels, and whose they are where the source knows.
+use crate::source::DataSet;
+use crate::source::arrays::TokenArrays;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A whole data set in memory, samples in the source's own order.
@@ -42,7 +45,7 @@ pub struct Images {
 
 /// How a value becomes the number a model sees: `(value - mean) / deviation`, with a mean and a deviation for every channel of a picture
 /// (whose values are in [0, 1]) or for every column of a table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scaling {
     /// Subtracted, one a channel or column.
@@ -123,6 +126,11 @@ impl Dataset {
         let last = (names.len() as u16).checked_sub(1)?;
         let values = values.iter().map(|class| last - class).collect();
         Some(Self { labels: Labels::Classes { names: names.clone(), values }, ..self.clone() })
+    }
+
+    /// Whether its symbols are the characters of the [vocabulary](crate::source::vocabulary). Tokens of arrays are numbers that only their owner can read.
+    pub fn has_characters(&self) -> bool {
+        matches!(self.samples, Samples::Sequences(_)) && self.name != TokenArrays::ENTRY.name
     }
 
     /// The class of each sample, where samples have one class each.

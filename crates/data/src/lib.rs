@@ -1,4 +1,5 @@
 //! Data sets of federated learning: readers, partitions among clients, batches and verified downloads.
+mod change;
 mod dataset;
 mod error;
 #[cfg(feature = "fetch")]
@@ -9,6 +10,7 @@ pub mod shard;
 pub mod source;
 mod spread;
 
+pub use change::FeatureShift;
 pub use dataset::{Dataset, Images, Labels, Owners, Samples, Scaling, Sequences, Vectors};
 pub use error::{Error, Place, Result};
 pub use seed::Seed;

@@ -23,6 +23,11 @@ impl Seed {
         Self(Sha256::new().chain_update(b"fedeq").chain_update(value.to_le_bytes()).finalize().into())
     }
 
+    /// A root seed of 256 bits that nobody can guess, from bytes that nobody else has.
+    pub fn from_secret(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The seed for one named purpose, told apart further by numbers (round, client, epoch, ...).
     pub fn derive(&self, purpose: &str, indices: impl IntoIterator<Item = u64>) -> Self {
         let length = (purpose.len() as u64).to_le_bytes();

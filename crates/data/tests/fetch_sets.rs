@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fedeq_data::fetch::offer::offer;
-use fedeq_data::fetch::{Archive, FetchEvent, Member, Offer, from_path, from_publisher};
+use fedeq_data::fetch::{Archive, FetchEvent, Member, Offer, Recipe, Ways, from_path, from_publisher};
 use fedeq_data::{Error, Result};
 use fetch_support::{Manner, Server, fingerprint, impatient, noise, unwatched};
 use flate2::Compression;
@@ -309,8 +309,50 @@ fn files_that_their_reader_cannot_read_are_not_copied() {
     assert!(!data.exists());
 }
 
+/// An offer of one loose file.
+fn loose(address: &'static str, content: &[u8]) -> Offer {
+    let Some(Offer::Recipe(recipe)) = offer("mnist") else { panic!("files, one by one") };
+    Offer::Recipe(Recipe { ways: Ways::Download { address, files: vec![member("mnist/file.gz", content)] }, ..recipe })
+}
+
+#[test]
+fn loose_files_are_downloaded_checked_and_kept_as_they_are() {
+    let (content, data) = (noise(30_000), TempDir::new().unwrap());
+    let server = Server::start(content.clone(), &[Manner::CutsAfter(10_000), Manner::Ranges]);
+    let address: &'static str = format!("{}?", server.address).leak();
+    from_publisher(&loose(address, &content), data.path(), &impatient(), &mut unwatched).unwrap();
+    assert!(fs::read(data.path().join("mnist/file.gz")).unwrap() == content);
+    let mut told = Vec::new();
+    let mut observer = |event: &FetchEvent<'_>| told.push(format!("{event:?}"));
+    from_publisher(&loose("http://127.0.0.1:1/", &content), data.path(), &impatient(), &mut observer).unwrap();
+    assert_eq!(told, ["AlreadyThere"]);
+    let error = from_publisher(&loose(address, b"something else"), data.path(), &impatient(), &mut unwatched);
+    assert!(error.is_err(), "bytes that were not meant are refused");
+}
+
+#[test]
+fn what_cannot_be_downloaded_says_where_it_is_and_what_files_are_read() {
+    for (name, words) in [("tiny-imagenet", "unzip -q tiny-imagenet-200.zip"), ("emnist", "curl -LO https://biometrics.nist.gov")]
+    {
+        let data = TempDir::new().unwrap();
+        let error = from_publisher(&offer(name).unwrap(), data.path(), &impatient(), &mut unwatched).unwrap_err();
+        assert!(error.hint().contains(words) && error.hint().contains("files: "), "{name}: {}", error.hint());
+    }
+    let around = TempDir::new().unwrap();
+    let error =
+        from_path(&offer("tiny-imagenet").unwrap(), around.path(), &around.path().join("data"), &mut unwatched).unwrap_err();
+    assert!(error.hint().contains("where it is used as it lies"), "{}", error.hint());
+}
+
 #[test]
 fn every_published_fingerprint_is_well_formed() {
+    for name in ["mnist", "fashion-mnist", "svhn"] {
+        let Some(Offer::Recipe(Recipe { ways: Ways::Download { files, address }, folder, .. })) = offer(name) else {
+            panic!("{name}")
+        };
+        let is_well_formed = |file: &Member| file.fingerprint.sha256.len() == 64 && file.path.starts_with(folder);
+        assert!(files.iter().all(is_well_formed) && address.ends_with('/'), "{name}");
+    }
     for name in ["cifar10", "cifar100"] {
         let Some(Offer::Archive(archive)) = offer(name) else { panic!("{name} is not an archive") };
         let all = archive.members.iter().map(|member| &member.fingerprint).chain([&archive.fingerprint]);

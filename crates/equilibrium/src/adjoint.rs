@@ -1,4 +1,5 @@
 //! How gradients pass through an equilibrium.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{InvalidSetting, PHANTOM_STEPS, below_one, within};
@@ -13,7 +14,7 @@ use crate::stop::Stop;
 ///
 /// By the implicit function theorem a gradient `v` that arrives at `z*` goes on to the parameters as `(dg/dtheta)^T u`, and to
 /// the input as `(dg/dx)^T u`, where `(I - J^T) u = v` and `J = dg/dz` at `z*`. The choices differ in how `u` is found:
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Adjoint {
     /// `u = v`: the identity in place of the inverse. One application of the cell, forward and backward; the direction is right
@@ -25,9 +26,11 @@ pub enum Adjoint {
     Phantom {
         /// Applications that are differentiated.
         #[serde(default = "Adjoint::default_phantom_steps")]
+        #[schemars(range(min = *PHANTOM_STEPS.start(), max = *PHANTOM_STEPS.end()))]
         steps: usize,
         /// Share of the old state that is kept.
         #[serde(default)]
+        #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
         damping: f64,
     },
     /// The linear system is solved, by vector-Jacobian products alone.

@@ -18,15 +18,25 @@ pub use crate::tensor::contract::{project_onto_linf_ball, project_rows_onto_l1_s
 /// assert_eq!(b, [0.5, -0.25, 0.25, -0.75]);
 /// ```
 pub fn project_row_onto_l1_ball(row: &mut [f32], radius: f32) {
+    project_row_onto_l1_ball_in(row, radius, &mut Vec::new());
+}
+
+/// The same in memory that is kept: once it is as large as the longest row, nothing is allocated.
+pub fn project_row_onto_l1_ball_in(row: &mut [f32], radius: f32, memory: &mut Vec<f32>) {
     let size: f32 = row.iter().map(|value| value.abs()).sum();
     if size > radius {
-        project_row_onto_l1_sphere(row, radius);
+        project_row_onto_l1_sphere_in(row, radius, memory);
     }
 }
 
 /// One row of `B` onto the l1 *sphere*, in place: a row shorter than `radius` is lengthened. What the paper's own code does.
 pub fn project_row_onto_l1_sphere(row: &mut [f32], radius: f32) {
-    let threshold = simplex_threshold(row, radius);
+    project_row_onto_l1_sphere_in(row, radius, &mut Vec::new());
+}
+
+/// The same in memory that is kept.
+pub fn project_row_onto_l1_sphere_in(row: &mut [f32], radius: f32, memory: &mut Vec<f32>) {
+    let threshold = simplex_threshold(row, radius, memory);
     for value in row {
         // A zero that is lengthened goes up.
         *value = (value.abs() - threshold).max(0.0) * if *value < 0.0 { -1.0 } else { 1.0 };
@@ -34,8 +44,9 @@ pub fn project_row_onto_l1_sphere(row: &mut [f32], radius: f32) {
 }
 
 /// The `t` for which `sum_j max(|row_j| - t, 0) = radius`.
-fn simplex_threshold(row: &[f32], radius: f32) -> f32 {
-    let mut sizes: Vec<f32> = row.iter().map(|value| value.abs()).collect();
+fn simplex_threshold(row: &[f32], radius: f32, sizes: &mut Vec<f32>) -> f32 {
+    sizes.clear();
+    sizes.extend(row.iter().map(|value| value.abs()));
     sizes.sort_unstable_by(|a, b| b.total_cmp(a));
     let mut sum = 0.0;
     let mut threshold = 0.0;

@@ -1,4 +1,5 @@
 //! The equilibrium layer: solver, stopping rule and adjoint together.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::adjoint::Adjoint;
@@ -23,7 +24,7 @@ use crate::stop::Stop;
 /// };
 /// assert!(layer.validate().is_ok());
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Equilibrium {
     /// Finds the state.

@@ -1,4 +1,5 @@
 //! The one loop: every solver, every map, every kind of states.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::linear::{Gmres, LinearSolver};
@@ -9,12 +10,13 @@ use crate::states::{HostStates, States};
 use crate::stop::Stop;
 
 /// What a solve does besides solving.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SolveOptions {
     /// Finished samples are left out of the work once no more than this share of the rows is still being solved; 0 never does.
     /// Leaving them out copies the solver's memory once, so it pays where the map costs more than that: nearly always on a CPU.
     /// Devices that compile or tune for each new shape may prefer 0.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub shrink_below: f64,
     /// Record the residual of every sample after every step.
     pub trace: bool,

@@ -1,17 +1,21 @@
 //! When an iteration is good enough, and when it has gone on for long enough.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{InvalidSetting, STEPS, non_negative, within};
 
 /// A sample is finished when `||f(z) - z|| <= absolute + relative * ||f(z)||`, and given up after `max_steps` evaluations of `f`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stop {
     /// Tolerance in units of the state's own norm.
+    #[schemars(range(min = 0.0))]
     pub relative: f64,
     /// Tolerance in absolute units.
+    #[schemars(range(min = 0.0))]
     pub absolute: f64,
     /// Evaluations of the map allowed for a sample.
+    #[schemars(range(min = *STEPS.start(), max = *STEPS.end()))]
     pub max_steps: usize,
 }
 

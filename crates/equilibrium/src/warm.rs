@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use half::vec::HalfFloatVecExt;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::states::HostStates;
 
 /// Where a solve starts. Plain data; [`WarmMemory`] makes it live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WarmStart {
     /// Always from the model's own start.
@@ -54,7 +55,7 @@ impl WarmStart {
 }
 
 /// How stored states are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoredPrecision {
     /// 32 bits a number.

@@ -24,8 +24,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fedeq-flower", &["fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core"]),
     // burn in a test only.
     ("fedeq-run", &["burn", "fedeq-equilibrium", "fedeq-data", "fedeq-models", "fedeq-core", "fedeq-cpu", "fedeq-cuda"]),
-    ("fedeq-report", &["fedeq-data", "fedeq-core", "fedeq-run"]),
-    ("fedeq-dashboard", &["fedeq-data", "fedeq-core", "fedeq-run"]),
+    ("fedeq-viewer", &["fedeq-data", "fedeq-core", "fedeq-run"]),
+    ("fedeq-report", &["fedeq-data", "fedeq-core", "fedeq-run", "fedeq-viewer"]),
+    ("fedeq-dashboard", &["fedeq-core", "fedeq-run", "fedeq-viewer"]),
     (
         "fedeq",
         &[
@@ -58,9 +59,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const SPARED: &[(&str, &[&str])] = &[
     // burn alone would be most of a build; the tests have it, to compare with.
     ("fedeq", &["burn", "fedeq-reference"]),
-    ("fedeq-run", &["axum", "clap", "plotters", "tokio"]),
+    ("fedeq-run", &["axum", "clap", "resvg", "tokio"]),
+    ("fedeq-viewer", &["axum", "clap", "resvg", "tokio"]),
     ("fedeq-report", &["axum", "clap", "tokio"]),
-    ("fedeq-dashboard", &["clap", "plotters"]),
+    ("fedeq-dashboard", &["clap", "resvg"]),
 ];
 
 /// For every crate of the workspace, which of burn and our own crates it depends on, tests and build scripts included.

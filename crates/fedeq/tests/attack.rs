@@ -52,7 +52,7 @@ fn liars_are_named_and_honest_clients_evaluated() {
     assert!(report.contains("10.0 % of the clients lie (`noise`)") && report.contains("| lies |"), "{report}");
     succeed(fedeq(&folder).args(["report", "one", "--out", "page.html"]));
     let page = fs::read_to_string(folder.path().join("page.html")).expect("written");
-    assert!(page.contains("What clients sent") && page.contains("Largest distance of a client to the aggregate"));
+    assert!(page.contains("clients that are far from the others most often") && page.contains("\"distance_largest\":["));
 }
 
 #[test]

@@ -231,3 +231,29 @@ fn a_cell_that_diverges_is_reported_and_the_others_are_carried_out() {
     let csv = fs::read_to_string(folder.path().join("sweep/sweep.csv")).expect("written");
     assert_eq!(csv.lines().count(), 3);
 }
+
+/// As the nodes of a federation do that were started with `--metrics none`.
+#[test]
+fn scores_that_no_client_tells_are_not_shown_as_zeros() {
+    let folder = TempDir::new().expect("a folder");
+    for method in ["fedavg", "fedrep"] {
+        run(&folder, &format!("runs/{method}"), &[&[&*format!("method={method}")], &SMALL[..]].concat());
+    }
+    let path = folder.path().join("runs/fedavg/summary.json");
+    let mut summary = run_support::json(&path);
+    for view in ["local", "shared"] {
+        let quality = &mut summary["evaluation"][view];
+        let clients = quality["clients"].as_array().expect("a list").len();
+        quality["clients"] = vec![Value::Null; clients].into();
+        for number in ["mean", "weighted", "worst_decile", "deviation", "loss", "mean_loss"] {
+            quality[number] = 0.0.into();
+        }
+    }
+    fs::write(&path, summary.to_string()).expect("writable");
+    let text = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs"])).stdout).expect("UTF-8");
+    let row = text.lines().find(|line| line.starts_with("fedavg")).expect("a row");
+    assert_eq!(row.matches("not told").count(), 4, "{row}");
+    let csv = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs", "--csv"])).stdout).expect("UTF-8");
+    let row = csv.lines().find(|line| line.starts_with("fedavg")).expect("a row");
+    assert!(row.contains(",1,1,,,,,,,,,"), "{row}");
+}

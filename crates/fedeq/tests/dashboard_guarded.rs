@@ -273,16 +273,19 @@ fn memory_does_not_grow_with_the_journals() {
         "{:?}",
         answers.iter().map(|(status, _)| status).collect::<Vec<_>>()
     );
-    let portrait: Value = serde_json::from_str(&answers[0].1).expect("JSON");
+    let portraits: Value = serde_json::from_str(&answers[0].1).expect("JSON");
+    let portrait = &portraits["clients"][0];
     assert_eq!(portrait["rounds"], LINES, "every round was counted");
     for curve in ["evaluations", "heads"] {
-        let points = portrait[curve].as_array().expect("points");
-        assert!((5_000..=10_001).contains(&points.len()), "{curve}: {}", points.len());
-        assert_eq!((&points[0]["round"], &points[points.len() - 1]["round"]), (&1.into(), &LINES.into()), "{curve}");
+        let rounds = portrait[curve]["round"].as_array().expect("points");
+        assert!((1_000..=2_001).contains(&rounds.len()), "{curve}: {}", rounds.len());
+        assert_eq!((&rounds[0], &rounds[rounds.len() - 1]), (&1.into(), &LINES.into()), "{curve}");
     }
     let story = first_story(&dashboard);
-    assert!(story["rounds"].as_array().is_some_and(|points| (5_000..=10_000).contains(&points.len())));
-    assert_eq!(story["tail"]["evaluations"]["round"].as_u64().or(story["evaluations"][9_999]["round"].as_u64()), Some(LINES));
+    let told = |journal: &Value| journal["round"].as_array().expect("rounds").clone();
+    assert!((1_000..=2_000).contains(&told(&story["rounds"]).len()), "as many as can be told apart");
+    let last = told(&story["tail"]["evaluations"]).pop().or_else(|| told(&story["evaluations"]).pop());
+    assert_eq!(last, Some(LINES.into()));
     let peak = peak_memory(&dashboard);
     assert!(bytes > 100 << 20 && peak < 160 << 20, "{} MB of journals, {} MB of memory", bytes >> 20, peak >> 20);
 }
@@ -293,7 +296,11 @@ fn first_story(dashboard: &Process) -> Value {
     let mut stream = dashboard.connect();
     let host = dashboard.host();
     write!(stream, "GET /api/events?runs=%5B%22long%22%5D HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("it reads");
-    let is_story = |line: &String| line.starts_with("data: {") && line.contains("\"totals\"");
-    let line = BufReader::new(stream).lines().map_while(Result::ok).find(is_story).expect("a story");
-    serde_json::from_str(line.strip_prefix("data: ").expect("data")).expect("JSON")
+    let is_story = |line: &String| line.starts_with("data: [{") && line.contains("\"totals\"");
+    // The connection is kept alive: a story that never comes would be waited for for ever.
+    let begun = std::time::Instant::now();
+    let in_time = |_: &String| begun.elapsed().as_secs() < 60;
+    let line = BufReader::new(stream).lines().map_while(Result::ok).take_while(in_time).find(is_story).expect("a story");
+    let stories: Value = serde_json::from_str(line.strip_prefix("data: ").expect("data")).expect("JSON");
+    stories[0].clone()
 }

@@ -82,7 +82,9 @@ fn the_same_data_gives_the_same_picture() {
 fn the_list_names_everything_and_says_where_it_is() {
     let folder = empty();
     let list = stdout(&folder, &["data", "list"]);
-    for name in ["digits", "cifar10", "cifar100", "femnist", "shakespeare", "text", "images", "csv", "synthetic"] {
+    let all =
+        "digits cifar10 cifar100 mnist fashion-mnist emnist svhn tiny-imagenet femnist shakespeare text images csv synthetic";
+    for name in all.split(' ') {
         assert!(list.lines().any(|line| line.starts_with(&format!("{name}: "))), "{name} is missing from\n{list}");
     }
     assert!(list.contains("where    not in `data`: `fedeq data get cifar10`"));
@@ -169,7 +171,7 @@ fn own_numbers_are_read_from_their_path() {
     let report = json(&folder, &["data", "inspect", "mine.csv", "--json"]);
     assert_eq!((&report["training"], &report["classes"], &report["clients"]), (&3.into(), &2.into(), &2.into()));
     let (error, _) = failure(&folder, 2, &["data", "inspect", "mine.csv", "--out", "x.png"]);
-    assert!(error.contains("rows of numbers"), "{error}");
+    assert!(error.contains("are numbers, which cannot be shown as pictures"), "{error}");
 }
 
 #[test]
@@ -331,4 +333,25 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success());
+}
+
+#[test]
+fn columns_of_a_table_are_named_and_can_be_chosen() {
+    let folder = empty();
+    let rows: String = (0..40).map(|row| format!("w{},{},{}\n", row % 4, row as f64 / 7.0, ["ill", "well"][row % 2])).collect();
+    fs::write(folder.path().join("patients.csv"), format!("ward,age,outcome\n{rows}")).expect("written");
+    fs::write(folder.path().join("semi.csv"), "ward;age;outcome\nw0;1;ill\n").expect("written");
+    let (error, hint) = failure(&folder, 2, &["data", "inspect", "patients.csv"]);
+    assert!(error.contains("no column `label` among `ward`, `age`, `outcome`"), "{error}");
+    assert!(hint.contains("--set data.source.label=COLUMN"), "{hint}");
+    let (error, _) = failure(&folder, 2, &["data", "inspect", "semi.csv"]);
+    assert!(error.contains("which has `;` in it"), "{error}");
+    let chosen = ["--set", "data.source.label=outcome", "--set", "data.source.client=ward"];
+    let text = stdout(&folder, &[&["data", "inspect", "patients.csv"], &chosen[..]].concat());
+    assert!(text.contains("classes  2, ") && text.contains("clients  4\n"), "{text}");
+    assert!(
+        failure(&folder, 2, &["data", "inspect", "patients.csv", "--set", "plan.rounds=3"])
+            .0
+            .contains("no setting of a data set")
+    );
 }

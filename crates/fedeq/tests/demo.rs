@@ -24,7 +24,11 @@ fn the_demonstration_ends_with_a_table_a_verdict_and_a_report() {
     }
     assert!(text.lines().any(|line| line.starts_with("Local") && line.contains("nothing")), "Local sends nothing: {text}");
     let report = fs::read_to_string(folder.path().join("runs/demo/report.html")).expect("written");
-    assert!(report.contains("FeDEQ has ") && report.contains("Accuracy over rounds") && report.contains("confusion matrix of"));
+    assert!(
+        report.contains("FeDEQ has ")
+            && report.contains("\"run\":\"fedrep-1\"")
+            && report.contains("\"confusions\":{\"fedavg-0\":{\"clients\":[{\"client\":")
+    );
     for run in ["local-0", "fedavg-1", "fedrep-0", "fedeq-1"] {
         assert!(folder.path().join("runs/demo").join(run).join("summary.json").is_file());
     }

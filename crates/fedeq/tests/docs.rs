@@ -100,6 +100,7 @@ pages! {
     adding_a_data_set_works: "docs/add-a-dataset.md",
     adding_a_method_works: "docs/add-a-method.md",
     adding_a_network_works: "docs/add-a-network.md",
+    methods_optimisers_and_harder_data_work: "docs/methods.md",
     one_gpu_for_all_clients_works: "docs/gpu.md",
     time_limits_work: "docs/clusters.md",
     private_models_work: "docs/privacy.md",
@@ -107,6 +108,9 @@ pages! {
     compressed_messages_work: "docs/compression.md",
     secure_aggregation_works: "docs/secure-aggregation.md",
     questions_are_answered_by_what_works: "docs/faq.md",
+    setting_up_an_experiment_works: "docs/experiments.md",
+    sweeps_work: "docs/sweeps.md",
+    comparisons_work: "docs/compare.md",
 }
 
 /// The README and every page in `docs`.

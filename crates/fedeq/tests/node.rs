@@ -349,7 +349,7 @@ fn a_node_starts_from_the_same_head_of_its_own_as_a_simulated_client() {
         .handle(&request)
         .expect("trained");
     let text = experiment.to_toml().expect("writable");
-    let envelope = Envelope { federation: "any".into(), experiment: text, request };
+    let envelope = Envelope::new("any", &text, request);
     let done = NodeWorker::new(2, "".into(), Terms::default()).work(&envelope, None).expect("trained");
     assert!(done.state.expect("it has trained") == state.to_bytes().expect("writable"));
 }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fedeq::node::Terms;
-use fedeq_core::{ClientTask, Disclosure, Reply, Request};
+use fedeq_core::{ClientTask, Disclosure, Reply, Request, SigningSecret};
 use fedeq_flower::envelope::{self, Envelope};
 use fedeq_flower::node::{Notice, Objection, Refusal, WorkResult, Worker};
-use node_support::{App, CountingWorker, NodeFolder, SuperLink, message};
+use fedeq_run::agreement::SigningKeys;
+use node_support::{App, CountingWorker, NodeFolder, SuperLink, message, settings};
 
 /// The rows of a patients' table: a label and two numbers each.
 const ROWS: [(&str, f32, f32); 20] = {
@@ -339,4 +340,99 @@ fn how_much_a_node_tells_is_its_own_setting_and_changes_no_weight() {
     assert_eq!((scores.local.predictions, scores.gap, scores.dual_norm, scores.participations), (0, 0.0, 0.0, 1));
     let Reply::Scores(scores) = &coarse[1] else { panic!("scores") };
     assert_eq!((scores.local.predictions, scores.participations), (20, 1));
+}
+
+/// An app whose clients know each other's keys, with these keys and the list as a file.
+fn app_of_known_clients(folder: &Path) -> (App, Vec<SigningSecret>, PathBuf) {
+    let secrets: Vec<SigningSecret> = (0..5).map(|_| SigningSecret::random().expect("random")).collect();
+    let list = folder.join("clients.toml");
+    let lines: String = secrets.iter().enumerate().map(|(client, key)| SigningKeys::line(client, &key.public_key())).collect();
+    fs::write(&list, lines).expect("writable");
+    let more = ["--set", "plan.secure_aggregation.clip=1", "--signing-keys", list.to_str().expect("UTF-8")];
+    let app = App::with(settings().map(|word| word as &str).chain(more));
+    (app, secrets, list)
+}
+
+#[test]
+fn a_node_masks_only_with_clients_that_it_knows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (app, secrets, list) = app_of_known_clients(folder.path());
+    let known = SigningKeys::read(&list).expect("a list");
+    // The server's operator has exchanged client 3's key for one of its own since.
+    let lines = fs::read_to_string(&list).expect("readable");
+    let invented = SigningKeys::line(3, &SigningSecret::random().expect("random").public_key());
+    let line_of_3 = SigningKeys::line(3, &secrets[3].public_key());
+    fs::write(&list, lines.replace(&line_of_3, &invented)).expect("writable");
+    let other = SigningKeys::read(&list).expect("a list");
+    let plain = App::with(settings().chain(["--set", "plan.secure_aggregation.clip=1"]));
+    let on = |app: &App, keys: &SigningKeys| {
+        let terms = Terms { known_keys: Some(keys.clone()), ..app.terms() };
+        CountingWorker::on(terms, "nowhere".as_ref())
+    };
+    let mine = || secrets[0].clone();
+    let attempts = [
+        (&app, CountingWorker::accepting(&app), "is not this node's"),
+        (&app, CountingWorker::accepting(&app).signing_with(secrets[1].clone()), "is not this node's"),
+        (&app, on(&app, &other).signing_with(mine()), "a key of client `3` that is not on the list"),
+        (&plain, on(&plain, &known).signing_with(mine()), "does not say by which keys clients know each other"),
+    ];
+    for (app, mut worker, words) in attempts {
+        let (node, link) = (NodeFolder::new(), SuperLink::start());
+        let (told, logged) = refused(&node, &link, &mut worker, &app.envelope(ClientTask::Train, 0));
+        assert!(told == Refusal::NotAccepted && logged.contains(words) && worker.works == 0, "{words}: {logged}");
+    }
+    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), on(&app, &known).signing_with(mine()));
+    link.send(&app.train(0));
+    node.serve(&link, &mut worker, 1);
+    let reply = envelope::read_reply(&link.reply(0).content.expect("trained")).expect("a reply");
+    let Reply::Update(update) = reply else { panic!("{reply:?}") };
+    assert_eq!(update.weights.like().params.count(), 0, "nothing is sent in clear");
+}
+
+#[test]
+fn keys_to_sign_with_are_made_shown_collected_and_written_into_the_agreement() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fedeq = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fedeq"));
+        let output = command.args(arguments).current_dir(folder.path()).env_remove("FEDEQ_DATA").output().expect("it starts");
+        (output.status.code(), String::from_utf8(output.stdout).expect("text"), String::from_utf8(output.stderr).expect("text"))
+    };
+    let mut lines = String::new();
+    for client in ["0", "1", "2", "3", "4"] {
+        let (code, line, said) = fedeq(&["node", "key", "--signing", "--client", client, "--state", client]);
+        assert!(code == Some(0) && line.starts_with(&format!("{client} = \"")), "{line}{said}");
+        let key = fedeq(&["node", "key", "--signing", "--state", client]).1;
+        assert!(line.contains(key.trim()) && key.trim().len() == 64, "the same key again: {key}");
+        lines += &line;
+    }
+    fs::write(folder.path().join("clients.toml"), &lines).expect("writable");
+    let init = |more: &[&'static str], out: &'static str| {
+        let all: Vec<&str> =
+            ["init-federation", "--out", out].into_iter().chain(settings()).chain(more.iter().copied()).collect();
+        fedeq(&all)
+    };
+    const SECURE: [&str; 4] = ["--set", "plan.secure_aggregation.clip=1", "--signing-keys", "clients.toml"];
+    let (code, _, said) = init(&SECURE, "app");
+    assert_eq!(code, Some(0), "{said}");
+    let agreement = fs::read_to_string(folder.path().join("app/agreement.toml")).expect("written");
+    let keys: Vec<&str> = lines.split('"').skip(1).step_by(2).collect();
+    assert!(keys.len() == 5 && keys.iter().all(|key| agreement.contains(key)), "{agreement}");
+    let shown = fedeq(&["node", "inspect", "app"]).1;
+    assert!(shown.contains("fewer than a third of the 5 clients") && !shown.contains("as long as it follows"), "{shown}");
+    // Another list is another agreement.
+    let print = |app: &str| fedeq(&["node", "inspect", app, "--fingerprint"]).1;
+    let before = print("app");
+    fs::write(folder.path().join("clients.toml"), lines.replace(keys[4], &"ab".repeat(32))).expect("writable");
+    if init(&SECURE, "other").0 == Some(0) {
+        assert_ne!(print("other"), before);
+    }
+    // What does not fit is refused.
+    fs::write(folder.path().join("clients.toml"), lines.lines().take(4).map(|line| format!("{line}\n")).collect::<String>())
+        .expect("writable");
+    let (code, _, said) = init(&SECURE, "fewer");
+    assert!(code == Some(2) && said.contains("has `4` keys, and 5 clients train"), "{said}");
+    let (code, _, said) = init(&["--signing-keys", "clients.toml"], "plain");
+    assert!(code == Some(2) && said.contains("`plan.secure_aggregation`"), "{said}");
+    let (code, _, said) = init(&["--set", "plan.secure_aggregation.clip=1", "--signing-keys", "nothing.toml"], "nothing");
+    assert!(code == Some(2) && said.contains("nothing.toml"), "{said}");
 }

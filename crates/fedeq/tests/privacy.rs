@@ -124,7 +124,41 @@ fn what_the_mechanism_does_not_cover_is_refused_before_anything_is_written() {
         assert!(error.contains(named), "{error}");
         assert!(!folder.path().join("refused").exists());
     }
-    let arguments = ["init-federation", "--out", "app", "--set", "model=mlp", "--set", "plan.privacy.epsilon=8"];
-    let (error, _) = refusal(fedeq(&folder).args(arguments), 2);
-    assert!(error.contains("is not supported in a Flower federation yet"), "{error}");
+    let settings = ["plan.privacy.epsilon=8", "plan.privacy.noise=clients", "plan.privacy.clip.adaptive.initial=0.1"];
+    let arguments = ["init-federation", "--out", "app", "--set", "model=mlp"];
+    let (error, hint) = refusal(fedeq(&folder).args(arguments).args(settings.iter().flat_map(|setting| ["--set", setting])), 2);
+    assert!(error.contains("nodes are not told the bound") && hint.contains("plan.privacy.clip.fixed"), "{error}; {hint}");
+}
+
+/// Noise by clients under their masks: the account is that of the Gaussian mechanism, the noise at least what it counts on, and a run that was killed gives the same bytes.
+#[test]
+fn a_private_sum_in_secret_has_the_account_that_was_promised() {
+    const SECRET: [&str; 9] = [
+        "model=deq-mlp",
+        "model.hidden=16",
+        "model.dense=8",
+        "plan.sampling.fraction=0.2",
+        "plan.privacy.noise_multiplier=0.8",
+        "plan.privacy.clip.fixed=0.5",
+        "plan.privacy.noise=clients",
+        "plan.privacy.dropouts=0.2",
+        "plan.secure_aggregation.precision_bits=20",
+    ];
+    let folder = TempDir::new().expect("a folder");
+    let path = run(&folder, "secret", &[&SECRET[..], &["plan.rounds=4"]].concat());
+    let summary = json(&path.join("summary.json"));
+    let clients = summary["clients"].as_u64().expect("a number") as f64;
+    let accountant = Accountant::new(Drawn::FixedSize(1.0), 0.8);
+    for (round, line) in (1..).zip(rounds(&path)) {
+        let cohort = line["cohort"].as_array().expect("clients").len() as f64;
+        let privacy = |name: &str| line["privacy"][name].as_f64().expect("told");
+        assert!((privacy("epsilon") - accountant.epsilon(round, 0.1 / clients)).abs() < 1e-9, "{line}");
+        // Nobody dropped out: the noise of all is more than that of as many as are counted on, and rounded up to whole steps.
+        let noise = 0.8 * 0.5 / 0.8f64.sqrt() / cohort;
+        assert!(privacy("deviation") >= noise && privacy("deviation") < 1.000_01 * noise, "{line} {noise}");
+        assert!(line["clipped"].is_u64(), "{line}");
+    }
+    assert!(told(&folder, "secret").contains("private at the level of clients"));
+    let again = run(&folder, "again", &[&SECRET[..], &["plan.rounds=4", "engine.workers=1"]].concat());
+    assert_eq!(fs::read(path.join("rounds.jsonl")).expect("there"), fs::read(again.join("rounds.jsonl")).expect("there"));
 }

@@ -253,11 +253,17 @@ fn every_experiment_is_forecast_at_both_scales_before_anything_was_ever_run() {
 #[test]
 fn a_dry_run_for_a_gpu_that_is_not_there_says_whose_rates_it_uses() {
     let folder = TempDir::new().expect("a folder");
-    let arguments = ["reproduce", "fig-rho", "--scale", "full", "--only", "rho-0.01", "--dry-run", "--quiet", "--device", "cuda"];
-    let text = String::from_utf8(succeed(fedeq(&folder).args(arguments)).stdout).expect("UTF-8");
-    assert!(text.contains("kernels on NVIDIA H200 (mixed)") && text.contains("at least"), "{text}");
-    assert!(text.contains("all 3 runs from the beginning, by device:") && text.contains("this CPU: "), "{text}");
-    assert!(!text.contains("unknown"), "{text}");
+    let forecast = |experiment: &str, cell: &str| {
+        let arguments = ["reproduce", experiment, "--scale", "full", "--only", cell, "--dry-run", "--quiet", "--device", "cuda"];
+        let text = String::from_utf8(succeed(fedeq(&folder).args(arguments)).stdout).expect("UTF-8");
+        assert!(text.contains("all 3 runs from the beginning, by device:") && text.contains("this CPU: "), "{text}");
+        assert!(!text.contains("unknown"), "{text}");
+        text
+    };
+    let of_rounds = forecast("fig-rho", "rho-0.01");
+    assert!(of_rounds.contains("rounds on NVIDIA H200 (mixed)") && !of_rounds.contains("at least"), "{of_rounds}");
+    let of_kernels = forecast("table-1", "fedeq-cifar-10-100-5");
+    assert!(of_kernels.contains("kernels on NVIDIA H200 (mixed)") && of_kernels.contains("at least"), "{of_kernels}");
 }
 
 #[test]

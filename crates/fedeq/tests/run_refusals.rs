@@ -36,24 +36,24 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "`model.equilibrium.solver.broyden.memory` is `1000000000`",
         "from 1 to 200",
     ),
-    (&["engine.client_memory_mb=9223372036854775807"], "`engine.client_memory_mb` is", "give at most"),
-    (&["model=mlp", "model.hidden=[9223372036854775807]"], "hidden width `9223372036854775807`", "16,384"),
+    (&["engine.client_memory_mb=9223372036854775807"], "`engine.client_memory_mb` is", "from 1 to 1,000,000,000"),
+    (&["model=mlp", "model.hidden=[9223372036854775807]"], "`model.hidden` is `[9223372036854775807]`", "from 1 to 16,384"),
     (&["model=mlp", "model.hidden=[16384,16384,16384]"], "parameters", "smaller widths"),
-    (&["training.epochs=9223372036854775807"], "`training.epochs` is", "give at most"),
-    (&["training.batch_size=9223372036854775807"], "`training.batch_size` is", "give at most"),
+    (&["training.epochs=9223372036854775807"], "`training.epochs` is", "from 0 to 1,000,000"),
+    (&["training.batch_size=9223372036854775807"], "`training.batch_size` is", "from 1 to 1,000,000"),
     (&["training.warm_start=by-sample", "model=mlp"], "`training.warm_start` does not go with `mlp`", "`deq-mlp`"),
-    (&["plan.rounds=9223372036854775807"], "`plan.rounds` is", "at most 1,000,000"),
-    (&["plan.rounds=0"], "`plan.rounds` is `0`", "at least 1"),
+    (&["plan.rounds=9223372036854775807"], "`plan.rounds` is", "to 1,000,000"),
+    (&["plan.rounds=0"], "`plan.rounds` is `0`", "from 1"),
     (&["model=deq-transformer"], "`deq-transformer` takes sequences of symbols", "choose"),
     (&["data.partition={ rule = 'iid', clients = 0 }"], "`0`", ""),
     (&["data.partition=own"], "leaves the data with the nodes", "fedeq init-federation"),
     (&["plan.sampling.fraction=0.001"], "selects no client", "between 0.036 and 1: the former is one of 28 clients"),
-    (&["plan.sampling.fraction=1.5"], "`plan.sampling.fraction = 1.5`", ""),
+    (&["plan.sampling.fraction=1.5"], "`plan.sampling.fraction` is `1.5`", "above 0 and at most 1"),
     (&["training.learning_rate=-0.1"], "`training.learning_rate` is `-0.1`", "above 0"),
     (&["training.epochs=0", "training.personal_epochs=0"], "nothing is trained", "at least one"),
-    (&["engine.workers=1000000"], "`engine.workers` is `1000000`", "at most 4096"),
+    (&["engine.workers=1000000"], "`engine.workers` is `1000000`", "from 1 to 4,096"),
     (&["training.projection={ ball = 0.9 }"], "`training.projection` does not go with `deq-resnet-xs`", "`deq-mlp`"),
-    (&["training.projection={ ball = -1 }", "model=deq-mlp"], "`training.projection` is `-1`", "above 0"),
+    (&["training.projection={ ball = -1 }", "model=deq-mlp"], "`training.projection.ball` is `-1`", "above 0"),
     (&["training.batch_size=0"], "`training.batch_size`", ""),
     (&["method.rho=-1"], "`method.rho` is `-1`", "at least 0"),
     (&["model.equilibrium.stop.max_steps=0"], "`model.equilibrium.stop.max_steps` is `0`", ""),
@@ -69,7 +69,11 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     ),
     (&["plan.aggregation.clip.fixed=-1"], "`plan.aggregation.clip.fixed` is `-1`", "a number above 0"),
     (&["plan.aggregation.cap=0.01"], "`plan.aggregation.cap` is `0.01`", "let more clients take part"),
-    (&["plan.aggregation.rule=median", "method=local"], "`plan.aggregation` means nothing to this method", "leave it out"),
+    (
+        &["plan.aggregation.rule=median", "method=local"],
+        "`plan.aggregation` does not go with a method that sends nothing",
+        "leave it out",
+    ),
     (
         &["plan.aggregation.rule=median", "plan.asynchronous={}", "method.server_step=consensus"],
         "`plan.aggregation.rule = median` compares the updates of a round",
@@ -92,7 +96,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["plan.compression={}"], "`plan.compression` names no codec", "`up`, `down` or both"),
     (&["plan.compression.up=int5"], "`plan.compression.up` cannot be `int5`", "did you mean `int8`?"),
     (&["plan.compression.up.top-k=0"], "`plan.compression.up.top-k` is `0`", "above 0 and at most 1"),
-    (&["plan.compression.down.low-rank=0"], "`plan.compression.down.low-rank` is `0`", "from 1 to 1024"),
+    (&["plan.compression.down.low-rank=0"], "`plan.compression.down.low-rank` is `0`", "from 1 to 1,024"),
     (
         &["plan.compression.up=int8", "plan.compression.keep_rounds=3"],
         "`plan.compression.keep_rounds` is about `down`",
@@ -108,8 +112,8 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "does not go with `plan.sampling.replacement`",
         "leave one",
     ),
-    (&["plan.secure_aggregation.clip=0"], "`plan.secure_aggregation`: `clip`: `0` is not a number above zero", "choose other"),
-    (&["plan.secure_aggregation.precision_bits=40"], "`precision_bits`: `40` is not from 2 to 24", "choose other"),
+    (&["plan.secure_aggregation.clip=0"], "`plan.secure_aggregation.clip` is `0`", "give a number above 0"),
+    (&["plan.secure_aggregation.precision_bits=40"], "`plan.secure_aggregation.precision_bits` is `40`", "from 2 to 24"),
     (
         &["plan.secure_aggregation={}", "plan.aggregation.rule=median"],
         "`plan.secure_aggregation` does not go with `plan.aggregation.rule`",
@@ -133,6 +137,27 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "`plan.secure_aggregation.largest_weight` is missing",
         "method.weighting=uniform",
     ),
+    (
+        &["plan.secure_aggregation.signing_keys=['ab']"],
+        "`plan.secure_aggregation.signing_keys`: the key of client `0` is not 64 hexadecimal digits",
+        "fedeq node key --signing",
+    ),
+    (
+        &["plan.secure_aggregation={}", "plan.privacy.epsilon=8", "model=deq-mlp"],
+        "`plan.privacy` with `plan.secure_aggregation` needs noise by clients",
+        "plan.privacy.noise=clients",
+    ),
+    (
+        &[
+            "plan.secure_aggregation.precision_bits=4",
+            "plan.privacy.noise_multiplier=0.1",
+            "plan.privacy.noise=clients",
+            "plan.sampling.fraction=0.5",
+            "model=deq-mlp",
+        ],
+        "steps of the ring",
+        "precision_bits",
+    ),
     (&["data.copies=0"], "`data.copies`", ""),
     (&["engine.device=cpu,cpu"], "`engine.device` is `cpu,cpu`: a run is computed on one device", "name one"),
     (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "`cpu`, `cuda`"),
@@ -140,7 +165,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["engine.precision=mixed"], "`engine.precision = mixed` does not go with the device `cpu`", "leave it out"),
     (&["engine.precision=double"], "`engine.precision` cannot be `double`", "mixed, exact"),
     (&["engine.device_memory_mb=100"], "`engine.device_memory_mb` does not go with the device `cpu`", "`--device cuda`"),
-    (&["engine.device=cuda", "engine.device_memory_mb=2000000000"], "`engine.device_memory_mb` is", "at most"),
+    (&["engine.device=cuda", "engine.device_memory_mb=2000000000"], "`engine.device_memory_mb` is", "to 1,000,000,000"),
     (&["engine.earlier_devices=['cuda (mixed)']"], "`engine.earlier_devices` tells", "leave it out"),
     (&["data=synthetic", "data.source.problem={ kind = 'regression' }"], "cannot be `regression`", "classification"),
     (&["data=csv", "data.source.task=numbers"], "`data.source.task` cannot be `numbers`", "classes"),
@@ -159,21 +184,11 @@ fn what_cannot_be_carried_out_is_refused_with_exit_code_2_and_leaves_nothing_beh
 }
 
 #[test]
-fn compression_is_refused_where_messages_go_over_flower() {
+fn what_secure_aggregation_does_not_go_with_is_refused_over_flower_too() {
     let folder = TempDir::new().expect("a folder");
-    let (error, hint) = refusal(fedeq(&folder).args(["init-federation", "--set", "plan.compression.up=int8", "--out", "app"]), 2);
-    assert!(error.contains("`plan.compression` is not supported in a Flower federation yet"), "{error}");
-    assert!(hint.contains("simulate with `fedeq run`"), "{hint}");
-    assert!(!folder.path().join("app").exists());
-}
-
-#[test]
-fn secure_aggregation_is_refused_where_messages_go_over_flower() {
-    let folder = TempDir::new().expect("a folder");
-    let set = ["init-federation", "--set", "plan.secure_aggregation={}", "--out", "app"];
-    let (error, hint) = refusal(fedeq(&folder).args(set), 2);
-    assert!(error.contains("`plan.secure_aggregation` is not supported in a Flower federation yet"), "{error}");
-    assert!(hint.contains("simulate with `fedeq run`"), "{hint}");
+    let set = ["init-federation", "--set", "plan.secure_aggregation={}", "--set", "plan.aggregation.rule=median", "--out", "app"];
+    let (error, _) = refusal(fedeq(&folder).args(set), 2);
+    assert!(error.contains("`plan.secure_aggregation` does not go with `plan.aggregation.rule`"), "{error}");
     assert!(!folder.path().join("app").exists());
 }
 

@@ -12,8 +12,8 @@ use fedeq_core::Method;
 use run_support::{assert_same_files, fedeq, half_done, json, manifests, refusal, run, run_command, spawn, succeed};
 use tempfile::TempDir;
 
-/// Every method there is; the one that can do without rounds once more without them, with its messages as they are and compressed; and one whose server keeps a bound that
-/// adapts while some clients lie.
+/// Every method there is; the one that can do without rounds once more without them, with its messages as they are and compressed; one whose server keeps a bound that
+/// adapts while some clients lie; and one whose server keeps moments.
 fn cases() -> Vec<Vec<String>> {
     const WITHOUT_ROUNDS: [&str; 4] =
         ["method=fedeq", "method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }", "plan.rounds=6"];
@@ -24,9 +24,18 @@ fn cases() -> Vec<Vec<String>> {
         "plan.aggregation={ rule = 'median', clip = { adaptive = { rate = 0.5 } } }",
         "plan.rounds=6",
     ];
+    const OPTIMISED: [&str; 4] =
+        ["method=fedavg", "plan.server_optimiser.rule=yogi", "training.optimiser=adam", "training.schedule.shape=cosine"];
     let compressed = WITHOUT_ROUNDS.into_iter().chain(["plan.compression={ up = { top-k = 0.1 }, down = 'int4' }"]);
     let compressed = compressed.map(str::to_owned).collect();
-    in_step.chain([WITHOUT_ROUNDS.map(str::to_owned).to_vec(), compressed, CLIPPED.map(str::to_owned).to_vec()]).collect()
+    in_step
+        .chain([
+            WITHOUT_ROUNDS.map(str::to_owned).to_vec(),
+            compressed,
+            CLIPPED.map(str::to_owned).to_vec(),
+            OPTIMISED.map(str::to_owned).to_vec(),
+        ])
+        .collect()
 }
 
 /// An equilibrium network that trains in no time: what is left of a run is mostly writing, which is when a kill can hurt.

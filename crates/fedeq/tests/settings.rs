@@ -298,7 +298,7 @@ fn numbers_and_kinds_are_asked_for_in_plain_words() {
         ("training.epochs=1.5", "`training.epochs` is `1.5`", "give a whole number from 0"),
         ("training.batch_size=0", "`training.batch_size` is `0`", "give a whole number from 1"),
         ("training.learning_rate=fast", "`training.learning_rate` is `fast`", "give a number"),
-        ("method.dual=3", "`method.dual` is `3`", "a name, or settings"),
+        ("method.dual=3", "`method.dual` is `3`", "give `none`, `zero`, `{ constant = .. }` or `{ uniform = .. }`"),
         ("data.unseen={}", "`data.unseen` is not one of several kinds", "name one of them"),
         ("model.hidden=x", "there is no key `model.hidden` where `model` is `deq-resnet-xs`", "`model=mlp` or `model=deq-mlp`"),
         ("plan.measure_theory=3", "`plan.measure_theory` is `3`", "give `true` or `false`"),

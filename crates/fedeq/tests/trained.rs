@@ -185,6 +185,10 @@ fn an_exported_model_is_a_whole_network_again() {
     weights.ensure_like(&expected).expect("every parameter and every statistic of the network");
     assert_eq!(saved.count(), weights.params.count() + weights.statistics.count());
     assert_eq!(metadata["client"], export["clients"][7]["name"].as_str().expect("a name"));
+    let network: serde_json::Value = serde_json::from_str(&metadata["network"]).expect("the network as data");
+    assert_eq!(network["task"], export["task"]);
+    let scaling: serde_json::Value = serde_json::from_str(&metadata["scaling"]).expect("how inputs are scaled");
+    assert_eq!(scaling, export["scaling"]);
     let personal = export["personal"].as_array().expect("a list");
     assert!(!personal.is_empty() && personal.len() < weights.params.iter().count());
     let (error, _) = refused(&["export", "done", "--out", "models"]);

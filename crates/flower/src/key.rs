@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use fedeq_core::SigningSecret;
 use p256::ecdsa::signature::Signer;
 use p256::ecdsa::{DerSignature, SigningKey};
 use p256::elliptic_curve::Generate;
@@ -71,6 +72,17 @@ impl Key {
             ("flwr-timestamp", time),
         ]
     }
+}
+
+/// The key in a file by which other clients know this one, which is not the one that a SuperLink knows; created if it does not exist.
+pub(crate) fn open_or_create_signing(path: &Path) -> Result<SigningSecret> {
+    if !path.exists() {
+        let secret = SigningSecret::random().map_err(|error| Error::damaged(path, error.to_string()))?;
+        write_secret(path, format!("{}\n", *secret.to_hex()).as_bytes()).map_err(Error::file(path, "write it"))?;
+    }
+    require_secret(path)?;
+    let text = fs::read_to_string(path).map_err(Error::file(path, "read it"))?;
+    SigningSecret::from_hex(text.trim()).ok_or_else(|| Error::damaged(path, "it is not a key of 64 hexadecimal digits"))
 }
 
 /// Refuses a file that others can read.
@@ -182,6 +194,21 @@ mod tests {
         Key::open_or_create(&path).expect("a new key");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
         assert!(Key::open(&path).err().expect("readable by others").to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn a_key_to_sign_with_is_created_once_and_a_damaged_one_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("signing.key");
+        let key = open_or_create_signing(&path).expect("a new key");
+        assert_eq!(key.public_key(), open_or_create_signing(&path).expect("the same key").public_key());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&path).expect("it exists").permissions().mode() & 0o777, 0o600);
+        }
+        write_secret(&path, b"nonsense").expect("written");
+        assert!(open_or_create_signing(&path).err().expect("not a key").to_string().contains("signing.key"));
     }
 
     #[test]

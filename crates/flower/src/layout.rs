@@ -9,21 +9,35 @@ use crate::{Error, Result};
 /// The name of the one array.
 pub(crate) const PACKED: &str = "packed";
 
-/// Names and shapes, in the order of the numbers.
-type Layout = Vec<(String, Vec<usize>)>;
+/// Names and shapes of arrays, in the order of their numbers.
+pub type Layout = Vec<(String, Vec<usize>)>;
+
+/// The names and shapes of arrays.
+pub(crate) fn layout_of(params: &Params) -> Layout {
+    params.iter().map(|(name, array)| (name.to_owned(), array.shape.clone())).collect()
+}
+
+/// Names and shapes as JSON.
+pub(crate) fn layout_text(layout: &Layout) -> String {
+    serde_json::to_string(layout).expect("names and numbers can be written to memory")
+}
+
+/// Reads what [`layout_text`] wrote.
+pub(crate) fn read_layout(text: &str) -> Result<Layout> {
+    serde_json::from_str(text).map_err(|error| Error::record(PACKED, format!("its layout is malformed: {error}")))
+}
 
 /// All numbers as one array, and their names and shapes as JSON.
 pub(crate) fn pack(params: &Params) -> (Params, String) {
-    let layout: Layout = params.iter().map(|(name, array)| (name.to_owned(), array.shape.clone())).collect();
     let numbers: Vec<f32> = params.iter().flat_map(|(_, array)| array.values.iter().copied()).collect();
     let packed = [(PACKED.to_owned(), Array::new(vec![numbers.len()], numbers))].into_iter().collect();
-    (packed, serde_json::to_string(&layout).expect("names and numbers can be written to memory"))
+    (packed, layout_text(&layout_of(params)))
 }
 
 /// The arrays again.
 pub(crate) fn unpack(packed: &Params, layout: &str) -> Result<Params> {
     let refuse = |problem: String| Error::record(PACKED, problem);
-    let layout: Layout = serde_json::from_str(layout).map_err(|error| refuse(format!("its layout is malformed: {error}")))?;
+    let layout = read_layout(layout)?;
     let array = packed.get(PACKED).ok_or_else(|| refuse("the message has no such array".into()))?;
     let mut left = &array.values[..];
     let mut arrays: Vec<(String, Array)> = Vec::with_capacity(layout.len());

@@ -28,3 +28,4 @@ pub mod store;
 pub mod wire;
 
 pub use error::{Error, Result};
+pub use layout::Layout;

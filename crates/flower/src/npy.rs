@@ -1,32 +1,62 @@
-//! Arrays of 32-bit floats in numpy's format: `.npy`, version 1.
+//! Arrays of 32-bit floats, and of bytes, in numpy's format: `.npy`, version 1.
 use fedeq_core::Array;
 
 const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
 /// The data begins after at most so many bytes.
-pub(crate) const LONGEST_HEADER: usize = MAGIC.len() + 2 + u16::MAX as usize;
+pub const LONGEST_HEADER: usize = MAGIC.len() + 2 + u16::MAX as usize;
 /// Header and magic together fill a multiple of this.
 const ALIGNMENT: usize = 64;
 
+/// Kinds of numbers, as numpy names them.
+const FLOATS: &str = "<f4";
+const BYTES: &str = "|u1";
+
 /// The file's bytes, the same that `numpy.save` gives.
 pub fn write(array: &Array) -> Vec<u8> {
-    let header = padded(&format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}", tuple(&array.shape)));
-    let mut bytes = [MAGIC, &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
+    let mut bytes = begun(FLOATS, &array.shape);
     bytes.extend(array.values.iter().flat_map(|value| value.to_le_bytes()));
     bytes
 }
 
+/// The file of an array of bytes.
+pub fn write_bytes(data: &[u8]) -> Vec<u8> {
+    let mut bytes = begun(BYTES, &[data.len()]);
+    bytes.extend(data);
+    bytes
+}
+
+/// All of a file but its data.
+fn begun(kind: &str, shape: &[usize]) -> Vec<u8> {
+    let header = padded(&format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {}, }}", tuple(shape)));
+    [MAGIC, &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat()
+}
+
 /// Reads what [`write()`] or `numpy.save` wrote. The error says what is wrong.
 pub fn read(bytes: &[u8]) -> Result<Array, String> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or("it is not in numpy's format (.npy, version 1)")?;
-    let (length, rest) = rest.split_first_chunk().ok_or("it ends within its header")?;
-    let (header, data) = rest.split_at_checked(u16::from_le_bytes(*length).into()).ok_or("it ends within its header")?;
-    let header = std::str::from_utf8(header).map_err(|_| "its header is not text")?;
-    let shape = shape_of(header)?;
+    let (shape, data) = opened(bytes, FLOATS, "of 32-bit floats")?;
     if size(&shape).ok_or("its shape is too large")? != data.len() {
         return Err(format!("its shape is {}, but it has {} bytes of data", tuple(&shape), data.len()));
     }
     let values = data.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect();
     Ok(Array::new(shape, values))
+}
+
+/// Reads what [`write_bytes`] wrote.
+pub fn read_bytes(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let (shape, data) = opened(bytes, BYTES, "of bytes")?;
+    if shape == [data.len()] {
+        return Ok(data.to_vec());
+    }
+    Err(format!("its shape is {}, but it has {} bytes of data", tuple(&shape), data.len()))
+}
+
+/// The shape and the data of a file.
+fn opened<'a>(bytes: &'a [u8], kind: &str, what: &str) -> Result<(Vec<usize>, &'a [u8]), String> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or("it is not in numpy's format (.npy, version 1)")?;
+    let (length, rest) = rest.split_first_chunk().ok_or("it ends within its header")?;
+    let (header, data) = rest.split_at_checked(u16::from_le_bytes(*length).into()).ok_or("it ends within its header")?;
+    let header = std::str::from_utf8(header).map_err(|_| "its header is not text")?;
+    Ok((shape_of(header, kind, what)?, data))
 }
 
 /// The size of an array in bytes; nothing if that overflows.
@@ -49,11 +79,11 @@ pub(crate) fn tuple(shape: &[usize]) -> String {
     }
 }
 
-/// Reads the shape out of a header, which must be of little-endian 32-bit floats in row-major order.
-fn shape_of(header: &str) -> Result<Vec<usize>, String> {
+/// Reads the shape out of a header, which must be of this kind of numbers in row-major order.
+fn shape_of(header: &str, kind: &str, what: &str) -> Result<Vec<usize>, String> {
     let plain = header.replace(' ', "");
     let require = |part: &str, what: &str| if plain.contains(part) { Ok(()) } else { Err(format!("it is not {what}")) };
-    require("'descr':'<f4'", "of 32-bit floats")?;
+    require(&format!("'descr':'{kind}'"), what)?;
     require("'fortran_order':False", "in row-major order")?;
     let shape = plain.split_once("'shape':(").and_then(|(_, rest)| rest.split_once(')')).ok_or("it has no shape")?.0;
     let side = |text: &str| text.parse().map_err(|_| format!("its shape contains `{text}`, which is not a length"));
@@ -71,6 +101,16 @@ mod tests {
             let array = Array::new(shape, (0..count).map(|index| index as f32 - 0.5).collect());
             assert_eq!(read(&write(&array)), Ok(array));
         }
+    }
+
+    #[test]
+    fn bytes_are_read_and_not_taken_for_numbers() {
+        for bytes in [&[][..], &[0], &[1, 2, 3, 4, 255]] {
+            assert_eq!(read_bytes(&write_bytes(bytes)).as_deref(), Ok(bytes));
+            assert_eq!(read(&write_bytes(bytes)), Err("it is not of 32-bit floats".into()));
+        }
+        assert_eq!(read_bytes(&write(&Array::new(vec![1], vec![1.0]))), Err("it is not of bytes".into()));
+        assert!(read_bytes(&write_bytes(&[7; 9])[..130]).is_err());
     }
 
     #[test]

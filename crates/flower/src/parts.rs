@@ -1,7 +1,7 @@
 //! What a server app in Python sends and receives: the parts of a message, as texts and bytes. Replies come from other people's programs and are read here.
 use fedeq_core::{Params, Request, Weights};
 
-use crate::layout::{PACKED, pack, unpack};
+use crate::layout::{PACKED, layout_of, layout_text, pack, unpack};
 use crate::{Error, Result, npy};
 
 /// The longest header or layout that is read, in bytes.
@@ -14,18 +14,25 @@ pub struct RequestParts {
     pub header: String,
     /// The names and shapes of the weights, as JSON.
     pub layout: String,
-    /// How many numbers the weights are.
+    /// What the array is of, as numpy names it.
+    pub dtype: &'static str,
+    /// How long the array is.
     pub count: usize,
-    /// The weights as one array in numpy's format.
+    /// The weights, or what is sent in place of them, as one array in numpy's format.
     pub packed: Vec<u8>,
 }
 
 impl RequestParts {
-    /// The parts of a request.
-    pub fn of(request: &Request) -> Result<Self> {
+    /// The parts of a request; `payload` is what is sent in place of its weights, if anything is.
+    pub fn of(request: &Request, payload: Option<&[u8]>) -> Result<Self> {
+        let header = request.header()?;
+        if let Some(payload) = payload {
+            let layout = layout_text(&layout_of(&request.weights.packed()));
+            return Ok(Self { header, layout, dtype: "uint8", count: payload.len(), packed: npy::write_bytes(payload) });
+        }
         let (arrays, layout) = pack(&request.weights.packed());
         let array = arrays.get(PACKED).ok_or_else(|| Error::record(PACKED, "there are no weights"))?;
-        Ok(Self { header: request.header()?, layout, count: array.values.len(), packed: npy::write(array) })
+        Ok(Self { header, layout, dtype: "float32", count: array.values.len(), packed: npy::write(array) })
     }
 }
 
@@ -49,6 +56,15 @@ pub fn read_weights(packed: &[u8], layout: &str, like: &Weights) -> Result<Weigh
     }
     let arrays: Params = [(PACKED.to_owned(), array)].into_iter().collect();
     Ok(Weights::unpacked(&unpack(&arrays, layout)?))
+}
+
+/// Reads what a reply has in place of weights: an array of bytes in numpy's format, of so many at most.
+pub fn read_payload(packed: &[u8], most: usize) -> Result<Vec<u8>> {
+    let refuse = |problem: String| Error::record(PACKED, problem);
+    if packed.len() > most.saturating_add(npy::LONGEST_HEADER) {
+        return Err(refuse(format!("it has {} bytes, more than the {most} that it can have", packed.len())));
+    }
+    npy::read_bytes(packed).map_err(refuse)
 }
 
 /// Refuses a text that is too long to be read.
@@ -79,7 +95,7 @@ mod tests {
 
     fn parts() -> RequestParts {
         let request = Request { task: ClientTask::Train, round: 3, rounds: 9, rho: Some(0.1), weights: weights() };
-        RequestParts::of(&request).expect("writable")
+        RequestParts::of(&request, None).expect("writable")
     }
 
     #[test]

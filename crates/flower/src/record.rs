@@ -21,8 +21,10 @@ pub struct Content {
 /// One record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    /// Named arrays.
+    /// Named arrays of numbers.
     Arrays(Params),
+    /// Named arrays of bytes.
+    Bytes(BTreeMap<String, Vec<u8>>),
     /// Named numbers.
     Metrics(NamedValues),
     /// Named settings.
@@ -32,7 +34,9 @@ pub enum Record {
 /// Arrays are split into chunks of so many bytes.
 const CHUNK: usize = 5 << 20;
 const SERIALISATION: &str = "numpy.ndarray";
-const PRECISION: &str = "float32";
+/// What arrays are of.
+const FLOATS: &str = "float32";
+const BYTES: &str = "uint8";
 
 /// The body of an [`Array`](ObjectKind::Array) object.
 #[derive(Serialize, Deserialize)]
@@ -56,6 +60,14 @@ impl Content {
         match self.record(name)? {
             Record::Arrays(arrays) => Ok(arrays),
             _ => Err(Error::record(name, "it is not a record of arrays")),
+        }
+    }
+
+    /// The arrays of bytes of a name; nothing where it has numbers.
+    pub fn bytes(&self, name: &str) -> Result<Option<&BTreeMap<String, Vec<u8>>>> {
+        match self.record(name)? {
+            Record::Bytes(arrays) => Ok(Some(arrays)),
+            _ => Ok(None),
         }
     }
 
@@ -99,7 +111,16 @@ impl Record {
             Self::Metrics(values) => bundle.add(&leaf(ObjectKind::MetricRecord, values)),
             Self::Config(values) => bundle.add(&leaf(ObjectKind::ConfigRecord, values)),
             Self::Arrays(arrays) => {
-                let named: Vec<(&str, Id)> = arrays.iter().map(|(name, array)| (name, deflate_array(array, bundle))).collect();
+                let named: Vec<(&str, Id)> = arrays
+                    .iter()
+                    .map(|(name, array)| (name, deflate_array(FLOATS, &array.shape, &npy::write(array), bundle)))
+                    .collect();
+                add_references(ObjectKind::ArrayRecord, &named, bundle)
+            }
+            Self::Bytes(arrays) => {
+                let deflate =
+                    |bytes: &Vec<u8>, bundle: &mut Bundle| deflate_array(BYTES, &[bytes.len()], &npy::write_bytes(bytes), bundle);
+                let named: Vec<(&str, Id)> = arrays.iter().map(|(name, bytes)| (name.as_str(), deflate(bytes, bundle))).collect();
                 add_references(ObjectKind::ArrayRecord, &named, bundle)
             }
         }
@@ -112,9 +133,19 @@ impl Record {
             ObjectKind::MetricRecord => inflate_values(name, &object.body, budget).map(Self::Metrics),
             ObjectKind::ConfigRecord => inflate_values(name, &object.body, budget).map(Self::Config),
             ObjectKind::ArrayRecord => {
-                let named = references(&object, id, budget)?.into_iter();
-                let read = |(array, id): (String, Id)| inflate_array(&array, &id, bundle, budget).map(|values| (array, values));
-                named.map(read).collect::<Result<_>>().map(Self::Arrays)
+                let mut floats = Vec::new();
+                let mut bytes = BTreeMap::new();
+                for (array, id) in references(&object, id, budget)? {
+                    match inflate_array(&array, &id, bundle, budget)? {
+                        Inflated::Floats(values) => floats.push((array, values)),
+                        Inflated::Bytes(values) => drop(bytes.insert(array, values)),
+                    }
+                }
+                match (floats.is_empty(), bytes.is_empty()) {
+                    (_, true) => Ok(Self::Arrays(floats.into_iter().collect())),
+                    (true, false) => Ok(Self::Bytes(bytes)),
+                    (false, false) => Err(Error::record(name, "it has arrays of numbers and arrays of bytes")),
+                }
             }
             other => Err(Error::record(name, format!("an object of kind `{}` is not a record", other.name()))),
         }
@@ -155,8 +186,7 @@ fn references(object: &Object, id: &str, budget: &mut MemoryBudget) -> Result<BT
     }
 }
 
-fn deflate_array(array: &Array, bundle: &mut Bundle) -> Id {
-    let file = npy::write(array);
+fn deflate_array(dtype: &str, shape: &[usize], file: &[u8], bundle: &mut Bundle) -> Id {
     let chunk = |bytes: &[u8]| Object { kind: ObjectKind::ArrayChunk, children: Vec::new(), body: bytes.to_vec() };
     let chunks: Vec<Id> = file.chunks(CHUNK).map(|bytes| bundle.add(&chunk(bytes))).collect();
     let mut children: Vec<Id> = Vec::new();
@@ -168,12 +198,17 @@ fn deflate_array(array: &Array, bundle: &mut Bundle) -> Id {
             children.push(id);
         }
     }
-    let body =
-        ArrayBody { dtype: PRECISION.into(), shape: array.shape.clone(), stype: SERIALISATION.into(), arraychunk_ids: places };
+    let body = ArrayBody { dtype: dtype.into(), shape: shape.to_vec(), stype: SERIALISATION.into(), arraychunk_ids: places };
     bundle.add(&Object { kind: ObjectKind::Array, children, body: to_json(&body) })
 }
 
-fn inflate_array(name: &str, id: &str, bundle: &Bundle, budget: &mut MemoryBudget) -> Result<Array> {
+/// An array that was read.
+enum Inflated {
+    Floats(Array),
+    Bytes(Vec<u8>),
+}
+
+fn inflate_array(name: &str, id: &str, bundle: &Bundle, budget: &mut MemoryBudget) -> Result<Inflated> {
     let object = bundle.get(id, ObjectKind::Array)?;
     let refuse = |problem: String| Error::record(name, problem);
     budget.take(object.body.len(), 8)?;
@@ -186,13 +221,22 @@ fn inflate_array(name: &str, id: &str, bundle: &Bundle, budget: &mut MemoryBudge
     }
     // The size by its shape is taken from the budget before any chunk is copied, and its chunks may not be larger than that.
     let size = npy::size(&body.shape).ok_or_else(|| refuse("its shape is too large".into()))?;
+    let size = if body.dtype == BYTES { size / 4 } else { size };
     budget.take(size, 1)?;
     let file = joined(&object, &body.arraychunk_ids, size.saturating_add(npy::LONGEST_HEADER), bundle, &refuse)?;
+    if body.dtype == BYTES {
+        let bytes = npy::read_bytes(&file).map_err(refuse)?;
+        return if body.shape == [bytes.len()] {
+            Ok(Inflated::Bytes(bytes))
+        } else {
+            Err(refuse(format!("its shape is ({},), not {}", bytes.len(), npy::tuple(&body.shape))))
+        };
+    }
     let array = npy::read(&file).map_err(refuse)?;
     if array.shape != body.shape {
         return Err(refuse(format!("its shape is {}, not {}", npy::tuple(&array.shape), npy::tuple(&body.shape))));
     }
-    Ok(array)
+    Ok(Inflated::Floats(array))
 }
 
 /// The chunks of an array in their order, with so many bytes at most.

@@ -94,6 +94,31 @@ pub fn add_weight_gradient(set: InstructionSet, shape: DenseShape, x: &[f32], gr
     }
 }
 
+/// The same for some of the inputs, from number `first` on: as many rows of the weight's gradient as the sums hold.
+///
+/// # Panics
+///
+/// If a slice does not have the size that the shape says, or the sums are not whole rows of the weight.
+pub fn add_weight_gradient_from(
+    set: InstructionSet,
+    shape: DenseShape,
+    x: &[f32],
+    gradient: &[f32],
+    first: usize,
+    sums: &mut [f32],
+) {
+    let DenseShape { rows, inputs, outputs } = shape;
+    assert!(rows.checked_mul(inputs) == Some(x.len()), "the input has `rows * inputs` numbers");
+    assert!(rows.checked_mul(outputs) == Some(gradient.len()), "the gradient has `rows * outputs` numbers");
+    if rows == 0 || outputs == 0 {
+        return;
+    }
+    let some = sums.len() / outputs;
+    assert!(sums.len().is_multiple_of(outputs) && first <= inputs && some <= inputs - first, "whole rows of the weight");
+    let (size, a) = (Size { m: some, n: outputs, k: rows }, Factor::transposed(&x[first..], inputs));
+    Product { size, a, b: gradient, b_stride: outputs, c: sums, c_stride: outputs, accumulate: true }.run(set);
+}
+
 /// Adds the sum of all rows: the gradient of a bias, or of anything else that was added to every row.
 ///
 /// # Panics
@@ -244,6 +269,22 @@ mod tests {
 
     /// Shapes with rows that are whole vectors, parts of one, and none.
     const SHAPES: [[usize; 3]; 5] = [[1, 1, 1], [5, 7, 3], [12, 64, 32], [9, 33, 62], [0, 4, 5]];
+
+    #[test]
+    fn the_gradient_of_a_weight_is_the_same_in_pieces() {
+        for set in InstructionSet::available() {
+            for [rows, inputs, outputs] in SHAPES {
+                let shape = DenseShape { rows, inputs, outputs };
+                let (x, gradient) = (numbers(rows * inputs, 1), numbers(rows * outputs, 2));
+                let [mut whole, mut pieces] = [(); 2].map(|()| numbers(inputs * outputs, 3));
+                add_weight_gradient(set, shape, &x, &gradient, &mut whole);
+                for (index, piece) in pieces.chunks_mut(5 * outputs).enumerate() {
+                    add_weight_gradient_from(set, shape, &x, &gradient, 5 * index, piece);
+                }
+                assert_eq!(whole, pieces, "{shape:?}, {}", set.name());
+            }
+        }
+    }
 
     #[test]
     fn a_layer_follows_its_formula_with_every_addend_and_activation() {

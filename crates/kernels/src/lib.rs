@@ -19,6 +19,7 @@ pub mod gemm;
 pub mod loss;
 pub mod neighbours;
 pub mod norm;
+pub mod optimiser;
 pub mod padding;
 pub mod pool;
 pub mod sgd;

@@ -3,6 +3,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use fedeq_equilibrium::Equilibrium;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::deq_mlp::DeqMlpOptions;
@@ -10,6 +11,7 @@ use crate::deq_resnet::{DeqResNetOptions, DeqResNetSize};
 use crate::deq_transformer::DeqTransformerOptions;
 use crate::error::{ModelError, Result, ensure_within};
 use crate::explicit_resnet::{TiedResNetOptions, UntiedResNetOptions};
+use crate::external::ExternalOptions;
 use crate::graph::Graph;
 use crate::mlp::{LinearOptions, MlpOptions};
 use crate::resnet::{ResNetDepth, ResNetOptions};
@@ -90,14 +92,18 @@ macro_rules! networks {
         /// assert_eq!(config, ModelConfig::DeqResNetS(DeqResNetOptions { activation: Activation::Relu, ..Default::default() }));
         /// assert_eq!("deq-resnet-s".parse::<ModelConfig>().unwrap().name(), "deq-resnet-s");
         /// ```
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(tag = "name")]
         pub enum ModelConfig {
             $($(#[$doc])+ #[serde(rename = $name)] $variant($options),)+
+            /// A network that is computed outside of fedeq. It has no line of its own, since nobody chooses it by its name: whoever brings the network does.
+            #[serde(rename = "external")]
+            #[schemars(skip)]
+            External(ExternalOptions),
         }
 
         impl ModelConfig {
-            /// Every name.
+            /// Every name that can be chosen.
             pub const NAMES: [&str; [$($name),+].len()] = [$($name),+];
 
             const INPUTS: [InputKind; Self::NAMES.len()] = [$($options::INPUTS),+];
@@ -106,6 +112,7 @@ macro_rules! networks {
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $name,)+
+                    Self::External(_) => Self::EXTERNAL,
                 }
             }
 
@@ -113,6 +120,7 @@ macro_rules! networks {
             pub fn equilibrium(&self) -> Option<&Equilibrium> {
                 match self {
                     $(Self::$variant(options) => options.equilibrium(),)+
+                    Self::External(_) => None,
                 }
             }
 
@@ -120,18 +128,29 @@ macro_rules! networks {
             pub fn has_projected_matrix(&self) -> bool {
                 match self {
                     $(Self::$variant(options) => options.has_projected_matrix(),)+
+                    Self::External(_) => false,
                 }
             }
 
             fn graph_for(&self, task: &Task) -> Result<Graph> {
                 match self {
                     $(Self::$variant(options) => options.graph(task, $size),)+
+                    Self::External(options) => Err(options.not_ours()),
                 }
             }
 
             fn note_on(&self, task: &Task) -> Option<String> {
                 match self {
                     $(Self::$variant(options) => options.note(task, $size),)+
+                    Self::External(_) => None,
+                }
+            }
+
+            /// What it takes; whatever there is, where the network is not ours.
+            fn inputs(&self) -> Option<InputKind> {
+                match self {
+                    $(Self::$variant(_) => Some($options::INPUTS),)+
+                    Self::External(_) => None,
                 }
             }
         }
@@ -182,6 +201,9 @@ networks! {
 }
 
 impl ModelConfig {
+    /// The name of a network that is not ours. It is none of those that can be chosen.
+    pub const EXTERNAL: &str = "external";
+
     /// The network for a task, as data. Nothing is drawn or allocated for its parameters yet.
     ///
     /// ```
@@ -196,10 +218,10 @@ impl ModelConfig {
     pub fn graph(&self, task: &Task) -> Result<Graph> {
         task.validate()?;
         let takes = self.inputs();
-        if !takes.includes(&task.input) {
+        if let Some(takes) = takes.filter(|takes| !takes.includes(&task.input)) {
             return Err(self.unfitting(task, takes));
         }
-        if let (InputKind::Numbers, Some(width)) = (takes, task.input.flat_width()) {
+        if let (Some(InputKind::Numbers), Some(width)) = (takes, task.input.flat_width()) {
             ensure_within("flattened input width", width, 1..=1_000_000)?;
         }
         self.graph_for(task)
@@ -219,13 +241,8 @@ impl ModelConfig {
     /// assert_eq!(note, "resnet-20 was not made for 8x8x1 images, 10 classes: using its FEMNIST family");
     /// ```
     pub fn note(&self, task: &Task) -> Option<String> {
-        let note = self.note_on(task).filter(|_| self.inputs().includes(&task.input))?;
+        let note = self.note_on(task).filter(|_| self.inputs().is_some_and(|takes| takes.includes(&task.input)))?;
         Some(format!("{self} was not made for {task}: {note}"))
-    }
-
-    fn inputs(&self) -> InputKind {
-        let place = Self::NAMES.iter().position(|name| *name == self.name());
-        Self::INPUTS[place.expect("a network has one of the names")]
     }
 
     fn unfitting(&self, task: &Task, takes: InputKind) -> ModelError {
@@ -238,7 +255,10 @@ impl ModelConfig {
 
 impl fmt::Display for ModelConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::External(options) => write!(f, "{}:{}", Self::EXTERNAL, options.network),
+            _ => f.write_str(self.name()),
+        }
     }
 }
 

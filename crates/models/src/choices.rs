@@ -1,4 +1,5 @@
 //! What networks of several kinds leave open.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
@@ -8,7 +9,7 @@ use crate::graph::{Fusion, ValueId};
 pub(crate) const GROUPS: usize = 8;
 
 /// The nonlinearity of a network, as a choice; the enum of the same name in `fedeq-kernels` computes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
     /// `max(x, 0)`.
@@ -18,7 +19,7 @@ pub enum Activation {
 }
 
 /// Which normalisation a network uses outside its equilibrium cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NormKind {
     /// Over the batch, with running statistics that travel between clients and server.
@@ -29,7 +30,7 @@ pub enum NormKind {
 }
 
 /// What group normalisation takes its statistics over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupNormScope {
     /// The whole plane of a group of channels, as in textbooks.
@@ -40,7 +41,7 @@ pub enum GroupNormScope {
 }
 
 /// What the dense layers of a network for images read of a picture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
     /// All its numbers, as in the paper.
@@ -58,7 +59,7 @@ impl Pooling {
 }
 
 /// What of a network for text stays with its client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Personal {
     /// The last transformer layer, the normalisation behind it and the logits, as in the paper.

@@ -1,20 +1,23 @@
 //! DEQ-MLP: a vector in, one dense layer applied until nothing changes any more.
 use fedeq_equilibrium::Equilibrium;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Architecture, InputKind};
 use crate::choices::{Activation, GROUPS, NormKind};
-use crate::error::{ModelError, Result, ensure_within};
+use crate::error::{MOST_WIDTH, ModelError, Result, ensure_within};
 use crate::graph::{Ends, Fusion, Graph};
 use crate::task::{InputShape, Task};
 
 /// The choices left open in a DEQ-MLP.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeqMlpOptions {
     /// The width of the state; by default 1024 for colour images and 512 for anything else.
+    #[schemars(range(min = 1, max = MOST_WIDTH))]
     pub hidden: Option<usize>,
     /// The width of the dense layer after the fixed point.
+    #[schemars(range(min = 1, max = MOST_WIDTH))]
     pub dense: usize,
     /// The bias `b` inside the cell, which the paper has and the authors' code has not.
     pub bias: bool,
@@ -42,8 +45,8 @@ impl Default for DeqMlpOptions {
 impl DeqMlpOptions {
     fn validate(&self) -> Result<()> {
         let hidden = self.hidden.unwrap_or(512);
-        ensure_within("hidden width", hidden, 1..=16_384)?;
-        ensure_within("dense width", self.dense, 1..=16_384)?;
+        ensure_within("hidden width", hidden, 1..=MOST_WIDTH)?;
+        ensure_within("dense width", self.dense, 1..=MOST_WIDTH)?;
         if self.norm == Some(NormKind::Group) && (!hidden.is_multiple_of(GROUPS) || hidden == GROUPS) {
             let problem =
                 format!("group normalisation cannot make {GROUPS} groups of several out of a hidden width of `{hidden}`");

@@ -1,5 +1,6 @@
 //! DEQ-ResNet: images, with one residual block applied until nothing changes any more.
 use fedeq_equilibrium::Equilibrium;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
@@ -10,7 +11,7 @@ use crate::graph::{Ends, Fusion, Graph, ValueId};
 use crate::task::Task;
 
 /// The choices left open in a DEQ-ResNet.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeqResNetOptions {
     /// The normalisation outside the cell.

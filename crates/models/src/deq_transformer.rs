@@ -1,11 +1,12 @@
 //! DEQ-Transformer: text, with a stack of layers applied until nothing changes any more.
 use fedeq_equilibrium::Equilibrium;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
 use crate::catalog::{Architecture, InputKind};
 use crate::choices::{Personal, is_one, is_usual};
-use crate::error::{ModelError, Result, ensure_factor, ensure_within};
+use crate::error::{LEAST_FACTOR, MOST_FACTOR, ModelError, Result, ensure_factor, ensure_within};
 use crate::graph::{Cell, Dropout, Graph, ValueId};
 use crate::task::Task;
 use crate::transformer::{TransformerOptions, WIDTH, embeddings, end, stack};
@@ -17,26 +18,30 @@ const LAYERS: usize = 4;
 const MOST_LAYERS: usize = 16;
 
 /// The choices left open in a DEQ-Transformer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeqTransformerOptions {
     /// The share of numbers that dropout sets to zero in training.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// What embedded symbols are multiplied by before they are injected, into the cell and into the last layer. They start with a deviation of 0.02 beside states of
     /// unit size, so that a small factor lets training begin with what does not depend on the input.
     #[serde(skip_serializing_if = "is_one")]
+    #[schemars(range(min = LEAST_FACTOR, max = MOST_FACTOR))]
     pub injection: f64,
     /// Normalises every embedded symbol before that, with a scale and an offset that are learned and shared.
     #[serde(skip_serializing_if = "is_usual")]
     pub injection_norm: bool,
     /// Layers in the cell.
     #[serde(skip_serializing_if = "are_usual_layers")]
+    #[schemars(range(min = 1, max = MOST_LAYERS))]
     pub layers: usize,
     /// Whether all layers in the cell have the same parameters.
     #[serde(skip_serializing_if = "is_usual")]
     pub tied: bool,
     /// What the fixed point is multiplied by before the last layer reads it.
     #[serde(skip_serializing_if = "is_one")]
+    #[schemars(range(min = LEAST_FACTOR, max = MOST_FACTOR))]
     pub state_scale: f64,
     /// What stays with its client.
     #[serde(skip_serializing_if = "is_usual")]

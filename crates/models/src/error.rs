@@ -67,6 +67,14 @@ impl ModelError {
     }
 }
 
+/// Numbers that a dense layer may give.
+pub(crate) const MOST_WIDTH: usize = 16_384;
+
+/// Factors further from 1 would leave nothing of what they multiply, or nothing that is a number.
+pub(crate) const LEAST_FACTOR: f64 = 1e-6;
+/// Likewise.
+pub(crate) const MOST_FACTOR: f64 = 1e6;
+
 /// Refuses a number outside `range`, which `name` is called in a configuration.
 pub(crate) fn ensure_within(name: &str, value: usize, range: std::ops::RangeInclusive<usize>) -> Result<()> {
     if range.contains(&value) {
@@ -79,7 +87,7 @@ pub(crate) fn ensure_within(name: &str, value: usize, range: std::ops::RangeIncl
 
 /// Refuses a factor that would leave nothing of what it multiplies, or nothing that is a number.
 pub(crate) fn ensure_factor(name: &str, value: f64) -> Result<()> {
-    if (1e-6..=1e6).contains(&value) {
+    if (LEAST_FACTOR..=MOST_FACTOR).contains(&value) {
         return Ok(());
     }
     let remedy = format!("choose a number above 0 for `{name}`, from 1e-6 to 1e6; 1 changes nothing");

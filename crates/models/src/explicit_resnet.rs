@@ -1,4 +1,5 @@
 //! DEQ-ResNet without its equilibrium: explicit networks of the same size, to tell what the equilibrium itself is good for.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
@@ -13,10 +14,11 @@ use crate::task::Task;
 const MOST_STEPS: usize = 64;
 
 /// The choices left open in a weight-tied ResNet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TiedResNetOptions {
     /// How often the cell is applied.
+    #[schemars(range(min = 1, max = MOST_STEPS))]
     pub steps: usize,
     /// The normalisation outside the cell.
     pub norm: NormKind,
@@ -59,10 +61,11 @@ impl Architecture for TiedResNetOptions {
 }
 
 /// The choices left open in a ResNet whose blocks have parameters of their own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UntiedResNetOptions {
     /// How many blocks share the parameters that the cell of DEQ-ResNet has: 1, 2, 4 and so on.
+    #[schemars(range(min = 1))]
     pub blocks: usize,
     /// The normalisation outside the blocks; inside they are normalised by groups, as the cell is.
     pub norm: NormKind,

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use fedeq_equilibrium::Equilibrium;
+use serde::Serialize;
 
 pub use crate::builder::{Builder, Ends};
 use crate::choices::Activation;
@@ -15,7 +16,9 @@ use crate::part::Part;
 use crate::task::{InputShape, Task};
 
 /// A network for one task.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// Its form as JSON is what `docs/pytorch.md` says, and other programs rely on it: a field or a kind of layer may be added, none changes its meaning.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Graph {
     /// What it is for.
     pub task: Task,
@@ -141,7 +144,7 @@ impl Graph {
 }
 
 /// A parameter of a network.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parameter {
     /// Its path, such as `stem.conv.weight`, which also names its stream of random numbers.
     pub path: String,
@@ -166,7 +169,7 @@ impl Parameter {
 }
 
 /// The running statistics of a batch normalisation: a mean and a variance for each channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunningStatistics {
     /// The path of the layer.
     pub path: String,
@@ -191,15 +194,16 @@ pub enum Mode {
 }
 
 /// Which parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ParameterId(pub usize);
 
 /// Which value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ValueId(pub usize);
 
 /// The shape of a value of one sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// `[width]`
     Vector(usize),
@@ -224,7 +228,8 @@ impl Shape {
 }
 
 /// One layer: what it reads, its parameters, and the value it gives.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Layer {
     /// A convolution with SAME padding and no bias; `weight` is `[to, from, window, window]`.
     Conv {
@@ -348,7 +353,7 @@ pub enum Layer {
 }
 
 /// The scale and the offset of a normalisation, a number a channel each: which parameters they are; in `fedeq-kernels` the same name holds their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Affine {
     /// The factor, ones at first.
     pub scale: ParameterId,
@@ -357,7 +362,8 @@ pub struct Affine {
 }
 
 /// What the mean and the variance of a normalisation are taken over; the kernels of `fedeq-kernels` have an enum of the same name for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum NormScope {
     /// The batch, a channel at a time; in evaluation the running statistics with this index stand in.
     Batch {
@@ -371,7 +377,8 @@ pub enum NormScope {
 }
 
 /// What is computed in the same pass as a normalisation; the kernels of `fedeq-kernels` have an enum of the same name for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Fusion {
     /// `norm(x)`
     None,
@@ -388,7 +395,7 @@ pub enum Fusion {
 /// `h <- h + injection`, `h <- h + drop(attention(norm_1(h)))`, `h <- h + drop(mlp(norm_2(h)))`
 ///
 /// with causal attention that does not look at padding (symbol 0), and an MLP with the tanh form of GELU.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Transformer {
     /// For each layer: scale and offset of `norm_1`; weight and bias of query, key, value and output; scale and offset of `norm_2`; weight
     /// and bias of the two dense layers of the MLP. Layers that are tied name the same parameters.
@@ -409,7 +416,7 @@ impl Transformer {
 }
 
 /// Dropout whose masks are drawn once for a pass: `[B, 2 * layers, length, width]` multipliers.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Dropout {
     /// Names the stream of random numbers.
     pub name: &'static str,
@@ -456,7 +463,8 @@ impl Dropout {
 /// The map `g(z; u)` of an equilibrium layer, as data. Samples do not influence one another.
 ///
 /// The trait of the same name in `fedeq-equilibrium` is the same map as code, for those who bring a network of their own.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Cell {
     /// `g(z; u) = phi(z B + u)` on vectors; starts at `u`.
     Dense {

@@ -4,9 +4,11 @@
 //! and its own name: not on the order of construction, not on threads, not on the machine.
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde::Serialize;
 
 /// How the entries of a fresh parameter are drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Initializer {
     /// Zero everywhere.
     Zeros,

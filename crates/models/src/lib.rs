@@ -23,6 +23,7 @@
 //! | `mlp`, `resnet`, `transformer` | explicit networks |
 //! | `deq_mlp`, `deq_resnet`, `deq_transformer` | equilibrium networks |
 //! | `explicit_resnet` | `deq_resnet` without its equilibrium, weight-tied and not |
+//! | `external` | networks that are computed outside of fedeq |
 //! | [`graph`], [`builder`](graph::Builder), `shapes` | what they are made of, how they are written down, what fits what |
 //! | `choices`, [`init`](Initializer), [`part`](Part) | options, first values, to whom a parameter belongs |
 //! | [`store`] | files |
@@ -34,6 +35,7 @@ mod deq_resnet;
 mod deq_transformer;
 mod error;
 mod explicit_resnet;
+mod external;
 pub mod graph;
 mod init;
 mod mlp;
@@ -51,10 +53,11 @@ pub use deq_resnet::{DeqResNetOptions, DeqResNetSize};
 pub use deq_transformer::DeqTransformerOptions;
 pub use error::{ModelError, Result};
 pub use explicit_resnet::{TiedResNetOptions, UntiedResNetOptions};
+pub use external::ExternalOptions;
 pub use graph::{Graph, Mode};
 pub use init::{Initializer, normal_numbers};
 pub use mlp::{LinearOptions, MlpOptions};
-pub use part::Part;
+pub use part::{Part, is_normalisation};
 pub use resnet::{Family, ResNetDepth, ResNetOptions};
 pub use task::{InputShape, Task};
 pub use transformer::TransformerOptions;

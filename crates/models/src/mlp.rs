@@ -1,15 +1,19 @@
 //! Explicit dense networks, down to a single layer.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Architecture, InputKind};
 use crate::choices::Activation;
-use crate::error::{Result, ensure_within};
+use crate::error::{MOST_WIDTH, Result, ensure_within};
 use crate::graph::{Ends, Graph};
 use crate::part::Part;
 use crate::task::Task;
 
+/// Layers between input and output.
+const MOST_LAYERS: usize = 64;
+
 /// The choices left open in a linear network: `y = W x + b`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinearOptions {
     /// To whom its only layer belongs.
@@ -23,10 +27,11 @@ impl Default for LinearOptions {
 }
 
 /// The choices left open in an explicit dense network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlpOptions {
     /// The widths between input and output.
+    #[schemars(length(max = MOST_LAYERS), inner(range(min = 1, max = MOST_WIDTH)))]
     pub hidden: Vec<usize>,
     /// The nonlinearity after each of them.
     pub activation: Activation,
@@ -46,8 +51,8 @@ impl MlpOptions {
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
-        ensure_within("number of hidden layers", self.hidden.len(), 0..=64)?;
-        self.hidden.iter().try_for_each(|&width| ensure_within("hidden width", width, 1..=16_384))
+        ensure_within("number of hidden layers", self.hidden.len(), 0..=MOST_LAYERS)?;
+        self.hidden.iter().try_for_each(|&width| ensure_within("hidden width", width, 1..=MOST_WIDTH))
     }
 }
 

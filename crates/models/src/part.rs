@@ -1,8 +1,9 @@
 //! To whom a parameter belongs.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// To whom a parameter belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// The representation `theta`, on which all clients agree.
@@ -25,4 +26,16 @@ impl Part {
     pub fn of(path: &str) -> Self {
         if path.split('.').next() == Some(PERSONAL) { Self::Personal } else { Self::Shared }
     }
+}
+
+/// Whether a parameter is the scale or the offset of a normalisation, by its path: its layer's name begins or ends with `norm`.
+///
+/// ```
+/// use fedeq_models::is_normalisation;
+/// assert!(is_normalisation("stem.norm.scale") && is_normalisation("cell.norm_2.offset"));
+/// assert!(!is_normalisation("cell.conv_a.weight"));
+/// ```
+pub fn is_normalisation(path: &str) -> bool {
+    let layer = path.rsplit('.').nth(1).unwrap_or_default();
+    layer.starts_with("norm") || layer.ends_with("norm")
 }

@@ -1,6 +1,7 @@
 //! Explicit residual networks, the baselines for images.
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
@@ -12,7 +13,7 @@ use crate::init::Initializer;
 use crate::task::{InputShape, Task};
 
 /// The choices left open in a ResNet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResNetOptions {
     /// The normalisation.
@@ -37,7 +38,7 @@ impl ResNetOptions {
 }
 
 /// The paper's explicit networks come in three forms, named after the data they were made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// Four stages of 32 to 256 channels, projected shortcuts.

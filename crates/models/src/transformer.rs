@@ -1,4 +1,5 @@
 //! Explicit transformers, the baselines for text.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Builder;
@@ -16,10 +17,11 @@ const HEADS: usize = 4;
 const MLP_WIDTH: usize = 4 * WIDTH;
 
 /// The choices left open in a transformer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TransformerOptions {
     /// The share of numbers that dropout sets to zero in training.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub dropout: f64,
     /// What stays with its client.
     #[serde(skip_serializing_if = "is_usual")]

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 
 use fedeq_equilibrium::{Equilibrium, Stop};
 use fedeq_models::graph::{Ends, Fusion, Graph, Layer, ValueId};
-use fedeq_models::{Activation, ModelConfig, NormKind, Part, Task};
+use fedeq_models::{Activation, ModelConfig, NormKind, Part, Task, is_normalisation};
 
 fn tasks(name: &str) -> Vec<Task> {
     match name {
@@ -26,6 +26,58 @@ fn every_network_is_sound_and_names_every_parameter_once() {
             let paths: BTreeSet<&str> = graph.parameters.iter().map(|parameter| parameter.path.as_str()).collect();
             assert_eq!(paths.len(), graph.parameters.len(), "{name}, {task}");
             assert!(graph.parameters.iter().all(|parameter| Part::of(&parameter.path) == parameter.part), "{name}, {task}");
+        }
+    }
+}
+
+/// What other programs read, see docs/pytorch.md.
+#[test]
+fn a_network_as_json_has_the_form_that_is_documented() {
+    let config: ModelConfig =
+        serde_json::from_str(r#"{ "name": "deq-mlp", "hidden": 4, "dense": 2, "norm": "batch" }"#).expect("sound");
+    let graph = config.graph(&Task::vector(6, 3)).expect("a fitting task");
+    let affine = serde_json::json!({ "scale": 2, "offset": 3 });
+    let expected = serde_json::json!({
+        "task": { "input": { "kind": "vector", "width": 6 }, "classes": 3 },
+        "values": [{ "vector": 6 }, { "vector": 4 }, { "vector": 4 }, { "vector": 4 }, { "vector": 2 }, { "vector": 3 }],
+        "statistics": [{ "path": "norm", "channels": 4 }],
+        "layers": [
+            { "kind": "dense", "x": 0, "weight": 0, "bias": null, "activation": null, "y": 1 },
+            {
+                "kind": "equilibrium", "injection": 1, "cell": { "kind": "dense", "weight": 1, "activation": "relu" },
+                "settings": serde_json::to_value(Equilibrium::default()).expect("plain data"), "y": 2
+            },
+            { "kind": "norm", "x": 2, "affine": affine, "over": { "batch": { "statistics": 0 } }, "fusion": "none", "y": 3 },
+            { "kind": "dense", "x": 3, "weight": 4, "bias": 5, "activation": "relu", "y": 4 },
+            { "kind": "dense", "x": 4, "weight": 6, "bias": 7, "activation": null, "y": 5 },
+        ],
+        "logits": 5,
+        "embedding": 4,
+    });
+    let mut found = serde_json::to_value(&graph).expect("plain data");
+    let parameters = found.as_object_mut().and_then(|fields| fields.remove("parameters")).expect("parameters");
+    assert_eq!(found, expected);
+    assert_eq!(parameters[7], serde_json::json!({ "path": "head.bias", "shape": [3], "part": "personal", "init": "zeros" }));
+}
+
+#[test]
+fn every_network_can_be_written_as_json() {
+    for name in ModelConfig::NAMES {
+        let written = serde_json::to_value(graph(name, &tasks(name)[0])).expect("plain data");
+        assert!(
+            written["layers"].as_array().is_some_and(|layers| layers.iter().all(|layer| layer["kind"].is_string())),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn normalisations_are_told_by_their_paths() {
+    for name in ModelConfig::NAMES {
+        for parameter in graph(name, &tasks(name)[0]).parameters {
+            // Scales and offsets are made for normalisations alone.
+            let (_, last) = parameter.path.rsplit_once('.').expect("a layer and its parameter");
+            assert_eq!(is_normalisation(&parameter.path), ["scale", "offset"].contains(&last), "{name}: {}", parameter.path);
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The server of a federation.
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use fedeq_core::Error;
+use fedeq_flower::npy::LONGEST_HEADER;
 use fedeq_flower::parts::largest_array;
 use fedeq_run::run::FederatedRun;
 use pyo3::prelude::*;
 
-use crate::error::{panicked, raised};
+use crate::error::{raised, sheltered, work_without_python};
 use crate::link::PythonLink;
 use crate::observer::Log;
 
@@ -23,9 +23,7 @@ impl Federation {
     /// Reads plan, experiment and weights, and the last checkpoint of an earlier run in this folder.
     #[new]
     fn new(py: Python<'_>, folder: PathBuf) -> PyResult<Self> {
-        let opened = py.detach(|| catch_unwind(|| FederatedRun::open(&folder)));
-        let run = opened.map_err(|panic| panicked(panic.as_ref()))?.map_err(|error| raised(&error))?;
-        Ok(Self { run })
+        work_without_python(py, || FederatedRun::open(&folder)).map(|run| Self { run })
     }
 
     /// What it is, in a line.
@@ -67,7 +65,7 @@ impl Federation {
     /// The most bytes that an array of a reply may have.
     #[getter]
     fn array_limit(&self) -> usize {
-        largest_array(self.run.theta())
+        largest_array(self.run.theta()).max(self.run.largest_payload() + LONGEST_HEADER)
     }
 
     /// Trains to the end of the plan over a link to clients; gives the summary as JSON. An exception of the link ends it: the rounds that were over are kept.
@@ -82,13 +80,9 @@ impl Federation {
             }
             is_pressed
         };
-        let mut link = PythonLink::new(link, self.run.theta().clone());
+        let mut link = PythonLink::new(link, self.run.theta().clone(), self.run.largest_payload());
         let mut log = Log::new(log, self.run.rounds(), self.run.plan().summary.headline);
-        let trained = py.detach(|| {
-            let work = || self.run.train(&mut link, minimum, bound, &mut log, &interrupted);
-            catch_unwind(AssertUnwindSafe(work))
-        });
-        let trained = trained.map_err(|panic| panicked(panic.as_ref()))?;
+        let trained = py.detach(|| sheltered(|| self.run.train(&mut link, minimum, bound, &mut log, &interrupted)))?;
         let from_python = link.exception.or(log.exception).or(signal.into_inner().unwrap_or_else(PoisonError::into_inner));
         if let (Err(_), Some(exception)) = (&trained, from_python) {
             return Err(exception);

@@ -2,8 +2,8 @@
 use std::collections::BTreeMap;
 
 use fedeq_core::{ClientTask, Dropped, Error, Result, Weights};
-use fedeq_flower::parts::{RequestParts, read_weights, require_short};
-use fedeq_run::run::{ClientLink, ReceivedReply};
+use fedeq_flower::parts::{RequestParts, read_payload, read_weights, require_short};
+use fedeq_run::run::{ClientLink, Outgoing, ReceivedReply};
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -22,9 +22,11 @@ pub(crate) struct Request {
     header: String,
     /// The names and shapes of the weights, as JSON.
     layout: String,
-    /// How many numbers the weights are.
+    /// What the array is of, as numpy names it.
+    dtype: &'static str,
+    /// How long the array is.
     count: usize,
-    /// The weights as one array in numpy's format.
+    /// The weights, or what is sent in place of them, as one array in numpy's format.
     packed: Py<PyBytes>,
 }
 
@@ -58,6 +60,8 @@ impl Watch {
 pub(crate) struct PythonLink {
     object: Py<PyAny>,
     like: Weights,
+    /// The most bytes that stand in place of weights.
+    largest_payload: usize,
     /// What the object raised, if it did.
     pub(crate) exception: Option<PyErr>,
 }
@@ -70,8 +74,8 @@ struct Parts {
 }
 
 impl PythonLink {
-    pub(crate) fn new(object: Py<PyAny>, like: Weights) -> Self {
-        Self { object, like, exception: None }
+    pub(crate) fn new(object: Py<PyAny>, like: Weights, largest_payload: usize) -> Self {
+        Self { object, like, largest_payload, exception: None }
     }
 
     /// Calls Python. What is no ordinary exception (an interrupt, Flower's end of a run) stops the run, everything else fails it.
@@ -93,15 +97,19 @@ impl PythonLink {
         let dropped = |reason: &str| Dropped::new(client, reason);
         let Parts { header, layout, packed } = reply.map_err(|reason| dropped(&reason))?;
         require_short("header", &header).map_err(|error| dropped(&error.to_string()))?;
-        let weights = match (&packed, &layout) {
+        let (weights, payload) = match (&packed, &layout) {
             (Some(packed), Some(layout)) => {
-                read_weights(packed, layout, &self.like).map_err(|error| dropped(&error.to_string()))?
+                (read_weights(packed, layout, &self.like).map_err(|error| dropped(&error.to_string()))?, None)
             }
-            (None, None) => Weights::default(),
-            (Some(_), None) => return Err(dropped("it has weights and no `layout`")),
+            (None, None) => (Weights::default(), None),
+            (Some(packed), None) => {
+                let payload = read_payload(packed, self.largest_payload);
+                let problem = |error| format!("it has weights and no `layout`, and no bytes in place of them: {error}");
+                (Weights::default(), Some(payload.map_err(|error| dropped(&problem(error)))?))
+            }
             (None, Some(_)) => return Err(dropped("it has a `layout` and no weights")),
         };
-        Ok(ReceivedReply { header: header.to_string(), weights })
+        Ok(ReceivedReply { header: header.to_string(), weights, payload })
     }
 }
 
@@ -119,7 +127,7 @@ impl ClientLink for PythonLink {
 
     fn exchange(
         &mut self,
-        requests: &[(usize, &fedeq_core::Request)],
+        requests: &[Outgoing<'_>],
         watch: &fedeq_run::run::Watch,
     ) -> Result<Vec<std::result::Result<ReceivedReply, Dropped>>> {
         let parts = distinct(requests)?;
@@ -127,42 +135,45 @@ impl ClientLink for PythonLink {
             let asked = PyDict::new(py);
             let shared = parts.into_iter().map(|(task, round, parts)| python_request(py, task, round, parts));
             let shared: Vec<Py<Request>> = shared.collect::<PyResult<_>>()?;
-            for (at, (client, _)) in places(requests).zip(requests) {
-                asked.set_item(client, &shared[at])?;
+            for (at, outgoing) in places(requests).zip(requests) {
+                asked.set_item(outgoing.client, &shared[at])?;
             }
             let watch = Py::new(py, Watch(watch.clone()))?;
             let replies = object.call_method1(py, "exchange", (asked, watch))?;
             let replies = replies.bind(py).cast::<PyDict>()?;
-            let of = |(client, _): &(usize, &fedeq_core::Request)| parts_of(replies.get_item(client)?);
+            let of = |outgoing: &Outgoing<'_>| parts_of(replies.get_item(outgoing.client)?);
             requests.iter().map(of).collect::<PyResult<Vec<_>>>()
         })?;
         if watch.is_stopped() {
             return Err(Error::Interrupted);
         }
-        Ok(requests.iter().zip(replies).map(|((client, _), reply)| self.read(*client, reply)).collect())
+        Ok(requests.iter().zip(replies).map(|(outgoing, reply)| self.read(outgoing.client, reply)).collect())
     }
 }
 
 /// The parts of every request that is not the one before it.
-fn distinct(requests: &[(usize, &fedeq_core::Request)]) -> Result<Vec<(ClientTask, u64, RequestParts)>> {
-    let runs = requests.chunk_by(|(_, one), (_, other)| std::ptr::eq(*one, *other));
-    let parts = |request: &fedeq_core::Request| {
-        let parts = RequestParts::of(request).map_err(|error| Error::message(error.to_string()))?;
+fn distinct(requests: &[Outgoing<'_>]) -> Result<Vec<(ClientTask, u64, RequestParts)>> {
+    let parts = |Outgoing { request, payload, .. }: &Outgoing<'_>| {
+        let parts = RequestParts::of(request, *payload).map_err(|error| Error::message(error.to_string()))?;
         Ok((request.task, request.round, parts))
     };
-    runs.map(|run| parts(run[0].1)).collect()
+    requests.chunk_by(are_same).map(|run| parts(&run[0])).collect()
 }
 
 /// Which of the [`distinct`] requests each one is.
-fn places<'a>(requests: &'a [(usize, &'a fedeq_core::Request)]) -> impl Iterator<Item = usize> + 'a {
-    let runs = requests.chunk_by(|(_, one), (_, other)| std::ptr::eq(*one, *other));
-    runs.enumerate().flat_map(|(at, run)| std::iter::repeat_n(at, run.len()))
+fn places<'a>(requests: &'a [Outgoing<'a>]) -> impl Iterator<Item = usize> + 'a {
+    requests.chunk_by(are_same).enumerate().flat_map(|(at, run)| std::iter::repeat_n(at, run.len()))
+}
+
+/// Whether two clients are sent the same.
+fn are_same(one: &Outgoing<'_>, other: &Outgoing<'_>) -> bool {
+    std::ptr::eq(one.request, other.request) && one.payload.is_none() && other.payload.is_none()
 }
 
 fn python_request(py: Python<'_>, task: ClientTask, round: u64, parts: RequestParts) -> PyResult<Py<Request>> {
-    let kind = if task == ClientTask::Train { "train" } else { "evaluate" };
-    let RequestParts { header, layout, count, packed } = parts;
-    Py::new(py, Request { kind, round, header, layout, count, packed: PyBytes::new(py, &packed).unbind() })
+    let kind = if matches!(task, ClientTask::Train | ClientTask::Aggregate) { "train" } else { "evaluate" };
+    let RequestParts { header, layout, dtype, count, packed } = parts;
+    Py::new(py, Request { kind, round, header, layout, dtype, count, packed: PyBytes::new(py, &packed).unbind() })
 }
 
 /// What Python gave for a client: a reason, or three parts that may be anything.

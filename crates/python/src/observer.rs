@@ -36,7 +36,7 @@ impl Observer<Remote<'_>> for Log {
                 self.tell("info", &format!("round {} of {}: {counted} of {asked} clients", round.round + 1, self.rounds))?;
             }
             Event::Evaluation { evaluation, .. } => {
-                let text = accuracy(evaluation.quality(self.headline), evaluation.dropped.len());
+                let text = accuracy(evaluation.quality(self.headline), evaluation.dropped.len(), evaluation.rounded);
                 self.tell("info", &format!("after round {}: {text}", evaluation.round))?;
             }
             Event::Dropped { dropped, .. } => {
@@ -50,14 +50,18 @@ impl Observer<Remote<'_>> for Log {
     }
 }
 
-/// How accurate the clients' models are, and of how many of those who replied this is known: a client may keep its scores to itself, or have no test samples.
-fn accuracy(quality: &Quality, dropped: usize) -> String {
+/// How accurate the clients' models are, and of how many of those who replied this is known, or known roughly: a client may round its scores, keep them to itself, or have no test
+/// samples.
+fn accuracy(quality: &Quality, dropped: usize, rounded: usize) -> String {
     let known = quality.clients.iter().flatten().count();
     let unknown = quality.clients.len().saturating_sub(known + dropped);
     let mean = 100.0 * quality.mean;
-    match (known, unknown) {
-        (0, _) => format!("no accuracy is known: none of {unknown} clients tells its scores"),
-        (_, 0) => format!("accuracy {mean:.1} % over {known} clients"),
-        _ => format!("accuracy {mean:.1} % over {known} clients ({unknown} without a score)"),
+    if known == 0 {
+        return format!("no accuracy is known: none of {unknown} clients tells its scores");
     }
+    let notes = [(unknown, "without a score"), (rounded, "with a rounded one")];
+    let notes: Vec<String> =
+        notes.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
+    format!("accuracy {mean:.1} % over {known} clients{notes}")
 }

@@ -108,7 +108,6 @@ fn whatever_the_values_are_there_is_a_picture_without_nonsense_in_it() {
         let svg = figure.svg().unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{figure:?}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{figure:?}\n{svg}");
-        assert!(figure.html().unwrap().contains("<svg"));
         assert!(figure.png().unwrap().starts_with(b"\x89PNG"));
     }
 }
@@ -125,17 +124,8 @@ fn a_gap_is_no_line() {
 #[test]
 fn names_are_written_and_never_become_tags() {
     let figure = rich();
-    for text in [figure.svg().unwrap(), figure.html().unwrap()] {
-        assert!(text.contains("FedAvg &lt;b&gt; &amp; co") && !text.contains("<b>"));
-    }
-}
-
-#[test]
-fn a_figure_in_a_page_takes_its_colours_from_the_page() {
-    let (alone, inside) = (rich().svg().unwrap(), rich().html().unwrap());
-    assert!(alone.contains("\"#FFFFFF\"") && !alone.contains("var("));
-    assert!(inside.contains("var(--paper)") && inside.contains("var(--series-0)") && !inside.contains("\"#FFFFFF\""));
-    assert!(inside.contains("<figcaption>Everything that can be drawn</figcaption>"));
+    let text = figure.svg().unwrap();
+    assert!(text.contains("FedAvg &lt;b&gt; &amp; co") && !text.contains("<b>"));
 }
 
 #[test]

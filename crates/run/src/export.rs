@@ -1,7 +1,8 @@
 //! Clients' models as files for other programs.
 //!
 //! A folder holds a safetensors file a client, shared and personal parameters and normalisation statistics under readable names, and
-//! `export.json`, which says what these are: the model, the task, how inputs are scaled, what the classes are called.
+//! `export.json`, which says what these are: the model, the task, how inputs are scaled, what the classes are called. A file can be used without the folder: its
+//! metadata hold the network as data, the scaling and the names of the classes.
 use std::fs;
 use std::path::Path;
 
@@ -61,6 +62,11 @@ pub struct Exported {
 
 /// Writes the models of some clients into a folder that is new or empty.
 pub fn export(trained: &Trained, clients: &[usize], folder: &Path) -> Result<Export> {
+    if let ModelConfig::External(options) = &trained.prepared().experiment.model {
+        let problem =
+            format!("the network `{}` is computed outside of fedeq, and what is exported could not be run", options.network);
+        return Err(Error::invalid(problem, "take its numbers in Python: `fedeq.open(folder).client(name).state_dict()`"));
+    }
     ensure_empty(folder)?;
     fs::create_dir_all(folder).map_err(Error::io(folder, "create it"))?;
     let files = clients.iter().map(|&client| export_client(trained, client, folder)).collect::<Result<Vec<_>>>()?;
@@ -81,14 +87,31 @@ fn ensure_empty(folder: &Path) -> Result<()> {
 
 fn export_client(trained: &Trained, client: usize, folder: &Path) -> Result<Exported> {
     let model = trained.model(client)?;
-    let summary = trained.summary();
-    let notes = [("client", &model.name), ("method", &summary.method), ("data", &summary.data), ("model", &summary.model)];
-    let metadata: Metadata = notes.into_iter().map(|(key, value)| (key.to_owned(), value.clone())).collect();
     let file = file_of(&model);
+    write_atomically(&folder.join(&file), &model_file(trained, &model)?)?;
+    Ok(Exported { name: model.name, file })
+}
+
+/// The bytes of a client's file: its arrays, and in the metadata what it takes to use them.
+pub fn model_file(trained: &Trained, model: &ClientModel) -> Result<Vec<u8>> {
+    let (prepared, summary) = (trained.prepared(), trained.summary());
+    let notes = [
+        ("client", model.name.clone()),
+        ("method", summary.method.clone()),
+        ("data", summary.data.clone()),
+        ("model", summary.model.clone()),
+        ("network", json(prepared.network.graph())?),
+        ("scaling", json(&scaling_of(prepared))?),
+        ("classes", json(&classes_of(&prepared.dataset))?),
+    ];
+    let metadata: Metadata = notes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     let mut arrays = model.weights.params.clone();
     arrays.overwrite(&model.weights.statistics);
-    write_atomically(&folder.join(&file), &arrays.to_bytes(&metadata)?)?;
-    Ok(Exported { name: model.name, file })
+    arrays.to_bytes(&metadata)
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::invalid(error.to_string(), "report this"))
 }
 
 /// The client's name where it can be a file's; else with its number in front, so that no two clients share a file.

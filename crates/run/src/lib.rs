@@ -9,9 +9,9 @@
 //! - [`sweep`]: experiments over grids and seeds; [`compare`]: runs side by side; [`statistics`]: what several seeds say together
 //! - [`forecast`]: what an experiment will take; [`limit`]: when it must have ended; [`machine`]: what there is to compute on
 //! - [`portable`]: a folder, or an archive of it, that work is continued from on another machine
-//! - [`predict`], [`export`]: what to do with trained models
+//! - [`predict`], [`export`]: what to do with trained models; [`tracking`]: journals for MLflow and Weights & Biases
 //! - [`number`], [`closest`]: numbers and names as people read and write them
-//! - [`present`]: whether a data set is where it is looked for
+//! - [`place`]: where data sets are looked for; [`present`]: whether one is there
 pub mod agreement;
 pub mod closest;
 pub mod compare;
@@ -21,6 +21,7 @@ pub mod forecast;
 pub mod limit;
 pub mod machine;
 pub mod number;
+pub mod place;
 pub mod portable;
 pub mod predict;
 pub mod present;
@@ -28,3 +29,4 @@ pub mod preset;
 pub mod run;
 pub mod statistics;
 pub mod sweep;
+pub mod tracking;

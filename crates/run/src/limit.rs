@@ -101,6 +101,12 @@ impl TimeLimit {
         Some(budget.saturating_sub(Duration::from_secs_f64(reserve)).saturating_sub(self.begun.elapsed()))
     }
 
+    /// Whether another run may begin whose checkpoint has so many bytes: the time to write it must not be taken from runs under way.
+    pub fn has_time_to_write(&self, bytes: u64) -> bool {
+        let is_alone = self.to_write.load(Ordering::Relaxed) == 0;
+        is_alone || self.allows(bytes as f64 / self.speed)
+    }
+
     /// Reserves the time to write so many bytes.
     fn reserve(&self, bytes: u64) {
         self.to_write.fetch_add(bytes, Ordering::Relaxed);
@@ -115,6 +121,9 @@ impl TimeLimit {
 #[derive(Debug)]
 pub struct RunClock<'a> {
     limit: &'a TimeLimit,
+    /// The round after which it is enough for now.
+    until: Option<u64>,
+    has_reached: AtomicBool,
     stops: AtomicBool,
     rounds: AtomicU64,
 }
@@ -122,12 +131,26 @@ pub struct RunClock<'a> {
 impl<'a> RunClock<'a> {
     /// The clock of a run that is about to begin.
     pub fn new(limit: &'a TimeLimit) -> Self {
-        Self { limit, stops: AtomicBool::new(false), rounds: AtomicU64::new(0) }
+        let [has_reached, stops] = [false; 2].map(AtomicBool::new);
+        Self { limit, until: None, has_reached, stops, rounds: AtomicU64::new(0) }
     }
 
-    /// Whether the run must stop.
+    /// The same for a run that is stopped after a round, to be continued perhaps.
+    pub fn until(self, round: Option<u64>) -> Self {
+        Self { until: round, ..self }
+    }
+
+    /// Whether the run was stopped since it is far enough.
+    pub fn has_reached(&self) -> bool {
+        self.has_reached.load(Ordering::Relaxed)
+    }
+
+    /// Whether the run must stop. Once it must, that stays so: when it gives its reserve back, there seems to be time again.
     pub fn is_over(&self) -> bool {
-        self.stops.load(Ordering::Relaxed) || self.limit.is_over()
+        if self.limit.is_over() {
+            self.stops.store(true, Ordering::Relaxed);
+        }
+        self.stops.load(Ordering::Relaxed)
     }
 
     /// The rounds that were over since it began.
@@ -154,7 +177,11 @@ pub struct ClockObserver<'a> {
 
 impl<'t> Observer<InProcess<'t>> for ClockObserver<'_> {
     fn observe(&mut self, event: &Event<'_>, transport: &mut InProcess<'t>) -> Result<ControlFlow<()>> {
-        if let Event::Settled { last, .. } = event {
+        if let Event::Settled { last, server } = event {
+            if !*last && self.clock.until.is_some_and(|round| server.round >= round) {
+                self.clock.has_reached.store(true, Ordering::Relaxed);
+                self.clock.stops.store(true, Ordering::Relaxed);
+            }
             self.clock.rounds.fetch_add(1, Ordering::Relaxed);
             self.longest = self.longest.max(self.since.elapsed().as_secs_f64());
             self.since = Instant::now();
@@ -215,5 +242,21 @@ mod tests {
         limit.reserve(u64::MAX / 4);
         assert!(limit.left().expect("a limit").as_secs_f64() > 49.0, "at least half of it is for work");
         assert!(TimeLimit::new(None, false).allows(1e300) && !TimeLimit::new(None, true).is_over());
+    }
+
+    #[test]
+    fn a_run_that_had_to_stop_is_not_told_that_there_is_time_again() {
+        let limit = TimeLimit {
+            begun: Instant::now() - Duration::from_secs(70),
+            ..TimeLimit::new(Some(TimeBudget(Duration::from_secs(100))), false)
+        };
+        let clock = RunClock::new(&limit);
+        assert!(!clock.is_over() && limit.has_time_to_write(6_000_000_000), "nobody else is under way");
+        limit.reserve(1_500_000_000);
+        assert!(!clock.is_over() && limit.has_time_to_write(1_500_000_000) && !limit.has_time_to_write(3_000_000_000));
+        limit.reserve(3_000_000_000);
+        assert!(clock.is_over());
+        limit.give_back(4_500_000_000);
+        assert!(clock.is_over() && !limit.is_over());
     }
 }

@@ -51,12 +51,15 @@ pub fn found_at(path: &Path) -> Result<Source> {
     if has("jsonl")? {
         return Ok(Source::Text(Text::default()));
     }
+    if has("safetensors")? {
+        return Source::of_arrays(path);
+    }
     if path.is_dir() {
         return Ok(Source::Images(ImageFolder::default()));
     }
     Err(Error::unmeetable(
-        format!("`{}` is neither a folder nor a `.csv` or `.jsonl` file", path.display()),
-        "give a folder of pictures by client and class, a CSV file or a JSON-lines file; \
+        format!("`{}` is neither a folder nor a `.csv`, `.jsonl` or `.safetensors` file", path.display()),
+        "give a folder of pictures by client and class, a CSV file, a JSON-lines file or a file of arrays; \
          published sets are read by name, with `--data DIR` for where they are",
     ))
 }

@@ -34,6 +34,7 @@ use fedeq_core::{Error, Method, Plan, Result, Sampling, Training};
 use fedeq_data::source::{Entry, SampleKind, Source};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, LinearSolver, Ridge, Solver, Stop, WarmStart};
 use fedeq_models::{GroupNormScope, ModelConfig};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ use serde_json::{Value, json};
 macro_rules! presets {
     ($($(#[$attribute:meta])+ $variant:ident = $name:literal,)+) => {
         /// How an experiment fills in what it leaves out.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         pub enum Preset {
             $($(#[$attribute])+ #[serde(rename = $name)] $variant,)+
         }

@@ -55,6 +55,9 @@ pub struct Difference {
     pub error: f64,
     /// The two-sided p-value.
     pub p: f64,
+    /// The difference in units of what scatters: of the differences where it was paired (Cohen's d_z), else of both series together (Hedges' g); nothing where
+    /// nothing scatters.
+    pub effect: Option<f64>,
 }
 
 /// How two series are compared.
@@ -79,7 +82,7 @@ pub type BySeed = BTreeMap<u64, f64>;
 impl Difference {
     /// The p-value as people write it: `p = 0.031`.
     pub fn chance(&self) -> String {
-        if self.p < 0.001 { "p < 0.001".into() } else { format!("p = {:.3}", self.p) }
+        p_value(self.p)
     }
 
     /// The 95 % confidence interval of the difference, by Student's t.
@@ -137,7 +140,8 @@ fn paired(differences: &[f64]) -> Difference {
     let freedom = (sample.count - 1) as f64;
     let t = (sample.deviation > 0.0).then(|| sample.mean / sample.variance_of_mean().sqrt());
     let (test, error) = (Test::Paired { pairs: sample.count }, sample.variance_of_mean().sqrt());
-    Difference { means: sample.mean, test, t, freedom, error, p: chance(t, freedom, sample.mean) }
+    let effect = (sample.deviation > 0.0).then(|| sample.mean / sample.deviation);
+    Difference { means: sample.mean, test, t, freedom, error, p: chance(t, freedom, sample.mean), effect }
 }
 
 /// Welch's t-test of two samples of at least two numbers each; nothing if there are fewer.
@@ -154,7 +158,42 @@ fn welch(first: &Sample, second: &Sample) -> Option<Difference> {
         None => (first.count + second.count - 2) as f64,
     };
     let test = Test::Welch { counts: [first.count, second.count] };
-    Some(Difference { means, test, t, freedom, error: variance.sqrt(), p: chance(t, freedom, means) })
+    let effect = hedges_g(first, second);
+    Some(Difference { means, test, t, freedom, error: variance.sqrt(), p: chance(t, freedom, means), effect })
+}
+
+/// The difference of two means in units of their pooled deviation, with Hedges' correction for few numbers: `1 - 3 / (4 n - 9)`.
+fn hedges_g(first: &Sample, second: &Sample) -> Option<f64> {
+    let all = (first.count + second.count) as f64;
+    let squares = |sample: &Sample| (sample.count - 1) as f64 * sample.deviation.powi(2);
+    let pooled = ((squares(first) + squares(second)) / (all - 2.0)).sqrt();
+    (pooled > 0.0).then(|| (first.mean - second.mean) / pooled * (1.0 - 3.0 / (4.0 * all - 9.0)))
+}
+
+/// p-values corrected for their number by Holm's step-down method: the chance that any of them is as small where there is no difference at all is then
+/// no larger than they say.
+///
+/// ```
+/// use fedeq_run::statistics::holm;
+/// // The smallest counts three times, the next twice, and none is smaller than one before it.
+/// assert_eq!(holm(&[0.25, 0.01, 0.02]), [0.25, 0.03, 0.04]);
+/// assert_eq!(holm(&[0.5, 0.4]), [0.8, 0.8]);
+/// ```
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let mut corrected = vec![0.0; p.len()];
+    let mut largest = 0.0f64;
+    for (rank, place) in order.into_iter().enumerate() {
+        largest = largest.max(p[place] * (p.len() - rank) as f64).min(1.0);
+        corrected[place] = largest;
+    }
+    corrected
+}
+
+/// A p-value as people write it: `p = 0.031`.
+pub fn p_value(p: f64) -> String {
+    if p < 0.001 { "p < 0.001".into() } else { format!("p = {p:.3}") }
 }
 
 /// Numbers that do not vary differ for certain, or not at all.
@@ -184,6 +223,9 @@ pub fn best_beyond_scatter(series: &[BySeed], same_data: impl Fn(usize, usize) -
 
 /// What stands under a table in which these stand out.
 pub const BEST: &str = "the best, and all that a paired t-test over the seeds both have cannot tell from it (p >= 0.05, not corrected for the number of tests)";
+
+/// The same where the tests of a data set are corrected for their number.
+pub const BEST_CORRECTED: &str = "the best, and all that a paired t-test over the seeds both have cannot tell from it (p >= 0.05, corrected for the number of tests by Holm's method)";
 
 /// The probability of being at least as far from 0 as `t`: `I_x(n/2, 1/2)` with `x = n / (n + t^2)`.
 fn two_sided(t: f64, freedom: f64) -> f64 {
@@ -253,6 +295,25 @@ mod tests {
         let difference = compare(&a, &b, false).expect("enough numbers");
         assert!((difference.t.expect("they vary") + 3.0 / 2.5f64.sqrt()).abs() < 1e-12);
         assert!((difference.freedom - 100.0 / 17.0).abs() < 1e-12);
+    }
+
+    /// Differences 1, 2, 3 have mean 2 and deviation 1; the classic of Welch has a pooled variance of 6.25, and J = 1 - 3 / 31.
+    #[test]
+    fn effect_sizes_are_those_computed_by_hand() {
+        let paired = compare(&series(&[11.0, 22.0, 33.0]), &series(&[10.0, 20.0, 30.0]), true).expect("enough numbers");
+        assert!((paired.effect.expect("they vary") - 2.0).abs() < 1e-12);
+        let (a, b) = (series(&[1.0, 2.0, 3.0, 4.0, 5.0]), series(&[2.0, 4.0, 6.0, 8.0, 10.0]));
+        let g = compare(&a, &b, false).expect("enough numbers").effect.expect("they vary");
+        assert!((g + 3.0 / 2.5 * (28.0 / 31.0)).abs() < 1e-12, "{g}");
+        assert_eq!(compare(&series(&[1.0, 1.0]), &series(&[2.0, 2.0]), true).expect("enough").effect, None);
+    }
+
+    /// Holm (1979), as in R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm") is 0.03 0.06 0.06 0.02.
+    #[test]
+    fn holms_correction_is_that_of_other_programs() {
+        let corrected = holm(&[0.01, 0.04, 0.03, 0.005]);
+        assert!(corrected.iter().zip([0.03, 0.06, 0.06, 0.02]).all(|(p, known)| (p - known).abs() < 1e-12), "{corrected:?}");
+        assert!(holm(&[]).is_empty());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub use message::{
     SurvivorList, SurvivorSignature, SurvivorSignatures, WireMessage,
 };
 pub use quantise::{Quantisation, QuantisedMean, QuantisedVector};
-pub use registry::{Identity, Registry, SignatureBytes};
+pub use registry::{Identity, Registry, SignatureBytes, SigningSecret, key_from_hex, key_to_hex};
 pub use ring::RingVector;
 pub use secrets::Entropy;
 pub use session::{LARGEST_CLIENT, LONGEST_VECTOR, SMALLEST_COHORT, Session, SessionSettings, Trust};

@@ -3,9 +3,61 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
+use crate::secrets::Key;
 use crate::session::{LARGEST_CLIENT, Session};
+
+/// A client's long-term secret key (Ed25519), wiped from memory when it is dropped. It is written as 64 hexadecimal digits, as public keys are.
+#[derive(Clone)]
+pub struct SigningSecret(Key);
+
+impl SigningSecret {
+    /// A new key, from the operating system's randomness.
+    pub fn random() -> Result<Self> {
+        let mut bytes = Key::default();
+        getrandom::fill(bytes.as_mut_slice()).map_err(|_| Error::NoRandomness)?;
+        Ok(Self(bytes))
+    }
+
+    /// Reads what [`to_hex`](Self::to_hex) wrote.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        key_from_hex(text).map(|bytes| Self(Zeroizing::new(bytes)))
+    }
+
+    /// As text, for a file that nobody else can read.
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        Zeroizing::new(key_to_hex(&self.0))
+    }
+
+    /// The key by which others know this client.
+    pub fn public_key(&self) -> [u8; 32] {
+        SigningKey::from_bytes(&self.0).verifying_key().to_bytes()
+    }
+
+    /// What a client of a session is to the others.
+    pub fn identity(&self) -> Identity {
+        Identity::signed(&self.0)
+    }
+}
+
+/// A key as 64 hexadecimal digits.
+pub fn key_to_hex(key: &[u8; 32]) -> String {
+    key.iter().fold(String::with_capacity(64), |mut text, byte| {
+        for nibble in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(nibble.into(), 16).unwrap_or_default());
+        }
+        text
+    })
+}
+
+/// Reads a key of 64 hexadecimal digits.
+pub fn key_from_hex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.chars().map(|digit| digit.to_digit(16)).collect::<Option<Vec<u32>>>()?;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| (16 * pair[0] + pair[1]) as u8).collect();
+    if digits.len() == 64 { bytes.try_into().ok() } else { None }
+}
 
 /// The long-term public keys (Ed25519) of all clients that may take part. Clients must get it from somebody other than the server they do not trust.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +76,11 @@ impl Registry {
             Ok((client, key.ok_or(Error::BadKey(client))?))
         };
         Ok(Self(keys.into_iter().map(read).collect::<Result<_>>()?))
+    }
+
+    /// The key of a client, if it is in it.
+    pub fn key(&self, client: u16) -> Option<[u8; 32]> {
+        self.0.get(&client).map(VerifyingKey::to_bytes)
     }
 
     /// The number of clients in it.
@@ -115,5 +172,25 @@ impl SignatureBytes {
 impl From<Signature> for SignatureBytes {
     fn from(signature: Signature) -> Self {
         Self(*signature.r_bytes(), *signature.s_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 8032, section 7.1, test 1.
+    #[test]
+    fn keys_are_those_of_the_standard_and_are_read_as_they_are_written() {
+        let text = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+        let secret = SigningSecret::from_hex(text).unwrap();
+        assert_eq!(*secret.to_hex(), text);
+        let public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+        assert_eq!(key_to_hex(&secret.public_key()), public);
+        assert_eq!(secret.identity().public_key(), key_from_hex(&public.to_uppercase()));
+        for wrong in ["", "9d", &text[1..], &text.replace('9', "g"), &text.replace('9', "\u{e9}")] {
+            assert!(SigningSecret::from_hex(wrong).is_none(), "{wrong}");
+        }
+        assert_ne!(SigningSecret::random().unwrap().public_key(), SigningSecret::random().unwrap().public_key());
     }
 }

@@ -31,6 +31,18 @@ impl RingVector {
         }
     }
 
+    /// A vector of these integers, each reduced modulo `2^bits`.
+    pub fn wrapped(bits: u8, integers: impl IntoIterator<Item = i64>) -> Result<Self> {
+        let largest = Self::new(bits, Vec::new())?.largest();
+        Self::new(bits, integers.into_iter().map(|integer| integer as u32 & largest).collect())
+    }
+
+    /// Its numbers as integers around zero, from `-2^(bits - 1)` to `2^(bits - 1) - 1`: those of [`wrapped`](Self::wrapped), where they are within.
+    pub fn centred(&self) -> impl ExactSizeIterator<Item = i64> + '_ {
+        let (half, whole) = (1i64 << (self.bits - 1), 1i64 << self.bits);
+        self.values().map(move |value| if i64::from(value) < half { i64::from(value) } else { i64::from(value) - whole })
+    }
+
     pub(crate) fn zero(bits: u8, length: usize) -> Self {
         Self { bits, words: vec![0; length] }
     }

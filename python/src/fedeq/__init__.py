@@ -1,5 +1,39 @@
-"""Personalised federated learning with deep equilibrium models."""
+"""Personalised federated learning with deep equilibrium models.
 
-from fedeq._native import FedeqError, Stopped
+    import fedeq
 
-__all__ = ["FedeqError", "Stopped"]
+    run = fedeq.run(method="fedeq", data="digits", rounds=20)
+    print(run.accuracy)
+
+Experiments, methods, networks and run folders are those of the command `fedeq`, which comes with this package.
+"""
+
+from fedeq._compare import Comparison, compare
+from fedeq._figure import Figure
+from fedeq._jobs import Sweep, reproduce, sweep
+from fedeq._native import FedeqError, Refused, Stopped, __version__
+from fedeq._run import Run, resume, run
+from fedeq._table import Table
+from fedeq._watch import Callback, Round
+
+open = Run  # noqa: A001 (`fedeq.open(folder)`, as one opens a file)
+
+__all__ = [
+    "Callback",
+    "Comparison",
+    "FedeqError",
+    "Figure",
+    "Refused",
+    "Round",
+    "Run",
+    "Stopped",
+    "Sweep",
+    "Table",
+    "__version__",
+    "compare",
+    "open",
+    "reproduce",
+    "resume",
+    "run",
+    "sweep",
+]

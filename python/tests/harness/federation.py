@@ -42,10 +42,18 @@ class Federation:
         entry = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n'
         (home / "config.toml").write_text(entry)
 
-    def write_app(self, name: str, settings: Sequence[str]) -> None:
+    def write_app(self, name: str, settings: Sequence[str], options: Sequence[str | Path] = ()) -> None:
         """Write an app, which is run from now on, with the same SuperLink."""
         self.name, self.settings = name, settings
-        fedeq("init-federation", *self._settings(), "--out", self.app)
+        fedeq("init-federation", *self._settings(), *options, "--out", self.app)
+
+    def collect_signing_keys(self) -> Path:
+        """Let every client's owner make a key to sign with, and collect the list."""
+        path = self.folder / "clients.toml"
+        make = ("node", "key", "--signing", "--client")
+        lines = [fedeq(*make, str(client), "--state", self.folder / f"node-{client}") for client in self.clients]
+        path.write_text("".join(lines))
+        return path
 
     @property
     def folder(self) -> Path:
@@ -115,11 +123,11 @@ class Federation:
         self.nodes[client] = self.processes.start(f"node-{client}", PROGRAM, words, self.environment)
         return self.nodes[client]
 
-    def restart_nodes(self) -> None:
+    def restart_nodes(self, options: Sequence[str] = ()) -> None:
         """Start all nodes again: their owners accept the app that was written last."""
         for client, node in list(self.nodes.items()):
             node.kill()
-            self.start_node(client)
+            self.start_node(client, options=options)
 
     def use_client(self, client: str) -> None:
         """Set the client app of `tests.harness.client_apps` that Flower's own nodes run."""

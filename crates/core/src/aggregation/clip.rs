@@ -1,4 +1,5 @@
 //! Clipping: no client's change is longer than a bound.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rows::squared_distance;
@@ -6,26 +7,29 @@ use crate::error::{Error, Result};
 use crate::training::positive;
 
 /// The bound on the Euclidean norm of a client's change: of `theta_i - theta`, or of what is sent where a method sends a change.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clipping {
     /// Always the same.
-    Fixed(f64),
+    Fixed(#[schemars(extend("exclusiveMinimum" = 0))] f64),
     /// Following a quantile of the norms.
     Adaptive(AdaptiveClip),
 }
 
 /// A bound that follows a quantile of the norms (Andrew et al., 2021): after every round `C <- C exp(-rate (b - quantile))`, where `b` is the share of the
 /// round's updates that were not longer than `C`. The server keeps `C` from round to round, and from update to update where they come one at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaptiveClip {
     /// The share of updates that are to be left as they are.
+    #[schemars(extend("exclusiveMinimum" = 0), extend("exclusiveMaximum" = 1))]
     pub quantile: f64,
     /// How quickly the bound moves.
+    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0))]
     pub rate: f64,
     /// The bound of the first round; the quantile of that round's norms if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub initial: Option<f64>,
 }
 

@@ -19,9 +19,11 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use received::{median, outliers};
+pub(crate) use rows::{distances_to, flat, named_like};
 
 pub use clip::{AdaptiveClip, Clipping, clip_to};
 pub use received::{Handled, Received, Treatment};
@@ -37,7 +39,7 @@ use crate::error::{Error, Result};
 /// updates, it is the coordinate median of statistics, since a bound on parameters says nothing about them.
 ///
 /// Clipping and every rule but the mean bend the exact consensus step of [`FedEq`](crate::FedEq): a client takes all of its change for counted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Aggregation {
     /// Which one of the cohort's updates is made.
@@ -47,6 +49,7 @@ pub struct Aggregation {
     pub clip: Option<Clipping>,
     /// The largest share of all weight in a round that one client can have; what it claims beyond is cut off. No limit if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
     pub cap: Option<f64>,
     /// Whether each client's norm and distance to the aggregate are noted in the journal; if left out, where there is clipping or another rule
     /// than the mean, which need every client's numbers anyway. On a GPU they have to be copied from there first.

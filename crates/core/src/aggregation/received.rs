@@ -2,6 +2,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
+use fedeq_data::Seed;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ use crate::algorithm::{Algorithm, Update, Weighting};
 use crate::error::Result;
 use crate::params::{Params, weighted_mean};
 use crate::privacy::PrivateRound;
-use crate::secure::{SecretRow, SecureAggregation};
+use crate::secure::{SecretRow, SecureMean, SecureRounds};
 use crate::sent::SentWeights;
 use crate::weights::Weights;
 
@@ -24,7 +25,9 @@ pub struct Received<'a> {
     aggregation: &'a Aggregation,
     /// Whether clients send how their weights changed instead of the weights.
     are_changes: bool,
-    secure: Option<&'a SecureAggregation>,
+    secure: Option<&'a SecureRounds>,
+    /// The mean as a server knows it that never saw the updates.
+    summed: Option<&'a SecureMean>,
     clipped: OnceCell<u64>,
     handled: OnceCell<Vec<Handled>>,
     /// How the mean is made private, where it is.
@@ -71,6 +74,7 @@ impl<'a> Received<'a> {
             aggregation,
             are_changes,
             secure: None,
+            summed: None,
             clipped: OnceCell::new(),
             handled: OnceCell::new(),
             private: None,
@@ -84,8 +88,14 @@ impl<'a> Received<'a> {
     }
 
     /// What a server receives that learns only the sum, if that is wanted.
-    pub(crate) fn in_secret(mut self, secure: Option<&'a SecureAggregation>) -> Self {
+    pub(crate) fn in_secret(mut self, secure: Option<&'a SecureRounds>) -> Self {
         self.secure = secure;
+        self
+    }
+
+    /// What a server has that never saw the updates: their mean.
+    pub(crate) fn summed(mut self, summed: Option<&'a SecureMean>) -> Self {
+        self.summed = summed;
         self
     }
 
@@ -106,7 +116,8 @@ impl<'a> Received<'a> {
 
     /// Whether the server's weights stay as they are: of nothing there is no mean, but noise there is.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.updates.is_empty() && self.private.is_none()
+        let is_left_out = self.summed.is_some_and(|summed| summed.survivors.is_empty());
+        self.updates.is_empty() && (self.private.is_none() || is_left_out)
     }
 
     /// What became of each update, where that is noted: one for each, once they have been aggregated.
@@ -134,11 +145,16 @@ impl<'a> Received<'a> {
 
     /// One model of all that was received, of which there is something unless it is made private; `theta` is what clients were sent, and `clip` the bound that the server kept.
     pub(crate) fn aggregate(&self, theta: &Params, clip: Option<f64>, weighting: Weighting) -> Result<Aggregate> {
-        if let Some(private) = &self.private {
-            return self.aggregate_privately(private, theta, clip);
+        if let Some(SecureMean { changes, statistics, .. }) = self.summed {
+            let values: Vec<f32> = changes.iter().zip(self.origin(theta)).map(|(change, origin)| origin + change).collect();
+            let weights = Weights { params: named_like(theta, &values), statistics: statistics.clone() };
+            return Ok(Aggregate { weights, clip });
         }
         if let Some(secure) = self.secure {
             return Ok(Aggregate { weights: self.in_a_ring(secure, theta, weighting)?, clip });
+        }
+        if let Some(private) = &self.private {
+            return self.aggregate_privately(private, theta, clip);
         }
         let weights = self.weights(weighting);
         if self.aggregation.is_plain() { self.plain(theta, clip, weights) } else { self.robust(theta, clip, weights) }
@@ -205,7 +221,7 @@ impl<'a> Received<'a> {
     }
 
     /// The mean of all changes, as a server learns it that sees only their sum in a ring.
-    fn in_a_ring(&self, secure: &SecureAggregation, theta: &Params, weighting: Weighting) -> Result<Weights> {
+    fn in_a_ring(&self, secure: &SecureRounds, theta: &Params, weighting: Weighting) -> Result<Weights> {
         let origin = self.origin(theta);
         let row = |update: &Update| {
             let weights = update.weights.to_host()?;
@@ -214,7 +230,9 @@ impl<'a> Received<'a> {
             Ok(SecretRow { changes, statistics, samples: update.samples })
         };
         let rows = self.updates.iter().map(row).collect::<Result<Vec<_>>>()?;
-        let (mean, clipped) = secure.mean(&rows, weighting)?;
+        // Nothing is drawn from it where nothing is to be private.
+        let seed = self.private.as_ref().map_or(Seed::new(0), |private| private.seed);
+        let (mean, clipped) = secure.mean(&rows, weighting, seed)?;
         // A method that aggregates twice is told about the first time.
         let _ = self.clipped.set(clipped);
         let values: Vec<f32> = mean.values.iter().zip(&origin).map(|(change, origin)| origin + change).collect();

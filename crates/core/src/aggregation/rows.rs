@@ -11,14 +11,14 @@ pub(super) const BLOCK: usize = 2048;
 const LANES: usize = 8;
 
 /// All numbers one after the other, by name.
-pub(super) fn flat(params: &Params) -> Vec<f32> {
+pub(crate) fn flat(params: &Params) -> Vec<f32> {
     let mut values = Vec::with_capacity(params.count());
     params.iter().for_each(|(_, array)| values.extend_from_slice(&array.values));
     values
 }
 
 /// The inverse of [`flat`].
-pub(super) fn named_like(like: &Params, values: &[f32]) -> Params {
+pub(crate) fn named_like(like: &Params, values: &[f32]) -> Params {
     let mut rest = values;
     let named = |(name, array): (&str, &Array)| {
         let (own, after) = rest.split_at(array.values.len());
@@ -44,7 +44,7 @@ pub(super) fn squared_distance<A: Copy + Into<f64>, B: Copy + Into<f64>>(a: &[A]
 }
 
 /// The distance of every row to a point.
-pub(super) fn distances_to<A: Copy + Into<f64> + Sync>(point: &[A], rows: &[&[f32]]) -> Vec<f64> {
+pub(crate) fn distances_to<A: Copy + Into<f64> + Sync>(point: &[A], rows: &[&[f32]]) -> Vec<f64> {
     rows.par_iter().map(|row| squared_distance(point, row).sqrt()).collect()
 }
 

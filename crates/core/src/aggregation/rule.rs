@@ -1,4 +1,5 @@
 //! Which rules there are, and what they ask of a cohort.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{coordinate, geometric, krum, rows};
@@ -17,7 +18,7 @@ use crate::training::positive;
 /// | `geometric-median` | the point with the least sum of weighted distances (Pillutla et al., 2022) | those with less than half of the weight lie |
 ///
 /// `median` and `trimmed-mean`, and the scores of `krum`, count every client the same: how many samples a client has is what it says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AggregationRule {
     /// The weighted mean.
@@ -36,10 +37,11 @@ pub enum AggregationRule {
 }
 
 /// How much is trimmed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrimmedMean {
     /// The share of clients left out at either end, rounded up to whole clients.
+    #[schemars(extend("exclusiveMinimum" = 0), extend("exclusiveMaximum" = 0.5))]
     pub share: f64,
 }
 
@@ -50,10 +52,11 @@ impl Default for TrimmedMean {
 }
 
 /// What Krum assumes. An update's score is the sum of squared distances to its `n - f - 2` nearest neighbours, of `n` updates with `f` liars among them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Krum {
     /// The share of clients that lie, rounded up to whole clients: `f` of `n` updates, which must be at least `2 f + 3`. `multi-krum` leaves out `f`.
+    #[schemars(extend("exclusiveMinimum" = 0), extend("exclusiveMaximum" = 0.5))]
     pub liars: f64,
 }
 
@@ -64,12 +67,14 @@ impl Default for Krum {
 }
 
 /// How the geometric median is found: by Weiszfeld's iteration with smoothed distances, from the coordinate median.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeometricMedian {
     /// Distances shorter than this share of the cohort's median distance count as if they had that length; the iteration ends when it moves by less.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
     pub smoothing: f64,
     /// At most so many iterations.
+    #[schemars(range(min = 1, max = MOST_ITERATIONS))]
     pub iterations: usize,
 }
 

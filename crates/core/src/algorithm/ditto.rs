@@ -1,5 +1,6 @@
 //! Ditto: a personal model beside the global one.
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, View, Weighting};
@@ -9,10 +10,11 @@ use crate::work::{ClientInfo, Expression, LocalUpdate, Phase, ProximalTerm, Roun
 
 /// Ditto (Li et al., 2021): FedAvg for the global model, and for every client a personal model `v_i` with the loss
 /// `L_i(v_i) + (penalty / 2) ||v_i - global||^2`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ditto {
     /// How strongly the personal model is held to the global one.
+    #[schemars(range(min = 0.0))]
     pub penalty: f64,
     /// How much each client counts in the mean.
     pub weighting: Weighting,
@@ -23,7 +25,7 @@ pub struct Ditto {
 }
 
 /// Where the personal model starts in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PersonalStart {
     /// Where it ended the last time, as in Ditto's own paper.

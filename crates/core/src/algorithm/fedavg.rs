@@ -1,12 +1,13 @@
 //! FedAvg: one model for all.
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, Weighting};
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedAvg (McMahan et al., 2017): clients train the whole model from the global one; the server takes the mean.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedAvg {
     /// How much each client counts.
@@ -46,10 +47,6 @@ impl Algorithm for FedAvg {
 
     fn sends_without_memory(&self) -> bool {
         true
-    }
-
-    fn plain_mean(&self) -> Option<Weighting> {
-        Some(self.weighting)
     }
 
     fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {

@@ -1,6 +1,7 @@
 //! FeDEQ: a shared representation by consensus ADMM, and personal heads.
 use fedeq_data::Seed;
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, ServerState, View, Weighting};
@@ -8,16 +9,18 @@ use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::params::Params;
 use crate::training::{non_negative, positive};
+use crate::weights::Weights;
 use crate::work::{ClientInfo, LocalUpdate, ProximalTerm, RoundContext, Slot, Trains, dual, own, received};
 
 /// FeDEQ (CIKM 2024): minimise `sum_i L_i(theta_i, w_i)` subject to `theta_i = theta`, by steps on the augmented Lagrangian
 /// `L_i(theta_i, w_i) + <lambda_i, theta_i - theta> + (rho / 2) ||theta_i - theta||^2`.
 ///
 /// The defaults are those of the preset `recommended`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedEq {
     /// The penalty.
+    #[schemars(range(min = 0.0))]
     pub rho: f64,
     /// What the server does.
     pub server_step: ServerStep,
@@ -55,7 +58,7 @@ impl Default for FedEq {
 }
 
 /// What the server does with what clients send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerStep {
     /// `theta = mean(theta_i)` over the cohort, as the paper writes it. Clients agree, but not on the minimiser: since `theta` is averaged
@@ -68,7 +71,7 @@ pub enum ServerStep {
 }
 
 /// Where the duals start, if there are any.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DualStart {
     /// There are none: the penalty alone draws `theta_i` towards `theta`. No ADMM, but what tells the penalty's part in it from the duals'.
@@ -82,7 +85,7 @@ pub enum DualStart {
 }
 
 /// Where the theta-step starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThetaStart {
     /// At the received `theta`. Measured to be the better choice by far where clients take part seldom.
@@ -94,7 +97,7 @@ pub enum ThetaStart {
 }
 
 /// On which representation the head is trained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeadOn {
     /// On the received `theta`, as in the paper.
@@ -104,12 +107,14 @@ pub enum HeadOn {
 }
 
 /// Residual balancing: `rho` grows while clients disagree more than `theta` moves, and shrinks the other way round.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BalanceRho {
     /// How many times larger one residual must be than the other.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub ratio: f64,
     /// By how much `rho` changes then.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub factor: f64,
 }
 
@@ -195,11 +200,16 @@ impl Algorithm for FedEq {
         self.server_step == ServerStep::Consensus
     }
 
-    fn initial_dual(&self, theta: &Params, seed: Seed) -> Params {
+    fn averages(&self) -> bool {
+        self.server_step == ServerStep::Mean && self.balance.is_none()
+    }
+
+    fn initial_dual(&self, own: &Weights, seed: Seed) -> Params {
+        let theta = own.theta();
         match self.dual {
             DualStart::None | DualStart::Zero => theta.zeros_like(),
             DualStart::Constant(value) => theta.map(|_| value),
-            DualStart::Uniform(size) => random_like(theta, size, seed),
+            DualStart::Uniform(size) => random_like(&theta, size, seed),
         }
     }
 
@@ -211,8 +221,8 @@ impl Algorithm for FedEq {
         Some(self.rho)
     }
 
-    fn plain_mean(&self) -> Option<Weighting> {
-        (self.server_step == ServerStep::Mean && self.balance.is_none()).then_some(self.weighting)
+    fn moves_penalty(&self) -> bool {
+        self.balance.is_some()
     }
 
     fn needs_text(&self) -> Option<&'static str> {

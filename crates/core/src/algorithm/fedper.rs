@@ -1,12 +1,13 @@
 //! FedPer: personal heads, trained together with the shared body.
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, Weighting};
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedPer (Arivazhagan et al., 2019): body and head are trained jointly; only the body is averaged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedPer {
     /// How much each client counts in the mean.
@@ -38,9 +39,5 @@ impl Algorithm for FedPer {
 
     fn weighting(&self) -> Weighting {
         self.weighting
-    }
-
-    fn plain_mean(&self) -> Option<Weighting> {
-        Some(self.weighting)
     }
 }

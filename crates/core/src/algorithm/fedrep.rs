@@ -1,5 +1,6 @@
 //! FedRep: personal heads, trained before the shared body.
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, Weighting};
@@ -7,7 +8,7 @@ use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, rece
 
 /// FedRep (Collins et al., 2021): the head is trained on the received body, then the body with the head fixed; the body is
 /// averaged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FedRep {
     /// How much each client counts in the mean.
@@ -35,9 +36,5 @@ impl Algorithm for FedRep {
 
     fn weighting(&self) -> Weighting {
         self.weighting
-    }
-
-    fn plain_mean(&self) -> Option<Weighting> {
-        Some(self.weighting)
     }
 }

@@ -1,5 +1,6 @@
 //! FedAvg and fine-tuning.
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, FedAvg, View, Weighting};
@@ -8,7 +9,7 @@ use crate::training::{MOST_EPOCHS, at_most, share};
 use crate::work::{ClientInfo, LocalUpdate, Phase, RoundContext, Slot, Trains, own, received};
 
 /// FedAvg first; then every client fine-tunes the global model on its own data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FineTune {
     /// How much each client counts in the mean.
@@ -18,18 +19,19 @@ pub struct FineTune {
 }
 
 /// When and how long to fine-tune.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FineTuning {
     /// All rounds are FedAvg; then every client fine-tunes for this many epochs.
     After {
         /// Passes over the local data.
+        #[schemars(range(max = MOST_EPOCHS))]
         epochs: usize,
     },
     /// The rounds after this share of them are spent on fine-tuning by the clients sampled, each from the global model at first and then from
     /// where it was, without any averaging. What the authors' code does. Clients that are never drawn then fine-tune once all rounds
     /// are over, or they would be evaluated by what they had before the global model was finished.
-    FromShare(f64),
+    FromShare(#[schemars(range(min = 0.0, max = 1.0))] f64),
 }
 
 impl Default for FineTune {
@@ -97,6 +99,11 @@ impl Algorithm for FineTune {
             "method.tuning.from-share",
             "the global model is not to move in its last rounds, and noise would move it",
         ))
+    }
+
+    /// In tuning rounds the global model stays as it is, which an optimiser with a memory would not leave it.
+    fn averages(&self) -> bool {
+        matches!(self.tuning, FineTuning::After { .. })
     }
 
     fn default_view(&self) -> View {

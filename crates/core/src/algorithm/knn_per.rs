@@ -1,5 +1,6 @@
 //! kNN-Per: one model for all, mixed with each client's nearest neighbours.
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, FedAvg, View, Weighting};
@@ -10,7 +11,7 @@ use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Slot, own, 
 
 /// kNN-Per (Marfoq et al., 2022): FedAvg; a prediction is `mixing * neighbours + (1 - mixing) * network`, where the nearest
 /// training samples of the client, by the network's embedding, vote with weight `exp(-distance)`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KnnPer {
     /// How much each client counts in the mean.

@@ -1,5 +1,6 @@
 //! Local: every client alone.
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, ServerState, View};
@@ -8,7 +9,7 @@ use crate::error::Result;
 use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Trains};
 
 /// Every client trains its own model on its own data, and nothing is sent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Local {
     /// Train every client in every round, and not only those that the sampling draws: a client that works alone need not be drawn.

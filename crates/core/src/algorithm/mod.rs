@@ -1,6 +1,7 @@
 //! The methods: what a client does in a round, what the server does with the answers, and which model is then meant.
 use fedeq_data::Seed;
 use fedeq_models::Part;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::Received;
@@ -9,25 +10,40 @@ use crate::params::Params;
 use crate::sent::SentWeights;
 use crate::server_state::ServerState;
 use crate::stats::{Neighbours, TrainStats};
+use crate::weights::Weights;
 use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Slot, own, received};
 
+mod apfl;
 mod ditto;
 mod fedavg;
+mod fedbn;
+mod feddyn;
 mod fedeq;
 mod fedper;
+mod fedprox;
 mod fedrep;
 mod fine_tune;
 mod knn_per;
 mod local;
+mod moon;
+mod pfedme;
+mod scaffold;
 
+pub use apfl::Apfl;
 pub use ditto::{Ditto, PersonalStart};
 pub use fedavg::FedAvg;
+pub use fedbn::FedBn;
+pub use feddyn::FedDyn;
 pub use fedeq::{BalanceRho, DualStart, FedEq, HeadOn, ServerStep, ThetaStart};
 pub use fedper::FedPer;
+pub use fedprox::FedProx;
 pub use fedrep::FedRep;
 pub use fine_tune::{FineTune, FineTuning};
 pub use knn_per::KnnPer;
 pub use local::Local;
+pub use moon::Moon;
+pub use pfedme::PFedMe;
+pub use scaffold::Scaffold;
 
 /// A method of personalised federated learning.
 ///
@@ -50,6 +66,36 @@ pub trait Algorithm: Send + Sync {
     /// what they were sent.
     fn sends_changes(&self) -> bool {
         false
+    }
+
+    /// Whether a second vector like the shared part is sent beside it, both ways: a control variate. It begins at zero.
+    fn sends_control(&self) -> bool {
+        false
+    }
+
+    /// Whether parameters and running statistics of normalisations stay with their client, whatever part they belong to.
+    fn keeps_normalisations(&self) -> bool {
+        false
+    }
+
+    /// Whether clients have to take plain steps of gradient descent, since the method makes something of how far they went.
+    fn needs_plain_steps(&self) -> bool {
+        false
+    }
+
+    /// Whether clients train with a term on embeddings.
+    fn contrasts(&self) -> bool {
+        false
+    }
+
+    /// Whether clients adapt the share of their second model in a mixture.
+    fn adapts_mixing(&self) -> bool {
+        false
+    }
+
+    /// Whether the server's step is the mean of what clients send and nothing else, so that another [optimiser](crate::ServerOptimiser) can take its place.
+    fn averages(&self) -> bool {
+        true
     }
 
     /// How much each client counts in the server's mean.
@@ -78,9 +124,9 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// How clients count, where the server does nothing but take the mean of what they send and clients do nothing but train in rounds.
-    fn plain_mean(&self) -> Option<Weighting> {
-        None
+    /// Whether the server changes the penalty from round to round.
+    fn moves_penalty(&self) -> bool {
+        false
     }
 
     /// The penalty before the first round, where the method has one.
@@ -88,8 +134,8 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// The dual a client starts with; empty where the method has none.
-    fn initial_dual(&self, _theta: &Params, _seed: Seed) -> Params {
+    /// The dual a client starts with, given the model it starts with; empty where the method has none.
+    fn initial_dual(&self, _own: &Weights, _seed: Seed) -> Params {
         Params::default()
     }
 
@@ -162,15 +208,17 @@ pub trait Algorithm: Send + Sync {
 /// | method | local | shared |
 /// |---|---|---|
 /// | FeDEQ, FedRep, FedPer | the client's own body and head | the server's body and the client's head |
-/// | FedAvg | the global model after the client's last local epochs | the global model |
+/// | FedAvg, FedProx, SCAFFOLD, FedDyn, MOON | the global model after the client's last local epochs | the global model |
 /// | FedAvg+FT | the global model, fine-tuned by the client at the end | the global model |
-/// | Ditto | the personal model `v_i` | the global model |
+/// | FedBN | the client's own model | the global model with the client's normalisations |
+/// | Ditto, pFedMe | the personal model `v_i` or `theta_i` | the global model |
+/// | APFL | the mixture of personal and global model | the global model |
 /// | kNN-Per | the global model mixed with the client's nearest neighbours | the global model alone |
 /// | Local | the client's model | nothing is shared: the client's model again |
 ///
-/// So every method has a local view, which is what comparisons take unless told otherwise. In the shared view, FedAvg+FT, Ditto and kNN-Per are FedAvg: what makes them
+/// So every method has a local view, which is what comparisons take unless told otherwise. In the shared view, FedAvg+FT, Ditto, pFedMe, APFL and kNN-Per are global models alone: what makes them
 /// personal is left out. Where a method shares nothing (Local), its one model stands in both columns of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum View {
     /// `theta_i` and `w_i`.
@@ -197,7 +245,7 @@ impl View {
 macro_rules! methods {
     ($($(#[$doc:meta])* $variant:ident($settings:ident) = $name:literal, $title:literal;)*) => {
         /// A method by name, with its settings. Plain data.
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(tag = "name")]
         pub enum Method {
             $($(#[$doc])* #[serde(rename = $name)] $variant($settings),)*
@@ -250,6 +298,20 @@ methods! {
     Fedrep(FedRep) = "fedrep", "FedRep";
     /// One model for all, mixed with each client's nearest neighbours.
     KnnPer(KnnPer) = "knn-per", "kNN-Per";
+    /// One model for all, to which local ones are held.
+    Fedprox(FedProx) = "fedprox", "FedProx";
+    /// One model for all, with control variates against drift.
+    Scaffold(Scaffold) = "scaffold", "SCAFFOLD";
+    /// One model for all, with a penalty that follows each client's gradient.
+    Feddyn(FedDyn) = "feddyn", "FedDyn";
+    /// One model for all but its normalisations.
+    Fedbn(FedBn) = "fedbn", "FedBN";
+    /// Personal models by Moreau envelopes.
+    Pfedme(PFedMe) = "pfedme", "pFedMe";
+    /// A personal model mixed with the global one.
+    Apfl(Apfl) = "apfl", "APFL";
+    /// One model for all, whose clients keep to what the global one makes of samples.
+    Moon(Moon) = "moon", "MOON";
 }
 
 impl Method {
@@ -262,7 +324,7 @@ impl Method {
 }
 
 /// How much each client counts in a mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weighting {
     /// The same.

@@ -9,6 +9,7 @@ mod schedule;
 
 use fedeq_data::Seed;
 use rand_chacha::rand_core::Rng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -25,10 +26,11 @@ pub use schedule::{Arrival, AsyncSchedule};
 ///
 /// A round is then as many updates as a synchronous round would have, so that evaluations, checkpoints and curves are
 /// comparable; work under way continues from one round into the next.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asynchronous {
     /// The slowest client takes this many times as long as the fastest; the others lie between, drawn by seed.
+    #[schemars(range(min = 1.0, max = SLOWEST))]
     pub slowest: f64,
     /// An update may be based on a `theta` at most this many updates old.
     pub max_staleness: u64,

@@ -16,6 +16,7 @@ mod statistics;
 mod top_k;
 
 use fedeq_data::Seed;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -44,7 +45,7 @@ pub(crate) use bytes::Reader;
 /// assert_eq!(*arrived.get("cell.weight").expect("the same layout").values, [0.5, -1.0, 0.0, 0.0]);
 /// # Ok::<(), fedeq_core::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Codec {
     /// Numbers of 16 bits, with one exponent an array.
@@ -54,9 +55,9 @@ pub enum Codec {
     /// The same from -7 to 7.
     Int4,
     /// The share of all numbers that is largest, as `float16`, and where they are; the others count as 0.
-    TopK(f64),
+    TopK(#[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))] f64),
     /// Matrices (of convolutions: one row an output channel) as a product of two of so many columns, as `float16`; other arrays, and matrices that would not be smaller, as `float16`.
-    LowRank(usize),
+    LowRank(#[schemars(range(min = 1, max = MOST_RANK))] usize),
 }
 
 /// A rank beyond which no matrix of a network is smaller as a product.

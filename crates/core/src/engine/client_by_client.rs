@@ -5,16 +5,17 @@ use fedeq_data::Seed;
 use fedeq_equilibrium::WarmMemory;
 
 use super::job::{Evaluated, EvaluationJob, Job, StartedEvaluation};
-use super::workspace::{HostWork, ReadyPhase, Workspace};
+use super::workspace::{HostWork, Workspace};
 use super::{Engine, Question};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fixed_points::{Examined, Search};
 use crate::message::Reply;
 use crate::parallel::Workers;
 use crate::params::Params;
 use crate::stats::{Neighbours, Portion, Score, TrainStats};
+use crate::training::Training;
 use crate::weights::Weights;
-use crate::work::{Phase, PhaseSeed, ProximalGradient};
+use crate::work::{ContrastModels, Phase, PhaseSeed, ProximalGradient};
 
 /// One client's data and model: what an engine that works client by client needs of each.
 pub trait LocalProblem {
@@ -30,6 +31,18 @@ pub trait LocalProblem {
         proximal: Option<&ProximalGradient>,
         seed: PhaseSeed,
     ) -> Result<TrainStats>;
+
+    /// Carries out a training phase with a term on embeddings, where there is anything of the kind.
+    fn train_contrasting(
+        &self,
+        _weights: &mut Weights,
+        _memory: &mut WarmMemory,
+        _phase: &Phase,
+        _contrast: &ContrastModels,
+        _seed: PhaseSeed,
+    ) -> Result<TrainStats> {
+        Err(Error::invalid("this problem has no embeddings to contrast", "choose another method"))
+    }
 
     /// How well the weights do on a part of the local data.
     fn score(&self, weights: &Weights, on: Portion, neighbours: Option<&Neighbours>) -> Result<Score>;
@@ -56,6 +69,11 @@ pub trait LocalProblems: Sync {
         client.to_string()
     }
 
+    /// How many gradient steps an epoch of a client's training has.
+    fn steps(&self, client: usize, training: &Training) -> usize {
+        training.steps(self.samples(client))
+    }
+
     /// How many samples a client trains on, which tells how long it will take. Asked before every round: it should not make a problem.
     fn samples(&self, client: usize) -> usize {
         self.problem(client).map_or(0, |problem| problem.samples())
@@ -77,8 +95,8 @@ impl<'a> ClientByClient<'a> {
     fn train_one(&self, job: &Job<'_>) -> Result<Reply> {
         let mut work = HostWork::begin(job)?;
         let problem = self.problems.problem(job.client)?;
-        while let Some(ReadyPhase { weights, memory, phase, proximal, seed }) = work.next_phase()? {
-            let stats = problem.train(weights, memory, &phase, proximal.as_ref(), seed)?;
+        while let Some(phase) = work.next_phase()? {
+            let stats = phase.carry_out(problem.as_ref())?;
             work.trained(stats);
         }
         work.end()
@@ -109,6 +127,10 @@ impl Engine for ClientByClient<'_> {
 
     fn samples(&self, client: usize) -> usize {
         self.problems.samples(client)
+    }
+
+    fn steps(&self, client: usize, training: &Training) -> usize {
+        self.problems.steps(client, training)
     }
 
     fn train(&self, jobs: &[Job<'_>]) -> Vec<Result<Reply>> {

@@ -8,7 +8,7 @@ use crate::client::{shared_part, shares_anything};
 use crate::compression::{CompressedUpdate, Compression, CompressionState, ReceivedModel};
 use crate::disclosure::Disclosure;
 use crate::divergence::{after as diverged_after, ensure_finite};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fixed_points::FixedPoints;
 use crate::message::{ClientTask, Reply, Request, Scores, Theory};
 use crate::sent::SentWeights;
@@ -88,7 +88,8 @@ impl Job<'_> {
     /// The client begins. Fails where the message does not fit the client, or the run is to stop.
     pub fn begin(&self) -> Result<Started> {
         let state = self.work.begin(self.client, self.request)?;
-        let update = self.update(&state.info());
+        let steps = self.work.engine.steps(self.client, self.work.training);
+        let update = self.update(&ClientInfo { steps, ..state.info() });
         Ok(Started { state, update })
     }
 
@@ -98,7 +99,9 @@ impl Job<'_> {
         match task {
             ClientTask::Finish => algorithm.finish(me, &round),
             ClientTask::Adopt => algorithm.adopt(me, &round),
-            ClientTask::Train | ClientTask::Evaluate | ClientTask::Measure => algorithm.client_update(me, &round),
+            ClientTask::Train | ClientTask::Evaluate | ClientTask::Measure | ClientTask::Aggregate => {
+                algorithm.client_update(me, &round)
+            }
         }
     }
 
@@ -219,6 +222,9 @@ impl Evaluated {
 impl EvaluationJob<'_> {
     /// The client begins. Fails where the message does not fit the client, or the run is to stop.
     pub fn begin(&self) -> Result<StartedEvaluation> {
+        if self.request.task == ClientTask::Aggregate {
+            return Err(Error::message("it is a message of secure aggregation, and no work for an engine"));
+        }
         let state = self.work.begin(self.client, self.request)?;
         let questions = Question::all(self.work.algorithm, &state.info());
         Ok(StartedEvaluation { state, questions })
@@ -273,14 +279,16 @@ impl EvaluationJob<'_> {
         if state.dual.is_empty() {
             return Ok(Theory { lagrangian: loss, stationarity: theta_gradient.norm(), head_gradient });
         }
-        let difference = state.own.theta().minus(&self.received.theta());
+        // For every parameter that has a dual: `theta` for FeDEQ, the whole model where all of it is shared.
+        let with_dual = |name: &str| state.dual.get(name).is_some();
+        let difference = state.own.params.filter(with_dual).minus(&self.received.params);
         let lagrangian = loss + state.dual.dot(&difference) + 0.5 * rho * difference.dot(&difference);
         Ok(Theory { lagrangian, stationarity: theta_gradient.plus(1.0, &state.dual).norm(), head_gradient })
     }
 }
 
-/// `||theta_i - theta||`; 0 where nothing is shared.
+/// `||theta_i - theta||` over what is shared; 0 where nothing is.
 pub(crate) fn gap(own: &Weights, received: &Weights) -> f64 {
     let theta = received.theta();
-    if theta.is_empty() { 0.0 } else { own.theta().minus(&theta).norm() }
+    own.theta().filter(|name| theta.get(name).is_some()).minus(&theta).norm()
 }

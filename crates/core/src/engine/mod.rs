@@ -16,6 +16,7 @@ use crate::fixed_points::{Examined, Search};
 use crate::message::Reply;
 use crate::params::Params;
 use crate::stats::Portion;
+use crate::training::Training;
 use crate::weights::Weights;
 
 pub use client_by_client::{ClientByClient, LocalProblem, LocalProblems};
@@ -40,6 +41,11 @@ pub trait Engine: Sync {
 
     /// How many samples a client trains on.
     fn samples(&self, client: usize) -> usize;
+
+    /// How many gradient steps an epoch of a client's training has.
+    fn steps(&self, client: usize, training: &Training) -> usize {
+        training.steps(self.samples(client))
+    }
 
     /// Carries out training jobs; answers come in the order of the jobs. Each job is [begun](Job::begin), its steps are carried out, and it is [ended](Job::end).
     fn train(&self, jobs: &[Job<'_>]) -> Vec<Result<Reply>>;

@@ -5,13 +5,17 @@ use std::vec::IntoIter;
 
 use fedeq_equilibrium::WarmMemory;
 
+use super::LocalProblem;
 use super::job::{Done, Job, Started, gap};
 use crate::error::{Error, Result};
 use crate::message::Reply;
 use crate::state::ClientState;
 use crate::stats::TrainStats;
 use crate::weights::Weights;
-use crate::work::{Expression, LocalUpdate, Phase, PhaseSeed, ProximalGradient, ProximalTerm, Slot, Step};
+use crate::work::{
+    ContrastModels, ContrastTerm, Expression, LocalUpdate, MixingStep, Phase, PhaseSeed, ProximalGradient, ProximalTerm, Slot,
+    Step,
+};
 
 /// What expressions are made of: what was received, what the client keeps, and values kept for a while.
 #[derive(Clone, Debug)]
@@ -44,6 +48,10 @@ impl<'a> Workspace<'a> {
             Expression::Slot(slot) => self.read(*slot),
             Expression::With(first, second) => Ok(Cow::Owned(self.value(first)?.with(&*self.value(second)?))),
             Expression::Only(part, of) => Ok(Cow::Owned(self.value(of)?.only(|other| other == *part))),
+            Expression::Model(of) => Ok(Cow::Owned(self.value(of)?.model())),
+            Expression::Control(of) => Ok(Cow::Owned(self.value(of)?.control())),
+            Expression::Beside(model, control) => Ok(Cow::Owned(self.value(model)?.beside(&self.value(control)?.params))),
+            Expression::WithoutNorms(of) => Ok(Cow::Owned(self.value(of)?.without_norms())),
             Expression::Plus(first, factor, second) => plus(&*self.value(first)?, *factor, &*self.value(second)?).map(Cow::Owned),
         }
     }
@@ -79,6 +87,13 @@ impl<'a> Workspace<'a> {
         Ok(ProximalGradient::new(term, &anchor.params, dual.as_ref().map(|dual| &dual.params)))
     }
 
+    /// A term on embeddings, with its expressions evaluated.
+    fn contrast(&self, term: &ContrastTerm) -> Result<ContrastModels> {
+        let ContrastTerm { weight, temperature, attracts, repels } = term;
+        let [attracts, repels] = [self.evaluate(attracts)?, self.evaluate(repels)?];
+        Ok(ContrastModels { weight: *weight, temperature: *temperature, attracts, repels })
+    }
+
     /// A model to be trained, and the fixed points remembered of the client's samples.
     fn trained(&mut self, slot: Slot) -> Result<(&mut Weights, &mut WarmMemory)> {
         let refused =
@@ -95,6 +110,16 @@ impl<'a> Workspace<'a> {
                 model.map(|model| (model, memory)).ok_or_else(|| refused(&format!("`{name}`, which is empty")))
             }
         }
+    }
+}
+
+impl Workspace<'_> {
+    /// Carries out a step of the mixing.
+    fn mix(&mut self, step: &MixingStep) -> Result<()> {
+        let (along, gradient) = (self.evaluate(&step.along)?, self.evaluate(&step.gradient)?);
+        let mixing = step.from - step.rate * along.params.dot(&gradient.params);
+        self.state.to_mut().mixing = Some(mixing.clamp(step.least, 1.0));
+        Ok(())
     }
 }
 
@@ -130,8 +155,24 @@ pub struct ReadyPhase<'a> {
     pub phase: Phase,
     /// The phase's proximal term.
     pub proximal: Option<ProximalGradient>,
+    /// The phase's term on embeddings.
+    pub contrast: Option<ContrastModels>,
     /// The phase's randomness.
     pub seed: PhaseSeed,
+}
+
+impl ReadyPhase<'_> {
+    /// Has a client's problem carry it out.
+    pub fn carry_out(self, problem: &dyn LocalProblem) -> Result<TrainStats> {
+        let Self { weights, memory, phase, proximal, contrast, seed } = self;
+        match (&contrast, &proximal) {
+            (None, _) => problem.train(weights, memory, &phase, proximal.as_ref(), seed),
+            (Some(contrast), None) => problem.train_contrasting(weights, memory, &phase, contrast, seed),
+            (Some(_), Some(_)) => {
+                Err(Error::invalid("a phase has a proximal term and one on embeddings", "let the method choose one of them"))
+            }
+        }
+    }
 }
 
 impl<'a> HostWork<'a> {
@@ -151,11 +192,13 @@ impl<'a> HostWork<'a> {
                     let value = self.workspace.evaluate(&value)?;
                     self.workspace.assign(slot, value);
                 }
+                Step::Mix(step) => self.workspace.mix(&step)?,
                 Step::Train(phase) => {
                     let proximal = phase.proximal.as_ref().map(|term| self.workspace.proximal(term)).transpose()?;
+                    let contrast = phase.contrast.as_ref().map(|term| self.workspace.contrast(term)).transpose()?;
                     let seed = phase.seed(self.job.seed);
                     let (weights, memory) = self.workspace.trained(phase.slot)?;
-                    return Ok(Some(ReadyPhase { weights, memory, phase, proximal, seed }));
+                    return Ok(Some(ReadyPhase { weights, memory, phase: *phase, proximal, contrast, seed }));
                 }
             }
         }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Accountant, Drawn, NoiseBy, Privacy};
-use crate::aggregation::Clipping;
+use crate::aggregation::{Clipping, distances_to};
 use crate::algorithm::Algorithm;
 use crate::error::{Error, Result};
 use crate::server::Plan;
@@ -30,6 +30,19 @@ pub struct Mechanism {
     /// No bound exceeds this one, which is not about privacy.
     ceiling: f64,
     rounds: u64,
+}
+
+/// One client's part of the noise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct NoiseShare {
+    /// The bound on its change.
+    pub(crate) bound: f64,
+    /// The standard deviation of its noise.
+    pub(crate) deviation: f64,
+    /// What sums are divided by, whoever takes part.
+    pub(crate) denominator: f64,
+    /// How many clients have all of the noise.
+    pub(crate) fewest: usize,
 }
 
 /// What has been spent after a round, and what the round was like.
@@ -104,15 +117,32 @@ impl Mechanism {
         self.rounds
     }
 
+    /// Whether clients add the noise.
+    pub(crate) fn is_by_clients(&self) -> bool {
+        self.privacy.noise == NoiseBy::Clients
+    }
+
     /// What sums of changes are divided by, whoever takes part.
     pub(crate) fn denominator(&self) -> f64 {
         self.denominator
     }
 
+    /// What each client adds, where clients add the noise.
+    pub(crate) fn share(&self) -> NoiseShare {
+        let bound = self.bound(None);
+        let deviation = self.deviation() * bound / self.denominator.sqrt();
+        NoiseShare { bound, deviation, denominator: self.denominator, fewest: self.fewest() }
+    }
+
+    /// How many clients have all of the noise, where clients add it.
+    fn fewest(&self) -> usize {
+        (self.denominator * (1.0 - self.privacy.dropouts) - 1e-9).ceil() as usize
+    }
+
     /// Refuses a round in which so many replied that their noise is less than the account has.
     pub(crate) fn ensure_enough(&self, replied: usize) -> Result<()> {
-        let least = (self.denominator * (1.0 - self.privacy.dropouts) - 1e-9).ceil();
-        if self.privacy.noise == NoiseBy::Server || replied as f64 >= least {
+        let least = self.fewest();
+        if self.privacy.noise == NoiseBy::Server || replied >= least {
             return Ok(());
         }
         let problem = format!("`{replied}` clients replied, and the noise of at least {least} is what `plan.privacy` counts on");
@@ -145,6 +175,17 @@ impl Mechanism {
             Clipping::Adaptive(adaptive) => kept.or(adaptive.initial).unwrap_or(self.ceiling),
         };
         bound.min(self.ceiling)
+    }
+
+    /// What a client sends in place of its parameters where clients add the noise: its change from `origin`, shortened to the bound, with its part of the noise. `seed` must
+    /// be the client's secret and serve once.
+    pub(crate) fn protect(&self, values: &[f32], origin: &[f32], seed: Seed) -> Vec<f32> {
+        let bound = self.bound(None);
+        let norm = distances_to(origin, &[values])[0];
+        let scale = if norm > bound { bound / norm } else { 1.0 };
+        let mut sent = clipped_sum(&[values.to_vec()], origin, &[scale]);
+        draw(seed, self.deviation() * bound / self.denominator.sqrt(), &mut sent);
+        sent.into_iter().zip(origin).map(|(change, origin)| (f64::from(*origin) + change) as f32).collect()
     }
 
     /// The noise that is added to the sum, in clipping norms: more than is accounted for, where drop-outs are provided for.
@@ -214,6 +255,8 @@ fn affordable(accountant: &Accountant, budget: f64, delta: f64, most: u64) -> Re
 pub(crate) struct PrivateRound<'a> {
     pub(crate) mechanism: &'a Mechanism,
     pub(crate) seed: Seed,
+    /// Whether clients elsewhere have clipped their changes and added their parts of the noise before they sent them.
+    pub(crate) arrives_noisy: bool,
 }
 
 impl PrivateRound<'_> {
@@ -222,6 +265,11 @@ impl PrivateRound<'_> {
     pub(crate) fn mean(&self, rows: &[Vec<f32>], origin: &[f32], norms: &[f64], kept: Option<f64>) -> (Vec<f64>, Option<f64>) {
         let mechanism = self.mechanism;
         let bound = mechanism.bound(kept);
+        if self.arrives_noisy {
+            let mut sum = clipped_sum(rows, origin, &vec![1.0; rows.len()]);
+            sum.iter_mut().for_each(|value| *value /= mechanism.denominator);
+            return (sum, kept);
+        }
         let scales: Vec<f64> = norms.iter().map(|norm| if *norm > bound { bound / norm } else { 1.0 }).collect();
         let mut sum = clipped_sum(rows, origin, &scales);
         self.add_noise("noise", rows.len(), mechanism.deviation() * bound, &mut sum);

@@ -6,52 +6,64 @@
 //! # Layout
 //! - this file: the settings, and what they are refused with
 //! - `mechanism`: the settings made live for so many clients: what is drawn, what is spent, when training ends
+//! - `discrete`: Gaussian noise on the integers, for sums in a ring
 //! - `accountant`: what rounds of noisy sums come to
 mod accountant;
+mod discrete;
 mod mechanism;
 #[cfg(test)]
 mod tests;
 
+use fedeq_data::Seed;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use mechanism::PrivateRound;
+pub(crate) use discrete::{DiscreteGaussian, LARGEST_VARIANCE};
+pub(crate) use mechanism::{NoiseShare, PrivateRound};
 
 pub use accountant::{Accountant, Drawn, Relation};
 pub use mechanism::{Mechanism, PrivacySpent, PrivacySummary};
 
-use crate::aggregation::{AggregationRule, Clipping};
+use crate::aggregation::{AggregationRule, Clipping, flat, named_like};
 use crate::algorithm::{Algorithm, Weighting};
-use crate::client::shares_anything;
 use crate::error::{Error, Result};
+use crate::message::Reply;
 use crate::server::Plan;
 use crate::training::positive;
+use crate::weights::Weights;
 
 /// How clients are protected from whoever sees the server's models.
 ///
 /// Covered is what clients send as the shared part of their models. Not covered is what else reaches the server: numbers of samples, losses and scores.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Privacy {
     /// The bound on the Euclidean norm of a client's change, over all shared parameters: `C`.
     pub clip: Clipping,
     /// The noise in the sum of all changes, in units of `C`: `z`. Either this or `epsilon` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub noise_multiplier: Option<f64>,
     /// What all rounds of the plan may cost: the least noise that keeps to it is searched.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub epsilon: Option<f64>,
     /// Training ends before more than this would have been spent; never early if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub budget: Option<f64>,
     /// The probability with which the promise may fail; a tenth of one over the number of clients if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0), extend("exclusiveMaximum" = 1))]
     pub delta: Option<f64>,
     /// Who adds the noise.
     pub noise: NoiseBy,
     /// The share of a round's clients that may drop out, where clients add the noise: the others' noise is then still enough.
+    #[schemars(range(min = 0.0, max = 0.9))]
     pub dropouts: f64,
     /// The noise in the count of changes that were not clipped, where the bound adapts; a twentieth of a cohort if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub count_noise: Option<f64>,
 }
 
@@ -71,7 +83,7 @@ impl Default for Privacy {
 }
 
 /// Who adds the noise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseBy {
     /// The server, which clients have to trust: it sees what each of them sends.
@@ -133,10 +145,6 @@ impl Privacy {
     }
 
     fn validate_method(&self, algorithm: &dyn Algorithm) -> Result<()> {
-        if !shares_anything(algorithm) {
-            let problem = "`plan.privacy` means nothing to this method, whose clients send nothing";
-            return Err(Error::invalid(problem, "leave it out, or choose another method"));
-        }
         if algorithm.weighting() == Weighting::Samples {
             let problem = "`plan.privacy` needs clients that count the same, and `method.weighting` is `samples`";
             return Err(Error::invalid(problem, "set `method.weighting=uniform`"));
@@ -173,6 +181,9 @@ impl Privacy {
             let why = "codecs change the noise of `plan.privacy.noise = clients`";
             return refuse("plan.compression", why, "leave it out, or set `plan.privacy.noise=server`");
         }
+        if plan.secure_aggregation.is_some() {
+            self.validate_secure()?;
+        }
         if aggregation.rule != AggregationRule::Mean {
             let rule = format!("plan.aggregation.rule = {}", aggregation.rule.name());
             return refuse(&rule, "how much a client can change is known of the mean alone", "leave out one of the two");
@@ -185,6 +196,53 @@ impl Privacy {
             return refuse("plan.aggregation.clip.adaptive", why, "set `plan.privacy.clip=adaptive`, or a fixed bound");
         }
         Ok(())
+    }
+
+    /// Refuses what a server that sees nothing but sums cannot do.
+    fn validate_secure(&self) -> Result<()> {
+        if self.noise == NoiseBy::Server {
+            let problem = "`plan.privacy` with `plan.secure_aggregation` needs noise by clients: the server sees nothing that it could clip";
+            return Err(Error::invalid(problem, "set `plan.privacy.noise=clients`"));
+        }
+        match self.clip {
+            Clipping::Fixed(_) => Ok(()),
+            Clipping::Adaptive(_) => Err(Error::invalid(
+                "`plan.privacy.clip.adaptive` does not go with `plan.secure_aggregation`: the server does not learn how many changes were clipped",
+                "give a fixed bound, such as `plan.privacy.clip.fixed=0.5`",
+            )),
+        }
+    }
+
+    /// An update as a client elsewhere sends it: where clients add the noise, its change is clipped and noisy. `seed` must be the client's secret, and serve once.
+    pub fn protect(
+        &self,
+        mechanism: &Mechanism,
+        algorithm: &dyn Algorithm,
+        reply: Reply,
+        received: &Weights,
+        seed: Seed,
+    ) -> Result<Reply> {
+        let Reply::Update(update) = &reply else { return Ok(reply) };
+        if self.noise == NoiseBy::Server {
+            return Ok(reply);
+        }
+        let sent = update.weights.to_host()?;
+        let zero = received.params.zeros_like();
+        let origin = flat(if algorithm.sends_changes() { &zero } else { &received.params });
+        let values = mechanism.protect(&flat(&sent.params), &origin, seed);
+        let weights = Weights { params: named_like(&sent.params, &values), statistics: sent.statistics.clone() };
+        Ok(reply.with_weights(weights))
+    }
+
+    /// Refuses what nodes of a federation cannot do.
+    pub fn validate_federation(&self) -> Result<()> {
+        if self.noise == NoiseBy::Server || matches!(self.clip, Clipping::Fixed(_)) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "`plan.privacy.clip.adaptive` does not go with `plan.privacy.noise = clients` in a Flower federation: nodes are not told the bound",
+            "give a fixed bound, such as `plan.privacy.clip.fixed=0.5`, or set `plan.privacy.noise=server`",
+        ))
     }
 
     /// Refuses networks of which more travels than the mechanism covers.

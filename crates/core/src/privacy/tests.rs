@@ -30,7 +30,7 @@ fn noisy(multiplier: f64) -> Privacy {
 fn mean(mechanism: &Mechanism, rows: &[Vec<f32>], seed: u64) -> Vec<f64> {
     let width = rows.first().map_or(40_000, Vec::len);
     let norms: Vec<f64> = rows.iter().map(|row| row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()).collect();
-    PrivateRound { mechanism, seed: Seed::new(seed) }.mean(rows, &vec![0.0; width], &norms, None).0
+    PrivateRound { mechanism, seed: Seed::new(seed), arrives_noisy: false }.mean(rows, &vec![0.0; width], &norms, None).0
 }
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
@@ -107,7 +107,9 @@ fn the_bound_follows_a_quantile_of_the_norms_through_noise() {
     let mut kept = None;
     let mut late = Vec::new();
     for round in 0..200 {
-        kept = PrivateRound { mechanism: &mechanism, seed: Seed::new(round) }.mean(&rows, &[0.0], &norms, kept).1;
+        kept = PrivateRound { mechanism: &mechanism, seed: Seed::new(round), arrives_noisy: false }
+            .mean(&rows, &[0.0], &norms, kept)
+            .1;
         late.extend((round >= 50).then_some(kept.expect("it adapts")));
     }
     let [mean, _] = moments(&late);
@@ -217,7 +219,7 @@ fn what_is_not_covered_is_refused_by_name() {
         (refused(|_, privacy| privacy.clip = Clipping::Fixed(0.0)), "plan.privacy.clip.fixed"),
         (refused(|_, privacy| privacy.clip = Clipping::Adaptive(AdaptiveClip::default())), "plan.privacy.clip.adaptive.initial"),
         (refusal(|_, _| {}, &FedAvg::default()), "method.weighting"),
-        (refusal(|_, _| {}, &Local::default()), "send nothing"),
+        (refusal(|_, _| {}, &Local::default()), "sends nothing"),
         (refusal(|_, _| {}, &FedEq { balance: Some(BalanceRho::default()), ..FedEq::default() }), "method.balance"),
         (
             refusal(|_, _| {}, &FineTune { weighting: Weighting::Uniform, tuning: FineTuning::FromShare(0.3) }),
@@ -229,4 +231,25 @@ fn what_is_not_covered_is_refused_by_name() {
     }
     assert!(noisy(1.0).validate_network(true).expect_err("statistics").to_string().contains("batch normalisation"));
     assert!(noisy(1.0).validate_network(false).is_ok());
+}
+
+/// Clients that clip and add their parts of the noise themselves give sums like those of a server that does it for them.
+#[test]
+fn what_clients_protect_themselves_sums_up_to_what_the_account_has() {
+    let privacy = Privacy { clip: Clipping::Fixed(2.0), noise: NoiseBy::Clients, ..noisy(1.5) };
+    let mechanism = mechanism(privacy, Sampling { fraction: 0.2, ..Sampling::default() });
+    let origin = vec![0.25f32; 40_000];
+    // Of norm 4: twice the bound.
+    let row: Vec<f32> = origin.iter().map(|value| value + 0.02).collect();
+    let sent: Vec<Vec<f32>> = (0..20).map(|client| mechanism.protect(&row, &origin, Seed::new(client))).collect();
+    let norms = vec![0.0; sent.len()];
+    let round = PrivateRound { mechanism: &mechanism, seed: Seed::new(99), arrives_noisy: true };
+    let (mean, _) = round.mean(&sent, &origin, &norms, None);
+    let [middle, deviation] = moments(&mean);
+    // Every client's change is 0.02 in each coordinate, shortened to the half; the noise of the sum is 1.5 * 2, over 20.
+    assert!((middle - 0.01).abs() < 4.0 * 0.15 / 200.0, "{middle}");
+    assert!((deviation / 0.15 - 1.0).abs() < 0.02, "{deviation}");
+    // One client's part alone is a twentieth of the variance.
+    let alone: Vec<f64> = sent[0].iter().zip(&origin).map(|(value, origin)| f64::from(value - origin)).collect();
+    assert!((moments(&alone)[1] / (3.0 / 20f64.sqrt()) - 1.0).abs() < 0.02);
 }

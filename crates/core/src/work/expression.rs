@@ -43,6 +43,14 @@ pub enum Expression {
     With(Box<Self>, Box<Self>),
     /// The parameters of one part, with all statistics.
     Only(Part, Box<Self>),
+    /// The parameters of a model, without what is sent beside it.
+    Model(Box<Self>),
+    /// What is sent beside a model, under the names of the model's parameters and without statistics.
+    Control(Box<Self>),
+    /// The first, with the parameters of the second beside it.
+    Beside(Box<Self>, Box<Self>),
+    /// The parameters that do not belong to normalisations, without statistics.
+    WithoutNorms(Box<Self>),
     /// The first plus so many times the second, computed as `a + factor * b` for each number.
     Plus(Box<Self>, f32, Box<Self>),
 }
@@ -86,6 +94,26 @@ impl Expression {
     /// Only the parameters of one part, with all statistics.
     pub fn only(self, part: Part) -> Self {
         Self::Only(part, self.into())
+    }
+
+    /// The model alone, where [something](crate::Algorithm::sends_control) is sent beside it.
+    pub fn model(self) -> Self {
+        Self::Model(self.into())
+    }
+
+    /// What is [sent beside](crate::Algorithm::sends_control) a model.
+    pub fn control(self) -> Self {
+        Self::Control(self.into())
+    }
+
+    /// This model with `control` beside it.
+    pub fn beside(self, control: Self) -> Self {
+        Self::Beside(self.into(), control.into())
+    }
+
+    /// The parameters that do not belong to normalisations, without statistics.
+    pub fn without_norms(self) -> Self {
+        Self::WithoutNorms(self.into())
     }
 }
 

@@ -10,7 +10,7 @@ mod phase;
 use crate::training::Training;
 
 pub use expression::{Expression, Scaled, Slot, dual, nothing, own, received, second, temporary};
-pub use phase::{Phase, PhaseSeed, ProximalGradient, ProximalTerm, Trains};
+pub use phase::{ContrastModels, ContrastTerm, Phase, PhaseSeed, ProximalGradient, ProximalTerm, Trains};
 
 /// What a client is to do: steps in their order, and what is sent when they are done.
 ///
@@ -45,7 +45,24 @@ pub enum Step {
         value: Expression,
     },
     /// Gradient steps on local data.
-    Train(Phase),
+    Train(Box<Phase>),
+    /// A step of the client's [`mixing`](crate::ClientState::mixing) against `<along, gradient>`, kept within its bounds.
+    Mix(Box<MixingStep>),
+}
+
+/// `mixing <- from - rate <along, gradient>`, at least `least` and at most 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixingStep {
+    /// The value before.
+    pub from: f64,
+    /// How far.
+    pub rate: f64,
+    /// How the model changes with the mixing.
+    pub along: Expression,
+    /// How the loss changes with the model.
+    pub gradient: Expression,
+    /// The lower bound.
+    pub least: f64,
 }
 
 impl LocalUpdate {
@@ -67,7 +84,12 @@ impl LocalUpdate {
 
     /// Adds a training phase.
     pub fn train(&mut self, phase: Phase) {
-        self.steps.push(Step::Train(phase));
+        self.steps.push(Step::Train(phase.into()));
+    }
+
+    /// Adds a step of the mixing.
+    pub fn mix(&mut self, step: MixingStep) {
+        self.steps.push(Step::Mix(step.into()));
     }
 
     /// Says what is sent.
@@ -78,14 +100,14 @@ impl LocalUpdate {
     /// The training phases in their order.
     pub fn phases(&self) -> impl Iterator<Item = &Phase> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Train(phase) => Some(phase),
-            Step::Assign { .. } => None,
+            Step::Train(phase) => Some(phase.as_ref()),
+            Step::Assign { .. } | Step::Mix(_) => None,
         })
     }
 }
 
 /// What a method may know of a client when it writes its work: no weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClientInfo {
     /// How often the client has taken part.
     pub participations: u64,
@@ -93,6 +115,10 @@ pub struct ClientInfo {
     pub last_round: Option<u64>,
     /// Whether it keeps a second model.
     pub has_second: bool,
+    /// The share of its second model in a mixture, where the method adapts it and has begun to.
+    pub mixing: Option<f64>,
+    /// Gradient steps of an epoch of its training.
+    pub steps: usize,
 }
 
 /// What a method may know of the round that a client works in.
@@ -111,25 +137,21 @@ pub struct RoundContext<'a> {
 impl RoundContext<'_> {
     /// Trains the personal parameters of the client's own model on its fixed representation.
     pub fn head(&self) -> Phase {
-        Phase {
-            name: "head",
-            slot: Slot::Own,
-            trains: Trains::Personal,
-            epochs: self.training.personal_epochs,
-            learning_rate: self.training.personal_rate(),
-            proximal: None,
-        }
+        let Training { personal_epochs, .. } = *self.training;
+        self.phase("head", Trains::Personal, personal_epochs, self.training.personal_rate())
     }
 
     /// Trains some of the client's own model for as many epochs as the shared part gets.
     pub fn body(&self, trains: Trains) -> Phase {
-        Phase {
-            name: "body",
-            slot: Slot::Own,
-            trains,
-            epochs: self.training.epochs,
-            learning_rate: self.training.learning_rate,
-            proximal: None,
-        }
+        self.phase("body", trains, self.training.epochs, self.training.learning_rate)
+    }
+
+    /// What the training settings make of a phase. Once all rounds are over, the rate is the full one again.
+    fn phase(&self, name: &'static str, trains: Trains, epochs: usize, rate: f64) -> Phase {
+        let schedule = self.training.schedule.filter(|_| self.round < self.rounds);
+        let rate = schedule.map_or(rate, |schedule| rate * schedule.factor_at(self.round, self.rounds));
+        let Training { local_schedule, clip_gradient, .. } = *self.training;
+        let optimiser = self.training.optimiser();
+        Phase { schedule: local_schedule, optimiser, clip: clip_gradient, ..Phase::new(name, trains, epochs, rate) }
     }
 }

@@ -3,7 +3,9 @@ use fedeq_data::Seed;
 use fedeq_models::Part;
 
 use super::expression::{Expression, Slot};
+use crate::optimiser::{Optimiser, Schedule};
 use crate::params::Params;
+use crate::weights::Weights;
 
 /// Some epochs of stochastic gradient descent on the local loss.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,18 +16,61 @@ pub struct Phase {
     pub slot: Slot,
     /// Which of them.
     pub trains: Trains,
+    /// Tells phases of the same name in one update apart in seeds, counted from 0.
+    pub pass: u64,
     /// Passes over the local data.
     pub epochs: usize,
-    /// The step size.
+    /// The step size, before its local schedule.
     pub learning_rate: f64,
+    /// How the step size changes over the steps of the phase, if it does.
+    pub schedule: Option<Schedule>,
+    /// How a gradient becomes a step.
+    pub optimiser: Optimiser,
+    /// The longest gradient of the loss; a longer one is shortened to it.
+    pub clip: Option<f64>,
     /// What is minimised beside the loss.
     pub proximal: Option<ProximalTerm>,
+    /// What is minimised beside the loss on what the network makes of samples, its embeddings.
+    pub contrast: Option<ContrastTerm>,
 }
 
 impl Phase {
+    /// Plain steps of the client's own model.
+    pub fn new(name: &'static str, trains: Trains, epochs: usize, learning_rate: f64) -> Self {
+        let (slot, optimiser) = (Slot::Own, Optimiser::PLAIN);
+        Self {
+            name,
+            slot,
+            trains,
+            pass: 0,
+            epochs,
+            learning_rate,
+            schedule: None,
+            optimiser,
+            clip: None,
+            proximal: None,
+            contrast: None,
+        }
+    }
+
+    /// Whether every step goes along the gradient as it is.
+    pub fn is_plain(&self) -> bool {
+        self.optimiser == Optimiser::PLAIN && self.clip.is_none()
+    }
+
+    /// The step size of a step, counted from 0, of so many in the whole phase.
+    pub fn rate(&self, step: u64, of: u64) -> f64 {
+        self.schedule.map_or(self.learning_rate, |schedule| self.learning_rate * schedule.factor_at(step, of))
+    }
+
     /// The same phase with a term beside the loss.
     pub fn towards(self, proximal: ProximalTerm) -> Self {
         Self { proximal: Some(proximal), ..self }
+    }
+
+    /// The same phase with a term on embeddings beside the loss.
+    pub fn contrasting(self, contrast: ContrastTerm) -> Self {
+        Self { contrast: Some(contrast), ..self }
     }
 
     /// The same phase on another slot.
@@ -33,9 +78,19 @@ impl Phase {
         Self { slot, ..self }
     }
 
+    /// The sum of the step sizes of all its steps, where an epoch has so many.
+    pub fn total_rate(&self, steps: usize) -> f64 {
+        let all = (self.epochs * steps) as u64;
+        match self.schedule {
+            None => self.learning_rate * all as f64,
+            Some(_) => (0..all).map(|step| self.rate(step, all)).sum(),
+        }
+    }
+
     /// The phase's randomness, given that of the client in the round.
     pub fn seed(&self, client: Seed) -> PhaseSeed {
-        PhaseSeed::new(client, self.name)
+        let seed = PhaseSeed::new(client, self.name);
+        if self.pass == 0 { seed } else { PhaseSeed(seed.0.derive("pass", [self.pass])) }
     }
 }
 
@@ -113,10 +168,43 @@ impl ProximalTerm {
         Self { strength, anchor, dual: None, per_prediction: false }
     }
 
+    /// `<dual, p>`: the same is added to every gradient of the phase.
+    pub fn linear(dual: Expression) -> Self {
+        Self { dual: Some(dual.clone()), ..Self::new(0.0, dual) }
+    }
+
     /// `<dual, p - anchor> + strength / 2 ||p - anchor||^2`.
     pub fn augmented(strength: f64, anchor: Expression, dual: Expression) -> Self {
         Self { dual: Some(dual), ..Self::new(strength, anchor) }
     }
+}
+
+/// `weight` times the mean over samples of `-log (exp(s / t) / (exp(s / t) + exp(r / t)))`, where `s` is the cosine between a sample's embedding (what the network's
+/// last layer is given) and that by the model that `attracts`, `r` that with the one by the model that `repels`, and `t` the temperature. Those two models stay as
+/// they are: they are evaluated once, on the samples as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContrastTerm {
+    /// How much it counts beside the loss.
+    pub weight: f64,
+    /// How much a difference of cosines counts.
+    pub temperature: f64,
+    /// A whole model.
+    pub attracts: Expression,
+    /// A whole model.
+    pub repels: Expression,
+}
+
+/// A [`ContrastTerm`] whose expressions have been evaluated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContrastModels {
+    /// As in the term.
+    pub weight: f64,
+    /// As in the term.
+    pub temperature: f64,
+    /// As in the term.
+    pub attracts: Weights,
+    /// As in the term.
+    pub repels: Weights,
 }
 
 /// A [`ProximalTerm`] whose expressions have been evaluated: `strength * p + offset` is added to the gradient of every parameter `p` that `offset` names.

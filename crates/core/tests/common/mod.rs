@@ -88,7 +88,8 @@ impl LocalProblem for LeastSquares {
     ) -> Result<TrainStats> {
         let mut x = flat(&weights.params);
         let mut stats = TrainStats::default();
-        for _ in 0..phase.epochs {
+        assert!(phase.is_plain(), "this problem takes plain steps");
+        for epoch in 0..phase.epochs {
             let (loss, mut force) = self.value(&x);
             if let Some(proximal) = proximal {
                 for (index, name) in ["theta", "head.w"].into_iter().enumerate() {
@@ -101,7 +102,7 @@ impl LocalProblem for LeastSquares {
             for (at, value) in x.iter_mut().enumerate() {
                 let part = if at < SHARED { Part::Shared } else { Part::Personal };
                 if phase.trains.includes(part) {
-                    *value -= phase.learning_rate * force[at];
+                    *value -= phase.rate(epoch as u64, phase.epochs as u64) * force[at];
                 }
             }
             stats = TrainStats { steps: stats.steps + 1, loss, ..stats };
@@ -192,8 +193,8 @@ impl Problem {
         mut watch: impl FnMut(&ServerState, &fedeq_core::Evaluation),
     ) -> (ServerState, Vec<ClientState>) {
         let mut server = self.server(algorithm, rho);
-        let theta = Self::start().theta();
-        let duals: Vec<Params> = (0..CLIENTS as u64).map(|client| algorithm.initial_dual(&theta, Seed::new(client))).collect();
+        let duals: Vec<Params> =
+            (0..CLIENTS as u64).map(|client| algorithm.initial_dual(&Self::start(), Seed::new(client))).collect();
         let mut store = self.store(move |client| duals[client].clone());
         let never = || false;
         let engine = self.engine();
@@ -215,6 +216,10 @@ impl Problem {
 impl LocalProblems for Problem {
     fn clients(&self) -> usize {
         self.clients.len()
+    }
+
+    fn steps(&self, _: usize, _: &Training) -> usize {
+        1
     }
 
     fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {

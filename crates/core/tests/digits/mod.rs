@@ -49,8 +49,7 @@ impl Digits {
     pub(crate) fn run_on(&self, engine: &dyn Engine, algorithm: &dyn Algorithm, rounds: u64) -> Outcome {
         let initial = self.initial();
         let mut server = ServerState::new(shared_part(algorithm, &initial), CLIENTS, None);
-        let theta = initial.theta();
-        let dual = algorithm.initial_dual(&theta, Seed::new(3));
+        let dual = algorithm.initial_dual(&initial, Seed::new(3));
         let warm_start = self.training.warm_start;
         let mut store = ClientStore::new("nowhere".into(), usize::MAX, move |_| {
             ClientState::fresh(initial.clone(), dual.clone(), warm_start)

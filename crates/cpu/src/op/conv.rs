@@ -20,7 +20,8 @@ pub(super) struct Conv {
 struct Back {
     dy: Buffer,
     dx: Option<Target>,
-    dw: Option<ParameterTarget>,
+    /// The weights' gradient, and where the input is that it needs.
+    dw: Option<(ParameterTarget, Buffer)>,
 }
 
 impl Conv {
@@ -35,10 +36,10 @@ impl Conv {
             window,
             stride,
         };
-        let back = plan.incoming(y).map(|dy| Back { dy, dx: plan.target(x), dw: plan.parameter(weight) });
-        if back.as_ref().is_some_and(|back| back.dw.is_some()) {
-            plan.backward(x);
-        }
+        let back = plan.incoming(y).map(|dy| {
+            let dx = plan.target(x);
+            Back { dy, dx, dw: plan.parameter(weight).map(|dw| (dw, plan.kept_or_repeated(x))) }
+        });
         Self { geometry, weight, x: plan.forward(x), y: plan.forward(y), back }
     }
 }
@@ -54,10 +55,12 @@ impl Op for Conv {
     fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
         let (geometry, weight, scratch) = (&self.geometry, run.parameters.get(self.weight), run.scratch.cell.conv());
-        let (x, dy) = (self.x, back.dy);
-        run.gradients.write(back.dw, |dw| {
-            conv::weight_gradient(run.set, geometry, run.numbers.read(x), run.numbers.read(dy), dw, scratch);
-        });
+        let dy = back.dy;
+        if let Some((dw, x)) = back.dw {
+            run.gradients.write(Some(dw), |dw| {
+                conv::weight_gradient(run.set, geometry, run.numbers.read(x), run.numbers.read(dy), dw, scratch);
+            });
+        }
         if let Some(dx) = back.dx {
             run.numbers.write_gradient(dx, |numbers, dx| {
                 conv::input_gradient_once(run.set, geometry, numbers.read(dy), weight, dx, scratch);

@@ -1,14 +1,22 @@
 //! The fully connected layer.
+use std::ops::Range;
+
 use fedeq_kernels::InstructionSet;
 use fedeq_kernels::activation::Activation;
 use fedeq_kernels::dense::{self, Addend, DenseShape};
 use fedeq_models::graph::{ParameterId, ValueId};
 
-use super::{Op, PassContext, Scratch};
+use super::{Op, PassContext, Pieces, Scratch};
 use crate::memory::{Buffer, Target};
 use crate::op::kernel_of;
 use crate::parameters::ParameterTarget;
 use crate::plan::Planner;
+
+/// The rows of a weight in a piece of its gradient: whole vectors of every instruction set, so that pieces are updated as the whole would be.
+const ROWS: usize = 16;
+
+/// Weights of at least so many numbers have gradients in pieces of about as many.
+const LARGE: usize = 1 << 16;
 
 /// `y = phi(x W + b)`
 #[derive(Debug)]
@@ -28,6 +36,7 @@ struct Back {
     dx: Option<Target>,
     dw: Option<ParameterTarget>,
     db: Option<ParameterTarget>,
+    pieces: Option<Pieces>,
 }
 
 impl Dense {
@@ -40,11 +49,14 @@ impl Dense {
         y: ValueId,
     ) -> Self {
         let shape = DenseShape { rows: plan.rows(y), inputs: plan.width(x), outputs: plan.width(y) };
-        let back = plan.incoming(y).map(|dy| Back {
-            dy,
-            dx: plan.target(x),
-            dw: plan.parameter(weight),
-            db: bias.and_then(|bias| plan.parameter(bias)),
+        let each = (LARGE / shape.outputs.max(1)).next_multiple_of(ROWS).max(ROWS) * shape.outputs;
+        let pieces = Pieces { id: weight, all: shape.inputs * shape.outputs, each };
+        let in_pieces = pieces.all > each && plan.is_alone(weight);
+        let back = plan.incoming(y).map(|dy| {
+            let dx = plan.target(x);
+            let dw = if in_pieces { plan.parameter_in_pieces(weight) } else { plan.parameter(weight) };
+            let db = bias.and_then(|bias| plan.parameter(bias));
+            Back { dy, dx, dw, db, pieces: dw.and(in_pieces.then_some(pieces)) }
         });
         if let Some(back) = &back {
             if back.dw.is_some() {
@@ -59,6 +71,17 @@ impl Dense {
 }
 
 impl Op for Dense {
+    fn pieces(&self) -> Option<Pieces> {
+        self.back.as_ref().and_then(|back| back.pieces)
+    }
+
+    fn gradient_piece(&mut self, run: &mut PassContext<'_>, numbers: Range<usize>, to: &mut [f32]) {
+        let Some(back) = &self.back else { return };
+        let (x, dy) = (run.numbers.read(self.x), run.numbers.read(back.dy));
+        to.fill(0.0);
+        dense::add_weight_gradient_from(run.set, self.shape, x, dy, numbers.start / self.shape.outputs, to);
+    }
+
     fn forward(&mut self, run: &mut PassContext<'_>) {
         let weight = run.parameters.get(self.weight);
         let bias = self.bias.map(|bias| run.parameters.get(bias));
@@ -74,7 +97,8 @@ impl Op for Dense {
             run.numbers.write(back.dy, |numbers, dy| phi.backward_in_place(run.set, numbers.read(self.y), dy));
         }
         let (numbers, shape) = (&mut run.numbers, self.shape);
-        run.gradients.write(back.dw, |dw| {
+        let dw = back.dw.filter(|dw| run.gradients.has(*dw));
+        run.gradients.write(dw, |dw| {
             dw.fill(0.0);
             dense::add_weight_gradient(run.set, shape, numbers.read(self.x), numbers.read(back.dy), dw);
         });

@@ -9,13 +9,14 @@ mod text;
 mod transformer;
 
 use std::fmt::{self, Debug};
+use std::ops::Range;
 
 use fedeq_equilibrium::{HostStates, SolveWorkspace};
 use fedeq_kernels::activation as kernels;
 use fedeq_kernels::transformer::Blocked;
 use fedeq_kernels::{InstructionSet, cell as cell_kernels, norm as norm_kernels, transformer as transformer_kernels};
 use fedeq_models::Activation;
-use fedeq_models::graph::Layer;
+use fedeq_models::graph::{Layer, ParameterId};
 
 use crate::memory::Numbers;
 use crate::parameters::{Gradients, Values};
@@ -41,6 +42,17 @@ pub(crate) trait Op: Debug + Send {
     /// From the gradient of the output to those of the inputs and of the parameters, as far as they are wanted.
     fn backward(&mut self, run: &mut PassContext<'_>);
 
+    /// A large parameter whose gradient is not kept as a whole where gradients are used as they come, if there is one.
+    fn pieces(&self) -> Option<Pieces> {
+        None
+    }
+
+    /// Some numbers of that gradient, after the way back of the layer.
+    fn gradient_piece(&mut self, _: &mut PassContext<'_>, _numbers: Range<usize>, _to: &mut [f32]) {}
+
+    /// Computes the output once more, to where the way back reads it; a plan asks that of layers that have said so.
+    fn repeat(&mut self, _: &mut PassContext<'_>) {}
+
     /// Gives memory back that only the next pass would need.
     fn release(&mut self, _: &mut Pool) {}
 
@@ -53,6 +65,16 @@ pub(crate) trait Op: Debug + Send {
     fn spectral_radius(&mut self, _: &mut PassContext<'_>, _: HostStates, _: usize) -> Option<Vec<f64>> {
         None
     }
+}
+
+/// A parameter whose gradient comes piece by piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pieces {
+    pub(crate) id: ParameterId,
+    /// The numbers of the parameter.
+    pub(crate) all: usize,
+    /// Those of a piece; the last one may have fewer.
+    pub(crate) each: usize,
 }
 
 /// What layers work with.

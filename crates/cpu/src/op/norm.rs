@@ -28,6 +28,8 @@ pub(super) struct Norm {
 #[derive(Debug)]
 struct Back {
     dy: Buffer,
+    /// Where the output is on the way back, if its activation comes last.
+    y: Option<Buffer>,
     /// Where the gradient of the input goes, which is computed even if nobody wants it.
     dx: Target,
     /// The shortcut's activation and where its gradient goes, which is that of the output in front of the activation.
@@ -51,8 +53,10 @@ impl Norm {
             Fusion::AddThen(shortcut, phi) => (kernels::Fusion::After(kernel_of(phi)), Some((shortcut, kernel_of(phi)))),
         };
         let running = if let NormScope::Batch { statistics } = over { Some(statistics) } else { None };
+        let last = matches!(kernel_fusion, kernels::Fusion::After(_));
         let back = plan.incoming(y).map(|dy| Back {
             dy,
+            y: last.then(|| if shortcut.is_some() { plan.backward(y) } else { plan.kept_or_repeated(y) }),
             dx: plan.target(x).unwrap_or_else(|| Target { buffer: plan.temporary(shape.len()), added_by: None }),
             shortcut: shortcut.map(|(shortcut, phi)| (phi, plan.same_as(shortcut, dy))),
             scale: plan.parameter(affine.scale),
@@ -60,9 +64,6 @@ impl Norm {
         });
         if back.is_some() {
             plan.backward(x);
-            if matches!(kernel_fusion, kernels::Fusion::After(_)) {
-                plan.backward(y);
-            }
         }
         Self {
             norm: kernels::Norm { shape, groups, scope, fusion: kernel_fusion },
@@ -100,6 +101,14 @@ impl Op for Norm {
         }
     }
 
+    fn repeat(&mut self, run: &mut PassContext<'_>) {
+        let Some(y) = self.back.as_ref().and_then(|back| back.y) else { return };
+        let affine = affine_of(self.affine, &run.parameters);
+        let moments = if self.given { &run.statistics[self.running.unwrap_or_default()].moments } else { &self.moments };
+        let scratch = &mut run.scratch.norm;
+        run.numbers.write(y, |numbers, y| self.norm.apply(run.set, (numbers.read(self.x), None), affine, moments, y, scratch));
+    }
+
     fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(back) = &self.back else { return };
         let affine = affine_of(self.affine, &run.parameters);
@@ -107,18 +116,19 @@ impl Op for Norm {
         let mut norm = self.norm;
         if let Some((phi, passed)) = back.shortcut {
             // Through the activation in place; what is left is the gradient of the shortcut and of the plain normalisation.
-            run.numbers.write(back.dy, |numbers, dy| phi.backward_in_place(run.set, numbers.read(self.y), dy));
+            let y = back.y.unwrap_or(self.y);
+            run.numbers.write(back.dy, |numbers, dy| phi.backward_in_place(run.set, numbers.read(y), dy));
             if let Passed::AddedTo(sum) = passed {
                 run.numbers.write(sum, |numbers, sum| add(sum, numbers.read(back.dy)));
             }
             norm.fusion = kernels::Fusion::None;
         }
-        let needs_output = matches!(norm.fusion, kernels::Fusion::After(_));
-        let (x, y, dy, given) = (self.x, self.y, back.dy, self.given);
+        let y = back.y.filter(|_| matches!(norm.fusion, kernels::Fusion::After(_)));
+        let (x, dy, given) = (self.x, back.dy, self.given);
         let (set, numbers, scratch) = (run.set, &mut run.numbers, &mut run.scratch.norm);
         run.gradients.write_some([back.scale, back.offset], |[scale, offset]| {
             numbers.write_gradient(back.dx, |numbers, dx| {
-                let y = if needs_output { numbers.read(y) } else { &[] };
+                let y = y.map_or(&[][..], |y| numbers.read(y));
                 let saved = kernels::NormSaved { x: numbers.read(x), y, moments, given };
                 let to = AffineTargets { scale, offset };
                 norm.backward_to(set, saved, affine, numbers.read(dy), (dx, None), to, scratch);

@@ -19,9 +19,9 @@ macro_rules! ptx {
 }
 
 ptx! {
-    "anderson" "attention" "attention_f16" "batch_norm" "cell" "conv" "conv_exact" "conv_weights" "dense" "dropout" "embedding" "gelu" "gmres" "group_norm" "group_norm_block"
+    "anderson" "attention" "attention_f16" "batch_norm" "cell" "conv" "conv_exact" "conv_weights" "dense" "dense_few" "dropout" "embedding" "gelu" "gmres" "group_norm" "group_norm_block"
     "head" "input" "knn" "lanes" "layer_norm" "mean_pool" "mlp" "pool" "projection" "samples" "schedule" "shortcut" "step" "tally"
-    "warm" "weights";
+    "norm_pool" "warm" "weights";
     hopper: "conv_planes_sm90" "conv_sm90" "conv_weights_planes_sm90" "conv_weights_sm90"
 }
 

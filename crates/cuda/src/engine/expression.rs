@@ -43,6 +43,10 @@ impl<'g, N: Clone> Slots<'g, N> {
             Expression::Slot(slot) => self.read(*slot),
             Expression::With(first, second) => Ok(self.value(by, first)?.with(&self.value(by, second)?)),
             Expression::Only(part, of) => Ok(self.value(by, of)?.only(*part)),
+            Expression::Model(_) | Expression::Control(_) | Expression::Beside(..) => {
+                Err(refused("a control variate", "scaffold"))
+            }
+            Expression::WithoutNorms(_) => Err(refused("all but the normalisations", "fedbn")),
             Expression::Plus(first, factor, second) => self.plus(by, &self.value(by, first)?, *factor, &self.value(by, second)?),
         }
     }
@@ -108,13 +112,18 @@ impl<'g, N: Clone> Slots<'g, N> {
     }
 }
 
+/// What there is no arithmetic for. Experiments are refused by their method's name before it comes to this.
+fn refused(what: &str, method: &str) -> Error {
+    Error::invalid(format!("a GPU does not send {what}, as `method = {method}` does"), "set `engine.device=cpu`")
+}
+
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
 
     use fedeq_core::{
-        Algorithm, ClientInfo, ClientState, Method, Params, RoundContext, ServerStep, Step, ThetaStart, Training, Weights,
-        Workspace, dual, nothing, own, received, second, temporary,
+        ClientInfo, ClientState, Ditto, FedEq, Method, Params, PersonalStart, RoundContext, ServerStep, Step, ThetaStart,
+        Training, Weights, Workspace, dual, nothing, own, received, second, temporary,
     };
     use fedeq_models::{ModelConfig, Part, Task};
 
@@ -179,24 +188,12 @@ mod tests {
     }
 
     /// Methods with their switches thrown, so that every kind of step is taken.
-    fn methods() -> Vec<Box<dyn Algorithm>> {
-        let mut all: Vec<Box<dyn Algorithm>> = vec![
-            Box::new(fedeq_core::FedEq { server_step: ServerStep::Consensus, start: ThetaStart::Own, ..Default::default() }),
-            Box::new(fedeq_core::Ditto { start: fedeq_core::PersonalStart::Trained, ..Default::default() }),
-        ];
-        for name in Method::NAMES {
-            all.push(match Method::named(name).expect("known") {
-                Method::Fedeq(method) => Box::new(method),
-                Method::Local(method) => Box::new(method),
-                Method::Fedavg(method) => Box::new(method),
-                Method::FedavgFt(method) => Box::new(method),
-                Method::Ditto(method) => Box::new(method),
-                Method::Fedper(method) => Box::new(method),
-                Method::Fedrep(method) => Box::new(method),
-                Method::KnnPer(method) => Box::new(method),
-            });
-        }
-        all
+    fn methods() -> Vec<Method> {
+        let consensus = FedEq { server_step: ServerStep::Consensus, start: ThetaStart::Own, ..FedEq::default() };
+        let trained = Ditto { start: PersonalStart::Trained, ..Ditto::default() };
+        let named = Method::NAMES.into_iter().map(|name| Method::named(name).expect("known"));
+        let supported = named.filter(|method| crate::ensure_method_supported(method).is_ok());
+        [Method::Fedeq(consensus), Method::Ditto(trained)].into_iter().chain(supported).collect()
     }
 
     #[test]
@@ -205,10 +202,17 @@ mod tests {
         let training = Training::default();
         let round = RoundContext { round: 3, rounds: 10, rho: Some(0.7), training: &training };
         for method in methods() {
+            let method = method.algorithm();
             for (participations, has_second) in [(0, false), (2, true)] {
                 let state = state(&graph, has_second);
-                let received = fedeq_core::shared_part(method.as_ref(), &noisy(&state.own, -0.125));
-                let me = ClientInfo { participations, last_round: (participations > 0).then_some(2), has_second };
+                let received = fedeq_core::shared_part(method, &noisy(&state.own, -0.125));
+                let me = ClientInfo {
+                    participations,
+                    last_round: (participations > 0).then_some(2),
+                    has_second,
+                    mixing: None,
+                    steps: 4,
+                };
                 for update in [method.client_update(&me, &round), method.finish(&me, &round), method.adopt(&me, &round)] {
                     let mut host = Workspace::new(&received, Cow::Borrowed(&state));
                     let mut cohort = slots(&graph, &state, &received);
@@ -219,6 +223,7 @@ mod tests {
                                 let value = cohort.value(&OnHost, value).expect("sound");
                                 cohort.assign(*slot, value);
                             }
+                            Step::Mix(_) => unreachable!("refused on a GPU"),
                             Step::Train(phase) => {
                                 cohort.trained(phase.slot).expect("there");
                                 let Some(term) = &phase.proximal else { continue };

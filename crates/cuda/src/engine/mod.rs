@@ -33,7 +33,6 @@ use fedeq_core::{Engine, Error, EvaluationJob, Job, Params, Portion, Reply, Resu
 use fedeq_data::Dataset;
 use fedeq_data::shard::Shard;
 use fedeq_models::Graph;
-use rayon::prelude::*;
 
 use self::evaluate::{EVALUATION_BATCH, Examinee};
 use self::gradient::Precise;
@@ -183,11 +182,11 @@ impl CudaEngine {
 
 /// Refuses what is only looked at on the CPU. Needs no GPU.
 pub fn ensure_training_supported(training: &Training) -> Result<()> {
-    if training.watch_fixed_points.is_none() {
-        return Ok(());
-    }
+    let watched = training.watch_fixed_points.map(|_| "training.watch_fixed_points");
+    let augmented = training.augment.map(|_| "training.augment");
+    let Some(setting) = watched.or_else(|| training.beyond_plain_steps()).or(augmented) else { return Ok(()) };
     Err(Error::invalid(
-        "`training.watch_fixed_points` is not available on a GPU",
+        format!("`{setting}` is not available on a GPU"),
         "leave it out, or leave `--device` out to compute on the CPU",
     ))
 }
@@ -199,8 +198,7 @@ fn answered<'j, J: Sync, S: Send, M>(
     take: impl Fn(&'j J, S) -> Result<M>,
     work: impl FnOnce(Vec<M>) -> Vec<Result<Reply>>,
 ) -> Vec<Result<Reply>> {
-    // What was received is looked through for every client: on all cores.
-    let started: Vec<Result<S>> = jobs.par_iter().map(begin).collect();
+    let started = on_all_cores(jobs, begin);
     let mut begun = Vec::new();
     let mut replies = Vec::with_capacity(jobs.len());
     for (job, started) in jobs.iter().zip(started) {
@@ -218,6 +216,18 @@ fn answered<'j, J: Sync, S: Send, M>(
         reply.or_else(|| carried_out.next()).unwrap_or_else(|| Err(Error::invalid("a job was lost", "report this as a bug")))
     };
     replies.into_iter().map(reply).collect()
+}
+
+/// What comes of each, in order: what a client received is looked through, which takes a core a while.
+///
+/// Threads of their own, not those of rayon: beginning takes locks (that of the clients' store, those of whoever looks on), and a thread of rayon that waits for others while it holds
+/// one would take up another client meanwhile and wait for itself.
+fn on_all_cores<'j, J: Sync, S: Send>(jobs: &'j [J], begin: impl Fn(&'j J) -> S + Sync) -> Vec<S> {
+    let share = jobs.len().div_ceil(rayon::current_num_threads()).max(1);
+    std::thread::scope(|scope| {
+        let shares: Vec<_> = jobs.chunks(share).map(|jobs| scope.spawn(|| jobs.iter().map(&begin).collect::<Vec<S>>())).collect();
+        shares.into_iter().flat_map(|share| share.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
 }
 
 impl Engine for CudaEngine {
@@ -321,5 +331,25 @@ impl Clients {
 
     fn data_bytes(&self) -> u64 {
         self.data.iter().map(DeviceData::bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rayon::prelude::*;
+
+    use super::*;
+
+    /// A client's beginning that holds a lock while all cores work for it.
+    #[test]
+    fn clients_begin_side_by_side_and_in_order_whatever_they_lock() {
+        let (numbers, order) = ((0..64).collect::<Vec<u64>>(), Mutex::new(()));
+        let begin = |&number: &u64| {
+            let _held = lock(&order);
+            (0..4096_u64).into_par_iter().map(|value| value % (number + 1)).sum::<u64>()
+        };
+        let expected: Vec<u64> = numbers.iter().map(|number| (0..4096).map(|value| value % (number + 1)).sum()).collect();
+        assert_eq!(on_all_cores(&numbers, begin), expected);
+        assert!(on_all_cores(&[], begin).is_empty());
     }
 }

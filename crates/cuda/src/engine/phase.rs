@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedeq_core::{Phase, PhaseBytes, PhaseSeconds, ProximalTerm, Result, SolveTally, TrainStats, diverged_in_phase};
+use fedeq_core::{Error, Phase, PhaseBytes, PhaseSeconds, ProximalTerm, Result, SolveTally, TrainStats, diverged_in_phase};
 use fedeq_models::Mode;
 
 use super::Clients;
@@ -60,6 +60,12 @@ impl Clients {
         if !home.graph.parameters.iter().any(|parameter| phase.trains.includes(parameter.part)) {
             return Ok((0..lanes).map(|_| Ok(TrainStats::default())).collect()); // Such as the head of a network that has none.
         }
+        if phase.contrast.is_some() {
+            return Err(Error::invalid(
+                "a GPU trains with no term on embeddings",
+                "set `engine.device=cpu`, or choose another method",
+            ));
+        }
         let started = Instant::now();
         let arithmetic = Lanes { device: &home.device, layout: &home.layout, count: lanes };
         let mut runner = shop.take(home, self.purpose_of(phase, lanes, begun.data), begun.offset.is_some())?;
@@ -108,6 +114,11 @@ impl Clients {
             let schedule = Schedule::of_epochs(&begun.trainees, &self.training, epochs, most);
             runner.schedule(home, &schedule)?;
             runner.drop_by(home, &schedule, |lane, epoch, batch| begun.trainees[lane].seed.dropout(epoch, batch))?;
+            if descent.scheduled {
+                let steps = |lane: usize| self.training.steps(begun.trainees[lane].shard.len()) as u64;
+                let rate = |lane: usize, epoch, batch| phase.rate(epoch * steps(lane) + batch, phase.epochs as u64 * steps(lane));
+                runner.move_by(home, &schedule, |lane, epoch, batch| rate(lane, epoch, batch) as f32)?;
+            }
             let places = memory.as_mut().map(|memory| memory.directory.places(&schedule));
             let counter = runner.counter();
             runner.around.schedule(home, counter, memory.as_ref().zip(places))?;
@@ -122,7 +133,8 @@ impl Clients {
         let term = begun.offset.as_ref();
         let pulls = |section: Section| term.is_some_and(|(_, offset)| offset.get(section).is_some());
         Descent {
-            rate: begun.phase.learning_rate as f32,
+            rate: if begun.phase.schedule.is_some() { 0.0 } else { begun.phase.learning_rate as f32 },
+            scheduled: begun.phase.schedule.is_some(),
             strength: term.map_or(0.0, |(term, _)| term.strength as f32),
             per_prediction: term.is_some_and(|(term, _)| term.per_prediction),
             pulled: Section::PARAMETERS.map(pulls),

@@ -74,6 +74,8 @@ struct Tables {
     samples: Buffer<i32>,
     /// `[steps][lanes]`, written by the steps.
     scores: Buffer<Score>,
+    /// `[steps][lanes]`, where the rate changes from step to step.
+    rates: Buffer<f32>,
     /// `[steps][lanes]` of eight words, where the network drops anything.
     keys: Option<Buffer<u32>>,
 }
@@ -81,7 +83,10 @@ struct Tables {
 /// How the parameters move in a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Descent {
+    /// The same in all steps; 0 where it is told by a table.
     pub(crate) rate: f32,
+    /// Whether the rate changes from step to step, as a table says.
+    pub(crate) scheduled: bool,
     /// Of the proximal term.
     pub(crate) strength: f32,
     pub(crate) per_prediction: bool,
@@ -94,7 +99,7 @@ pub(crate) struct Descent {
 #[derive(Clone, Debug, PartialEq)]
 struct Fingerprint {
     descent: Descent,
-    tables: [u64; 5],
+    tables: [u64; 6],
     offset: u64,
     data: u64,
     around: Vec<u64>,
@@ -253,6 +258,12 @@ impl Runner {
         keys.write(&home.device, 0, &dropout_keys(seeds))
     }
 
+    /// Takes the step sizes, by lane, epoch and batch.
+    pub(crate) fn move_by(&mut self, home: &Home, schedule: &Schedule, rate: impl Fn(usize, u64, u64) -> f32) -> Result<()> {
+        let rates = schedule.by_batch(0.0, |lane, epoch, batch| [rate(lane, epoch, batch)]);
+        self.tables.rates.write(&home.device, 0, &rates)
+    }
+
     /// The scores of so many steps, `[steps][lanes]`; waits for them.
     pub(crate) fn scores(&self, home: &Home, steps: usize) -> Result<Vec<Score>> {
         let mut scores = vec![Score::default(); steps * self.executor.purpose.size.lanes];
@@ -313,7 +324,7 @@ impl Runner {
     }
 
     fn fingerprint(&self, data: &DeviceData, descent: Descent) -> Fingerprint {
-        let Tables { counter, counts, samples, scores, keys } = &self.tables;
+        let Tables { counter, counts, samples, scores, keys, rates } = &self.tables;
         let keys = keys.as_ref().map_or(0, |keys| keys.pointer().address());
         let pulled = descent.pulled.contains(&true);
         Fingerprint {
@@ -324,6 +335,7 @@ impl Runner {
                 samples.pointer().address(),
                 scores.pointer().address(),
                 keys,
+                rates.pointer().address(),
             ],
             offset: self.offset.as_ref().filter(|_| pulled).map_or(0, |offset| offset.pointer().address()),
             data: data.labels().address(),
@@ -398,9 +410,10 @@ impl Runner {
         let offset = self.offset.as_ref().filter(|_| pulled).map_or(Pointer::NULL, |offset| offset.pointer().add(range.start));
         let strength = if pulled { descent.strength } else { 0.0 };
         let counts = if descent.per_prediction { self.executor.counts.pointer() } else { Pointer::NULL };
+        let rates = if descent.scheduled { self.tables.rates.pointer() } else { Pointer::NULL };
         let (copy, lanes) = (Pointer::<half::f16>::NULL, self.executor.purpose.size.lanes);
         launch!(run.device, Launch::new("descend", [range.len().div_ceil(1024), lanes, 1], 256);
-            run.parameters.add(range.start), run.gradients.add(range.start), offset, copy, run.cohort, counts, stride, stride, range.len() as i64,
+            run.parameters.add(range.start), run.gradients.add(range.start), offset, copy, run.cohort, counts, rates, self.counter(), stride, stride, range.len() as i64,
             descent.rate, strength)
     }
 }
@@ -412,6 +425,7 @@ impl Tables {
             counts: Buffer::new(&home.device, steps * lanes)?,
             samples: Buffer::new(&home.device, steps * lanes * most)?,
             scores: Buffer::new(&home.device, steps * lanes)?,
+            rates: Buffer::new(&home.device, steps * lanes)?,
             keys: drops(home).then(|| Buffer::new(&home.device, 8 * steps * lanes)).transpose()?,
         })
     }

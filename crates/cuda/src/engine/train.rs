@@ -168,6 +168,7 @@ impl Clients {
                     let value = slots.value(&arithmetic, value)?;
                     slots.assign(*slot, value);
                 }
+                Step::Mix(_) => return Err(Error::invalid("the GPU engine adapts no mixing", "set `engine.device=cpu`")),
                 Step::Train(phase) => {
                     let offset = match &phase.proximal {
                         Some(term) => Some((term, slots.offset(&arithmetic, term)?)),

@@ -146,6 +146,68 @@ pub(crate) enum Into {
     Sum(Pointer<f32>),
 }
 
+/// One layer's weights on their way to 16 bits. Kernels know it by the same fields.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Narrowing {
+    w: Pointer<f32>,
+    straight: Pointer<f16>,
+    turned: Pointer<f16>,
+    packed: i64,
+    columns: i32,
+    rows: i32,
+    taps: i32,
+    /// The number of its first block.
+    first: i32,
+}
+
+impl Narrowing {
+    const NONE: Self = Self {
+        w: Pointer::NULL,
+        straight: Pointer::NULL,
+        turned: Pointer::NULL,
+        packed: 0,
+        columns: 0,
+        rows: 0,
+        taps: 0,
+        first: 0,
+    };
+
+    /// Its blocks, of 32 x 32 numbers.
+    fn blocks(&self) -> usize {
+        (self.columns as usize).div_ceil(32) * (self.rows as usize).div_ceil(32) * self.taps as usize
+    }
+}
+
+/// Layers whose weights one launch takes.
+const AT_ONCE: usize = 16;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Narrowings([Narrowing; AT_ONCE]);
+
+impl Argument for Narrowings {}
+
+/// Takes the weights of several layers as they are now, each with those of the first lane.
+pub(crate) fn prepare<'w>(run: &PassContext<'_>, layers: impl IntoIterator<Item = (&'w Weights, Pointer<f32>)>) -> Result<()> {
+    let mut waiting = Narrowings([Narrowing::NONE; AT_ONCE]);
+    let (mut count, mut blocks) = (0, 0);
+    let launch = |layers: Narrowings, count: usize, blocks: usize| {
+        let kernel = Launch { threads: [32, 8, 1], ..Launch::new("weights_to_f16", [blocks, run.size.lanes, 1], 32) };
+        launch!(run.device, kernel; layers, count as i32, run.stride())
+    };
+    for (weights, w) in layers {
+        let Some(layer) = weights.narrowing(run, w, blocks) else { continue };
+        waiting.0[count] = layer;
+        (count, blocks) = (count + 1, blocks + layer.blocks());
+        if count == AT_ONCE {
+            launch(waiting, count, blocks)?;
+            (count, blocks) = (0, 0);
+        }
+    }
+    if count == 0 { Ok(()) } else { launch(waiting, count, blocks) }
+}
+
 impl Weights {
     /// Plans the memory of weights in the form of kernels. `turned` says whether the gradient by input will be wanted, `kept` whether the way back needs them.
     pub(crate) fn new(plan: &mut Planner<'_>, geometry: Geometry, storage: Storage, turned: bool) -> Self {
@@ -177,18 +239,20 @@ impl Weights {
 
     /// Takes the weights as they are now; `w` are those of the first lane.
     pub(crate) fn prepare(&self, run: &PassContext<'_>, w: Pointer<f32>) -> Result<()> {
-        let Some(forward) = self.forward else { return Ok(()) };
+        prepare(run, [(self, w)])
+    }
+
+    /// What is to be done to take the weights as they are now, by blocks from number `first` on; nothing where everything is exact.
+    fn narrowing(&self, run: &PassContext<'_>, w: Pointer<f32>, first: usize) -> Option<Narrowing> {
+        let forward = self.forward?;
         let Geometry { from, to, .. } = self.geometry;
         // `straight` keeps the order of the lane, `turned` swaps inputs and outputs and turns the window round.
         let (rows, columns, straight, turned) = match self.storage {
-            Storage::Conv => (to, from, run.at::<f16>(forward), run.maybe::<f16>(self.back)),
-            Storage::Linear => (from, to, run.maybe::<f16>(self.back), run.at::<f16>(forward)),
+            Storage::Conv => (to, from, run.at(forward), run.maybe(self.back)),
+            Storage::Linear => (from, to, run.maybe(self.back), run.at(forward)),
         };
-        let taps = self.geometry.taps();
-        let grid = [(columns as usize).div_ceil(32), (rows as usize).div_ceil(32), taps * run.size.lanes];
-        let launch = Launch { threads: [32, 8, 1], ..Launch::new("weights_to_f16", grid, 32) };
-        let packed = self.geometry.weights() as i64;
-        launch!(run.device, launch; w, straight, turned, run.stride(), packed, columns, rows, taps as i32)
+        let (packed, taps) = (self.geometry.weights() as i64, self.geometry.taps() as i32);
+        Some(Narrowing { w, straight, turned, packed, columns, rows, taps, first: first as i32 })
     }
 
     /// `y = phi(conv(x) + bias)`; `w` are the weights of the first lane, `bias` that of the first lane or null.

@@ -4,7 +4,7 @@ use fedeq_models::Activation;
 use fedeq_models::graph::ParameterId;
 use half::f16;
 
-use super::convolution::{ByWeights, Geometry, Into, Storage, Weights};
+use super::convolution::{self, ByWeights, Geometry, Into, Storage, Weights};
 use super::{Cohort, DenseCall, PassContext, phi};
 use crate::device::{Launch, Pointer, launch};
 use crate::plan::{Planner, Precision};
@@ -40,7 +40,12 @@ impl Linear {
 
     /// Takes the weights as they are now.
     pub(crate) fn prepare(&self, run: &PassContext<'_>) -> Result<()> {
-        self.weights.prepare(run, run.parameter(self.weight))
+        convolution::prepare(run, [self.stored(run)])
+    }
+
+    /// Its weights, and where those of the first lane are.
+    pub(crate) fn stored(&self, run: &PassContext<'_>) -> (&Weights, Pointer<f32>) {
+        (&self.weights, run.parameter(self.weight))
     }
 
     /// What kernels of their own read: the weights in 16 bits, output by input, and the bias of the first lane. None where everything is exact or there is no bias.

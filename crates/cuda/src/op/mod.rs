@@ -189,6 +189,7 @@ pub(crate) fn build(layer: &Layer, plan: &mut Planner<'_>) -> Box<dyn Op> {
     match *layer {
         Layer::Conv { x, weight, stride, y } => Box::new(conv::Conv::new(plan, x, weight, stride, y)),
         Layer::Norm { x, affine, over, fusion, y } => norm::build(plan, x, affine, over, fusion, y),
+        Layer::MaxPool { x, y } if plan.pool_behind(x) == Some(y) => Box::new(pool::ByNorm),
         Layer::MaxPool { x, y } => Box::new(pool::MaxPool::new(plan, x, y)),
         Layer::MeanPool { x, y } => Box::new(pool::MeanPool::new(plan, x, y)),
         Layer::Widen { x, y } => Box::new(pool::Widen::new(plan, x, y)),

@@ -85,6 +85,19 @@ impl Op for MaxPool {
     }
 }
 
+/// Max pooling that the normalisation in front of it does with its own work.
+pub(super) struct ByNorm;
+
+impl Op for ByNorm {
+    fn forward(&self, _: &PassContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn backward(&self, _: &PassContext<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
 pub(super) struct MeanPool(Plain);
 
 impl MeanPool {

@@ -6,7 +6,7 @@ use fedeq_core::Result;
 use fedeq_models::graph::{self, Affine, ValueId};
 use half::f16;
 
-use super::convolution::Into;
+use super::convolution::{self, Into};
 use super::dropout::Masks;
 use super::equilibrium::Sums;
 use super::layer_norm::{self, Drop, Gradient, LayerNorm, Normed, Sum, WIDTH};
@@ -207,7 +207,7 @@ impl Stack {
 
     /// Takes the parameters as they are now, and draws the masks of this pass.
     pub(crate) fn prepare(&self, run: &PassContext<'_>) -> Result<()> {
-        self.layers.iter().flat_map(Layer::products).try_for_each(|product| product.prepare(run))?;
+        convolution::prepare(run, self.layers.iter().flat_map(Layer::products).map(|product| product.stored(run)))?;
         self.masks.as_ref().map_or(Ok(()), |masks| masks.draw(run))
     }
 

@@ -10,7 +10,7 @@
 //! # Layout
 //! - [`offer`]: what each publisher offers, and the checksums of it
 //! - `download`, `part`, `attempt`: one file over HTTP, resumed, retried and bounded in time
-//! - `unpack`, `place`: from an archive or a folder to checked files
+//! - `unpack`, `place`: from an archive or a folder to checked files; `recipe`: files that are no archive
 //! - [`FetchObserver`]: how progress is told
 mod archive;
 mod attempt;
@@ -34,7 +34,7 @@ pub use fingerprint::Fingerprint;
 pub use observer::{FetchEvent, FetchObserver};
 pub use offer::Offer;
 pub use patience::Patience;
-pub use recipe::Recipe;
+pub use recipe::{Recipe, Ways};
 
 use crate::{Error, Result};
 
@@ -45,7 +45,7 @@ use crate::{Error, Result};
 pub fn from_publisher(offer: &Offer, data: &Path, patience: &Patience, observer: &mut dyn FetchObserver) -> Result<()> {
     match offer {
         Offer::Archive(archive) => from_archive(archive, data, patience, observer),
-        Offer::Recipe(recipe) => Err(recipe.not_for_download()),
+        Offer::Recipe(recipe) => recipe.fetch(data, patience, observer),
     }
 }
 

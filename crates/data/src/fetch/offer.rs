@@ -10,7 +10,7 @@ use crate::source::Source;
 pub enum Offer {
     /// As an archive that is downloaded, checked and unpacked.
     Archive(Archive),
-    /// As raw material that a person prepares.
+    /// As loose files: downloaded one by one, or prepared by a person.
     Recipe(Recipe),
 }
 

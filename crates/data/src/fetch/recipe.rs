@@ -1,14 +1,17 @@
-//! A data set whose publisher offers raw material only: a person prepares it and brings the result.
+//! A data set of loose files: downloaded one by one, or prepared and brought by a person.
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::observer::FetchObserver;
+use super::archive::Member;
+use super::download::download;
+use super::observer::{FetchEvent, FetchObserver};
+use super::patience::Patience;
 use super::place::copy_unchecked;
 use crate::source::Source;
 use crate::{Error, Result};
 
-/// How a person makes the files of a data set, and where those files go.
+/// How the files of a data set are had, and where they go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     /// The data set, whose reader judges the files.
@@ -17,15 +20,68 @@ pub struct Recipe {
     pub folder: &'static str,
     /// What the files may be called, as beginning and end of the name; the first that fits any file counts.
     pub names: &'static [(&'static str, &'static str)],
-    /// Why there is no download.
-    pub reason: &'static str,
-    /// What to do instead, one command a line.
-    pub steps: &'static [&'static str],
+    /// How they are had.
+    pub ways: Ways,
+}
+
+/// How loose files of a data set are had.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ways {
+    /// Each is downloaded from its publisher, and kept as it is.
+    Download {
+        /// What their names are put after.
+        address: &'static str,
+        /// Where they go, and what they must be.
+        files: Vec<Member>,
+    },
+    /// A person prepares them, and brings them with `--from`.
+    Prepared {
+        /// Why there is no download.
+        reason: &'static str,
+        /// What to do instead, one command a line.
+        steps: &'static [&'static str],
+    },
+    /// A person unpacks them into the data folder: they are too many to be copied.
+    Unpacked {
+        /// Why there is no download.
+        reason: &'static str,
+        /// What to do instead, one command a line.
+        steps: &'static [&'static str],
+    },
 }
 
 impl Recipe {
+    /// The bytes of a download, where there is one.
+    pub fn download_bytes(&self) -> Option<u64> {
+        match &self.ways {
+            Ways::Download { files, .. } => Some(files.iter().map(|file| file.fingerprint.bytes).sum()),
+            Ways::Prepared { .. } | Ways::Unpacked { .. } => None,
+        }
+    }
+
+    /// Downloads the files into the data folder; where there is no download, the error's hint says what to do.
+    pub(super) fn fetch(&self, data: &Path, patience: &Patience, observer: &mut dyn FetchObserver) -> Result<()> {
+        let Ways::Download { address, files } = &self.ways else { return Err(self.not_for_download()) };
+        let is_there = |file: &Member| file.fingerprint.is_of(&data.join(&file.path));
+        if files.iter().all(is_there) {
+            observer.observe(&FetchEvent::AlreadyThere);
+            return Ok(());
+        }
+        for file in files {
+            let target = data.join(&file.path);
+            let folder = target.parent().unwrap_or(data);
+            fs::create_dir_all(folder).map_err(Error::io(folder, "create it"))?;
+            download(&format!("{address}{}", file.file_name()), &file.fingerprint, &target, patience, observer)?;
+            observer.observe(&FetchEvent::Placed { file: &target });
+        }
+        Ok(())
+    }
+
     /// Copies the files from where the person made them into the data folder, if the reader can read them.
     pub(super) fn copy(&self, from: &Path, data: &Path, observer: &mut dyn FetchObserver) -> Result<()> {
+        if let Ways::Unpacked { .. } = self.ways {
+            return Err(self.not_for_download());
+        }
         let files = self.find(from)?;
         self.source.load(from)?;
         let target = data.join(self.folder);
@@ -36,12 +92,20 @@ impl Recipe {
     }
 
     /// Why it cannot be downloaded; the hint is the recipe.
-    pub(super) fn not_for_download(&self) -> Error {
-        let steps: String = self.steps.iter().map(|step| format!("\n  {step}")).collect();
-        Error::unmeetable(
-            format!("`{}` cannot be downloaded ready for use: {}", self.source.name(), self.reason),
-            format!("prepare it once, then bring it with `--from`:{steps}"),
-        )
+    fn not_for_download(&self) -> Error {
+        let files = self.source.entry().layout;
+        let (reason, steps, remedy) = match self.ways {
+            Ways::Download { .. } => ("", &[][..], "download it".to_owned()),
+            Ways::Prepared { reason, steps } => {
+                (reason, steps, format!("prepare it once (files: {files}), then bring it with `--from`:"))
+            }
+            Ways::Unpacked { reason, steps } => {
+                (reason, steps, format!("unpack it (files: {files}) into the data folder, where it is used as it lies:"))
+            }
+        };
+        let steps: String = steps.iter().map(|step| format!("\n  {step}")).collect();
+        let problem = format!("`{}` cannot be downloaded ready for use: {reason}", self.source.name());
+        Error::unmeetable(problem, format!("{remedy}{steps}"))
     }
 
     /// Whether such files lie directly in this folder.

@@ -72,7 +72,7 @@ impl Shares {
 ///
 /// Computed with logarithms, as most gamma variates of a small shape are too small for a float:
 /// `gamma(alpha) = gamma(alpha + 1) * u^(1 / alpha)`.
-fn proportions(clients: usize, alpha: f64, rng: &mut ChaCha8Rng) -> Vec<f64> {
+pub(super) fn proportions(clients: usize, alpha: f64, rng: &mut ChaCha8Rng) -> Vec<f64> {
     let gamma = Gamma::new(alpha + 1.0, 1.0).expect("alpha is checked to be positive and finite");
     let logarithm = |rng: &mut ChaCha8Rng| {
         let uniform: f64 = OpenClosed01.sample(rng);
@@ -86,7 +86,7 @@ fn proportions(clients: usize, alpha: f64, rng: &mut ChaCha8Rng) -> Vec<f64> {
 }
 
 /// Whole numbers that sum to `size`, as near to the shares as cuts at rounded cumulative shares come.
-fn counts(shares: &[f64], size: usize) -> Vec<usize> {
+pub(super) fn counts(shares: &[f64], size: usize) -> Vec<usize> {
     let (mut cumulative, mut given) = (0.0, 0);
     let mut counts: Vec<usize> = shares
         .iter()
@@ -103,7 +103,7 @@ fn counts(shares: &[f64], size: usize) -> Vec<usize> {
     counts
 }
 
-fn check_request(clients: usize, alpha: f64, minimum: usize, samples: usize) -> Result<()> {
+pub(super) fn check_request(clients: usize, alpha: f64, minimum: usize, samples: usize) -> Result<()> {
     check_clients(clients, samples)?;
     check_minimum(minimum)?;
     // Beyond these the logarithms of gamma variates are lost to rounding.
@@ -120,7 +120,7 @@ fn check_request(clients: usize, alpha: f64, minimum: usize, samples: usize) -> 
     Ok(())
 }
 
-fn out_of_luck(clients: usize, alpha: f64, minimum: usize, closest: usize) -> Error {
+pub(super) fn out_of_luck(clients: usize, alpha: f64, minimum: usize, closest: usize) -> Error {
     let problem = format!(
         "`{DRAWS}` draws with alpha `{alpha}` did not give each of `{clients}` clients `{minimum}` training samples; \
          in the best of them the poorest client had `{closest}`"

@@ -1,5 +1,6 @@
 //! Clients kept back, to see how well newcomers are served.
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::client_splits::ClientSplits;
@@ -14,11 +15,11 @@ use crate::{Error, Result, Seed};
 /// assert_eq!(tenth, HoldOut::Fraction(0.1));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HoldOut {
     /// This fraction of the clients, rounded down.
-    Fraction(f64),
+    Fraction(#[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))] f64),
     /// This many clients.
     Count(usize),
 }

@@ -2,6 +2,7 @@
 use std::num::NonZeroUsize;
 
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::client_splits::{ClientIndices, ClientSplits};
@@ -15,7 +16,7 @@ use crate::Seed;
 /// assert_eq!((limit.train.map(|most| most.get()), limit.test), (Some(100), None));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limit {
     /// Samples to train on.

@@ -24,6 +24,7 @@ mod natural;
 mod own;
 mod plan;
 mod pools;
+mod quantity;
 mod rule;
 mod split;
 mod tally;

@@ -1,5 +1,6 @@
 //! The clients that the data came from.
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::check_minimum;
@@ -7,7 +8,7 @@ use crate::error::quoted;
 use crate::{Dataset, Error, Owners, Result, Seed};
 
 /// Which of the owners who qualify become clients, where fewer are asked for than there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pick {
     /// The first, in the source's order.

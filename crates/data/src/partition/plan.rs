@@ -5,6 +5,7 @@ use super::iid;
 use super::label_table::LabelTable;
 use super::natural::Chosen;
 use super::own::Own;
+use super::quantity::Sizes;
 use crate::error::{counted, quoted};
 use crate::{Error, Result, Seed};
 
@@ -16,6 +17,10 @@ pub(super) enum Plan<'a> {
     Labels(LabelTable, Classes<'a>),
     /// By each client's share of every class.
     Shares(Shares, Classes<'a>),
+    /// By each client's share of everything.
+    Sizes(Sizes),
+    /// By the data set's own order, evenly among so many clients.
+    InOrder(usize),
     /// By chance, evenly among so many clients.
     Even(usize),
     /// All to the one who is here.
@@ -29,6 +34,8 @@ impl Plan<'_> {
             Self::Natural(chosen) => chosen.deal(pool),
             Self::Labels(table, classes) => table.deal(&classes.strata(pool), seed),
             Self::Shares(shares, classes) => shares.deal(classes.strata(pool), seed),
+            Self::Sizes(sizes) => sizes.deal(pool, seed),
+            Self::InOrder(clients) => iid::cut(pool, *clients),
             Self::Even(clients) => iid::deal(pool, *clients, seed),
             Self::Own(own) => own.deal(pool),
         };
@@ -42,7 +49,8 @@ impl Plan<'_> {
             Self::Natural(chosen) => chosen.names(),
             Self::Labels(table, _) => numbered(table.clients()),
             Self::Shares(shares, _) => numbered(shares.clients()),
-            Self::Even(clients) => numbered(*clients),
+            Self::Sizes(sizes) => numbered(sizes.clients()),
+            Self::Even(clients) | Self::InOrder(clients) => numbered(*clients),
             Self::Own(own) => numbered(own.clients()),
         }
     }

@@ -1,4 +1,5 @@
 //! The rules by which samples become clients, as a user writes them.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::classes::Classes;
@@ -10,6 +11,7 @@ use super::natural::{Chosen, Pick};
 use super::own::Own;
 use super::plan::{Plan, check_clients};
 use super::pools::Pools;
+use super::quantity::Sizes;
 use super::split::Split;
 use crate::source::UsualPartition;
 use crate::{Dataset, Result, Seed};
@@ -24,13 +26,14 @@ use crate::{Dataset, Result, Seed};
 /// assert_eq!(partition, Partition::LabelShards { clients: 100, shards: 5 });
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Partition {
     /// One client an owner: the writers of FEMNIST, the speaking roles of Shakespeare.
     Natural {
         /// How many clients to take; all who qualify where it is left out.
         #[serde(default)]
+        #[schemars(range(min = 1))]
         clients: Option<usize>,
         /// Which of those who qualify.
         #[serde(default)]
@@ -38,6 +41,7 @@ pub enum Partition {
         /// An owner with fewer samples than this does not qualify. The publisher's test set is not counted; what
         /// [`Split`] sets aside is.
         #[serde(default = "one")]
+        #[schemars(range(min = 1))]
         minimum: usize,
     },
     /// The FedRep rule: a client draws `shards` one-label shards, and may draw a label twice.
@@ -48,16 +52,20 @@ pub enum Partition {
     /// remaining shards.
     LabelShards {
         /// How many clients.
+        #[schemars(range(min = 1))]
         clients: usize,
         /// How many shards each draws: an upper bound of the labels it holds.
+        #[schemars(range(min = 1))]
         shards: usize,
     },
     /// As [`Partition::LabelShards`], but every client holds exactly `labels` different labels (of a label with a single sample,
     /// [`Split`] may set that one aside).
     DistinctLabels {
         /// How many clients.
+        #[schemars(range(min = 1))]
         clients: usize,
         /// How many labels each holds.
+        #[schemars(range(min = 1))]
         labels: usize,
     },
     /// Each class is shared out in proportions drawn from a symmetric Dirichlet distribution over the clients.
@@ -65,16 +73,41 @@ pub enum Partition {
     /// Drawn again, up to a hundred times, until every client has at least `minimum` samples.
     Dirichlet {
         /// How many clients.
+        #[schemars(range(min = 1))]
         clients: usize,
         /// The concentration: towards 0 a class belongs to few clients, towards infinity all clients are alike.
+        #[schemars(extend("exclusiveMinimum" = 0))]
         alpha: f64,
         /// The fewest samples a client may have. The publisher's test set is not counted; what [`Split`] sets aside is.
         #[serde(default = "one")]
+        #[schemars(range(min = 1))]
         minimum: usize,
+    },
+    /// Some clients have many samples and others few, of the same kinds: shares of the shuffled samples, drawn from a symmetric Dirichlet distribution.
+    ///
+    /// Drawn again, up to a hundred times, until every client has at least `minimum` samples.
+    QuantitySkew {
+        /// How many clients.
+        #[schemars(range(min = 1))]
+        clients: usize,
+        /// The concentration: towards 0 few clients have nearly everything, towards infinity all have as many.
+        #[schemars(extend("exclusiveMinimum" = 0))]
+        alpha: f64,
+        /// The fewest samples a client may have. The publisher's test set is not counted; what [`Split`] sets aside is.
+        #[serde(default = "one")]
+        #[schemars(range(min = 1))]
+        minimum: usize,
+    },
+    /// Stretches of the data set's own order, one a client: where samples stand in the order of their time, what changes with time changes from client to client.
+    Temporal {
+        /// How many clients.
+        #[schemars(range(min = 1))]
+        clients: usize,
     },
     /// Equal parts of the shuffled samples; sizes differ by at most one.
     Iid {
         /// How many clients.
+        #[schemars(range(min = 1))]
         clients: usize,
     },
     /// Everybody brings their own: all samples belong to the client whose machine this is, and the others' lie elsewhere.
@@ -83,6 +116,7 @@ pub enum Partition {
     /// [`Partition::Natural`] over everybody's samples.
     Own {
         /// How many clients.
+        #[schemars(range(min = 1))]
         clients: usize,
         /// Whose machine this is; nobody's on a server. No part of an experiment.
         #[serde(skip)]
@@ -102,6 +136,8 @@ impl Partition {
             Self::LabelShards { .. } => "label-shards",
             Self::DistinctLabels { .. } => "distinct-labels",
             Self::Dirichlet { .. } => "dirichlet",
+            Self::QuantitySkew { .. } => "quantity-skew",
+            Self::Temporal { .. } => "temporal",
             Self::Iid { .. } => "iid",
             Self::Own { .. } => "own",
         }
@@ -125,6 +161,8 @@ impl Partition {
             Self::LabelShards { clients, shards: labels },
             Self::DistinctLabels { clients, labels },
             Self::Dirichlet { clients, alpha: 0.5, minimum: 1 },
+            Self::QuantitySkew { clients, alpha: 2.0, minimum: 1 },
+            Self::Temporal { clients },
             Self::Iid { clients },
             Self::Own { clients, here: None },
         ]
@@ -171,6 +209,13 @@ impl Partition {
             Self::Dirichlet { clients, alpha, minimum } => {
                 let classes = classes()?;
                 Ok(Plan::Shares(Shares::draw(&classes, &pools.train, clients, alpha, minimum, seed)?, classes))
+            }
+            Self::QuantitySkew { clients, alpha, minimum } => {
+                Ok(Plan::Sizes(Sizes::draw(pools.train.len(), clients, alpha, minimum, seed)?))
+            }
+            Self::Temporal { clients } => {
+                check_clients(clients, pools.train.len())?;
+                Ok(Plan::InOrder(clients))
             }
             Self::Iid { clients } => {
                 check_clients(clients, pools.train.len())?;

@@ -1,6 +1,7 @@
 //! A client's samples divided into training, validation and test.
 use rand::RngExt;
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::client_splits::ClientIndices;
@@ -20,14 +21,16 @@ pub const DEFAULT_TEST: f64 = 0.2;
 /// assert_eq!(split, Split { validation: 0.1, test: None });
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Split {
     /// The fraction of a client's samples set aside for tuning; where the publisher's test set is used, of its training samples.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub validation: f64,
     /// The fraction set aside for testing. Left out, it is the publisher's test set, divided among the clients by the same rule
     /// as the training set, or [`DEFAULT_TEST`] where there is none. Given, the publisher's division is not used: both sets
     /// are dealt together and each client's samples are divided again.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub test: Option<f64>,
 }
 

@@ -4,14 +4,16 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::augment::Augmentation;
 use super::batch::Batch;
 use super::reader::Reader;
 use crate::{Dataset, Seed};
 
 /// What becomes of the samples that do not fill a batch at the end of an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remainder {
     /// They sit this epoch out: all batches have one size. The paper's own code does this.
@@ -30,12 +32,21 @@ pub struct Batches<'a> {
     size: usize,
     /// The positions of `order` yet to come.
     rest: Range<usize>,
+    augmented: Option<Augmented>,
+}
+
+/// How pictures are changed, by which seed, in which memory.
+#[derive(Debug)]
+struct Augmented {
+    by: Augmentation,
+    seed: Seed,
+    spare: Vec<f32>,
 }
 
 impl<'a> Batches<'a> {
     pub(super) fn in_order(dataset: &'a Dataset, indices: &'a [u32], batch_size: NonZeroUsize) -> Self {
         let reader = Reader::of(dataset);
-        Self { reader, order: Cow::Borrowed(indices), size: batch_size.get(), rest: 0..indices.len() }
+        Self { reader, order: Cow::Borrowed(indices), size: batch_size.get(), rest: 0..indices.len(), augmented: None }
     }
 
     pub(super) fn shuffled(
@@ -52,11 +63,16 @@ impl<'a> Batches<'a> {
             Remainder::Drop => order.len() - order.len() % size,
             Remainder::Keep => order.len(),
         };
-        Self { reader: Reader::of(dataset), order: Cow::Owned(order), size, rest: 0..end }
+        Self { reader: Reader::of(dataset), order: Cow::Owned(order), size, rest: 0..end, augmented: None }
     }
 }
 
 impl Batches<'_> {
+    /// The same with pictures changed by chance; `seed` is that of the epoch. Other samples stay as they are.
+    pub fn augmented(self, by: Augmentation, seed: Seed) -> Self {
+        Self { augmented: (!by.is_nothing()).then(|| Augmented { by, seed, spare: Vec::new() }), ..self }
+    }
+
     /// The samples of each batch by their indices, and nothing of them read: for whoever holds the data set elsewhere, such as on a device.
     pub fn indices(mut self) -> impl Iterator<Item = Vec<u32>> {
         std::iter::from_fn(move || self.advance().map(|batch| self.order[batch].to_vec()))
@@ -67,6 +83,9 @@ impl Batches<'_> {
         let next = self.advance();
         if let Some(next) = next.clone() {
             self.reader.read(&self.order[next], batch);
+            if let Some(Augmented { by, seed, spare }) = &mut self.augmented {
+                self.reader.augment(by, *seed, batch, spare);
+            }
         }
         next.is_some()
     }

@@ -1,4 +1,5 @@
 //! One client's samples, and the batches cut from them.
+mod augment;
 mod batch;
 mod batches;
 mod reader;
@@ -6,6 +7,7 @@ mod reader;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+pub use augment::Augmentation;
 pub use batch::{Batch, Inputs, Targets};
 pub use batches::{Batches, Remainder};
 

@@ -1,8 +1,9 @@
 //! Stored samples turned into the numbers a model sees.
 use std::convert::identity;
 
+use super::augment::Augmentation;
 use super::batch::{Batch, Inputs, Targets};
-use crate::{Dataset, Images, Labels, Samples};
+use crate::{Dataset, Images, Labels, Samples, Seed};
 
 /// Reads samples of one data set by index.
 #[derive(Debug)]
@@ -27,6 +28,16 @@ impl<'a> Reader<'a> {
         batch.ids.extend(indices.iter().map(|&index| u64::from(index)));
         self.inputs(indices, &mut batch.inputs);
         self.targets(indices, &mut batch.targets);
+    }
+
+    /// Changes the pictures of a batch by chance.
+    pub(super) fn augment(&self, by: &Augmentation, seed: Seed, batch: &mut Batch, spare: &mut Vec<f32>) {
+        let (Samples::Images(images), Inputs::Dense { values, .. }) = (&self.dataset.samples, &mut batch.inputs) else { return };
+        let black: Vec<f32> = self.tables.iter().map(|table| table[0]).collect();
+        let each = images.shape.iter().product::<usize>();
+        for (picture, &sample) in values.chunks_exact_mut(each).zip(&batch.ids) {
+            by.apply(seed, sample, picture, images.shape, &black, spare);
+        }
     }
 
     fn inputs(&self, indices: &[u32], inputs: &mut Inputs) {

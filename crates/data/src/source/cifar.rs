@@ -4,6 +4,7 @@ use super::{DataSet, Entry, SampleKind, UsualPartition, locate, stand_in};
 #[cfg(feature = "fetch")]
 use crate::fetch::{Archive, Fingerprint, Member, Offer};
 use crate::{Dataset, Error, Place, Result, Scaling};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,7 +14,7 @@ const CITATION: &str = "Krizhevsky (2009), Learning Multiple Layers of Features 
 const LICENCE: &str = "no formal licence; cite the report";
 
 /// CIFAR-10; there is nothing to choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cifar10 {}
 
@@ -44,7 +45,7 @@ impl DataSet for Cifar10 {
 }
 
 /// CIFAR-100; there is nothing to choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cifar100 {}
 

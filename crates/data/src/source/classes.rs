@@ -1,10 +1,11 @@
 //! The classes there are, where not every sample is at hand to show them.
 use crate::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 
 /// The names of all classes, each once. A class's number is its place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct ClassNames(Vec<String>);
 

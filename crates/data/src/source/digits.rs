@@ -2,11 +2,12 @@
 use super::records::{RecordLayout, Records};
 use super::{DataSet, Entry, SampleKind, UsualPartition};
 use crate::{Dataset, Result, Scaling};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The digits; there is nothing to choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Digits {}
 

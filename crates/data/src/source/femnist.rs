@@ -10,8 +10,9 @@ use super::leaf::{self, Users};
 use super::roster::Roster;
 use super::{DataSet, Entry, SampleKind, UsualPartition, locate, stand_in};
 #[cfg(feature = "fetch")]
-use crate::fetch::{Offer, Recipe};
+use crate::fetch::{Offer, Recipe, Ways};
 use crate::{Dataset, Error, Images, Labels, Owners, Result, Samples, Scaling};
+use schemars::JsonSchema;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -24,7 +25,7 @@ const PIXELS: usize = SIDE * SIDE;
 const CLASSES: u16 = 62;
 
 /// Federated EMNIST; there is nothing to choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Femnist {}
 
@@ -54,12 +55,14 @@ impl DataSet for Femnist {
             source: Source::Femnist(Self {}),
             folder: "femnist/data/all_data",
             names: &[("all_data", ".json")],
-            reason: "NIST publishes scanned forms (Special Database 19), which LEAF's scripts turn into pictures by writer",
-            steps: &[
-                "git clone https://github.com/TalwalkarLab/leaf && cd leaf/data/femnist",
-                "./preprocess.sh -s niid --sf 1.0 -k 0 -t sample    # fetches by_class.zip and by_write.zip from NIST",
-                "fedeq data get femnist --from data/all_data",
-            ],
+            ways: Ways::Prepared {
+                reason: "NIST publishes scanned forms (Special Database 19), which LEAF's scripts turn into pictures by writer",
+                steps: &[
+                    "git clone https://github.com/TalwalkarLab/leaf && cd leaf/data/femnist",
+                    "./preprocess.sh -s niid --sf 1.0 -k 0 -t sample    # fetches by_class.zip and by_write.zip from NIST",
+                    "fedeq data get femnist --from data/all_data",
+                ],
+            },
         }))
     }
 }

@@ -17,4 +17,14 @@ impl Flaw {
     pub(super) fn at(self, place: Place, file: &Path) -> Error {
         Error::malformed(file, place, self.problem, self.remedy)
     }
+
+    /// The same flaw, found in an array of that name.
+    pub(super) fn in_array(self, name: &str) -> Self {
+        Self { problem: format!("`{name}`: {}", self.problem), ..self }
+    }
+
+    /// The flaw as an error about something that is no file.
+    pub(super) fn about(self, thing: &str) -> Error {
+        Error::unmeetable(format!("{thing}: {}", self.problem), self.remedy)
+    }
 }

@@ -10,6 +10,7 @@ use crate::{Dataset, Error, Images, Owners, Place, Result, Samples, Scaling};
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageError, ImageReader, Limits};
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Seek};
 use std::num::NonZeroU16;
@@ -27,7 +28,7 @@ const BLOCK_BYTES: usize = 256 * 1024 * 1024;
 const MOST_PIXELS: usize = 1 << 34;
 
 /// How pictures are made alike.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImageFolder {
     /// Scale every picture to this height and width; without it all must be of one size.
@@ -39,7 +40,7 @@ pub struct ImageFolder {
 }
 
 /// What a pixel holds. Transparency is always dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Channels {
     /// Brightness: one channel.
@@ -127,7 +128,7 @@ impl ImageFolder {
     }
 
     /// Decodes in parallel and joins in order; the first picture decides the shape.
-    fn decode_all(&self, files: &[PathBuf]) -> Result<([usize; 3], Vec<u8>)> {
+    pub(super) fn decode_all(&self, files: &[PathBuf]) -> Result<([usize; 3], Vec<u8>)> {
         let model = files.first().ok_or_else(|| Error::unmeetable("there are no pictures", EXPECTED))?;
         let shape = self.decode(locate::open(model)?, model)?.shape;
         let each: usize = shape.iter().product();

@@ -7,43 +7,55 @@
 //! - [`Source`], [`catalog`], [`DataSet`] and [`DatasetSummary`]: what there is, where it comes from, how large it is. A data set is a file that implements
 //!   [`DataSet`] and a line in `data_sets!` below.
 //! - [`digits`], [`cifar`]: pictures in binary records ([`records`]).
+//! - [`mnist`], [`emnist`], [`svhn`]: pictures in IDX and MATLAB files ([`idx`], [`mat`]); [`tiny_imagenet`]: photographs in folders.
 //! - [`femnist`]: pictures of writers, in LEAF's JSON.
 //! - [`text`], [`shakespeare`]: what clients wrote or said, as [`vocabulary`] symbols, from JSON lines or LEAF's JSON.
 //! - [`image_folder`], [`table`]: your own pictures and numbers; [`classes`]: what they may be called; [`scale`]: in which units numbers
 //!   reach a model.
+//! - [`arrays`]: what a program hands over from memory, kept in a safetensors file.
 //! - [`synthetic`]: problems whose best answer is known.
 //!
 //! Every reader is a function over [`std::io::Read`] that takes a path only to name it in errors, never panics on what it reads,
 //! and allocates in proportion to the bytes it has seen.
+pub mod arrays;
 mod catalog;
 pub mod cifar;
 pub mod classes;
 pub mod digits;
+pub mod emnist;
 pub mod femnist;
 mod flaw;
+pub mod idx;
 pub mod image_folder;
 mod json;
 mod leaf;
 mod locate;
+pub mod mat;
+pub mod mnist;
 pub mod records;
 mod roster;
 pub mod scale;
 pub mod shakespeare;
 mod stand_in;
 mod summary;
+pub mod svhn;
 pub mod synthetic;
 pub mod table;
 pub mod text;
+pub mod tiny_imagenet;
 pub mod vocabulary;
 
 #[cfg(feature = "fetch")]
 use crate::fetch::Offer;
 use crate::{Dataset, Error, Labels, Result, Samples, Scaling};
+use arrays::{ImageArrays, TokenArrays, VectorArrays};
 pub use catalog::{DataSet, Entry, SampleKind, UsualPartition, catalog};
 use classes::ClassNames;
 use image_folder::ImageFolder;
 use scale::Scale;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU16;
 use std::path::Path;
 pub use summary::DatasetSummary;
 use synthetic::Synthetic;
@@ -64,7 +76,7 @@ macro_rules! data_sets {
         /// ```
         ///
         /// As data it is a table whose `name` decides what else may stand there: `{ name = "shakespeare", length = 80 }`.
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(tag = "name")]
         pub enum Source {
             $($(#[$doc])+ #[serde(rename = $name)] $variant($options),)+
@@ -118,6 +130,16 @@ data_sets! {
     Cifar10(cifar::Cifar10) = "cifar10",
     /// CIFAR-100, binary version, fine labels.
     Cifar100(cifar::Cifar100) = "cifar100",
+    /// MNIST, in the publisher's IDX files.
+    Mnist(mnist::Mnist) = "mnist",
+    /// Fashion-MNIST, in the publisher's IDX files.
+    FashionMnist(mnist::FashionMnist) = "fashion-mnist",
+    /// EMNIST by writer, in the publisher's MATLAB files.
+    Emnist(emnist::Emnist) = "emnist",
+    /// SVHN's cropped digits, in the publisher's MATLAB files.
+    Svhn(svhn::Svhn) = "svhn",
+    /// Tiny ImageNet, in the publisher's folders.
+    TinyImagenet(tiny_imagenet::TinyImageNet) = "tiny-imagenet",
     /// Federated EMNIST in LEAF's JSON.
     Femnist(femnist::Femnist) = "femnist",
     /// What Shakespeare's roles say, from LEAF's JSON or JSON lines.
@@ -128,6 +150,12 @@ data_sets! {
     Images(ImageFolder) = "images",
     /// Your own numbers, as a table.
     Csv(Table) = "csv",
+    /// Your own pictures as arrays, from a program.
+    ImageArrays(ImageArrays) = "image-arrays",
+    /// Your own numbers as arrays, from a program.
+    VectorArrays(VectorArrays) = "vector-arrays",
+    /// Your own sequences of tokens as arrays, from a program.
+    TokenArrays(TokenArrays) = "token-arrays",
     /// Generated problems with a known optimum.
     Synthetic(Synthetic) = "synthetic",
 }
@@ -157,21 +185,43 @@ impl Source {
             Labels::Classes { names, .. } => ClassNames::try_from(names.clone()).ok(),
             _ => None,
         };
-        match (self.clone(), &example.samples) {
+        match (self.clone().unpinned(), &example.samples) {
             (Self::Images(options), Samples::Images(images)) => {
                 Self::Images(ImageFolder { classes, ..ImageFolder::for_shape(images.shape).unwrap_or(options) })
             }
             (Self::Csv(options), _) => Self::Csv(Table { classes, ..options }),
+            (Self::ImageArrays(options), _) => Self::ImageArrays(ImageArrays { classes, ..options }),
+            (Self::VectorArrays(options), _) => Self::VectorArrays(VectorArrays { classes, ..options }),
+            (Self::TokenArrays(options), Samples::Sequences(sequences)) => {
+                let vocabulary = u16::try_from(sequences.vocabulary).ok().and_then(NonZeroU16::new);
+                Self::TokenArrays(TokenArrays { vocabulary, ..options })
+            }
             (other, _) => other,
         }
     }
 
     /// The scaling that is part of the source itself.
     pub fn given_scaling(&self) -> Option<Scaling> {
-        match self {
-            Self::Csv(Table { scale: Scale::By(scaling), .. }) => Some(scaling.clone()),
+        match self.scale() {
+            Some(Scale::By(scaling)) => Some(scaling.clone()),
             _ => None,
         }
+    }
+
+    /// What becomes of the features of rows of numbers; nothing for other samples, and for numbers that are generated.
+    pub fn scale(&self) -> Option<&Scale> {
+        match self {
+            Self::Csv(Table { scale, .. }) | Self::VectorArrays(VectorArrays { scale, .. }) => Some(scale),
+            _ => None,
+        }
+    }
+
+    /// The same source with features scaled otherwise, where they are.
+    pub fn with_scale(mut self, new: Scale) -> Self {
+        if let Self::Csv(Table { scale, .. }) | Self::VectorArrays(VectorArrays { scale, .. }) = &mut self {
+            *scale = new;
+        }
+        self
     }
 }
 

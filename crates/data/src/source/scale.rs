@@ -1,10 +1,11 @@
 //! In which units the numbers of a table reach a model.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, Scaling, Vectors};
 
 /// What becomes of a table's features before a model sees them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
     /// Every column gets mean 0 and deviation 1 over the training samples of the federation.

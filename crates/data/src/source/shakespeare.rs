@@ -11,8 +11,9 @@ use super::leaf::{self, Users};
 use super::text::{Clients, Text};
 use super::{DataSet, Entry, SampleKind, UsualPartition, locate, stand_in, vocabulary};
 #[cfg(feature = "fetch")]
-use crate::fetch::{Offer, Recipe};
+use crate::fetch::{Offer, Recipe, Ways};
 use crate::{Dataset, Result};
+use schemars::JsonSchema;
 use serde::de::{IgnoredAny, MapAccess};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
@@ -21,7 +22,7 @@ use std::path::Path;
 const REMEDY: &str = "make the file again with LEAF's `preprocess.sh`, or download it again";
 
 /// Shakespeare's roles, cut like any other [text](super::text).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Shakespeare(pub Text);
 
@@ -51,12 +52,14 @@ impl DataSet for Shakespeare {
             source: Source::Shakespeare(Self::default()),
             folder: "shakespeare",
             names: &[("roles", ".jsonl"), ("all_data", ".json")],
-            reason: "Project Gutenberg publishes the complete works as one text, which LEAF's scripts cut into speaking roles",
-            steps: &[
-                "git clone https://github.com/TalwalkarLab/leaf && cd leaf/data/shakespeare",
-                "./preprocess.sh -s niid --sf 1.0 -k 0 -t sample    # fetches ebook 100 from gutenberg.org, whose address has moved before",
-                "fedeq data get shakespeare --from data/all_data",
-            ],
+            ways: Ways::Prepared {
+                reason: "Project Gutenberg publishes the complete works as one text, which LEAF's scripts cut into speaking roles",
+                steps: &[
+                    "git clone https://github.com/TalwalkarLab/leaf && cd leaf/data/shakespeare",
+                    "./preprocess.sh -s niid --sf 1.0 -k 0 -t sample    # fetches ebook 100 from gutenberg.org, whose address has moved before",
+                    "fedeq data get shakespeare --from data/all_data",
+                ],
+            },
         }))
     }
 }

@@ -8,15 +8,19 @@ use super::scale::Scale;
 use super::{DataSet, Entry, SampleKind, UsualPartition, locate};
 use crate::{Dataset, Error, Owners, Place, Result, Samples, Vectors};
 use csv::{ErrorKind, StringRecord, Trim};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
 
 const DEFAULT_CLIENT: &str = "client";
-const NAME_COLUMNS: &str = "say which columns are meant: `client = \"..\"`, `label = \"..\"`";
+const NAME_COLUMNS: &str =
+    "say which columns are meant, with `--set data.source.label=COLUMN` and `--set data.source.client=COLUMN`";
+/// Columns that are named in an error.
+const NAMED: usize = 12;
 
 /// Which column is what.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// The column that says whose the row is. Unless given: `client` where there is such a column; else the rows belong to
@@ -35,7 +39,7 @@ pub struct Table {
 }
 
 /// What is to be predicted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TargetKind {
     /// One of some classes, named by any text.
@@ -125,9 +129,25 @@ fn position(header: &StringRecord, name: &str) -> Result<usize, Flaw> {
     let mut places = header.iter().enumerate().filter(|(_, column)| *column == name).map(|(at, _)| at);
     match (places.next(), places.next()) {
         (Some(only), None) => Ok(only),
-        (None, _) => Err(Flaw::new(format!("there is no column `{name}`"), NAME_COLUMNS)),
+        (None, _) => Err(missing(header, name)),
         (Some(_), Some(_)) => Err(Flaw::new(format!("two columns are called `{name}`"), "rename one of them")),
     }
+}
+
+fn missing(header: &StringRecord, name: &str) -> Flaw {
+    if let (1, Some(separator)) =
+        (header.len(), header.iter().flat_map(str::chars).find(|letter| [';', '\t', '|'].contains(letter)))
+    {
+        let problem = format!(
+            "there is no column `{name}`: with commas between columns, this is a single one, which has `{}` in it",
+            separator.escape_default()
+        );
+        return Flaw::new(problem, "save the table with commas between columns");
+    }
+    let listed: Vec<String> = header.iter().take(NAMED).map(|column| format!("`{column}`")).collect();
+    let more = header.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Flaw::new(format!("there is no column `{name}` among {}{more}", listed.join(", ")), NAME_COLUMNS)
 }
 
 /// The rows read so far.
@@ -169,7 +189,7 @@ fn number(row: &StringRecord, column: usize, header: &StringRecord) -> Result<f3
     text.parse().ok().filter(|number: &f32| number.is_finite()).ok_or_else(|| {
         let column = header.get(column).unwrap_or_default();
         let problem = format!("column `{column}`: `{text}` is not a finite number");
-        Flaw::new(problem, "fill in a number, or remove the column or the row")
+        Flaw::new(problem, "write a number in its place (words as 0, 1, ..), or remove the column or the row")
     })
 }
 

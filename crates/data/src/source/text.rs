@@ -8,6 +8,7 @@ use super::json::problem_of;
 use super::roster::Roster;
 use super::{DataSet, Entry, SampleKind, UsualPartition, locate, vocabulary};
 use crate::{Dataset, Error, Labels, Owners, Place, Result, Samples, Sequences};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
@@ -19,7 +20,7 @@ const MOST_LINE_BYTES: u64 = 256 * 1024 * 1024;
 const ONE_OBJECT_A_LINE: &str = "write one {\"client\": .., \"text\": ..} a line";
 
 /// How text is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Text {
     /// Symbols a chunk (the paper's T).

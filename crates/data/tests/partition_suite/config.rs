@@ -13,6 +13,8 @@ fn each_rule_is_written_and_read_by_its_name() {
         Partition::LabelShards { clients: 100, shards: 5 },
         Partition::DistinctLabels { clients: 100, labels: 5 },
         Partition::Dirichlet { clients: 100, alpha: 0.3, minimum: 10 },
+        Partition::QuantitySkew { clients: 100, alpha: 0.3, minimum: 10 },
+        Partition::Temporal { clients: 100 },
         Partition::Iid { clients: 100 },
     ] {
         let written = serde_json::to_value(&partition).unwrap();

@@ -1,8 +1,9 @@
 //! The Dirichlet rule: concentration, minimum, and training and test alike.
-use fedeq_data::partition::{Partition, Tally};
+use fedeq_data::Seed;
+use fedeq_data::partition::{Partition, Split, Tally};
 use proptest::prelude::*;
 
-use crate::support::{assign, balanced, histogram};
+use crate::support::{assign, balanced, histogram, labelled};
 
 const CLASSES: usize = 10;
 
@@ -80,4 +81,37 @@ proptest! {
             prop_assert!(federation.clients.iter().all(|client| client.train.len() >= minimum));
         }
     }
+}
+
+#[test]
+fn quantities_differ_by_alpha_and_kinds_do_not() {
+    let dataset = labelled(4, (0..4000).map(|at| at % 4).collect(), None);
+    let sizes = |alpha: f64| {
+        let partition = Partition::QuantitySkew { clients: 10, alpha, minimum: 5 };
+        let clients = partition.assign(&dataset, &Split::default(), Seed::new(3)).unwrap().clients;
+        let mut sizes: Vec<usize> = clients.iter().map(|client| client.train.len()).collect();
+        sizes.sort_unstable();
+        // Whoever has much has about as much of every class.
+        let largest = clients.iter().max_by_key(|client| client.train.len()).unwrap();
+        let of_class = |class: u16| largest.train.iter().filter(|&&at| dataset.classes().unwrap()[at as usize] == class).count();
+        assert!((0..4).all(|class| (0.15..0.35).contains(&(of_class(class) as f64 / largest.train.len() as f64))));
+        sizes
+    };
+    let (skewed, even) = (sizes(0.5), sizes(1e6));
+    assert!(skewed[9] > 5 * skewed[0] && skewed[0] >= 4, "{skewed:?}");
+    assert!(even[9] - even[0] < 20, "{even:?}");
+}
+
+#[test]
+fn time_goes_from_client_to_client() {
+    let dataset = labelled(4, (0..100).map(|at| at % 4).collect(), None);
+    let clients = Partition::Temporal { clients: 7 }.assign(&dataset, &Split::default(), Seed::new(3)).unwrap().clients;
+    let spans: Vec<(u32, u32)> = clients
+        .iter()
+        .map(|client| {
+            let all = || client.train.iter().chain(&client.validation).chain(&client.test).copied();
+            (all().min().unwrap(), all().max().unwrap())
+        })
+        .collect();
+    assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0), "{spans:?}");
 }

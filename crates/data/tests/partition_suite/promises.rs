@@ -24,6 +24,8 @@ fn partitions() -> impl Strategy<Value = Partition> {
         (4..9_usize, 1..3_usize).prop_map(|(clients, shards)| Partition::LabelShards { clients, shards }),
         (4..9_usize, 1..3_usize).prop_map(|(clients, labels)| Partition::DistinctLabels { clients, labels }),
         (1..9_usize, 0.3..10.0).prop_map(|(clients, alpha)| Partition::Dirichlet { clients, alpha, minimum: 1 }),
+        (1..9_usize, 0.3..10.0).prop_map(|(clients, alpha)| Partition::QuantitySkew { clients, alpha, minimum: 1 }),
+        (1..30_usize).prop_map(|clients| Partition::Temporal { clients }),
         (1..30_usize).prop_map(|clients| Partition::Iid { clients }),
     ]
 }

@@ -5,6 +5,8 @@ use crate::sound::assert_judged;
 use crate::text::chunks_of;
 use crate::{femnist, images, nowhere, shakespeare};
 use fedeq_data::Scaling;
+use fedeq_data::source::SampleKind;
+use fedeq_data::source::arrays::{self, Expected};
 use fedeq_data::source::cifar::Cifar;
 use fedeq_data::source::femnist::Writers;
 use fedeq_data::source::image_folder::ImageFolder;
@@ -49,6 +51,13 @@ fn read_table(bytes: &[u8]) {
 fn read_picture(bytes: &[u8]) {
     if let Ok(picture) = ImageFolder::default().decode(Cursor::new(bytes), nowhere()) {
         assert_eq!(picture.pixels.len(), picture.shape.iter().product::<usize>());
+    }
+}
+
+fn read_arrays(bytes: &[u8]) {
+    for kind in [SampleKind::Images, SampleKind::Numbers, SampleKind::Text] {
+        let expected = Expected { kind, classes: None, vocabulary: None, sha256: None };
+        assert_judged(arrays::read(bytes, bytes.len() as u64, nowhere(), &expected));
     }
 }
 
@@ -129,7 +138,7 @@ proptest! {
         for layout in [Cifar::Ten.layout(), Cifar::Hundred.layout(), digits::LAYOUT, small_records()] {
             read_records(layout, &bytes);
         }
-        for read in [read_class_names, read_femnist, read_shakespeare, read_text, read_table, read_picture] {
+        for read in [read_class_names, read_femnist, read_shakespeare, read_text, read_table, read_picture, read_arrays] {
             read(&bytes);
         }
     }
@@ -162,6 +171,11 @@ proptest! {
     #[test]
     fn damaged_tables_are_judged(bytes in damaged(table())) {
         read_table(&bytes);
+    }
+
+    #[test]
+    fn damaged_arrays_are_judged(bytes in prop::sample::select(crate::arrays::encoded()).prop_flat_map(damaged)) {
+        read_arrays(&bytes);
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! The readers, proved on files made here: what they yield, what they refuse and how, and that no bytes make them panic.
+mod arrays;
 mod catalog;
 mod cifar;
 mod digits;

@@ -1,4 +1,5 @@
 //! `(I - J^T) u = v` by vector-Jacobian products alone.
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{InvalidSetting, MEMORY, within};
@@ -14,22 +15,25 @@ mod gmres;
 pub(crate) use gmres::Gmres;
 
 /// How the linear system of an implicit gradient is solved, each sample for itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LinearSolver {
     /// GMRES: the smallest residual for the products spent. Keeps `memory` vectors, then starts again from what it has.
     Gmres {
         /// Krylov vectors kept.
+        #[schemars(range(min = *MEMORY.start(), max = *MEMORY.end()))]
         memory: usize,
     },
     /// Anderson acceleration of `u <- v + J^T u`.
     Anderson {
         /// Past iterates used beside the newest one.
+        #[schemars(range(min = *MEMORY.start(), max = *MEMORY.end()))]
         memory: usize,
     },
     /// Broyden's method on the same map.
     Broyden {
         /// Rank-one corrections kept.
+        #[schemars(range(min = *MEMORY.start(), max = *MEMORY.end()))]
         memory: usize,
     },
     /// The truncated series `u = v + J^T v + (J^T)^2 v + ...`: converges only if the cell contracts.

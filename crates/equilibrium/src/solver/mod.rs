@@ -1,4 +1,5 @@
 //! Solvers: each proposes the next iterate from what was seen so far. The loop around them is [`solve`](crate::solve).
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{InvalidSetting, MEMORY, at_least, below_one, non_negative, positive, within};
@@ -12,13 +13,14 @@ use anderson::AndersonIteration;
 use broyden::BroydenIteration;
 
 /// How the next iterate is found. Plain data; [`solve`](crate::solve) makes it live.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Solver {
     /// `z <- damping z + (1 - damping) f(z)`.
     FixedPoint {
         /// Share of the old iterate that is kept; 0 is the plain iteration.
         #[serde(default)]
+        #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
         damping: f64,
     },
     /// Anderson acceleration, see [`Anderson`].
@@ -27,6 +29,7 @@ pub enum Solver {
     Broyden {
         /// Rank-one corrections kept for a sample; when they are used up the approximation starts again.
         #[serde(default = "default_broyden_memory")]
+        #[schemars(range(min = *MEMORY.start(), max = *MEMORY.end()))]
         memory: usize,
     },
 }
@@ -36,18 +39,21 @@ pub enum Solver {
 /// With the last `memory + 1` iterates `x_i` and residuals `r_i = f(x_i) - x_i` the next iterate is
 /// `sum_i alpha_i (x_i + mixing r_i)`, where the weights minimise `||sum_i alpha_i r_i||^2` plus a ridge, subject to
 /// `sum_i alpha_i = 1`. A sample whose system is singular or badly conditioned takes a plain step and forgets its past.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Anderson {
     /// Past iterates used beside the newest one. (Codes that count stored iterates call this `memory + 1`.)
+    #[schemars(range(min = *MEMORY.start(), max = *MEMORY.end()))]
     pub memory: usize,
     /// Keeps the weights bounded.
     pub ridge: Ridge,
     /// How far along the residual to go from the combined iterate; 1 is all the way.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub mixing: f64,
     /// Plain steps before mixing begins.
     pub delay: usize,
     /// Forget the past after this many steps, if given.
+    #[schemars(range(min = 1))]
     pub restart: Option<usize>,
 }
 
@@ -58,14 +64,14 @@ impl Default for Anderson {
 }
 
 /// The ridge of Anderson's least-squares problem.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ridge {
     /// `ridge * sum_j gamma_j^2 ||r_{j+1} - r_j||^2`, with `gamma` the coefficients of the differences: means the same whatever the
     /// scale of the problem.
-    Relative(f64),
+    Relative(#[schemars(range(min = 0.0))] f64),
     /// `ridge * sum_i alpha_i^2`: what most codes do; dominates once residuals are smaller than its root.
-    Absolute(f64),
+    Absolute(#[schemars(range(min = 0.0))] f64),
 }
 
 fn default_broyden_memory() -> usize {

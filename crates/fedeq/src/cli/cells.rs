@@ -47,6 +47,16 @@ impl JobsArgs {
 /// What became of a cell: what came out, or why it failed.
 pub(super) type Attempt = Result<RunSummary, String>;
 
+/// How work on a cell ended.
+enum Attempted {
+    /// It came to an end, or failed.
+    Ended(Box<Attempt>),
+    /// It was stopped after the round that was asked for.
+    FarEnough,
+    /// The time did not suffice.
+    OutOfTime,
+}
+
 /// Cells to be carried out, and whom they tell.
 pub(super) struct Cells<'a> {
     pub(super) cells: &'a [SweepCell],
@@ -56,6 +66,8 @@ pub(super) struct Cells<'a> {
     pub(super) limit: &'a TimeLimit,
     /// Where it is recorded how fast rounds were.
     pub(super) rates: Option<&'a Mutex<Rates>>,
+    /// The round after which a run is stopped, to be continued perhaps; all of them if left out.
+    pub(super) until: Option<u64>,
     /// What a cell is called by its place.
     pub(super) label: &'a (dyn Fn(usize) -> String + Sync),
 }
@@ -110,8 +122,9 @@ impl Cells<'_> {
                 }
             }
             match self.attempt(index, share.as_ref(), &is_over)? {
-                Some(attempt) => (ends.lock().unwrap_or_else(PoisonError::into_inner))(index, attempt),
-                None => {
+                Attempted::Ended(attempt) => (ends.lock().unwrap_or_else(PoisonError::into_inner))(index, *attempt),
+                Attempted::FarEnough => Ok(()),
+                Attempted::OutOfTime => {
                     is_late.store(true, Ordering::Relaxed);
                     is_ending.store(true, Ordering::Relaxed);
                     Ok(())
@@ -156,23 +169,25 @@ impl Cells<'_> {
         thread::scope(|scope| (0..self.jobs()).for_each(|_| drop(scope.spawn(work_off))));
     }
 
-    /// Carries out a cell, continues one that was begun, or reads one that is finished; nothing comes of one that the time did not suffice for.
-    fn attempt(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Option<Attempt>> {
+    /// Carries out a cell, continues one that was begun, or reads one that is finished; nothing comes of one that is stopped before its end.
+    fn attempt(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Attempted> {
         let which = share.map_or_else(|| "this cell".into(), |_| (self.label)(index));
-        let clock = RunClock::new(self.limit);
+        let clock = RunClock::new(self.limit).until(self.until);
         match self.summary(index, share, is_over, &clock) {
-            Ok(summary) => Ok(Some(Ok(summary))),
+            Ok(Some(summary)) => Ok(Attempted::Ended(Box::new(Ok(summary)))),
+            Ok(None) => Ok(Attempted::OutOfTime),
             Err(Failure::Told { problem, code: 1, .. }) => {
                 tell(&format!("{which} failed: {problem}"));
-                Ok(Some(Err(problem)))
+                Ok(Attempted::Ended(Box::new(Err(problem))))
             }
+            Err(Failure::Told { code: 130, .. }) if clock.has_reached() && !is_interrupted() => Ok(Attempted::FarEnough),
             Err(Failure::Told { problem, code: 130, .. }) => {
                 if clock.is_over() && !is_interrupted() && !is_over.load(Ordering::Relaxed) {
                     self.say(index, &format!("{problem}, the time is over"));
                     if clock.rounds() == 0 {
                         tell(&format!("{which}: no round ended in time, so it did not get any further"));
                     }
-                    return Ok(None);
+                    return Ok(Attempted::OutOfTime);
                 }
                 Err(Failure::Told { problem, hint: "the same command again continues from here".into(), code: 130 })
             }
@@ -180,17 +195,28 @@ impl Cells<'_> {
         }
     }
 
-    fn summary(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool, clock: &RunClock<'_>) -> Outcome<RunSummary> {
+    /// What came of a cell; nothing if there is no time to keep it beside those under way.
+    fn summary(
+        &self,
+        index: usize,
+        share: Option<&Share>,
+        is_over: &AtomicBool,
+        clock: &RunClock<'_>,
+    ) -> Outcome<Option<RunSummary>> {
         let cell = &self.cells[index];
         if let Some(summary) = finished(cell).map_err(Failure::refused)? {
             self.say(index, "already finished");
-            return Ok(summary);
+            return Ok(Some(summary));
         }
         let run = ready(cell).map_err(Failure::refused)?;
         let run = match share {
             Some(share) => run.with_share(share).map_err(Failure::refused)?,
             None => run,
         };
+        if !self.limit.has_time_to_write(run.start().disk.checkpoint) {
+            self.say(index, "not begun: writing its checkpoint would take the time of those under way");
+            return Ok(None);
+        }
         let is_stopped = || is_interrupted() || is_over.load(Ordering::Relaxed) || clock.is_over();
         let observer = clock.observer(self.observer(index, &run, share), run.start().disk.checkpoint);
         let summary = carry_out_observed(&run, Box::new(observer), &is_stopped);
@@ -199,7 +225,7 @@ impl Cells<'_> {
         if share.is_some() {
             self.say(index, &outcome(&summary));
         }
-        Ok(summary)
+        Ok(Some(summary))
     }
 
     /// Who watches: as a run alone is watched, or with the name of the run before each line.

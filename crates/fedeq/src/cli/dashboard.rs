@@ -7,6 +7,7 @@ use clap::Args;
 use super::browser::TokenPage;
 use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
+use crate::program;
 use fedeq_dashboard::{Address, Dashboard, Shutdown, Token, require_folder};
 
 /// Shows runs in the browser while they train: curves, clients, solver health; pauses, resumes and stops them.
@@ -55,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     // Whoever gave a token knows it already, and may not want it in a terminal.
     print(&format!("{}\n", address.url(token.as_ref().filter(|_| arguments.token.is_none()))))?;
     let _token_page = arguments.open.then(|| TokenPage::open(&address.url(token.as_ref())));
-    let program = std::env::current_exe().map_err(Failure::io(Path::new("fedeq"), "find it"))?;
+    let program = program::words().map_err(Failure::io(Path::new("fedeq"), "find it"))?;
     let dashboard = Dashboard { folder, token, program, patience: Dashboard::PATIENCE };
     dashboard.serve(listener, &ended_by_ctrl_c()).map_err(Failure::during_work)
 }

@@ -1,7 +1,6 @@
 //! Errors as people read them: what is wrong, what to do, and the exit code.
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 use fedeq_data::Error;
 
@@ -83,17 +82,17 @@ impl From<Error> for Failure {
 }
 
 /// Tells the person and gives the exit code.
-pub(super) fn conclude(outcome: Outcome<()>) -> ExitCode {
+pub(super) fn conclude(outcome: Outcome<()>) -> u8 {
     match outcome {
-        Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::ReaderGone) => 0,
         Err(Failure::OutOfTime) => {
             let _ = writeln!(io::stderr(), "the time is over; the same command again continues from here");
-            ExitCode::from(OUT_OF_TIME)
+            OUT_OF_TIME
         }
         Err(Failure::Told { problem, hint, code }) => {
             // If not even stderr can be written to, there is nobody left to tell.
             let _ = writeln!(io::stderr(), "error: {problem}\nhint: {hint}");
-            ExitCode::from(code)
+            code
         }
     }
 }

@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use fedeq_run::agreement::SigningKeys;
 
 use super::failure::{Failure, Outcome};
 use super::output::tell;
@@ -14,6 +15,7 @@ use crate::federation;
 Examples:
   fedeq init-federation --set plan.rounds=20 --out app
   fedeq init-federation experiment.toml --data data --out app
+  fedeq init-federation --set plan.secure_aggregation.clip=1 --signing-keys clients.toml --out app
   fedeq init-federation --set data=images --set data.partition.rule=own --data example --out app
 
 If every client has its own data (`rule=own`), the data given here is an example: it defines the size of pictures, \
@@ -31,10 +33,22 @@ pub(super) struct Arguments {
     /// $FEDEQ_DATA, or data]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
+    /// The keys by which clients know each other in secure aggregation: a line for each client that trains, as `fedeq node key --signing --client N` prints it
+    #[arg(long, value_name = "FILE")]
+    signing_keys: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let experiment = arguments.experiment.experiment(arguments.data.as_deref())?;
+    let mut experiment = arguments.experiment.experiment(arguments.data.as_deref())?;
+    if let Some(path) = &arguments.signing_keys {
+        let keys = SigningKeys::read(path).and_then(|keys| keys.in_order()).map_err(Failure::refused)?;
+        let secure = experiment.plan.secure_aggregation.as_mut().filter(|secure| secure.signing_keys.is_empty());
+        let secure = secure.ok_or_else(|| {
+            let problem = "`--signing-keys` is for an experiment with `plan.secure_aggregation` that has no keys of its own";
+            Failure::request(problem, "set `plan.secure_aggregation.clip`, and leave out `plan.secure_aggregation.signing_keys`")
+        })?;
+        secure.signing_keys = keys;
+    }
     let fingerprint = federation::write(&experiment, &arguments.out).map_err(Failure::refused)?;
     let path = arguments.out.display();
     tell(&format!("wrote `{path}`; `{path}/README.md` says how to start it"));

@@ -7,15 +7,17 @@
 //! - `demo`: `fedeq` alone
 //! - `diagnose`: several fixed points in a finished run
 //! - `data`: `fedeq data ...`; `devices`: what there is to compute on
-//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `settings`, `progress`, `warnings` and `cells`, what they share
-//! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share
+//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `search`: sweeps that train only the better ones to their end; `settings`, `short_form`, `progress` and `cells`, what they share; `dry_run`: what a run would take
+//! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share; `export_logs`: journals for other programs
 //! - `compare`: finished runs side by side; `report`: runs on a page; `view`, what they share; `dashboard`: runs in the browser, which `browser` opens
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
-//! - `completions`: what a shell may complete
+//! - `completions`: what a shell asks to complete; `candidates`: what it may be
+//! - `setting_list`: every setting there is
 //! - `place`: where data lies
 //! - `failure`: errors as people read them
-//! - `output`, `table`: how things are written
+//! - `output`, `table`, `width`: how things are written
 mod browser;
+mod candidates;
 mod cells;
 mod compare;
 mod completions;
@@ -24,8 +26,10 @@ mod data;
 mod demo;
 mod devices;
 mod diagnose;
+mod dry_run;
 mod evaluate;
 mod export;
+mod export_logs;
 mod failure;
 mod init_federation;
 mod node;
@@ -37,18 +41,26 @@ mod report;
 mod reproduce;
 mod resume;
 mod run;
+mod search;
+mod setting_list;
 mod settings;
+mod short_form;
 mod sweep;
-mod table;
 mod trained;
 mod view;
-mod warnings;
+mod width;
+
+/// Columns of text.
+mod table {
+    pub(super) use fedeq_report::text_table::{Align, TextTable as Table, facts};
+}
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::program;
 use failure::Outcome;
 
 /// Personalised federated learning with deep equilibrium models.
@@ -67,6 +79,7 @@ Examples:
   fedeq run                       train FeDEQ on it
   fedeq run --device cuda         the same on a GPU, all clients of a round at once
   fedeq report runs/demo          what came out, on a page to keep
+  fedeq settings                  everything that can be set
   fedeq dashboard --open          watch runs in the browser
   fedeq reproduce --list          the paper's tables and figures";
 
@@ -102,22 +115,36 @@ enum Command {
     Diagnose(diagnose::Arguments),
     /// Write clients' models as safetensors files.
     Export(export::Arguments),
+    /// Write what runs wrote down for MLflow or Weights & Biases.
+    ExportLogs(export_logs::Arguments),
     /// Write an experiment as an app for a Flower federation.
     InitFederation(init_federation::Arguments),
     /// Join a Flower federation as a client.
     Node(node::Arguments),
+    /// List every setting of an experiment: values, default, bounds and what it is.
+    Settings(setting_list::Arguments),
     /// Write a script that completes `fedeq` commands in a shell.
     Completions(completions::Arguments),
 }
 
 /// Runs the command that the arguments name, the first being the program itself.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(exit_code(arguments))
+}
+
+/// The same for a process that ends by other means: gives the exit code.
+pub fn exit_code(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    program::remember(&arguments);
+    if completions::answer(&arguments) {
+        return 0;
+    }
     match Cli::try_parse_from(arguments) {
         Ok(cli) => failure::conclude(run(&cli)),
         Err(error) => {
             // Help and version are no errors; clap writes them to stdout and everything else to stderr.
             let _ = error.print();
-            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+            if error.use_stderr() { 2 } else { 0 }
         }
     }
 }
@@ -139,8 +166,10 @@ fn run(cli: &Cli) -> Outcome<()> {
         Command::Predict(arguments) => predict::run(arguments),
         Command::Diagnose(arguments) => diagnose::run(arguments),
         Command::Export(arguments) => export::run(arguments),
+        Command::ExportLogs(arguments) => export_logs::run(arguments),
         Command::InitFederation(arguments) => init_federation::run(arguments),
         Command::Node(arguments) => node::run(arguments),
+        Command::Settings(arguments) => setting_list::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
     }
 }

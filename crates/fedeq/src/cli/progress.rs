@@ -2,20 +2,19 @@
 use std::io::{IsTerminal, stderr};
 use std::ops::ControlFlow;
 
-use fedeq_core::{Evaluation, Event, Observer, Result, View};
+use fedeq_core::{Event, Observer, Result, View};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use super::output::tell;
-use super::warnings::Warnings;
-use fedeq_run::number::{bytes, counted, duration};
-use fedeq_run::run::{Resources, RunObserver, RunStart, RunSummary, headline};
+use fedeq_run::number::duration;
+use fedeq_run::run::{Resources, RunObserver, RunStart, RunSummary, Warnings, in_words};
 
 /// Says what a run is about to do, unless nobody wants to know, and then shows how it goes: as fits where stderr goes.
 pub(super) fn observer(quiet: bool, start: RunStart) -> Box<RunObserver<'static>> {
     if quiet {
         return Box::new(Quiet::default());
     }
-    announce(&start);
+    start.lines().iter().for_each(|line| tell(line));
     if stderr().is_terminal() { Box::new(RoundBar::new(&start)) } else { Box::new(EvaluationLines::new(start)) }
 }
 
@@ -27,23 +26,7 @@ pub(super) fn labelled(label: String) -> Box<RunObserver<'static>> {
 /// What came out of a run, in a line.
 pub(super) fn outcome(summary: &RunSummary) -> String {
     let Resources { train_seconds, evaluate_seconds, .. } = summary.resources;
-    format!("{}, {}", sentence(&summary.evaluation, summary.headline), duration(train_seconds + evaluate_seconds))
-}
-
-/// What a run is, where it continues, and what it will take.
-fn announce(start: &RunStart) {
-    let RunStart { title, round, rounds, disk, warm_bytes, privacy, .. } = start;
-    tell(title);
-    if *round > 0 {
-        tell(&format!("going on after round {round} of {rounds}"));
-    }
-    tell(&format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished)));
-    if let Some(warm) = warm_bytes.filter(|warm| *warm >= WORTH_SAYING) {
-        tell(&format!("warm starts: each client at work remembers up to {} of fixed points", bytes(warm)));
-    }
-    if let Some(privacy) = privacy {
-        tell(&format!("private: {privacy}, after {}", counted(*rounds as usize, "round")));
-    }
+    format!("{}, {}", in_words(summary.headline, &summary.evaluation), duration(train_seconds + evaluate_seconds))
 }
 
 /// No progress; only what went wrong.
@@ -60,15 +43,6 @@ impl<T: ?Sized> Observer<T> for Quiet {
         Ok(ControlFlow::Continue(()))
     }
 }
-
-/// An evaluation by the model with which the method is evaluated.
-fn sentence(evaluation: &Evaluation, view: View) -> String {
-    let quality = headline(view, evaluation);
-    format!("accuracy {:.1} %, worst tenth {:.1} %", 100.0 * quality.mean, 100.0 * quality.worst_decile)
-}
-
-/// Bytes of memory that nobody would miss.
-const WORTH_SAYING: u64 = 1_000_000;
 
 /// A bar that moves, and stays as it is when this is dropped.
 struct RoundBar {
@@ -92,7 +66,7 @@ impl<T: ?Sized> Observer<T> for RoundBar {
         self.warnings.about(event).iter().for_each(|text| self.bar.suspend(|| tell(text)));
         match event {
             Event::Round { round, .. } => self.bar.set_position(round.round + 1),
-            Event::Evaluation { evaluation, .. } => self.bar.set_message(sentence(evaluation, self.view)),
+            Event::Evaluation { evaluation, .. } => self.bar.set_message(in_words(self.view, evaluation)),
             Event::Dropped { .. } | Event::Settled { .. } => {}
         }
         Ok(ControlFlow::Continue(()))
@@ -124,7 +98,7 @@ impl<T: ?Sized> Observer<T> for EvaluationLines {
             Event::Round { round, .. } => self.loss = round.training_loss().unwrap_or(self.loss),
             Event::Evaluation { evaluation, .. } => {
                 let RunStart { rounds, headline, .. } = self.start;
-                let result = sentence(evaluation, headline);
+                let result = in_words(headline, evaluation);
                 tell(&format!("round {} of {rounds}: training loss {:.3}, {result}", evaluation.round, self.loss));
             }
             Event::Dropped { .. } | Event::Settled { .. } => {}

@@ -26,7 +26,7 @@ clients and tests of significance take the one that `--view` names, of all metho
 Names and labels of clients and confusion matrices are shown where the data is available.")]
 pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders
-    #[arg(value_name = "RUN", required = true)]
+    #[arg(value_name = "RUN", required = true, add = super::candidates::runs())]
     runs: Vec<PathBuf>,
     /// Where to write [default: report.html in the folder given, or here if there are several; other formats go to stdout]
     #[arg(long, value_name = "FILE")]

@@ -22,7 +22,7 @@ The run ends with the same bytes as one that was never stopped. On another kind 
 compared with neither's.")]
 pub(super) struct Arguments {
     /// The folder of the run
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", add = super::candidates::runs())]
     folder: PathBuf,
     /// Go back to the checkpoint before the last
     #[arg(long)]

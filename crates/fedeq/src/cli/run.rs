@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::dry_run;
 use super::failure::{Failure, Outcome};
 use super::output::tell;
 use super::settings::{ExperimentArgs, RunArgs};
@@ -13,7 +14,8 @@ use fedeq_run::run::{Run, RunFolder};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   fedeq run                                        FeDEQ on the built-in digits
-  fedeq run --set method=fedrep --set plan.rounds=20
+  fedeq run --method fedrep --rounds 20            what everybody sets has a short form; `fedeq settings` lists all settings
+  fedeq run --set method.rho=0.1 --dry-run         the whole experiment and what it would take, before it is run
   fedeq run experiment.toml --preset paper --out runs/first
   fedeq run --data my/pictures                     your own: a folder of pictures, a CSV file or JSON lines
   fedeq run --device cuda                          on a GPU; `fedeq devices` lists what there is
@@ -31,6 +33,9 @@ pub(super) struct Arguments {
     /// The folder of the run, which must not exist yet [default: runs/<method>-<data>-<seed>]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Train nothing: show the experiment with everything filled in, its parameters, and what it would send and take in time, memory and disk
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     run_args: RunArgs,
 }
@@ -39,6 +44,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let experiment = arguments.experiment()?;
     let usual = || RunFolder::usual_name(Path::new("runs"), &experiment);
     let out = arguments.out.clone().unwrap_or_else(usual);
+    if arguments.dry_run {
+        return dry_run::show(&experiment, &out, arguments.run_args.json, arguments.run_args.quiet);
+    }
     let run = Run::create(&experiment, &out).map_err(Failure::refused)?;
     if !arguments.run_args.quiet {
         run.prepared().unused_gpu().iter().for_each(|gpu| tell(&format!("{gpu} is not used; `--device cuda` trains on it")));

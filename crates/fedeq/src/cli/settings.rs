@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use fedeq_core::{SolveTally, View};
 
+use super::candidates;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::place::{agree, settle};
 use super::progress;
+use super::short_form::ShortForms;
 use super::table::facts;
 use fedeq_run::experiment::{Device, Experiment, Override};
-use fedeq_run::number::{bytes, count, counted, percent};
-use fedeq_run::run::{DeviceUse, Run, RunFolder, RunObserver, RunSummary};
+use fedeq_run::number::{bytes, counted};
+use fedeq_run::run::{Run, RunFolder, RunObserver, RunSummary};
 
 /// The experiment of a command: a file, settings that go over it, and a preset.
 #[derive(Args, Debug)]
@@ -23,11 +24,13 @@ pub(super) struct ExperimentArgs {
     file: Option<PathBuf>,
     /// A setting that goes over the file's, by its dotted path; in any order, and of a key given twice the last value counts. What
     /// does not apply is refused. `KEY={ .. }` replaces what the file says of a whole section
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(long = "set", value_name = "KEY=VALUE", add = candidates::settings())]
     set: Vec<String>,
     /// The preset that fills in the rest: `recommended`, `paper` or `reference`
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = candidates::presets())]
     preset: Option<String>,
+    #[command(flatten)]
+    short: ShortForms,
 }
 
 impl ExperimentArgs {
@@ -39,6 +42,7 @@ impl ExperimentArgs {
     /// All that goes over the file, with the place of the data if it is given.
     fn overrides(&self, place: Option<&Path>) -> Outcome<Vec<Override>> {
         let mut wishes = parsed(&self.set)?;
+        wishes.extend(self.short.overrides(&wishes)?);
         if let Some(preset) = &self.preset {
             agree("--preset", preset, "preset", &wishes)?;
             wishes.push(Override::new("preset", preset.as_str()));
@@ -85,7 +89,7 @@ pub(super) struct RunArgs {
     pub(super) workers: Option<NonZeroUsize>,
     /// What to compute on: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
     /// the experiment or the run says, else cpu]
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", add = candidates::devices())]
     device: Option<String>,
     /// The path of your own data, whose kind is recognised, or the folder that data sets are kept in [default: $FEDEQ_DATA,
     /// or data]
@@ -133,8 +137,14 @@ impl RunArgs {
         if self.json {
             return print_json(summary);
         }
-        print(&text_of(summary, &folder.path().display().to_string()))
+        print(&text_of(summary, folder))
     }
+}
+
+fn text_of(summary: &RunSummary, folder: &RunFolder) -> String {
+    let mut lines = summary.facts();
+    lines.push(("run folder", folder.path().display().to_string()));
+    format!("{}\n{}", summary.title(), facts(&lines))
 }
 
 /// A device as it is typed.
@@ -146,6 +156,10 @@ pub(super) fn device_of(text: Option<&str>) -> Outcome<Option<Device>> {
 pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<RunSummary> {
     if let Some(remark) = run.prepared().remark().filter(|_| !quiet) {
         tell(&remark);
+    }
+    let disk = run.start().disk;
+    if quiet && disk.working > MUCH_DISK {
+        tell(&format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished)));
     }
     carry_out_observed(run, progress::observer(quiet, run.start()), &is_interrupted)
 }
@@ -159,6 +173,9 @@ pub(super) fn carry_out_observed(
     listen_for_interrupts("the clients at work");
     run.train(observer.as_mut(), is_over).map_err(|error| ended_early(error, run))
 }
+
+/// Bytes of disk that are said even to who wants to hear nothing.
+const MUCH_DISK: u64 = 1_000_000_000;
 
 /// Set once somebody asks to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -214,80 +231,6 @@ fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
             Failure::Told { problem, hint, code }
         }
         other => other,
-    }
-}
-
-/// What the equilibrium solves of training took and how they ended; nothing where there were none.
-fn solves(solves: &SolveTally) -> Option<String> {
-    let ([steps, _, unconverged], warm) = (solves.means()?, solves.warm_share()?);
-    let warm = if warm > 0.0 { format!(", {} started warm", percent(warm)) } else { String::new() };
-    let broken = percent(solves.not_finite as f64 / solves.samples as f64);
-    let broken = if solves.not_finite > 0 { format!(", {broken} became NaN or infinite") } else { String::new() };
-    Some(format!("{steps:.1} steps a sample{warm}, {} did not converge{broken}", percent(unconverged)))
-}
-
-/// What a GPU held and did.
-fn device_use(used: &DeviceUse) -> String {
-    format!("{} at most, at work {} of the time", bytes(used.peak_memory), percent(used.utilisation))
-}
-
-fn text_of(summary: &RunSummary, path: &str) -> String {
-    let quality = summary.quality();
-    let traffic = summary.evaluation.traffic;
-    let mut lines = vec![
-        ("accuracy", format!("{} (mean over {}, {})", percent(quality.mean), who(summary), judged(summary.headline))),
-        ("worst tenth", percent(quality.worst_decile)),
-        ("sent", format!("{} up, {} down", bytes(traffic.up), bytes(traffic.down))),
-        ("parameters", format!("{} shared, {} personal", count(summary.shared_parameters), count(summary.personal_parameters))),
-        ("a round", format!("{:.1} s", summary.resources.seconds_per_round)),
-    ];
-    if let Some(attack) = &summary.attack {
-        lines.insert(1, ("attack", format!("{} by {}", attack.kind.name(), liars(&attack.names))));
-    }
-    if let Some(unseen) = &summary.unseen {
-        let clients = counted(unseen.clients, "client");
-        lines.insert(2, ("unseen", format!("{} (mean over {clients}, {})", percent(unseen.local.mean), judged(View::Local))));
-    }
-    if let (View::Local, Some(shared)) = (summary.headline, &summary.evaluation.shared) {
-        lines.insert(1, ("shared", format!("{} ({})", percent(shared.mean), judged(View::Shared))));
-    } else if summary.headline == View::Shared {
-        lines.insert(1, ("local", format!("{} ({})", percent(summary.evaluation.local.mean), judged(View::Local))));
-    }
-    lines.extend(summary.privacy.as_ref().map(|privacy| ("privacy", privacy.to_string())));
-    lines.extend(solves(&summary.solves).map(|text| ("solves", text)));
-    lines.extend(summary.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
-    lines.extend(summary.resources.device.map(|used| ("GPU", device_use(&used))));
-    lines.push(("run folder", path.to_owned()));
-    let rounds = counted(summary.rounds as usize, "round");
-    let heading = format!("{} on {} with {}, {rounds}", summary.method, summary.data, summary.model);
-    format!("{heading}\n{}", facts(&lines))
-}
-
-/// Whose accuracies are averaged.
-fn who(summary: &RunSummary) -> String {
-    let all = summary.quality().clients.len();
-    match &summary.attack {
-        Some(attack) => format!("{} that do not lie", counted(all - attack.liars.len(), "client")),
-        None => counted(all, "client"),
-    }
-}
-
-/// Who lies: all of them, or the first few.
-fn liars(names: &[String]) -> String {
-    const MOST: usize = 10;
-    let first = names.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len() {
-        0 => "no client".into(),
-        1..=MOST => first,
-        many => format!("{} clients: {first} ..", count(many)),
-    }
-}
-
-/// With which of its models a client is evaluated, in words.
-fn judged(view: View) -> &'static str {
-    match view {
-        View::Local => "each client's own model",
-        View::Shared => "the server's model with each client's head",
     }
 }
 

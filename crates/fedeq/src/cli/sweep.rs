@@ -5,17 +5,22 @@ use std::path::PathBuf;
 use clap::Args;
 use fedeq_core::{View, write_atomically};
 
+use super::candidates;
 use super::cells::{Attempt, Cells, End, JobsArgs, Next, conclude, finished, require_devices};
-use super::compare::percents;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
 use super::place::settle;
+use super::search::Search;
 use super::settings::{ExperimentArgs, RunArgs};
 use super::table::{Align, Table};
 use super::view::VIEWS;
+use fedeq_report::comparison::percents;
 use fedeq_run::experiment::Override;
-use fedeq_run::number::{bytes, count};
-use fedeq_run::sweep::{CellOutcome, GridPoint, Seeds, SweepAxis, SweepCell, SweepGrid, cells, csv_of, points};
+use fedeq_run::number::{bytes, count, counted};
+use fedeq_run::sweep::{
+    CellOutcome, GridFile, GridPoint, Halving, MOST_POINTS, SearchAxis, Seeds, SweepAxis, SweepCell, SweepGrid, cells, csv_of,
+    draw, points,
+};
 
 /// Carries out an experiment over a grid of settings and several seeds.
 #[derive(Args, Debug)]
@@ -23,7 +28,11 @@ use fedeq_run::sweep::{CellOutcome, GridPoint, Seeds, SweepAxis, SweepCell, Swee
 Examples:
   fedeq sweep --grid method=fedeq,fedrep --seeds 0..3 --out sweeps/methods
   fedeq sweep experiment.toml --grid method.rho=0.01,0.1 --grid training.learning_rate=0.05,0.1 --out sweeps/rho
+  fedeq sweep --grid method=fedeq,fedrep --with model=deq-resnet-xs,resnet-xs --out sweeps/pairs
+  fedeq sweep --grid-file grid.toml --out sweeps/file
   fedeq sweep --grid 'method={ name = \"fedeq\", rho = 0.1 },fedrep' --out sweeps/both
+  fedeq sweep --grid training.learning_rate=log:0.001..0.5 --random 20 --out sweeps/rates
+  fedeq sweep --grid training.learning_rate=log:0.001..0.5 --halving 3 --budget 600 --out sweeps/halving
   fedeq sweep --grid method=fedeq,fedrep --seeds 0..3 --out sweeps/gpu --device cuda --jobs 3
   fedeq sweep --grid method=fedeq,fedrep --seeds 0..10 --out sweeps/long --time-budget 55m
   fedeq compare sweeps/methods               the same runs, with significance
@@ -34,9 +43,29 @@ pub(super) struct Arguments {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// A setting and the values it takes in turn; several make a grid, in any order. Where one means nothing (`method.rho` with
-    /// `method=fedrep`), the cell is carried out once, without it
-    #[arg(long, value_name = "KEY=VALUE,VALUE")]
+    /// `method=fedrep`), the cell is carried out once, without it. In a search also a range to draw from: `0.1..0.9`, or
+    /// `log:0.001..0.1` to draw magnitudes alike
+    #[arg(long, value_name = "KEY=VALUE,VALUE", add = candidates::axes())]
     grid: Vec<String>,
+    /// A setting that changes together with one of the grid, and has as many values; where several have as many, name it:
+    /// `--with method:model=..`
+    #[arg(long, value_name = "KEY=VALUE,VALUE", requires = "grid", add = candidates::axes())]
+    with: Vec<String>,
+    /// The grid as a file: `seeds = \"0..3\"`, lists of values below `[grid]`, and of those that change together below `[[together]]`
+    #[arg(long, value_name = "GRID.toml", conflicts_with_all = ["random", "halving", "budget"])]
+    grid_file: Option<PathBuf>,
+    /// Draw so many points at random from the grid instead of taking all
+    #[arg(long, value_name = "N", conflicts_with_all = ["with", "budget"], value_parser = clap::value_parser!(u64).range(1..=MOST_POINTS as u64))]
+    random: Option<u64>,
+    /// Successive halving: train all points for a few rounds, one of so many of them further, and so on; points are drawn at random
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", conflicts_with = "with", value_parser = clap::value_parser!(u64).range(2..=100))]
+    halving: Option<u64>,
+    /// Draw as many points as can be trained with so many rounds of all runs together
+    #[arg(long, value_name = "ROUNDS", conflicts_with = "with")]
+    budget: Option<u64>,
+    /// What points are drawn by
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    search_seed: u64,
     /// The seeds of every cell: `0,1,2`, or `0..3` for the same (without the end), or `0..=2` [default: the seed of the experiment]
     #[arg(long, value_name = "N,N")]
     seeds: Option<String>,
@@ -49,14 +78,38 @@ pub(super) struct Arguments {
     run_args: RunArgs,
 }
 
+/// What there is to carry out.
+struct Planned {
+    axes: Vec<SweepAxis>,
+    cells: Vec<SweepCell>,
+    halving: Option<Halving>,
+}
+
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let limit = arguments.jobs.limit(false)?;
-    let axes = arguments.axes().map_err(Failure::refused)?;
-    let SweepGrid { cells, notes } = arguments.grid(&axes)?;
-    if !arguments.run_args.quiet {
-        notes.iter().for_each(|note| tell(note));
-    }
+    let Planned { axes, mut cells, halving } = arguments.planned()?;
     check_ahead(&cells).map_err(Failure::refused)?;
+    let (run_args, jobs) = (&arguments.run_args, &arguments.jobs);
+    if let Some(halving) = &halving {
+        let search = Search { axes: &axes, cells: &cells, halving, out: &arguments.out, quiet: run_args.quiet };
+        let (kept, end) = search.narrow_down(|runs, round| {
+            let label = |index: usize| format!("run {} of {}", index + 1, runs.len());
+            let all = Cells { cells: runs, run_args, jobs, limit: &limit, rates: None, until: Some(round), label: &label };
+            let begins = |index: usize| {
+                arguments.announce(&label(index), &runs[index]);
+                Ok(Next::Begin)
+            };
+            all.carry_out(begins, |_, _| Ok(()))
+        })?;
+        if end == End::TimeIsOver {
+            return conclude(end, 0, "cell");
+        }
+        let mut place = 0;
+        cells.retain(|_| {
+            place += 1;
+            kept.contains(&(place - 1))
+        });
+    }
     let mut done: BTreeMap<usize, CellOutcome> = BTreeMap::new();
     let keep = |index: usize, result: Attempt| {
         done.insert(index, CellOutcome { cell: cells[index].clone(), result });
@@ -68,8 +121,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
         arguments.announce(&label(index), &cells[index]);
         Ok(Next::Begin)
     };
-    let (run_args, jobs) = (&arguments.run_args, &arguments.jobs);
-    let all = Cells { cells: &cells, run_args, jobs, limit: &limit, rates: None, label: &label };
+    let all = Cells { cells: &cells, run_args, jobs, limit: &limit, rates: None, until: None, label: &label };
     let end = all.carry_out(begins, keep)?;
     arguments.show(&axes, &points(&outcomes(&done)), end)
 }
@@ -87,30 +139,109 @@ fn check_ahead(cells: &[SweepCell]) -> fedeq_core::Result<()> {
 }
 
 impl Arguments {
-    fn axes(&self) -> fedeq_core::Result<Vec<SweepAxis>> {
-        self.grid.iter().map(|text| text.parse()).collect()
+    fn planned(&self) -> Outcome<Planned> {
+        let overrides = self.experiment.overrides_with(&self.run_args)?;
+        let file = self.grid_file.as_deref().map(GridFile::read).transpose().map_err(Failure::refused)?.unwrap_or_default();
+        let is_search = self.random.is_some() || self.halving.is_some() || self.budget.is_some();
+        if !is_search {
+            let axes = self.axes(file.axes).map_err(Failure::refused)?;
+            let seeds = self.seeds(&axes, &overrides, file.seeds)?;
+            return Ok(Planned { cells: self.cells(&overrides, &axes, &seeds)?, axes, halving: None });
+        }
+        let search: Vec<SearchAxis> =
+            self.grid.iter().map(|text| text.parse()).collect::<fedeq_core::Result<_>>().map_err(Failure::refused)?;
+        let seeds = self.seeds(&[], &overrides, None)?;
+        let (points, halving) = self.extent(&overrides, seeds.len().max(1) as u64)?;
+        let axes = draw(&search, points, self.search_seed).map_err(Failure::refused)?;
+        if axes.iter().any(|axis| axis.key == "seed" || axis.key.starts_with("plan.rounds") || axis.key == "plan.evaluate_every")
+        {
+            return Err(Failure::request(
+                "a search over `seed`, `plan.rounds` or `plan.evaluate_every` compares what is not alike",
+                "leave it out; `--seeds` gives every point several",
+            ));
+        }
+        let drawn = axes.first().map_or(0, |axis| axis.values.len());
+        if drawn < points {
+            tell(&format!("there are {} in all, fewer than the {} asked for", counted(drawn, "point"), count(points)));
+        }
+        let cells = self.cells(&overrides, &axes, &seeds)?;
+        // Points that miss a setting may have become the same.
+        let halving = match (halving, self.halving) {
+            (Some(_), Some(keep)) => {
+                Some(self.halving_of(&overrides, keep, cells.chunk_by(|a, b| a.values == b.values).count())?)
+            }
+            _ => None,
+        };
+        Ok(Planned { axes, cells, halving })
     }
 
-    fn grid(&self, axes: &[SweepAxis]) -> Outcome<SweepGrid> {
-        let overrides = self.experiment.overrides_with(&self.run_args)?;
-        let seeds = self.seeds(axes, &overrides)?;
-        let mut grid = cells(self.experiment.file(), &overrides, axes, &seeds, &self.out).map_err(Failure::refused)?;
-        for cell in &mut grid.cells {
-            self.run_args.set_workers(&mut cell.experiment);
-            settle(&mut cell.experiment, &overrides);
+    /// How many points are drawn, and how far they are trained.
+    fn extent(&self, overrides: &[Override], seeds: u64) -> Outcome<(usize, Option<Halving>)> {
+        let plan = self.experiment.read(overrides)?.plan;
+        let (rounds, every) = (plan.rounds, plan.evaluate_every);
+        let points = self.random.map(|points| points as usize);
+        match (points, self.budget.map(|budget| budget / seeds), self.halving) {
+            (Some(points), _, None) => Ok((points, None)),
+            (Some(points), _, Some(keep)) => {
+                Ok((points, Some(Halving::new(points, keep, rounds, every).map_err(Failure::refused)?)))
+            }
+            (None, Some(budget), Some(keep)) => {
+                let halving = Halving::within(budget, keep, rounds, every).map_err(Failure::refused)?;
+                Ok((halving.rungs.first().map_or(1, |(_, points)| *points), Some(halving)))
+            }
+            (None, Some(budget), None) if budget >= rounds => Ok((((budget / rounds) as usize).min(MOST_POINTS), None)),
+            (None, Some(budget), None) => Err(Failure::request(
+                format!("a budget of `{budget}` rounds a seed is less than the `{rounds}` of one run"),
+                "give a larger one, or set fewer `plan.rounds`",
+            )),
+            (None, None, _) => Err(Failure::request(
+                "`--halving` does not say how many points there are",
+                "give `--random N` or `--budget ROUNDS` as well",
+            )),
         }
-        Ok(grid)
+    }
+
+    fn halving_of(&self, overrides: &[Override], keep: u64, points: usize) -> Outcome<Halving> {
+        let plan = self.experiment.read(overrides)?.plan;
+        Halving::new(points, keep, plan.rounds, plan.evaluate_every).map_err(Failure::refused)
+    }
+
+    fn axes(&self, from_file: Vec<SweepAxis>) -> fedeq_core::Result<Vec<SweepAxis>> {
+        let mut axes = from_file;
+        for text in &self.grid {
+            axes.push(text.parse()?);
+        }
+        for text in &self.with {
+            axes.push(SweepAxis::going_with(text, &axes)?);
+        }
+        Ok(axes)
+    }
+
+    fn cells(&self, overrides: &[Override], axes: &[SweepAxis], seeds: &[u64]) -> Outcome<Vec<SweepCell>> {
+        let SweepGrid { cells: mut all, notes } =
+            cells(self.experiment.file(), overrides, axes, seeds, &self.out).map_err(Failure::refused)?;
+        if !self.run_args.quiet {
+            notes.iter().for_each(|note| tell(note));
+        }
+        for cell in &mut all {
+            self.run_args.set_workers(&mut cell.experiment);
+            settle(&mut cell.experiment, overrides);
+        }
+        Ok(all)
     }
 
     /// The seeds that are asked for, in one way only.
-    fn seeds(&self, axes: &[SweepAxis], overrides: &[Override]) -> Outcome<Vec<u64>> {
-        let Some(text) = &self.seeds else { return Ok(Vec::new()) };
+    fn seeds(&self, axes: &[SweepAxis], overrides: &[Override], from_file: Option<Vec<u64>>) -> Outcome<Vec<u64>> {
         let is_set = overrides.iter().any(|wish| wish.path == ["seed"]) || axes.iter().any(|axis| axis.key == "seed");
-        if is_set {
-            let problem = format!("`--seeds {text}` is given, and `seed` is set as well");
-            return Err(Failure::request(problem, "leave one of them out"));
-        }
-        text.parse().map(|Seeds(seeds)| seeds).map_err(Failure::refused)
+        let said = match (&self.seeds, from_file) {
+            (None, None) => return Ok(Vec::new()),
+            (Some(text), Some(_)) => Err(format!("`--seeds {text}` is given, and the grid file names seeds as well")),
+            (Some(text), None) if is_set => Err(format!("`--seeds {text}` is given, and `seed` is set as well")),
+            (None, Some(_)) if is_set => Err("the grid file names seeds, and `seed` is set as well".to_owned()),
+            (Some(text), None) => return text.parse().map(|Seeds(seeds)| seeds).map_err(Failure::refused),
+            (None, Some(seeds)) => Ok(seeds),
+        };
+        said.map_err(|problem| Failure::request(problem, "leave one of them out"))
     }
 
     fn announce(&self, label: &str, cell: &SweepCell) {

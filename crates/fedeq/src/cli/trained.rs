@@ -12,7 +12,7 @@ use fedeq_run::run::{RunFolder, Trained};
 #[derive(Args, Debug)]
 pub(super) struct FinishedRunArgs {
     /// The folder of a finished run
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", add = super::candidates::runs())]
     folder: PathBuf,
     /// The path of your own data, or the folder that data sets are kept in [default: where the run found it]
     #[arg(long, value_name = "PATH")]

@@ -1,6 +1,7 @@
 //! By which of their clients' models methods are compared.
 use clap::{Args, ValueEnum};
 use fedeq_core::View;
+pub(super) use fedeq_report::comparison::VIEWS;
 
 /// By which of their clients' models methods are compared.
 #[derive(Args, Debug)]
@@ -27,6 +28,3 @@ impl ViewArgs {
         })
     }
 }
-
-/// What the columns of both views mean, wherever they stand.
-pub(super) const VIEWS: &str = "local: a client's own model after its last training; shared: the server's model with the client's own head (of a method that shares nothing, its one model)";

@@ -31,6 +31,7 @@ const PLAN: Plan = Plan {
     asynchronous: None,
     compression: None,
     aggregation: Aggregation::MEAN,
+    server_optimiser: None,
     privacy: None,
     secure_aggregation: None,
 };

@@ -74,18 +74,8 @@ fn refuse_gpu(experiment: &Experiment) -> Result<()> {
 /// What only a simulation can do so far.
 fn refuse_simulated(experiment: &Experiment) -> Result<()> {
     let plan = &experiment.plan;
-    let refusals = [
-        (plan.compression.is_some(), "`plan.compression` is not supported in a Flower federation yet"),
-        (
-            plan.privacy.is_some(),
-            "`plan.privacy` is not supported in a Flower federation yet: its noise would come from the seed that every node is told",
-        ),
-        (
-            plan.secure_aggregation.is_some(),
-            "`plan.secure_aggregation` is not supported in a Flower federation yet, whose nodes do not speak the protocol",
-        ),
-        (experiment.attack.is_some(), "`attack` is for simulations: nodes of a Flower federation say the truth"),
-    ];
+    let refusals = [(experiment.attack.is_some(), "`attack` is for simulations: nodes of a Flower federation say the truth")];
+    plan.privacy.map_or(Ok(()), |privacy| privacy.validate_federation())?;
     match refusals.into_iter().find(|(is_set, _)| *is_set) {
         Some((_, problem)) => Err(Error::invalid(problem, "leave it out, or simulate with `fedeq run`")),
         None => Ok(()),

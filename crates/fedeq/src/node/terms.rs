@@ -1,11 +1,19 @@
 //! On which terms a node takes part: what its owner has agreed to.
-use fedeq_core::{Disclosure, Error, Result};
+use fedeq_core::{Disclosure, Error, Result, SigningSecret, key_from_hex};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::node::{Objection, Refusal};
 use fedeq_flower::store::Proposal;
-use fedeq_run::agreement::{Agreement, AgreementFingerprint};
+use fedeq_run::agreement::{Agreement, AgreementFingerprint, SigningKeys};
 use fedeq_run::experiment::Prepared;
 use fedeq_run::number::counted;
+
+/// Who a node is to other clients.
+pub(super) struct Signer<'a> {
+    /// Its number.
+    pub(super) client: usize,
+    /// What it signs with, if it has a key for that.
+    pub(super) signing: Option<&'a SigningSecret>,
+}
 
 /// What the owner of a node has agreed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +28,20 @@ pub struct Terms {
     pub least_batch: usize,
     /// For more epochs a round than this, of the body or of the head, it does not train.
     pub most_epochs: usize,
+    /// The clients that it knows by their keys, if it masks what it sends with these alone.
+    pub known_keys: Option<SigningKeys>,
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { accepted: None, disclosure: Disclosure::Everything, least_samples: 10, least_batch: 5, most_epochs: 50 }
+        Self {
+            accepted: None,
+            disclosure: Disclosure::Everything,
+            least_samples: 10,
+            least_batch: 5,
+            most_epochs: 50,
+            known_keys: None,
+        }
     }
 }
 
@@ -35,16 +52,35 @@ impl Terms {
     }
 
     /// The agreement that a request belongs to; refuses what was not agreed to. No data is touched for that.
-    pub(super) fn review(&self, envelope: &Envelope) -> std::result::Result<AgreementFingerprint, Objection> {
-        let agreement = Agreement::of_request(&envelope.experiment, &envelope.request.weights)
-            .map_err(|error| object(Refusal::Unreadable, error))?;
+    pub(super) fn review(&self, envelope: &Envelope, me: &Signer<'_>) -> std::result::Result<AgreementFingerprint, Objection> {
+        let agreement =
+            Agreement::of_request(&envelope.experiment, envelope.layout()).map_err(|error| object(Refusal::Unreadable, error))?;
         let fingerprint = agreement.fingerprint().map_err(|error| object(Refusal::Unreadable, error))?;
         if self.accepted.as_ref() != Some(&fingerprint) {
             return Err(not_accepted(&agreement, &fingerprint));
         }
         agreement.check_request(&envelope.request).map_err(|error| object(Refusal::NotAccepted, error))?;
         self.check_epochs(&agreement).map_err(|error| object(Refusal::Limit, error))?;
+        self.check_keys(&agreement, me).map_err(|error| object(Refusal::NotAccepted, error))?;
         Ok(fingerprint)
+    }
+
+    /// Refuses an experiment whose clients this node does not know, or that takes it for another one.
+    fn check_keys(&self, agreement: &Agreement, me: &Signer<'_>) -> Result<()> {
+        let secure = agreement.experiment().plan.secure_aggregation.as_ref();
+        let keys = secure.map_or(&[][..], |secure| &secure.signing_keys);
+        self.known_keys.as_ref().map_or(Ok(()), |known| known.require_all(keys))?;
+        // Clients that are met only after training have no part in any sum.
+        let Some(mine) = keys.get(me.client) else { return Ok(()) };
+        let is_mine = me.signing.is_some_and(|secret| key_from_hex(mine) == Some(secret.public_key()));
+        if is_mine {
+            return Ok(());
+        }
+        let problem = format!("the key to sign with that the experiment has for client `{}` is not this node's", me.client);
+        Err(Error::invalid(
+            problem,
+            "`fedeq node key --signing --state DIR` prints this node's; whoever writes the federation must have it",
+        ))
     }
 
     fn check_epochs(&self, agreement: &Agreement) -> Result<()> {

@@ -89,7 +89,7 @@ impl App {
     /// The request of a round.
     pub(crate) fn envelope(&self, task: ClientTask, round: u64) -> Envelope {
         let request = Request { task, round, rounds: self.rounds, rho: self.rho, weights: self.theta.clone() };
-        Envelope { federation: self.federation.clone(), experiment: self.experiment.clone(), request }
+        Envelope::new(&self.federation, &self.experiment, request)
     }
 
     /// The message that asks to train in a round.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fedeq::node::{NodeWorker, Terms};
+use fedeq_core::SigningSecret;
 use fedeq_flower::connection::{Connection, SuperLinkAddress};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::limit::NodeLimits;
@@ -36,6 +37,11 @@ impl CountingWorker {
     /// On these terms, with this data.
     pub(crate) fn on(terms: Terms, data: &Path) -> Self {
         Self { inner: NodeWorker::new(0, data.to_owned(), terms), works: 0 }
+    }
+
+    /// The same, known to other clients by its key.
+    pub(crate) fn signing_with(self, secret: SigningSecret) -> Self {
+        Self { inner: self.inner.signing_with(Some(secret)), ..self }
     }
 }
 

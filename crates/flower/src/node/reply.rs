@@ -100,7 +100,9 @@ impl Node<'_> {
         self.store.attempts().forget(request.content);
         let federation = envelope.federation.clone();
         let notice = Some(Notice::Replied { federation: federation.clone(), task, round, seconds });
-        Ok(Response { reply, notice, federation: Some(federation) })
+        // A message of secure aggregation has no weights that the model could be used with.
+        let federation = (task != ClientTask::Aggregate).then_some(federation);
+        Ok(Response { reply, notice, federation })
     }
 
     /// Refuses what the node's owner has not agreed to, and keeps the experiment for them to look at.

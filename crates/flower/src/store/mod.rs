@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIR/key.pem                          the node's private key
+//! DIR/signing.key                      the key by which other clients know it, if there is one
 //! DIR/client                           which client of the federation it is
 //! DIR/node                             the node id that a SuperLink last gave it
 //! DIR/lock                             held while a process uses the folder
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use fedeq_core::write_atomically;
+use fedeq_core::{SigningSecret, write_atomically};
 
 pub use attempts::CurrentWork;
 pub(crate) use attempts::{Attempts, Verdict};
@@ -40,7 +41,7 @@ pub(crate) use inbox::Inbox;
 pub(crate) use message::{Announcement, StoredMessage};
 
 use crate::envelope::Envelope;
-use crate::key::Key;
+use crate::key::{Key, open_or_create_signing};
 use crate::message::Message;
 use crate::{Error, Result};
 
@@ -67,6 +68,7 @@ pub struct TrainedModel {
 }
 
 const KEY: &str = "key.pem";
+const SIGNING_KEY: &str = "signing.key";
 const CLIENT: &str = "client";
 const NODE: &str = "node";
 const FEDERATIONS: &str = "federations";
@@ -111,6 +113,20 @@ impl NodeStore {
     pub fn key_in(root: &Path) -> Result<Key> {
         let path = root.join(KEY);
         if path.exists() { Key::open(&path) } else { Self::open(root)?.key() }
+    }
+
+    /// The key by which other clients know this one, if its owner has made one.
+    pub fn signing_key(&self) -> Result<Option<SigningSecret>> {
+        let path = self.root.join(SIGNING_KEY);
+        path.exists().then(|| open_or_create_signing(&path)).transpose()
+    }
+
+    /// The same of a folder, created if it does not exist. A node may be running on the folder meanwhile.
+    pub fn signing_key_in(root: &Path) -> Result<SigningSecret> {
+        let path = root.join(SIGNING_KEY);
+        // Opening the folder creates it, readable by its owner alone.
+        let _store = if path.exists() { None } else { Some(Self::open(root)?) };
+        open_or_create_signing(&path)
     }
 
     /// Says which client the node is. A folder belongs to one client: its model and its dual fit no other.

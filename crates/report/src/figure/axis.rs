@@ -13,6 +13,8 @@ pub struct Axis {
     pub from: Option<f64>,
     /// Where it ends; without it, where the values do.
     pub to: Option<f64>,
+    /// Between what values can be at all: scatter beyond that is not drawn.
+    pub within: Option<(f64, f64)>,
 }
 
 /// How values are spaced along an axis.
@@ -61,6 +63,11 @@ impl Axis {
     /// With fixed ends; what lies beyond is drawn at the end.
     pub fn between(self, from: f64, to: f64) -> Self {
         Self { from: Some(from), to: Some(to), ..self }
+    }
+
+    /// Of values that can only be between these.
+    pub fn within(self, low: f64, high: f64) -> Self {
+        Self { within: Some((low, high)), ..self }
     }
 
     /// With a fixed beginning.

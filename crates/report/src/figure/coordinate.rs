@@ -1,8 +1,4 @@
 //! From values to places along an axis.
-use std::ops::Range;
-
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
-
 use super::axis::{Axis, AxisScale, Unit};
 use super::ticks::{Ticks, step};
 
@@ -60,7 +56,13 @@ impl Coordinate {
         if self.scale == AxisScale::Log { self.low } else { 0.0f64.clamp(self.low, self.high) }
     }
 
-    fn share(&self, value: f64) -> f64 {
+    /// The places that are marked, and what is written there.
+    pub(super) fn marks(&self) -> impl Iterator<Item = (&f64, &String)> {
+        self.ticks.values.iter().zip(&self.ticks.labels)
+    }
+
+    /// How far along the axis a value is; what lies beyond is at the end.
+    pub(super) fn share(&self, value: f64) -> f64 {
         let place = |value: f64| if self.scale == AxisScale::Log { libm::log10(value.max(f64::MIN_POSITIVE)) } else { value };
         ((place(value) - place(self.low)) / (place(self.high) - place(self.low))).clamp(0.0, 1.0)
     }
@@ -70,6 +72,7 @@ impl Coordinate {
 fn extent(axis: &Axis, values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let shown = values.into_iter().filter(|value| axis.scale.can_show(*value));
     let (low, high) = shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) = axis.within.map_or((low, high), |(least, most)| (low.max(least), high.min(most)));
     let fixed = |end: Option<f64>| end.filter(|end| axis.scale.can_show(*end));
     let (low, high) = (fixed(axis.from).unwrap_or(low), fixed(axis.to).unwrap_or(high));
     // Shares end at the whole, even where what they scatter does not.
@@ -117,38 +120,13 @@ fn rounded(unit: Unit, low: f64, high: f64, wanted: usize) -> (f64, f64) {
     (libm::floor(low / step + 1e-9) * step, libm::ceil(high / step - 1e-9) * step)
 }
 
-impl Ranged for Coordinate {
-    type FormatOption = NoDefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
-        from + (self.share(*value) * f64::from(to - from)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        // Lines between the marks are never wanted, and the marks are chosen already.
-        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.values.clone() }
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.low..self.high
-    }
-}
-
-impl ValueFormatter<f64> for Coordinate {
-    fn format_ext(&self, value: &f64) -> String {
-        let place = self.ticks.values.iter().position(|tick| tick == value);
-        place.map(|index| self.ticks.labels[index].clone()).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn range(axis: &Axis, values: &[f64], fit: Fit) -> (f64, f64) {
-        let Range { start, end } = Coordinate::of(axis, values.iter().copied(), fit, 5).range();
-        (start, end)
+        let Coordinate { low, high, .. } = Coordinate::of(axis, values.iter().copied(), fit, 5);
+        (low, high)
     }
 
     #[test]
@@ -177,8 +155,14 @@ mod tests {
     }
 
     #[test]
+    fn scatter_beyond_what_values_can_be_has_no_place() {
+        assert_eq!(range(&Axis::new("").within(0.0, 100.0), &[-4.0, 96.0, 103.0], Fit::Round), (0.0, 100.0));
+    }
+
+    #[test]
     fn fixed_ends_hold_and_values_beyond_them_are_drawn_at_the_end() {
         let coordinate = Coordinate::of(&Axis::percent("").between(0.0, 1.0), [0.4, 7.0], Fit::Round, 5);
-        assert_eq!((coordinate.range(), coordinate.map(&7.0, (0, 100)), coordinate.map(&0.4, (0, 100))), (0.0..1.0, 100, 40));
+        assert_eq!((coordinate.low, coordinate.high), (0.0, 1.0));
+        assert_eq!((coordinate.share(7.0), coordinate.share(0.4)), (1.0, 0.4));
     }
 }

@@ -16,14 +16,14 @@
 //!
 //! # Layout
 //! - `axis`: what is measured along an axis; `panel`: what stands in a panel
-//! - `coordinate`, `ticks`: from values to places on an axis
+//! - `coordinate`, `ticks`: from values to places on an axis; `field`: both axes of a panel
 //! - `legend`, `palette`, `text`: names, colours and letters
-//! - `sheet`: a figure on its drawing area; `plot`, `bars`, `heat`: one panel of each kind
-//! - `output`: SVG, HTML and PNG; `bitmap`: where text is put in the latter
+//! - `sheet`: a figure on its drawing; `plot`, `bars`, `heat`: one panel of each kind; `svg`: the shapes they are made of
+//! - `output`: SVG and, by resvg, PNG
 mod axis;
 mod bars;
-mod bitmap;
 mod coordinate;
+mod field;
 mod heat;
 mod legend;
 mod output;
@@ -31,11 +31,11 @@ mod palette;
 mod panel;
 mod plot;
 mod sheet;
+mod svg;
 mod text;
 mod ticks;
 
 pub use axis::{Axis, AxisScale, Unit};
-pub use output::STYLE;
 pub use panel::{BarSeries, Bars, Heat, HeatCell, Mark, Panel, Plot, Series};
 
 /// A figure: one or several panels, side by side.
@@ -62,6 +62,3 @@ impl Figure {
         Self { note: note.into(), ..self }
     }
 }
-
-/// What plotters reports back while it draws.
-type Drawn<DB> = Result<(), plotters::drawing::DrawingAreaErrorKind<<DB as plotters::prelude::DrawingBackend>::ErrorType>>;

@@ -1,45 +1,37 @@
-//! A figure as SVG, as a part of an HTML page and as PNG.
+//! A figure as SVG and as PNG: drawn once, as SVG, which resvg makes pixels of.
 use std::fs;
 use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 
 use fedeq_core::{Error, Result, write_atomically};
-use image::{ImageFormat, RgbImage, imageops};
-use plotters::prelude::*;
+use image::{ImageFormat, Rgb, RgbImage};
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::{Options, Tree, fontdb};
 
 use super::Figure;
-use super::bitmap::Bitmap;
-use super::palette::{hex, variables};
-use super::sheet::{SCALE, Sheet};
-use super::text::prepare;
-use crate::html::escaped;
+use super::sheet::Sheet;
+use crate::draw::{BOLD, REGULAR};
 
 /// Pixels of a PNG in a pixel of the figure: enough for print and fine screens.
-const SHARPNESS: u32 = 2;
+const SHARPNESS: f32 = 2.0;
 
-/// The style sheet of a page that holds figures: their colours in light and in dark, and on paper.
-pub const STYLE: &str = include_str!("figure.css");
+/// The fonts that are part of the program, and no others: the same figure gives the same bytes everywhere.
+static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
+    let mut fonts = fontdb::Database::new();
+    [REGULAR, BOLD].into_iter().for_each(|font| fonts.load_font_data(font.to_vec()));
+    Arc::new(fonts)
+});
 
 impl Figure {
     /// The text of an SVG file, on white.
     pub fn svg(&self) -> Result<String> {
-        self.drawn(&Sheet::of(self))
-    }
-
-    /// A `<figure>` for an HTML page whose style sheet holds the [`STYLE`]; it follows the page in light and dark.
-    pub fn html(&self) -> Result<String> {
-        let svg = variables().fold(self.drawn(&Sheet::bare(self))?, |svg, (name, colour)| {
-            svg.replace(&format!("\"{}\"", hex(colour)), &format!("\"var(--{name})\""))
-        });
-        let note = if self.note.is_empty() { String::new() } else { format!("<p>{}</p>\n", escaped(&self.note)) };
-        // Panels side by side would be too small beside another figure.
-        let class = if self.panels.len() > 1 { " class=\"panels\"" } else { "" };
-        Ok(format!("<figure{class}>\n<figcaption>{}</figcaption>\n{svg}{note}</figure>\n", escaped(&self.title)))
+        Ok(Sheet::of(self).svg())
     }
 
     /// The bytes of a PNG file, on white.
     pub fn png(&self) -> Result<Vec<u8>> {
-        self.bitmap().map_err(Error::io(Path::new(&self.name), "draw it"))
+        pixels(&self.svg()?).map_err(Error::io(Path::new(&self.name), "draw it"))
     }
 
     /// Writes the figure as `name.svg` and `name.png` into a folder, which is made if need be; returns where.
@@ -50,43 +42,19 @@ impl Figure {
         write_atomically(&paths[1], &self.png()?)?;
         Ok(paths)
     }
+}
 
-    fn drawn(&self, sheet: &Sheet<'_>) -> Result<String> {
-        prepare();
-        let size = sheet.size();
-        let mut text = String::new();
-        {
-            let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
-            let drawn = sheet.draw(&root).and_then(|()| root.present());
-            drawn.map_err(|error| Error::io(Path::new(&self.name), "draw it")(io::Error::other(error.to_string())))?;
-        }
-        let (_, body) = text.split_once('\n').unwrap_or_default();
-        Ok(format!("{}\n{body}", self.opening(size)))
-    }
-
-    /// plotters' own opening tag says nothing to people who cannot see, and its width is in units of the drawing area.
-    fn opening(&self, (width, height): (u32, u32)) -> String {
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
-            width / SCALE,
-            height / SCALE,
-            escaped(&self.title)
-        )
-    }
-
-    fn bitmap(&self) -> io::Result<Vec<u8>> {
-        prepare();
-        let sheet = Sheet::of(self);
-        let (width, height) = sheet.size();
-        let mut pixels = RgbImage::new(width, height);
-        {
-            let root = Bitmap(BitMapBackend::with_buffer(&mut pixels, (width, height))).into_drawing_area();
-            sheet.draw(&root).and_then(|()| root.present()).map_err(|error| io::Error::other(error.to_string()))?;
-        }
-        // Drawn larger than it is wanted and averaged: edges become smooth.
-        let small = imageops::thumbnail(&pixels, width * SHARPNESS / SCALE, height * SHARPNESS / SCALE);
-        let mut bytes = Cursor::new(Vec::new());
-        small.write_to(&mut bytes, ImageFormat::Png).map_err(io::Error::other)?;
-        Ok(bytes.into_inner())
-    }
+/// The PNG of an SVG.
+fn pixels(svg: &str) -> io::Result<Vec<u8>> {
+    let options = Options { fontdb: Arc::clone(&FONTS), font_family: "DejaVu Sans".into(), ..Options::default() };
+    let tree = Tree::from_str(svg, &options).map_err(io::Error::other)?;
+    let [width, height] = [tree.size().width(), tree.size().height()].map(|length| (SHARPNESS * length).ceil() as u32);
+    let mut pixmap = Pixmap::new(width, height).ok_or_else(|| io::Error::other("it is too large"))?;
+    resvg::render(&tree, Transform::from_scale(SHARPNESS, SHARPNESS), &mut pixmap.as_mut());
+    // The paper is white and covers everything, so nothing is seen through.
+    let pixel =
+        |x: u32, y: u32| pixmap.pixel(x, y).map_or(Rgb([255; 3]), |pixel| Rgb([pixel.red(), pixel.green(), pixel.blue()]));
+    let mut bytes = Cursor::new(Vec::new());
+    RgbImage::from_fn(width, height, pixel).write_to(&mut bytes, ImageFormat::Png).map_err(io::Error::other)?;
+    Ok(bytes.into_inner())
 }

@@ -1,29 +1,50 @@
-//! Colours, on paper and on a page that may be light or dark.
-use plotters::style::RGBColor;
+//! Colours.
+
+/// Red, green and blue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Colour(pub(super) [u8; 3]);
 
 /// Told apart with any colour vision (after Okabe and Ito, without their yellow, too pale for a line on white).
-const SERIES: [[u8; 3]; 8] =
-    [[0, 114, 178], [213, 94, 0], [0, 158, 115], [204, 121, 167], [230, 159, 0], [86, 180, 233], [127, 127, 127], [92, 64, 51]];
+const SERIES: [Colour; 8] = [
+    Colour([0, 114, 178]),
+    Colour([213, 94, 0]),
+    Colour([0, 158, 115]),
+    Colour([204, 121, 167]),
+    Colour([230, 159, 0]),
+    Colour([86, 180, 233]),
+    Colour([127, 127, 127]),
+    Colour([92, 64, 51]),
+];
 
 /// Behind everything.
-pub(super) const PAPER: RGBColor = RGBColor(255, 255, 255);
+pub(super) const PAPER: Colour = Colour([255, 255, 255]);
 /// Titles and what stands beside marks.
-pub(super) const INK: RGBColor = RGBColor(31, 41, 51);
+pub(super) const INK: Colour = Colour([31, 41, 51]);
 /// What is said beside.
-pub(super) const GREY: RGBColor = RGBColor(95, 107, 120);
+pub(super) const GREY: Colour = Colour([95, 107, 120]);
 /// The lines of the grid.
-pub(super) const GRID: RGBColor = RGBColor(222, 226, 230);
+pub(super) const GRID: Colour = Colour([222, 226, 230]);
 /// A cell with nothing in it.
-pub(super) const EMPTY: RGBColor = RGBColor(241, 243, 245);
-/// Words on a dark cell, whatever the page is.
-pub(super) const ON_DARK: RGBColor = RGBColor(254, 254, 254);
-/// Words on a pale cell, whatever the page is.
-pub(super) const ON_PALE: RGBColor = RGBColor(32, 41, 51);
+pub(super) const EMPTY: Colour = Colour([241, 243, 245]);
+
+impl Colour {
+    /// As SVG writes it.
+    pub(super) fn hex(self) -> String {
+        let Self([red, green, blue]) = self;
+        format!("#{red:02x}{green:02x}{blue:02x}")
+    }
+
+    /// The colour that a method has everywhere.
+    pub(super) fn of_method(method: &str) -> Self {
+        let text = fedeq_viewer::method_colour(method).light;
+        let part = |at: usize| text.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(0);
+        Self([part(1), part(3), part(5)])
+    }
+}
 
 /// A colour of the palette; after the last comes the first again.
-pub(super) fn series(index: usize) -> RGBColor {
-    let [red, green, blue] = SERIES[index % SERIES.len()];
-    RGBColor(red, green, blue)
+pub(super) fn series(index: usize) -> Colour {
+    SERIES[index % SERIES.len()]
 }
 
 /// Whether a colour of the palette has been used before, so that something else must tell it apart.
@@ -31,27 +52,12 @@ pub(super) fn is_repeated(index: usize) -> bool {
     index >= SERIES.len()
 }
 
-/// The colours that a page may replace, each with the name of its CSS variable.
-pub(super) fn variables() -> impl Iterator<Item = (String, RGBColor)> {
-    let fixed = [("paper", PAPER), ("ink", INK), ("grey", GREY), ("grid", GRID), ("empty", EMPTY)];
-    let fixed = fixed.into_iter().map(|(name, colour)| (name.to_owned(), colour));
-    fixed.chain((0..SERIES.len()).map(|index| (format!("series-{index}"), series(index))))
-}
-
-/// As SVG writes it.
-pub(super) fn hex(RGBColor(red, green, blue): RGBColor) -> String {
-    format!("#{red:02X}{green:02X}{blue:02X}")
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]
-    fn no_two_names_stand_for_one_colour() {
-        let colours: Vec<String> = variables().map(|(_, colour)| hex(colour)).chain([hex(ON_DARK), hex(ON_PALE)]).collect();
-        assert_eq!(colours.iter().collect::<BTreeSet<_>>().len(), colours.len());
+    fn a_method_has_the_colour_that_it_has_on_the_page() {
+        assert_eq!(Colour::of_method("fedeq").hex(), fedeq_viewer::method_colour("fedeq").light);
     }
 }

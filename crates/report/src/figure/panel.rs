@@ -40,6 +40,8 @@ pub struct Series {
     pub labels: Vec<String>,
     /// Which colour of the palette; without it, the next that is free.
     pub colour: Option<usize>,
+    /// The method whose colour it has, by its name in settings; goes before the palette.
+    pub method: Option<String>,
     /// Whether its line is dashed.
     pub dashed: bool,
 }
@@ -149,6 +151,11 @@ impl Series {
     /// With words beside the points.
     pub fn with_labels(self, labels: Vec<String>) -> Self {
         Self { labels, ..self }
+    }
+
+    /// With the colour that a method has everywhere.
+    pub fn of_method(self, method: impl Into<String>) -> Self {
+        Self { method: Some(method.into()), ..self }
     }
 
     /// With a colour of the palette.

@@ -1,15 +1,10 @@
-//! A figure on its drawing area: title, legend, panels and note, from top to bottom.
-use plotters::coord::Shift;
-use plotters::prelude::*;
-
+//! A figure on its drawing: title, legend, panels and note, from top to bottom.
 use super::legend::Legend;
-use super::palette::{GREY, INK, PAPER};
+use super::palette::{GREY, INK};
 use super::panel::Panel;
+use super::svg::{Drawing, Frame};
 use super::text::{Anchor, Letters};
-use super::{Drawn, Figure, bars, heat, plot};
-
-/// Units of the drawing area in a pixel of the figure. plotters places everything on whole units; these are fine enough for a smooth curve.
-pub(super) const SCALE: u32 = 4;
+use super::{Figure, bars, heat, plot};
 
 /// Beside the panels.
 pub(super) const TEXT: Letters = Letters::new(13, INK);
@@ -18,16 +13,11 @@ pub(super) const LABEL: Letters = Letters::new(12, GREY);
 const TITLE: Letters = Letters::new(16, INK).bold();
 const PANEL_TITLE: Letters = Letters::new(13, INK).bold();
 
-const MARGIN: u32 = 12;
-pub(super) const PANEL_WIDTH: u32 = 420;
-const PANEL_GAP: u32 = 16;
-const TITLE_LINE: u32 = 24;
-const NOTE_LINE: u32 = 18;
-
-/// Pixels of the figure in units of the drawing area.
-pub(super) const fn px(pixels: u32) -> i32 {
-    (SCALE * pixels) as i32
-}
+const MARGIN: f64 = 12.0;
+pub(super) const PANEL_WIDTH: f64 = 420.0;
+const PANEL_GAP: f64 = 16.0;
+const TITLE_LINE: f64 = 24.0;
+const NOTE_LINE: f64 = 18.0;
 
 /// Where everything of a figure is.
 pub(super) struct Sheet<'a> {
@@ -35,87 +25,78 @@ pub(super) struct Sheet<'a> {
     legend: Legend,
     title: Vec<String>,
     note: Vec<String>,
-    margin: i32,
 }
 
 impl<'a> Sheet<'a> {
-    /// A figure that stands for itself.
     pub(super) fn of(figure: &'a Figure) -> Self {
         let (title, note) = (TITLE.wrap(&figure.title, inside(figure)), LABEL.wrap(&figure.note, inside(figure)));
-        Self { figure, legend: Legend::of(figure), title, note, margin: px(MARGIN) }
+        Self { figure, legend: Legend::of(figure), title, note }
     }
 
-    /// A figure whose title and note are written elsewhere.
-    pub(super) fn bare(figure: &'a Figure) -> Self {
-        Self { figure, legend: Legend::of(figure), title: Vec::new(), note: Vec::new(), margin: 0 }
-    }
-
-    /// Width and height in units of the drawing area.
-    pub(super) fn size(&self) -> (u32, u32) {
+    /// Width and height.
+    fn size(&self) -> [f64; 2] {
         let height = self.head() + self.panel_head() + self.panels() + self.foot();
-        ((inside(self.figure) + 2 * self.margin) as u32, (height + 2 * self.margin) as u32)
+        [inside(self.figure) + 2.0 * MARGIN, height + 2.0 * MARGIN]
     }
 
-    fn head(&self) -> i32 {
-        self.title.len() as i32 * px(TITLE_LINE) + self.legend.height(inside(self.figure))
+    fn head(&self) -> f64 {
+        self.title.len() as f64 * TITLE_LINE + self.legend.height(inside(self.figure))
     }
 
-    fn panel_head(&self) -> i32 {
-        if self.figure.panels.iter().all(|panel| panel.title().is_empty()) { 0 } else { px(22) }
+    fn panel_head(&self) -> f64 {
+        if self.figure.panels.iter().all(|panel| panel.title().is_empty()) { 0.0 } else { 22.0 }
     }
 
-    fn panels(&self) -> i32 {
+    fn panels(&self) -> f64 {
         let height = |panel: &Panel| match panel {
             Panel::Plot(_) => plot::HEIGHT,
             Panel::Bars(bars) => bars::height(bars),
             Panel::Heat(heat) => heat::height(heat),
         };
-        self.figure.panels.iter().map(height).max().unwrap_or(0)
+        self.figure.panels.iter().map(height).fold(0.0, f64::max)
     }
 
-    fn foot(&self) -> i32 {
-        if self.note.is_empty() { 0 } else { px(6) + self.note.len() as i32 * px(NOTE_LINE) }
+    fn foot(&self) -> f64 {
+        if self.note.is_empty() { 0.0 } else { 6.0 + self.note.len() as f64 * NOTE_LINE }
     }
 
-    /// Draws everything.
-    pub(super) fn draw<DB: DrawingBackend>(&self, root: &DrawingArea<DB, Shift>) -> Drawn<DB> {
-        root.fill(&PAPER)?;
-        let inside = root.margin(self.margin, self.margin, self.margin, self.margin);
-        let (head, rest) = inside.split_vertically(self.head());
-        let (panels, foot) = rest.split_vertically(self.panel_head() + self.panels());
-        write_lines(&head, &self.title, TITLE, px(TITLE_LINE))?;
-        let (_, legend) = head.split_vertically(self.title.len() as i32 * px(TITLE_LINE));
-        self.legend.draw(&legend)?;
-        self.draw_panels(&panels)?;
-        write_lines(&foot.margin(px(6), 0, 0, 0), &self.note, LABEL, px(NOTE_LINE))
+    /// The text of an SVG file.
+    pub(super) fn svg(&self) -> String {
+        let mut drawing = Drawing::default();
+        let [width, height] = self.size();
+        let inside = Frame { x: MARGIN, y: MARGIN, width: width - 2.0 * MARGIN, height: height - 2.0 * MARGIN };
+        write_lines(&mut drawing, inside, &self.title, TITLE, TITLE_LINE);
+        self.legend.draw(&mut drawing, inside.below(self.title.len() as f64 * TITLE_LINE));
+        let panels = inside.below(self.head());
+        self.draw_panels(&mut drawing, panels);
+        let foot = panels.below(self.panel_head() + self.panels() + 6.0);
+        write_lines(&mut drawing, foot, &self.note, LABEL, NOTE_LINE);
+        drawing.finish([width, height], &self.figure.title)
     }
 
-    fn draw_panels<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
-        let mut rest = area.clone();
-        for panel in &self.figure.panels {
-            let (here, others) = rest.split_horizontally(px(PANEL_WIDTH));
-            let (head, body) = here.split_vertically(self.panel_head());
-            write_lines(&head, &[PANEL_TITLE.shorten(panel.title(), px(PANEL_WIDTH))], PANEL_TITLE, px(18))?;
+    fn draw_panels(&self, drawing: &mut Drawing, frame: Frame) {
+        for (place, panel) in self.figure.panels.iter().enumerate() {
+            let x = frame.x + place as f64 * (PANEL_WIDTH + PANEL_GAP);
+            let head = Frame { x, width: PANEL_WIDTH, ..frame };
+            write_lines(drawing, head, &[PANEL_TITLE.shorten(panel.title(), PANEL_WIDTH)], PANEL_TITLE, 18.0);
+            let body = Frame { height: self.panels(), ..head.below(self.panel_head()) };
             match panel {
-                Panel::Plot(plot) => plot::draw(&body, plot, &self.legend)?,
-                Panel::Bars(bars) => bars::draw(&body, bars, &self.legend)?,
-                Panel::Heat(heat) => heat::draw(&body, heat)?,
+                Panel::Plot(plot) => plot::draw(drawing, body, plot, &self.legend),
+                Panel::Bars(bars) => bars::draw(drawing, body, bars, &self.legend),
+                Panel::Heat(heat) => heat::draw(drawing, body, heat),
             }
-            rest = others.margin(0, 0, px(PANEL_GAP), 0);
         }
-        Ok(())
     }
 }
 
 /// The width of all panels.
-fn inside(figure: &Figure) -> i32 {
-    let panels = figure.panels.len().max(1) as u32;
-    px(panels * PANEL_WIDTH + (panels - 1) * PANEL_GAP)
+fn inside(figure: &Figure) -> f64 {
+    let panels = figure.panels.len().max(1) as f64;
+    panels * PANEL_WIDTH + (panels - 1.0) * PANEL_GAP
 }
 
-fn write_lines<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, lines: &[String], letters: Letters, leading: i32) -> Drawn<DB> {
-    for (line, y) in lines.iter().zip((0..).map(|row| row * leading + leading / 2)) {
-        area.draw(&Text::new(line.as_str(), (0, y), letters.style(Anchor::Start)))?;
+fn write_lines(drawing: &mut Drawing, frame: Frame, lines: &[String], letters: Letters, leading: f64) {
+    for (row, line) in lines.iter().enumerate() {
+        drawing.text((frame.x, frame.y + (row as f64 + 0.5) * leading), line, letters, Anchor::Start);
     }
-    Ok(())
 }

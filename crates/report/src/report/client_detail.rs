@@ -1,4 +1,4 @@
-//! Single clients: the least accurate, what they hold, and the confusion matrix of one of them.
+//! Single clients: the least accurate, what they hold, and their confusion matrices.
 use std::collections::BTreeMap;
 
 use fedeq_core::{Result, View};
@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::ReportOptions;
 use super::record::RunRecord;
 use fedeq_run::experiment::{Experiment, Prepared};
-use fedeq_run::predict::{Questions, name_of, predict};
+use fedeq_run::predict::name_of;
 use fedeq_run::run::{RunFolder, Trained};
+use fedeq_viewer::{ClientConfusion, Confusion};
 
 /// Single clients of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,6 +26,9 @@ pub struct ClientDetail {
     pub chosen: Option<WorstClient>,
     /// How its model confuses classes.
     pub confusion: Availability<Confusion>,
+    /// The same of the chosen client and of the least accurate ones, for their pages.
+    #[serde(skip)]
+    pub(super) confusions: Vec<ClientConfusion>,
 }
 
 /// Something that may not be available.
@@ -71,17 +75,6 @@ pub struct Label {
     pub samples: usize,
 }
 
-/// A confusion matrix: how often a model predicts what, on a client's test samples.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Confusion {
-    /// The true classes among the samples, in their order: the rows.
-    pub classes: Vec<String>,
-    /// These and the predicted ones, in their order: the columns.
-    pub answers: Vec<String>,
-    /// For each true class how often each answer was predicted.
-    pub counts: Vec<Vec<usize>>,
-}
-
 /// How many of the worst clients are named.
 const WORST: usize = 5;
 
@@ -97,15 +90,11 @@ impl ClientDetail {
         // Models may have been thrown away to save room; what was measured remains.
         if run.is_finished() && folder.checkpoints().is_dir() {
             let trained = Trained::open(&folder, adapt)?;
-            let mut client_detail = Self::by_data(run, trained.prepared(), options, view);
-            if let Some(client) = client_detail.choice(trained.prepared()) {
-                client_detail.confusion = Availability::Available(Confusion::of(&trained, client, view)?);
-            }
-            return Ok(client_detail);
+            return Self::by_data(run, trained.prepared(), options, view).with_confusions(&trained);
         }
         let mut experiment = run.experiment.clone();
         adapt(&mut experiment);
-        Ok(Self::by_data(run, &experiment.prepare()?, options, view))
+        Ok(Self::by_data(run, &folder.prepare(&experiment)?, options, view))
     }
 
     fn by_data(run: &RunRecord, prepared: &Prepared, options: &ReportOptions<'_>, view: View) -> Self {
@@ -126,12 +115,26 @@ impl ClientDetail {
             (_, true) => "its models were not kept",
             (_, false) => "the run is not finished",
         };
-        Self { run: run.name(), view, worst, chosen, confusion: Availability::Missing(reason.into()) }
+        Self { run: run.name(), view, worst, chosen, confusion: Availability::Missing(reason.into()), confusions: Vec::new() }
     }
 
-    fn choice(&self, prepared: &Prepared) -> Option<usize> {
-        let chosen = self.chosen.as_ref()?;
-        prepared.names().position(|name| name == chosen.name)
+    /// Adds confusion matrices: the chosen client's first.
+    fn with_confusions(mut self, trained: &Trained) -> Result<Self> {
+        if trained.prepared().is_external() {
+            self.confusion = Availability::Missing("its network is computed outside of fedeq".into());
+            return Ok(self);
+        }
+        for client in self.chosen.iter().chain(&self.worst) {
+            let is_new = self.confusions.iter().all(|known| known.name != client.name);
+            let number = trained.prepared().names().position(|name| name == client.name);
+            if let Some(number) = number.filter(|_| is_new) {
+                self.confusions.push(ClientConfusion::of(trained, number, self.view, client.accuracy)?);
+            }
+        }
+        if let (Some(_), Some(first)) = (&self.chosen, self.confusions.first()) {
+            self.confusion = Availability::Available(first.matrix.clone());
+        }
+        Ok(self)
     }
 }
 
@@ -163,57 +166,8 @@ impl WorstClient {
     }
 }
 
-impl Confusion {
-    /// Asks a client's model about all it is evaluated by.
-    fn of(trained: &Trained, client: usize, view: View) -> Result<Self> {
-        let prepared = trained.prepared();
-        let questions = Questions::test_samples(prepared, client)?;
-        let answers = predict(prepared, &trained.model_in(client, view)?, &questions)?;
-        let pairs: Vec<(String, String)> =
-            answers.into_iter().filter_map(|answer| Some((answer.expected?, answer.class))).collect();
-        Ok(Self::counted(&pairs, &order(&prepared.dataset)))
-    }
-
-    /// Counts pairs of what is and what was said, over the classes that occur.
-    fn counted(pairs: &[(String, String)], order: &[String]) -> Self {
-        let is_there = |class: &&String| pairs.iter().any(|(is, _)| is == *class);
-        let occurs = |class: &&String| pairs.iter().any(|(is, said)| is == *class || said == *class);
-        let classes: Vec<String> = order.iter().filter(is_there).cloned().collect();
-        let answers: Vec<String> = order.iter().filter(occurs).cloned().collect();
-        let count = |row: &String, column: &String| pairs.iter().filter(|(is, said)| is == row && said == column).count();
-        let counts = classes.iter().map(|row| answers.iter().map(|column| count(row, column)).collect()).collect();
-        Self { classes, answers, counts }
-    }
-}
-
 /// A client by its name or, where none has that name, by its number.
 fn named(wish: &str, clients: &[ClientIndices]) -> Option<usize> {
     let by_name = clients.iter().position(|client| client.name == wish);
     by_name.or_else(|| wish.parse().ok().filter(|number| *number < clients.len()))
-}
-
-/// All classes in their order.
-fn order(dataset: &Dataset) -> Vec<String> {
-    let classes = match &dataset.labels {
-        Labels::Classes { names, .. } => names.len(),
-        Labels::NextSymbols(_) => usize::from(u8::MAX) + 1,
-    };
-    let mut names: Vec<String> = (0..classes).map(|class| name_of(dataset, class)).collect();
-    let mut seen = std::collections::BTreeSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_classes_that_occur_are_counted() {
-        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
-        let pairs = [("a", "a"), ("a", "c"), ("a", "c"), ("b", "b")].map(|(is, said)| (is.to_owned(), said.to_owned()));
-        let Confusion { classes, answers, counts } = Confusion::counted(&pairs, &names(&["a", "b", "c", "d"]));
-        assert_eq!((classes, answers), (names(&["a", "b"]), names(&["a", "b", "c"])));
-        assert_eq!(counts, [[1, 0, 2], [0, 1, 0]]);
-    }
 }

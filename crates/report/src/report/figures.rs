@@ -1,39 +1,16 @@
 //! Every picture of a report: accuracy, clients, training and consensus, equilibrium solver, time and memory. Each is there only where there is something to be seen on it.
 use fedeq_core::{DistanceSummary, Evaluation, Round, TheorySums, View};
 
-use super::client_detail::{ClientDetail, Confusion};
 use super::line::{MethodLine, Point, megabytes};
+use super::{ClientDetail, Confusion};
 use super::{Report, RunRecord};
 use crate::figure::{Axis, BarSeries, Bars, Figure, Heat, HeatCell, Panel, Plot, Series};
 use fedeq_run::number::counted;
 use fedeq_run::run::Timing;
 
-/// All of them, in the order of the page.
+/// All of them, in the order of a text.
 pub(super) fn all(report: &Report) -> Vec<Figure> {
     [accuracy(report), clients(report), consensus(report), aggregation(report), solver(report), cost(report)].concat()
-}
-
-/// The pictures of one part of the page.
-pub(super) fn part(report: &Report, part: PagePart) -> Vec<Figure> {
-    match part {
-        PagePart::Accuracy => accuracy(report),
-        PagePart::Clients => clients(report),
-        PagePart::Consensus => consensus(report),
-        PagePart::Aggregation => aggregation(report),
-        PagePart::Solver => solver(report),
-        PagePart::Cost => cost(report),
-    }
-}
-
-/// A part of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PagePart {
-    Accuracy,
-    Clients,
-    Consensus,
-    Aggregation,
-    Solver,
-    Cost,
 }
 
 /// A curve over seeds, with a band where there are several.
@@ -87,7 +64,9 @@ fn accuracy_over_rounds(report: &Report) -> Vec<Plot> {
     let curve_of = |name: &str, line: &MethodLine, view: View| {
         let points =
             line.over_evaluations(&report.runs, |evaluation| evaluation.quality(view).known().map(|quality| quality.mean));
-        curve(name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
+        let series = curve(name, points.into_iter().map(|(round, sample)| (round as f64, sample)));
+        // The curves of a single line are its views, not methods.
+        if name == line.name { series.of_method(&line.method) } else { series }
     };
     if let [line] = &report.lines[..] {
         let shares = report.runs.iter().filter_map(|run| run.last()).any(|evaluation| evaluation.shared.is_some());
@@ -108,7 +87,7 @@ fn accuracy_over_megabytes(report: &Report) -> Vec<Plot> {
             .over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|_| megabytes(evaluation)));
         let reached =
             line.over_evaluations(&report.runs, |evaluation| evaluation.quality(report.view).known().map(|quality| quality.mean));
-        curve(&line.name, sent.into_values().map(|sample| sample.mean).zip(reached.into_values()))
+        curve(&line.name, sent.into_values().map(|sample| sample.mean).zip(reached.into_values())).of_method(&line.method)
     };
     let axis = Axis::new("megabytes sent in both directions, so far").starting_at(0.0);
     vec![accuracy_plot(called(report.view), axis, report.lines.iter().map(sent_and_reached).collect())]
@@ -163,6 +142,7 @@ fn sorted(lines: &[MethodLine], runs: &[RunRecord], view: View) -> Figure {
         accuracies.sort_by(f64::total_cmp);
         let share = |place: usize| (place as f64 + 0.5) / accuracies.len() as f64;
         Series::line(&line.name, accuracies.iter().enumerate().map(|(place, accuracy)| (share(place), *accuracy)).collect())
+            .of_method(&line.method)
     };
     let x = Axis::percent("clients, from the worst to the best").between(0.0, 1.0);
     let series = lines.iter().map(curve).collect();
@@ -171,10 +151,10 @@ fn sorted(lines: &[MethodLine], runs: &[RunRecord], view: View) -> Figure {
 }
 
 fn confusion(place: usize, line: &MethodLine, client_detail: &ClientDetail) -> Option<Figure> {
-    let (chosen, Confusion { classes, answers, counts }) = (client_detail.chosen.as_ref()?, client_detail.confusion.available()?);
+    let (chosen, Confusion { classes, counts }) = (client_detail.chosen.as_ref()?, client_detail.confusion.available()?);
     let cells = counts.iter().map(|row| shaded(row)).collect();
     let (x, y) = ("predicted".into(), "true".into());
-    let heat = Heat { title: String::new(), x, y, columns: answers.clone(), rows: classes.clone(), cells };
+    let heat = Heat { title: String::new(), x, y, columns: classes.clone(), rows: classes.clone(), cells };
     let title = format!("{}: confusion matrix of {}", line.name, chosen.name);
     let note = format!("On {} of run {}; shades are shares of a row.", counted(chosen.test, "test sample"), client_detail.run);
     Some(Figure::new(format!("confusion-{}", place + 1), title, vec![heat.into()]).with_note(note))
@@ -216,7 +196,7 @@ fn consensus(report: &Report) -> Vec<Figure> {
     let over_evaluations = OVER_EVALUATIONS.into_iter().map(|(name, title, axis, measure)| {
         let series = report.lines.iter().map(|line| {
             let points = line.over_evaluations(&report.runs, measure);
-            curve(&line.name, points.into_iter().map(|(round, sample)| (round as f64, sample)))
+            curve(&line.name, points.into_iter().map(|(round, sample)| (round as f64, sample))).of_method(&line.method)
         });
         figure_over_rounds(name, title, axis(), series.collect())
     });
@@ -268,7 +248,7 @@ fn aggregation(report: &Report) -> Vec<Figure> {
 
 /// A curve a line over rounds.
 fn over_rounds(report: &Report, measure: impl Fn(&Round) -> Option<f64>) -> Vec<Series> {
-    report.lines.iter().map(|line| curve(&line.name, line.over_rounds(&report.runs, &measure))).collect()
+    report.lines.iter().map(|line| curve(&line.name, line.over_rounds(&report.runs, &measure)).of_method(&line.method)).collect()
 }
 
 /// A picture over rounds; nothing if there is nothing to be seen. Lines that do not have it keep their colour but are not named.

@@ -6,7 +6,7 @@
 //! - `client_detail`: the least accurate clients of a run, the labels they hold, and the confusion matrix of one of them
 //! - `figures`: every picture
 //! - `summary`, `configuration`: every table; `table`: how tables are written
-//! - `page`, `markdown`, `spreadsheet`: the whole as HTML, Markdown and CSV
+//! - `page`: the whole as data of the page that the dashboard serves, in one file; `markdown`, `spreadsheet`: as Markdown and CSV
 mod client_detail;
 mod configuration;
 mod figures;
@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use fedeq_core::{Error, Method, Result, View};
 use serde::Serialize;
 
-pub use client_detail::{Availability, ClientDetail, Confusion, Label, WorstClient};
+pub use client_detail::{Availability, ClientDetail, Label, WorstClient};
+pub use fedeq_viewer::Confusion;
 pub use line::MethodLine;
 pub use record::RunRecord;
 
@@ -89,7 +90,7 @@ impl Report {
         Ok(Self { title, words: Vec::new(), view, runs, lines, client_details, contrasts, repeated })
     }
 
-    /// Every picture there is, in the order of the page.
+    /// Every picture there is.
     pub fn figures(&self) -> Vec<Figure> {
         figures::all(self)
     }
@@ -117,14 +118,18 @@ fn client_detail(
     options: &ReportOptions<'_>,
     view: View,
 ) -> Result<Availability<ClientDetail>> {
-    let members = line.runs(runs);
-    let run = members.iter().find(|run| run.is_finished()).or(members.first()).copied();
-    let Some(run) = run else { return Ok(Availability::Missing("there is no run".into())) };
-    match ClientDetail::of(run, options, view) {
+    let Some(run) = example(line, runs) else { return Ok(Availability::Missing("there is no run".into())) };
+    match ClientDetail::of(&runs[run], options, view) {
         Ok(client_detail) => Ok(Availability::Available(client_detail)),
         Err(error @ Error::Damaged { .. }) => Err(error),
         Err(error) => Ok(Availability::Missing(error.to_string())),
     }
+}
+
+/// The run of a line whose clients are looked at: the first that is finished.
+fn example(line: &MethodLine, runs: &[RunRecord]) -> Option<usize> {
+    let members = &line.members;
+    members.iter().find(|run| runs[**run].is_finished()).or(members.first()).copied()
 }
 
 /// A client that somebody named must be in one of the runs, unless nothing is known about any client.

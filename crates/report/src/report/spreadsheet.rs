@@ -60,7 +60,7 @@ fn row(run: &RunRecord, settings: String) -> [String; HEADING.len()] {
         run.name(),
         format!("{:?}", run.state).to_lowercase(),
         run.experiment.method.name().into(),
-        run.experiment.model.name().into(),
+        run.experiment.model.to_string(),
         run.experiment.data.source.name().into(),
         settings,
         run.experiment.seed.to_string(),

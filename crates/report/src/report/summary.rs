@@ -9,7 +9,7 @@ use super::{ClientDetail, Report, RunRecord};
 use fedeq_run::compare::best;
 use fedeq_run::number::{bytes, count, counted, percent};
 use fedeq_run::run::Timing;
-use fedeq_run::statistics::{BEST, Sample};
+use fedeq_run::statistics::{BEST_CORRECTED, Sample, p_value};
 
 /// What a person looks for first comes first: on a phone the rest is scrolled to.
 const HEADING: [&str; 14] = [
@@ -53,7 +53,7 @@ pub(super) fn legend(report: &Report) -> String {
     let finished = report.runs.iter().filter(|run| run.is_finished()).count();
     let mark = match (report.lines.len(), finished > report.lines.len()) {
         (0 | 1, _) => String::new(),
-        (_, true) => format!(" Bold: {BEST}; runs that are not finished, and methods with one seed, are not compared."),
+        (_, true) => format!(" Bold: {BEST_CORRECTED}; runs that are not finished, and methods with one seed, are not compared."),
         (_, false) => " Nothing is marked as best: that takes several seeds.".into(),
     };
     format!("{VIEWS}{mark}")
@@ -168,11 +168,11 @@ pub(super) fn unfinished(report: &Report) -> Vec<String> {
 pub(super) fn contrasts(report: &Report) -> Vec<String> {
     let sentence = |contrast: &fedeq_run::compare::Contrast| {
         let (better, other) = (&report.lines[contrast.better].name, &report.lines[contrast.other].name);
-        let p = contrast.difference.chance();
+        let p = p_value(contrast.corrected);
         let points = 100.0 * contrast.difference.means;
         // Over the seeds that both have, the one with the higher mean over its own may be behind.
         let side = if points < 0.0 { "below" } else { "above" };
-        let verdict = if contrast.difference.is_significant() { "" } else { ", so they cannot be told apart" };
+        let verdict = if contrast.is_significant() { "" } else { ", so they cannot be told apart" };
         let (points, view, test) = (points.abs(), report.view.name(), contrast.difference.test.words());
         format!("{better} is {points:.1} points {side} {other} (by {view}; {p}, {test}){verdict}")
     };

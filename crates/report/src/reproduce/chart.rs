@@ -1,7 +1,7 @@
 //! Figures of results.
 use std::path::Path;
 
-use fedeq_core::Result;
+use fedeq_core::{Method, Result};
 
 use super::cell::ExperimentCell;
 use super::metric::Metric;
@@ -51,6 +51,12 @@ fn shown<'a>(part: &SpecPart, figure: &FigureSpec, cells: &'a [ExperimentCell], 
     cells.iter().filter(is_wanted).collect()
 }
 
+/// The method that is named among some labels.
+fn method(labels: &[String]) -> Option<String> {
+    let is_named = |name: &&&str| labels.iter().any(|label| label == Method::title(name) || label == **name);
+    Method::NAMES.iter().find(is_named).map(|name| (*name).to_owned())
+}
+
 struct Chart<'a> {
     part: &'a SpecPart,
     figure: &'a FigureSpec,
@@ -80,7 +86,11 @@ impl Chart<'_> {
     }
 
     fn axis(&self, label: String, direction: Direction) -> Axis {
-        if self.figure.log.contains(&direction) { Axis::log(label) } else { Axis::new(label) }
+        if self.figure.log.contains(&direction) {
+            return Axis::log(label);
+        }
+        // Shares are written in percent; none is below nothing or above the whole.
+        if label.ends_with('%') { Axis::new(label).within(0.0, 100.0) } else { Axis::new(label) }
     }
 
     /// A line a cell, over evaluations.
@@ -89,7 +99,8 @@ impl Chart<'_> {
             let across = self.course(cell, self.figure.across()?)?;
             let up = self.course(cell, self.figure.y)?;
             let points = across.iter().zip(&up).map(|(x, y)| (x.mean, y.mean)).collect();
-            Some(Series::line(self.name(cell), points).with_spread(up.iter().map(|y| y.deviation).collect()))
+            let series = Series::line(self.name(cell), points).with_spread(up.iter().map(|y| y.deviation).collect());
+            Some(Series { method: method(&cell.labels), ..series })
         };
         self.cells.iter().filter_map(curve).collect()
     }
@@ -123,7 +134,8 @@ impl Chart<'_> {
         let point = |cell: &&ExperimentCell| Some((x(cell)?, self.results.sample(&cell.name, self.figure.y)?));
         let points: Vec<(f64, Sample)> = cells.iter().filter_map(point).collect();
         let spread = points.iter().map(|(_, y)| y.deviation).collect();
-        Series::line(name, points.iter().map(|(x, y)| (*x, y.mean)).collect()).with_spread(spread)
+        let method = method(std::slice::from_ref(&name));
+        Series { method, ..Series::line(name, points.iter().map(|(x, y)| (*x, y.mean)).collect()).with_spread(spread) }
     }
 
     fn bars(&self) -> Bars {

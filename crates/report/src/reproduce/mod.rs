@@ -39,4 +39,4 @@ pub use metric::Metric;
 pub use publish::publish;
 pub use results::{CellResult, Machine, Measured, Results};
 pub use spec::{ScaleName, Spec};
-pub use table::{TextTable, legend, text_tables};
+pub use table::{GridText, legend, text_tables};

@@ -153,6 +153,9 @@ impl CellResult {
 pub struct Machine {
     /// The version of the program.
     pub version: String,
+    /// The commit that the program was built from, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// The system and its architecture.
     pub system: String,
     /// The processor, where the system tells.
@@ -176,8 +179,8 @@ impl Machine {
     }
 
     fn of(version: Version) -> Self {
-        let Version { fedeq, system, architecture, processor, cores, gpu } = version;
-        Self { version: fedeq, system: format!("{system} {architecture}"), processor, cores, gpu }
+        let Version { fedeq, commit, system, architecture, processor, cores, gpu } = version;
+        Self { version: fedeq, commit, system: format!("{system} {architecture}"), processor, cores, gpu }
     }
 }
 
@@ -186,6 +189,7 @@ impl fmt::Display for Machine {
         let cores = self.cores.map_or_else(|| "unknown cores".into(), |cores| counted(cores, "core"));
         let processor = self.processor.as_deref().unwrap_or("unknown processor");
         let gpu = self.gpu.as_ref().map(|gpu| format!("{} with ", gpu.name)).unwrap_or_default();
-        write!(formatter, "{gpu}{cores} of {processor}, {}, fedeq {}", self.system, self.version)
+        write!(formatter, "{gpu}{cores} of {processor}, {}, fedeq {}", self.system, self.version)?;
+        self.commit.iter().try_for_each(|commit| write!(formatter, " ({commit})"))
     }
 }

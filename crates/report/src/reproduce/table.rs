@@ -47,7 +47,7 @@ no difference, not corrected for the number of comparisons";
 
 /// A table for a terminal; `*` marks the best of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TextTable {
+pub struct GridText {
     /// What it shows.
     pub title: String,
     /// What stands over the columns.
@@ -57,10 +57,10 @@ pub struct TextTable {
 }
 
 /// The tables for a terminal.
-pub fn text_tables(spec: &Spec, results: &Results) -> Result<Vec<TextTable>> {
+pub fn text_tables(spec: &Spec, results: &Results) -> Result<Vec<GridText>> {
     let entry = |entry: &GridEntry| plain(entry, results.seeds());
     let row = |(name, entries): &(String, Vec<GridEntry>)| [name.clone()].into_iter().chain(entries.iter().map(entry)).collect();
-    let table = |grid: ResultGrid| TextTable {
+    let table = |grid: ResultGrid| GridText {
         rows: grid.rows.iter().map(row).collect(),
         heading: [grid.corner].into_iter().chain(grid.columns).collect(),
         title: grid.title,

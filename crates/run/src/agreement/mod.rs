@@ -5,8 +5,10 @@
 //! # Layout
 //! - this file: an agreement, its file and its fingerprint
 //! - `request`: which requests belong to it
+//! - `signing`: the list of keys by which clients know each other
 //! - `words`: what it means, for people
 mod request;
+mod signing;
 mod words;
 
 use std::fmt;
@@ -18,6 +20,7 @@ use fedeq_core::{Error, Result, Weights};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+pub use signing::SigningKeys;
 pub use words::Section;
 
 use crate::experiment::Experiment;
@@ -61,14 +64,18 @@ impl Agreement {
     /// The agreement on an experiment whose server sends these weights.
     pub fn new(experiment: Experiment, weights: &Weights) -> Self {
         let packed = weights.packed();
-        let sent = packed.iter().map(|(name, array)| SentArray { name: name.to_owned(), shape: array.shape.clone() });
-        Self { format: FORMAT, sent: sent.collect(), experiment: experiment.on_another_machine("".into()) }
+        Self::about(experiment, packed.iter().map(|(name, array)| (name.to_owned(), array.shape.clone())))
     }
 
-    /// What a server asks for: the text of an experiment, and weights.
-    pub fn of_request(experiment: &str, weights: &Weights) -> Result<Self> {
+    fn about(experiment: Experiment, arrays: impl Iterator<Item = (String, Vec<usize>)>) -> Self {
+        let sent = arrays.map(|(name, shape)| SentArray { name, shape }).collect();
+        Self { format: FORMAT, sent, experiment: experiment.on_another_machine("".into()) }
+    }
+
+    /// What a server asks for: the text of an experiment, and the names and shapes of weights.
+    pub fn of_request(experiment: &str, arrays: Vec<(String, Vec<usize>)>) -> Result<Self> {
         require_short(experiment)?;
-        Ok(Self::new(Experiment::from_resolved(experiment)?, weights))
+        Ok(Self::about(Experiment::from_resolved(experiment)?, arrays.into_iter()))
     }
 
     /// Reads a file, or the one of an app's folder.
@@ -164,7 +171,9 @@ mod tests {
         assert_eq!(elsewhere.fingerprint().expect("writable"), agreement.fingerprint().expect("writable"));
         let experiment = agreement.experiment.to_toml().expect("writable");
         let prepared = agreement.experiment.prepare().expect("digits");
-        let asked = Agreement::of_request(&experiment, &prepared.server().weights).expect("readable");
+        let weights = prepared.server().weights.packed();
+        let arrays = weights.iter().map(|(name, array)| (name.to_owned(), array.shape.clone())).collect();
+        let asked = Agreement::of_request(&experiment, arrays).expect("readable");
         assert_eq!(asked, agreement);
     }
 
@@ -191,12 +200,18 @@ mod tests {
             "data.split.test=0.5",
             "data.copies=2",
             "data.partition.clients=7",
+            "plan.compression.up=int8",
+            "plan.compression.down=int8",
+            "plan.aggregation.rule=median",
+            "plan.secure_aggregation.clip=0.5",
         ];
         let mut seen = BTreeSet::from([fingerprint(&[])]);
         assert!(seen.iter().all(|one| one.len() == DIGITS && one.parse::<AgreementFingerprint>().is_ok()));
         for setting in all {
             assert!(seen.insert(fingerprint(&[setting])), "{setting}");
         }
+        // Of a network without statistics, which no noise would cover.
+        assert!(seen.insert(fingerprint(&["model=deq-mlp", "plan.privacy.epsilon=8"])));
         assert_eq!(fingerprint(&["engine.checkpoint_every=3", "engine.client_memory_mb=5"]), fingerprint(&[]));
     }
 

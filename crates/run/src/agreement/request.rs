@@ -17,8 +17,7 @@ impl Agreement {
             return refuse("task", format!("{:?} {}", request.task, request.round).to_lowercase());
         }
         let algorithm = self.experiment.method.algorithm();
-        // Where the server does nothing but take a mean, the penalty stays as it is.
-        if algorithm.plain_mean().is_some() && request.rho != algorithm.initial_rho() {
+        if !algorithm.moves_penalty() && request.rho != algorithm.initial_rho() {
             return refuse("rho", request.rho.map_or("none".into(), |rho| rho.to_string()));
         }
         Ok(())
@@ -38,6 +37,7 @@ impl Agreement {
         let is_evaluated = round == plan.rounds || (every > 0 && round > 0 && round < plan.rounds && round.is_multiple_of(every));
         match request.task {
             ClientTask::Train => round < request.rounds,
+            ClientTask::Aggregate => round < request.rounds && plan.secure_aggregation.is_some(),
             ClientTask::Evaluate => is_evaluated && !plan.measure_theory,
             ClientTask::Measure => is_evaluated && plan.measure_theory,
             // Once training is over; what comes of it stays with the client.

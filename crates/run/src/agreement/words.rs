@@ -1,5 +1,7 @@
 //! What an agreement means, for the person whose data it is about.
-use fedeq_core::{InitialHeads, Training};
+use fedeq_core::{
+    Aggregation, AggregationRule, Clipping, Codec, Compression, InitialHeads, NoiseBy, Privacy, SecureAggregation, Training,
+};
 use fedeq_data::partition::{Limit, Partition};
 use fedeq_data::shard::Remainder;
 use fedeq_data::source::Source;
@@ -30,6 +32,7 @@ impl Agreement {
             Section { title: "what is read of your data", lines: self.data() },
             Section { title: "what is done with it", lines: self.work() },
             Section { title: "what leaves the device", lines: self.sent() },
+            Section { title: "what the server does with it", lines: self.aggregation() },
         ];
         let warnings: Vec<_> = self.warnings().into_iter().map(|warning| ("careful", warning)).collect();
         if !warnings.is_empty() {
@@ -64,6 +67,12 @@ impl Agreement {
         lines.push(("which part", part(&data.partition)));
         if let Some(limit) = data.limit.and_then(limited) {
             lines.push(("at most", limit));
+        }
+        if let Some(share) = data.label_noise {
+            lines.push(("wrong labels", format!("{} of the training samples get another class, on purpose", percent(share))));
+        }
+        if data.shift.is_some() {
+            lines.push(("changed", "pictures are turned or tinted before anything is done with them, on purpose".into()));
         }
         let test = data.split.test.map_or("the usual part (20 % where there is no test set)".into(), percent);
         let validation =
@@ -101,10 +110,11 @@ impl Agreement {
 
     fn sent(&self) -> Vec<(&'static str, String)> {
         let algorithm = self.experiment.method.algorithm();
-        let part = if algorithm.shares(Part::Personal) {
-            "the whole model, its head included"
-        } else {
-            "the body of the model; its head stays"
+        let part = match (algorithm.shares(Part::Personal), algorithm.sends_control(), algorithm.keeps_normalisations()) {
+            (true, true, _) => "the whole model, its head included, and beside it a mean gradient of your samples",
+            (true, false, true) => "the whole model but its normalisations, its head included",
+            (true, false, false) => "the whole model, its head included",
+            (false, ..) => "the body of the model; its head stays",
         };
         let numbers = self.sent.iter().map(|array| array.shape.iter().fold(1usize, |size, side| size.saturating_mul(*side)));
         let numbers = numbers.fold(0usize, usize::saturating_add);
@@ -113,6 +123,22 @@ impl Agreement {
             ("beside them", "how many samples there are, losses, numbers of correct predictions, norms, times and memory; less with `--metrics coarse` or `--metrics none`".into()),
             ("never", "samples, labels, file names and error messages".into()),
         ]
+    }
+
+    /// How the server makes one model of all, and what is done on the way to it.
+    fn aggregation(&self) -> Vec<(&'static str, String)> {
+        let plan = &self.experiment.plan;
+        let mut lines = vec![("aggregation", rule(&plan.aggregation))];
+        if let Some(compression) = &plan.compression {
+            lines.push(("compression", compressed(compression)));
+        }
+        if let Some(privacy) = &plan.privacy {
+            lines.push(("privacy", private(privacy, plan.secure_aggregation.is_some())));
+        }
+        if let Some(secure) = &plan.secure_aggregation {
+            lines.push(("secure aggregation", secret(secure)));
+        }
+        lines
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -141,6 +167,67 @@ impl Agreement {
     }
 }
 
+fn rule(aggregation: &Aggregation) -> String {
+    let rule = match &aggregation.rule {
+        AggregationRule::Mean => "the mean of what clients send".to_owned(),
+        other => format!("the rule `{}`", other.name()),
+    };
+    let clip = match &aggregation.clip {
+        Some(Clipping::Fixed(bound)) => format!("; changes are shortened to a norm of {bound}"),
+        Some(Clipping::Adaptive(_)) => "; changes are shortened to a norm that follows those of others".to_owned(),
+        None => String::new(),
+    };
+    let cap = aggregation.cap.map_or(String::new(), |cap| format!("; no client counts for more than {}", percent(cap)));
+    format!("{rule}{clip}{cap}")
+}
+
+fn compressed(compression: &Compression) -> String {
+    let name = |codec: &Codec| match codec {
+        Codec::Float16 => "float16".to_owned(),
+        Codec::Int8 => "int8".to_owned(),
+        Codec::Int4 => "int4".to_owned(),
+        Codec::TopK(share) => format!("the largest {} (top-k)", percent(*share)),
+        Codec::LowRank(rank) => format!("rank {rank} (low-rank)"),
+    };
+    let way = |codec: &Option<Codec>| codec.as_ref().map_or("as 32-bit floats".to_owned(), name);
+    let lost = match (compression.up, compression.error_feedback) {
+        (None, _) => "",
+        (Some(_), Some(false)) => "; what is lost is forgotten",
+        (Some(_), _) => "; what is lost stays here and is added to the next update",
+    };
+    format!("sent: {}; received: {}{lost}", way(&compression.up), way(&compression.down))
+}
+
+fn secret(SecureAggregation { clip, precision_bits, signing_keys, .. }: &SecureAggregation) -> String {
+    let holds = match signing_keys.len() {
+        0 => "holds as long as it follows the protocol, and invents no clients".to_owned(),
+        known => format!(
+            "holds also if it lies, as long as fewer than a third of the {known} clients are on its side: they know each other by the keys in this agreement. \
+             Compare these with the keys that the clients' owners gave you (`--signing-keys`)"
+        ),
+    };
+    format!("the server gets the sum of all changes only, each cut off at {clip} and rounded to {precision_bits} bits; {holds}")
+}
+
+fn private(privacy: &Privacy, is_summed_in_secret: bool) -> String {
+    let noise = match (privacy.epsilon, privacy.noise_multiplier) {
+        (Some(epsilon), _) => format!("as much noise as epsilon {epsilon} takes"),
+        (None, multiplier) => format!("noise of {} times the bound", multiplier.unwrap_or_default()),
+    };
+    let bound = match privacy.clip {
+        Clipping::Fixed(bound) => format!("shortened to a norm of {bound}"),
+        Clipping::Adaptive(_) => "shortened to a norm that follows those of others".to_owned(),
+    };
+    let by = match privacy.noise {
+        NoiseBy::Server => "the server adds it, and has to be trusted to",
+        NoiseBy::Clients if is_summed_in_secret => {
+            "each client adds a part of it before it masks its change, and the server sees the sum"
+        }
+        NoiseBy::Clients => "each client adds a part of it before it sends; one client's part alone protects little",
+    };
+    format!("changes are {bound}, and {noise} is added in a round: {by}. Numbers beside the weights are not covered")
+}
+
 fn kind(source: &Source) -> String {
     match source {
         Source::Csv(table) => {
@@ -148,6 +235,11 @@ fn kind(source: &Source) -> String {
         }
         Source::Images(_) => "pictures, in folders by class".into(),
         Source::Text(_) => "text, of which the next character is predicted".into(),
+        Source::ImageArrays(_) => "pictures with their classes, as arrays in a `.safetensors` file".into(),
+        Source::VectorArrays(_) => "rows of numbers with their classes, as arrays in a `.safetensors` file".into(),
+        Source::TokenArrays(_) => {
+            "sequences of tokens, of which the next is predicted, as arrays in a `.safetensors` file".into()
+        }
         Source::Digits(_) | Source::Synthetic(_) => format!("nothing of yours: `{}` is part of the program", source.name()),
         other => format!("the data set `{}`", other.name()),
     }
@@ -157,6 +249,8 @@ fn classes(source: &Source) -> Option<String> {
     let names: Vec<String> = match source {
         Source::Csv(table) => table.classes.clone()?.into(),
         Source::Images(folder) => folder.classes.clone()?.into(),
+        Source::ImageArrays(arrays) => arrays.classes.clone()?.into(),
+        Source::VectorArrays(arrays) => arrays.classes.clone()?.into(),
         _ => return None,
     };
     let shown = names.iter().take(SHOWN_CLASSES).cloned().collect::<Vec<_>>().join(", ");
@@ -212,6 +306,21 @@ mod tests {
             assert!(words.contains(part), "{part}: {words}");
         }
         assert!(!words.contains("whole model is sent") && !words.contains("batches are small"), "{words}");
+    }
+
+    #[test]
+    fn a_person_reads_what_the_server_makes_of_it() {
+        assert!(words(&[]).contains("aggregation: the mean of what clients send\n"));
+        let compressed = words(&["plan.compression.up.top-k=0.05", "plan.compression.down=int8"]);
+        assert!(compressed.contains("sent: the largest 5.0 % (top-k); received: int8; what is lost stays here"), "{compressed}");
+        let robust = words(&["plan.aggregation.rule=median", "plan.aggregation.cap=0.25"]);
+        assert!(robust.contains("the rule `median`; no client counts for more than 25.0 %"), "{robust}");
+        let private = words(&["plan.privacy.epsilon=8", "plan.privacy.clip.fixed=0.5", "model=deq-mlp"]);
+        assert!(private.contains("shortened to a norm of 0.5, and as much noise as epsilon 8 takes"), "{private}");
+        assert!(private.contains("the server adds it, and has to be trusted to"), "{private}");
+        let secret = words(&["plan.secure_aggregation.clip=0.5"]);
+        assert!(secret.contains("the sum of all changes only, each cut off at 0.5 and rounded to 16 bits"), "{secret}");
+        assert!(secret.contains("as long as it follows the protocol"), "{secret}");
     }
 
     #[test]

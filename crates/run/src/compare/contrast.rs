@@ -1,7 +1,7 @@
 //! What sets contestants apart, and by how much.
 use serde::Serialize;
 
-use crate::statistics::{BySeed, Difference, best_beyond_scatter, compare};
+use crate::statistics::{BySeed, Difference, SIGNIFICANCE, compare, holm};
 
 /// Two groups whose mean accuracies are compared over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -12,6 +12,15 @@ pub struct Contrast {
     pub other: usize,
     /// The test of their accuracies.
     pub difference: Difference,
+    /// Its p-value, corrected for the number of tests on the same data set by Holm's method.
+    pub corrected: f64,
+}
+
+impl Contrast {
+    /// Whether chance alone would hardly do it, with as many tests as there are.
+    pub fn is_significant(&self) -> bool {
+        self.corrected < SIGNIFICANCE
+    }
 }
 
 /// A group among others: only groups on the same data set are set against each other.
@@ -30,12 +39,16 @@ pub fn contrasts(contestants: &[Contestant]) -> Vec<Contrast> {
     by_data(contestants).iter().flat_map(|places| against_best(contestants, places)).collect()
 }
 
-/// On every data set the best, and all that a test cannot tell from it.
+/// On every data set the best of those with several seeds, and all that a test cannot tell from it; nothing where there is nothing to test.
 pub fn best(contestants: &[Contestant]) -> Vec<usize> {
     let best_of = |places: &Vec<usize>| {
-        let scores: Vec<BySeed> = places.iter().map(|place| contestants[*place].scores.clone()).collect();
-        let same = |a: usize, b: usize| contestants[places[a]].division == contestants[places[b]].division;
-        best_beyond_scatter(&scores, same).into_iter().map(|at| places[at]).collect::<Vec<_>>()
+        let tested: Vec<usize> = places.iter().copied().filter(|place| contestants[*place].scores.len() > 1).collect();
+        let contrasts = against_best(contestants, &tested);
+        let Some(best) = contrasts.first().map(|contrast| contrast.better) else { return Vec::new() };
+        let is_as_good = |place: &usize| {
+            *place == best || contrasts.iter().any(|contrast| contrast.other == *place && !contrast.is_significant())
+        };
+        tested.into_iter().filter(is_as_good).collect()
     };
     by_data(contestants).iter().flat_map(best_of).collect()
 }
@@ -50,9 +63,12 @@ fn against_best(contestants: &[Contestant], places: &[usize]) -> Vec<Contrast> {
     let against = |other: usize| {
         let (first, second) = (&contestants[better], &contestants[other]);
         let difference = compare(&first.scores, &second.scores, first.division == second.division)?;
-        Some(Contrast { better, other, difference })
+        Some(Contrast { better, other, difference, corrected: difference.p })
     };
-    tested().filter(|other| *other != better).filter_map(against).collect()
+    let mut contrasts: Vec<Contrast> = tested().filter(|other| *other != better).filter_map(against).collect();
+    let corrected = holm(&contrasts.iter().map(|contrast| contrast.difference.p).collect::<Vec<_>>());
+    contrasts.iter_mut().zip(corrected).for_each(|(contrast, corrected)| contrast.corrected = corrected);
+    contrasts
 }
 
 /// The places of each data set, in the order in which they come.

@@ -44,7 +44,7 @@ pub fn division(experiment: &Experiment) -> Result<String> {
 }
 
 fn names(experiment: &Experiment) -> [String; 3] {
-    [experiment.method.name(), experiment.model.name(), experiment.data.source.name()].map(str::to_owned)
+    [experiment.method.name().to_owned(), experiment.model.to_string(), experiment.data.source.name().to_owned()]
 }
 
 /// Leaves of each cluster's settings those in which clusters of the same method, model and data differ.
@@ -106,7 +106,7 @@ pub struct Measures {
     pub epsilon: Option<Sample>,
 }
 
-/// Accuracies in one view, over seeds.
+/// Accuracies in one view, over the seeds of which they are known: samples of nothing where no client tells its scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Qualities {
     /// Mean over clients.
@@ -128,8 +128,9 @@ fn group(cluster: Cluster, runs: &[Finished]) -> Result<Group> {
     let members: Vec<&Finished> = members.into_iter().map(|place| &runs[place]).collect();
     let summaries: Vec<&RunSummary> = members.iter().map(|run| &run.summary).collect();
     let first = summaries[0];
-    let scores =
-        |view: View| members.iter().map(|run| (run.experiment.seed, run.summary.evaluation.quality(view).mean)).collect();
+    let scores = |view: View| {
+        members.iter().filter_map(|run| Some((run.experiment.seed, run.summary.evaluation.quality(view).known()?.mean))).collect()
+    };
     Ok(Group {
         method,
         model,
@@ -174,7 +175,8 @@ impl Measures {
 
 impl Qualities {
     fn of(qualities: &[&Quality]) -> Self {
-        let over = |measure: fn(&Quality) -> f64| Sample::of(qualities.iter().map(|quality| measure(quality)));
+        let over =
+            |measure: fn(&Quality) -> f64| Sample::of(qualities.iter().filter_map(|quality| Some(measure(quality.known()?))));
         Self {
             mean: over(|quality| quality.mean),
             weighted: over(|quality| quality.weighted),

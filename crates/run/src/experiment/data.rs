@@ -23,7 +23,7 @@ pub(super) struct Features {
 impl Features {
     /// Those of a table; nothing for other data.
     pub(super) fn of(source: &Source, dataset: &Dataset) -> Option<Self> {
-        let (Source::Csv(_), Samples::Vectors(vectors)) = (source, &dataset.samples) else { return None };
+        let (Some(_), Samples::Vectors(vectors)) = (source.scale(), &dataset.samples) else { return None };
         let least = vectors.values.iter().copied().fold(f32::INFINITY, f32::min);
         let most = vectors.values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         Some(Self { width: vectors.width, least, most })
@@ -32,7 +32,7 @@ impl Features {
     /// Their range, and what becomes of them.
     pub(super) fn remark(&self, source: &Source, is_scaled: bool, trained: usize) -> String {
         let range = format!("{} between {} and {}", counted(self.width, "feature"), self.least, self.most);
-        let is_given = matches!(source, Source::Csv(table) if matches!(table.scale, Scale::By(_)));
+        let is_given = matches!(source.scale(), Some(Scale::By(_)));
         let fate = match (is_scaled, is_given) {
             (true, true) => "scaled by the numbers in `data.source.scale`".into(),
             (true, false) => format!("standardised with the mean and deviation of {}", counted(trained, "training sample")),
@@ -51,8 +51,8 @@ const FAR: f32 = 10.0;
 
 /// How the features of a data set are scaled before anything learns from them: by the training samples of those who take part.
 pub(super) fn scaling_for(source: &Source, dataset: &Dataset, splits: &ClientSplits) -> Result<Option<Scaling>> {
-    let (Source::Csv(table), Samples::Vectors(vectors)) = (source, &dataset.samples) else { return Ok(None) };
-    match &table.scale {
+    let (Some(scale), Samples::Vectors(vectors)) = (source.scale(), &dataset.samples) else { return Ok(None) };
+    match scale {
         Scale::None => Ok(None),
         Scale::By(scaling) => Ok(Some(scaling.clone())),
         Scale::Standardise => {
@@ -66,10 +66,7 @@ pub(super) fn scaling_for(source: &Source, dataset: &Dataset, splits: &ClientSpl
 ///
 /// Each by its own samples would give the same numbers another meaning at every client, and what they share would fit none of them.
 pub fn scaled_by_example(source: Source, example: &Dataset) -> Result<Source> {
-    let (Source::Csv(mut table), Samples::Vectors(vectors)) = (source.clone(), &example.samples) else { return Ok(source) };
-    if table.scale != Scale::Standardise {
-        return Ok(source);
-    }
+    let (Some(Scale::Standardise), Samples::Vectors(vectors)) = (source.scale(), &example.samples) else { return Ok(source) };
     if let Some(column) = (0..vectors.width).find(|&column| is_constant(vectors, column)) {
         return Err(Error::invalid(
             format!("feature `{}` is the same in every row of the example, so nodes cannot know its scale", column + 1),
@@ -77,10 +74,10 @@ pub fn scaled_by_example(source: Source, example: &Dataset) -> Result<Source> {
         ));
     }
     let all = 0..u32::try_from(example.len()).unwrap_or(u32::MAX);
-    if let Some(scaling) = Scaling::of(vectors, all) {
-        table.scale = Scale::By(scaling);
-    }
-    Ok(Source::Csv(table))
+    Ok(match Scaling::of(vectors, all) {
+        Some(scaling) => source.with_scale(Scale::By(scaling)),
+        None => source,
+    })
 }
 
 fn is_constant(vectors: &Vectors, column: usize) -> bool {

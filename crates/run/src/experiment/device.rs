@@ -3,6 +3,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use fedeq_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{EngineSettings, Experiment};
@@ -54,7 +55,7 @@ impl fmt::Display for Device {
 }
 
 /// The precision of products on a GPU, as a setting: [`fedeq_cuda::Precision`] as people write it. The CPU always computes in 32 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
     /// 16-bit factors and 32-bit sums in convolutions and matrix products, 32 bits everywhere else.

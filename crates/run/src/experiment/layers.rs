@@ -6,26 +6,8 @@
 use fedeq_core::{Error, Result};
 use toml::{Table, Value};
 
+use super::registry::{inner_defaults, kinds, tagged};
 use super::setting::Override;
-
-/// Keys below which exactly one of several keys may stand.
-const ONE_OF: [&[&str]; 15] = [
-    &["data", "unseen"],
-    &["data", "source", "scale"],
-    &["model", "equilibrium", "solver"],
-    &["model", "equilibrium", "solver", "anderson", "ridge"],
-    &["model", "equilibrium", "adjoint"],
-    &["model", "equilibrium", "adjoint", "implicit", "solver"],
-    &["training", "warm_start"],
-    &["training", "projection"],
-    &["method", "dual"],
-    &["method", "tuning"],
-    &["plan", "compression", "up"],
-    &["plan", "compression", "down"],
-    &["plan", "aggregation", "rule"],
-    &["plan", "aggregation", "clip"],
-    &["plan", "privacy", "clip"],
-];
 
 /// Settings of one origin.
 #[derive(Default)]
@@ -152,12 +134,8 @@ fn relation(one: &Setting, other: &Setting) -> Relation {
         return Relation::Same;
     }
     let contains = |outer: &Setting, inner: &Setting| inner.path.starts_with(&outer.path) && !is_empty(&outer.value);
-    let are_kinds = ONE_OF.iter().any(|section| {
-        let kind = |setting: &Setting| {
-            let is_below =
-                setting.path.len() > section.len() && setting.path.iter().zip(*section).all(|(key, known)| key == known);
-            is_below.then(|| setting.path[section.len()].clone())
-        };
+    let are_kinds = kinds().iter().any(|kinds| {
+        let kind = |setting: &Setting| setting.path.strip_prefix(kinds.path.as_slice()).and_then(|below| below.first()).cloned();
         matches!((kind(one), kind(other)), (Some(one), Some(other)) if one != other)
     });
     if are_kinds || contains(one, other) || contains(other, one) { Relation::Either } else { Relation::None }
@@ -165,9 +143,7 @@ fn relation(one: &Setting, other: &Setting) -> Relation {
 
 /// Whether the older of two says no more than which kind it is, so that choosing another loses nothing.
 fn is_choice(old: &Setting, new: &Setting) -> bool {
-    let is_kind = ONE_OF
-        .iter()
-        .any(|section| old.path.len() == section.len() + 1 && old.path.iter().zip(*section).all(|(key, known)| key == known));
+    let is_kind = kinds().iter().any(|kinds| old.path.strip_prefix(kinds.path.as_slice()).is_some_and(|below| below.len() == 1));
     is_empty(&old.value) || new.path.starts_with(&old.path) || (is_kind && !old.value.is_table())
 }
 
@@ -183,25 +159,43 @@ fn unused(old: &Setting, new: &Setting) -> Error {
 /// The keys that say which of several kinds a table is.
 pub(super) const TAGS: [&str; 3] = ["name", "rule", "kind"];
 
-/// Lays `over` over `base`, key by key. Where `over` chooses another kind than `base` has, nothing of `base` remains.
+/// Lays `over` over `base`, key by key. Where `over` chooses another kind than `base` has, nothing of `base` remains; what is not said of that kind, or of a section that
+/// `base` does not have, is what the list of settings says.
 pub(super) fn lay(base: &mut Table, over: &Table) {
-    for (key, value) in over {
-        match (base.get_mut(key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) if is_same_kind(below, above) => lay(below, above),
-            _ => {
-                base.insert(key.clone(), value.clone());
-            }
+    lay_at(&mut Vec::new(), base, over);
+    let defaults: Vec<(&[String], &Value)> = inner_defaults(base).collect();
+    for (path, value) in defaults {
+        let Some((key, above)) = path.split_last() else { continue };
+        if let Some(section) = section_mut(base, over, above) {
+            section.entry(key.clone()).or_insert_with(|| value.clone());
         }
     }
 }
 
+fn lay_at(path: &mut Vec<String>, base: &mut Table, over: &Table) {
+    for (key, value) in over {
+        path.push(key.clone());
+        match (base.get_mut(key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) if is_same_kind(path, below, above) => lay_at(path, below, above),
+            _ => {
+                base.insert(key.clone(), value.clone());
+            }
+        }
+        path.pop();
+    }
+}
+
 /// Kinds are told apart by a tag, or by the one key that holds all the rest: `{ broyden = { memory = 20 } }`.
-fn is_same_kind(below: &Table, above: &Table) -> bool {
+fn is_same_kind(path: &[String], below: &Table, above: &Table) -> bool {
     let differs = |tag: &&str| matches!((below.get(*tag), above.get(*tag)), (Some(a), Some(b)) if a != b);
-    // A kind without settings of its own has nothing but its tag.
-    let has_tag = TAGS.iter().any(|tag| below.contains_key(*tag) || above.contains_key(*tag));
-    let has_other_key = !has_tag && below.len() == 1 && above.len() == 1 && below.keys().ne(above.keys());
+    let has_other_key = kinds().iter().any(|kinds| kinds.path == path) && below.keys().ne(above.keys());
     !TAGS.iter().any(differs) && !has_other_key
+}
+
+/// The section at a path, where somebody says something of it.
+fn section_mut<'a>(base: &'a mut Table, over: &Table, path: &[String]) -> Option<&'a mut Table> {
+    path.iter().try_fold(over, |table, key| table.get(key)?.as_table())?;
+    path.iter().try_fold(base, |table, key| table.get_mut(key)?.as_table_mut())
 }
 
 /// Puts a value at a path, making tables on the way.
@@ -220,51 +214,35 @@ pub(super) fn put(table: &mut Table, path: &[String], value: &Value) {
     }
 }
 
-/// Kinds whose settings stand below their name, and may be left out: where they stand, and what they are called.
-const KINDS_WITH_SETTINGS: [(&[&str], &[&str]); 6] = [
-    (&["model", "equilibrium", "solver"], &["anderson", "broyden", "fixed-point"]),
-    (&["model", "equilibrium", "adjoint"], &["implicit", "phantom"]),
-    (&["training", "warm_start"], &["by-sample"]),
-    (&["plan", "aggregation", "rule"], &["trimmed-mean", "krum", "multi-krum", "geometric-median"]),
-    (&["plan", "aggregation", "clip"], &["adaptive"]),
-    (&["plan", "privacy", "clip"], &["adaptive"]),
-];
-
 /// Writes names out: `model = "mlp"` means `model = { name = "mlp" }`, `solver = "broyden"` means `solver = { broyden = {} }`.
 pub(super) fn expand(table: &mut Table) {
-    for (path, kinds) in KINDS_WITH_SETTINGS {
-        expand_kind(table, path, kinds);
+    for kinds in kinds() {
+        let with_settings = |name: String| match kinds.nameable.contains(&name) {
+            true => Value::Table(Table::from_iter([(name, Value::Table(Table::new()))])),
+            // Other words are left for the reader to refuse.
+            false => Value::String(name),
+        };
+        expand_at(table, &kinds.path, &with_settings);
     }
-    for section in ["model", "method"] {
-        expand_one(table, section, "name");
-    }
-    expand_one(table, "attack", "kind");
-    if let Some(Value::String(_)) = table.get("data") {
-        expand_one(table, "data", "source");
-    }
-    if let Some(Value::Table(data)) = table.get_mut("data") {
-        expand_one(data, "source", "name");
-        expand_one(data, "partition", "rule");
+    let named = |tag: &'static str| move |name: String| Value::Table(Table::from_iter([(tag.to_owned(), Value::String(name))]));
+    expand_at(table, &["data"], &named("source"));
+    expand_at(table, &["attack"], &named("kind"));
+    for section in tagged() {
+        expand_at(table, &section.path, &named(&section.tag));
     }
 }
 
-/// Makes a table of a name at a path; other words are left for the reader to refuse.
-fn expand_kind(table: &mut Table, path: &[&str], kinds: &[&str]) {
-    match (path, path.first().and_then(|key| table.get_mut(*key))) {
-        ([_], Some(value)) => {
-            if let Some(kind) = value.as_str().filter(|name| kinds.contains(name)).map(str::to_owned) {
-                *value = Value::Table(Table::from_iter([(kind, Value::Table(Table::new()))]));
+/// Writes out the name at a path, if one stands there.
+fn expand_at(table: &mut Table, path: &[impl AsRef<str>], written_out: &dyn Fn(String) -> Value) {
+    let Some((key, rest)) = path.split_first() else { return };
+    match table.get_mut(key.as_ref()) {
+        Some(value @ Value::String(_)) if rest.is_empty() => {
+            if let Value::String(name) = std::mem::replace(value, Value::Boolean(false)) {
+                *value = written_out(name);
             }
         }
-        ([_, rest @ ..], Some(Value::Table(below))) => expand_kind(below, rest, kinds),
+        Some(Value::Table(below)) => expand_at(below, rest, written_out),
         _ => {}
-    }
-}
-
-fn expand_one(table: &mut Table, key: &str, tag: &str) {
-    if let Some(value @ Value::String(_)) = table.get_mut(key) {
-        let name = value.clone();
-        *value = Value::Table(Table::from_iter([(tag.to_owned(), name)]));
     }
 }
 
@@ -360,13 +338,23 @@ mod tests {
 
     #[test]
     fn the_same_kind_is_completed_and_another_kind_replaced() {
-        let base = "solver = { anderson = { memory = 5, delay = 0 } }\npartition = { rule = 'iid', clients = 3 }";
-        let same = laid(base, "solver = { anderson = { memory = 2 } }\npartition = { clients = 4 }");
-        let other = laid(base, "solver = { broyden = { memory = 9 } }\npartition = { rule = 'natural' }");
-        let expected = "solver = { anderson = { memory = 2, delay = 0 } }\npartition = { rule = 'iid', clients = 4 }";
+        let base =
+            "model.equilibrium.solver = { anderson = { memory = 5, delay = 7 } }\npartition = { rule = 'iid', clients = 3 }";
+        let same = laid(base, "model.equilibrium.solver = { anderson = { memory = 2 } }\npartition = { clients = 4 }");
+        let other = laid(base, "model.equilibrium.solver = { broyden = { memory = 9 } }\npartition = { rule = 'natural' }");
+        let expected =
+            "model.equilibrium.solver = { anderson = { memory = 2, delay = 7 } }\npartition = { rule = 'iid', clients = 4 }";
         assert_eq!(same, expected.parse().expect("TOML"));
-        let expected = "solver = { broyden = { memory = 9 } }\npartition = { rule = 'natural' }";
+        let expected = "model.equilibrium.solver = { broyden = { memory = 9 } }\npartition = { rule = 'natural' }";
         assert_eq!(other, expected.parse().expect("TOML"));
+    }
+
+    #[test]
+    fn a_section_of_one_key_is_completed_as_well() {
+        assert_eq!(
+            laid("data.split.test = 0.2", "data.split.validation = 0.1"),
+            table("data.split = { test = 0.2, validation = 0.1 }")
+        );
     }
 
     #[test]

@@ -15,37 +15,50 @@
 //! # Layout
 //! - this file: what an experiment consists of
 //! - `read`: from a file and settings to an experiment, and back to one value a key
-//! - `setting`: `key=value`; `layers`: settings of several origins over each other
+//! - `setting`: `key=value`; `short_form`: short names of some; `layers`: settings of several origins over each other
+//! - `registry`: every setting there is, with type, default, bounds and what it means
 //! - `refusal`: what is wrong, where, and what was perhaps meant
 //! - `prepare`: from an experiment to live objects; `data`: who holds what, and in which units; `device`: what it is computed on
+//! - `external`: networks that are computed outside of fedeq
 mod data;
 mod device;
+mod external;
 mod layers;
 mod prepare;
 mod read;
 mod refusal;
+mod registry;
 mod setting;
+mod short_form;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use fedeq_core::{Attack, Error, Method, Plan, Result, Training, fingerprint};
+use fedeq_data::FeatureShift;
 use fedeq_data::partition::{HoldOut, Limit, Partition, Split};
 use fedeq_data::source::Source;
 use fedeq_models::ModelConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use data::scaled_by_example;
 pub use device::{Device, Precision};
+pub use external::ExternalModel;
 pub use prepare::Prepared;
+use prepare::{MOST_MEGABYTES, MOST_WORKERS};
 pub use read::USUAL_FOLDER;
 pub(crate) use refusal::Refusal;
+pub use registry::{Accepts, Bound, Condition, Given, GivenWhere, Holds, NamedChoice, Range, SettingInfo};
 pub use setting::Override;
+pub use short_form::SHORT_FORMS;
+/// The value of a setting.
+pub use toml::Value as SettingValue;
 
 use crate::preset::Preset;
 
 /// Everything about a run but the machine it runs on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// What filled in the rest.
@@ -70,7 +83,7 @@ pub struct Experiment {
 }
 
 /// What is learned from, and who holds it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataConfig {
     /// The folder that data sets are kept in, or the path of one's own data.
@@ -88,13 +101,21 @@ pub struct DataConfig {
     pub limit: Option<Limit>,
     /// Clients kept out of training: the unseen ones.
     pub unseen: Option<HoldOut>,
+    /// The share of training samples that get another class than theirs; none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
+    pub label_noise: Option<f64>,
+    /// Makes the pictures of every client look different; off if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shift: Option<FeatureShift>,
 }
 
 /// How a run is computed. Whatever stands here, the results are the same to the byte, but for the kind of device and its precision: another one rounds otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSettings {
     /// Clients that train side by side; as many as there are cores if left out.
+    #[schemars(range(min = 1, max = MOST_WORKERS))]
     pub workers: Option<NonZeroUsize>,
     /// What clients are computed on: `cpu`, `cuda` (the first GPU) or `cuda:1`, see [`Device`].
     pub device: String,
@@ -104,15 +125,19 @@ pub struct EngineSettings {
     /// Megabytes (1e6 bytes) of a GPU's memory that a run may use; most of what is free if left out. Half of what data leaves is for the states of clients,
     /// which move to the memory of the machine beyond that.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_MEGABYTES))]
     pub device_memory_mb: Option<usize>,
     /// What a run was computed on before it was continued on another device. Nobody sets it: `fedeq resume --device` writes it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub earlier_devices: Vec<String>,
     /// Megabytes (1e6 bytes) of client states kept in memory; the rest is on disk.
+    #[schemars(range(min = 1, max = MOST_MEGABYTES))]
     pub client_memory_mb: usize,
     /// Rounds between checkpoints; there is always one when a run is stopped, and at the end.
+    #[schemars(range(min = 1))]
     pub checkpoint_every: u64,
     /// Seconds after which there is a checkpoint at the end of the round, however many rounds are over: what a kill may cost.
+    #[schemars(range(min = 1))]
     pub checkpoint_seconds: u64,
 }
 
@@ -151,6 +176,8 @@ impl Experiment {
                 split: Split::default(),
                 limit: None,
                 unseen: None,
+                label_noise: None,
+                shift: None,
             },
             engine: EngineSettings::default(),
             attack: None,

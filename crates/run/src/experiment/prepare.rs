@@ -6,18 +6,19 @@ use fedeq_core::{
     Array, AttackKind, ClientState, ClientStore, Error, InitialHeads, Liars, LocalProblem, LocalProblems, Mechanism, NoiseBy,
     Params, Plan, Result, ServerState, Training, Weights, shared_part,
 };
-use fedeq_cpu::{Network, NetworkProblem, project_params};
+use fedeq_cpu::{ExternalProblem, Network, NetworkProblem, project_params};
 use fedeq_cuda::ClientData;
 use fedeq_data::partition::{ClientIndices, ClientSplits, Partition};
 use fedeq_data::shard::{Remainder, Shard};
-use fedeq_data::source::SampleKind;
+use fedeq_data::source::arrays::TokenArrays;
+use fedeq_data::source::{SampleKind, Source};
 use fedeq_data::{Dataset, Labels, Samples, Scaling, Seed};
 use fedeq_equilibrium::WarmStart;
 use fedeq_models::graph::Parameter;
-use fedeq_models::{Graph, Part, Task};
+use fedeq_models::{Graph, ModelConfig, Part, Task};
 
 use super::data::{Features, repeated, scaling_for};
-use super::{Device, Experiment, equilibrium_models};
+use super::{Device, Experiment, ExternalModel, equilibrium_models};
 use crate::present::require_present;
 
 /// An experiment whose data is loaded, whose clients have their samples and whose network is built.
@@ -32,8 +33,10 @@ pub struct Prepared {
     features: Option<Features>,
     /// Who holds what, and who is unseen in training.
     pub splits: ClientSplits,
-    /// The network, which all clients share.
+    /// The network, which all clients share; only its parameters where it is computed outside of fedeq.
     pub network: Arc<Network>,
+    /// Where it is, what it starts from and who computes it.
+    external: Option<ExternalModel>,
     /// Training, validation and test samples of each client; unseen ones come last.
     shards: Vec<[Shard; 3]>,
     /// What the federation does: the experiment's plan, in which distances are noted where somebody lies and nothing else is said.
@@ -50,9 +53,16 @@ impl Experiment {
     }
 
     /// As [`prepare`](Self::prepare), for what has begun already: features are scaled as they were then, if they were.
-    pub(crate) fn prepare_again(&self, scaling: Option<Scaling>) -> Result<Prepared> {
+    pub(crate) fn prepare_again(&self, scaling: Option<Scaling>, external: Option<ExternalModel>) -> Result<Prepared> {
         self.require_samples()?;
-        self.prepare_with(|| self.present().map(Arc::new), |_, _| Ok(scaling))
+        self.prepare_with(|| self.present().map(Arc::new), |_, _| Ok(scaling), external)
+    }
+
+    /// As [`prepare`](Self::prepare), with a network that is computed outside of fedeq.
+    pub fn prepare_external(&self, model: ExternalModel) -> Result<Prepared> {
+        self.require_samples()?;
+        let scaling = |dataset: &Dataset, splits: &ClientSplits| scaling_for(&self.data.source, dataset, splits);
+        self.prepare_with(|| self.present().map(Arc::new), scaling, Some(model))
     }
 
     /// As [`prepare`](Self::prepare), for clients elsewhere: where every client brings its own data, those given are an example.
@@ -62,7 +72,7 @@ impl Experiment {
 
     /// As [`prepare`](Self::prepare), with data that somebody else loads.
     pub(crate) fn prepare_from(&self, load: impl FnOnce() -> Result<Arc<Dataset>>) -> Result<Prepared> {
-        self.prepare_with(load, |dataset, splits| scaling_for(&self.data.source, dataset, splits))
+        self.prepare_with(load, |dataset, splits| scaling_for(&self.data.source, dataset, splits), None)
     }
 
     /// The data, which must be there.
@@ -75,8 +85,12 @@ impl Experiment {
         &self,
         load: impl FnOnce() -> Result<Arc<Dataset>>,
         scaling: impl FnOnce(&Dataset, &ClientSplits) -> Result<Option<Scaling>>,
+        external: Option<ExternalModel>,
     ) -> Result<Prepared> {
         self.check_settings()?;
+        if let (ModelConfig::External(options), None) = (&self.model, &external) {
+            return Err(options.not_ours().into());
+        }
         let mut dataset = load()?;
         let splits = self.assign(&dataset)?;
         let features = Features::of(&self.data.source, &dataset);
@@ -87,17 +101,34 @@ impl Experiment {
         self.plan.sampling.cohort_size(splits.clients.len())?;
         self.plan.validate_clients(self.method.algorithm(), splits.clients.len())?;
         let liars = self.liars(splits.clients.len())?;
+        let dataset = self.changed(dataset, &splits)?;
         let shards = self.shards(&dataset, &splits, liars.as_ref())?;
-        let network = Arc::new(Network::new(self.model.graph(&task_of(&dataset)?)?));
+        let network = Arc::new(Network::new(self.graph(&task_of(&dataset)?, external.as_ref())?));
         if let Device::Cuda(_) = self.engine.place()? {
             self.ensure_supported(network.graph())?;
         }
         self.plan.privacy.map_or(Ok(()), |privacy| privacy.validate_network(!network.graph().statistics.is_empty()))?;
         self.ensure_private()?;
         let plan = self.plan_noting_liars();
-        let prepared = Prepared { experiment: self.clone(), dataset, scaling, features, splits, network, shards, plan, liars };
+        let experiment = self.clone();
+        let prepared = Prepared { experiment, dataset, scaling, features, splits, network, external, shards, plan, liars };
         prepared.check_heads()?;
         Ok(prepared)
+    }
+
+    /// The network for a task, or the parameters of one that is computed outside of fedeq.
+    fn graph(&self, task: &Task, external: Option<&ExternalModel>) -> Result<Graph> {
+        match (&self.model, external) {
+            (ModelConfig::External(options), Some(model)) => {
+                self.check_offers(model)?;
+                model.graph(options, task)
+            }
+            (model, Some(own)) => {
+                let problem = format!("the experiment's network is `{model}`, and not `{}`", own.name);
+                Err(Error::invalid(problem, "leave one of the two out"))
+            }
+            (model, None) => Ok(model.graph(task)?),
+        }
     }
 
     /// Refuses what clients remember from round to round where the account takes them for forgetful.
@@ -111,6 +142,35 @@ impl Experiment {
         }
         let problem = "`plan.privacy` does not go with `training.warm_start.by-sample.lasting`: what clients remember depends on when they took part";
         Err(Error::invalid(problem, "leave it out, or set `plan.sampling.poisson=true`"))
+    }
+
+    /// The data set with labels and pictures changed as the settings say.
+    fn changed(&self, mut dataset: Arc<Dataset>, splits: &ClientSplits) -> Result<Arc<Dataset>> {
+        if let Some(share) = self.data.label_noise {
+            dataset = Arc::new(dataset.with_label_noise(splits, share, self.root_seed())?);
+        }
+        if let Some(shift) = &self.data.shift {
+            dataset = Arc::new(dataset.shifted(splits, shift, self.root_seed())?);
+        }
+        self.check_augmentation(&dataset)?;
+        Ok(dataset)
+    }
+
+    /// Refuses to change what is no picture, or by more than a picture has.
+    fn check_augmentation(&self, dataset: &Dataset) -> Result<()> {
+        let Some(augment) = &self.training.augment else { return Ok(()) };
+        let Samples::Images(images) = &dataset.samples else {
+            let problem = format!("`training.augment` changes pictures, and `{}` has none", dataset.name);
+            return Err(Error::invalid(problem, "leave it out, or choose pictures"));
+        };
+        let side = images.shape[0].min(images.shape[1]);
+        match augment.crop {
+            Some(crop) if crop >= side => Err(Error::invalid(
+                format!("`training.augment.crop` is `{crop}`, and pictures are {side} pixels wide or high"),
+                format!("give less than {side}"),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Draws who lies among so many clients.
@@ -146,6 +206,7 @@ impl Experiment {
     /// Refuses by name what a GPU cannot do.
     fn ensure_supported(&self, graph: &Graph) -> Result<()> {
         fedeq_cuda::ensure_supported(graph, self.engine.precision().into())?;
+        fedeq_cuda::ensure_method_supported(&self.method)?;
         fedeq_cuda::ensure_training_supported(&self.training)
     }
 
@@ -190,6 +251,15 @@ impl Experiment {
         ))
     }
 
+    /// Refuses a schedule over rounds where there are none.
+    fn check_schedule(&self) -> Result<()> {
+        if self.training.schedule.is_none() || self.plan.asynchronous.is_none() {
+            return Ok(());
+        }
+        let problem = "`training.schedule` goes by rounds, and with `plan.asynchronous` clients begin at any time";
+        Err(Error::invalid(problem, "leave out one of them; `training.local_schedule` works with both"))
+    }
+
     /// Refuses what can be refused without data.
     pub fn check_settings(&self) -> Result<()> {
         if i64::try_from(self.seed).is_err() {
@@ -197,12 +267,16 @@ impl Experiment {
         }
         self.training.validate()?;
         self.method.algorithm().validate()?;
+        self.training.validate_method(self.method.algorithm())?;
+        self.check_schedule()?;
         self.plan.validate(self.method.algorithm())?;
+        self.check_external()?;
         self.check_equilibrium()?;
         self.check_projection()?;
         self.check_watch()?;
         self.check_heads()?;
         self.check_symbols()?;
+        self.check_vocabulary()?;
         self.check_attack()?;
         self.engine.check_device()?;
         at_least_one("engine.checkpoint_every", self.engine.checkpoint_every)?;
@@ -241,6 +315,15 @@ impl Experiment {
         let problem =
             format!("`training.initial_heads = own` does not go with `{method}`, where the server sends every client its head");
         Err(Error::invalid(problem, "leave it out, or choose `method=fedeq`, `fedrep`, `fedper` or `local`"))
+    }
+
+    /// A token is a byte.
+    fn check_vocabulary(&self) -> Result<()> {
+        let Source::TokenArrays(TokenArrays { vocabulary: Some(size), .. }) = &self.data.source else { return Ok(()) };
+        if (2..=256).contains(&size.get()) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("`data.source.vocabulary` is `{size}`"), "give a whole number from 2 to 256"))
     }
 
     fn check_symbols(&self) -> Result<()> {
@@ -284,6 +367,11 @@ impl Experiment {
         self.root_seed().derive("federation", [])
     }
 
+    /// The randomness of all clients.
+    pub(crate) fn clients_seed(&self) -> Seed {
+        self.root_seed().derive("clients", [])
+    }
+
     /// All randomness comes from here.
     pub(crate) fn root_seed(&self) -> Seed {
         Seed::new(self.seed)
@@ -291,9 +379,9 @@ impl Experiment {
 }
 
 /// More threads than any machine has cores are a slip, and asking for a million of them would hurt.
-const MOST_WORKERS: usize = 4096;
+pub(super) const MOST_WORKERS: usize = 4096;
 /// A petabyte.
-const MOST_MEGABYTES: usize = 1_000_000_000;
+pub(super) const MOST_MEGABYTES: usize = 1_000_000_000;
 
 fn at_most(name: &str, value: usize, most: usize) -> Result<()> {
     if value <= most { Ok(()) } else { Err(Error::invalid(format!("`{name}` is `{value}`"), format!("give at most {most}"))) }
@@ -352,7 +440,7 @@ impl Prepared {
     /// The name of a GPU that could carry this out and is not asked for; nothing where there is none.
     pub fn unused_gpu(&self) -> Option<String> {
         let is_cpu = matches!(self.experiment.engine.place(), Ok(Device::Cpu));
-        if !is_cpu || self.experiment.ensure_supported(self.network.graph()).is_err() {
+        if !is_cpu || self.external.is_some() || self.experiment.ensure_supported(self.network.graph()).is_err() {
             return None;
         }
         fedeq_cuda::usable_device()
@@ -360,6 +448,9 @@ impl Prepared {
 
     /// The model all clients start from.
     pub fn initial(&self) -> Weights {
+        if let Some(ExternalModel { initial, .. }) = &self.external {
+            return Weights { params: initial.clone(), ..Weights::default() };
+        }
         let seed = self.experiment.root_seed().derive("model", []).to_u64();
         let mut weights = Weights::initial(self.network.graph(), seed);
         if let Some(projection) = self.experiment.training.projection {
@@ -389,12 +480,11 @@ impl Prepared {
 
     fn fresh_states(&self) -> impl Fn(usize) -> ClientState + Send + Sync + 'static {
         let initial = self.initial();
-        let theta = initial.theta();
         let Experiment { method, training, .. } = self.experiment.clone();
         let seed = self.experiment.root_seed().derive("dual", []);
         let heads = self.heads();
         move |client| {
-            let dual = method.algorithm().initial_dual(&theta, seed.derive("client", [client as u64]));
+            let dual = method.algorithm().initial_dual(&initial, seed.derive("client", [client as u64]));
             let mut own = initial.clone();
             if training.initial_heads == InitialHeads::Own {
                 own.params.overwrite(&heads(client));
@@ -469,7 +559,7 @@ impl Prepared {
 
     /// The randomness of all clients.
     pub fn clients_seed(&self) -> Seed {
-        self.experiment.root_seed().derive("clients", [])
+        self.experiment.clients_seed()
     }
 
     /// Refuses a client that there is not.
@@ -485,14 +575,39 @@ impl Prepared {
         self.names().zip(&self.shards).map(client).collect()
     }
 
-    /// A client's data and a network to use on it.
-    pub fn network_problem(&self, client: usize) -> NetworkProblem {
+    /// A client's data and a network to use on it. Refuses one that is computed outside of fedeq.
+    pub fn network_problem(&self, client: usize) -> Result<NetworkProblem> {
         self.problem_with(self.shards[client].clone())
     }
 
-    /// Any samples and a network to use on them.
-    pub(crate) fn problem_with(&self, shards: [Shard; 3]) -> NetworkProblem {
-        NetworkProblem::new(Arc::clone(&self.network), shards, &self.experiment.training)
+    /// Any samples and a network to use on them, alike.
+    pub(crate) fn problem_with(&self, shards: [Shard; 3]) -> Result<NetworkProblem> {
+        if let ModelConfig::External(options) = &self.experiment.model {
+            return Err(options.not_ours().into());
+        }
+        Ok(NetworkProblem::new(Arc::clone(&self.network), shards, &self.experiment.training))
+    }
+
+    /// A client's data and a network that is computed outside of fedeq. Refuses it where nobody is there to compute it.
+    fn external_problem(&self, client: usize, model: &ExternalModel) -> Result<ExternalProblem> {
+        let network = model.network.clone().ok_or_else(|| model.options().not_ours())?;
+        let (shards, name) = (self.shards[client].clone(), LocalProblems::name(self, client));
+        Ok(ExternalProblem::new(network, Arc::clone(&self.network), name, shards, &self.experiment.training))
+    }
+
+    /// What the network starts from, where it is computed outside of fedeq.
+    pub(crate) fn external(&self) -> Option<&ExternalModel> {
+        self.external.as_ref()
+    }
+
+    /// Whether the network is computed outside of fedeq.
+    pub fn is_external(&self) -> bool {
+        self.external.is_some()
+    }
+
+    /// Who computes the network, where that is not fedeq: `Python`.
+    pub fn computed_by(&self) -> Option<&str> {
+        self.external.as_ref()?.network.as_ref().map(|network| network.computed_by())
     }
 
     /// So many of the first client's training samples, over and over if there are fewer.
@@ -558,7 +673,10 @@ impl LocalProblems for Prepared {
     }
 
     fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
-        Ok(Box::new(self.network_problem(client)))
+        match &self.external {
+            None => Ok(Box::new(self.network_problem(client)?)),
+            Some(model) => Ok(Box::new(self.external_problem(client, model)?)),
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use fedeq_models::ModelConfig;
 use toml::{Table, Value};
 
 use super::layers::{Layer, lay, leaves, put};
-use super::refusal::{Refusal, refuse, unknown_name};
+use super::refusal::{Refusal, out_of_bounds, refuse, unknown_name};
+use super::registry::setting_at;
 use super::setting::Override;
 use super::{Experiment, equilibrium_models};
 use crate::present::{found_at, require_files};
@@ -29,6 +30,11 @@ impl Experiment {
     /// Where no data set is named, it is found out from what lies at `data.folder`, if that is given.
     pub fn read(file: Option<&Path>, overrides: &[Override]) -> Result<Self> {
         Self::attempt(file, overrides).map_err(Error::from)
+    }
+
+    /// The same, where what a file would say is already there as a table.
+    pub fn read_table(table: Table, overrides: &[Override]) -> Result<Self> {
+        Ok(Self::from_layers(Layer::of_file(table), &[Layer::of(overrides)?])?)
     }
 
     /// As [`read`](Self::read), with a refusal that knows which key it is about.
@@ -52,7 +58,7 @@ impl Experiment {
         layers.iter().try_for_each(|layer| layer.over(&mut all))?;
         let mut settings = all.table();
         name_source(&mut settings, all.get(&FOLDER))?;
-        let experiment = resolve(&settings).map_err(|refusal| {
+        let mut experiment = resolve(&settings).map_err(|refusal| {
             let is_left_over = |unknown: &[String]| {
                 let is_meant = |path: &[String]| path.starts_with(unknown);
                 in_file.iter().any(|path| is_meant(path))
@@ -65,6 +71,7 @@ impl Experiment {
         }
         if is_folder_given {
             require_files(&experiment.data.source, &experiment.data.folder)?;
+            experiment.data.source = experiment.data.source.pinned(&experiment.data.folder)?;
         }
         Ok(experiment)
     }
@@ -96,10 +103,23 @@ fn name_source(settings: &mut Table, folder: Option<&Value>) -> Result<()> {
 /// Fills in what a table leaves out.
 fn resolve(settings: &Table) -> std::result::Result<Experiment, Refusal> {
     let defaults = table_of_defaults(settings)?;
-    completed(&defaults, settings).map_err(|error| {
+    let experiment = completed(&defaults, settings).map_err(|error| {
         let attempt = |settings: &Table| completed(&defaults, settings).err();
         refuse(error.message(), settings, &defaults, attempt, kinds_with)
-    })
+    })?;
+    require_bounds(settings, &experiment)?;
+    Ok(experiment)
+}
+
+/// Refuses what is given and lies outside of its bounds.
+fn require_bounds(settings: &Table, experiment: &Experiment) -> Result<()> {
+    let whole = Table::try_from(experiment).map_err(|error| Error::invalid(error.to_string(), super::TOO_LARGE))?;
+    let outside = |(path, value): &(Vec<String>, Value)| {
+        setting_at(path, &whole)
+            .filter(|setting| !setting.accepts.includes(value))
+            .map(|setting| out_of_bounds(path, value, &setting.accepts))
+    };
+    leaves(settings).iter().find_map(outside).map_or(Ok(()), Err)
 }
 
 fn completed(defaults: &Table, settings: &Table) -> std::result::Result<Experiment, toml::de::Error> {
@@ -127,7 +147,9 @@ fn defaults_for(settings: &Table) -> Result<Experiment> {
     let preset = chosen(settings, &["preset"], &Preset::NAMES)?.and_then(Preset::named).unwrap_or_default();
     let source = chosen(settings, &["data", "source", "name"], &sources())?.map(Source::named).transpose()?.unwrap_or_default();
     let method = chosen(settings, &["method", "name"], &Method::NAMES)?.unwrap_or("fedeq");
-    let model = chosen(settings, &["model", "name"], &ModelConfig::NAMES)?;
+    let is_external = named(settings, &["model", "name"]).and_then(Value::as_str) == Some(ModelConfig::EXTERNAL);
+    let model =
+        if is_external { Some(ModelConfig::EXTERNAL) } else { chosen(settings, &["model", "name"], &ModelConfig::NAMES)? };
     let rule = chosen(settings, &["data", "partition", "rule"], &Partition::rules())?;
     let mut defaults = Experiment::defaults(preset, method, source, model)?;
     if let Some(partition) = rule.and_then(|rule| Partition::named(rule, &defaults.data.source.entry().partition)) {

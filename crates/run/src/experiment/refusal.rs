@@ -3,6 +3,7 @@ use fedeq_core::Error;
 use toml::{Table, Value};
 
 use super::layers::{TAGS, leaves, put};
+use super::registry::{Accepts, SettingInfo, accepted_at};
 use crate::closest::closest;
 
 /// Why an experiment was refused.
@@ -105,11 +106,13 @@ fn kind_at<'a>(defaults: &'a Table, path: &[String]) -> Option<(String, &'a str)
 fn unknown_key(path: &[String], known: &[&str], kind: Option<(String, &str)>, others: &[String]) -> Error {
     let (key, above) = path.split_last().map_or(("", &[][..]), |(key, above)| (key.as_str(), above));
     let full = |key: &str| above.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".");
+    let elsewhere = SettingInfo::elsewhere(&path.join("."));
     let hint = match closest(key, known.iter().copied()) {
         _ if !others.is_empty() => {
             format!("leave it out, or set {}", others.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(" or "))
         }
         Some(near) => format!("did you mean `{}`?", full(near)),
+        None if !elsewhere.is_empty() => format!("did you mean `{}`?", elsewhere.join("` or `")),
         None if known.is_empty() => "leave it out: nothing can be set here".into(),
         None => format!("choose one of {}", known.join(", ")),
     };
@@ -127,6 +130,11 @@ pub(super) fn unknown_name(path: &str, value: &Value, known: &[&str]) -> Error {
     Error::invalid(format!("`{path}` cannot be `{text}`"), hint)
 }
 
+/// A value that cannot stand where it does.
+pub(super) fn out_of_bounds(path: &[String], value: &Value, accepts: &Accepts) -> Error {
+    Error::invalid(format!("`{}` is `{}`", path.join("."), text_of(value)), format!("give {}", accepts.words()))
+}
+
 /// A value of another kind than is wanted, or out of range.
 fn wrong_value(complaint: &str, path: &[String], value: Option<Value>) -> Error {
     if complaint.starts_with("wanted exactly 1 element") {
@@ -139,35 +147,12 @@ fn wrong_value(complaint: &str, path: &[String], value: Option<Value>) -> Error 
         let section = path.split_last().map_or(String::new(), |(_, section)| section.join("."));
         return Error::invalid(format!("`{section}` does not say its `{field}`"), format!("set `{section}.{field}` as well"));
     }
-    let expected = complaint.split_once(", expected ").map(|(_, expected)| in_words(expected));
-    match (value, expected) {
-        (Some(value), Some(expected)) => {
-            Error::invalid(format!("`{}` is `{}`", path.join("."), text_of(&value)), format!("give {expected}"))
-        }
+    match (value, accepted_at(path)) {
+        (Some(value), Some(accepts)) => out_of_bounds(path, &value, accepts),
         _ => {
             let place = if path.is_empty() { String::new() } else { format!("`{}`: ", path.join(".")) };
             Error::invalid(format!("{place}{complaint}"), "write a value of the kind expected")
         }
-    }
-}
-
-/// What a reader expects, as a person would say it.
-fn in_words(expected: &str) -> String {
-    match expected.trim_end_matches('.') {
-        "u64" | "usize" | "i64" => "a whole number from 0, below 2^63".into(),
-        "u32" => "a whole number from 0 to 4,294,967,295".into(),
-        "u16" => "a whole number from 0 to 65,535".into(),
-        "a nonzero u64" | "a nonzero usize" => "a whole number from 1, below 2^63".into(),
-        "a nonzero u16" => "a whole number from 1 to 65,535".into(),
-        "f64" | "f32" => "a number".into(),
-        "a boolean" => "`true` or `false`".into(),
-        "a string" | "a borrowed string" | "path string" => "a text".into(),
-        "string or map" => "a name, or settings: `{ kind = value }`".into(),
-        "a sequence" => "a list: `[1, 2]`".into(),
-        other if other.starts_with("struct ") || other.starts_with("internally tagged enum") || other == "a map" => {
-            "settings: `{ key = value }`".into()
-        }
-        other => other.to_owned(),
     }
 }
 

@@ -24,6 +24,8 @@ impl Effort {
             ClientTask::Train => algorithm.client_update(&me, &round),
             ClientTask::Finish => algorithm.finish(&me, &round),
             ClientTask::Adopt => algorithm.adopt(&me, &round),
+            // Keys and masks take no training.
+            ClientTask::Aggregate => return Self::default(),
             ClientTask::Evaluate => return Self::asked(&Question::all(algorithm, &me)),
             // The gradient takes a pass over all training data.
             ClientTask::Measure => {
@@ -52,7 +54,7 @@ impl Effort {
     /// Seconds for a client of so many batches, and so many training, validation and test samples to be judged by.
     pub(super) fn seconds(&self, pace: &Pace, batches: f64, samples: [f64; 3]) -> f64 {
         let trained: f64 = self.trained.iter().map(|(trains, epochs)| *epochs as f64 * batches * pace.batch(*trains)).sum();
-        trained + self.looks(samples) * pace.sample
+        trained + self.looks(samples) * pace.sample()
     }
 }
 

@@ -6,10 +6,11 @@
 //! samples of the same shape stand in.
 //!
 //! # Layout
-//! - this file: from experiments to forecasts
+//! - this file: from experiments to forecasts; `outlook`: memory and bytes on the network as well
 //! - `effort`: what work there is; `pace`: how long a piece of it takes on the CPU
 //! - `work`: how much is computed; `rates`: how fast devices compute
 mod effort;
+mod outlook;
 mod pace;
 mod rates;
 mod work;
@@ -19,7 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fedeq_core::{ClientTask, Plan, Result};
+use fedeq_core::{ClientTask, Plan, Result, Trains};
 use fedeq_data::Dataset;
 use fedeq_data::source::Source;
 
@@ -27,7 +28,8 @@ use crate::experiment::{Device, Experiment, Precision, Prepared};
 use crate::present::require_present;
 use crate::run::{Disk, RunFolder, Silent, launch};
 use effort::Effort;
-use pace::Pace;
+pub use outlook::{Outlook, RoundBytes};
+use pace::{Pace, Stopwatch};
 pub use rates::{MeasuredBy, Rate, Rates};
 use rates::{device_name, gpu_name, is_gpu};
 use work::Work;
@@ -37,6 +39,7 @@ use work::Work;
 pub struct Forecaster {
     data: Vec<(DataKey, Data)>,
     paces: BTreeMap<String, Pace>,
+    stopwatch: Stopwatch,
     /// What was recorded here.
     recorded: Rates,
     /// What comes with the program.
@@ -135,7 +138,9 @@ impl Forecaster {
             let basis = Basis::Rate { device, by: fitting.rate.by, is_own_network: true };
             return Ok((fitting.rate.seconds(&Work::of(prepared)?), basis));
         }
-        Ok((seconds(prepared, &self.pace(prepared)?)?, Basis::Batch))
+        let efforts = Efforts::of(prepared);
+        let pace = self.pace(prepared, &efforts)?;
+        Ok((efforts.seconds(prepared, &pace)?, Basis::Batch))
     }
 
     fn on_gpu(&mut self, prepared: &Prepared, device: Option<String>) -> Result<(f64, Basis)> {
@@ -189,14 +194,11 @@ impl Forecaster {
         &self.recorded
     }
 
-    fn pace(&mut self, prepared: &Prepared) -> Result<Pace> {
-        let key = pace_key(prepared);
-        let pace = match self.paces.get(&key) {
-            Some(known) => *known,
-            None => Pace::measure(prepared)?,
-        };
-        self.paces.insert(key, pace);
-        Ok(pace)
+    /// How long the pieces of this work take; only those that nobody asked for yet are measured.
+    fn pace(&mut self, prepared: &Prepared, efforts: &Efforts) -> Result<Pace> {
+        let pace = self.paces.entry(pace_key(prepared)).or_default();
+        self.stopwatch.complete(pace, prepared, &efforts.trained())?;
+        Ok(*pace)
     }
 
     fn data(&mut self, experiment: &Experiment) -> Result<Data> {
@@ -224,18 +226,41 @@ fn pace_key(prepared: &Prepared) -> String {
     format!("{:?} {model:?} {size} {start:?} {projection:?}", data.source)
 }
 
-fn seconds(prepared: &Prepared, pace: &Pace) -> Result<f64> {
-    let plan = &prepared.experiment.plan;
-    let clients = prepared.splits.clients.len();
-    let cohort = prepared.cohort()?;
-    let batches: usize = (0..clients).map(|client| prepared.batches(client)).sum();
-    let mean_batches = batches as f64 / clients.max(1) as f64;
-    let train = Effort::of(prepared, ClientTask::Train).seconds(pace, mean_batches, [0.0; 3]);
-    let judge = if plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
-    let judged = judge_all(prepared, judge, pace);
-    let finish = Effort::of(prepared, ClientTask::Finish).seconds(pace, mean_batches, [0.0; 3]) * clients as f64;
-    let (few, all) = (workers(prepared).min(cohort) as f64, workers(prepared).min(clients) as f64);
-    Ok(plan.rounds as f64 * cohort as f64 * train / few + (evaluations(plan) * judged + finish) / all)
+/// What a client does in a round, when it is evaluated, and at the end.
+struct Efforts {
+    train: Effort,
+    judge: Effort,
+    finish: Effort,
+}
+
+impl Efforts {
+    fn of(prepared: &Prepared) -> Self {
+        let judge = if prepared.experiment.plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
+        let [train, judge, finish] = [ClientTask::Train, judge, ClientTask::Finish].map(|task| Effort::of(prepared, task));
+        Self { train, judge, finish }
+    }
+
+    /// All that is trained in one of them.
+    fn trained(&self) -> Vec<Trains> {
+        [&self.train, &self.judge, &self.finish]
+            .into_iter()
+            .flat_map(|effort| &effort.trained)
+            .map(|(trains, _)| *trains)
+            .collect()
+    }
+
+    fn seconds(&self, prepared: &Prepared, pace: &Pace) -> Result<f64> {
+        let plan = &prepared.experiment.plan;
+        let clients = prepared.splits.clients.len();
+        let cohort = prepared.cohort()?;
+        let batches: usize = (0..clients).map(|client| prepared.batches(client)).sum();
+        let mean_batches = batches as f64 / clients.max(1) as f64;
+        let train = self.train.seconds(pace, mean_batches, [0.0; 3]);
+        let judged = judge_all(prepared, &self.judge, pace);
+        let finish = self.finish.seconds(pace, mean_batches, [0.0; 3]) * clients as f64;
+        let (few, all) = (workers(prepared).min(cohort) as f64, workers(prepared).min(clients) as f64);
+        Ok(plan.rounds as f64 * cohort as f64 * train / few + (evaluations(plan) * judged + finish) / all)
+    }
 }
 
 /// How often all clients are evaluated.
@@ -245,8 +270,7 @@ fn evaluations(plan: &Plan) -> f64 {
 }
 
 /// Seconds of one evaluation of all clients, one after the other.
-fn judge_all(prepared: &Prepared, task: ClientTask, pace: &Pace) -> f64 {
-    let effort = Effort::of(prepared, task);
+fn judge_all(prepared: &Prepared, effort: &Effort, pace: &Pace) -> f64 {
     let one = |client: usize| {
         effort.seconds(pace, prepared.batches(client) as f64, prepared.samples_of(client).map(|count| count as f64))
     };

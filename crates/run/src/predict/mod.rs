@@ -3,6 +3,8 @@
 //! # Layout
 //! - this file: from inputs to answers
 //! - `input`: files as people have them (pictures, tables, text) as samples like those of the run's own data
+//! - `held`: what a client holds, for those who want to ask about it
+mod held;
 mod input;
 
 use std::ops::Range;
@@ -11,12 +13,14 @@ use std::sync::Arc;
 
 use fedeq_core::{Error, Result};
 use fedeq_data::shard::Shard;
+use fedeq_data::source::arrays::GivenArray;
 use fedeq_data::source::vocabulary;
 use fedeq_data::{Dataset, Labels, Samples};
 use serde::Serialize;
 
 use crate::experiment::Prepared;
 use crate::run::ClientModel;
+pub use held::{HeldSamples, held};
 use input::{ColumnsWanted, FileInputs};
 
 /// What a model says to one input.
@@ -37,7 +41,7 @@ pub struct Answer {
 
 /// What a client's model says to some inputs.
 pub fn predict(prepared: &Prepared, model: &ClientModel, questions: &Questions) -> Result<Vec<Answer>> {
-    let problem = prepared.network_problem(model.client);
+    let problem = prepared.network_problem(model.client)?;
     let rows = problem.probabilities(&model.weights, &questions.shard, model.neighbours.as_ref())?;
     let dataset = &prepared.dataset;
     let answer = |(sample, name): (usize, &String)| {
@@ -47,6 +51,23 @@ pub fn predict(prepared: &Prepared, model: &ClientModel, questions: &Questions) 
         Answer { input: name.clone(), class: name_of(dataset, class), probability, expected, probabilities }
     };
     Ok(questions.names.iter().enumerate().map(answer).collect())
+}
+
+/// What a client's network says to some inputs before it becomes probabilities: one number a class, rows one after the other; for sequences one row a position.
+pub fn logits(prepared: &Prepared, model: &ClientModel, questions: &Questions) -> Result<Vec<f32>> {
+    prepared.network_problem(model.client)?.logits(&model.weights, &questions.shard)
+}
+
+/// The class that a client's model takes each input for, as it is evaluated: by number; for sequences, one a position.
+pub fn classes(prepared: &Prepared, model: &ClientModel, questions: &Questions) -> Result<Vec<u16>> {
+    let at = |row: &[f32]| largest(row).0 as u16;
+    if model.neighbours.is_none() {
+        let count = prepared.network.graph().task.classes;
+        return Ok(logits(prepared, model, questions)?.chunks_exact(count).map(at).collect());
+    }
+    let problem = prepared.network_problem(model.client)?;
+    let rows = problem.probabilities(&model.weights, &questions.shard, model.neighbours.as_ref())?;
+    Ok(rows.iter().map(|row| at(row)).collect())
 }
 
 /// The first of the largest entries.
@@ -59,7 +80,7 @@ fn largest(probabilities: &[f32]) -> (usize, f32) {
 pub fn name_of(dataset: &Dataset, class: usize) -> String {
     match (&dataset.labels, &dataset.samples) {
         (Labels::Classes { names, .. }, _) => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
-        (_, Samples::Sequences(_)) => symbol_name(class),
+        (_, Samples::Sequences(_)) if dataset.has_characters() => symbol_name(class),
         _ => class.to_string(),
     }
 }
@@ -108,6 +129,31 @@ impl Questions {
         Ok(Self { names, shard: Shard::new(Arc::clone(dataset), samples)?, is_own: true })
     }
 
+    /// Arrays that a program hands over, in the units of the run's own data: of its kind and size, or they are refused by the name `x`.
+    pub fn from_array(prepared: &Prepared, array: GivenArray) -> Result<Self> {
+        let mut samples = array.into_samples_like(&prepared.dataset.samples)?;
+        if let (Samples::Vectors(vectors), Some(scaling)) = (&mut samples, &prepared.scaling) {
+            scaling.apply(&mut vectors.values);
+        }
+        let count = match &samples {
+            Samples::Images(images) => images.pixels.len() / images.shape.iter().product::<usize>(),
+            Samples::Vectors(vectors) => vectors.values.len() / vectors.width,
+            Samples::Sequences(sequences) => sequences.symbols.len() / sequences.length,
+        };
+        let names = (0..count).map(|sample| format!("sample {sample}")).collect();
+        Self::of(&prepared.dataset, FileInputs { names, samples })
+    }
+
+    /// How many inputs there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// What lies in some files, for a model of a run: pictures or tables of pixels where it saw pictures,
     /// tables where it saw numbers, JSON lines where it saw text.
     pub fn from_files(prepared: &Prepared, files: &[PathBuf]) -> Result<Self> {
@@ -118,6 +164,13 @@ impl Questions {
             Samples::Vectors(vectors) => {
                 let wanted = ColumnsWanted::by(&prepared.experiment.data, vectors.width)?;
                 input::rows(&wanted, prepared.scaling.as_ref(), files)?
+            }
+            Samples::Sequences(_) if !dataset.has_characters() => {
+                let problem = "the model has learned from tokens, and files of text do not say which";
+                return Err(Error::invalid(
+                    problem,
+                    "ask from Python, with `run.client(name).predict(x)`, or about samples of its own data",
+                ));
             }
             Samples::Sequences(sequences) => input::texts(sequences, files)?,
         };

@@ -100,6 +100,11 @@ impl Place {
         Ok(Self { workers, gpu_memory, is_alone: share.jobs < 2 })
     }
 
+    /// The same in a process that does other things too, so that its memory is not the run's.
+    pub(super) fn not_alone(self) -> Self {
+        Self { is_alone: false, ..self }
+    }
+
     /// The engine for a prepared experiment.
     pub(super) fn engine<'a>(&self, prepared: &'a Prepared) -> Result<RunEngine<'a>> {
         let Experiment { engine, training, .. } = &prepared.experiment;

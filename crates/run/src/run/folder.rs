@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use fedeq_core::{Error, Evaluation, Result, Round, write_atomically};
+use fedeq_core::{Error, Evaluation, Params, Result, Round, write_atomically};
 use fedeq_data::Scaling;
-use fedeq_data::source::Source;
 use fedeq_data::source::scale::Scale;
-use fedeq_data::source::table::Table;
+use fedeq_models::ModelConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -21,7 +20,7 @@ use super::metadata::{Roster, RunState, Status, UsedGpu, Version};
 use super::progress::{Activity, Heads};
 use super::record::{FailedReply, Timing};
 use super::summary::RunSummary;
-use crate::experiment::{Experiment, Prepared};
+use crate::experiment::{Experiment, ExternalModel, Prepared};
 
 /// A folder that holds a run.
 #[derive(Clone, Debug)]
@@ -96,18 +95,44 @@ impl RunFolder {
         &self.root
     }
 
-    /// The experiment as it was resolved when the run began.
+    /// The experiment as it was resolved when the run began. Data that lies in the folder itself is found wherever the folder is now.
     pub fn experiment(&self) -> Result<Experiment> {
         let text = self.experiment_text()?;
-        Experiment::from_resolved(&text).map_err(|error| Error::damaged(&self.experiment_file(), error.to_string()))
+        let experiment = Experiment::from_resolved(&text);
+        let mut experiment = experiment.map_err(|error| Error::damaged(&self.experiment_file(), error.to_string()))?;
+        if experiment.data.source.is_arrays() && self.data_file().is_file() {
+            experiment.data.folder = self.data_file();
+        }
+        Ok(experiment)
+    }
+
+    /// The data that the program which began the run handed over, where one did.
+    pub(super) fn data_file(&self) -> PathBuf {
+        self.root.join("data.safetensors")
     }
 
     /// How the features of its data are scaled, if they are: as it was found out when the run began.
     pub fn scaling(&self, experiment: &Experiment) -> Result<Option<Scaling>> {
-        let Source::Csv(Table { scale: Scale::Standardise, .. }) = &experiment.data.source else {
-            return Ok(experiment.data.source.given_scaling());
-        };
-        read_json(&self.scaling_file()).map(Some)
+        match experiment.data.source.scale() {
+            Some(Scale::Standardise) => read_json(&self.scaling_file()).map(Some),
+            _ => Ok(experiment.data.source.given_scaling()),
+        }
+    }
+
+    /// What a network that is computed outside of fedeq started from, without whoever computes it; nothing for one of ours.
+    pub fn external(&self, experiment: &Experiment) -> Result<Option<ExternalModel>> {
+        let ModelConfig::External(options) = &experiment.model else { return Ok(None) };
+        let path = self.network_file();
+        let bytes = fs::read(&path).map_err(Error::io(&path, "read it"))?;
+        let (initial, _) = Params::from_bytes(&bytes).map_err(|error| Error::damaged(&path, error.to_string()))?;
+        let model = ExternalModel { name: options.network.clone(), initial, network: None };
+        if model.options() == *options { Ok(Some(model)) } else { Err(Error::damaged(&path, "it holds another network")) }
+    }
+
+    /// Prepares an experiment of this folder to be looked at or continued: all that was found out when it began is as it was then. A network that is computed outside of
+    /// fedeq has its numbers, and nobody who computes it.
+    pub fn prepare(&self, experiment: &Experiment) -> Result<Prepared> {
+        experiment.prepare_again(self.scaling(experiment)?, self.external(experiment)?)
     }
 
     /// What came out; nothing if it is not finished.
@@ -376,6 +401,10 @@ impl RunFolder {
         write_json(&self.scaling_file(), &serde_json::json!({ "mean": mean, "deviation": deviation }))
     }
 
+    pub(super) fn write_external(&self, model: &ExternalModel) -> Result<()> {
+        write_atomically(&self.network_file(), &model.initial.to_bytes(&Default::default())?)
+    }
+
     pub(super) fn rounds_file(&self) -> PathBuf {
         self.root.join("rounds.jsonl")
     }
@@ -420,6 +449,10 @@ impl RunFolder {
         self.root.join("scaling.json")
     }
 
+    fn network_file(&self) -> PathBuf {
+        self.root.join("network.safetensors")
+    }
+
     fn experiment_file(&self) -> PathBuf {
         self.root.join("experiment.toml")
     }
@@ -440,8 +473,16 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(5);
 
 /// Whether a folder holds nothing but what a run writes before its experiment.
 fn is_unborn(root: &Path) -> bool {
-    const EARLY: [&str; 6] =
-        [LOCK, "version.json", "version.json.partial", "scaling.json", "scaling.json.partial", "experiment.toml.partial"];
+    const EARLY: [&str; 8] = [
+        LOCK,
+        "version.json",
+        "version.json.partial",
+        "scaling.json",
+        "scaling.json.partial",
+        "network.safetensors",
+        "network.safetensors.partial",
+        "experiment.toml.partial",
+    ];
     let is_early =
         |entry: std::io::Result<fs::DirEntry>| entry.is_ok_and(|entry| EARLY.iter().any(|name| entry.file_name() == *name));
     fs::read_dir(root).is_ok_and(|mut entries| entries.all(is_early))

@@ -5,6 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use fedeq_core::{Error, Evaluation, InProcess, Mechanism, Result, Server, ServerState, Traffic, Unseen};
+use fedeq_data::Dataset;
+use fedeq_data::source::{Source, arrays};
+use fedeq_models::ModelConfig;
 
 use super::checkpoint::{Checkpointer, Position, Seal, Stage, Which, restore, save, settle_device};
 use super::control::{ControlThread, PauseGate};
@@ -16,7 +19,7 @@ use super::progress::{HeadRecorder, ProgressTracker};
 use super::record::Recorder;
 use super::start::{Disk, RunStart};
 use super::summary::{RunSummary, solves_of};
-use crate::experiment::{Device, Experiment, Prepared};
+use crate::experiment::{Device, Experiment, ExternalModel, Prepared};
 use crate::number::counted;
 
 /// A run that is ready: whatever could be refused has been accepted, and its folder has been written to.
@@ -30,6 +33,15 @@ pub struct Run {
     gpu: Option<UsedGpu>,
     /// Given back when the run is dropped.
     _lock: Lock,
+}
+
+/// What a program hands over beside an experiment.
+#[derive(Default)]
+pub struct FromMemory {
+    /// The data, where the experiment's is arrays; read from where the experiment says if left out.
+    pub data: Option<Dataset>,
+    /// A network that is computed outside of fedeq; one of ours if left out.
+    pub network: Option<ExternalModel>,
 }
 
 /// Asked before every client; true means stop.
@@ -55,26 +67,54 @@ pub fn launch(
 impl Run {
     /// Prepares an experiment and makes a folder for it. If anything is refused, nothing is left behind.
     pub fn create(experiment: &Experiment, folder: &Path) -> Result<Self> {
+        Self::create_from(experiment, folder, FromMemory::default())
+    }
+
+    /// As [`create`](Self::create), with a network that is computed outside of fedeq.
+    pub fn create_external(experiment: &Experiment, folder: &Path, model: ExternalModel) -> Result<Self> {
+        Self::create_from(experiment, folder, FromMemory { network: Some(model), data: None })
+    }
+
+    /// As [`create`](Self::create), with what the program hands over. Its data is kept in the run folder, where everything that comes later reads it.
+    pub fn create_from(experiment: &Experiment, folder: &Path, FromMemory { data, network }: FromMemory) -> Result<Self> {
         let mut experiment = experiment.clone();
-        if !experiment.data.source.entry().places.is_empty() {
+        match &data {
+            Some(dataset) => require_source_of(&experiment.data.source, dataset)?,
             // A run may be resumed from anywhere.
-            let data = &mut experiment.data.folder;
-            *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
+            None if !experiment.data.source.entry().places.is_empty() => {
+                let data = &mut experiment.data.folder;
+                *data = std::path::absolute(&data).map_err(Error::io(data, "find it"))?;
+            }
+            None => {}
         }
         experiment.ensure_not_moved()?;
         experiment.check_settings()?;
         let gpu = UsedGpu::of(&experiment.engine)?;
-        let prepared = experiment.prepare()?;
-        let folder = RunFolder::create(folder)?;
+        let prepare = |mut experiment: Experiment| {
+            experiment.data.source = experiment.data.source.pinned(&experiment.data.folder)?;
+            network.map_or_else(|| experiment.prepare(), |model| experiment.prepare_external(model))
+        };
+        let Some(dataset) = data else {
+            let prepared = prepare(experiment)?;
+            let folder = RunFolder::create(folder)?;
+            let lock = folder.lock()?;
+            return or_nothing(&folder, || Self::begin(folder.clone(), prepared, gpu, lock));
+        };
+        let folder = RunFolder::create(&std::path::absolute(folder).map_err(Error::io(folder, "find it"))?)?;
         let lock = folder.lock()?;
-        Self::begin(folder.clone(), prepared, gpu, lock).inspect_err(|_| {
-            let _ = fs::remove_dir_all(folder.path()); // There was no run in it, and we hold its lock.
+        or_nothing(&folder, || {
+            arrays::write(&dataset, &folder.data_file())?;
+            // What is learned from is what a later process will read.
+            drop(dataset);
+            experiment.data.folder = folder.data_file();
+            Self::begin(folder.clone(), prepare(experiment)?, gpu, lock)
         })
     }
 
     fn begin(folder: RunFolder, prepared: Prepared, gpu: Option<UsedGpu>, lock: Lock) -> Result<Self> {
         folder.write_version(gpu.clone())?;
         prepared.scaling.iter().try_for_each(|scaling| folder.write_scaling(scaling))?;
+        prepared.external().into_iter().try_for_each(|model| folder.write_external(model))?;
         folder.write_experiment(&prepared.experiment)?;
         folder.write_status(RunState::Running)?;
         let position =
@@ -92,6 +132,41 @@ impl Run {
         device: Option<Device>,
         change: impl FnOnce(&mut Experiment),
     ) -> Result<Self> {
+        Self::resume_with(folder, which, device, change, |experiment| {
+            // What was found out when it began would do to prepare it, and nobody would be there to compute it.
+            if let ModelConfig::External(options) = &experiment.model {
+                Err(options.not_ours().into())
+            } else {
+                folder.prepare(experiment)
+            }
+        })
+    }
+
+    /// As [`resume`](Self::resume), with the network of the run, which is computed outside of fedeq. It continues with the numbers of the run, whatever the network
+    /// starts from now.
+    pub fn resume_external(
+        folder: &RunFolder,
+        which: Which,
+        change: impl FnOnce(&mut Experiment),
+        model: ExternalModel,
+    ) -> Result<Self> {
+        Self::resume_with(folder, which, None, change, |experiment| {
+            let begun = folder.external(experiment)?.ok_or_else(|| {
+                let problem = format!("`{}` has the network `{}` of fedeq", folder.path().display(), experiment.model);
+                Error::invalid(problem, "resume it without a network of your own")
+            })?;
+            begun.ensure_same(&model)?;
+            experiment.prepare_again(folder.scaling(experiment)?, Some(ExternalModel { initial: begun.initial, ..model }))
+        })
+    }
+
+    fn resume_with(
+        folder: &RunFolder,
+        which: Which,
+        device: Option<Device>,
+        change: impl FnOnce(&mut Experiment),
+        prepare: impl FnOnce(&Experiment) -> Result<Prepared>,
+    ) -> Result<Self> {
         folder.require_simulation()?;
         let lock = folder.lock()?;
         let mut experiment = folder.experiment()?;
@@ -99,7 +174,7 @@ impl Run {
         change(&mut experiment);
         settle_device(folder, which, &mut experiment, device)?;
         let gpu = UsedGpu::of(&experiment.engine)?;
-        let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
+        let prepared = prepare(&experiment)?;
         let position = restore(folder, &experiment, which, prepared.server())?;
         if device.is_some() || written.earlier_devices != experiment.engine.earlier_devices {
             folder.write_experiment(&experiment)?;
@@ -126,6 +201,11 @@ impl Run {
     /// The same run as one of several that are carried out side by side in this process.
     pub fn with_share(self, share: &Share) -> Result<Self> {
         Ok(Self { place: Place::of(&self.prepared.experiment)?.shared(&self.prepared.experiment, share)?, ..self })
+    }
+
+    /// The same run in a process that does other things too, as one of Python: the memory of the process is then not taken for the run's.
+    pub fn beside_other_work(self) -> Self {
+        Self { place: self.place.not_alone(), ..self }
     }
 
     /// Where it is written.
@@ -164,6 +244,7 @@ impl Run {
             .as_ref()
             .map(|liars| format!(" of which {} lie ({})", liars.numbers().count(), liars.attack().kind.name()));
         let lying = lying.unwrap_or_default();
+        let place = self.prepared.computed_by().map_or(place, |by| format!(", computed by {by}"));
         let pace = if plan.asynchronous.is_some() { ", asynchronous" } else { "" };
         // It was made once before anything began, so it can be made.
         let mechanism = self.prepared.mechanism().ok().flatten();
@@ -190,7 +271,7 @@ impl Run {
         let mut transport = InProcess::new(method.algorithm(), training, clients.engine(), &mut store, seed, &stops)
             .watched_by(&context.progress)
             .compressing(plan.compression.as_ref())
-            .securing(plan.secure_aggregation)
+            .securing(plan.secure_rounds(method.algorithm(), prepared.splits.clients.len())?)
             .attacked_by(prepared.liars.as_ref());
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
@@ -253,4 +334,23 @@ impl Run {
         }
         federation.evaluate_unseen(server, &unseen)
     }
+}
+
+/// Begins a run in a folder that was made for it, and removes the folder if it does not begin.
+fn or_nothing(folder: &RunFolder, begin: impl FnOnce() -> Result<Run>) -> Result<Run> {
+    begin().inspect_err(|_| {
+        let _ = fs::remove_dir_all(folder.path()); // There was no run in it, and we held its lock.
+    })
+}
+
+/// Refuses data from memory for an experiment that reads other data.
+fn require_source_of(source: &Source, dataset: &Dataset) -> Result<()> {
+    let (wanted, found) = (source.name(), Source::of_arrays_like(&dataset.samples).name());
+    if wanted == found {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        format!("the arrays that are given are `{found}`, and the experiment learns from `{wanted}`"),
+        format!("leave the name of the data set out, or choose `data={found}`"),
+    ))
 }

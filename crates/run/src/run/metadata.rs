@@ -75,6 +75,9 @@ impl RunState {
 pub struct Version {
     /// The version of the program.
     pub fedeq: String,
+    /// The commit that the program was built from, where that is known: an optimised build of a checkout. `-dirty` if files had changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// The operating system.
     pub system: String,
     /// The kind of processor.
@@ -119,6 +122,7 @@ impl Version {
     pub fn here() -> Self {
         Self {
             fedeq: env!("CARGO_PKG_VERSION").into(),
+            commit: option_env!("FEDEQ_COMMIT").map(str::to_owned),
             system: std::env::consts::OS.into(),
             architecture: std::env::consts::ARCH.into(),
             processor: processor(),

@@ -16,7 +16,9 @@
 //! |---|---|
 //! | `experiment.toml` | the experiment, every choice explicit |
 //! | `version.json` | which program made it, and on what |
+//! | `data.safetensors` | what it learns from, where a program handed that over from memory |
 //! | `scaling.json` | mean and deviation of every feature, where those of a table are standardised |
+//! | `network.safetensors` | what the network started from, where it is computed outside of fedeq |
 //! | `status.json`, `lock` | whether it is running, finished or stopped; the lock is held as long as the process lives |
 //! | `rounds.jsonl`, `evaluations.jsonl` | one line a round and an evaluation: the same bytes for the same experiment |
 //! | `timings.jsonl` | where the time went, the peak memory, and what a GPU held and did |
@@ -36,11 +38,13 @@
 //! - `journal`: files of lines that can be cut back, and reading them while they grow; `record`, `tensorboard`: what is written down as it happens
 //! - `checkpoint`: what there is to come back to
 //! - `progress`: who is at work, and what becomes of clients' heads; `control`: pausing and stopping a run from outside its process
-//! - `observer`: who watches; `start`: what there is to say beforehand; `summary`: what came out
+//! - `observer`: who watches; `start`: what there is to say beforehand; `summary`: what came out; `facts`: the same in words
+//! - `warnings`: what a person should know meanwhile
 //! - `trained`: a finished run, opened to be used
 mod checkpoint;
 mod control;
 mod engine;
+mod facts;
 mod federated;
 mod file_access;
 mod find;
@@ -55,20 +59,22 @@ mod start;
 mod summary;
 mod tensorboard;
 mod trained;
+mod warnings;
 
 pub use checkpoint::{Manifest, Stage, Which};
 pub use control::ControlCommand;
 pub use engine::{DeviceUse, Share};
-pub use federated::{ClientLink, FederatedRun, FederationObserver, FederationPlan, ReceivedReply, Remote, Watch};
+pub use federated::{ClientLink, FederatedRun, FederationObserver, FederationPlan, Outgoing, ReceivedReply, Remote, Watch};
 pub use file_access::FileAccess;
 pub use find::{Links, runs_below};
 pub use folder::{RunFolder, read_json, write_json};
 pub use journal::{Stamp, Tail};
-pub use launch::{Run, launch};
+pub use launch::{FromMemory, Run, launch};
 pub use metadata::{Roster, RunState, Status, UsedGpu, Version};
 pub use observer::{RunObserver, Silent};
 pub use progress::{Activity, Head, Heads};
-pub use record::{FailedReply, Timing};
+pub use record::{FailedReply, Timing, scalars, scalars_of_evaluation, scalars_of_round};
 pub use start::{Disk, RunStart};
-pub use summary::{AttackSummary, Resources, RunSummary, headline};
+pub use summary::{AttackSummary, Resources, RunSummary, headline, in_words};
 pub use trained::{ClientModel, Diagnosis, Reevaluation, Trained};
+pub use warnings::Warnings;

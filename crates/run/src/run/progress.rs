@@ -48,6 +48,11 @@ impl Activity {
         self.working.remove(&client);
         self.done.insert(client);
     }
+
+    /// Whether clients train their heads.
+    fn asks_for_heads(&self) -> bool {
+        matches!(self.task, Some(ClientTask::Train | ClientTask::Finish))
+    }
 }
 
 /// Sees clients come and go, and what becomes of their heads.
@@ -114,26 +119,32 @@ impl ClientObserver for ProgressTracker {
         self.now().activity.called(task, clients);
     }
 
+    // Heads are asked for without the lock: an engine may use all cores to answer, and threads that wait for each other there take up other clients meanwhile, who want the lock too.
     fn begins(&self, client: usize, state: &KeptState) {
+        let asks_for_heads = self.now().activity.asks_for_heads();
+        let before = if asks_for_heads { head_of(state) } else { None };
         let mut now = self.now();
         now.activity.begins(client);
-        if matches!(now.activity.task, Some(ClientTask::Train | ClientTask::Finish)) {
-            now.before.extend(head_of(state).map(|head| (client, head)));
-        }
+        now.before.extend(before.map(|head| (client, head)));
     }
 
     fn ends(&self, client: usize, state: &KeptState) {
-        let mut now = self.now();
-        now.activity.ends(client);
-        if let Some(place) = now.before.iter().position(|(other, _)| *other == client) {
-            let (_, before) = now.before.swap_remove(place);
-            let Some(after) = head_of(state) else { return };
-            let head = Head::between(client, &before, &after);
-            // Most methods have nothing left to do when training is over.
-            if head.moved > 0.0 || now.activity.task == Some(ClientTask::Train) {
-                now.trained.push(head);
-            }
+        let (before, task) = self.now().ends(client);
+        let Some((before, after)) = before.and_then(|before| Some((before, head_of(state)?))) else { return };
+        let head = Head::between(client, &before, &after);
+        // Most methods have nothing left to do when training is over.
+        if head.moved > 0.0 || task == Some(ClientTask::Train) {
+            self.now().trained.push(head);
         }
+    }
+}
+
+impl Progress {
+    /// A client is done: with what, and the head it began with.
+    fn ends(&mut self, client: usize) -> (Option<Params>, Option<ClientTask>) {
+        self.activity.ends(client);
+        let place = self.before.iter().position(|(other, _)| *other == client);
+        (place.map(|place| self.before.swap_remove(place).1), self.activity.task)
     }
 }
 
@@ -188,7 +199,9 @@ impl<T: ?Sized> Observer<T> for HeadRecorder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use fedeq_core::ClientState;
+    use std::sync::Arc;
+
+    use fedeq_core::{ClientInfo, ClientState, EngineState};
 
     use super::*;
 
@@ -221,5 +234,33 @@ mod tests {
         }
         assert_eq!(tracker.settle(1).iter().map(|head| head.client).collect::<Vec<_>>(), [1, 3]);
         assert!(tracker.settle(2).is_empty() && sets(&tracker.activity()).iter().all(Vec::is_empty));
+    }
+
+    /// A state whose engine looks whether it is waited for with the lock.
+    struct Watchful(Arc<ProgressTracker>);
+
+    impl EngineState for Watchful {
+        fn to_host(&self) -> Result<ClientState> {
+            assert!(self.0.now.try_lock().is_ok(), "the lock is held");
+            Ok(ClientState::default())
+        }
+
+        fn is_finite(&self) -> bool {
+            true
+        }
+
+        fn size(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn no_engine_is_waited_for_with_the_lock() {
+        let tracker = Arc::new(ProgressTracker::default());
+        let state = KeptState::by_engine(ClientInfo::default(), Arc::new(Watchful(Arc::clone(&tracker))));
+        tracker.called(ClientTask::Train, &[1]);
+        tracker.begins(1, &state);
+        tracker.ends(1, &state);
+        assert_eq!(tracker.settle(1).len(), 1, "its head was asked for");
     }
 }

@@ -122,7 +122,20 @@ impl FailedReply {
     }
 }
 
-fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
+/// Every number that TensorBoard gets of a run, with its round and its name.
+pub fn scalars(folder: &RunFolder) -> Result<Vec<(u64, String, f64)>> {
+    let mut found = Vec::new();
+    let mut add = |round: u64, scalars: Vec<(&str, f64)>| {
+        found.extend(scalars.into_iter().map(|(name, value)| (round, name.to_owned(), value)));
+    };
+    folder.each_round(|round| add(round.round + 1, scalars_of_round(&round)))?;
+    folder.each_evaluation(|evaluation| add(evaluation.round, scalars_of_evaluation(&evaluation)))?;
+    folder.timings()?.iter().for_each(|timing| add(timing.round, scalars_of_timing(timing)));
+    Ok(found)
+}
+
+/// The numbers that TensorBoard gets of a round.
+pub fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
     let mut scalars = Vec::new();
     scalars.extend(round.training_loss().map(|loss| ("train/loss", loss)));
     scalars.extend(round.cohort_gap().map(|gap| ("train/gap", gap)));
@@ -150,7 +163,8 @@ fn scalars_of_round(round: &Round) -> Vec<(&'static str, f64)> {
     scalars
 }
 
-fn scalars_of_evaluation(evaluation: &Evaluation) -> Vec<(&'static str, f64)> {
+/// The numbers that TensorBoard gets of an evaluation.
+pub fn scalars_of_evaluation(evaluation: &Evaluation) -> Vec<(&'static str, f64)> {
     let mut scalars: Vec<(&str, f64)> = LOCAL.into_iter().zip(qualities(&evaluation.local)).collect();
     if let Some(shared) = &evaluation.shared {
         scalars.extend(SHARED.into_iter().zip(qualities(shared)));
@@ -297,8 +311,20 @@ fixed_points_distance,spectral_radius,spectral_radius_largest";
 
 /// An evaluation, and the round before it, as a line of the table; what there is not is left empty.
 fn row(evaluation: &Evaluation, before: &Round) -> String {
-    let Evaluation { round, local, shared, validation, untrained, gap, dual_norm, theory, fixed_points, traffic, dropped: _ } =
-        evaluation;
+    let Evaluation {
+        round,
+        local,
+        shared,
+        validation,
+        untrained,
+        gap,
+        dual_norm,
+        theory,
+        fixed_points,
+        traffic,
+        rounded: _,
+        dropped: _,
+    } = evaluation;
     let mut cells = vec![round.to_string()];
     cells.extend(numbers(Some(qualities(local))));
     cells.extend(numbers(shared.as_ref().map(qualities)));

@@ -21,6 +21,9 @@ pub struct RunSummary {
     pub data: String,
     /// The model.
     pub model: String,
+    /// Who computed the model, where that was not fedeq: `Python`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computed_by: Option<String>,
     /// What filled in the rest.
     pub preset: Preset,
     /// The seed.
@@ -117,7 +120,8 @@ impl RunSummary {
         Self {
             method: experiment.method.name().into(),
             data: experiment.data.source.name().into(),
-            model: experiment.model.name().into(),
+            model: experiment.model.to_string(),
+            computed_by: prepared.computed_by().map(str::to_owned),
             preset: experiment.preset,
             seed: experiment.seed,
             rounds: mechanism.as_ref().map_or(experiment.plan.rounds, Mechanism::rounds),
@@ -161,6 +165,12 @@ impl RunSummary {
 /// The quality by which a method is evaluated.
 pub fn headline(view: View, evaluation: &Evaluation) -> &Quality {
     evaluation.quality(view)
+}
+
+/// An evaluation in words, by the models with which the method is evaluated.
+pub fn in_words(view: View, evaluation: &Evaluation) -> String {
+    let quality = headline(view, evaluation);
+    format!("accuracy {:.1} %, worst tenth {:.1} %", 100.0 * quality.mean, 100.0 * quality.worst_decile)
 }
 
 /// The equilibrium solves of some rounds.

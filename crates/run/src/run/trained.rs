@@ -69,7 +69,7 @@ impl Trained {
         let recorded = folder.experiment()?;
         let mut experiment = recorded.clone();
         change(&mut experiment);
-        let prepared = experiment.prepare_again(folder.scaling(&experiment)?)?;
+        let prepared = folder.prepare(&experiment)?;
         let position = last(folder, &recorded, &prepared.server())?;
         let (server, clients, traffic) = (position.server, position.clients, position.traffic);
         Ok(Self { folder: folder.clone(), prepared, devices: recorded.devices(), summary, server, clients, traffic })
@@ -120,7 +120,7 @@ impl Trained {
     fn diagnose_client(&self, client: usize, search: &Search) -> Result<Option<Diagnosis>> {
         let ClientModel { name, weights, .. } = self.model(client)?;
         let seed = client_seed(self.prepared.clients_seed(), client).derive("fixed points", [self.server.round]);
-        let samples = self.prepared.network_problem(client).fixed_points(&weights, Portion::Test, search, seed)?;
+        let samples = self.prepared.network_problem(client)?.fixed_points(&weights, Portion::Test, search, seed)?;
         Ok(samples.map(|samples| Diagnosis { client: name, found: FixedPoints::of(&samples), samples }))
     }
 

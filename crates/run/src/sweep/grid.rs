@@ -21,6 +21,44 @@ pub struct SweepAxis {
     pub key: String,
     /// The setting, with each value in turn.
     pub values: Vec<Override>,
+    /// The axis that it goes together with, value by value, where it does not vary on its own.
+    pub with: Option<String>,
+}
+
+impl SweepAxis {
+    /// Lets it go together with another axis: the one that is named before a colon (`method:model=..`), or else the only one with as many values.
+    pub fn going_with(text: &str, others: &[Self]) -> Result<Self> {
+        let (key, _) = text.split_once('=').unwrap_or((text, ""));
+        let named = key.split_once(':').map(|(with, _)| with.trim());
+        let mut axis: Self = text[named.map_or(0, |_| key.find(':').map_or(0, |at| at + 1))..].parse()?;
+        let leaders: Vec<&Self> = others
+            .iter()
+            .filter(|other| {
+                other.with.is_none() && named.map_or(other.values.len() == axis.values.len(), |named| other.key == named)
+            })
+            .collect();
+        let problem = match leaders.as_slice() {
+            [leader] if leader.values.len() == axis.values.len() => {
+                axis.with = Some(leader.key.clone());
+                return Ok(axis);
+            }
+            [leader] => {
+                format!("`{}` has {} values and `{}` has {}", axis.key, axis.values.len(), leader.key, leader.values.len())
+            }
+            [] => match named {
+                Some(named) => format!("there is no axis `{named}` for `{}` to go with", axis.key),
+                None => format!("no axis has {} values for `{}` to go with", axis.values.len(), axis.key),
+            },
+            several => {
+                let keys: Vec<String> = several.iter().map(|leader| format!("`{}`", leader.key)).collect();
+                format!("`{}` can go with {}", axis.key, keys.join(" or with "))
+            }
+        };
+        Err(Error::invalid(
+            problem,
+            "give as many values as its axis has, and name that axis where there are several: `--with method:model=..`",
+        ))
+    }
 }
 
 impl FromStr for SweepAxis {
@@ -36,7 +74,7 @@ impl FromStr for SweepAxis {
             return Err(malformed());
         }
         let values = values.iter().map(|value| format!("{key}={value}").parse()).collect::<Result<_>>()?;
-        Ok(Self { key: key.trim().to_owned(), values })
+        Ok(Self { key: key.trim().to_owned(), values, with: None })
     }
 }
 
@@ -241,11 +279,19 @@ impl SweepCell {
     }
 }
 
-/// One value of every axis, the last axis varying fastest.
+/// One value of every axis, the last axis varying fastest; those that go together have the values of the same place.
 fn combinations(axes: &[SweepAxis]) -> Vec<Vec<&Override>> {
-    axes.iter().fold(vec![Vec::new()], |begun, axis| {
-        begun.iter().flat_map(|values| axis.values.iter().map(move |value| [values.as_slice(), &[value]].concat())).collect()
-    })
+    let leaders: Vec<&SweepAxis> = axes.iter().filter(|axis| axis.with.is_none()).collect();
+    let places = leaders.iter().fold(vec![Vec::new()], |begun: Vec<Vec<usize>>, axis| {
+        begun.iter().flat_map(|places| (0..axis.values.len()).map(move |place| [places.as_slice(), &[place]].concat())).collect()
+    });
+    let leader_of = |axis: &SweepAxis| {
+        let key = axis.with.as_ref().unwrap_or(&axis.key);
+        leaders.iter().position(|leader| leader.key == *key)
+    };
+    let value = |axis: &'_ SweepAxis, places: &[usize]| leader_of(axis).map(|leader| places[leader]);
+    let combination = |places: &Vec<usize>| axes.iter().filter_map(|axis| axis.values.get(value(axis, places)?)).collect();
+    places.iter().map(combination).collect()
 }
 
 /// More runs than this are a slip.
@@ -253,7 +299,7 @@ const MOST_RUNS: usize = 100_000;
 
 /// Refuses a grid of more runs than anybody carries out, before it is laid out.
 fn ensure_few(axes: &[SweepAxis], seeds: &[u64]) -> Result<()> {
-    let lengths = axes.iter().map(|axis| axis.values.len()).chain([seeds.len().max(1)]);
+    let lengths = axes.iter().filter(|axis| axis.with.is_none()).map(|axis| axis.values.len()).chain([seeds.len().max(1)]);
     let runs = lengths.fold(1usize, usize::saturating_mul);
     if runs <= MOST_RUNS {
         return Ok(());

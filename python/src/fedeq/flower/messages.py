@@ -18,7 +18,7 @@ Parts = tuple[object, object, object]
 
 def content(request: Request, federation: str, experiment: str) -> RecordDict:
     """Encode a request as records."""
-    packed = Array(dtype="float32", shape=(request.count,), stype="numpy.ndarray", data=request.packed)
+    packed = Array(dtype=request.dtype, shape=(request.count,), stype="numpy.ndarray", data=request.packed)
     settings = {"federation": federation, "experiment": experiment, "header": request.header, "layout": request.layout}
     return RecordDict({"weights": ArrayRecord({PACKED: packed}), "fedeq": ConfigRecord({**settings})})
 

@@ -9,7 +9,7 @@ use super::{CellOp, State};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::op::{Cohort, PassContext};
-use crate::plan::Planner;
+use crate::plan::{Form, Planner};
 
 /// The largest number of directions that kernels keep.
 pub(super) const MOST: usize = 24;
@@ -60,7 +60,7 @@ pub(super) struct Iteration {
 impl Iteration {
     fn new(plan: &mut Planner<'_>, each: usize, settings: &Settings, stop: &Stop) -> Self {
         let samples = plan.purpose.size.samples();
-        let solver = Solver::new(plan, Moment::Back, each, settings, stop);
+        let solver = Solver::new(plan, Moment::Back, each, settings, stop, Form::Numbers);
         let [iterate, best, image] = [4 * samples * each; 3].map(|bytes| plan.scratch_back(bytes));
         Self { each, solver, iterate, best, image, progress: plan.scratch_back(samples * size_of::<Progress>()) }
     }

@@ -125,8 +125,9 @@ impl Equilibrium {
         let z = if back.is_some() { plan.kept(bytes) } else { plan.lasting(bytes) };
         let from = (0..steps).map(|index| if index == 0 { z } else { plan.kept(bytes) }).collect();
         let (y, y_halves) = plan.writes_numbers(y);
+        let form = if halves { Form::Halves } else { Form::Numbers };
         Self {
-            solver: Solver::new(plan, Moment::Forward, each, &settings.solver, &settings.stop),
+            solver: Solver::new(plan, Moment::Forward, each, &settings.solver, &settings.stop, form),
             injection: plan.reads(injection, Form::Numbers),
             iterate: plan.scratch(bytes),
             iterate_halves: halves.then(|| plan.scratch(bytes / 2)),

@@ -10,7 +10,7 @@ use super::norm::{Affine, Moments, Norm};
 use super::{CellOp, Differentiated, State, To};
 use crate::arena::Slot;
 use crate::device::{Argument, Pointer, launch};
-use crate::op::convolution::{ByWeights, Geometry, Into, Storage, Weights};
+use crate::op::convolution::{self, ByWeights, Geometry, Into, Storage, Weights};
 use crate::op::norm::Shape;
 use crate::op::{Cohort, PassContext};
 use crate::plan::{Planner, Precision, SCALE};
@@ -212,7 +212,7 @@ impl CellOp for Residual {
     }
 
     fn prepare(&self, run: &PassContext<'_>) -> Result<()> {
-        [0, 1].into_iter().try_for_each(|index| self.convs[index].prepare(run, self.weights(run, index)[0]))
+        convolution::prepare(run, [0, 1].map(|index| (&self.convs[index], self.weights(run, index)[0])))
     }
 
     fn start(&self, run: &PassContext<'_>, u: Pointer<f32>, z: State) -> Result<()> {

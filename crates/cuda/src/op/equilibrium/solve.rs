@@ -11,7 +11,7 @@ use super::product::Moment;
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::op::{Cohort, PassContext};
-use crate::plan::Planner;
+use crate::plan::{Form, Planner};
 
 /// The largest memory of the kernels.
 pub(super) const MOST: usize = 8;
@@ -59,6 +59,8 @@ pub(super) struct Solver {
     mixing: f32,
     rules: Rules,
     blocks: usize,
+    /// In which residuals are kept.
+    form: Form,
     residuals: Slot,
     plain: Slot,
     partial: Slot,
@@ -116,7 +118,8 @@ impl Argument for Rules {}
 struct Solve {
     z: Pointer<f32>,
     z16: Pointer<f16>,
-    residuals: Pointer<f32>,
+    /// 32 bits, or 16 for the kernels called so.
+    residuals: Pointer<u8>,
     plain: Pointer<f32>,
     best_z: Pointer<f32>,
     best_image: Pointer<f32>,
@@ -144,8 +147,9 @@ pub(super) fn blocks_for(each: usize) -> usize {
 }
 
 impl Solver {
-    /// Plans a solve for states of so many numbers, a multiple of 4.
-    pub(super) fn new(plan: &mut Planner<'_>, moment: Moment, each: usize, settings: &Settings, stop: &Stop) -> Self {
+    /// Plans a solve for states of so many numbers, a multiple of 4, with residuals kept in the given form. They say how steps are weighed, and need no more than 16 bits where
+    /// the map itself multiplies these; residuals of gradients, which may be small beyond what 16 bits can tell, are kept in 32.
+    pub(super) fn new(plan: &mut Planner<'_>, moment: Moment, each: usize, settings: &Settings, stop: &Stop, form: Form) -> Self {
         let plain_steps = |damping: f64| Anderson { memory: 0, mixing: 1.0 - damping, ..Anderson::default() };
         let Anderson { memory, ridge, mixing, delay, restart } = match settings {
             Settings::FixedPoint { damping } => plain_steps(*damping),
@@ -158,8 +162,9 @@ impl Solver {
             Ridge::Absolute(ridge) => (ridge, 0),
         };
         let mut scratch = |bytes: usize| moment.scratch(plan, bytes);
-        let ring = 4 * (memory + 1) * samples * each;
-        let [residuals, plain] = [ring; 2].map(&mut scratch);
+        let ring = (memory + 1) * samples * each;
+        let residuals = scratch(ring * if form == Form::Halves { size_of::<f16>() } else { size_of::<f32>() });
+        let plain = scratch(ring * size_of::<f32>());
         let partial = scratch(4 * samples * blocks * SUMS);
         let gram = scratch(8 * samples * memory * memory);
         let gamma = scratch(4 * samples * MOST);
@@ -174,7 +179,7 @@ impl Solver {
             restart: restart.map_or(0, |period| period.min(stop.max_steps)) as i32,
         };
         let lists = [(); 2].map(|()| List::new(plan, moment));
-        Self { each, memory, mixing: mixing as f32, rules, blocks, residuals, plain, partial, gram, gamma, lists }
+        Self { each, memory, mixing: mixing as f32, rules, blocks, form, residuals, plain, partial, gram, gamma, lists }
     }
 
     /// Finds the fixed points of `map`, which is asked to write the images of the iterates of a cohort.
@@ -197,10 +202,14 @@ impl Solver {
     /// Judges the samples and makes the next iterates of those that go on.
     fn advance(&self, run: &PassContext<'_>, call: Solve, step: usize, next: Cohort) -> Result<()> {
         let (grid, step) = (run.by_sample(self.blocks), step as i32);
-        launch!(run.device, Launch::new("anderson_look", grid, 256); call, step)?;
+        let [look, mix] = match self.form {
+            Form::Numbers => ["anderson_look", "anderson_mix"],
+            Form::Halves => ["anderson_look_f16", "anderson_mix_f16"],
+        };
+        launch!(run.device, Launch::new(look, grid, 256); call, step)?;
         let decide = Launch::new("anderson_decide", [run.size.lanes, 1, 1], 128);
         launch!(run.device, decide; call, self.rules, step, self.blocks as i32, next.spans, next.rows)?;
-        launch!(run.device, Launch::new("anderson_mix", grid, 256); call, step)
+        launch!(run.device, Launch::new(mix, grid, 256); call, step)
     }
 
     fn call(&self, run: &PassContext<'_>, ends: Ends, cohort: Cohort) -> Solve {

@@ -18,8 +18,29 @@ pub(super) struct BatchNorm {
     moments: Slot,
     /// `[samples][chunks][channels]` mean and squared differences; nothing where the running statistics are given.
     looks: Option<Slot>,
+    /// The max pooling behind it, where that is done here.
+    pool: Option<Pool>,
     back: Option<Back>,
 }
+
+#[derive(Clone, Copy)]
+struct Pool {
+    plane: Plane,
+    /// Which number of its window each output is, if there is a way back.
+    places: Option<Slot>,
+    /// Numbers of a sample's output.
+    count: usize,
+}
+
+/// Rows and columns of what is normalised.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Plane {
+    height: i32,
+    width: i32,
+}
+
+impl Argument for Plane {}
 
 struct Back {
     /// `[samples][chunks][2][channels]`: shares in the gradients of scale and offset.
@@ -80,7 +101,8 @@ impl BatchNorm {
     pub(super) fn new(plan: &mut Planner<'_>, x: ValueId, affine: Affine, statistics: usize, fusion: Fusion, y: ValueId) -> Self {
         let ([height, width], channels) = (plan.plane(x), plan.channels(x));
         let size = Extent::new(height * width, channels);
-        let around = Around::new(plan, x, affine, fusion, y);
+        let pooled = plan.pool_behind(y);
+        let around = Around::new(plan, x, affine, fusion, pooled.unwrap_or(y));
         let (samples, lanes) = (plan.purpose.size.samples(), plan.purpose.size.lanes);
         let each = samples * size.chunks as usize * channels;
         let given = plan.purpose.mode == Mode::Evaluate;
@@ -89,7 +111,12 @@ impl BatchNorm {
             sums: (back.trained.is_none() && !given).then(|| plan.scratch_back(8 * lanes * channels)),
         });
         let (moments, looks) = (plan.kept(8 * lanes * channels), (!given).then(|| plan.scratch(8 * each)));
-        Self { around, statistics, size, width, moments, looks, back }
+        let pool = pooled.map(|pooled| {
+            let (count, [height, width]) = (plan.count(pooled), [height, width].map(|n| n as i32));
+            let places = back.is_some().then(|| plan.kept(samples * count));
+            Pool { plane: Plane { height, width }, places, count }
+        });
+        Self { around, statistics, size, width, moments, looks, pool, back }
     }
 
     fn call(&self, run: &PassContext<'_>) -> Call {
@@ -128,11 +155,25 @@ impl BatchNorm {
     }
 }
 
+impl Pool {
+    /// The largest of every window of what is normalised.
+    fn forward(&self, run: &PassContext<'_>, around: &Around, call: Call) -> Result<()> {
+        let kernel = around.named(["norm_pool_f32", "norm_pool_f16"]);
+        let kernel = Launch::new(kernel, run.by_sample(self.count.div_ceil(1024)), 256);
+        let (y, y16) = (run.maybe::<f32>(around.y.numbers), run.maybe::<half::f16>(around.y.halves));
+        let (x, places) = (run.at::<u8>(around.input()), run.maybe::<u8>(self.places));
+        launch!(run.device, kernel; call, self.plane, x, y, y16, places)
+    }
+}
+
 impl Op for BatchNorm {
     fn forward(&self, run: &PassContext<'_>) -> Result<()> {
         let (around, call) = (&self.around, self.call(run));
         around.activate(run)?;
         self.take_moments(run, call)?;
+        if let Some(pool) = self.pool {
+            return pool.forward(run, around, call);
+        }
         let [width, height] = [self.width as i32, self.size.pixels / self.width as i32];
         let shortcut = Shortcut {
             x: run.maybe(around.shortcut),
@@ -152,8 +193,17 @@ impl Op for BatchNorm {
         let (Some(back), Some(own)) = (&around.back, &self.back) else { return Ok(()) };
         let (x, y, dy) = (run.at::<u8>(around.input()), run.maybe::<u8>(back.y), run.at::<f32>(back.dy));
         let (shares, channels) = (run.at::<f32>(own.shares), self.size.channels as usize);
-        let kernel = around.named(["batch_norm_backward_look_f32", "batch_norm_backward_look_f16"]);
-        launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, y, dy, back.d(run), shares)?;
+        let launch = |kernels| Launch::new(around.named(kernels), self.grid(run), 256);
+        match self.pool {
+            Some(Pool { plane, places, .. }) => {
+                let look = launch(["norm_pool_backward_look_f32", "norm_pool_backward_look_f16"]);
+                launch!(run.device, look; call, plane, x, dy, run.maybe::<u8>(places), shares)?;
+            }
+            None => {
+                let look = launch(["batch_norm_backward_look_f32", "batch_norm_backward_look_f16"]);
+                launch!(run.device, look; call, x, y, dy, back.d(run), shares)?;
+            }
+        }
         let (sums, apart) = match back.trained {
             Some(scale) => (run.gradient(scale), run.stride()),
             None => (run.maybe(own.sums), 2 * channels as i64),
@@ -165,8 +215,17 @@ impl Op for BatchNorm {
             // Nothing flows through moments that were given.
             let sums = if self.looks.is_some() { sums } else { Pointer::NULL };
             let (dx, dx16) = (back.dx(|dx| dx.numbers(run)), back.dx(|dx| dx.halves(run)));
-            let kernel = around.named(["batch_norm_backward_f32", "batch_norm_backward_f16"]);
-            launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, dy, sums, apart, dx, dx16, SCALE)?;
+            match self.pool {
+                Some(Pool { plane, places, .. }) => {
+                    let (kernel, places) =
+                        (launch(["norm_pool_backward_f32", "norm_pool_backward_f16"]), run.maybe::<u8>(places));
+                    launch!(run.device, kernel; call, plane, x, dy, places, sums, apart, dx, dx16, SCALE)?;
+                }
+                None => {
+                    let kernel = launch(["batch_norm_backward_f32", "batch_norm_backward_f16"]);
+                    launch!(run.device, kernel; call, x, dy, sums, apart, dx, dx16, SCALE)?;
+                }
+            }
         }
         back.finish(run, around.count)
     }

@@ -2,6 +2,7 @@
 use super::{check_size, owners, uniform};
 use crate::{Dataset, Error, Labels, Result, Samples, Seed, Vectors};
 use rand::seq::SliceRandom;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Boxes around one point a class, a gap of `margin` apart.
@@ -12,18 +13,23 @@ use serde::{Deserialize, Serialize};
 ///
 /// With `personal`, every client has its own names for the kinds. The features are then still shared, but no single classifier
 /// does better than chance on average: only a personal head on a shared representation solves it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Classification {
     /// How many clients.
+    #[schemars(range(min = 1))]
     pub clients: usize,
     /// Samples a client.
+    #[schemars(range(min = 1))]
     pub samples: usize,
     /// How many classes.
+    #[schemars(range(min = 2))]
     pub classes: u16,
     /// Numbers a sample, at least one a class.
+    #[schemars(range(min = 2))]
     pub width: usize,
     /// The gap between classes.
+    #[schemars(range(min = 0.0))]
     pub margin: f32,
     /// Whether every client has its own names for the kinds.
     pub personal: bool,

@@ -13,6 +13,7 @@ pub use classification::Classification;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 pub use regression::{Optimum, Regression, RegressionData};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -20,7 +21,7 @@ use std::path::Path;
 const MOST_VALUES: usize = 1 << 28;
 
 /// Which problem, and the seed it is drawn with.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Synthetic {
     /// Other seeds give other data.
@@ -30,7 +31,7 @@ pub struct Synthetic {
 }
 
 /// The problems there are.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Problem {
     /// Classes that a line can tell apart.

@@ -56,9 +56,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
 impl ListedSet {
     fn of(source: &Source, data: &Path) -> Self {
         let entry = source.entry();
-        let archive = match offer(entry.name) {
-            Some(Offer::Archive(archive)) => Some(archive),
-            Some(Offer::Recipe(_)) | None => None,
+        let [download_bytes, unpacked_bytes] = match offer(entry.name) {
+            Some(Offer::Archive(archive)) => [Some(archive.fingerprint.bytes), Some(archive.unpacked_bytes())],
+            Some(Offer::Recipe(recipe)) => [recipe.download_bytes(); 2],
+            None => [None; 2],
         };
         let (available, place) = place(source, data);
         Self {
@@ -68,8 +69,8 @@ impl ListedSet {
             place,
             looked_for_in: entry.places,
             files: entry.layout,
-            download_bytes: archive.as_ref().map(|archive| archive.fingerprint.bytes),
-            unpacked_bytes: archive.as_ref().map(|archive| archive.unpacked_bytes()),
+            download_bytes,
+            unpacked_bytes,
             licence: entry.licence,
             citation: entry.citation,
         }

@@ -7,7 +7,9 @@ use fedeq_data::source::{Source, catalog};
 
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::place::usual_folder;
+use crate::cli::settings::parsed;
 use fedeq_run::closest::closest;
+use fedeq_run::experiment::{Experiment, Override};
 use fedeq_run::present::{found_at, require_present};
 
 /// Where data sets are looked for.
@@ -28,12 +30,15 @@ impl DataFolder {
 /// A data set by name or by path.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Set {
-    /// A name from `fedeq data list`, or the path of your own data: a CSV file, a JSON-lines file, or a folder of pictures by
-    /// client and class
-    #[arg(value_name = "NAME", default_value = "digits")]
+    /// A name from `fedeq data list`, or the path of your own data: a CSV file, a JSON-lines file, a file of arrays, or a folder of
+    /// pictures by client and class
+    #[arg(value_name = "NAME", default_value = "digits", add = crate::cli::candidates::data_sets())]
     name: String,
     #[command(flatten)]
     folder: DataFolder,
+    /// A setting of the data set, such as `data.source.label=outcome` for the column of a CSV file that is to be predicted; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
 }
 
 impl Set {
@@ -43,19 +48,33 @@ impl Set {
         match known(&self.name) {
             Some(source) if source.entry().places.is_empty() => {
                 self.refuse_folder("is part of the program")?;
-                Ok(source.load(path)?)
+                Ok(self.with_settings(source)?.load(path)?)
             }
             Some(source) => {
                 let folder = self.folder.path();
                 require_present(&source, &folder)?;
-                Ok(source.load(&folder)?)
+                Ok(self.with_settings(source)?.load(&folder)?)
             }
             None if path.exists() => {
                 self.refuse_folder("is a path of its own")?;
-                Ok(found_at(path)?.load(path)?)
+                Ok(self.with_settings(found_at(path)?)?.load(path)?)
             }
             None => Err(unknown(&self.name)),
         }
+    }
+
+    /// The source with the settings that were given of it, which are read as those of an experiment.
+    fn with_settings(&self, source: Source) -> Outcome<Source> {
+        let mut settings = parsed(&self.settings)?;
+        if let Some(other) = settings.iter().find(|setting| !setting.path.iter().take(2).eq(["data", "source"])) {
+            let problem = format!("`--set {other}` is no setting of a data set");
+            return Err(Failure::request(problem, "give settings that begin with `data.source.`"));
+        }
+        if settings.is_empty() {
+            return Ok(source);
+        }
+        settings.push(Override::new("data.source.name", source.name()));
+        Ok(Experiment::read(None, &settings).map_err(Failure::refused)?.data.source)
     }
 
     /// Refuses a data folder in which nothing would be looked for.

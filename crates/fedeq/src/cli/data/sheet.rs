@@ -20,13 +20,14 @@ const LINES_ALONE: usize = 50;
 
 /// Whether there is anything to see.
 pub(super) fn is_drawable(dataset: &Dataset) -> bool {
-    !matches!(dataset.samples, Samples::Vectors(_))
+    matches!(dataset.samples, Samples::Images(_)) || dataset.has_characters()
 }
 
 /// Draws what there is to see.
 pub(super) fn draw(dataset: &Dataset, selection: &Selection, name: &str) -> Outcome<Canvas> {
     let canvas = match (&dataset.samples, &dataset.labels) {
         (Samples::Images(images), labels) => contact_sheet(&pictures(images, labels, selection, name)),
+        (Samples::Sequences(_), _) if !dataset.has_characters() => return Err(not_drawable(name)),
         (Samples::Sequences(sequences), _) => text_sheet(&passages(dataset, sequences, selection, name)),
         (Samples::Vectors(_), _) => return Err(not_drawable(name)),
     };
@@ -43,7 +44,7 @@ pub(super) fn alone(dataset: &Dataset, selection: &Selection, name: &str) -> Out
 
 fn not_drawable(name: &str) -> Failure {
     Failure::request(
-        format!("the samples of `{name}` are rows of numbers, which cannot be shown as pictures"),
+        format!("the samples of `{name}` are numbers, which cannot be shown as pictures"),
         format!("leave out `--out`, or draw who holds what with `fedeq data partition {name} --out FILE.png`"),
     )
 }

@@ -12,6 +12,8 @@ use fedeq_flower::store::CurrentWork;
 use crate::cli::output::tell;
 use crate::cli::settings::is_interrupted;
 use crate::memory::resident;
+#[cfg(unix)]
+use crate::program;
 
 /// Watches over the work of a node.
 pub(super) struct Guard {
@@ -87,8 +89,8 @@ impl Since {
 #[cfg(unix)]
 fn start_again() -> ! {
     use std::os::unix::process::CommandExt;
-    if let Ok(program) = std::env::current_exe() {
-        let error = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
+    if let Some((program, words)) = program::words().ok().as_deref().and_then(<[_]>::split_first) {
+        let error = std::process::Command::new(program).args(words).args(program::arguments()).exec();
         tell(&format!("the node cannot start itself again: {error}"));
     }
     std::process::exit(1)

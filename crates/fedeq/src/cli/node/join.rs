@@ -9,7 +9,7 @@ use fedeq_flower::connection::{Connection, RootCertificates, SuperLinkAddress};
 use fedeq_flower::limit::{self, NodeLimits};
 use fedeq_flower::node::{Node, Notice};
 use fedeq_flower::store::NodeStore;
-use fedeq_run::agreement::AgreementFingerprint;
+use fedeq_run::agreement::{AgreementFingerprint, SigningKeys};
 use fedeq_run::machine::total_memory;
 
 use super::guard::Guard;
@@ -42,6 +42,10 @@ pub(super) struct Join {
     /// How much to tell the server beside the weights: everything, coarse (rounded, no times) or none
     #[arg(long, value_name = "HOW", default_value = Disclosure::NAMES[0], value_parser = Disclosure::NAMES)]
     metrics: String,
+    /// The clients that the node knows by their keys, a line for each as `fedeq node key --signing --client N` prints it: what it sends is summed in secret with these clients alone,
+    /// and experiments with others are refused
+    #[arg(long, value_name = "FILE")]
+    signing_keys: Option<PathBuf>,
 }
 
 /// What the experiment is.
@@ -92,8 +96,9 @@ pub(super) fn run(arguments: &Join, limits: &Limits, data: &Path) -> Outcome<()>
     let store = NodeStore::open(&arguments.state).map_err(refused)?;
     store.claim(arguments.client as u64).map_err(refused)?;
     let key = store.key().map_err(refused)?;
+    let signing = store.signing_key().map_err(refused)?;
     let connection = Connection::new(&arguments.address()?, key);
-    let mut worker = NodeWorker::new(arguments.client, data.to_owned(), terms);
+    let mut worker = NodeWorker::new(arguments.client, data.to_owned(), terms).signing_with(signing);
     listen_for_stops();
     limits.guard(&store).start();
     let mut notify = |notice| tell(&printable(&describe(&notice)));
@@ -133,7 +138,15 @@ impl Join {
         };
         let Limits { min_samples, min_batch, max_epochs, .. } = *limits;
         let disclosure = Disclosure::named(&self.metrics).unwrap_or_default();
-        Ok(Terms { accepted, disclosure, least_samples: min_samples, least_batch: min_batch, most_epochs: max_epochs })
+        let known_keys = self.signing_keys.as_deref().map(SigningKeys::read).transpose().map_err(Failure::refused)?;
+        Ok(Terms {
+            accepted,
+            disclosure,
+            least_samples: min_samples,
+            least_batch: min_batch,
+            most_epochs: max_epochs,
+            known_keys,
+        })
     }
 
     fn nothing_accepted(&self) -> Failure {
@@ -189,5 +202,6 @@ fn replied(task: ClientTask, round: u64, seconds: f64) -> String {
         ClientTask::Train => format!("round {}: trained {how}", round + 1),
         ClientTask::Evaluate | ClientTask::Measure => format!("after round {round}: evaluated {how}"),
         ClientTask::Finish | ClientTask::Adopt => format!("after round {round}: updated {how}"),
+        ClientTask::Aggregate => format!("round {}: secure aggregation {how}", round + 1),
     }
 }

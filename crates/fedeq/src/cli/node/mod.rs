@@ -52,7 +52,7 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Predict with the node's current model; no connection is needed.
     Predict(predict::Arguments),
-    /// Print the node's public key as one line, for `flwr supernode register`.
+    /// Print a public key of the node: for `flwr supernode register`, or for other clients.
     Key(key::Arguments),
 }
 

@@ -11,9 +11,7 @@ use crate::cli::cells::{Attempt, Cells, End, Next, conclude, finished, require_d
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, print_json, tell};
 use crate::cli::table::{Align, Table};
-use fedeq_report::reproduce::{
-    ExperimentCell, Results, ScaleName, Spec, TextTable, cells, legend, measure, publish, text_tables,
-};
+use fedeq_report::reproduce::{ExperimentCell, GridText, Results, ScaleName, Spec, cells, legend, measure, publish, text_tables};
 use fedeq_run::experiment::{Device, Experiment, Override};
 use fedeq_run::forecast::{Forecaster, Rates};
 use fedeq_run::limit::TimeLimit;
@@ -148,7 +146,7 @@ impl Job<'_> {
             }
         };
         let (run_args, jobs) = (&self.arguments.run_args, &self.arguments.jobs);
-        let all = Cells { cells: &runs, run_args, jobs, limit: &self.limit, rates: rates.as_ref(), label: &label };
+        let all = Cells { cells: &runs, run_args, jobs, limit: &self.limit, rates: rates.as_ref(), until: None, label: &label };
         let end = all.carry_out(begins, ends);
         if let (Some(state), Some(rates)) = (state, rates) {
             let rates = rates.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -239,7 +237,7 @@ fn is_checked_by(experiment: &Experiment, other: &Experiment) -> bool {
     experiment.data.source == other.data.source && (is_cpu || is_alike())
 }
 
-fn text_of(table: &TextTable) -> String {
+fn text_of(table: &GridText) -> String {
     let align = |(index, name): (usize, &'_ String)| (name.clone(), if index == 0 { Align::Left } else { Align::Right });
     let columns: Vec<(String, Align)> = table.heading.iter().enumerate().map(align).collect();
     let mut shown = Table::new(&columns.iter().map(|(name, align)| (name.as_str(), *align)).collect::<Vec<_>>());

@@ -44,7 +44,7 @@ With `--state` the runs lie in one folder or archive that can be copied to anoth
 Results, tables, figures and a README are written to `experiments/NAME`, whatever part of the cells was run.")]
 pub(super) struct Arguments {
     /// Which one, such as `table-1` or `fig-rho`
-    #[arg(value_name = "NAME", required_unless_present = "list")]
+    #[arg(value_name = "NAME", required_unless_present = "list", add = super::candidates::experiments())]
     name: Option<String>,
     /// Name all experiments
     #[arg(long)]

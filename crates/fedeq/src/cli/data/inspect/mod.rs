@@ -20,7 +20,8 @@ Examples:
   fedeq data inspect cifar10 --out cifar10.png
   fedeq data inspect femnist --client f0424_27 --out writer.png
   fedeq data inspect digits --sample 7 --out seven.png      this one picture, as it is stored
-  fedeq data inspect my/pictures --json")]
+  fedeq data inspect my/pictures --json
+  fedeq data inspect patients.csv --set data.source.label=outcome --set data.source.client=ward")]
 pub(in crate::cli) struct Arguments {
     #[command(flatten)]
     set: Set,

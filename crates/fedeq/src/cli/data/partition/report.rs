@@ -43,6 +43,8 @@ impl PartitionReport {
             Partition::LabelShards { shards, .. } => format!("label shards, at most {} each", counted(*shards, "label")),
             Partition::DistinctLabels { labels, .. } => format!("{} each", counted(*labels, "distinct label")),
             Partition::Dirichlet { alpha, .. } => format!("Dirichlet, alpha {alpha}"),
+            Partition::QuantitySkew { alpha, .. } => format!("quantity skew, alpha {alpha}"),
+            Partition::Temporal { .. } => "stretches in order".into(),
             Partition::Iid { .. } => "evenly, by chance".into(),
             Partition::Own { .. } => "every client's own".into(),
         }

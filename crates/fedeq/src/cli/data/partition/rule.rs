@@ -16,7 +16,7 @@ pub(super) struct RuleArguments {
     /// Labels a client: at most so many for `label-shards`, exactly so many for `distinct-labels` [default: 2]
     #[arg(long, value_name = "P")]
     labels: Option<usize>,
-    /// For `dirichlet`: towards 0 a class belongs to few clients; the larger, the more alike all clients are [default: 0.5]
+    /// For `dirichlet`: towards 0 a class belongs to few clients; for `quantity-skew`: few clients have nearly everything; the larger, the more alike all clients are [default: 0.5, for `quantity-skew` 2]
     #[arg(long, value_name = "A", allow_negative_numbers = true)]
     alpha: Option<f64>,
 }
@@ -32,6 +32,10 @@ enum Rule {
     DistinctLabels,
     /// Each class is shared out in random proportions
     Dirichlet,
+    /// Some clients have much and others little, by chance
+    QuantitySkew,
+    /// Stretches of the data set's own order
+    Temporal,
     /// Evenly, by chance
     Iid,
 }
@@ -39,6 +43,8 @@ enum Rule {
 const CLIENTS: usize = 100;
 const LABELS: usize = 2;
 const ALPHA: f64 = 0.5;
+/// With less, some of many clients would soon have nothing.
+const QUANTITY_ALPHA: f64 = 2.0;
 
 impl RuleArguments {
     /// The rule as the library takes it.
@@ -52,6 +58,8 @@ impl RuleArguments {
             Rule::LabelShards => Partition::LabelShards { clients, shards: labels },
             Rule::DistinctLabels => Partition::DistinctLabels { clients, labels },
             Rule::Dirichlet => Partition::Dirichlet { clients, alpha: self.alpha.unwrap_or(ALPHA), minimum: 1 },
+            Rule::QuantitySkew => Partition::QuantitySkew { clients, alpha: self.alpha.unwrap_or(QUANTITY_ALPHA), minimum: 1 },
+            Rule::Temporal => Partition::Temporal { clients },
             Rule::Iid => Partition::Iid { clients },
         })
     }
@@ -62,8 +70,8 @@ impl RuleArguments {
         if self.labels.is_some() && !by_labels {
             return Err(stranger("--labels", rule, "`label-shards` or `distinct-labels`"));
         }
-        if self.alpha.is_some() && rule != Rule::Dirichlet {
-            return Err(stranger("--alpha", rule, "`dirichlet`"));
+        if self.alpha.is_some() && !matches!(rule, Rule::Dirichlet | Rule::QuantitySkew) {
+            return Err(stranger("--alpha", rule, "`dirichlet` or `quantity-skew`"));
         }
         Ok(())
     }

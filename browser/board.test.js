@@ -1,0 +1,170 @@
+// Many runs on one page: sorting, columns, grouping, hiding, zoom, export, and 200 runs of 400 rounds.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { Visitor, Workshop, until } from "./support.js";
+
+const workshop = new Workshop();
+const RHOS = [0.01, 0.1, 1];
+let visitor;
+
+before(async () => {
+  // A sweep of 15 runs: three values, five seeds.
+  for (const rho of RHOS) {
+    await Promise.all([0, 1, 2, 3, 4].map((seed) => workshop.finished(`rho-${rho}-${seed}`, "plan.rounds=5", `method.rho=${rho}`, `seed=${seed}`)));
+  }
+  await workshop.finished("other", "plan.rounds=5", "method=fedavg");
+  visitor = await Visitor.arrive(await workshop.open_dashboard("runs"));
+  await visitor.page.getByRole("heading", { name: "Runs" }).first().waitFor();
+});
+
+after(async () => {
+  await visitor?.browser.close();
+  await workshop.close();
+});
+
+const names = () => visitor.page.locator("table.runs tbody tr").evaluateAll((rows) => rows.map((row) => row.dataset.run));
+const legend = async () => (await visitor.page.locator(".legend.shared li").allTextContents()).map((text) => text.trim());
+
+test("seeds are one line each with short labels that say only what differs, in one legend", async () => {
+  await until("four lines", async () => (await legend()).length === 4);
+  const shown = await legend();
+  assert.deepEqual(shown.sort(), ["FeDEQ, rho = 0.01 (mean of 5 runs)", "FeDEQ, rho = 0.1 (mean of 5 runs)", "FeDEQ, rho = 1.0 (mean of 5 runs)", "FedAvg"]);
+  assert.equal(await visitor.curves("Accuracy"), 4);
+});
+
+test("any column sorts, and any setting can be one", async () => {
+  await visitor.page.getByLabel("Add a setting as a column").selectOption("method.rho");
+  await visitor.page.getByRole("button", { name: "rho", exact: true }).click();
+  await until("sorted by rho", async () => (await names()).slice(0, 5).every((name) => name.startsWith("rho-0.01-")));
+  assert.equal(await visitor.page.locator('th[aria-sort="ascending"]').textContent(), "rho ▲×");
+  await visitor.page.getByRole("button", { name: "Accuracy, local" }).click();
+  const scores = () => visitor.page.locator('table.runs td[data-label="Accuracy, local"]').evaluateAll((cells) => cells.map((cell) => parseFloat(cell.textContent)));
+  await until("the best first", async () => (await scores()).every((score, index, all) => index === 0 || score <= all[index - 1]));
+  await visitor.page.getByRole("button", { name: "Accuracy, local" }).click();
+  await until("the worst first", async () => (await scores()).every((score, index, all) => index === 0 || score >= all[index - 1]));
+  await visitor.page.getByRole("button", { name: "Remove the column rho" }).click();
+});
+
+test("words sift runs by their settings, and curves follow", async () => {
+  const find = visitor.page.getByLabel("Find");
+  await find.fill("rho=0.1");
+  await until("five runs", async () => (await names()).length === 5);
+  await until("one curve", async () => (await visitor.curves("Accuracy")) === 1);
+  await find.fill("nothing like that");
+  await visitor.page.getByText("None of 16 runs fits").waitFor();
+  await find.fill("");
+  await until("all again", async () => (await names()).length === 16);
+});
+
+test("runs are put together by any setting, or not at all", async () => {
+  await visitor.page.getByLabel("Group by").selectOption("each run");
+  await until("a curve a run", async () => (await visitor.curves("Accuracy")) === 16);
+  await visitor.page.getByLabel("Group by").selectOption("seed");
+  await until("a curve a seed", async () => (await legend()).includes("seed = 4 (mean of 3 runs)"));
+  await visitor.page.getByLabel("Group by").selectOption("all but the seed");
+  await until("a curve a setting", async () => (await visitor.curves("Accuracy")) === 4);
+});
+
+test("runs can be hidden, kept and shown again", async () => {
+  await visitor.page.getByLabel("Choose other").check();
+  await visitor.page.getByRole("button", { name: "Hide", exact: true }).click();
+  await until("one less", async () => (await names()).length === 15 && (await visitor.curves("Accuracy")) === 3);
+  await visitor.page.evaluate(() => scrollTo(0, document.querySelector(".curves").offsetTop - 160));
+  await visitor.documented("sweep");
+  await visitor.page.getByLabel("Choose rho-1-0").check();
+  await visitor.page.getByRole("button", { name: "Keep only these" }).click();
+  await until("one alone", async () => (await names()).length === 1);
+  await visitor.page.getByRole("button", { name: "Show 15 hidden" }).click();
+  await until("all again", async () => (await names()).length === 16);
+});
+
+test("pointing at a line lets it stand out everywhere", async () => {
+  await visitor.page.locator(".legend.shared button").first().hover();
+  await until("the others step back", async () => (await visitor.page.locator(".legend.shared li.dim").count()) === 3);
+  await visitor.page.mouse.move(0, 0);
+  await until("all are alike", async () => (await visitor.page.locator(".legend.shared li.dim").count()) === 0);
+});
+
+test("dragging zooms, values are read under the pointer, and the whole comes back", async () => {
+  const over = visitor.chart("Accuracy").locator(".u-over");
+  await over.scrollIntoViewIfNeeded();
+  const box = await over.boundingBox();
+  await visitor.page.mouse.move(box.x + 0.5 * box.width, box.y + 20);
+  await until("values", async () => /^round 3: .*%/.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
+  await visitor.page.mouse.move(box.x + 0.2 * box.width, box.y + 20);
+  await visitor.page.mouse.down();
+  await visitor.page.mouse.move(box.x + 0.6 * box.width, box.y + 30, { steps: 4 });
+  await visitor.page.mouse.up();
+  await until("a part", async () => (await visitor.chart("Accuracy").getAttribute("data-zoomed")) === "true");
+  await visitor.chart("Accuracy").getByRole("button", { name: "Whole range" }).click();
+  await until("the whole", async () => (await visitor.chart("Accuracy").getAttribute("data-zoomed")) === "false");
+  await visitor.chart("Accuracy").locator(".plot").focus();
+  await visitor.page.keyboard.press("+");
+  await until("a part by keyboard", async () => (await visitor.chart("Accuracy").getAttribute("data-zoomed")) === "true");
+  await visitor.page.keyboard.press("0");
+  await until("the whole by keyboard", async () => (await visitor.chart("Accuracy").getAttribute("data-zoomed")) === "false");
+});
+
+test("scales, smoothing and abscissa change what is drawn", async () => {
+  const before = await visitor.chart("Training loss").locator("canvas").evaluate((canvas) => canvas.toDataURL());
+  const changed = (than) => async () => (await visitor.chart("Training loss").locator("canvas").evaluate((canvas) => canvas.toDataURL())) !== than;
+  await visitor.page.getByLabel("Log scale").check();
+  await until("a log scale", changed(before));
+  await visitor.page.getByLabel("Log scale").uncheck();
+  await visitor.page.getByLabel("Smoothing").fill("0.9");
+  await until("smooth", changed(before));
+  await visitor.page.getByLabel("Smoothing").fill("0");
+});
+
+test("a chart is saved as SVG, PNG and CSV", async () => {
+  const saved = async (ending) => {
+    const [download] = await Promise.all([visitor.page.waitForEvent("download"), visitor.chart("Accuracy").getByRole("button", { name: `as ${ending}` }).click()]);
+    return [download.suggestedFilename(), readFileSync(await download.path())];
+  };
+  const [svg_name, svg] = await saved("SVG");
+  assert.equal(svg_name, "accuracy.svg");
+  assert.match(svg.toString(), /^<svg xmlns="http:\/\/www.w3.org\/2000\/svg".*FeDEQ, rho = 0.1.*<\/svg>$/s);
+  const [, png] = await saved("PNG");
+  assert.equal(png.subarray(1, 4).toString(), "PNG");
+  const [, csv] = await saved("CSV");
+  const lines = csv.toString().trim().split("\n");
+  assert.equal(lines.length, 6, "five evaluations and a heading");
+  assert.match(lines[0], /^rounds,.*"FeDEQ, rho = 0.1","FeDEQ, rho = 0.1, low","FeDEQ, rho = 0.1, high"/);
+  assert.match(lines[5], /^5,0\.\d+/);
+});
+
+test("200 runs of 400 rounds are drawn, and how long that takes is printed", async () => {
+  workshop.multiply("rho-1-0", 200, 400);
+  const address = await workshop.open_dashboard("many");
+  const page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 } });
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(error.message));
+  const drawn = async () => {
+    const begun = Date.now();
+    await page.goto(address);
+    await page.waitForFunction(() => Number(document.querySelector('figure.chart[data-title="Accuracy"]')?.dataset.curves) === 200, null, { polling: 20, timeout: 60_000 });
+    return Date.now() - begun;
+  };
+  // The server reads 240,000 lines once, and what is added from then on.
+  const [first, again] = [await drawn(), await drawn()];
+  // Meant to be less than two seconds. How fast a machine is proves nothing, so this is told and not tested.
+  console.log(`200 runs of 400 rounds: ${first} ms when the server reads them for the first time, ${again} ms after that`);
+  assert.equal(await page.locator("table.runs tbody tr").count(), 200);
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+test("an empty folder says what to do", async () => {
+  const page = await visitor.browser.newPage();
+  mkdirSync(join(workshop.folder, "nothing"));
+  await page.goto(await workshop.open_dashboard("nothing"));
+  await page.getByText("No runs here yet").waitFor();
+  await page.close();
+});
+
+test("nothing went wrong behind the scenes, and nothing came from elsewhere", () => {
+  assert.deepEqual(visitor.errors, []);
+  assert.deepEqual(visitor.requests.filter((url) => !url.startsWith(visitor.address) && !url.startsWith("blob:")), []);
+});

@@ -1,0 +1,48 @@
+// The report of the demonstration: the first page a newcomer sees.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { once } from "node:events";
+import { join } from "node:path";
+import { PICTURES, Visitor, Workshop, until } from "./support.js";
+
+const workshop = new Workshop();
+let visitor;
+
+before(async () => {
+  // The whole demonstration for the pictures of the documentation, a short one else.
+  const short = PICTURES ? [] : ["--rounds", "2", "--seeds", "2"];
+  const [code] = await once(workshop.start(["demo", "--quiet", "--out", "runs/demo", ...short]), "exit");
+  assert.equal(code, 0);
+  const address = `file://${join(workshop.folder, "runs/demo/report.html")}`;
+  visitor = await Visitor.arrive(address);
+  visitor.address = address;
+});
+
+after(async () => {
+  await visitor?.browser.close();
+  await workshop.close();
+});
+
+test("it begins with what was found, and shows four methods", async () => {
+  await visitor.chart("Accuracy").waitFor();
+  await until("four curves", async () => (await visitor.curves("Accuracy")) === 4);
+  assert.match(await visitor.page.locator("main").textContent(), /FeDEQ has /);
+  // Of the text above, as much as leaves the file small and the table in sight.
+  await visitor.page.setViewportSize({ width: 1000, height: 420 });
+  await visitor.page.evaluate(() => scrollTo(0, document.querySelector("#summary").offsetTop - 120));
+  await visitor.documented("report");
+});
+
+test("it is read on a phone, in the dark", async () => {
+  await visitor.page.setViewportSize({ width: 360, height: 740 });
+  await visitor.page.emulateMedia({ colorScheme: "dark" });
+  await new Promise((next) => setTimeout(next, 500));
+  assert.ok((await visitor.overhang()) <= 0, `${await visitor.overhang()} pixels too wide`);
+  await visitor.page.evaluate(() => document.querySelector(".curves").scrollIntoView());
+  await visitor.documented("phone");
+});
+
+test("nothing went wrong, and nothing was loaded", () => {
+  assert.deepEqual(visitor.errors, []);
+  assert.deepEqual(visitor.requests.filter((url) => !url.startsWith("file:") && !url.startsWith("blob:") && !url.startsWith("data:")), []);
+});

@@ -1,0 +1,125 @@
+//! From what Python gives to an experiment.
+use std::path::{Path, PathBuf};
+
+use fedeq_core::{Error, Result};
+use fedeq_run::closest::closest;
+use fedeq_run::experiment::{Experiment, ExternalModel, Override, SHORT_FORMS, SettingInfo};
+use fedeq_run::place::settle;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::value::{shown, table_of, value_of};
+
+/// Arguments that are settings, beside those that the command line has short forms of.
+const OTHERS: [(&str, &str); 2] = [("device", "engine.device"), ("preset", "preset")];
+
+/// What an experiment is made of.
+pub(crate) struct Request<'py> {
+    /// A dictionary, or the path of a TOML file.
+    pub(crate) config: Option<Bound<'py, PyAny>>,
+    /// Arguments that stand for settings.
+    pub(crate) keywords: Bound<'py, PyDict>,
+    /// Settings by their dotted paths.
+    pub(crate) settings: Bound<'py, PyDict>,
+    /// The data set that reads the arrays that are given, if some are.
+    pub(crate) source: Option<&'static str>,
+}
+
+impl Request<'_> {
+    /// The experiment; whatever is given is used or refused by name.
+    pub(crate) fn experiment(&self, network: Option<&ExternalModel>) -> Result<Experiment> {
+        let mut overrides = self.overrides()?;
+        overrides.extend(self.source.map(|source| Override::new("data", source)));
+        if let Some(network) = network {
+            overrides = network.over(&overrides)?;
+        }
+        let mut experiment = match &self.config {
+            None => Experiment::read(None, &overrides)?,
+            Some(config) => match config.cast::<PyDict>() {
+                Ok(table) => Experiment::read_table(table_of("", table)?, &overrides)?,
+                Err(_) => Experiment::read(Some(&path_of(config)?), &overrides)?,
+            },
+        };
+        settle(&mut experiment, &overrides);
+        Ok(experiment)
+    }
+
+    fn overrides(&self) -> Result<Vec<Override>> {
+        let mut overrides = Vec::new();
+        for (key, value) in self.settings.iter() {
+            let Ok(key) = key.extract::<String>() else {
+                let problem = format!("`settings` has a key that is no text: {}", shown(&key));
+                return Err(Error::invalid(problem, "write dotted paths, such as `{\"plan.rounds\": 20}`"));
+            };
+            let value = value_of(&key, &value)?;
+            overrides.push(Override::new(&key, value));
+        }
+        let settings = overrides.len();
+        for (name, value) in self.keywords.iter() {
+            let name = name.to_string();
+            let setting = keyword(&name, &value)?;
+            let written = || format!("{name}={}", in_python(&setting));
+            setting.require_alone(&overrides[..settings], written, |other| {
+                format!("settings={{\"{}\": {}}}", other.path.join("."), in_python(other))
+            })?;
+            overrides.push(setting);
+        }
+        Ok(overrides)
+    }
+}
+
+fn in_python(setting: &Override) -> String {
+    setting.value.to_string()
+}
+
+/// The setting that an argument stands for.
+fn keyword(name: &str, value: &Bound<'_, PyAny>) -> Result<Override> {
+    if name == "data" {
+        return data(value);
+    }
+    let Some((_, key)) = SHORT_FORMS.iter().chain(&OTHERS).find(|(known, _)| *known == name) else {
+        return Err(unknown(name));
+    };
+    Ok(Override::new(key, value_of(name, value)?))
+}
+
+/// A data set by its name, or the path of one's own data.
+fn data(given: &Bound<'_, PyAny>) -> Result<Override> {
+    let value = value_of("data", given)?;
+    let name = given.extract::<String>().ok();
+    let is_known = |name: &str| fedeq_data::source::catalog().any(|entry| entry.name == name);
+    match (name, value.as_str()) {
+        (Some(name), _) if is_known(&name) || !Path::new(&name).exists() => Ok(Override::new("data", name)),
+        (_, Some(path)) => Ok(Override::new("data.folder", path)),
+        (_, None) => Ok(Override::new("data", value)),
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    let problem = format!("there is no argument `{name}`");
+    let known = SHORT_FORMS.iter().chain(&OTHERS).map(|(known, _)| *known).chain([
+        "data",
+        "network",
+        "out",
+        "settings",
+        "callbacks",
+        "progress",
+    ]);
+    let settings = SettingInfo::elsewhere(name);
+    let is_exact = settings.first().is_some_and(|key| key.rsplit('.').next() == Some(name));
+    let hint = match (closest(name, known), settings.first()) {
+        (Some(near), _) if !is_exact => format!("did you mean `{near}`?"),
+        (_, Some(key)) => format!("give it as a setting: `settings={{\"{key}\": ..}}`"),
+        (_, None) => {
+            "give settings by their dotted paths, as in `settings={\"plan.rounds\": 20}`; `fedeq settings` lists them".into()
+        }
+    };
+    Error::invalid(problem, hint)
+}
+
+fn path_of(config: &Bound<'_, PyAny>) -> Result<PathBuf> {
+    config.extract::<PathBuf>().map_err(|_| {
+        let problem = format!("the experiment cannot be {}", shown(config));
+        Error::invalid(problem, "give a dictionary, or the path of a TOML file")
+    })
+}

@@ -1,0 +1,115 @@
+//! All that an experiment will take: time, memory, disk and bytes on the network.
+use fedeq_core::{Codec, Params, Result, Traffic, Weights, encoded_len, shared_part};
+use fedeq_data::{Dataset, Labels, Samples, Seed};
+use serde::Serialize;
+
+use super::{Data, Efforts, Forecast, Forecaster, workers};
+use crate::experiment::{Device, Experiment, Prepared};
+
+/// What an experiment will take, roughly, and what it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    /// Its time and its disk.
+    pub forecast: Forecast,
+    /// Parameters that are shared, and that stay with their clients.
+    pub parameters: [usize; 2],
+    /// Clients that train, and how many of them take part in a round.
+    pub clients: usize,
+    /// How many of them take part in a round; where that varies, about so many.
+    pub cohort: usize,
+    /// Bytes that a round of training sends; later rounds may differ by a few.
+    pub round: RoundBytes,
+    /// Bytes of the machine's memory, at most about so many; nothing where nobody counts, and on a GPU.
+    pub memory: Option<u64>,
+}
+
+/// Bytes of one round's messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RoundBytes {
+    /// From clients to the server.
+    pub up: u64,
+    /// From the server to clients.
+    pub down: u64,
+}
+
+/// A header of a message, about.
+const HEADER: usize = 60;
+/// The same of an update, which tells how training went.
+const UPDATE_HEADER: usize = 560;
+/// The program itself, with its threads.
+const PROGRAM: u64 = 25_000_000;
+
+impl Forecaster {
+    /// What an experiment will take in every respect.
+    pub fn outlook(&mut self, experiment: &Experiment) -> Result<Outlook> {
+        let forecast = self.forecast(experiment)?;
+        let Data { dataset, .. } = self.data(experiment)?;
+        let prepared = experiment.prepare_from(|| Ok(dataset))?;
+        let memory = match experiment.engine.place()? {
+            Device::Cpu => {
+                self.pace(&prepared, &Efforts::of(&prepared))?.bytes.map(|batch| memory(&prepared, batch)).transpose()?
+            }
+            Device::Cuda(_) => None,
+        };
+        Ok(Outlook {
+            parameters: prepared.parameters(),
+            clients: prepared.splits.clients.len(),
+            cohort: prepared.cohort()?,
+            round: round(&prepared)?,
+            memory,
+            forecast,
+        })
+    }
+}
+
+/// The messages of a round of training.
+fn round(prepared: &Prepared) -> Result<RoundBytes> {
+    let Experiment { method, plan, .. } = &prepared.experiment;
+    let cohort = prepared.cohort()?;
+    let shared = shared_part(method.algorithm(), &prepared.initial());
+    let compression = plan.compression.unwrap_or_default();
+    let down = cohort as u64 * message(&shared, compression.down, HEADER);
+    if let Some(secure) = plan.secure_rounds(method.algorithm(), prepared.splits.clients.len())? {
+        let clients: Vec<usize> = (0..cohort).collect();
+        let Traffic { up, down: keys } = secure.traffic(&clients, shared.params.count(), shared.statistics.count())?;
+        return Ok(RoundBytes { up, down: down + keys });
+    }
+    Ok(RoundBytes { up: cohort as u64 * message(&shared, compression.up, UPDATE_HEADER), down })
+}
+
+/// The bytes of weights in a message.
+fn message(weights: &Weights, codec: Option<Codec>, header: usize) -> u64 {
+    let header = " ".repeat(header);
+    match codec {
+        None => encoded_len(header, weights),
+        // How many bytes it makes does not depend on the numbers.
+        Some(codec) => {
+            let statistics = Weights { params: Params::default(), statistics: weights.statistics.clone() };
+            encoded_len(header, &statistics) + codec.encode(&weights.params, Seed::new(0)).len() as u64
+        }
+    }
+}
+
+/// Memory for the data, for clients at work side by side, and for the states of the others.
+fn memory(prepared: &Prepared, batch: u64) -> Result<u64> {
+    let at_work = workers(prepared).min(prepared.cohort()?) as u64;
+    let weights = prepared.initial();
+    let model = 4 * (weights.params.count() + weights.statistics.count()) as u64;
+    // A client at work has its model, what it received, what it sends, and what training takes.
+    let client = batch + 3 * model + prepared.warm_bytes().unwrap_or(0);
+    let kept = super::Disk::of(prepared).checkpoint.min(1_000_000 * prepared.experiment.engine.client_memory_mb as u64);
+    Ok(PROGRAM + size_of(&prepared.dataset) + at_work * client + kept)
+}
+
+fn size_of(dataset: &Dataset) -> u64 {
+    let samples = match &dataset.samples {
+        Samples::Images(images) => images.pixels.len(),
+        Samples::Vectors(vectors) => 4 * vectors.values.len(),
+        Samples::Sequences(sequences) => sequences.symbols.len(),
+    };
+    let labels = match &dataset.labels {
+        Labels::Classes { values, .. } => 2 * values.len(),
+        _ => samples,
+    };
+    (samples + labels) as u64
+}

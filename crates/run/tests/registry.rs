@@ -1,0 +1,474 @@
+//! The list of settings is true: the reader takes these and no others, with these defaults and these bounds.
+use std::collections::BTreeSet;
+
+use fedeq_core::Error;
+use fedeq_models::Task;
+use fedeq_run::experiment::{Accepts, Bound, Experiment, Holds, Override, SettingInfo, SettingValue as Value};
+use toml::Table;
+
+fn overrides(settings: &[String]) -> Vec<Override> {
+    settings.iter().map(|text| text.parse().expect("a setting")).collect()
+}
+
+/// The choices without which a setting means nothing.
+fn needs(setting: &SettingInfo) -> Vec<String> {
+    // The usual one where it is one of them, since the default is that of the usual one.
+    let usual =
+        |values: &[String]| values.iter().find(|value| ["fedeq", "deq-resnet-xs", "digits"].contains(&value.as_str())).cloned();
+    let choice = |values: &[String]| usual(values).unwrap_or_else(|| values[0].clone());
+    setting.only_with.iter().map(|condition| format!("{}={}", condition.key, choice(&condition.values))).collect()
+}
+
+fn table_of(experiment: &Experiment) -> Table {
+    Table::try_from(experiment).expect("an experiment can be written")
+}
+
+fn value_at<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    key.split('.').try_fold(None::<&Value>, |at, part| {
+        let table = match at {
+            None => table,
+            Some(value) => value.as_table()?,
+        };
+        Some(Some(table.get(part)?))
+    })?
+}
+
+/// Makes a section stand at a path; where one of several kinds stands, the one that is asked for.
+fn section<'a>(table: &'a mut Table, path: &[&str]) -> &'a mut Table {
+    let mut at = table;
+    for (depth, key) in path.iter().enumerate() {
+        let above = path[..depth].join(".");
+        let is_kind =
+            SettingInfo::all().iter().any(|setting| setting.key == above && matches!(setting.accepts, Accepts::Choice { .. }));
+        if is_kind {
+            at.retain(|other, _| other == *key);
+        }
+        let value = at.entry(*key).or_insert_with(|| Value::Table(Table::new()));
+        if !value.is_table() {
+            *value = Value::Table(Table::new());
+        }
+        at = value.as_table_mut().expect("a table");
+    }
+    at
+}
+
+/// Puts a value at a key; in place of another kind, where one of several stands there.
+fn put(table: &mut Table, key: &str, value: &Value) {
+    let path: Vec<&str> = key.split('.').collect();
+    let (last, above) = path.split_last().expect("a key");
+    let here = section(table, above);
+    if kinds_at(&above.join(".")).is_some() {
+        here.clear();
+    }
+    here.insert((*last).to_owned(), value.clone());
+}
+
+/// The experiment in which the section of a setting stands, and nothing is said in it that has to be said.
+fn around(setting: &SettingInfo) -> (Table, Vec<&str>) {
+    let experiment = Experiment::read(None, &overrides(&needs(setting))).expect("the choices alone are sound");
+    let path: Vec<&str> = setting.key.split('.').collect();
+    let (_, above) = path.split_last().expect("a key has a last part");
+    let mut table = table_of(&experiment);
+    section(&mut table, above);
+    (table, above.to_vec())
+}
+
+/// The names of the kinds of which one stands at a path, where it is such a place.
+fn kinds_at(key: &str) -> Option<BTreeSet<String>> {
+    let setting = SettingInfo::all().iter().find(|setting| setting.key == key)?;
+    matches!(setting.accepts, Accepts::Choice { .. }).then(|| setting.accepts.names().into_iter().map(str::to_owned).collect())
+}
+
+/// The keys that serde knows at a path, by its own words.
+fn keys_of_reader(mut table: Table, path: &[&str]) -> BTreeSet<String> {
+    let here = section(&mut table, path);
+    if kinds_at(&path.join(".")).is_some() {
+        here.clear();
+    }
+    here.insert("no-such-key".into(), Value::Integer(1));
+    let text = toml::to_string(&table).expect("TOML");
+    let complaint = Experiment::from_resolved(&text).expect_err("there is no such key").to_string();
+    // What TOML's own reader says of a table of a kind.
+    if let Some(keys) = complaint.split_once("unexpected keys in table: no-such-key, available keys: ").map(|(_, keys)| keys) {
+        return keys.split(", ").map(str::to_owned).collect();
+    }
+    let mut quoted = complaint.split('`').skip(1).step_by(2).map(str::to_owned);
+    assert_eq!(quoted.next().as_deref(), Some("no-such-key"), "{path:?}: {complaint}");
+    quoted.collect()
+}
+
+#[test]
+fn the_reader_knows_exactly_the_settings_that_are_listed() {
+    for setting in SettingInfo::all() {
+        let (table, path) = around(setting);
+        let known = keys_of_reader(table.clone(), &path);
+        let above: String = path.iter().map(|key| format!("{key}.")).collect();
+        let is_here = |other: &&SettingInfo| {
+            // Those of the same kinds.
+            other.only_with.iter().all(|condition| {
+                let key = SettingInfo::named(&condition.key).next().expect("a choice is a setting").key.clone();
+                value_at(&table, &key)
+                    .and_then(Value::as_str)
+                    .is_some_and(|kind| condition.values.iter().any(|name| name == kind))
+            })
+        };
+        let listed: BTreeSet<String> = SettingInfo::all()
+            .iter()
+            .filter(is_here)
+            .filter_map(|other| other.key.strip_prefix(&above))
+            .map(|rest| rest.split('.').next().unwrap_or_default().to_owned())
+            .collect();
+        // What says which kind a section is, and what the program alone writes.
+        let is_tag = |key: &String| {
+            let key = format!("{above}{key}");
+            key != "attack.kind" && SettingInfo::all().iter().any(|other| other.key == key && other.short.is_some())
+        };
+        let listed: BTreeSet<String> = listed.into_iter().filter(|key| !is_tag(key)).collect();
+        let listed = kinds_at(&path.join(".")).unwrap_or(listed);
+        let known: BTreeSet<String> = known.into_iter().filter(|key| key != "earlier_devices").collect();
+        assert_eq!(known, listed, "below `{above}`, at `{}`", setting.key);
+    }
+}
+
+#[test]
+fn every_default_is_what_a_reader_fills_in() {
+    for setting in SettingInfo::all() {
+        let experiment = Experiment::read(None, &overrides(&needs(setting))).expect("sound");
+        let filled_in = value_at(&table_of(&experiment), &setting.key).map(|value| setting.accepts.chosen(value));
+        if filled_in.is_some() && setting.default() == filled_in {
+            continue;
+        }
+        // In a section that is not there by itself: what is filled in where one of those around it is there, and nothing is said in it.
+        let said: Vec<(Table, Option<Value>)> =
+            with_what_is_optional(setting).into_iter().map(|table| filled_in_by(table, setting)).collect();
+        // What is usual is not always written.
+        let is_right = |(table, said): &(Table, Option<Value>)| {
+            setting.default() == *said
+                || (said.is_none() && setting.default().is_some_and(|default| is_left_out(table.clone(), setting, &default)))
+        };
+        assert!(said.iter().any(is_right), "{}: {:?}, not {said:?}", setting.key, setting.default());
+    }
+}
+
+fn filled_in_by(table: Table, setting: &SettingInfo) -> (Table, Option<Value>) {
+    let value = match Experiment::from_resolved(&toml::to_string(&table).expect("TOML")) {
+        Ok(experiment) => value_at(&table_of(&experiment), &setting.key).map(|value| setting.accepts.chosen(value)),
+        Err(error) => {
+            let is_incomplete = ["missing field", "wanted exactly 1 element", "map with a single key"]
+                .iter()
+                .any(|words| error.to_string().contains(words));
+            assert!(is_incomplete, "{}: {error}", setting.key);
+            None
+        }
+    };
+    (table, value)
+}
+
+/// The experiments in which one of the sections and kinds around a setting is there that need not be, and nothing is said in it.
+fn with_what_is_optional(setting: &SettingInfo) -> Vec<Table> {
+    let path: Vec<&str> = setting.key.split('.').collect();
+    let is_optional = |depth: &usize| {
+        let is_section =
+            SettingInfo::all().iter().any(|other| other.key == path[..*depth].join(".") && other.accepts == Accepts::Section);
+        is_section || kinds_at(&path[..depth - 1].join(".")).is_some()
+    };
+    let cleared = |depth: usize| {
+        let mut table = around(setting).0;
+        let section = section(&mut table, &path[..depth]);
+        section.clear();
+        if path[0] == "attack" && setting.key != "attack.kind" {
+            // It has to be said, whatever else is.
+            section.insert("kind".into(), Value::String("noise".into()));
+        }
+        table
+    };
+    let found: Vec<Table> = (1..path.len()).rev().filter(is_optional).map(cleared).collect();
+    if found.is_empty() { vec![around(setting).0] } else { found }
+}
+
+/// Whether an experiment in which a default is said is the same as one in which it is not.
+fn is_left_out(table: Table, setting: &SettingInfo, default: &Value) -> bool {
+    let mut saying = table.clone();
+    put(&mut saying, &setting.key, default);
+    let read = |table: &Table| Experiment::from_resolved(&toml::to_string(table).expect("TOML"));
+    matches!((read(&saying), read(&table)), (Ok(saying), Ok(silent)) if saying == silent)
+}
+
+#[test]
+fn every_value_that_presets_give_is_what_they_give() {
+    for setting in SettingInfo::all() {
+        for given in setting.given() {
+            for place in &given.only_with {
+                let mut settings: Vec<String> = needs(setting);
+                for (choice, names) in place {
+                    let key = if *choice == "partition" { "data.partition" } else { choice };
+                    settings.retain(|said| !said.starts_with(&format!("{key}=")));
+                    settings.push(format!("{key}={}", names[0]));
+                }
+                let experiment = Experiment::read(None, &overrides(&settings)).expect("choices alone are sound");
+                assert_eq!(
+                    value_at(&table_of(&experiment), &setting.key).map(|value| setting.accepts.chosen(value)),
+                    given.value,
+                    "{} with {settings:?}",
+                    setting.key
+                );
+            }
+        }
+    }
+}
+
+/// What must be set beside a setting for it to mean something, by the beginning of its key.
+const CONTEXT: [(&str, &[&str]); 25] = [
+    ("training.schedule.last", &["training.schedule.shape=cosine"]),
+    ("training.schedule.every", &["training.schedule.shape=step"]),
+    ("training.schedule.factor", &["training.schedule.shape=step", "training.schedule.every=2"]),
+    ("training.local_schedule.last", &["training.local_schedule.shape=cosine"]),
+    ("training.local_schedule.every", &["training.local_schedule.shape=step"]),
+    ("training.local_schedule.factor", &["training.local_schedule.shape=step", "training.local_schedule.every=2"]),
+    ("training.beta", &["training.optimiser=adam"]),
+    ("training.epsilon", &["training.optimiser=adam"]),
+    ("training.augment.crop", &["training.augment.flip=true"]),
+    (
+        "data.source.problem.classes",
+        &["data.source.problem.width=70000", "data.source.problem.clients=2", "data.source.problem.samples=2"],
+    ),
+    ("plan.privacy.noise_multiplier", &[]),
+    ("plan.privacy.dropouts", &["plan.privacy.noise=clients", "plan.privacy.epsilon=8"]),
+    ("plan.privacy.count_noise", &["plan.privacy.clip.adaptive.initial=1.0", "plan.privacy.noise_multiplier=1.0"]),
+    ("plan.privacy.clip.adaptive", &["plan.privacy.clip.adaptive.initial=1.0", "plan.privacy.noise_multiplier=1.0"]),
+    ("plan.privacy.epsilon", &[]),
+    (
+        "plan.privacy.delta",
+        &["plan.privacy.noise_multiplier=1.0", "data.partition=iid", "data.partition.clients=1", "model.norm=group"],
+    ),
+    ("plan.privacy", &["plan.privacy.noise_multiplier=1.0"]),
+    ("plan.asynchronous", &["method.server_step=consensus"]),
+    ("plan.compression.keep_rounds", &["plan.compression.down=int8"]),
+    ("training.projection", &["model=deq-mlp"]),
+    ("plan.secure_aggregation.largest_weight", &["method=fedavg"]),
+    ("engine.device_memory_mb", &["engine.device=cuda"]),
+    ("attack", &["attack=noise"]),
+    ("data.split.validation", &["data.split.test=0.0"]),
+    ("data.source.problem.width", &["data.source.problem.classes=2"]),
+];
+
+/// Values just inside of a bound that is not included, where what else an experiment is made of asks for more than a millionth.
+const INSIDE: [(&str, f64); 3] = [
+    // One client of thirty.
+    ("plan.sampling.fraction", 0.04),
+    // No draw gives every client a sample.
+    ("data.partition.alpha", 1.0),
+    // The largest network has fewer parameters than so many states make.
+    ("model.hidden", 16_000.0),
+];
+
+/// What must be set beside a setting.
+fn context(setting: &SettingInfo) -> Vec<String> {
+    let mut settings = needs(setting);
+    if let Some((_, context)) = CONTEXT.iter().find(|(key, _)| setting.key.starts_with(key)) {
+        settings
+            .extend(context.iter().map(|&text| text.to_owned()).filter(|text| !text.starts_with(&format!("{}=", setting.key))));
+    }
+    if setting.only_with.iter().any(|condition| condition.values[0] == "natural") {
+        settings.push("data=synthetic".into());
+    }
+    if setting.only_with.iter().any(|condition| condition.values[0] == "label-shards") && setting.key.ends_with("clients") {
+        settings.push("data.partition.shards=10".into());
+    }
+    if setting.key != "plan.sampling.fraction" {
+        settings.push("plan.sampling.fraction=1.0".into());
+    }
+    settings
+}
+
+/// An experiment with one value in a setting, past the reader and everything that refuses settings.
+fn accepted(setting: &SettingInfo, value: &Value) -> Result<(), Error> {
+    let settings = context(setting);
+    let experiment = Experiment::read(None, &overrides(&settings)).unwrap_or_else(|error| panic!("{}: {error}", setting.key));
+    let mut table = table_of(&experiment);
+    put(&mut table, &setting.key, value);
+    // Nothing between here and the experiment looks at bounds.
+    let experiment = Experiment::from_resolved(&toml::to_string(&table).expect("TOML"))?;
+    experiment.check_settings()?;
+    let is_seen_with_data =
+        setting.key.starts_with("data.") || ["plan.sampling.fraction", "plan.privacy.delta"].contains(&setting.key.as_str());
+    if is_seen_with_data && experiment.data.source.entry().places.is_empty() {
+        return experiment.prepare().map(|_| ());
+    }
+    if !setting.key.starts_with("model.") {
+        return Ok(());
+    }
+    let fits = [Task::vector(64, 10), Task::image(28, 28, 1, 10), Task::next_symbol(16, 90)];
+    let graphs: Vec<_> = fits.iter().map(|task| experiment.model.graph(task)).collect();
+    match graphs.iter().any(Result::is_ok) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("{graphs:?}"), "")),
+    }
+}
+
+/// A value at a bound, or just inside where the bound is not included, and one beyond.
+fn on_both_sides(bound: Bound, is_upper: bool, is_whole: bool) -> [Value; 2] {
+    let away = if is_upper { 1.0 } else { -1.0 };
+    if is_whole {
+        return [Value::Integer(bound.value as i64), Value::Integer(bound.value as i64 + away as i64)];
+    }
+    let step = if bound.value == 0.0 { 1e-6 } else { bound.value * 1e-3 };
+    if bound.included {
+        return [Value::Float(bound.value), Value::Float(bound.value + away * step)];
+    }
+    [Value::Float(bound.value - away * step), Value::Float(bound.value)]
+}
+
+#[test]
+fn every_bound_is_where_values_begin_to_be_refused() {
+    let mut wrong: Vec<String> = Vec::new();
+    for setting in SettingInfo::all() {
+        let (Accepts::Whole(range) | Accepts::Number(range)) = &setting.accepts else { continue };
+        let is_whole = matches!(setting.accepts, Accepts::Whole(_));
+        for (bound, is_upper) in [(range.least, false), (range.most, true)] {
+            let Some(bound) = bound else { continue };
+            let [mut inside, beyond] = on_both_sides(bound, is_upper, is_whole);
+            if let Some((_, value)) = INSIDE.iter().find(|(key, _)| *key == setting.key && (!bound.included || is_upper)) {
+                inside = if is_whole { Value::Integer(*value as i64) } else { Value::Float(*value) };
+            }
+            if let Err(error) = accepted(setting, &inside) {
+                wrong.push(format!("`{}={inside}` is within its bounds and refused: {error}", setting.key));
+            }
+            if accepted(setting, &beyond).is_ok() {
+                wrong.push(format!("`{}={beyond}` is beyond its bounds and accepted", setting.key));
+            }
+            let mut settings = context(setting);
+            settings.push(format!("{}={beyond}", setting.key));
+            let error = Experiment::read(None, &overrides(&settings)).expect_err("beyond its bounds");
+            assert!(error.to_string().starts_with(&format!("`{}` is `{beyond}`", setting.key)), "{}: {error}", setting.key);
+            assert!(error.hint().starts_with("give "), "{}: {}", setting.key, error.hint());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_choice_can_be_made_and_no_other() {
+    for setting in SettingInfo::all() {
+        let Accepts::Choice { values } = &setting.accepts else { continue };
+        let with = |value: &str| {
+            let mut settings = needs(setting);
+            settings.push(format!("{}={value}", setting.written()));
+            settings.extend(if setting.key.starts_with("attack") { vec!["method=fedavg".into()] } else { vec![] });
+            Experiment::read(None, &overrides(&settings))
+        };
+        for choice in values.iter().filter(|choice| matches!(choice.holds, Holds::Nothing | Holds::Settings)) {
+            if let Err(error) = with(&choice.name) {
+                panic!("{}={}: {error}", setting.key, choice.name);
+            }
+        }
+        let error = with("no-such-choice").expect_err("there is none");
+        assert!(error.to_string().contains(&format!("`{}`", "no-such-choice")), "{}: {error}", setting.key);
+    }
+}
+
+/// Every value of a table that is no table, as a setting.
+fn leaves(table: &Table, prefix: &str) -> Vec<String> {
+    let below = |(key, value): (&String, &Value)| match value {
+        Value::Table(inner) => leaves(inner, &format!("{prefix}{key}.")),
+        value => vec![format!("{prefix}{key}={value}")],
+    };
+    table.iter().flat_map(below).collect()
+}
+
+/// The settings in a part of an experiment that change something else when they are set to the value they have anyway.
+fn changing(choices: &[String], around: &[String], part: &str) -> Vec<String> {
+    let experiment = Experiment::read(None, &overrides(choices)).unwrap_or_else(|error| panic!("{choices:?}: {error}"));
+    let is_part = |leaf: &String| {
+        let key = leaf.split('=').next().unwrap_or_default();
+        let is_below = part.is_empty() || key == part || key.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'));
+        // The program alone writes it; an experiment that names its folder is asked whether there is anything.
+        is_below && key != "engine.earlier_devices" && key != "data.folder"
+    };
+    let changes = |leaf: &String| {
+        let given: Vec<String> = around.iter().chain([leaf]).cloned().collect();
+        match Experiment::read(None, &overrides(&given)) {
+            Ok(other) => (other != experiment).then(|| format!("{leaf} after {around:?}")),
+            Err(error) => Some(format!("{leaf} after {around:?}: {error}")),
+        }
+    };
+    leaves(&table_of(&experiment), "").iter().filter(|leaf| is_part(leaf)).filter_map(changes).collect()
+}
+
+#[test]
+fn a_setting_that_is_set_to_its_own_value_changes_nothing() {
+    let mut wrong: Vec<String> = Vec::new();
+    let names = |key: &str| SettingInfo::named(key).next().expect("a setting").accepts.names();
+    for preset in names("preset") {
+        let preset = format!("preset={preset}");
+        wrong.extend(changing(std::slice::from_ref(&preset), std::slice::from_ref(&preset), ""));
+        for (choice, part) in
+            [("method", "method"), ("model", "model"), ("model", "training"), ("data", "data"), ("data", "plan")]
+        {
+            for name in names(choice) {
+                let chosen = [preset.clone(), format!("{choice}={name}")];
+                wrong.extend(changing(&chosen, &chosen, part));
+            }
+        }
+    }
+    for rule in names("data.partition") {
+        let chosen = [format!("data.partition={rule}")];
+        wrong.extend(changing(&chosen, &chosen, "data.partition"));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn one_setting_of_a_kind_or_of_an_optional_section_leaves_its_others_as_they_are_listed() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for setting in SettingInfo::all() {
+        let needed = needs(setting);
+        let with = |said: String| [needed.clone(), vec![said]].concat();
+        let parts: Vec<(String, String)> = match &setting.accepts {
+            Accepts::Choice { values } => {
+                let settings = values.iter().filter(|choice| choice.holds == Holds::Settings);
+                settings
+                    .map(|choice| (format!("{}={}", setting.key, choice.name), format!("{}.{}", setting.key, choice.name)))
+                    .collect()
+            }
+            Accepts::Section => vec![(format!("{}={{}}", setting.key), setting.key.clone())],
+            _ => Vec::new(),
+        };
+        for (said, part) in parts {
+            // Some sections hold what has to be given.
+            if Experiment::read(None, &overrides(&with(said.clone()))).is_ok() {
+                wrong.extend(changing(&with(said), &needed, &part));
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 20, "{seen} kinds and sections");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_tolerance_of_the_implicit_gradient_leaves_its_steps() {
+    let read = |texts: &[&str]| {
+        Experiment::read(None, &texts.iter().map(|text| text.parse().expect("a setting")).collect::<Vec<_>>()).expect("sound")
+    };
+    let steps = |texts: &[&str]| value_at(&table_of(&read(texts)), "model.equilibrium.adjoint.implicit.stop.max_steps").cloned();
+    assert_eq!(steps(&["model.equilibrium.adjoint.implicit.stop.relative=0.01"]), Some(Value::Integer(50)));
+    assert_eq!(steps(&["preset=reference", "model.equilibrium.adjoint.implicit.stop.relative=0.01"]), Some(Value::Integer(50)));
+}
+
+#[test]
+fn every_setting_says_in_one_sentence_what_it_is() {
+    for setting in SettingInfo::all() {
+        assert!(setting.about.len() > 5 && !setting.about.contains("[`") && !setting.about.contains('\n'), "{setting:?}");
+    }
+}
+
+#[test]
+fn what_was_perhaps_meant_is_said_with_its_whole_path() {
+    let refusal = |text: &str| Experiment::read(None, &overrides(&[text.to_owned()])).expect_err("refused").hint();
+    assert_eq!(refusal("learning_rate=0.1"), "did you mean `training.learning_rate`?");
+    assert_eq!(refusal("rounds=3"), "did you mean `plan.rounds`?");
+    assert_eq!(refusal("batchsize=3"), "did you mean `training.batch_size`?");
+    assert_eq!(refusal("training.rounds=3"), "did you mean `plan.rounds`?");
+    assert_eq!(refusal("plan.rounds=0"), "give a whole number from 1 to 1,000,000");
+}

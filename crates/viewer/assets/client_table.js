@@ -1,0 +1,47 @@
+// The table of a run's clients.
+import { element, framed, link, replace, say, section, table } from "./dom.js";
+import { count, counted, percent } from "./format.js";
+import { labels_text } from "./side_by_side.js";
+import { source } from "./source.js";
+
+/** Longer lists are shown on demand. */
+const FIRST = 20;
+
+/** The panel, and `refresh()`. */
+export function client_table(run) {
+  const hint = element("p", { class: "hint" }, "Reading ...");
+  const place = element("div");
+  const more = element("button", { type: "button", hidden: true, onclick: () => { all = true; show(); } });
+  const node = section("clients", "Clients", hint, place, more);
+  const name = (row) => (row.unseen ? `${row.name} (unseen in training)` : row.name);
+  const columns = [
+    { title: "Client", text: (row) => (source.has_client(run, row.client) ? link(["run", run, "client", row.client], name(row)) : name(row)) },
+    { title: "Holds (samples)", text: labels_text },
+    { title: "Train", text: (row) => count(row.samples), number: true },
+    { title: "Test", text: (row) => count(row.test), number: true },
+    { title: "Labels", text: (row) => count(row.labels), number: true },
+    { title: "Rounds", text: (row) => count(row.rounds), number: true },
+    { title: "Accuracy, local", text: (row) => percent(row.local), number: true },
+    { title: "Accuracy, shared", text: (row) => percent(row.shared), number: true },
+  ];
+  let [rows, all] = [[], false];
+  const show = () => {
+    more.hidden = all || rows.length <= FIRST;
+    say(more, `Show all ${counted(rows.length, "client")}`);
+    const drawn = table("Clients, least accurate first", columns, all ? rows : rows.slice(0, FIRST));
+    drawn.className = "cards";
+    replace(place, framed("Clients", drawn));
+  };
+  const refresh = async () => {
+    try {
+      const found = await source.clients(run);
+      rows = [...found].sort((a, b) => (a.accuracy ?? 2) - (b.accuracy ?? 2) || a.client - b.client);
+      const closely = rows.filter((row) => source.has_client(run, row.client)).length;
+      say(hint, closely < rows.length ? `This report has pages of the ${counted(closely, "client")} of ${count(rows.length)} that are least accurate; \`fedeq dashboard\` has those of all.` : "");
+      show();
+    } catch (error) {
+      say(hint, error.message);
+    }
+  };
+  return { node, refresh };
+}

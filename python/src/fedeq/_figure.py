@@ -1,0 +1,42 @@
+"""Pictures of runs, drawn by Rust: nothing else is needed to show or to keep them."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from fedeq import _native
+
+
+class Figure:
+    """A picture, which notebooks show."""
+
+    def __init__(self, svg: str, png: bytes) -> None:
+        """Hold both forms of it."""
+        self.svg = svg
+        self.png = png
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write it to a file whose name ends in `.svg` or `.png`."""
+        file = Path(path)
+        ending = file.suffix.lower()
+        if ending not in {".svg", ".png"}:
+            message = f"`{file}` is no picture's name\nhint: let it end in `.svg` or `.png`"
+            raise _native.Refused(message)
+        file.write_bytes(self.png if ending == ".png" else self.svg.encode())
+        return file
+
+    def _repr_svg_(self) -> str:
+        """Show it in a notebook."""
+        return self.svg
+
+    def __repr__(self) -> str:
+        """Say how large it is."""
+        return f"a figure ({len(self.svg):,} bytes of SVG)"
+
+
+def draw(folders: Sequence[Path], name: str, view: str | None, path: str | PathLike[str] | None) -> Figure:
+    """Draw a figure of runs, and write it to a file if one is named."""
+    figure = Figure(*_native.figure(list(folders), name, view))
+    if path is not None:
+        figure.save(path)
+    return figure

@@ -1,0 +1,188 @@
+"""Networks of your own: an object of Python computes, fedeq does everything around it.
+
+A network holds no state. A run asks it for its parameters once, keeps one model a client, and calls it back for every
+batch: `loss_and_gradient(parameters, x, y)` in training, `logits(parameters, x)` in evaluations. Methods, optimisers,
+sampling, aggregation, checkpoints and reports are those of every other run.
+
+It is slower than a network of fedeq: arrays are copied at every call, and one call is made at a time, whatever the
+number of workers. The run says so: its title ends with `computed by Python`.
+
+See `docs/own-network.md`.
+"""
+
+import importlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeq import _native
+
+__all__ = ["Arrays", "Inputs", "Network", "Targets", "TorchNetwork"]
+
+Arrays = Mapping[str, NDArray[np.float32]]
+"""Parameters or gradients by name."""
+
+Inputs = NDArray[np.float32] | NDArray[np.int64]
+"""A batch: pictures `[samples, height, width, channels]`, vectors `[samples, width]` or tokens `[samples, length]`."""
+
+Targets = NDArray[np.int64]
+"""Classes `[samples]`, or next tokens `[samples, length]` that are -100 where they do not count."""
+
+
+@runtime_checkable
+class Network(Protocol):
+    """What a run asks of a network. Any object will do.
+
+    The same arguments must give the same numbers, whatever was asked before: calls come one at a time, but in any order
+    of clients and from several threads. Whatever is random comes from the seed: a `loss_and_gradient` with a parameter
+    `seed` is given a whole number that differs from batch to batch, or `None` where nothing may be random.
+
+    Two attributes may be added: `personal`, the parameters that stay with each client, by name or by what they have in
+    front of a dot (none otherwise), and `name`, what the run calls it (the name of its class otherwise). A method too:
+    `features(parameters, x)` gives `[samples, width]`, and nearest neighbours are found by it (`method="knn-per"`).
+
+    >>> import numpy as np
+    >>> class Mean:
+    ...     "Says the same of everything."
+    ...     def parameters(self):
+    ...         return {"bias": np.zeros(10, np.float32)}
+    ...     def loss_and_gradient(self, parameters, x, y):
+    ...         bias = parameters["bias"].astype(float)
+    ...         p = np.exp(bias) / np.exp(bias).sum()
+    ...         gradient = p - np.bincount(y, minlength=10) / len(y)
+    ...         return -np.log(p[y]).mean(), {"bias": gradient.astype(np.float32)}
+    ...     def logits(self, parameters, x):
+    ...         return np.tile(parameters["bias"], (len(x), 1))
+    >>> isinstance(Mean(), Network)
+    True
+    """
+
+    def parameters(self) -> Arrays:
+        """Give the values that all clients start from, as float32. Asked once, when a run begins."""
+
+    def loss_and_gradient(self, parameters: Arrays, x: Any, y: Any) -> tuple[float, Arrays]:  # noqa: ANN401 - as wide as it likes
+        """Give the mean loss over the predictions of a batch, and its gradient: one array for every parameter."""
+
+    def logits(self, parameters: Arrays, x: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as wide as it likes
+        """Give one number a class for every prediction, `[samples, classes]`; tokens have `[samples, length, classes]`.
+
+        The largest is what is predicted. The loss of evaluations is their cross-entropy, whatever is trained on.
+        """
+
+
+class TorchNetwork:
+    """A `torch.nn.Module` as a network.
+
+    Pictures reach the module as PyTorch has them, `[samples, channels, height, width]`. Parameters with
+    `requires_grad=False` and buffers belong to the module and not to the run: they stay as they are, and are not sent.
+
+    Args:
+        module: what computes; its parameters are float32, on whatever device it is.
+        loss: a function of logits and targets that gives the mean loss; PyTorch's `cross_entropy` if left out.
+        personal: the parameters that stay with each client, by name or by what they have in front of a dot: `["fc"]`.
+        name: what the run calls it; the name of the module's class if left out.
+        features: the submodule whose input stands for a sample where neighbours are searched, such as the last layer.
+
+    """
+
+    def __init__(
+        self,
+        module: Any,  # noqa: ANN401 - torch need not be there to read this
+        *,
+        loss: Callable[[Any, Any], Any] | None = None,
+        personal: Sequence[str] = (),
+        name: str | None = None,
+        features: str | None = None,
+    ) -> None:
+        """Take a module over: while a run is under way nobody else should use it."""
+        self._torch = importlib.import_module("torch")
+        self._module = module
+        self._loss = loss or self._torch.nn.functional.cross_entropy
+        self._lock = threading.Lock()
+        self._parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
+        self.personal = list(personal)
+        self.name = name or type(module).__name__
+        for path, value in self._parameters.items():
+            if value.dtype != self._torch.float32:
+                message = f"the parameter `{path}` is `{value.dtype}`\nhint: make it float32: `module.float()`"
+                raise _native.Refused(message)
+        if features is not None:
+            self._last = module.get_submodule(features)
+            self.features = self._features
+
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """Give what the module's parameters are now."""
+        return {name: _array(value) for name, value in self._parameters.items()}
+
+    def loss_and_gradient(
+        self, parameters: Arrays, x: Inputs, y: Targets, seed: int | None = None
+    ) -> tuple[float, dict[str, NDArray[np.float32]]]:
+        """Compute the loss and its gradient; dropout and the like are drawn from the seed, or off without one."""
+        torch = self._torch
+        with self._lock, torch.random.fork_rng(devices=self._gpus()):
+            if seed is not None:
+                torch.manual_seed(seed)
+            self._module.train(seed is not None)
+            values = {name: self._tensor(array).requires_grad_() for name, array in parameters.items()}
+            buffers = {name: value.clone() for name, value in self._module.named_buffers()}
+            logits = torch.func.functional_call(self._module, {**values, **buffers}, (self._input(x),))
+            self._require_unchanged(buffers)
+            loss = self._loss(self._classes_last(logits, y), self._tensor(y))
+            gradients = torch.autograd.grad(loss, list(values.values()), allow_unused=True)
+        found = zip(values, gradients, strict=True)
+        gradient = {name: _array(torch.zeros_like(values[name]) if g is None else g) for name, g in found}
+        return float(loss.detach()), gradient
+
+    def logits(self, parameters: Arrays, x: Inputs) -> NDArray[np.float32]:
+        """Compute logits; nothing is random."""
+        with self._lock:
+            return _array(self._forward(parameters, x))
+
+    def _features(self, parameters: Arrays, x: Inputs) -> NDArray[np.float32]:
+        seen: list[Any] = []
+        with self._lock:
+            hook = self._last.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+            try:
+                self._forward(parameters, x)
+            finally:
+                hook.remove()
+        return _array(seen[-1])
+
+    def _forward(self, parameters: Arrays, x: Inputs) -> Any:  # noqa: ANN401 - a tensor
+        self._module.eval()
+        values = {name: self._tensor(array) for name, array in parameters.items()}
+        with self._torch.no_grad():
+            return self._torch.func.functional_call(self._module, values, (self._input(x),))
+
+    def _tensor(self, array: NDArray[Any]) -> Any:  # noqa: ANN401 - a tensor
+        device = next(iter(self._parameters.values())).device
+        return self._torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    def _input(self, x: Inputs) -> Any:  # noqa: ANN401 - a tensor
+        pictures = 4
+        return self._tensor(np.moveaxis(x, -1, 1) if x.ndim == pictures else x)
+
+    def _classes_last(self, logits: Any, y: Targets) -> Any:  # noqa: ANN401 - tensors
+        """Bring the classes of every position to where PyTorch's losses look for them."""
+        return logits if y.ndim == 1 else logits.movedim(-1, 1)
+
+    def _gpus(self) -> list[int]:
+        devices = {value.device for value in self._parameters.values()}
+        return [device.index for device in devices if device.type == "cuda"]
+
+    def _require_unchanged(self, buffers: Mapping[str, Any]) -> None:
+        for name, value in self._module.named_buffers():
+            if not self._torch.equal(value, buffers[name]):
+                message = (
+                    f"the buffer `{name}` changes while the module trains, and a network holds no state\n"
+                    "hint: replace batch normalisation by `GroupNorm`, or give it `track_running_stats=False`"
+                )
+                raise _native.FedeqError(message)
+
+
+def _array(tensor: Any) -> NDArray[np.float32]:  # noqa: ANN401 - a tensor
+    array: NDArray[np.float32] = tensor.detach().cpu().numpy().astype(np.float32, copy=True)
+    return array

@@ -1,0 +1,336 @@
+"""Networks of Python in runs of fedeq, against federated averaging by hand."""
+
+import doctest
+import importlib.util
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import fedeq
+from fedeq.networks import Arrays, Inputs, Network, Targets, TorchNetwork
+from tests.small_networks import CLASSES, Convolutional
+
+Floats = NDArray[np.float32]
+
+CLIENTS = 4
+
+# All clients take part, each with one batch that holds all it has.
+ALL = (
+    "method=fedavg",
+    "data=digits",
+    f"data.partition={{ rule = 'iid', clients = {CLIENTS} }}",
+    "data.limit.train=40",
+    "plan.rounds=2",
+    "plan.sampling.fraction=1",
+    "training.epochs=3",
+    "training.batch_size=1000",
+    "training.learning_rate=0.1",
+    "engine.checkpoint_every=1",
+)
+
+
+def run(network: Network, out: Path, *settings: str) -> Any:  # noqa: ANN401 - JSON
+    """Run a small federation with a network."""
+    given = dict(setting.split("=", 1) for setting in (*ALL, *settings))
+    values = {key: _value(text) for key, text in given.items()}
+    return fedeq.run(network=network, settings=values, out=out, progress=False).summary
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - TOML
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def clients(folder: Path) -> list[str]:
+    """Give the names of a run's clients."""
+    return [client["name"] for client in json.loads((folder / "clients.json").read_text())["clients"]]
+
+
+def state_dict(folder: Path, client: str) -> dict[str, Floats]:
+    """Give the parameters of a client of a finished run."""
+    return fedeq.open(folder).client(client).state_dict()
+
+
+class Recorder:
+    """A network that notes which batches it was trained on. Each client has one, in another order in every epoch."""
+
+    def __init__(self, network: Network) -> None:
+        """Stand in front of a network."""
+        self.network = network
+        self.batches: dict[bytes, tuple[Inputs, Targets]] = {}
+        self.name = "recorder"
+
+    def parameters(self) -> Arrays:
+        """Give those of the network."""
+        return self.network.parameters()
+
+    def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> tuple[float, Arrays]:
+        """Note the batch, whatever its order."""
+        order = np.lexsort(x.reshape(len(x), -1).T)
+        self.batches[x[order].tobytes()] = (x[order], y[order])
+        return self.network.loss_and_gradient(parameters, x, y)
+
+    def logits(self, parameters: Arrays, x: Inputs) -> Floats:
+        """Ask the network."""
+        return self.network.logits(parameters, x)
+
+
+def averaged(recorder: Recorder, rounds: int, epochs: int, rate: float) -> dict[str, NDArray[np.float64]]:
+    """Federated averaging as McMahan et al. wrote it down, in double precision."""
+    theta = {name: array.astype(float) for name, array in recorder.network.parameters().items()}
+    for _ in range(rounds):
+        models, samples = [], []
+        for x, y in recorder.batches.values():
+            model = dict(theta)
+            for _ in range(epochs):
+                single = {name: array.astype(np.float32) for name, array in model.items()}
+                _, gradient = recorder.network.loss_and_gradient(single, x, y)
+                model = {name: array - rate * gradient[name] for name, array in model.items()}
+            models.append(model)
+            samples.append(len(y))
+        shares = np.array(samples) / sum(samples)
+        theta = {name: sum(share * model[name] for share, model in zip(shares, models, strict=True)) for name in theta}
+    return theta
+
+
+def assert_close(found: Mapping[str, NDArray[Any]], expected: Mapping[str, NDArray[Any]]) -> None:
+    """Compare weights number by number."""
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_two_rounds_end_where_federated_averaging_by_hand_does(tmp_path: Path) -> None:
+    """Everything around the network is as the paper has it."""
+    recorder = Recorder(Convolutional())
+    summary = run(recorder, tmp_path / "run")
+    assert len(recorder.batches) == CLIENTS
+    expected = averaged(recorder, rounds=2, epochs=3, rate=0.1)
+    little = 0.01
+    moved = max(np.abs(expected[name] - first).max() for name, first in recorder.parameters().items())
+    assert moved > little, "it has learned something"
+    assert_close(state_dict(tmp_path / "run", clients(tmp_path / "run")[0]), expected)
+    assert (summary["model"], summary["computed_by"]) == ("external:recorder", "Python")
+
+
+def test_a_module_of_pytorch_ends_where_federated_averaging_by_hand_does(tmp_path: Path) -> None:
+    """So it is with PyTorch's gradients, against PyTorch's optimiser."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch.manual_seed(0)
+    conv, last = torch.nn.Conv2d(1, 4, 3), torch.nn.Linear(4 * 36, CLASSES)
+    module = torch.nn.Sequential(conv, torch.nn.ReLU(), torch.nn.Flatten(), last)
+    recorder = Recorder(TorchNetwork(module))
+    run(recorder, tmp_path / "run")
+    # By hand once more, and by PyTorch's own optimiser.
+    theta = {name: value.detach().clone() for name, value in module.named_parameters()}
+    for _ in range(2):
+        states, samples = [], []
+        for x, y in recorder.batches.values():
+            module.load_state_dict(theta)
+            optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
+            for _ in range(3):
+                optimiser.zero_grad()
+                pictures = torch.from_numpy(x).permute(0, 3, 1, 2)
+                torch.nn.functional.cross_entropy(module(pictures), torch.from_numpy(y)).backward()
+                optimiser.step()
+            states.append({name: value.detach().clone() for name, value in module.state_dict().items()})
+            samples.append(len(y))
+        total = sum(samples)
+        theta = {name: sum(n / total * s[name] for n, s in zip(samples, states, strict=True)) for name in theta}
+    expected = {name: value.numpy() for name, value in theta.items()}
+    assert_close(state_dict(tmp_path / "run", clients(tmp_path / "run")[0]), expected)
+
+
+def test_dropout_is_drawn_from_the_seed_and_moving_buffers_are_refused(tmp_path: Path) -> None:
+    """A module holds no state that a run would not know of."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(64, CLASSES))
+    network = TorchNetwork(module, personal=["2"], features="2")
+    for name, workers in [("one", 1), ("more", 3)]:
+        run(network, tmp_path / name, "method=fedper", f"engine.workers={workers}")
+    assert journals(tmp_path / "one") == journals(tmp_path / "more")
+    assert run(network, tmp_path / "neighbours", "method=knn-per")["evaluation"]["local"]["mean"] > 0.0
+    normalised = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, CLASSES))
+    with pytest.raises(fedeq.FedeqError, match=r"the buffer `1.running_mean` changes"):
+        run(TorchNetwork(normalised), tmp_path / "refused")
+
+
+def journals(folder: Path) -> list[bytes]:
+    """Give what is the same for the same experiment."""
+    return [(folder / name).read_bytes() for name in ("rounds.jsonl", "evaluations.jsonl", "metrics.csv")]
+
+
+@pytest.mark.parametrize("method", ["fedeq", "fedrep", "ditto", "scaffold"])
+def test_any_method_gives_the_same_bytes_for_any_number_of_workers(tmp_path: Path, method: str) -> None:
+    """Calls come in any order, and results do not depend on it."""
+    settings = (f"method={method}", "training.learning_rate=0.02", "training.batch_size=20")
+    for name, workers in [("one", 1), ("more", 4)]:
+        run(Convolutional(personal=("head",)), tmp_path / name, *settings, f"engine.workers={workers}")
+    assert journals(tmp_path / "one") == journals(tmp_path / "more")
+
+
+def test_what_is_personal_differs_from_client_to_client_and_what_is_shared_does_not(tmp_path: Path) -> None:
+    """Names say nothing of whose a parameter is; `personal` does."""
+    run(Convolutional(personal=("conv",)), tmp_path / "run", "method=fedper")
+    first, second = (state_dict(tmp_path / "run", name) for name in clients(tmp_path / "run")[:2])
+    assert np.abs(first["conv.weight"] - second["conv.weight"]).max() > 0
+    run(Convolutional(), tmp_path / "average")
+    first, second = (state_dict(tmp_path / "average", name) for name in clients(tmp_path / "average")[:2])
+    assert all(np.array_equal(first[name], second[name]) for name in first), "`head` is shared unless it is personal"
+
+
+class Broken(Convolutional):
+    """Raises at its n-th batch."""
+
+    def __init__(self, good: int) -> None:
+        """Be good for so many batches."""
+        super().__init__()
+        self.good = good
+
+    def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> tuple[float, dict[str, Floats]]:
+        """Raise when the time has come."""
+        self.good -= 1
+        if self.good < 0:
+            message = "out of luck"
+            raise ZeroDivisionError(message)
+        return super().loss_and_gradient(parameters, x, y)
+
+
+def test_an_exception_names_its_client_and_leaves_a_run_that_continues(tmp_path: Path) -> None:
+    """What is over is kept, and what follows is what would have followed."""
+    run(Convolutional(), tmp_path / "whole")
+    one_round = 4 * 3
+    with pytest.raises(ZeroDivisionError, match="out of luck") as raised:
+        run(Broken(one_round + 2), tmp_path / "halted")
+    assert re.search(r"fedeq: client `.+`, in `loss_and_gradient` of the network", "".join(raised.value.__notes__))
+    assert json.loads((tmp_path / "halted" / "status.json").read_text())["state"] == "failed"
+    # Another start is of no consequence: the run has its own.
+    fedeq.resume(tmp_path / "halted", network=Convolutional(seed=7), progress=False)
+    assert journals(tmp_path / "halted") == journals(tmp_path / "whole")
+
+
+def test_a_run_is_not_continued_with_another_network(tmp_path: Path) -> None:
+    """A run is continued with the network that it began with."""
+    with pytest.raises(ZeroDivisionError):
+        run(Broken(14), tmp_path / "run")
+    other = Convolutional()
+    other.name = "other"
+    with pytest.raises(fedeq.FedeqError, match="the network is called `other`, and that of the run `small-cnn`"):
+        fedeq.resume(tmp_path / "run", network=other, progress=False)
+    with pytest.raises(fedeq.FedeqError, match=r"the parameter `conv.bias`"):
+        fedeq.resume(tmp_path / "run", network=Convolutional(personal=("conv",)), progress=False)
+
+
+class Gives(Convolutional):
+    """Gives something else than it should."""
+
+    def __init__(self, loss: object = None, gradient: object = None, logits: object = None) -> None:
+        """Say what it gives in place of what is right."""
+        super().__init__()
+        self.given = (loss, gradient, logits)
+
+    def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> Any:  # noqa: ANN401 - that is the point
+        """Give something else."""
+        right = super().loss_and_gradient(parameters, x, y)
+        return tuple(given if given is not None else good for given, good in zip(self.given[:2], right, strict=True))
+
+    def logits(self, parameters: Arrays, x: Inputs) -> Any:  # noqa: ANN401 - that is the point
+        """Give something else."""
+        return self.given[2] if self.given[2] is not None else super().logits(parameters, x)
+
+
+GOOD = Convolutional().parameters()
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        (Gives(loss="much"), "client `.+`: the loss is no number"),
+        (Gives(loss=float("nan")), "client `.+`: the training loss is `NaN`"),
+        (Gives(gradient=[1.0]), "client `.+`: the gradient is no mapping from names to arrays"),
+        (Gives(gradient={}), "client `.+`: the gradient lacks `conv.bias`"),
+        (Gives(gradient=GOOD | {"fc": GOOD["conv.bias"]}), "client `.+`: the gradient has `fc`, which is no parameter"),
+        (
+            Gives(gradient=GOOD | {"conv.bias": np.zeros(5, np.float32)}),
+            r"the gradient of `conv.bias` has the shape `\[5\]`",
+        ),
+        (Gives(gradient=GOOD | {"conv.bias": np.zeros(4)}), "the gradient, `conv.bias` is `float64`"),
+        (Gives(gradient=GOOD | {"conv.bias": np.full(4, np.inf, np.float32)}), "the gradient .* is not finite"),
+        (
+            Gives(logits=np.zeros((3, CLASSES), np.float32)),
+            r"client `.+`: `logits` gave an array of the shape `\[3, 10\]`",
+        ),
+        (Gives(logits=[0.0]), "client `.+`: what `logits` gave is `list`"),
+        (Convolutional(personal=("fc",)), "`personal` names `fc`, and no parameter is called so"),
+        (object(), "`object` is no network: it has no `parameters`"),
+    ],
+)
+def test_what_a_network_should_not_give_is_refused_by_name(tmp_path: Path, network: Any, words: str) -> None:  # noqa: ANN401 - that is the point
+    """What comes back is checked before it is used."""
+    with pytest.raises(fedeq.FedeqError, match=words) as refused:
+        run(network, tmp_path / "run")
+    assert "\nhint: " in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("model=linear", "`model` does not go with a network of your own"),
+        ("engine.device=cuda", "`engine.device = cuda` does not go with the network `small-cnn`"),
+        ("method=moon", "`method = moon` does not go with the network `small-cnn`"),
+        ("method=knn-per", "`method = knn-per` needs features, and the network `small-cnn` offers none"),
+        ("training.warm_start=previous-batch", "`training.warm_start` does not go with"),
+    ],
+)
+def test_what_needs_a_network_of_fedeq_is_refused_by_name(tmp_path: Path, setting: str, words: str) -> None:
+    """Nothing is left behind of what is refused."""
+    with pytest.raises(fedeq.FedeqError, match=words):
+        run(Convolutional(), tmp_path / "run", setting)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_parameter_may_be_a_single_number(tmp_path: Path) -> None:
+    """An array without axes is an array."""
+
+    class Scaled(Convolutional):
+        """Has a factor on its logits, which is not trained by hand but stays."""
+
+        def parameters(self) -> dict[str, Floats]:
+            return {**super().parameters(), "scale": np.ones((), np.float32)}
+
+        def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> tuple[float, dict[str, Floats]]:
+            loss, gradient = super().loss_and_gradient(parameters, x, y)
+            return loss, {**gradient, "scale": np.zeros_like(parameters["scale"])}
+
+    run(Scaled(), tmp_path / "run")
+    assert state_dict(tmp_path / "run", clients(tmp_path / "run")[0])["scale"] == 1.0
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "own-network.md"
+
+
+def test_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code is run from top to bottom; what needs PyTorch only where it is installed."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python( torch)?\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert [needs for needs, _ in blocks] == ["", " torch", "", ""]
+    scope: dict[str, Any] = {}
+    for needs, code in blocks:
+        if not needs or importlib.util.find_spec("torch"):
+            exec(compile(code, str(PAGE), "exec"), scope)  # noqa: S102 - it is our own page
+    assert (tmp_path / "runs" / "softmax" / "summary.json").is_file()
+
+
+def test_the_example_in_the_documentation_works() -> None:
+    """The example of `Network` is run as it stands."""
+    assert doctest.testmod(fedeq.networks).failed == 0

@@ -1,0 +1,295 @@
+"""Runs from Python: the same bytes as those of the command, clear refusals, clean stops."""
+# ruff: noqa: PLR2004 (numbers of rounds and exit codes)
+
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import fedeq
+from tests.harness.processes import until
+from tests.harness.program import TIMEOUT
+from tests.harness.program import fedeq as command
+
+# Little work: five clients, a network of one layer.
+SMALL: dict[str, Any] = {"method": "fedavg", "model": "linear", "data": "digits", "clients": 5, "progress": False}
+TYPED = ["--method", "fedavg", "--model", "linear", "--set", "data=digits", "--clients", "5", "--quiet"]
+
+
+def lasting(folder: Path) -> dict[str, bytes]:
+    """Read what is the same for the same experiment, wherever and however often it was interrupted."""
+    names = ["experiment.toml", "rounds.jsonl", "evaluations.jsonl", "metrics.csv", "clients.json"]
+    states = [path for below in ("checkpoints", "clients") for path in sorted((folder / below).rglob("*.safetensors"))]
+    assert states, "a finished run has models"
+    return {str(path.relative_to(folder)): path.read_bytes() for path in [*(folder / name for name in names), *states]}
+
+
+def test_a_run_has_the_bytes_of_the_command(tmp_path: Path) -> None:
+    """Compare the folders of both."""
+    run = fedeq.run(**SMALL, rounds=3, seed=7, settings={"plan.evaluate_every": 2}, out=tmp_path / "python")
+    command(
+        "run", *TYPED, "--rounds", "3", "--seed", "7", "--set", "plan.evaluate_every=2", "--out", tmp_path / "typed"
+    )
+    assert lasting(run.folder) == lasting(tmp_path / "typed")
+    assert run.state == "finished"
+
+
+def test_a_dictionary_and_a_file_say_the_same(tmp_path: Path) -> None:
+    """Give an experiment in both ways, with a setting over it."""
+    told = {"method": "fedavg", "model": "linear", "plan": {"rounds": 1}, "data": {"partition": {"clients": 5}}}
+    file = tmp_path / "experiment.toml"
+    file.write_text('method = "fedavg"\nmodel = "linear"\nplan.rounds = 1\ndata.partition.clients = 5\n')
+    first = fedeq.run(told, seed=3, out=tmp_path / "first", progress=False)
+    second = fedeq.run(file, settings={"seed": 3}, out=tmp_path / "second", progress=False)
+    assert lasting(first.folder) == lasting(second.folder)
+    assert first.config["seed"] == 3
+
+
+def refusal(**given: Any) -> str:  # noqa: ANN401 (whatever is refused)
+    """Give the words with which something is refused."""
+    with pytest.raises(fedeq.Refused) as caught:
+        fedeq.run(**given)
+    return str(caught.value)
+
+
+def test_what_makes_no_sense_is_refused_by_name_and_with_a_hint(tmp_path: Path) -> None:
+    """Try all kinds of wrong input; nothing is left behind."""
+    os.chdir(tmp_path)
+    assert "did you mean `rounds`?" in refusal(roundz=3)
+    assert 'settings={"method.rho": ..}' in refusal(rho=0.1)
+    assert "`fedprox2`" in refusal(method="fedprox2")
+    assert "plan.round" in refusal(settings={"plan.round": 3})
+    assert "both say `plan.rounds`" in refusal(rounds=3, settings={"plan.rounds": 3})
+    assert "`rounds` cannot be" in refusal(rounds=object())
+    assert "`plan.rounds` is `None`" in refusal(settings={"plan.rounds": None})
+    assert "rounds" in refusal(rounds=0.5)
+    assert "rounds" in refusal(rounds=2**70)
+    assert "digitz" in refusal(data="digitz")
+    assert "nowhere.toml" in refusal(config="nowhere.toml")
+    for words in [refusal(roundz=3), refusal(lr=-1.0)]:
+        assert re.search(r"\nhint: .", words)
+    assert isinstance(fedeq.Refused("x"), ValueError)
+    assert isinstance(fedeq.Refused("x"), fedeq.FedeqError)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """Run twice into the same folder."""
+    fedeq.run(**SMALL, rounds=1, out=tmp_path / "run")
+    assert "run" in refusal(**SMALL, rounds=1, out=tmp_path / "run")
+    with pytest.raises(fedeq.Refused):
+        fedeq.Run(tmp_path)
+
+
+def test_callbacks_are_told_every_round_on_the_thread_that_called(tmp_path: Path) -> None:
+    """Collect what they are told."""
+    told: list[tuple[int, fedeq.Round]] = []
+    run = fedeq.run(
+        **SMALL, rounds=3, out=tmp_path / "run", callbacks=[lambda this: told.append((threading.get_ident(), this))]
+    )
+    assert [this["round"] for _, this in told] == [1, 2, 3]
+    assert {thread for thread, _ in told} == {threading.get_ident()}
+    last = told[-1][1]
+    assert last["accuracy"] == pytest.approx(run.accuracy)
+    assert last["train_loss"] == pytest.approx(run.metrics[-1]["train_loss"])
+
+
+def test_a_callback_stops_a_run_that_is_then_resumed_to_the_same_bytes(tmp_path: Path) -> None:
+    """Stop after two of four rounds."""
+    whole = fedeq.run(**SMALL, rounds=4, out=tmp_path / "whole")
+    run = fedeq.run(**SMALL, rounds=4, out=tmp_path / "run", callbacks=[lambda this: this["round"] == 2])
+    assert run.state == "stopped"
+    assert len(run.metrics) == 2
+    with pytest.raises(fedeq.FedeqError, match=r"fedeq\.resume"):
+        _ = run.summary
+    assert fedeq.resume(run, progress=False).state == "finished"
+    assert lasting(run.folder) == lasting(whole.folder)
+    assert fedeq.resume(run.folder, progress=False).summary["rounds"] == 4
+
+
+def test_an_exception_of_a_callback_stops_the_run_and_is_raised(tmp_path: Path) -> None:
+    """Raise one in the second round."""
+
+    def callback(this: fedeq.Round) -> None:
+        if this["round"] == 2:
+            message = "mine"
+            raise LookupError(message)
+
+    with pytest.raises(LookupError, match="mine") as caught:
+        fedeq.run(**SMALL, rounds=4, out=tmp_path / "run", callbacks=[callback])
+    assert "stopped after 2 of 4 rounds" in caught.value.__notes__[0]
+    assert fedeq.resume(tmp_path / "run", progress=False).state == "finished"
+    with pytest.raises(TypeError, match="give `True` to stop"):
+        fedeq.run(**SMALL, rounds=1, out=tmp_path / "other", callbacks=[lambda _: 1])  # type: ignore[list-item, return-value]
+
+
+ENDLESS = """
+import fedeq, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever runs in the background inherits that it is ignored.
+try:
+    fedeq.run(method="fedavg", model="linear", clients=5, rounds=1_000_000, out=sys.argv[1])
+except KeyboardInterrupt as stopped:
+    print(stopped)
+"""
+
+
+def interrupted(words: list[str], folder: Path) -> tuple[int, str, str]:
+    """Start a process that trains, press Ctrl-C after its first rounds; give its exit code and what it said."""
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    try:
+        journal = folder / "rounds.jsonl"
+        until("rounds", lambda: journal.exists() and journal.stat().st_size > 0, TIMEOUT)
+        child.send_signal(signal.SIGINT)
+        output, errors = child.communicate(timeout=TIMEOUT)
+    finally:
+        child.kill()
+    return child.returncode, output, errors
+
+
+def test_ctrl_c_stops_at_a_checkpoint_and_says_how_to_continue(tmp_path: Path) -> None:
+    """Interrupt a process that trains."""
+    folder = tmp_path / "run"
+    code, output, _ = interrupted([sys.executable, "-c", ENDLESS, str(folder)], folder)
+    assert code == 0
+    assert f'continue from there with `fedeq.resume("{folder}")`' in output
+    run = fedeq.Run(folder)
+    assert run.state == "stopped"
+    kept = re.search(r"stopped after (\d[\d,]*) of", output)
+    assert kept is not None
+    assert int(kept[1].replace(",", "")) == len(run.metrics)
+
+
+def test_two_runs_train_in_two_threads(tmp_path: Path) -> None:
+    """Compare each with one that was alone."""
+    alone = fedeq.run(**SMALL, rounds=2, out=tmp_path / "alone")
+    threads = [
+        threading.Thread(target=fedeq.run, kwargs={**SMALL, "rounds": 2, "out": tmp_path / name}) for name in ("a", "b")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT)
+    assert lasting(tmp_path / "a") == lasting(tmp_path / "b") == lasting(alone.folder)
+
+
+def train_in_child(folder: str) -> str:
+    """Train in another process; give how it went."""
+    try:
+        return fedeq.run(**SMALL, rounds=1, out=folder).state
+    except fedeq.FedeqError as error:
+        return str(error)
+
+
+def test_processes_that_are_spawned_train_and_those_that_are_forked_are_refused(tmp_path: Path) -> None:
+    """Start a child in both ways from a process that has trained."""
+    fedeq.run(**SMALL, rounds=1, out=tmp_path / "parent")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply_async(train_in_child, (str(tmp_path / "spawned"),)).get(TIMEOUT) == "finished"
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert 'get_context("spawn")' in pool.apply_async(train_in_child, (str(tmp_path / "forked"),)).get(TIMEOUT)
+
+
+def test_tables_give_rows_columns_and_frames(tmp_path: Path) -> None:
+    """Read metrics and clients of a run."""
+    run = fedeq.run(**SMALL, rounds=2, out=tmp_path / "run")
+    metrics = run.metrics
+    assert (len(metrics), metrics["round"], metrics.columns[:2]) == (2, [1, 2], ("round", "accuracy"))
+    assert metrics[-1:].to_dicts() == [metrics[-1]]
+    assert run.accuracy == pytest.approx(run.summary["evaluation"]["shared"]["mean"])
+    with pytest.raises(KeyError, match="no column"):
+        metrics["nothing"]
+    clients = run.clients
+    assert len(clients) == 5
+    assert all(row["train"] > 0 and 0 <= row["shared_accuracy"] <= 1 for row in clients)
+    assert "<table>" in metrics._repr_html_()
+    for frame in (metrics.to_pandas, metrics.to_polars):
+        try:
+            assert frame().shape[0] == 2
+        except ImportError as error:
+            assert "pip install" in str(error)  # noqa: PT017 (an extra, which need not be there)
+
+
+def from_the_wheel(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Run the command that comes with the package."""
+    words = [sys.executable, "-m", "fedeq", *map(str, arguments)]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=TIMEOUT)  # noqa: S603
+
+
+def test_the_package_brings_the_command(tmp_path: Path) -> None:
+    """Compare output and exit codes with those of the program."""
+    assert from_the_wheel("--version").stdout == command("--version")
+    assert from_the_wheel("node", "--help").stdout.startswith("Join a Flower federation")
+    assert from_the_wheel("nothing").returncode == 2
+    assert from_the_wheel("resume", tmp_path).returncode == 2
+    done = from_the_wheel("run", *TYPED, "--rounds", "1", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    command("run", *TYPED, "--rounds", "1", "--out", tmp_path / "typed")
+    assert lasting(tmp_path / "run") == lasting(tmp_path / "typed")
+
+
+def test_the_command_of_the_package_is_stopped_by_ctrl_c_like_the_program(tmp_path: Path) -> None:
+    """Interrupt it."""
+    folder = tmp_path / "run"
+    words = [sys.executable, "-m", "fedeq", "run", *TYPED, "--rounds", "1000000", "--out", str(folder)]
+    code, _, errors = interrupted(words, folder)
+    assert code == 130
+    assert "fedeq resume" in errors
+
+
+def test_arrays_and_networks_are_handed_over_by_the_program(tmp_path: Path) -> None:
+    """Train a network of the test on arrays of the test, stop, and continue; then predict with one of ours."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(40, 4)).astype(np.float32)
+    data = {name: (x, (x[:, 0] > 0).astype(np.int64)) for name in ("ann", "bob")}
+    everybody = {"plan.sampling.fraction": 1}
+    given: dict[str, Any] = {"method": "fedavg", "data": data, "rounds": 3, "settings": everybody, "progress": False}
+    small = Softmax()
+    whole = fedeq.run(**given, network=small, out=tmp_path / "whole")
+    run = fedeq.run(**given, network=small, out=tmp_path / "run", callbacks=[lambda this: this["round"] == 1])
+    with pytest.raises(fedeq.FedeqError):
+        fedeq.resume(run, progress=False)
+    fedeq.resume(run, network=small, progress=False)
+    assert run.metrics["local_accuracy"] == whole.metrics["local_accuracy"]
+    assert "does not go with" in refusal(**given, network=small, model="linear")
+    ours = fedeq.run(**given, model="linear", out=tmp_path / "ours")
+    assert ours.client("ann").predict(x).shape == (40,)
+    small.fails = True
+    with pytest.raises(ZeroDivisionError):
+        fedeq.run(**given, network=small, out=tmp_path / "failed")
+
+
+class Softmax:
+    """Softmax regression on four numbers and two classes."""
+
+    fails = False
+
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """Begin with zeros."""
+        return {"weight": np.zeros((4, 2), np.float32), "bias": np.zeros(2, np.float32)}
+
+    def logits(self, parameters: Mapping[str, NDArray[np.float32]], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Give a number a class."""
+        return np.asarray(x @ parameters["weight"] + parameters["bias"], np.float32)
+
+    def loss_and_gradient(
+        self, parameters: Mapping[str, NDArray[np.float32]], x: NDArray[Any], y: NDArray[Any]
+    ) -> tuple[float, dict[str, NDArray[np.float32]]]:
+        """Give the mean loss and its gradient."""
+        if self.fails:
+            raise ZeroDivisionError
+        p = np.exp(self.logits(parameters, x))
+        p /= p.sum(axis=1, keepdims=True)
+        loss = -np.log(p[np.arange(len(y)), y]).mean()
+        p[np.arange(len(y)), y] -= 1
+        p /= len(y)
+        return float(loss), {"weight": np.asarray(x.T @ p, np.float32), "bias": np.asarray(p.sum(axis=0), np.float32)}
