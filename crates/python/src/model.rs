@@ -1,7 +1,7 @@
 //! The models of a finished run, asked from Python.
 use std::path::PathBuf;
 
-use fedeq_core::{Params, Result};
+use fedeq_core::Params;
 use fedeq_data::{Labels, Samples};
 use fedeq_run::experiment::Prepared;
 use fedeq_run::predict::{HeldSamples, Questions, classes, held, logits};
