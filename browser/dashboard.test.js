@@ -190,8 +190,7 @@ test("everything can be reached and read from the keyboard", async () => {
   assert.ok(seen.includes("first"), `Tab never reached the run: ${seen}`);
   assert.notEqual(await visitor.page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle), "none");
   await keyboard.press("Enter");
-  // The list of runs has a chart of that name, too: its keys would be pressed just before it goes.
-  await visitor.state().waitFor();
+  await visitor.at("run", "first");
   await visitor.chart("Accuracy").locator(".plot").focus();
   await keyboard.press("End");
   await until("a value is read", async () => /round 6: own model/.test(await visitor.chart("Accuracy").locator(".readout").textContent()));

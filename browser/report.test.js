@@ -83,7 +83,7 @@ test("a run of it has a page of its own, and the way back", async () => {
   await visitor.page.getByText("The experiment, with every choice").click();
   await until("its settings", async () => (await visitor.page.locator(".settings pre").textContent()).includes("[plan]"));
   await visitor.page.getByRole("link", { name: "Report" }).click();
-  await visitor.page.locator(".contents").waitFor();
+  await visitor.at();
 });
 
 test("single clients have pages in it, with their history and their confusion matrix", async () => {
@@ -100,17 +100,18 @@ test("single clients have pages in it, with their history and their confusion ma
   await until("another client", async () => (await visitor.page.getByRole("heading", { level: 1 }).textContent()) !== here);
   await visitor.picture("report-client");
   await visitor.page.getByRole("link", { name: "Report" }).click();
-  await visitor.page.locator(".contents").waitFor();
+  await visitor.at();
 });
 
 test("two runs of it are compared, with their matrices", async () => {
   await visitor.page.goto(`${visitor.address}#/compare/fedeq-0/fedavg-0`);
   await until("two matrices", async () => (await visitor.page.locator("table.confusion").count()) === 2);
   await visitor.page.getByRole("link", { name: "Report" }).click();
-  await visitor.page.locator(".contents").waitFor();
+  await visitor.at();
 });
 
 test("it is printed with pictures that are drawn for paper, no wider than it", async () => {
+  await visitor.chart("Accuracy").waitFor();
   await visitor.page.emulateMedia({ media: "print" });
   await visitor.page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   assert.ok((await visitor.page.locator(".printed svg path").count()) > 8);

@@ -128,8 +128,16 @@ export class Visitor {
     return this.browser.newContext().then((context) => context.newPage());
   }
 
-  open(...path) {
-    return this.page.goto(`${this.address}#/${path.map(encodeURIComponent).join("/")}`);
+  /** Goes to a view. */
+  async open(...path) {
+    await this.page.goto(`${this.address}#/${path.map(encodeURIComponent).join("/")}`);
+    await this.at(...path);
+  }
+
+  /** Waits for a view. Views have parts of the same names: what is done too early is done to the one before. */
+  async at(...path) {
+    const address = path.map(encodeURIComponent).join("/");
+    await until(`the view "${address}"`, () => this.page.evaluate((wanted) => document.getElementById("main")?.dataset.address === wanted, address));
   }
 
   /** Keeps what is seen, for people to look at. */

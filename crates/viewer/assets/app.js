@@ -24,6 +24,8 @@ function open_view() {
   const shown = view_of_address();
   document.title = `${shown.title} - fedeq`;
   main.replaceChildren(shown.node);
+  // Addresses change before views do: this says which one is shown.
+  main.dataset.address = location.hash.replace(/^#\/?/, "");
   const end = source.follow(shown.names, {
     connection: (up) => say(connection, up ? "" : "Connection lost. Trying again ..."),
     runs: (rows) => shown.runs?.(rows),
