@@ -191,6 +191,7 @@ test("everything can be reached and read from the keyboard", async () => {
   assert.notEqual(await visitor.page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle), "none");
   await keyboard.press("Enter");
   await visitor.at("run", "first");
+  await visitor.chart("Accuracy").waitFor();
   await visitor.chart("Accuracy").locator(".plot").focus();
   await keyboard.press("End");
   await until("a value is read", async () => /round 6: own model/.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
