@@ -32,6 +32,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     conditions = machine()
+    if options.commit:
+        conditions["commit"] = options.commit
     if float(conditions["load before"]) > BUSY:
         say(f"warning: the machine is busy (load {conditions['load before']}); figures will scatter")
     names = options.rows or [name for name in ROWS if (name in GPU_ROWS) == options.gpu]
@@ -65,6 +67,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--gpu", action="store_true", help="all rows that need an NVIDIA GPU, if no rows are named")
     parser.add_argument("--python", help="a python with PyTorch and safetensors (default: a virtual environment is made)")
     parser.add_argument("--program", help="our program, already built (default: build it)")
+    parser.add_argument("--commit", help="what it was built from, where there is no checkout to ask")
     return parser.parse_args()
 
 
