@@ -260,7 +260,7 @@ def ask_in_child(folder: str) -> list[str]:
     for ask in (lambda: run.client("client-1"), lambda: HELD[0].predict(np.zeros((1, 8, 8, 1), np.uint8))):
         try:
             ask()
-            said.append("answered")
+            said.append("done")
         except fedeq.Refused as refusal:
             said.append(str(refusal))
     return said
@@ -271,7 +271,7 @@ HELD: list[Client] = []
 
 
 def test_a_forked_process_reads_runs_and_refuses_to_predict(tmp_path: Path) -> None:
-    """What needs no threads answers as ever; what would wait for threads that are not there says so at once."""
+    """What needs no threads works as ever; what would wait for threads that are missing is refused at once."""
     run = fedeq.run(**SMALL, rounds=2, out=tmp_path / "run")
     HELD[:] = [run.client("client-0")]
     with multiprocessing.get_context("fork").Pool(1) as pool:
