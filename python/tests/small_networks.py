@@ -51,8 +51,8 @@ class Convolutional:
     @classmethod
     def _logits(cls, parameters: Arrays, before: NDArray[Any]) -> NDArray[np.float64]:
         flat = np.maximum(before, 0.0).reshape(len(before), -1)
-        logits: NDArray[np.float64] = flat @ parameters["head.weight"].astype(float).T + parameters["head.bias"]
-        return logits
+        weight, bias = (parameters[f"head.{name}"].astype(np.float64) for name in ("weight", "bias"))
+        return np.asarray(flat @ weight.T + bias, np.float64)
 
     def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> tuple[float, dict[str, Floats]]:
         """Go forward and back."""

@@ -151,16 +151,16 @@ def test_other_samples_than_those_learned_from_are_refused(run: Path, x: NDArray
     """By the name `x`, with what was expected."""
     client = Models(run)["client-0"]
     for ask in (client.predict, client.logits):
-        with pytest.raises(fedeq.FedeqError) as refusal:
+        with pytest.raises(fedeq.Refused) as refusal:
             ask(x)
         assert all(word in str(refusal.value) for word in [*words, "hint: "]), refusal.value
 
 
 def test_clients_and_runs_that_are_not_there_are_refused(run: Path, tmp_path: Path) -> None:
     """With what was perhaps meant."""
-    with pytest.raises(fedeq.FedeqError, match=r"`client-9`(.|\n)*hint: "):
+    with pytest.raises(fedeq.Refused, match=r"`client-9`(.|\n)*hint: "):
         Models(run)["client-9"]
-    with pytest.raises(fedeq.FedeqError, match="not a run folder"):
+    with pytest.raises(fedeq.Refused, match="not a run folder"):
         Models(tmp_path)
 
 
@@ -169,5 +169,5 @@ def test_other_data_than_the_run_has_learned_from_is_refused(run: Path, tmp_path
     os.link(run.parent / "mine.safetensors", tmp_path / "moved.safetensors")
     assert Models(run, tmp_path / "moved.safetensors").names == list(clients())
     fedeq.data.save(tmp_path / "other.safetensors", clients(5))
-    with pytest.raises(fedeq.FedeqError, match="not the data of the experiment"):
+    with pytest.raises(fedeq.Refused, match="not the data of the experiment"):
         Models(run, tmp_path / "other.safetensors")

@@ -2,13 +2,15 @@
 # ruff: noqa: PLR2004 (numbers of runs and points)
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fedeq
 from tests.harness.program import fedeq as command
-from tests.test_run import SMALL
+from tests.test_run import SMALL, interrupted, lasting
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,48 @@ def test_a_sweep_gives_its_points_and_continues_when_it_is_asked_for_again(tmp_p
     assert len(once.compare().table) == 2
     with pytest.raises(fedeq.Refused, match="methud"):
         fedeq.sweep(grid={"methud": ["fedavg"]}, out=tmp_path / "other")
+
+
+LONG = {
+    "method": "fedavg",
+    "model": "linear",
+    "data.partition.clients": 5,
+    "plan.rounds": 150,
+    "plan.evaluate_every": 150,
+}
+RATES = {"training.learning_rate": [0.01, 0.1]}
+SWEEP = f"""
+import fedeq, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever runs in the background inherits that it is ignored.
+try:
+    fedeq.sweep({LONG}, grid={RATES}, out=sys.argv[1], jobs=1, progress=False)
+except KeyboardInterrupt as stopped:
+    print(stopped)
+"""
+
+
+def test_ctrl_c_stops_a_sweep_which_the_same_call_continues(tmp_path: Path) -> None:
+    """Interrupt it in its first run; afterwards it has the bytes of one that nobody interrupted."""
+    folders = tmp_path / "stopped", tmp_path / "whole"
+    code, output, errors = interrupted([sys.executable, "-c", SWEEP, str(folders[0])], folders[0], "**/rounds.jsonl")
+    assert (code, "hint: " in output) == (0, True), errors
+    assert "finished" not in {fedeq.Run(file.parent).state for file in folders[0].rglob("status.json")}
+    stopped, whole = (fedeq.sweep(LONG, grid=RATES, out=folder, jobs=1, progress=False) for folder in folders)
+    assert stopped.points == whole.points
+    assert stopped.points["training.learning_rate"] == [0.01, 0.1]
+    for one, other in zip(stopped.runs, whole.runs, strict=True):
+        assert lasting(one.folder) == lasting(other.folder)
+
+
+def test_a_cell_of_an_experiment_is_reproduced(tmp_path: Path) -> None:
+    """The smallest one, with one seed; what is finished is skipped when it is asked for again."""
+    where: dict[str, Any] = {"out": tmp_path / "results", "runs": tmp_path / "runs", "seeds": 1, "only": ["rho-fedrep"]}
+    assert fedeq.reproduce("fig-dual", **where, progress=False) == tmp_path / "results"
+    (run,) = (fedeq.Run(file.parent) for file in (tmp_path / "runs").rglob("summary.json"))
+    assert (run.config["method"]["name"], run.state) == ("fedrep", "finished")
+    made = {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.is_file()}
+    fedeq.reproduce("fig-dual", **where, progress=False)
+    assert {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.is_file()} == made
 
 
 def test_what_cannot_be_reproduced_is_refused() -> None:

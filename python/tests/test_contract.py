@@ -41,6 +41,11 @@ ROBUST = ("plan.aggregation.rule.trimmed-mean.share=0.2", "plan.aggregation.clip
 CONSENSUS = ("method=fedeq", "method.rho=0.3", "method.server_step=consensus")
 OTHERS = {
     **{method: (f"method={method}", *BY_SAMPLES) for method in ("fedavg", "fedper", "fedrep", "ditto", "knn-per")},
+    # Who counts by samples, and who counts alike whatever they hold.
+    **{method: (f"method={method}", *BY_SAMPLES) for method in ("fedprox", "apfl", "moon")},
+    **{method: (f"method={method}", *BY_SAMPLES[1:]) for method in ("scaffold", "feddyn", "pfedme")},
+    # A network with normalisations, which stay with clients.
+    "fedbn": ("method=fedbn", "model=resnet-xs", *BY_SAMPLES),
     # Fine-tuned at the end, by a task of its own.
     "fedavg-ft": ("method=fedavg-ft", *BY_SAMPLES),
     # Nothing is shared.

@@ -142,16 +142,69 @@ def test_what_does_not_fit_is_refused_by_client_and_array(
     tmp_path: Path, data: Callable[[], Any], words: list[str]
 ) -> None:
     """Every refusal says what to do, and leaves no file."""
-    with pytest.raises(fedeq.FedeqError) as refusal:
+    with pytest.raises(fedeq.Refused) as refusal:
         fedeq.data.save(tmp_path / "refused.safetensors", data())
+    assert isinstance(refusal.value, ValueError)
     assert all(word in str(refusal.value) for word in [*words, "hint: "]), refusal.value
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     """Nothing is made on the way."""
-    with pytest.raises(fedeq.FedeqError, match=r"missing/rows\.safetensors"):
+    with pytest.raises(fedeq.Refused, match=r"missing/rows\.safetensors"):
         fedeq.data.save(tmp_path / "missing/rows.safetensors", {"ann": (rows(), two())})
+
+
+def test_a_run_refuses_in_the_same_words(tmp_path: Path) -> None:
+    """Nothing is trained, and no folder is made."""
+    wrong = {"ann": (rows(), two()), "bob": (rows(4, 3), two())}
+    with pytest.raises(fedeq.Refused, match="client `bob`"):
+        fedeq.run(method="fedavg", data=wrong, out=tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def pictures() -> dict[str, Any]:
+    """Give grey pictures of two classes to three clients."""
+    rng = np.random.default_rng(0)
+    y = np.arange(20) % 2
+    drawn = {name: rng.integers(0, 100, (20, 6, 6)) + 100 * y[:, None, None] for name in ("ann", "bob", "cy")}
+    return {name: (x.astype(np.uint8), y) for name, x in drawn.items()}
+
+
+def sequences() -> dict[str, Any]:
+    """Give tokens that count on to three clients."""
+    tokens = (np.arange(7) + np.arange(20)[:, None]) % 5 + 1
+    return dict.fromkeys(("ann", "bob", "cy"), (tokens[:, :-1], tokens[:, 1:]))
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "source", "shape"),
+    [
+        (pictures(), "deq-resnet-xs", "image-arrays", (4,)),
+        (sequences(), "transformer-4", "token-arrays", (4, 6)),
+    ],
+)
+def test_a_run_learns_from_pictures_and_tokens_in_memory(
+    tmp_path: Path,
+    data: dict[str, Any],
+    model: str,
+    source: str,
+    shape: tuple[int, ...],
+) -> None:
+    """As it does from the same arrays in a file, to the same numbers."""
+    given: dict[str, Any] = {"method": "fedavg", "model": model, "rounds": 2, "progress": False}
+    everybody = {"plan.sampling.fraction": 1, "training.epochs": 1}
+    run = fedeq.run(**given, data=data, settings=everybody, out=tmp_path / "memory")
+    assert run.config["data"]["source"]["name"] == source
+    assert (run.folder / "data.safetensors").is_file()
+    fedeq.data.save(tmp_path / "data.safetensors", data)
+    other = fedeq.run(**given, data=tmp_path / "data.safetensors", settings=everybody, out=tmp_path / "file")
+    assert run.metrics["train_loss"] == other.metrics["train_loss"]
+    assert run.metrics["accuracy"] == other.metrics["accuracy"]
+    client = run.client("bob")
+    x, y = client.data()["test"]
+    assert client.predict(x).shape == y.shape == shape
+    assert (client.predict(x) == y).mean() == pytest.approx(run.clients[1]["shared_accuracy"])
 
 
 def test_the_page_on_own_data_says_what_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,6 +295,25 @@ def test_files_that_hold_no_network_are_refused(tmp_path: Path) -> None:
             fedeq.torch.load(path)
 
 
+def test_a_client_of_a_run_trains_on_in_pytorch(tmp_path: Path) -> None:
+    """From where the run ended, on the client's own samples: the loss falls from what the engine left."""
+    run = fedeq.run(method="fedeq", data="digits", rounds=3, out=tmp_path / "run", progress=False)
+    client = run.client("client-03")
+    pixels, classes = client.data()["train"]
+    loaded = fedeq.torch.load(run, "client-03")
+    x, y = loaded.prepare(pixels), torch.from_numpy(classes.astype(np.int64))
+    np.testing.assert_allclose(loaded(x).detach().numpy(), client.logits(pixels), atol=1e-3, rtol=1e-3)
+    optimiser = torch.optim.SGD(loaded.parameters(), lr=0.05)
+    losses = []
+    for _ in range(10):
+        optimiser.zero_grad()
+        loss = torch.nn.functional.cross_entropy(loaded.train()(x), y)
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.9 * losses[0], losses
+
+
 @pytest.mark.skipif(not PROGRAM.exists(), reason="needs the program `fedeq`: build it, or name it with FEDEQ_PROGRAM")
 def test_a_client_of_a_run_predicts_in_pytorch_what_it_predicts_in_the_engine(tmp_path: Path) -> None:
     """From the run folder, the folder of an export and a file."""

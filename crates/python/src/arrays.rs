@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use fedeq_core::Error;
 use fedeq_data::source::arrays::{GivenArray, GivenClients, GivenLabels, GivenPart, GivenValues, write};
 use fedeq_data::{Dataset, Samples};
+use fedeq_python_macros::sheltered;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
 
-use crate::error::raised;
+use crate::error::{refused, without_python};
 
 /// The arrays of all clients, put together.
 #[pyclass(frozen, module = "fedeq._native")]
@@ -21,11 +22,12 @@ pub(crate) struct Arrays {
     dataset: Mutex<Option<Dataset>>,
 }
 
+#[sheltered]
 #[pymethods]
 impl Arrays {
     /// Takes clients, parts, samples and labels one after the other.
     #[new]
-    fn new(parts: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn new(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<Self> {
         let mut clients = GivenClients::default();
         for part in parts.try_iter()? {
             let (client, part, x, y): (String, String, Bound<'_, PyAny>, Bound<'_, PyAny>) = part?.extract()?;
@@ -36,17 +38,17 @@ impl Arrays {
                 Err(_) => GivenLabels::Numbers(given(&y, &about("y"))?),
             };
             let x = given(&x, &about("x"))?;
-            clients.add(&client, part, x, labels).map_err(|error| raised(&error.into()))?;
+            clients.add(&client, part, x, labels).map_err(|error| refused(py, &error.into()))?;
         }
-        let dataset = clients.into_dataset().map_err(|error| raised(&error.into()))?;
+        let dataset = without_python(py, || Ok(clients.into_dataset()?))?;
         let source = fedeq_data::source::Source::of_arrays_like(&dataset.samples).name();
         Ok(Self { source, dataset: Mutex::new(Some(dataset)) })
     }
 
     /// Writes them as one safetensors file, and gives its SHA-256.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<String> {
-        let dataset = self.take()?;
-        py.detach(|| write(&dataset, &path)).map_err(|error| raised(&error.into()))
+        let dataset = self.take(py)?;
+        without_python(py, || Ok(write(&dataset, &path)?))
     }
 }
 
@@ -57,9 +59,9 @@ impl Arrays {
     }
 
     /// The data set; whoever takes it has it alone.
-    pub(crate) fn take(&self) -> PyResult<Dataset> {
+    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Dataset> {
         let dataset = self.dataset.lock().unwrap_or_else(PoisonError::into_inner).take();
-        dataset.ok_or_else(|| raised(&Error::invalid("the arrays were handed over already", "make them again")))
+        dataset.ok_or_else(|| refused(py, &Error::invalid("the arrays were handed over already", "make them again")))
     }
 }
 
@@ -92,7 +94,7 @@ fn unknown_type(array: &Bound<'_, PyAny>, about: &str) -> PyErr {
     let kind = array.getattr("dtype").and_then(|dtype| dtype.str()?.extract::<String>());
     let kind = kind.unwrap_or_else(|_| array.get_type().to_string());
     let hint = "give `uint8` for pictures, `float32` for numbers, integers for tokens and classes, or strings for classes";
-    raised(&Error::invalid(format!("{about}: is of the type `{kind}`"), hint))
+    refused(array.py(), &Error::invalid(format!("{about}: is of the type `{kind}`"), hint))
 }
 
 /// Numbers for `numpy.frombuffer`: type, shape and bytes.

@@ -3,9 +3,11 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::panic::catch_unwind;
 
+use fedeq_python_macros::sheltered;
 use pyo3::prelude::*;
 
 /// Runs a command of the command line and gives its exit code. `words` start the program again: `python -m fedeq`.
+#[sheltered]
 #[pyfunction]
 pub(crate) fn main(py: Python<'_>, arguments: Vec<OsString>, words: Vec<OsString>) -> u8 {
     /// What a Rust program ends with after a panic, which has been written to stderr by then.

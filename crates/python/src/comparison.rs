@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 
 use fedeq_core::{Error, Result, View};
+use fedeq_python_macros::sheltered;
 use fedeq_report::comparison::{ComparisonTable, legend, verdicts};
 use fedeq_report::figure::Figure;
 use fedeq_report::report::{Report, ReportOptions};
@@ -19,6 +20,7 @@ pub(crate) struct Compare {
     left_out: Vec<String>,
 }
 
+#[sheltered]
 #[pymethods]
 impl Compare {
     /// Run folders, or folders that hold them; `view` is `local` or `shared`.
@@ -72,6 +74,7 @@ impl Compare {
 }
 
 /// The names of the pictures of some runs, finished or not, and one of them as SVG and PNG.
+#[sheltered]
 #[pyfunction]
 pub(crate) fn figure(py: Python<'_>, paths: Vec<PathBuf>, name: &str, view: Option<&str>) -> PyResult<(String, Vec<u8>)> {
     let view = view.map(view_of).transpose().map_err(|error| refused(py, &error))?;

@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use crate::fork::require_no_fork;
+
 create_exception!(fedeq, FedeqError, PyRuntimeError, "What went wrong, in a sentence, and in the next line what to do about it.");
 
 create_exception!(
@@ -55,15 +57,16 @@ pub(crate) fn refused(py: Python<'_>, error: &Error) -> PyErr {
 
 /// Lets other threads of Python go on while something is read; what is wrong with it is refused.
 pub(crate) fn without_python<V: Send>(py: Python<'_>, work: impl FnOnce() -> Result<V> + Send) -> PyResult<V> {
-    py.detach(|| sheltered(work))?.map_err(|error| refused(py, &error))
+    py.detach(work).map_err(|error| refused(py, &error))
 }
 
-/// As [`without_python`], for work on what was accepted before: what goes wrong is no refusal.
+/// As [`without_python`], for work of the engine's threads on what was accepted before: what goes wrong is no refusal.
 pub(crate) fn work_without_python<V: Send>(py: Python<'_>, work: impl FnOnce() -> Result<V> + Send) -> PyResult<V> {
-    py.detach(|| sheltered(work))?.map_err(|error| raised(&error))
+    require_no_fork().map_err(|error| refused(py, &error))?;
+    py.detach(work).map_err(|error| raised(&error))
 }
 
-/// Does some work; a panic becomes an exception.
+/// Does some work; a panic becomes an exception. `#[sheltered]` puts it around every function that Python calls.
 pub(crate) fn sheltered<V>(work: impl FnOnce() -> V) -> PyResult<V> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panicked(panic.as_ref()))
 }

@@ -5,10 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use fedeq_core::Error;
 use fedeq_flower::npy::LONGEST_HEADER;
 use fedeq_flower::parts::largest_array;
+use fedeq_python_macros::sheltered;
 use fedeq_run::run::FederatedRun;
 use pyo3::prelude::*;
 
-use crate::error::{raised, sheltered, work_without_python};
+use crate::error::{raised, work_without_python};
 use crate::link::PythonLink;
 use crate::observer::Log;
 
@@ -18,6 +19,7 @@ pub(crate) struct Federation {
     run: FederatedRun,
 }
 
+#[sheltered]
 #[pymethods]
 impl Federation {
     /// Reads plan, experiment and weights, and the last checkpoint of an earlier run in this folder.
@@ -82,7 +84,7 @@ impl Federation {
         };
         let mut link = PythonLink::new(link, self.run.theta().clone(), self.run.largest_payload());
         let mut log = Log::new(log, self.run.rounds(), self.run.plan().summary.headline);
-        let trained = py.detach(|| sheltered(|| self.run.train(&mut link, minimum, bound, &mut log, &interrupted)))?;
+        let trained = py.detach(|| self.run.train(&mut link, minimum, bound, &mut log, &interrupted));
         let from_python = link.exception.or(log.exception).or(signal.into_inner().unwrap_or_else(PoisonError::into_inner));
         if let (Err(_), Some(exception)) = (&trained, from_python) {
             return Err(exception);

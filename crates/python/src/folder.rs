@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use fedeq_core::Result;
+use fedeq_python_macros::sheltered;
 use fedeq_run::run::{RunFolder, headline, scalars};
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
@@ -19,6 +20,7 @@ pub(crate) struct Folder {
 /// A title, and names with values.
 type Facts = (String, Vec<(&'static str, String)>);
 
+#[sheltered]
 #[pymethods]
 impl Folder {
     #[new]

@@ -11,7 +11,9 @@
 //! - `arrays`: numbers of numpy, in and out; `model`: the model of a client of a finished run
 //! - `federation`: the class `Federation`; `link`: the way to its clients, through an object of Python; `observer`: what it logs
 //! - `network`: networks as files, and run by the engine
-//! - `error`: errors as exceptions
+//! - `error`: errors as exceptions; every function that Python calls is `#[sheltered]`, so that a panic is one too
+//! - `fork`: processes that were forked
+//! - `trouble`: panics, for tests
 mod arrays;
 mod command;
 mod comparison;
@@ -19,6 +21,7 @@ mod error;
 mod external;
 mod federation;
 mod folder;
+mod fork;
 mod link;
 mod model;
 mod network;
@@ -26,6 +29,8 @@ mod observer;
 mod relay;
 mod request;
 mod training;
+#[cfg(debug_assertions)]
+mod trouble;
 mod value;
 
 use fedeq_memory::Counting;
@@ -61,6 +66,9 @@ mod native {
     use super::network::{Engine, client_file};
     #[pymodule_export]
     use super::training::{resume, run};
+    #[cfg(debug_assertions)]
+    #[pymodule_export]
+    use super::trouble::{Trouble, panic_at_work};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use fedeq_core::{ClientTask, Dropped, Error, Result, Weights};
 use fedeq_flower::parts::{RequestParts, read_payload, read_weights, require_short};
+use fedeq_python_macros::sheltered;
 use fedeq_run::run::{ClientLink, Outgoing, ReceivedReply};
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
@@ -34,6 +35,7 @@ pub(crate) struct Request {
 #[pyclass(frozen, module = "fedeq._native")]
 pub(crate) struct Watch(fedeq_run::run::Watch);
 
+#[sheltered]
 #[pymethods]
 impl Watch {
     /// Whether somebody has asked to stop.

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use fedeq_core::Params;
 use fedeq_data::{Labels, Samples};
+use fedeq_python_macros::sheltered;
 use fedeq_run::experiment::Prepared;
 use fedeq_run::predict::{HeldSamples, Questions, classes, held, logits};
 use fedeq_run::run::{ClientModel, RunFolder, Trained};
@@ -10,8 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::arrays::{float_bytes, given, lend, lend_samples};
-use crate::error::work_without_python;
+use crate::error::{without_python, work_without_python};
 use crate::external::name_of;
+use crate::fork::require_no_fork;
 
 /// A finished run with its data and its models.
 #[pyclass(frozen, module = "fedeq._native")]
@@ -26,6 +28,7 @@ pub(crate) struct Model {
     model: ClientModel,
 }
 
+#[sheltered]
 #[pymethods]
 impl TrainedRun {
     /// Opens the folder of a finished run; `data` says where its data lies now, if it has moved.
@@ -33,13 +36,14 @@ impl TrainedRun {
     #[pyo3(signature = (folder, data = None))]
     fn new(py: Python<'_>, folder: PathBuf, data: Option<PathBuf>) -> PyResult<Self> {
         let open = || {
+            require_no_fork()?;
             Trained::open(&RunFolder::open(&folder)?, |experiment| {
                 if let Some(data) = data {
                     experiment.data.folder = data;
                 }
             })
         };
-        Ok(Self { trained: work_without_python(py, open)? })
+        Ok(Self { trained: without_python(py, open)? })
     }
 
     /// The clients' names; unseen ones come last.
@@ -58,13 +62,17 @@ impl TrainedRun {
     }
 }
 
+#[sheltered]
 #[pymethods]
 impl Model {
     /// The model of a client, by its name.
     #[new]
     fn new(py: Python<'_>, run: Py<TrainedRun>, client: &str) -> PyResult<Self> {
         let trained = &run.get().trained;
-        let model = work_without_python(py, || trained.model(trained.client(client)?))?;
+        let model = without_python(py, || {
+            require_no_fork()?;
+            trained.model(trained.client(client)?)
+        })?;
         Ok(Self { run, model })
     }
 
@@ -129,7 +137,7 @@ impl Model {
     fn questions(&self, x: &Bound<'_, PyAny>) -> PyResult<Questions> {
         let py = x.py();
         let x = given(x, "`x`")?;
-        work_without_python(py, || Questions::from_array(self.run.get().trained.prepared(), x))
+        without_python(py, || Questions::from_array(self.run.get().trained.prepared(), x))
     }
 }
 

@@ -6,18 +6,22 @@ use fedeq_core::{Array, Error, Metadata, Params, Result, Weights};
 use fedeq_cpu::{Context, Executor, Input, RunningMoments, Start};
 use fedeq_models::graph::{ParameterId, Shape};
 use fedeq_models::{Graph, InputShape, Mode, ModelConfig, Task};
+use fedeq_python_macros::sheltered;
 use fedeq_run::export::model_file;
 use fedeq_run::run::{RunFolder, Trained};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::work_without_python;
+use crate::error::without_python;
+use crate::fork::require_no_fork;
 
 /// The safetensors file of a client of a finished run, as `fedeq export` writes it. With no client named there must be one client only.
+#[sheltered]
 #[pyfunction]
 #[pyo3(signature = (folder, client = None))]
 pub(crate) fn client_file<'py>(py: Python<'py>, folder: PathBuf, client: Option<String>) -> PyResult<Bound<'py, PyBytes>> {
-    let bytes = work_without_python(py, || {
+    let bytes = without_python(py, || {
+        require_no_fork()?;
         let trained = Trained::open(&RunFolder::open(&folder)?, |_| {})?;
         let client = match client {
             Some(name) => trained.client(&name)?,
@@ -38,12 +42,13 @@ pub(crate) struct Engine {
     graph: Graph,
 }
 
+#[sheltered]
 #[pymethods]
 impl Engine {
     /// `model` is a name or a model's settings as JSON, `task` the shape of inputs and the number of classes as JSON.
     #[new]
     fn new(py: Python<'_>, model: &str, task: &str) -> PyResult<Self> {
-        let graph = work_without_python(py, || {
+        let graph = without_python(py, || {
             let config: ModelConfig = match model.trim_start().starts_with('{') {
                 true => serde_json::from_str(model).map_err(|error| malformed("model", &error))?,
                 false => model.parse()?,
@@ -56,7 +61,7 @@ impl Engine {
 
     /// A safetensors file with the network's first values.
     fn file<'py>(&self, py: Python<'py>, seed: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = work_without_python(py, || {
+        let bytes = without_python(py, || {
             let network = serde_json::to_string(&self.graph).map_err(|error| malformed("network", &error))?;
             let weights = Weights::initial(&self.graph, seed);
             let mut arrays = weights.params;
@@ -69,7 +74,7 @@ impl Engine {
     /// The logits of a batch: `x` is what the network sees, as 32-bit floats (symbols as 32-bit integers), `size` the number of samples and the length of sequences, which is 1 for
     /// everything else.
     fn logits<'py>(&self, py: Python<'py>, file: &[u8], x: &[u8], size: [usize; 2]) -> PyResult<Bound<'py, PyBytes>> {
-        let logits = work_without_python(py, || {
+        let logits = without_python(py, || {
             let batch = self.batch(x, size)?;
             let mut state = self.state(file)?;
             let mut executor = Executor::new(&self.graph, size[0], size[1], Mode::Evaluate, |_| false);
@@ -88,7 +93,7 @@ impl Engine {
         size: [usize; 2],
         of_logits: &[u8],
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-        let (logits, gradients) = work_without_python(py, || {
+        let (logits, gradients) = without_python(py, || {
             let (batch, given) = (self.batch(x, size)?, words(of_logits, f32::from_le_bytes)?);
             expect("gradients of logits", given.len(), size[0] * size[1] * self.graph.task.classes)?;
             let mut state = self.state(file)?;

@@ -1,13 +1,13 @@
 //! Carrying out a run: the work on a thread of its own, Python on the thread that called.
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use fedeq_core::{Error, Result};
+use fedeq_python_macros::sheltered;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::number::counted;
 use fedeq_run::place::relocate;
@@ -18,12 +18,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::Arrays;
-use crate::error::{Stopped, panicked, raised, refused, sheltered, without_python};
+use crate::error::{Stopped, panicked, raised, refused, without_python};
 use crate::external::PythonNetwork;
+use crate::fork::require_no_fork;
 use crate::relay::{Relay, Report};
 use crate::request::Request;
 
 /// Carries out an experiment in a new folder. `watch` is told what happens and may ask to stop, see `fedeq._native.Watcher`. Gives the folder, and whether the run is finished.
+#[sheltered]
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "they are those of `fedeq.run`")]
 pub(crate) fn run<'py>(
@@ -38,13 +40,14 @@ pub(crate) fn run<'py>(
 ) -> PyResult<(PathBuf, bool)> {
     let (model, network) = network.as_ref().map(PythonNetwork::of).transpose()?.unzip();
     let request = Request { config, keywords, settings, source: arrays.as_ref().map(|arrays| arrays.get().source()) };
-    let experiment = sheltered(|| request.experiment(model.as_ref()))?.map_err(|error| refused(py, &error))?;
-    let data = arrays.map(|arrays| arrays.get().take()).transpose()?;
+    let experiment = request.experiment(model.as_ref()).map_err(|error| refused(py, &error))?;
+    let data = arrays.map(|arrays| arrays.get().take(py)).transpose()?;
     let out = out.unwrap_or_else(|| RunFolder::usual_name(Path::new("runs"), &experiment));
     carry_out(py, &watch, network, move || Run::create_from(&experiment, &out, FromMemory { data, network: model }))
 }
 
 /// Continues a run from its last checkpoint, or the one before it. A run that is finished stays as it is.
+#[sheltered]
 #[pyfunction]
 pub(crate) fn resume(
     py: Python<'_>,
@@ -104,7 +107,7 @@ struct Heard {
     exception: Option<PyErr>,
 }
 
-fn carry_out(
+pub(crate) fn carry_out(
     py: Python<'_>,
     watch: &Py<PyAny>,
     network: Option<Arc<PythonNetwork>>,
@@ -228,18 +231,5 @@ fn conclude(py: Python<'_>, ended: Ended, heard: Heard) -> PyResult<(PathBuf, bo
                 .add_note(py, format!("the run is in `{path}`; {kept} of {} are kept", counted(rounds as usize, "round")))?;
             Err(exception)
         }
-    }
-}
-
-/// Refuses to work in a process that was forked from one that had already worked: the threads that it would wait for are not in it.
-pub(crate) fn require_no_fork() -> Result<()> {
-    static FIRST: AtomicU32 = AtomicU32::new(0);
-    let own = process::id();
-    match FIRST.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
-        Err(first) if first != own => {
-            let problem = "this process was forked from one in which fedeq was already at work, and has none of its threads";
-            Err(Error::invalid(problem, "start processes with `multiprocessing.get_context(\"spawn\")`"))
-        }
-        _ => Ok(()),
     }
 }

@@ -16,7 +16,8 @@ from fedeq._run import Run, resume, run
 from fedeq._table import Table
 from fedeq._watch import Callback, Round
 
-open = Run  # noqa: A001 (`fedeq.open(folder)`, as one opens a file)
+open = Run  # noqa: A001 (by its full name it is no other)
+"""Open the folder of a run, as one opens a file: `fedeq.open("runs/first")`."""
 
 __all__ = [
     "Callback",

@@ -89,6 +89,17 @@ def compare(
     Runs that differ only in their seed are one line. On each data set the most accurate line is set against every other
     by a t-test over the seeds, corrected for their number; one seed is never tested. `view` says by which of their
     clients' models they are compared: a client's own (`local`, if left out) or the server's with a client's head.
+
+    >>> import fedeq
+    >>> small = {"model": "linear", "rounds": 2, "progress": False}
+    >>> for method in ("fedavg", "local"):
+    ...     for seed in (0, 1):
+    ...         run = fedeq.run(method=method, seed=seed, out=f"runs/{method}-{seed}", **small)
+    >>> comparison = fedeq.compare("runs")
+    >>> [(row["method"], row["seeds"]) for row in comparison.table]
+    [('fedavg', 2), ('local', 2)]
+    >>> comparison.left_out
+    []
     """
     return Comparison([_folder(run) for run in _flat(runs)], view)
 

@@ -8,7 +8,13 @@ from fedeq import _native
 
 
 class Figure:
-    """A picture, which notebooks show."""
+    """A picture, which notebooks show.
+
+    >>> import fedeq
+    >>> run = fedeq.run(method="fedavg", model="linear", rounds=3, out="runs/first", progress=False)
+    >>> run.plot("training-loss").save("loss.png").name
+    'loss.png'
+    """
 
     def __init__(self, svg: str, png: bytes) -> None:
         """Hold both forms of it."""

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, SupportsFloat, SupportsIndex
 
 from fedeq import _native
 from fedeq._compare import Comparison, compare
@@ -51,7 +52,7 @@ class Sweep:
 
 
 def _point(axes: Sequence[str], point: dict[str, Any]) -> dict[str, Any]:
-    row: dict[str, Any] = dict(zip(axes, point["values"], strict=True))
+    row: dict[str, Any] = {axis: _value(text) for axis, text in zip(axes, point["values"], strict=True)}
     row["seeds"] = len(point["seeds"])
     row["failed"] = point["failed"]
     measures = point.get("measures") or {}
@@ -60,6 +61,14 @@ def _point(axes: Sequence[str], point: dict[str, Any]) -> dict[str, Any]:
         row[f"{view}_mean"] = found and found["mean"]["mean"]
         row[f"{view}_deviation"] = found and found["mean"]["deviation"]
     return row
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 (whatever a setting is)
+    """Read a value as it stood in the grid: TOML, or a text without quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def sweep(  # noqa: PLR0913 (what the command has, by the same names)
@@ -82,6 +91,13 @@ def sweep(  # noqa: PLR0913 (what the command has, by the same names)
 
     `grid` has the values that settings take in turn, by their dotted paths: `{"method": ["fedeq", "fedrep"]}`. In a
     search (`random`, `halving`, `budget`) it may also have ranges: `{"training.learning_rate": "log:0.001..0.5"}`.
+
+    >>> import fedeq
+    >>> small = {"method": "fedavg", "model": "linear", "plan.rounds": 2}
+    >>> grid = {"training.learning_rate": [0.01, 0.1]}
+    >>> sweep = fedeq.sweep(settings=small, grid=grid, seeds=range(2), out="sweeps/rate", progress=False)
+    >>> sweep.points["training.learning_rate"], sweep.points["seeds"], len(sweep.runs)
+    ([0.01, 0.1], [2, 2], 4)
     """
     words = [*_experiment(config, settings or {}), "--out", str(Path(out))]
     for key, values in grid.items():
@@ -110,6 +126,11 @@ def reproduce(  # noqa: PLR0913
     """Reproduce a table or figure of the paper, or one of ours, as `fedeq reproduce` does; give the results' folder.
 
     `fedeq reproduce --list` names all of them. The same call again skips what is finished.
+
+    >>> import fedeq
+    >>> fedeq.reproduce("table-9")
+    Traceback (most recent call last):
+    fedeq.Refused: ...
     """
     paths = {"data": data, "out": out, "runs": runs}
     words = _options(
@@ -153,9 +174,9 @@ def toml(value: object) -> str:
         return "{ " + ", ".join(f"{json.dumps(str(key))} = {toml(below)}" for key, below in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml, value)) + "]"
-    if hasattr(value, "__index__"):
+    if isinstance(value, SupportsIndex):
         return str(value.__index__())
-    if hasattr(value, "__float__"):
+    if isinstance(value, SupportsFloat):
         number = float(value)
         return repr(number) if math.isfinite(number) else str(number)
     message = f"`{value!r}` of the type `{type(value).__name__}` is no setting's value"
@@ -194,7 +215,9 @@ def carry_out(words: Sequence[str], *, progress: bool | None) -> str:
             if interrupted:
                 process.kill()
             interrupted = True
-            process.send_signal(signal.SIGINT)
+            # On Windows the console has told it already.
+            if sys.platform != "win32":
+                process.send_signal(signal.SIGINT)
     reader.join()
     text = "\n".join(errors)
     if interrupted:

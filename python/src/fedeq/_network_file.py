@@ -12,7 +12,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from fedeq import _native
-from fedeq._native import FedeqError
+from fedeq._native import Refused
 
 AnyPath: TypeAlias = str | PathLike[str]
 
@@ -23,6 +23,7 @@ class HasFolder(Protocol):
     @property
     def folder(self) -> AnyPath:
         """Its run folder."""
+        ...
 
 
 Source: TypeAlias = AnyPath | bytes | HasFolder
@@ -31,7 +32,7 @@ Source: TypeAlias = AnyPath | bytes | HasFolder
 def refuse(problem: str, hint: str) -> NoReturn:
     """Say what is wrong, and what to do about it."""
     text = f"{problem}\nhint: {hint}"
-    raise FedeqError(text)
+    raise Refused(text)
 
 
 @dataclass(frozen=True)

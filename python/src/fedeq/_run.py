@@ -18,7 +18,16 @@ from fedeq.networks import Network
 
 
 class Run:
-    """The folder of a run, finished or not."""
+    """The folder of a run, finished or not.
+
+    >>> import fedeq
+    >>> trained = fedeq.run(method="fedavg", model="linear", rounds=2, out="runs/first", progress=False)
+    >>> found = fedeq.Run("runs/first")  # the same, from another program and later
+    >>> found.state, len(found.metrics), found.config["method"]["name"]
+    ('finished', 2, 'fedavg')
+    >>> found == trained
+    True
+    """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         """Open the folder; what it holds is read when it is asked for."""
@@ -135,6 +144,24 @@ def run(  # noqa: PLR0913 (settings that everybody gives have names)
     Other threads go on meanwhile. Ctrl-C stops after the clients at work and raises `KeyboardInterrupt`, whose text
     says how to continue. `fedeq.Refused` is raised where something given makes no sense, before anything is trained;
     `fedeq.Stopped` where somebody else stopped the run, such as the dashboard.
+
+    >>> import fedeq
+    >>> seen = []
+    >>> run = fedeq.run(
+    ...     method="fedrep",
+    ...     model="mlp",
+    ...     data="digits",
+    ...     rounds=3,
+    ...     settings={"training.epochs": 2},
+    ...     callbacks=[lambda this: seen.append(this["round"])],
+    ...     out="runs/fedrep",
+    ...     progress=False,
+    ... )
+    >>> seen, 0 < run.accuracy < 1
+    ([1, 2, 3], True)
+    >>> fedeq.run(method="fedrap")
+    Traceback (most recent call last):
+    fedeq.Refused: ...
     """
     named = {
         "method": method,
@@ -173,6 +200,14 @@ def resume(  # noqa: PLR0913
     It ends with the same bytes as one that was never stopped. `previous` goes back to the checkpoint before the last,
     `device` continues on another device, `data` says where the data lies now. A run with a network of
     your own needs it as `network`.
+
+    >>> import fedeq
+    >>> small = {"method": "fedavg", "model": "linear", "rounds": 4, "progress": False}
+    >>> run = fedeq.run(**small, out="runs/stopped", callbacks=[lambda this: this["round"] == 2])
+    >>> run.state
+    'stopped'
+    >>> fedeq.resume(run, progress=False).state
+    'finished'
     """
     path = folder.folder if isinstance(folder, Run) else folder
     watcher = Watcher(callbacks, progress)

@@ -25,7 +25,14 @@ class _Missing(ImportError):
 
 
 class Table(Sequence[dict[str, Any]]):
-    """Rows with the same columns; `None` where there is no value."""
+    """Rows with the same columns; `None` where there is no value.
+
+    >>> table = Table([{"round": 1, "loss": 0.5}, {"round": 2, "loss": 0.25, "accuracy": 0.9}])
+    >>> table
+    Table of 2 rows: round, loss, accuracy
+    >>> table["accuracy"], table[-1]["loss"], len(table[:1])
+    ([None, 0.9], 0.25, 1)
+    """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], first: Sequence[str] = ()) -> None:
         """Collect rows; columns stand in the order in which rows have them, after those of `first`."""

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from fedeq._native import Model, TrainedRun
 from fedeq.data import plain
 
-#: Type, shape and bytes.
 _Lent = tuple[str, list[int], bytearray]
+"""Type, shape and bytes."""
 
 
 class Models:
@@ -46,10 +46,14 @@ class Models:
 class Client:
     """The model by which a client is evaluated: the shared part and its own.
 
-    >>> client = run.client("client-07")  # doctest: +SKIP
-    >>> x, y = client.data()["test"]  # doctest: +SKIP
-    >>> (client.predict(x) == y).mean()  # doctest: +SKIP
-    0.96
+    >>> import fedeq
+    >>> run = fedeq.run(method="fedavg", model="linear", rounds=2, out="runs/first", progress=False)
+    >>> client = run.client("client-07")
+    >>> x, y = client.data()["test"]
+    >>> x.shape[1:], client.predict(x).shape == y.shape, client.logits(x).shape[1]
+    ((8, 8, 1), True, 10)
+    >>> sorted(client.state_dict())
+    ['output.bias', 'output.weight']
     """
 
     def __init__(self, models: Models, name: str) -> None:

@@ -9,12 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedeq._native import Arrays, Refused
 
-#: Samples and what is to be predicted for each.
 Pair: TypeAlias = tuple[ArrayLike, ArrayLike]
-#: What a client holds: a pair, which the experiment splits, or pairs `train` and `test`.
+"""Samples and what is to be predicted for each."""
+
 ClientData: TypeAlias = Pair | Mapping[str, Pair]
-#: What all clients hold, by their names.
+"""What a client holds: a pair, which the experiment splits, or pairs `train` and `test`."""
+
 FederationData: TypeAlias = Mapping[str, ClientData]
+"""What all clients hold, by their names."""
 
 _PAIR = 'give `(x, y)`, or `{"train": (x, y), "test": (x, y)}`'
 

@@ -62,15 +62,18 @@ class Network(Protocol):
 
     def parameters(self) -> Arrays:
         """Give the values that all clients start from, as float32. Asked once, when a run begins."""
+        ...
 
     def loss_and_gradient(self, parameters: Arrays, x: Any, y: Any) -> tuple[float, Arrays]:  # noqa: ANN401 - as wide as it likes
         """Give the mean loss over the predictions of a batch, and its gradient: one array for every parameter."""
+        ...
 
     def logits(self, parameters: Arrays, x: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as wide as it likes
         """Give one number a class for every prediction, `[samples, classes]`; tokens have `[samples, length, classes]`.
 
         The largest is what is predicted. The loss of evaluations is their cross-entropy, whatever is trained on.
         """
+        ...
 
 
 class TorchNetwork:

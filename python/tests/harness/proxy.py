@@ -30,8 +30,8 @@ class Faults:
         """Draw the fault of a request, if any."""
         kinds: list[Fault] = ["drop", "delay", "duplicate", "truncate"]
         shares = [getattr(self, kind) for kind in kinds]
-        drawn = chance.choices([*kinds, None], [*shares, max(0.0, 1.0 - sum(shares))])
-        return drawn[0]
+        outcomes: list[Fault | None] = [*kinds, None]
+        return chance.choices(outcomes, [*shares, max(0.0, 1.0 - sum(shares))])[0]
 
 
 @dataclass

@@ -37,6 +37,7 @@ class Listener(Protocol):
 
     def receive(self, messages: Iterable[str], seconds: float) -> list[Message]:
         """Give replies to some messages that have arrived, or arrive within so many seconds."""
+        ...
 
 
 @dataclass(eq=False)

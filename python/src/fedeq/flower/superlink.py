@@ -31,5 +31,7 @@ def tolerate_server_errors(call: Callable[[], T], default: T) -> T:
 def push(grid: Grid, messages: list[Message]) -> list[str | None]:
     """Send messages, and give their ids; `None` for those that were not accepted."""
     nothing: list[str | None] = [None] * len(messages)
-    sent = tolerate_server_errors(lambda: list(grid.push_messages(messages)), nothing) if messages else []
+    sent: list[str | None] = []
+    if messages:
+        sent = tolerate_server_errors(lambda: [*grid.push_messages(messages)], nothing)
     return sent if len(sent) == len(messages) else nothing

@@ -40,7 +40,7 @@ def load(source: Source, client: str | None = None) -> Network:
 def create(model: str | Mapping[str, Any], task: Mapping[str, Any], seed: int = 0) -> Network:
     """Make a new network of the catalog, with the first values that the engine draws for this seed.
 
-    `model` is a name (`fedeq list-models`) or a name with settings, such as
+    `model` is a name (`fedeq settings model` lists them) or a name with settings, such as
     `{"name": "deq-mlp", "hidden": 64}`; `task` is the shape of an input and the number of classes, as in `export.json`:
 
     >>> network = create({"name": "deq-mlp", "hidden": 16}, {"input": {"kind": "vector", "width": 4}, "classes": 3})

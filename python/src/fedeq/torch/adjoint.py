@@ -46,10 +46,14 @@ class Implicit(torch.autograd.Function):
         return image.clone()
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, v: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
+    @once_differentiable  # Its type loses the names of parameters.
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any,  # noqa: ANN401
+        *grad_outputs: Tensor,
+    ) -> tuple[Tensor, None, None]:
         """Turn the gradient that arrives into the one that goes on."""
         image, z = ctx.saved_tensors
+        (v,) = grad_outputs
 
         def transposed(rows: Tensor) -> Tensor:
             product: Tensor = torch.autograd.grad(image, z, rows.reshape(z.shape), retain_graph=True)[0]

@@ -46,6 +46,7 @@ class Iteration(Protocol):
 
     def next(self, z: Tensor, image: Tensor, residual: Tensor) -> Tensor:
         """Propose the next iterate."""
+        ...
 
     def keep(self, rows: Tensor) -> None:
         """Keep only these rows from now on."""
