@@ -12,7 +12,7 @@ from fedeq.flower.messages import identify
 from fedeq.flower.registry import Registry
 from fedeq.flower.superlink import push, tolerate_server_errors
 from fedeq.flower.transport import Transport
-from tests.harness.fake import FakeGrid, FakeWatch, client, honest
+from tests.harness.fake import FakeGrid, FakeContext, client, honest
 
 
 def failure(status: int) -> httpx.HTTPStatusError:
@@ -39,7 +39,7 @@ def test_messages_that_a_busy_superlink_does_not_accept_are_sent_again(tmp_path:
     grid = BusyGrid({100: client(0, honest(1.0)), 101: client(1, honest(1.0))})
     directory = Directory(grid, Registry(tmp_path / "nodes.json"), 2, grid.clock)
     transport = Transport(grid, grid, directory, "", "", deadline=60.0, repeat=60.0, patience=60.0, clock=grid.clock)
-    assert transport.gather(2, FakeWatch()) == {}  # type: ignore[arg-type]
+    assert transport.gather(2, FakeContext()) == {}  # type: ignore[arg-type]
 
 
 def test_messages_that_are_not_accepted_have_no_id() -> None:

@@ -294,9 +294,9 @@ mod tests {
     use crate::aggregation::Aggregation;
     use crate::algorithm::Local;
     use crate::message::ClientTask;
+    use crate::plan::Plan;
     use crate::privacy::Privacy;
     use crate::secure::SecureAggregation;
-    use crate::server::Plan;
 
     const CODECS: [Codec; 5] = [Codec::Float16, Codec::Int8, Codec::Int4, Codec::TopK(0.05), Codec::LowRank(2)];
 

@@ -106,7 +106,7 @@ impl Sampling {
 fn just_enough(clients: usize) -> f64 {
     let share = 1.0 / clients.max(1) as f64;
     // Two digits are enough to tell it from the next smaller number of clients' share of all.
-    let unit = 10f64.powi(share.log10().floor() as i32 - 1);
+    let unit = 10f64.powi(libm::log10(share).floor() as i32 - 1);
     let rounded = (share / unit - 1e-9).ceil() * unit;
     // Through text, so that it is the number that people read.
     format!("{rounded:.12}").parse().unwrap_or(share)

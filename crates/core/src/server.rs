@@ -4,247 +4,20 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use fedeq_data::Seed;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::acceptance::{Dropped, Replies};
-use crate::aggregation::{Aggregation, Received};
+use crate::acceptance::Replies;
+use crate::aggregation::Received;
 use crate::algorithm::{Algorithm, Update};
 use crate::asynchronous::{AsyncRound, Asynchronous};
-use crate::client::shares_anything;
-use crate::compression::Compression;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::message::{ClientTask, Reply, Request, Scores};
-use crate::metrics::{Evaluation, Round, RoundResult};
-use crate::privacy::{Mechanism, Privacy, PrivateRound};
-use crate::sampler::Sampling;
-use crate::secure::{SecureAggregation, SecureMean, SecureRounds};
-use crate::server_optimiser::ServerOptimiser;
+use crate::metrics::{Evaluation, RoundResult};
+use crate::observer::{Event, Observer, RoundSeconds};
+use crate::plan::Plan;
+use crate::privacy::{Mechanism, PrivateRound};
+use crate::secure::{SecureMean, SecureRounds};
 use crate::server_state::ServerState;
-use crate::stats::{PhaseBytes, PhaseSeconds};
 use crate::transport::Transport;
-
-/// What a federation is to do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Plan {
-    /// Rounds of training.
-    #[schemars(range(min = 1, max = MOST_ROUNDS))]
-    pub rounds: u64,
-    /// Who takes part.
-    pub sampling: Sampling,
-    /// Evaluate all clients after every so many rounds, and always after the last.
-    pub evaluate_every: u64,
-    /// Whether evaluations also measure the augmented Lagrangian and stationarity, at the cost of a pass over all training data.
-    pub measure_theory: bool,
-    /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
-    /// updates as the sampling gives a synchronous round.
-    pub asynchronous: Option<Asynchronous>,
-    /// Sends differences by codecs, in fewer bytes; off if left out.
-    pub compression: Option<Compression>,
-    /// How the server aggregates what clients send.
-    #[serde(skip_serializing_if = "Aggregation::is_default")]
-    pub aggregation: Aggregation,
-    /// Moves the server by an optimiser of its own instead of taking the mean of what clients send; off if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_optimiser: Option<ServerOptimiser>,
-    /// Makes the server's models differentially private at the level of clients; off if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub privacy: Option<Privacy>,
-    /// Lets the server learn only the sum of what clients send; off if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secure_aggregation: Option<SecureAggregation>,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Self {
-            rounds: 150,
-            sampling: Sampling::default(),
-            evaluate_every: 10,
-            measure_theory: false,
-            asynchronous: None,
-            compression: None,
-            aggregation: Aggregation::default(),
-            server_optimiser: None,
-            privacy: None,
-            secure_aggregation: None,
-        }
-    }
-}
-
-/// More rounds than this would never come to an end, and a list of them would fill the memory.
-const MOST_ROUNDS: u64 = 1_000_000;
-
-impl Plan {
-    /// Refuses settings that mean nothing, or nothing to this method.
-    pub fn validate(&self, algorithm: &dyn Algorithm) -> Result<()> {
-        if !(1..=MOST_ROUNDS).contains(&self.rounds) {
-            let problem = format!("`plan.rounds` is `{}`", self.rounds);
-            return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
-        }
-        self.sampling.validate()?;
-        self.validate_sending(algorithm)?;
-        if let Some(compression) = &self.compression {
-            compression.validate(self.sampling.replacement)?;
-        }
-        self.validate_aggregation()?;
-        self.privacy.map_or(Ok(()), |privacy| privacy.validate(self, algorithm))?;
-        self.validate_secure(algorithm)?;
-        self.validate_optimiser(algorithm)?;
-        let Some(asynchronous) = &self.asynchronous else { return Ok(()) };
-        asynchronous.validate()?;
-        if self.sampling.poisson {
-            let problem = "`plan.sampling.poisson` draws cohorts of different sizes, and an asynchronous round has a fixed number of updates";
-            return Err(Error::invalid(problem, "leave out `plan.asynchronous` or `plan.sampling.poisson`"));
-        }
-        if algorithm.takes_single_updates() {
-            return Ok(());
-        }
-        Err(Error::invalid(
-            "`plan.asynchronous` needs a server that takes single updates, which this method's does not",
-            "leave it out, or set `method=fedeq` and `method.server_step=consensus`",
-        ))
-    }
-
-    /// Refuses what is about messages where none are sent.
-    fn validate_sending(&self, algorithm: &dyn Algorithm) -> Result<()> {
-        let settings = [
-            ("plan.compression", self.compression.is_some()),
-            ("plan.aggregation", !self.aggregation.is_default()),
-            ("plan.privacy", self.privacy.is_some()),
-            ("plan.secure_aggregation", self.secure_aggregation.is_some()),
-        ];
-        match settings.into_iter().find(|(_, is_set)| *is_set && !shares_anything(algorithm)) {
-            Some((setting, _)) => Err(Error::invalid(
-                format!("`{setting}` does not go with a method that sends nothing"),
-                "leave it out, or choose another method",
-            )),
-            None => Ok(()),
-        }
-    }
-
-    fn validate_aggregation(&self) -> Result<()> {
-        self.aggregation.validate()?;
-        if self.sampling.poisson && self.aggregation.needs_cohort() {
-            let problem =
-                "`plan.aggregation` asks for a number of clients a round, and with `plan.sampling.poisson` there may be any";
-            return Err(Error::invalid(
-                problem,
-                "leave out `plan.sampling.poisson`, or choose the rule `median` or `geometric-median`",
-            ));
-        }
-        self.asynchronous.map_or(Ok(()), |_| self.aggregation.validate_single())
-    }
-
-    fn validate_secure(&self, algorithm: &dyn Algorithm) -> Result<()> {
-        let Some(secure) = &self.secure_aggregation else { return Ok(()) };
-        secure.validate(&self.aggregation, self.asynchronous.is_some(), self.compression.is_some(), &self.sampling)?;
-        secure.validate_weighting(algorithm.weighting())
-    }
-
-    fn validate_optimiser(&self, algorithm: &dyn Algorithm) -> Result<()> {
-        let Some(optimiser) = &self.server_optimiser else { return Ok(()) };
-        optimiser.validate()?;
-        if self.asynchronous.is_some() {
-            let problem = "`plan.server_optimiser` does not go with `plan.asynchronous`, which applies updates one at a time";
-            return Err(Error::invalid(problem, "leave out one of them"));
-        }
-        if algorithm.averages() && shares_anything(algorithm) {
-            return Ok(());
-        }
-        let problem =
-            "`plan.server_optimiser` does not go with this method, whose server does not take the mean of what clients send";
-        Err(Error::invalid(problem, "leave it out, or choose a method that averages, such as `method=fedavg`"))
-    }
-
-    /// Refuses what cannot be done with so many clients.
-    pub fn validate_clients(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<()> {
-        let cohort = self.cohort_size(algorithm, clients)?;
-        self.aggregation.validate_cohort(cohort)?;
-        self.mechanism(algorithm, clients)?;
-        self.secure_rounds(algorithm, clients).map(drop)
-    }
-
-    /// How rounds of so many clients are summed in secret; nothing where the server sees single updates.
-    pub fn secure_rounds(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<Option<SecureRounds>> {
-        SecureRounds::of(self, algorithm, clients)
-    }
-
-    /// What makes the server's models private for so many clients; nothing where the plan does not.
-    pub fn mechanism(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<Option<Mechanism>> {
-        Mechanism::of(self, algorithm, clients)
-    }
-}
-
-/// Who takes part: the one place that knows.
-impl Plan {
-    /// How many of so many clients take part in a round.
-    pub fn cohort_size(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<usize> {
-        if algorithm.takes_everybody() { Ok(clients) } else { self.sampling.cohort_size(clients) }
-    }
-
-    /// Who takes part in a round, in order of their numbers.
-    pub fn cohort(&self, algorithm: &dyn Algorithm, clients: usize, seed: Seed, round: u64) -> Result<Vec<usize>> {
-        if algorithm.takes_everybody() { Ok((0..clients).collect()) } else { self.sampling.draw(clients, seed, round) }
-    }
-}
-
-/// What happens in a federation, as it happens.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// A round is over.
-    Round {
-        /// What it was.
-        round: &'a Round,
-        /// Where the time went.
-        seconds: &'a RoundSeconds,
-    },
-    /// All clients have been evaluated.
-    Evaluation {
-        /// What came out.
-        evaluation: &'a Evaluation,
-        /// How long it took.
-        seconds: f64,
-    },
-    /// Clients were asked for something and their replies do not count. Told before it is decided whether enough others do.
-    Dropped {
-        /// Rounds that are over.
-        round: u64,
-        /// What they were asked to do.
-        task: ClientTask,
-        /// Who, and why.
-        dropped: &'a [Dropped],
-    },
-    /// The server's state is complete and consistent: a good moment to keep it.
-    Settled {
-        /// The state.
-        server: &'a ServerState,
-        /// Whether nothing more will come.
-        last: bool,
-    },
-}
-
-/// Where the time of a round went. Local times are summed over clients, which may have worked side by side.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RoundSeconds {
-    /// From beginning to end.
-    pub total: f64,
-    /// Local work.
-    pub local: PhaseSeconds,
-    /// The most memory the local work of one client held.
-    pub memory: PhaseBytes,
-    /// The server's own step.
-    pub server: f64,
-    /// Writing, sending and reading messages.
-    pub communicate: f64,
-}
-
-/// Watches a federation: receives what happens, and may ask to stop.
-pub trait Observer<T: ?Sized> {
-    /// Takes note of an event. The transport is there for what an observer must do between rounds, such as keeping states.
-    fn observe(&mut self, event: &Event<'_>, transport: &mut T) -> Result<ControlFlow<()>>;
-}
 
 /// The server of a federation: a method, a plan and a way to the clients. What it knows is in its [`ServerState`].
 pub struct Server<'a, T> {
@@ -302,7 +75,7 @@ impl<T: Transport> Server<'_, T> {
     /// What follows a round: the end of training, and an evaluation where one is due.
     fn wind_up(&mut self, server: &ServerState, last: bool, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
         if last {
-            self.ask(server, ClientTask::Finish, &self.everybody(), observers)?;
+            self.ask(server, ClientTask::Finish, &self.all_clients(), observers)?;
         }
         if last || self.evaluation_is_due(server.round) {
             self.evaluate(server, observers)
@@ -434,9 +207,9 @@ impl<T: Transport> Server<'_, T> {
 
     fn evaluation_before(&mut self, server: &ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<Evaluation> {
         let task = if self.plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
-        let everybody = self.everybody();
-        let replies = self.ask(server, task, &everybody, observers)?;
-        Ok(self.evaluated(server.round, &everybody, replies))
+        let clients = self.all_clients();
+        let replies = self.ask(server, task, &clients, observers)?;
+        Ok(self.evaluated(server.round, &clients, replies))
     }
 
     /// The scores of some clients, put together.
@@ -457,7 +230,7 @@ impl<T: Transport> Server<'_, T> {
         self.plan.evaluate_every > 0 && round.is_multiple_of(self.plan.evaluate_every)
     }
 
-    fn everybody(&self) -> Vec<usize> {
+    fn all_clients(&self) -> Vec<usize> {
         (0..self.clients).collect()
     }
 

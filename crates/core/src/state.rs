@@ -272,9 +272,9 @@ impl KeptState {
     }
 
     /// Local work is over: fixed points that are not meant to outlast it are forgotten. Those in an engine's own form are the engine's business.
-    pub(crate) fn end_stretch(&mut self) {
+    pub(crate) fn end_phases(&mut self) {
         if let Kept::Here(state) = &mut self.0 {
-            state.memory.end_stretch();
+            state.memory.end_phases();
         }
     }
 }

@@ -111,7 +111,7 @@ fn without_error_feedback_the_largest_numbers_alone_do_not() {
 }
 
 #[test]
-fn every_method_gives_the_same_bytes_on_one_thread_as_on_two_that_were_killed_after_every_round() {
+fn every_method_that_sends_gives_the_same_bytes_on_one_thread_as_on_two_that_were_killed_after_every_round() {
     let training = brief();
     let digits = Digits::new("resnet-xs", training.clone());
     let compression =

@@ -37,7 +37,7 @@ impl LocalProblem for Hopeless {
     }
 }
 
-/// Everybody is well but for client 3.
+/// All are well but for client 3.
 struct OneHopeless(Problem);
 
 impl LocalProblems for OneHopeless {

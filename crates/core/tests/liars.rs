@@ -16,7 +16,7 @@ type Lie = fn(Reply) -> std::result::Result<Reply, String>;
 /// The liar's number.
 const LIAR: usize = 2;
 
-/// Client 2 lies; everybody else is simulated as ever.
+/// Client 2 lies; all others are simulated as ever.
 struct Lying<'a> {
     others: InProcess<'a>,
     lie: Lie,
@@ -142,7 +142,7 @@ fn a_liar_is_left_out_and_named_and_the_others_go_on_as_if_it_were_not_there() {
 }
 
 #[test]
-fn without_a_quorum_a_round_fails_and_names_everybody_who_failed() {
+fn without_a_quorum_a_round_fails_and_names_all_who_failed() {
     for (lie, reason) in LIES {
         let (server, notes) = run(&FedAvg::default(), None, 1.0, lie);
         let error = server.expect_err("nobody may be missing");

@@ -65,7 +65,7 @@ impl<'a> Lockstep<'a> {
 
     fn end(&self, job: &Job<'_>, work: HostWork<'_>) -> Result<Reply> {
         let (update, mut state, done) = work.finish()?;
-        state.memory.end_stretch(); // What an engine keeps is its own business.
+        state.memory.end_phases(); // What an engine keeps is its own business.
         let ClientInfo { participations, last_round, .. } = state.info();
         let info = ClientInfo { participations, last_round, has_second: state.second.is_some(), ..ClientInfo::default() };
         job.end(&update, KeptState::by_engine(info, Arc::new(Mine(state))), done)

@@ -22,7 +22,7 @@ fn theta_bits(params: &Params) -> Vec<u32> {
 
 #[test]
 fn every_method_trains_every_kind_of_image_model_and_gives_the_same_bytes_for_1_and_2_threads() {
-    for model in ["deq-resnet-xs", "resnet-xs", "tied-resnet-xs"] {
+    for model in ["deq-resnet-xs", "resnet-xs", "tied-resnet-xs", "untied-resnet-xs"] {
         for name in Method::NAMES {
             let method = Method::named(name).expect("known");
             let warm_start = WarmStart::BySample { capacity: Some(1 << 20), precision: StoredPrecision::Half, lasting: true };

@@ -66,7 +66,7 @@ fn samples_weight_the_mean_in_secret_too() {
 }
 
 #[test]
-fn every_method_gives_nearly_the_same_network_and_the_same_bytes_on_any_number_of_threads() {
+fn every_method_that_sends_gives_nearly_the_same_network_and_the_same_bytes_on_any_number_of_threads() {
     let training = brief();
     let digits = Digits::new("resnet-xs", training.clone());
     let engines = [1, 2].map(|threads| ClientByClient::new(&digits, Workers::new(threads).expect("threads")));

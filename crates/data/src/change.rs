@@ -46,9 +46,9 @@ impl Dataset {
         };
         let mut changed = images.clone();
         for (client, indices) in splits.clients.iter().chain(&splits.unseen).enumerate() {
-            let look = Look::drawn(shift, images.shape[2], seed.derive("shift", [client as u64]));
+            let appearance = Appearance::drawn(shift, images.shape[2], seed.derive("shift", [client as u64]));
             for &sample in indices.train.iter().chain(&indices.validation).chain(&indices.test) {
-                look.apply(images, &mut changed, sample as usize);
+                appearance.apply(images, &mut changed, sample as usize);
             }
         }
         Ok(Self { samples: Samples::Images(changed), ..self.clone() })
@@ -80,15 +80,15 @@ impl Dataset {
     }
 }
 
-/// How the pictures of one client look.
-struct Look {
+/// How the pictures of one client appearance.
+struct Appearance {
     /// Sine and cosine of the angle.
     turn: Option<[f64; 2]>,
     /// What each channel is multiplied by.
     gains: Vec<f64>,
 }
 
-impl Look {
+impl Appearance {
     fn drawn(shift: &FeatureShift, channels: usize, seed: Seed) -> Self {
         let mut rng = seed.rng();
         let mut between = |size: f64| (2.0 * rng.random::<f64>() - 1.0) * size;
@@ -179,7 +179,7 @@ mod tests {
         let dataset = pictures(1);
         let Samples::Images(images) = &dataset.samples else { panic!("pictures") };
         let mut changed = images.clone();
-        Look { turn: Some([1.0, 0.0]), gains: vec![] }.apply(images, &mut changed, 0);
+        Appearance { turn: Some([1.0, 0.0]), gains: vec![] }.apply(images, &mut changed, 0);
         let at = |pixels: &[u8], row: usize, column: usize| pixels[(row * 5 + column) * 3 + 1];
         for (row, column) in (0..5).flat_map(|row| (0..5).map(move |column| (row, column))) {
             assert_eq!(at(&changed.pixels, row, column), at(&images.pixels, 4 - column, row));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_has_its_own_look_for_all_its_samples() {
+    fn every_client_has_its_own_appearance_for_all_its_samples() {
         let dataset = pictures(12);
         let shift = FeatureShift { rotation: None, colour: Some(0.5) };
         let shifted = dataset.shifted(&splits(3, 4), &shift, Seed::new(1)).expect("pictures");

@@ -33,10 +33,10 @@ pub fn spectral_radius_of<S: States>(map: &mut (impl Map<S> + ?Sized), probe: S,
         std::mem::swap(&mut v, &mut image);
         scale_to_unit_length(&mut v, &mut norms);
         if step >= ignored {
-            log_growth.iter_mut().zip(&norms).for_each(|(sum, norm)| *sum += norm.ln());
+            log_growth.iter_mut().zip(&norms).for_each(|(sum, norm)| *sum += libm::log(*norm));
         }
     }
-    log_growth.into_iter().map(|sum| (sum / (steps - ignored).max(1) as f64).exp()).collect()
+    log_growth.into_iter().map(|sum| libm::exp(sum / (steps - ignored).max(1) as f64)).collect()
 }
 
 /// Every sample scaled to unit length (zero stays zero); `norms` become the lengths they had.

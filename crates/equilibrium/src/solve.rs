@@ -89,7 +89,7 @@ pub fn solve_into<S: States>(
         map.apply(z, image);
         assert_eq!((image.rows(), image.width()), (z.rows(), z.width()), "the map must keep the shape of the state");
         residual.set_residual(image, z, &mut run.norms);
-        if run.judge(stop, options) {
+        if run.take_note(stop, options) {
             run.update_best(z, image);
             run.finish(z, image);
             return run.report(std::mem::take(report), options);
@@ -190,7 +190,7 @@ pub(crate) fn borrow(memory: &mut Vec<f32>, numbers: usize, lend: &mut dyn FnMut
     }
 }
 
-/// The state of a solve: who is still at work, and the best of everybody so far.
+/// The state of a solve: which samples are still at work, and the best of each so far.
 #[derive(Default)]
 struct Run<S> {
     /// Original index of each present row.
@@ -243,12 +243,12 @@ impl<S: States> Run<S> {
         self.evaluated_rows = 0;
     }
 
-    /// Takes note of one evaluation; says whether everybody is finished.
-    fn judge(&mut self, stop: &Stop, options: &SolveOptions) -> bool {
+    /// Takes note of one evaluation; says whether all samples are finished.
+    fn take_note(&mut self, stop: &Stop, options: &SolveOptions) -> bool {
         self.evaluated_rows += self.rows.len();
         self.improved.clear();
         for (&row, &(residual, scale)) in self.rows.iter().zip(&self.norms) {
-            self.improved.push(self.samples[row].judge(residual, scale, stop, options.trace));
+            self.improved.push(self.samples[row].take_note(residual, scale, stop, options.trace));
         }
         self.samples.iter().all(|sample| sample.outcome.is_some())
     }
@@ -322,7 +322,7 @@ impl<S: States> Run<S> {
         }
     }
 
-    /// Everybody's best, in the original order.
+    /// The best of all samples, in the original order.
     fn finish(&mut self, z: &mut S, image: &mut S) {
         if self.has_shrunk {
             self.save_best();
@@ -336,14 +336,14 @@ impl<S: States> Run<S> {
     fn report(&mut self, old: SolveReport, options: &SolveOptions) -> SolveReport {
         let samples = &mut self.samples;
         let trace = options.trace.then(|| samples.iter_mut().map(|sample| std::mem::take(&mut sample.trace)).collect());
-        let outcome = |sample: &Sample| sample.outcome.expect("everybody is finished");
+        let outcome = |sample: &Sample| sample.outcome.expect("all are finished");
         SolveReport { trace, ..old.of(samples, |sample| (sample.steps, sample.relative, outcome(sample)), self.evaluated_rows) }
     }
 }
 
 impl Sample {
     /// One more evaluation with the given residual norm; says whether it is the best so far.
-    fn judge(&mut self, residual: f64, scale: f64, stop: &Stop, trace: bool) -> bool {
+    fn take_note(&mut self, residual: f64, scale: f64, stop: &Stop, trace: bool) -> bool {
         if self.outcome.is_some() {
             return false;
         }

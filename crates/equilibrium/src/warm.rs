@@ -22,21 +22,21 @@ pub enum WarmStart {
     BySample {
         /// The most memory for stored states, in bytes; if left out, what the states of all samples take. Once it is full, the samples in it
         /// stay and others are not stored: samples come by in ever new order, and whoever made room for the newest would have
-        /// forgotten nearly everybody by the time they come again.
+        /// forgotten nearly all of them by the time they come again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         capacity: Option<usize>,
         /// How they are stored.
         #[serde(default)]
         precision: StoredPrecision,
-        /// Whether states outlast a stretch of training, see [`WarmMemory::end_stretch`]. They then have to be kept somewhere
-        /// meanwhile, and are as old as that stretch when they are needed again.
+        /// Whether a client keeps its states for the next round it takes part in. They then have to be kept somewhere
+        /// meanwhile, and are as old as its last round when they are needed again, see [`WarmMemory::end_phases`].
         #[serde(default)]
         lasting: bool,
     },
 }
 
 impl WarmStart {
-    /// From the sample's own last fixed point of the same stretch of training, in half precision, whatever memory that takes.
+    /// From the sample's own last fixed point of the same client's same round, in half precision, whatever memory that takes.
     pub fn by_sample() -> Self {
         Self::BySample { capacity: None, precision: StoredPrecision::Half, lasting: false }
     }
@@ -197,9 +197,9 @@ impl WarmMemory {
         }
     }
 
-    /// A stretch of training is over: only states that are meant to outlast it are kept. The previous batch never is, which means nothing to
+    /// The phases of a round are over: only states that are meant for the next round are kept. The previous batch never is, which means nothing to
     /// whoever comes next.
-    pub fn end_stretch(&mut self) {
+    pub fn end_phases(&mut self) {
         self.previous = None;
         if !matches!(self.policy, WarmStart::BySample { lasting: true, .. }) {
             self.states.clear();

@@ -93,12 +93,12 @@ fn states_outlast_a_stretch_of_training_only_if_they_are_meant_to() {
     for (lasting, left) in [(false, 0), (true, 2)] {
         let mut memory = WarmMemory::new(WarmStart::BySample { capacity: None, precision: StoredPrecision::Half, lasting });
         memory.remember_tensor(&[1, 2], &ones(2));
-        memory.end_stretch();
+        memory.end_phases();
         assert_eq!((memory.len(), memory.bytes()), (left, 8 * left));
     }
     let mut memory = WarmMemory::new(WarmStart::PreviousBatch);
     memory.remember_tensor(&[1, 2], &ones(2));
-    memory.end_stretch();
+    memory.end_phases();
     assert_eq!(memory.knows(&[1, 2], 4), 0);
 }
 

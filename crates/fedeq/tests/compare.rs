@@ -85,7 +85,7 @@ fn methods_are_compared_by_the_same_view_and_seeds_are_paired() {
     }
     let text = String::from_utf8(succeed(fedeq(&folder).args(["compare", "runs"])).stdout).expect("UTF-8");
     assert!(text.contains("paired t-test, n = 3") && text.contains("* the best, and all that"), "{text}");
-    // Seeds that are not common cannot be paired, and one seed cannot be judged.
+    // Seeds that are not common cannot be paired, and one seed says nothing about chance.
     let some = ["runs/fedeq-0", "runs/fedeq-1", "runs/fedrep-2"];
     let text = String::from_utf8(succeed(fedeq(&folder).arg("compare").args(some)).stdout).expect("UTF-8");
     assert!(!text.contains("t-test, n"), "{text}");

@@ -132,7 +132,7 @@ fn the_browser_is_told_of_a_page_and_not_of_the_token() {
     }
     let page = fs::read_to_string(folder.path().join("told")).expect("readable");
     let token = dashboard.token().expect("a token");
-    assert!(!page.contains(token), "arguments are seen by everybody on the machine: {page}");
+    assert!(!page.contains(token), "arguments are seen by every user of the machine: {page}");
     assert_eq!(fs::metadata(&page).expect("a file").permissions().mode() & 0o777, 0o600);
     assert!(fs::read_to_string(&page).expect("readable").contains(&format!("url={}\"", dashboard.printed)));
 }

@@ -195,7 +195,7 @@ fn every_figure_is_written_as_svg_and_png_and_named_in_the_markdown() {
 }
 
 #[test]
-fn a_confusion_counts_all_a_client_is_judged_by() {
+fn a_confusion_counts_all_a_client_is_evaluated_by() {
     let report: Value =
         serde_json::from_str(&stdout(&["runs/deq-0", "--client", "client-07", "--format", "json"])).expect("JSON");
     let detail = &report["client_details"][0]["available"];
@@ -264,7 +264,7 @@ fn seeds_are_put_together_only_after_the_same_number_of_rounds_and_unfinished_ru
     assert!(row(&text, "FeDEQ").contains(&format!("| {finished:.1} % † |")), "only the finished seed: {text}");
     assert!(row(&text, "FeDEQ").ends_with("| 1 (1 unfinished) | 3 |") && !row(&text, "FeDEQ").contains("**"), "{text}");
     assert!(text.contains("deq-1 was killed before its end: 2 of 3 rounds are over, so it is not among the numbers"), "{text}");
-    assert!(!row(&text, "FedAvg").contains("**"), "the only one that can be judged is not the best of anything: {text}");
+    assert!(!row(&text, "FedAvg").contains("**"), "the only one that can be evaluated is not the best of anything: {text}");
 }
 
 #[test]

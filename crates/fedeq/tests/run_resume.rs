@@ -12,12 +12,12 @@ use fedeq_core::Method;
 use run_support::{assert_same_files, fedeq, half_done, json, manifests, refusal, run, run_command, spawn, succeed};
 use tempfile::TempDir;
 
-/// Every method there is; the one that can do without rounds once more without them, with its messages as they are and compressed; one whose server keeps a bound that
+/// Every method there is; the one that can be asynchronous once more so, with its messages as they are and compressed; one whose server keeps a bound that
 /// adapts while some clients lie; and one whose server keeps moments.
 fn cases() -> Vec<Vec<String>> {
-    const WITHOUT_ROUNDS: [&str; 4] =
+    const ASYNCHRONOUS: [&str; 4] =
         ["method=fedeq", "method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }", "plan.rounds=6"];
-    let in_step = Method::NAMES.iter().map(|name| vec![format!("method={name}")]);
+    let synchronous = Method::NAMES.iter().map(|name| vec![format!("method={name}")]);
     const CLIPPED: [&str; 4] = [
         "method=fedavg",
         "attack=noise",
@@ -26,11 +26,11 @@ fn cases() -> Vec<Vec<String>> {
     ];
     const OPTIMISED: [&str; 4] =
         ["method=fedavg", "plan.server_optimiser.rule=yogi", "training.optimiser=adam", "training.schedule.shape=cosine"];
-    let compressed = WITHOUT_ROUNDS.into_iter().chain(["plan.compression={ up = { top-k = 0.1 }, down = 'int4' }"]);
+    let compressed = ASYNCHRONOUS.into_iter().chain(["plan.compression={ up = { top-k = 0.1 }, down = 'int4' }"]);
     let compressed = compressed.map(str::to_owned).collect();
-    in_step
+    synchronous
         .chain([
-            WITHOUT_ROUNDS.map(str::to_owned).to_vec(),
+            ASYNCHRONOUS.map(str::to_owned).to_vec(),
             compressed,
             CLIPPED.map(str::to_owned).to_vec(),
             OPTIMISED.map(str::to_owned).to_vec(),

@@ -59,7 +59,7 @@ fn accuracy_of(folder: &TempDir, run: &str, client: &str) -> f64 {
 }
 
 #[test]
-fn the_models_of_unseen_clients_are_those_they_were_judged_by() {
+fn the_models_of_unseen_clients_are_those_they_were_evaluated_by() {
     let folder = TempDir::new().expect("a folder");
     let trained_hard = ["plan.rounds=1", "data.unseen={ count = 2 }", "training.epochs=4", "training.learning_rate=0.1"];
     for method in Method::NAMES {
@@ -71,8 +71,8 @@ fn the_models_of_unseen_clients_are_those_they_were_judged_by() {
         let clients = roster["clients"].as_array().expect("a list").iter().skip(unseen_from);
         let names: Vec<&str> = clients.filter_map(|client| client["name"].as_str()).collect();
         assert_eq!(names.len(), 2);
-        for (name, judged) in names.iter().zip(unseen["local"]["clients"].as_array().expect("a list")) {
-            assert_eq!(Some(accuracy_of(&folder, method, name)), judged.as_f64(), "{method}: {name}");
+        for (name, accuracy) in names.iter().zip(unseen["local"]["clients"].as_array().expect("a list")) {
+            assert_eq!(Some(accuracy_of(&folder, method, name)), accuracy.as_f64(), "{method}: {name}");
         }
         // The adapted model of a new client is another one than the global model, and it is the adapted one that is written.
         if method == "fedavg" {
@@ -134,8 +134,8 @@ fn a_run_can_watch_its_fixed_points() {
     assert!(number("spectral_radius_largest") >= number("spectral_radius"));
     let summary = json(&run.join("summary.json"));
     assert_eq!(summary["evaluation"]["fixed_points"]["samples"], 2 * 28);
-    let judgement = succeed(fedeq(&folder).args(["evaluate", "watched", "--json"])).stdout;
-    assert_eq!(serde_json::from_slice::<Value>(&judgement).expect("JSON")["agrees"], true);
+    let evaluation = succeed(fedeq(&folder).args(["evaluate", "watched", "--json"])).stdout;
+    assert_eq!(serde_json::from_slice::<Value>(&evaluation).expect("JSON")["agrees"], true);
     let unwatched = run_support::run(&folder, "unwatched", &["model=deq-mlp"]);
     let rounds = |run: &Path| fs::read(run.join("rounds.jsonl")).expect("written");
     assert!(rounds(&run) == rounds(&unwatched), "watching changes nothing");

@@ -147,7 +147,7 @@ macro_rules! networks {
             }
 
             /// What it takes; whatever there is, where the network is not ours.
-            fn inputs(&self) -> Option<InputKind> {
+            pub fn inputs(&self) -> Option<InputKind> {
                 match self {
                     $(Self::$variant(_) => Some($options::INPUTS),)+
                     Self::External(_) => None,

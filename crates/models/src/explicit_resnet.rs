@@ -12,6 +12,8 @@ use crate::task::Task;
 
 /// The most steps of a weight-tied network: their states are kept for the way back.
 const MOST_STEPS: usize = 64;
+/// The most blocks that the largest cell can be shared by.
+const MOST_BLOCKS: usize = DeqResNetSize::M.channels / GROUPS;
 
 /// The choices left open in a weight-tied ResNet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -64,8 +66,8 @@ impl Architecture for TiedResNetOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct UntiedResNetOptions {
-    /// How many blocks share the parameters that the cell of DEQ-ResNet has: 1, 2, 4 and so on.
-    #[schemars(range(min = 1))]
+    /// How many blocks share the parameters that the cell of DEQ-ResNet has: 1, 2, 4, 8 or 16, as far as its channels go.
+    #[schemars(range(min = 1, max = MOST_BLOCKS))]
     pub blocks: usize,
     /// The normalisation outside the blocks; inside they are normalised by groups, as the cell is.
     pub norm: NormKind,

@@ -38,6 +38,7 @@ mod explicit_resnet;
 mod external;
 pub mod graph;
 mod init;
+mod layer;
 mod mlp;
 mod part;
 mod resnet;

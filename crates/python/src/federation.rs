@@ -49,7 +49,7 @@ impl Federation {
     /// How many clients there are, those that are met after training included.
     #[getter]
     fn clients(&self) -> usize {
-        self.run.plan().everybody()
+        self.run.plan().all_clients()
     }
 
     /// Rounds that were over when the folder was opened.

@@ -59,7 +59,7 @@ mod native {
     #[pymodule_export]
     use super::folder::Folder;
     #[pymodule_export]
-    use super::link::{Request, Watch};
+    use super::link::{LinkContext, Request};
     #[pymodule_export]
     use super::model::{Model, TrainedRun};
     #[pymodule_export]

@@ -33,11 +33,11 @@ pub(crate) struct Request {
 
 /// What Python may ask and tell while it waits for clients.
 #[pyclass(frozen, module = "fedeq._native")]
-pub(crate) struct Watch(fedeq_run::run::Watch);
+pub(crate) struct LinkContext(fedeq_run::run::LinkContext);
 
 #[sheltered]
 #[pymethods]
-impl Watch {
+impl LinkContext {
     /// Whether somebody has asked to stop.
     #[getter]
     fn stopped(&self) -> bool {
@@ -57,8 +57,8 @@ impl Watch {
 
 /// A link that asks an object of Python:
 ///
-/// - `gather(clients, watch)` waits for clients, and gives the reasons of those that cannot be reached, by client
-/// - `exchange(requests, watch)` sends each client its request, and gives replies by client: header, layout and array as they came, or the reason why there is none
+/// - `gather(clients, context)` waits for clients, and gives the reasons of those that cannot be reached, by client
+/// - `exchange(requests, context)` sends each client its request, and gives replies by client: header, layout and array as they came, or the reason why there is none
 pub(crate) struct PythonLink {
     object: Py<PyAny>,
     like: Weights,
@@ -116,12 +116,12 @@ impl PythonLink {
 }
 
 impl ClientLink for PythonLink {
-    fn gather(&mut self, clients: usize, watch: &fedeq_run::run::Watch) -> Result<Vec<Dropped>> {
+    fn gather(&mut self, clients: usize, context: &fedeq_run::run::LinkContext) -> Result<Vec<Dropped>> {
         let reasons: BTreeMap<usize, String> = self.called(|py, object| {
-            let watch = Py::new(py, Watch(watch.clone()))?;
-            object.call_method1(py, "gather", (clients, watch))?.extract(py)
+            let context = Py::new(py, LinkContext(context.clone()))?;
+            object.call_method1(py, "gather", (clients, context))?.extract(py)
         })?;
-        if watch.is_stopped() {
+        if context.is_stopped() {
             return Err(Error::Interrupted);
         }
         Ok(reasons.into_iter().map(|(client, reason)| Dropped::new(client, &reason)).collect())
@@ -130,7 +130,7 @@ impl ClientLink for PythonLink {
     fn exchange(
         &mut self,
         requests: &[Outgoing<'_>],
-        watch: &fedeq_run::run::Watch,
+        context: &fedeq_run::run::LinkContext,
     ) -> Result<Vec<std::result::Result<ReceivedReply, Dropped>>> {
         let parts = distinct(requests)?;
         let replies = self.called(|py, object| {
@@ -140,13 +140,13 @@ impl ClientLink for PythonLink {
             for (at, outgoing) in places(requests).zip(requests) {
                 asked.set_item(outgoing.client, &shared[at])?;
             }
-            let watch = Py::new(py, Watch(watch.clone()))?;
-            let replies = object.call_method1(py, "exchange", (asked, watch))?;
+            let context = Py::new(py, LinkContext(context.clone()))?;
+            let replies = object.call_method1(py, "exchange", (asked, context))?;
             let replies = replies.bind(py).cast::<PyDict>()?;
             let of = |outgoing: &Outgoing<'_>| parts_of(replies.get_item(outgoing.client)?);
             requests.iter().map(of).collect::<PyResult<Vec<_>>>()
         })?;
-        if watch.is_stopped() {
+        if context.is_stopped() {
             return Err(Error::Interrupted);
         }
         Ok(requests.iter().zip(replies).map(|(outgoing, reply)| self.read(outgoing.client, reply)).collect())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fedeq_core::{Error, Event, InProcess, Observer, Result};
 
-use crate::run::RunObserver;
+use crate::run::SimulationObserver;
 
 /// How long work may take, as a person types it.
 ///
@@ -159,7 +159,7 @@ impl<'a> RunClock<'a> {
     }
 
     /// Sees rounds end, beside another observer. Until it is dropped, time is reserved to write a checkpoint of so many bytes.
-    pub fn observer(&'a self, inner: Box<RunObserver<'a>>, checkpoint: u64) -> ClockObserver<'a> {
+    pub fn observer(&'a self, inner: Box<SimulationObserver<'a>>, checkpoint: u64) -> ClockObserver<'a> {
         self.limit.reserve(checkpoint);
         ClockObserver { inner, clock: self, since: Instant::now(), longest: 0.0, checkpoint }
     }
@@ -167,7 +167,7 @@ impl<'a> RunClock<'a> {
 
 /// Measures rounds for a [`RunClock`].
 pub struct ClockObserver<'a> {
-    inner: Box<RunObserver<'a>>,
+    inner: Box<SimulationObserver<'a>>,
     clock: &'a RunClock<'a>,
     since: Instant,
     /// The seconds of the longest round so far, with its evaluation.

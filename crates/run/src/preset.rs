@@ -1,6 +1,6 @@
 //! Presets: every place where the paper and its authors' code differ, decided three times.
 //!
-//! A preset is a way to fill in what an experiment leaves out; whatever an experiment says stands.
+//! A preset is a way to fill in what an experiment leaves out; whatever an experiment says stands. The switches of a method are in its own file (`Algorithm::apply_preset`), the others here.
 //!
 //! | switch | `recommended` | `paper` | `reference` |
 //! |---|---|---|---|
@@ -30,124 +30,66 @@
 //! the normal equations are stood in for by GMRES, which solves the same system to the same tolerance.
 use std::num::NonZeroUsize;
 
-use fedeq_core::{Error, Method, Plan, Result, Sampling, Training};
+pub use fedeq_core::Preset;
+use fedeq_core::{Method, Plan, Result, Sampling, Training};
 use fedeq_data::source::{Entry, SampleKind, Source};
 use fedeq_equilibrium::{Adjoint, Anderson, Equilibrium, LinearSolver, Ridge, Solver, Stop, WarmStart};
 use fedeq_models::{GroupNormScope, ModelConfig};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-/// Makes [`Preset`] of lines `Variant = "name"`.
-macro_rules! presets {
-    ($($(#[$attribute:meta])+ $variant:ident = $name:literal,)+) => {
-        /// How an experiment fills in what it leaves out.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-        pub enum Preset {
-            $($(#[$attribute])+ #[serde(rename = $name)] $variant,)+
-        }
-
-        impl Preset {
-            /// Every name.
-            pub const NAMES: [&str; [$($name),+].len()] = [$($name),+];
-
-            /// The preset of that name.
-            pub fn named(name: &str) -> Option<Self> {
-                match name {
-                    $($name => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
+/// What a preset fills in for a data set.
+pub struct PresetValues {
+    preset: Preset,
+    runner: Runner,
 }
 
-presets! {
-    /// `paper`, with the theta-step started from the received theta: measured to learn far better where clients take part seldom; and with larger injections into the
-    /// DEQ-Transformer, which learns far sooner by them.
-    #[default]
-    Recommended = "recommended",
-    /// Algorithm 1 to the letter.
-    Paper = "paper",
-    /// What the authors' code does.
-    Reference = "reference",
-}
-
-impl Preset {
-    /// The method of that name as this preset has it for that data.
-    pub fn method(self, name: &str, source: &Source) -> Result<Method> {
-        tuned_method(name, self, source)
+impl PresetValues {
+    /// Those of a preset for that data.
+    pub fn of(preset: Preset, source: &Source) -> Self {
+        Self { preset, runner: Runner::of(source) }
     }
 
-    /// The model of that name as this preset has it, or the one that the paper's runs use for this method and data.
-    pub fn model(self, name: Option<&str>, method: &Method, source: &Source) -> Result<ModelConfig> {
-        let runner = Runner::of(source);
-        let name = name.unwrap_or(if method.algorithm().prefers_equilibrium() { runner.equilibrium } else { runner.explicit });
-        Ok(tuned_model(name.parse()?, self))
+    /// The method of that name.
+    pub fn method(&self, name: &str) -> Result<Method> {
+        Method::of_preset(name, self.preset, self.runner.is_text)
+    }
+
+    /// The model of that name, or the one that the paper's runs use for this method.
+    pub fn model(&self, name: Option<&str>, method: &Method) -> Result<ModelConfig> {
+        let Runner { equilibrium, explicit, .. } = self.runner;
+        let name = name.unwrap_or(if method.algorithm().prefers_equilibrium() { equilibrium } else { explicit });
+        Ok(tuned_model(name.parse()?, self.preset))
     }
 
     /// How clients train.
-    pub fn training(self, method: &Method, model: &ModelConfig, source: &Source) -> Training {
-        let runner = Runner::of(source);
+    pub fn training(&self, method: &Method, model: &ModelConfig) -> Training {
+        let Runner { rate, fedeq_rate, batch, .. } = self.runner;
         Training {
-            learning_rate: if method.algorithm().prefers_equilibrium() { runner.fedeq_rate } else { runner.rate },
-            batch_size: runner.batch,
+            learning_rate: if method.algorithm().prefers_equilibrium() { fedeq_rate } else { rate },
+            batch_size: batch,
             warm_start: if model.is_equilibrium() { self.warm_start() } else { WarmStart::Off },
             ..Training::default()
         }
     }
 
     /// How long, and with whom.
-    pub fn plan(self, method: &Method, source: &Source) -> Plan {
-        let runner = Runner::of(source);
-        let replacement = self == Self::Reference && runner.is_text && method.name() == "fedavg";
+    pub fn plan(&self, method: &Method) -> Plan {
+        let Runner { rounds, fraction, evaluate_every, is_text, .. } = self.runner;
+        let is_reference = self.preset == Preset::Reference;
+        let replacement = method.algorithm().draws_with_replacement(self.preset, is_text);
         Plan {
-            rounds: runner.rounds + u64::from(self == Self::Reference),
-            sampling: Sampling { fraction: runner.fraction, replacement, ..Sampling::default() },
-            evaluate_every: if self == Self::Reference { 1 } else { runner.evaluate_every },
+            rounds: rounds + u64::from(is_reference),
+            sampling: Sampling { fraction, replacement, ..Sampling::default() },
+            evaluate_every: if is_reference { 1 } else { evaluate_every },
             measure_theory: false,
             ..Plan::default()
         }
     }
 
-    fn warm_start(self) -> WarmStart {
-        match self {
-            Self::Recommended | Self::Paper => WarmStart::by_sample(),
-            Self::Reference => WarmStart::Off,
+    fn warm_start(&self) -> WarmStart {
+        match self.preset {
+            Preset::Recommended | Preset::Paper => WarmStart::by_sample(),
+            Preset::Reference => WarmStart::Off,
         }
-    }
-}
-
-/// The method as a preset has it.
-fn tuned_method(name: &str, preset: Preset, source: &Source) -> Result<Method> {
-    let mut settings = switches(name, preset, &Runner::of(source));
-    settings["name"] = Method::named(name)?.name().into();
-    serde_json::from_value(settings).map_err(|error| Error::invalid(format!("a preset of `{name}`: {error}"), "report this"))
-}
-
-/// The settings of a method in which a preset differs from its defaults.
-fn switches(name: &str, preset: Preset, runner: &Runner) -> Value {
-    let (is_text, is_reference) = (runner.is_text, preset == Preset::Reference);
-    let weighting = if is_text { "uniform" } else { "samples" };
-    match (name, preset) {
-        ("fedeq", Preset::Recommended) => json!({ "start": "received" }),
-        ("fedeq", Preset::Paper) => json!({ "start": "own" }),
-        ("fedeq", Preset::Reference) => json!({
-            "start": "own-if-consecutive",
-            "head_on": "start",
-            "weighting": weighting,
-            "dual": if is_text { json!({ "constant": 0.001 }) } else { json!("zero") },
-            "per_symbol": is_text,
-        }),
-        ("ditto", _) => json!({
-            "penalty": runner.penalty,
-            "start": if is_reference { "trained" } else { "own" },
-            "adapt_unseen": !is_reference,
-        }),
-        ("fedavg", _) => json!({ "adapt_unseen": !is_reference }),
-        ("fedavg-ft", Preset::Reference) => json!({ "tuning": { "from-share": 0.3 } }),
-        ("fedper", Preset::Reference) => json!({ "weighting": weighting, "head_first": true }),
-        _ => json!({}),
     }
 }
 
@@ -218,8 +160,6 @@ struct Runner {
     equilibrium: &'static str,
     /// The model of the methods it is compared with.
     explicit: &'static str,
-    /// Ditto's penalty.
-    penalty: f64,
     /// Whether samples are text.
     is_text: bool,
 }
@@ -255,13 +195,12 @@ impl Runner {
             fedeq_rate: 0.01,
             equilibrium,
             explicit,
-            penalty: 0.3,
             is_text: false,
         }
     }
 
     fn text() -> Self {
         let text = Self::images("deq-transformer", "transformer-8", 16);
-        Self { rounds: 400, rate: 0.1, fedeq_rate: 0.1, penalty: 0.1, is_text: true, ..text }
+        Self { rounds: 400, rate: 0.1, fedeq_rate: 0.1, is_text: true, ..text }
     }
 }

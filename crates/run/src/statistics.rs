@@ -251,8 +251,8 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
-    let logarithm = libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * x.ln() + b * (1.0 - x).ln();
-    logarithm.exp() / (a * fraction(x, a, b))
+    let logarithm = libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * libm::log(x) + b * libm::log1p(-x);
+    libm::exp(logarithm) / (a * fraction(x, a, b))
 }
 
 /// The continued fraction `1 + d_1 / (1 + d_2 / (1 + ...))` of the incomplete beta function, from the innermost term outwards.

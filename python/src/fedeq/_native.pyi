@@ -99,7 +99,7 @@ class Request:
     @property
     def packed(self) -> bytes: ...
 
-class Watch:
+class LinkContext:
     """What may be asked and told while clients are waited for."""
 
     @property
@@ -110,9 +110,9 @@ class Watch:
 class Link(Protocol):
     """The way to clients; see `Federation.train`."""
 
-    def gather(self, clients: int, watch: Watch, /) -> Mapping[int, str]: ...
+    def gather(self, clients: int, context: LinkContext, /) -> Mapping[int, str]: ...
     def exchange(
-        self, requests: Mapping[int, Request], watch: Watch, /
+        self, requests: Mapping[int, Request], context: LinkContext, /
     ) -> Mapping[int, str | tuple[object, object, object]]: ...
 
 class Federation:

@@ -110,7 +110,7 @@ class Run:
         return hash(self.folder.absolute())
 
 
-def run(  # noqa: PLR0913 (settings that everybody gives have names)
+def run(  # noqa: PLR0913 (settings that are given most have names)
     config: Mapping[str, Any] | str | PathLike[str] | None = None,
     *,
     method: str | Mapping[str, Any] | None = None,

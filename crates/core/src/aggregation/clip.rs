@@ -74,7 +74,7 @@ impl Clipping {
             Self::Fixed(_) => None,
             // A bound of 0 could never grow, and one that is infinite never shrink.
             Self::Adaptive(AdaptiveClip { quantile, rate, .. }) => {
-                Some((bound * (-rate * (within - quantile)).exp()).clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)))
+                Some((bound * libm::exp(-rate * (within - quantile))).clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)))
             }
         }
     }

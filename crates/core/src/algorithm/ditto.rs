@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, View, Weighting};
 use crate::error::Result;
+use crate::preset::Preset;
 use crate::training::non_negative;
-use crate::work::{ClientInfo, Expression, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received, second};
+use crate::work::{ClientInfo, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received};
 
 /// Ditto (Li et al., 2021): FedAvg for the global model, and for every client a personal model `v_i` with the loss
 /// `L_i(v_i) + (penalty / 2) ||v_i - global||^2`.
@@ -80,10 +81,6 @@ impl Algorithm for Ditto {
         true
     }
 
-    fn local_view(&self, me: &ClientInfo) -> Expression {
-        if me.has_second { second() } else { own() }
-    }
-
     fn default_view(&self) -> View {
         View::Local
     }
@@ -100,6 +97,13 @@ impl Algorithm for Ditto {
 
     fn penalty(&self, _: Option<f64>) -> Option<(&'static str, f64)> {
         Some(("method.penalty", self.penalty))
+    }
+
+    fn apply_preset(&mut self, preset: Preset, is_text: bool) {
+        self.penalty = if is_text { 0.1 } else { 0.3 };
+        if preset == Preset::Reference {
+            (self.start, self.adapt_unseen) = (PersonalStart::Trained, false);
+        }
     }
 
     fn validate(&self) -> Result<()> {

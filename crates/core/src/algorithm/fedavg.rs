@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, Weighting};
+use crate::preset::Preset;
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedAvg (McMahan et al., 2017): clients train the whole model from the global one; the server takes the mean.
@@ -56,5 +57,13 @@ impl Algorithm for FedAvg {
             work.train(round.body(Trains::Everything));
         }
         work
+    }
+
+    fn apply_preset(&mut self, preset: Preset, _: bool) {
+        self.adapt_unseen = preset != Preset::Reference;
+    }
+
+    fn draws_with_replacement(&self, preset: Preset, is_text: bool) -> bool {
+        preset == Preset::Reference && is_text
     }
 }

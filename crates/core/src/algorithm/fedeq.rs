@@ -8,6 +8,7 @@ use super::{Algorithm, ServerState, View, Weighting};
 use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::params::Params;
+use crate::preset::Preset;
 use crate::training::{non_negative, positive};
 use crate::weights::Weights;
 use crate::work::{ClientInfo, LocalUpdate, ProximalTerm, RoundContext, Slot, Trains, dual, own, received};
@@ -235,6 +236,20 @@ impl Algorithm for FedEq {
 
     fn penalty(&self, rho: Option<f64>) -> Option<(&'static str, f64)> {
         Some(("method.rho", rho.unwrap_or(self.rho)))
+    }
+
+    fn apply_preset(&mut self, preset: Preset, is_text: bool) {
+        match preset {
+            Preset::Recommended => self.start = ThetaStart::Received,
+            Preset::Paper => self.start = ThetaStart::Own,
+            Preset::Reference => {
+                self.start = ThetaStart::OwnIfConsecutive;
+                self.head_on = HeadOn::Start;
+                self.weighting = if is_text { Weighting::Uniform } else { Weighting::Samples };
+                self.dual = if is_text { DualStart::Constant(0.001) } else { DualStart::Zero };
+                self.per_symbol = is_text;
+            }
+        }
     }
 
     fn validate(&self) -> Result<()> {

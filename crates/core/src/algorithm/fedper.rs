@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, Weighting};
+use crate::preset::Preset;
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedPer (Arivazhagan et al., 2019): body and head are trained jointly; only the body is averaged.
@@ -39,5 +40,12 @@ impl Algorithm for FedPer {
 
     fn weighting(&self) -> Weighting {
         self.weighting
+    }
+
+    fn apply_preset(&mut self, preset: Preset, is_text: bool) {
+        if preset == Preset::Reference {
+            self.weighting = if is_text { Weighting::Uniform } else { Weighting::Samples };
+            self.head_first = true;
+        }
     }
 }

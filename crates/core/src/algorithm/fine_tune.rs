@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, FedAvg, View, Weighting};
 use crate::error::Result;
+use crate::preset::Preset;
 use crate::training::{MOST_EPOCHS, at_most, share};
 use crate::work::{ClientInfo, LocalUpdate, Phase, RoundContext, Slot, Trains, own, received};
 
@@ -116,6 +117,12 @@ impl Algorithm for FineTune {
 
     fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
         self.tuning(round)
+    }
+
+    fn apply_preset(&mut self, preset: Preset, _: bool) {
+        if preset == Preset::Reference {
+            self.tuning = FineTuning::FromShare(0.3);
+        }
     }
 
     fn validate(&self) -> Result<()> {

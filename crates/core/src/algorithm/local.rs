@@ -38,7 +38,7 @@ impl Algorithm for Local {
         Ok(())
     }
 
-    fn takes_everybody(&self) -> bool {
+    fn takes_all_clients(&self) -> bool {
         self.everybody
     }
 

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::params::Params;
+use crate::preset::Preset;
 use crate::sent::SentWeights;
 use crate::server_state::ServerState;
 use crate::stats::{Neighbours, TrainStats};
 use crate::weights::Weights;
-use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Slot, own, received};
+use crate::work::{ClientInfo, Expression, LocalUpdate, RoundContext, Slot, own, received, second};
 
 mod apfl;
 mod ditto;
@@ -120,7 +121,7 @@ pub trait Algorithm: Send + Sync {
     }
 
     /// Whether all clients take part in every round, whatever the sampling.
-    fn takes_everybody(&self) -> bool {
+    fn takes_all_clients(&self) -> bool {
         false
     }
 
@@ -144,9 +145,9 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// The model that is the client's own.
-    fn local_view(&self, _me: &ClientInfo) -> Expression {
-        own()
+    /// The model that is the client's own: its second one, as soon as it has one.
+    fn local_view(&self, me: &ClientInfo) -> Expression {
+        if me.has_second { second() } else { own() }
     }
 
     /// The model made of the shared part as the server has it and the client's own rest; none where nothing is shared.
@@ -191,6 +192,14 @@ pub trait Algorithm: Send + Sync {
 
     /// Whether the method is meant for equilibrium networks, so that presets choose one.
     fn prefers_equilibrium(&self) -> bool {
+        false
+    }
+
+    /// Gives its settings what a preset has in place of their defaults, for text or for anything else.
+    fn apply_preset(&mut self, _preset: Preset, _is_text: bool) {}
+
+    /// Whether a preset draws the method's cohorts with replacement.
+    fn draws_with_replacement(&self, _preset: Preset, _is_text: bool) -> bool {
         false
     }
 
@@ -276,6 +285,12 @@ macro_rules! methods {
                     $(Self::$variant(method) => method,)*
                 }
             }
+
+            fn algorithm_mut(&mut self) -> &mut dyn Algorithm {
+                match self {
+                    $(Self::$variant(method) => method,)*
+                }
+            }
         }
     };
 }
@@ -284,7 +299,7 @@ macro_rules! methods {
 methods! {
     /// The paper's method.
     Fedeq(FedEq) = "fedeq", "FeDEQ";
-    /// Everybody alone.
+    /// Every client alone.
     Local(Local) = "local", "Local";
     /// One model for all.
     Fedavg(FedAvg) = "fedavg", "FedAvg";
@@ -320,6 +335,13 @@ impl Method {
         serde_json::from_value(serde_json::json!({ "name": name })).map_err(|_| {
             Error::invalid(format!("there is no method `{name}`"), format!("choose one of {}", Self::NAMES.join(", ")))
         })
+    }
+
+    /// The method of that name as a preset has it, for text or for anything else.
+    pub fn of_preset(name: &str, preset: Preset, is_text: bool) -> Result<Self> {
+        let mut method = Self::named(name)?;
+        method.algorithm_mut().apply_preset(preset, is_text);
+        Ok(method)
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Algorithm, ServerState, View, Weighting};
 use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::training::positive;
-use crate::work::{ClientInfo, Expression, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received, second};
+use crate::work::{ClientInfo, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received, second};
 
 /// pFedMe (Dinh et al., "Personalized federated learning with Moreau envelopes", NeurIPS 2020).
 ///
@@ -83,10 +83,6 @@ impl Algorithm for PFedMe {
 
     fn keeps_second_model(&self) -> bool {
         true
-    }
-
-    fn local_view(&self, me: &ClientInfo) -> Expression {
-        if me.has_second { second() } else { own() }
     }
 
     fn default_view(&self) -> View {

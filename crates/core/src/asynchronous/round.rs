@@ -12,7 +12,8 @@ use crate::algorithm::{Algorithm, Update};
 use crate::error::Result;
 use crate::message::{ClientTask, Request};
 use crate::metrics::RoundResult;
-use crate::server::{Observer, exchange, update_of};
+use crate::observer::Observer;
+use crate::server::{exchange, update_of};
 use crate::server_state::ServerState;
 use crate::transport::Transport;
 

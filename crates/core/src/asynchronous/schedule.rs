@@ -48,7 +48,7 @@ pub struct Arrival {
 }
 
 impl AsyncSchedule {
-    /// Everybody waits to begin.
+    /// All clients wait to begin.
     pub(crate) fn new(clients: usize) -> Self {
         Self { waiting: (0..clients).collect(), ..Self::default() }
     }
@@ -67,7 +67,7 @@ impl AsyncSchedule {
         }
     }
 
-    /// How stale the oldest work would be if somebody began now and everybody else arrived before it.
+    /// How stale the oldest work would be if a client began now and all others arrived before it.
     fn staleness_at_worst(&self) -> u64 {
         let oldest = self.handed_out.keys().next().copied().unwrap_or(self.applied);
         self.applied - oldest + self.under_way.len() as u64
@@ -109,10 +109,10 @@ impl AsyncSchedule {
     /// Whether every piece of work has its `theta` and every client is there once: what is read from a file may be anything.
     pub(crate) fn is_sound(&self, clients: usize) -> bool {
         let working = self.under_way.iter().map(|work| work.client);
-        let mut everybody: Vec<usize> = self.waiting.iter().copied().chain(working).collect();
-        everybody.sort_unstable();
+        let mut known: Vec<usize> = self.waiting.iter().copied().chain(working).collect();
+        known.sort_unstable();
         let in_time = self.under_way.iter().all(|work| work.begun <= self.applied && work.due >= self.now);
-        in_time && self.begun().iter().eq(self.handed_out.keys()) && everybody.into_iter().eq(0..clients)
+        in_time && self.begun().iter().eq(self.handed_out.keys()) && known.into_iter().eq(0..clients)
     }
 }
 

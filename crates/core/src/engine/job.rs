@@ -108,7 +108,7 @@ impl Job<'_> {
     /// The client is done, and in this state now. `update` is what it was to do.
     pub fn end(&self, update: &LocalUpdate, mut state: KeptState, done: Done) -> Result<Reply> {
         let Done { stats, sent, gap } = done;
-        state.end_stretch();
+        state.end_phases();
         let kept = self.work.compression.map(|_| self.work.states.compression(self.client)).transpose()?.unwrap_or_default();
         if self.request.task != ClientTask::Train {
             state.keep_compression(kept);

@@ -10,7 +10,7 @@ use super::{Accountant, Drawn, NoiseBy, Privacy};
 use crate::aggregation::{Clipping, distances_to};
 use crate::algorithm::Algorithm;
 use crate::error::{Error, Result};
-use crate::server::Plan;
+use crate::plan::Plan;
 
 /// What every round adds, and what all of them come to, for a plan and a number of clients.
 #[derive(Clone, Debug)]
@@ -91,8 +91,8 @@ impl Mechanism {
     /// What a plan does with so many clients; nothing where it does not care for privacy. The plan has been validated for the method.
     pub fn of(plan: &Plan, algorithm: &dyn Algorithm, clients: usize) -> Result<Option<Self>> {
         let Some(privacy) = plan.privacy else { return Ok(None) };
-        let everybody = algorithm.takes_everybody();
-        let denominator = if everybody { clients as f64 } else { plan.sampling.expected(clients)? };
+        let takes_all = algorithm.takes_all_clients();
+        let denominator = if takes_all { clients as f64 } else { plan.sampling.expected(clients)? };
         let drawn = drawn(plan, &privacy, algorithm, denominator / clients as f64);
         let delta = delta(&privacy, clients)?;
         let multiplier = match (privacy.noise_multiplier, privacy.epsilon) {
@@ -230,9 +230,10 @@ fn shared_out(privacy: &Privacy, multiplier: f64, denominator: f64) -> Result<[f
         return Ok([multiplier, 0.0]);
     }
     let in_count = privacy.count_noise.unwrap_or(denominator / 20.0);
-    let left = multiplier.powi(-2) - (2.0 * in_count).powi(-2);
+    let inverse_square = |z: f64| 1.0 / (z * z);
+    let left = inverse_square(multiplier) - inverse_square(2.0 * in_count);
     if left > 0.0 {
-        return Ok([left.powf(-0.5), in_count]);
+        return Ok([1.0 / left.sqrt(), in_count]);
     }
     let problem = format!(
         "`plan.privacy.count_noise` is `{in_count}`, which leaves no privacy for the changes at a noise multiplier of `{multiplier}`"

@@ -28,7 +28,7 @@ use crate::aggregation::{AggregationRule, Clipping, flat, named_like};
 use crate::algorithm::{Algorithm, Weighting};
 use crate::error::{Error, Result};
 use crate::message::Reply;
-use crate::server::Plan;
+use crate::plan::Plan;
 use crate::training::positive;
 use crate::weights::Weights;
 

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::{Mechanism, NoiseBy, Privacy, PrivateRound};
 use crate::aggregation::{AdaptiveClip, Aggregation, Clipping};
 use crate::algorithm::{FedAvg, FedRep, Weighting};
+use crate::plan::Plan;
 use crate::sampler::Sampling;
-use crate::server::Plan;
 
 const CLIENTS: usize = 100;
 
@@ -65,7 +65,7 @@ fn moments(values: &[f64]) -> [f64; 2] {
 
 #[test]
 fn there_is_as_much_noise_as_the_account_says_whoever_adds_it_and_whoever_drops_out() {
-    let everybody = Sampling { fraction: 0.2, ..Sampling::default() };
+    let all_drawn = Sampling { fraction: 0.2, ..Sampling::default() };
     let still = vec![vec![0.0f32; 40_000]; 20];
     let clip = Clipping::Fixed(0.5);
     // 1.5 clipping norms of 0.5, over 20 clients.
@@ -77,15 +77,15 @@ fn there_is_as_much_noise_as_the_account_says_whoever_adds_it_and_whoever_drops_
     };
     let server = Privacy { clip, ..noisy(1.5) };
     let clients = Privacy { noise: NoiseBy::Clients, ..server };
-    assert!(is_expected(&mean(&mechanism(server, everybody), &still, 1), expected));
-    assert!(is_expected(&mean(&mechanism(clients, everybody), &still, 1), expected));
+    assert!(is_expected(&mean(&mechanism(server, all_drawn), &still, 1), expected));
+    assert!(is_expected(&mean(&mechanism(clients, all_drawn), &still, 1), expected));
     assert!(is_expected(&mean(&mechanism(server, poisson(0.2)), &[], 1), expected), "an empty cohort has all of the noise");
     // A fifth may be missing: what is left is enough.
-    let robust = mechanism(Privacy { dropouts: 0.2, ..clients }, everybody);
+    let robust = mechanism(Privacy { dropouts: 0.2, ..clients }, all_drawn);
     assert!(is_expected(&mean(&robust, &still[..16], 1), expected));
     assert!(is_expected(&mean(&robust, &still, 1), expected / 0.8f64.sqrt()));
     assert!(robust.ensure_enough(16).is_ok() && robust.ensure_enough(15).is_err(), "more are missing than were provided for");
-    assert!(mechanism(server, everybody).ensure_enough(0).is_ok());
+    assert!(mechanism(server, all_drawn).ensure_enough(0).is_ok());
     let told = robust.spent(1, None);
     assert!((told.deviation - expected / 0.8f64.sqrt()).abs() < 1e-12 && told.clip == 0.5);
 }

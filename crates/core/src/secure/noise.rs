@@ -95,7 +95,7 @@ impl RingNoise {
     pub(crate) fn ring_bits(&self, clients: usize) -> Result<u8> {
         let clients = clients as f64;
         let largest = clients * self.most.min(self.bound).ceil() + MARGIN * (clients * self.variance as f64).sqrt();
-        let bits = (2.0 * largest + 1.0).log2().ceil();
+        let bits = libm::log2(2.0 * largest + 1.0).ceil();
         if bits <= 32.0 {
             return Ok((bits as u8).max(2));
         }

@@ -9,7 +9,7 @@ use super::noise::NoisyVector;
 use super::{FEWEST, RingNoise, SecretRow, SecureAggregation, SessionOf, refused, signing, too_large_or_unfit, unfit};
 use crate::algorithm::{Algorithm, Weighting};
 use crate::error::{Error, Result};
-use crate::server::Plan;
+use crate::plan::Plan;
 use crate::transport::Traffic;
 
 /// How all rounds of a plan are summed in secret: whose vectors, how they are rounded, and with which noise.
@@ -89,7 +89,7 @@ impl SecureRounds {
         let mechanism = plan.mechanism(algorithm, clients)?;
         let noise = mechanism.map(|mechanism| RingNoise::new(&settings, mechanism.share())).transpose()?;
         noise.map_or(Ok(0), |noise| noise.ring_bits(planned))?;
-        let most = if plan.sampling.poisson && !algorithm.takes_everybody() { clients } else { planned };
+        let most = if plan.sampling.poisson && !algorithm.takes_all_clients() { clients } else { planned };
         Ok(Some(Self { settings, noise, planned, most }))
     }
 

@@ -50,7 +50,7 @@ struct Cohort {
 }
 
 impl Cohort {
-    /// Sends everybody who is still there a message, and takes what comes back.
+    /// Sends every client that is still there a message, and takes what comes back.
     fn exchange<Answer: WireMessage>(
         &mut self,
         step: SecureStep,

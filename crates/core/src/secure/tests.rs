@@ -14,8 +14,8 @@ use crate::acceptance::Dropped;
 use crate::algorithm::{Algorithm, FedAvg, FedEq, Update};
 use crate::message::{ClientTask, Request};
 use crate::params::Array;
+use crate::plan::Plan;
 use crate::privacy::{NoiseBy, Privacy};
-use crate::server::Plan;
 use crate::transport::Traffic;
 use crate::weights::Weights;
 
@@ -375,7 +375,7 @@ fn session() -> Session {
 /// Its name, and what a server does with a roster of keys.
 type Attack<'a> = (&'a str, &'a dyn Fn(&mut KeyRoster));
 
-/// A server that puts clients of its own into everybody's roster knows all but one of the masks on a vector. Here it has nothing to sign them with.
+/// A server that puts clients of its own into every client's roster knows all but one of the masks on a vector. Here it has nothing to sign them with.
 #[test]
 fn a_server_that_invents_clients_or_exchanges_keys_gets_no_vector() {
     let session = session();

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// How the files of a data set are had, and where they go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// The data set, whose reader judges the files.
+    /// The data set, whose reader checks the files.
     pub source: Source,
     /// The folder inside the data folder that the files go to, with `/` between the parts.
     pub folder: &'static str,

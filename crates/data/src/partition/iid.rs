@@ -1,4 +1,4 @@
-//! Everybody draws from the same urn.
+//! All clients draw from the same urn.
 use rand::seq::SliceRandom;
 
 use crate::Seed;

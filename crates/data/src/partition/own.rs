@@ -1,8 +1,6 @@
 //! Clients that bring their own samples, of which at most one is here.
+use super::plan::MOST_CLIENTS;
 use crate::{Error, Result};
-
-/// More devices than this are a slip, and a list of them would fill the memory.
-const MOST_CLIENTS: usize = 1_000_000;
 
 /// So many clients, and which of them the samples at hand belong to.
 pub(super) struct Own {

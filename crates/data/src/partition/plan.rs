@@ -62,10 +62,17 @@ fn numbered(clients: usize) -> Vec<String> {
     (0..clients).map(|client| format!("client-{client:0width$}")).collect()
 }
 
+/// More clients than this are a slip, and a list of them would fill the memory.
+pub(super) const MOST_CLIENTS: usize = 1_000_000;
+
 /// Refuses no clients at all, and more clients than there are samples to train on.
 pub(super) fn check_clients(clients: usize, samples: usize) -> Result<()> {
     if clients == 0 {
         return Err(Error::unmeetable("a federation of `0` clients holds nothing", "ask for at least one client"));
+    }
+    if clients > MOST_CLIENTS && samples > MOST_CLIENTS {
+        let problem = format!("`{clients}` clients are more than a federation can have");
+        return Err(Error::unmeetable(problem, format!("ask for at most {}", counted(MOST_CLIENTS, "client"))));
     }
     if clients > samples {
         let samples_there = quoted(samples, "training sample");

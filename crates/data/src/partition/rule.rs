@@ -9,7 +9,7 @@ use super::label_slots::label_slots;
 use super::label_table::LabelTable;
 use super::natural::{Chosen, Pick};
 use super::own::Own;
-use super::plan::{Plan, check_clients};
+use super::plan::{MOST_CLIENTS, Plan, check_clients};
 use super::pools::Pools;
 use super::quantity::Sizes;
 use super::split::Split;
@@ -33,7 +33,7 @@ pub enum Partition {
     Natural {
         /// How many clients to take; all who qualify where it is left out.
         #[serde(default)]
-        #[schemars(range(min = 1))]
+        #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: Option<usize>,
         /// Which of those who qualify.
         #[serde(default)]
@@ -52,7 +52,7 @@ pub enum Partition {
     /// remaining shards.
     LabelShards {
         /// How many clients.
-        #[schemars(range(min = 1))]
+        #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: usize,
         /// How many shards each draws: an upper bound of the labels it holds.
         #[schemars(range(min = 1))]
@@ -62,7 +62,7 @@ pub enum Partition {
     /// [`Split`] may set that one aside).
     DistinctLabels {
         /// How many clients.
-        #[schemars(range(min = 1))]
+        #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: usize,
         /// How many labels each holds.
         #[schemars(range(min = 1))]
@@ -73,7 +73,7 @@ pub enum Partition {
     /// Drawn again, up to a hundred times, until every client has at least `minimum` samples.
     Dirichlet {
         /// How many clients.
-        #[schemars(range(min = 1))]
+        #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: usize,
         /// The concentration: towards 0 a class belongs to few clients, towards infinity all clients are alike.
         #[schemars(extend("exclusiveMinimum" = 0))]
@@ -88,7 +88,7 @@ pub enum Partition {
     /// Drawn again, up to a hundred times, until every client has at least `minimum` samples.
     QuantitySkew {
         /// How many clients.
-        #[schemars(range(min = 1))]
+        #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: usize,
         /// The concentration: towards 0 few clients have nearly everything, towards infinity all have as many.
         #[schemars(extend("exclusiveMinimum" = 0))]
@@ -101,22 +101,22 @@ pub enum Partition {
     /// Stretches of the data set's own order, one a client: where samples stand in the order of their time, what changes with time changes from client to client.
     Temporal {
         /// How many clients.
-        #[schemars(range(min = 1))]
+        #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: usize,
     },
     /// Equal parts of the shuffled samples; sizes differ by at most one.
     Iid {
         /// How many clients.
-        #[schemars(range(min = 1))]
+        #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: usize,
     },
-    /// Everybody brings their own: all samples belong to the client whose machine this is, and the others' lie elsewhere.
+    /// Every client brings its own: all samples belong to the client whose machine this is, and the others' lie elsewhere.
     ///
     /// For a federation of devices that hold nobody's samples but their own. A client trains on the same bytes as under
-    /// [`Partition::Natural`] over everybody's samples.
+    /// [`Partition::Natural`] over the samples of all.
     Own {
         /// How many clients.
-        #[schemars(range(min = 1))]
+        #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: usize,
         /// Whose machine this is; nobody's on a server. No part of an experiment.
         #[serde(skip)]

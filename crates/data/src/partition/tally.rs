@@ -80,7 +80,7 @@ impl Tally {
 }
 
 impl ClientTally {
-    /// Whether its samples were there to be counted: everybody has some to train on.
+    /// Whether its samples were there to be counted: every client has some to train on.
     pub fn is_known(&self) -> bool {
         self.train.samples > 0
     }

@@ -27,7 +27,7 @@ fn a_large_alpha_mixes_evenly_and_a_small_one_concentrates() {
 }
 
 #[test]
-fn a_large_alpha_gives_everybody_the_same_number_of_samples() {
+fn a_large_alpha_gives_every_client_the_same_number_of_samples() {
     let dataset = balanced(CLASSES, 500, 100);
     let federation = assign(&Partition::Dirichlet { clients: 10, alpha: 1e8, minimum: 1 }, &dataset, 0);
     let summary = Tally::of(&dataset, &federation.clients).summary().unwrap();

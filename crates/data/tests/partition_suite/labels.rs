@@ -83,7 +83,7 @@ fn fedrep_clients_with_five_shards_of_ten_classes_hold_four_labels_and_a_bit() {
 }
 
 #[test]
-fn with_as_many_distinct_labels_as_classes_everybody_holds_all() {
+fn with_as_many_distinct_labels_as_classes_every_client_holds_all() {
     let dataset = balanced(7, 30, 15);
     let federation = assign(&Partition::DistinctLabels { clients: 15, labels: 7 }, &dataset, 0);
     assert!(federation.clients.iter().all(|client| distinct(&dataset, &client.train).len() == 7));

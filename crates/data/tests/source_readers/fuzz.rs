@@ -1,7 +1,7 @@
 //! No bytes make a reader panic, and what it accepts is sound: arbitrary bytes, and good files damaged at random.
 //!
 //! `fuzz/` at the root of the repository does the same for as long as it is let, guided by coverage.
-use crate::sound::assert_judged;
+use crate::sound::assert_read_or_refused;
 use crate::text::chunks_of;
 use crate::{femnist, images, nowhere, shakespeare};
 use fedeq_data::Scaling;
@@ -21,7 +21,9 @@ use std::io::Cursor;
 fn read_records(layout: RecordLayout, bytes: &[u8]) {
     let names = (0..layout.classes).map(|class| class.to_string()).collect();
     let records = Records::new(layout).read(bytes, nowhere());
-    assert_judged(records.map(|records| records.into_dataset("records", names, Scaling::identity(layout.shape[2]), None)));
+    assert_read_or_refused(
+        records.map(|records| records.into_dataset("records", names, Scaling::identity(layout.shape[2]), None)),
+    );
 }
 
 fn read_class_names(bytes: &[u8]) {
@@ -31,21 +33,21 @@ fn read_class_names(bytes: &[u8]) {
 }
 
 fn read_femnist(bytes: &[u8]) {
-    assert_judged(Writers::default().read(bytes, nowhere()).and_then(Writers::into_dataset));
+    assert_read_or_refused(Writers::default().read(bytes, nowhere()).and_then(Writers::into_dataset));
 }
 
 fn read_shakespeare(bytes: &[u8]) {
     let roles = read_leaf(Clients::default(), bytes, nowhere());
-    assert_judged(roles.and_then(|roles| roles.into_dataset("shakespeare", &chunks_of(16))));
+    assert_read_or_refused(roles.and_then(|roles| roles.into_dataset("shakespeare", &chunks_of(16))));
 }
 
 fn read_text(bytes: &[u8]) {
     let clients = Clients::default().read_lines(bytes, nowhere());
-    assert_judged(clients.and_then(|clients| clients.into_dataset("text", &chunks_of(7))));
+    assert_read_or_refused(clients.and_then(|clients| clients.into_dataset("text", &chunks_of(7))));
 }
 
 fn read_table(bytes: &[u8]) {
-    assert_judged(Table::default().read(bytes, nowhere()));
+    assert_read_or_refused(Table::default().read(bytes, nowhere()));
 }
 
 fn read_picture(bytes: &[u8]) {
@@ -57,7 +59,7 @@ fn read_picture(bytes: &[u8]) {
 fn read_arrays(bytes: &[u8]) {
     for kind in [SampleKind::Images, SampleKind::Numbers, SampleKind::Text] {
         let expected = Expected { kind, classes: None, vocabulary: None, sha256: None };
-        assert_judged(arrays::read(bytes, bytes.len() as u64, nowhere(), &expected));
+        assert_read_or_refused(arrays::read(bytes, bytes.len() as u64, nowhere(), &expected));
     }
 }
 
@@ -134,7 +136,7 @@ fn pictures() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged_by_every_reader(bytes in anything()) {
+    fn any_bytes_are_read_or_refused_by_every_reader(bytes in anything()) {
         for layout in [Cifar::Ten.layout(), Cifar::Hundred.layout(), digits::LAYOUT, small_records()] {
             read_records(layout, &bytes);
         }
@@ -144,42 +146,42 @@ proptest! {
     }
 
     #[test]
-    fn damaged_records_are_judged(bytes in damaged(vec![50; small_records().record_bytes() * 3])) {
+    fn damaged_records_are_read_or_refused(bytes in damaged(vec![50; small_records().record_bytes() * 3])) {
         read_records(small_records(), &bytes);
     }
 
     #[test]
-    fn damaged_class_names_are_judged(bytes in damaged(b"a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n".to_vec())) {
+    fn damaged_class_names_are_read_or_refused(bytes in damaged(b"a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n".to_vec())) {
         read_class_names(&bytes);
     }
 
     #[test]
-    fn damaged_leaf_pictures_are_judged(bytes in damaged(femnist::two_writers().to_string().into_bytes())) {
+    fn damaged_leaf_pictures_are_read_or_refused(bytes in damaged(femnist::two_writers().to_string().into_bytes())) {
         read_femnist(&bytes);
     }
 
     #[test]
-    fn damaged_leaf_text_is_judged(bytes in damaged(shakespeare::two_roles().to_string().into_bytes())) {
+    fn damaged_leaf_text_is_read_or_refused(bytes in damaged(shakespeare::two_roles().to_string().into_bytes())) {
         read_shakespeare(&bytes);
     }
 
     #[test]
-    fn damaged_lines_are_judged(bytes in damaged(lines())) {
+    fn damaged_lines_are_read_or_refused(bytes in damaged(lines())) {
         read_text(&bytes);
     }
 
     #[test]
-    fn damaged_tables_are_judged(bytes in damaged(table())) {
+    fn damaged_tables_are_read_or_refused(bytes in damaged(table())) {
         read_table(&bytes);
     }
 
     #[test]
-    fn damaged_arrays_are_judged(bytes in prop::sample::select(crate::arrays::encoded()).prop_flat_map(damaged)) {
+    fn damaged_arrays_are_read_or_refused(bytes in prop::sample::select(crate::arrays::encoded()).prop_flat_map(damaged)) {
         read_arrays(&bytes);
     }
 
     #[test]
-    fn damaged_pictures_are_judged(bytes in pictures()) {
+    fn damaged_pictures_are_read_or_refused(bytes in pictures()) {
         read_picture(&bytes);
     }
 }

@@ -2,7 +2,7 @@
 use fedeq_data::{Dataset, Labels, Result, Samples};
 
 /// Proves that a reader answered with a sound data set, or with an error that has a hint.
-pub(crate) fn assert_judged(result: Result<Dataset>) {
+pub(crate) fn assert_read_or_refused(result: Result<Dataset>) {
     match result {
         Ok(dataset) => assert_sound(&dataset),
         Err(error) => assert!(!error.to_string().is_empty() && !error.hint().is_empty()),

@@ -77,7 +77,7 @@ impl<S: States> Gmres<S> {
         self.samples.iter().any(Sample::is_open)
     }
 
-    /// One stretch between restarts begins with the residual, which is in `image`.
+    /// One cycle between restarts begins with the residual, which is in `image`.
     fn begin(&mut self) {
         norms_of(&self.image, &mut self.norms);
         if self.spaces.len() < self.norms.len() {
@@ -103,7 +103,7 @@ impl<S: States> Gmres<S> {
                 self.column.clear();
                 self.column.extend(projections.map(|(a, b)| a + b));
                 sample.steps += 1;
-                sample.judge(space.push(&mut self.column, self.norms[row]), stop);
+                sample.check(space.push(&mut self.column, self.norms[row]), stop);
             }
         }
         self.columns += 1;
@@ -120,7 +120,7 @@ impl<S: States> Gmres<S> {
         self.basis.set(slot, &self.newest);
     }
 
-    /// Adds to the solution what the stretch found.
+    /// Adds to the solution what the cycle found.
     fn correct(&mut self, u: &mut S) {
         self.first.clear(self.samples.len(), self.memory + 1);
         for (row, space) in self.spaces.iter().take(self.samples.len()).enumerate() {
@@ -174,7 +174,7 @@ struct Sample {
 impl Sample {
     fn new(scale: f64, stop: &Stop) -> Self {
         let mut sample = Self { scale, residual: scale, steps: 0, outcome: None };
-        sample.judge(scale, stop);
+        sample.check(scale, stop);
         sample
     }
 
@@ -186,7 +186,7 @@ impl Sample {
         if self.residual == 0.0 { 0.0 } else { self.residual / self.scale }
     }
 
-    fn judge(&mut self, residual: f64, stop: &Stop) {
+    fn check(&mut self, residual: f64, stop: &Stop) {
         if !residual.is_finite() {
             self.outcome = Some(Outcome::NotFinite);
             return;
@@ -228,7 +228,7 @@ impl Space {
             (column[i], column[i + 1]) = (c * upper + s * lower, c * lower - s * upper);
         }
         let last = column.len() - 1;
-        let length = column[last].hypot(below);
+        let length = libm::hypot(column[last], below);
         let (c, s) = if length == 0.0 { (1.0, 0.0) } else { (column[last] / length, below / length) };
         column[last] = length;
         self.triangle.extend_from_slice(column);

@@ -14,7 +14,7 @@ use fedeq_run::experiment::Experiment;
 use fedeq_run::forecast::Rates;
 use fedeq_run::limit::{RunClock, TimeLimit};
 use fedeq_run::number::counted;
-use fedeq_run::run::{Run, RunFolder, RunObserver, RunSummary, Share, Which};
+use fedeq_run::run::{Run, RunFolder, RunSummary, Share, SimulationObserver, Which};
 use fedeq_run::sweep::SweepCell;
 
 /// How many runs are carried out side by side, and how long that may take.
@@ -92,6 +92,9 @@ pub(super) enum End {
     TimeIsOver,
 }
 
+/// That there was no time for a cell.
+const TOO_LATE: bool = true;
+
 impl Cells<'_> {
     /// Carries out all cells, as many side by side as there are jobs. `begins` is asked before each; `ends` takes what became of it, one at a time.
     ///
@@ -110,26 +113,22 @@ impl Cells<'_> {
             // What is left when the first run had to stop is too little for another one's checkpoint.
             let is_time = is_ending.load(Ordering::Relaxed) || self.limit.is_over();
             if is_time && !matches!(finished(&self.cells[index]), Ok(Some(_))) {
-                is_late.store(true, Ordering::Relaxed);
-                return Ok(());
+                return Ok(TOO_LATE);
             }
             match begins(index)? {
                 Next::Begin => {}
-                Next::Done => return Ok(()),
-                Next::Later => {
-                    is_late.store(true, Ordering::Relaxed);
-                    return Ok(());
-                }
+                Next::Done => return Ok(!TOO_LATE),
+                Next::Later => return Ok(TOO_LATE),
             }
             match self.attempt(index, share.as_ref(), &is_over)? {
-                Attempted::Ended(attempt) => (ends.lock().unwrap_or_else(PoisonError::into_inner))(index, *attempt),
-                Attempted::FarEnough => Ok(()),
+                Attempted::Ended(attempt) => (ends.lock().unwrap_or_else(PoisonError::into_inner))(index, *attempt)?,
+                Attempted::FarEnough => {}
                 Attempted::OutOfTime => {
-                    is_late.store(true, Ordering::Relaxed);
                     is_ending.store(true, Ordering::Relaxed);
-                    Ok(())
+                    return Ok(TOO_LATE);
                 }
             }
+            Ok(!TOO_LATE)
         };
         let work_off = || {
             while !is_over.load(Ordering::Relaxed) {
@@ -137,10 +136,13 @@ impl Cells<'_> {
                 if index >= self.cells.len() {
                     break;
                 }
-                if let Err(error) = one(index) {
-                    // What went wrong first is what there is to tell; others are stopped because of it.
-                    let _ = failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    is_over.store(true, Ordering::Relaxed);
+                match one(index) {
+                    Ok(late) => _ = is_late.fetch_or(late, Ordering::Relaxed),
+                    Err(error) => {
+                        // What went wrong first is what there is to tell; others are stopped because of it.
+                        let _ = failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                        is_over.store(true, Ordering::Relaxed);
+                    }
                 }
             }
         };
@@ -229,7 +231,7 @@ impl Cells<'_> {
     }
 
     /// Who watches: as a run alone is watched, or with the name of the run before each line.
-    fn observer(&self, index: usize, run: &Run, share: Option<&Share>) -> Box<RunObserver<'static>> {
+    fn observer(&self, index: usize, run: &Run, share: Option<&Share>) -> Box<SimulationObserver<'static>> {
         if share.is_some() {
             return labelled((self.label)(index));
         }

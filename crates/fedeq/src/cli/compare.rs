@@ -2,13 +2,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-
-use super::failure::{Failure, Outcome};
-use super::output::{print, print_json, tell};
-use super::view::ViewArgs;
-use super::width::{limit, wrapped_within};
+use fedeq_core::View;
+pub(super) use fedeq_report::comparison::VIEWS;
 use fedeq_report::comparison::{ComparisonTable, legend, verdicts};
 use fedeq_run::compare::{Comparison, Gathered, Group, Qualities, gather};
+
+use super::failure::{Failure, Outcome};
+use super::output::{limit, print, print_json, tell, wrapped_within};
 
 /// Puts finished runs side by side.
 #[derive(Args, Debug)]
@@ -25,7 +25,7 @@ On each data set the most accurate line is set against every other by a paired t
 they have fewer than two seeds in common, or divide the data differently, by Welch's t-test. The p-values of a data set are corrected for their number by Holm's method. One seed is never tested.")]
 pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders
-    #[arg(value_name = "RUN", required = true, add = super::candidates::runs())]
+    #[arg(value_name = "RUN", required = true, add = super::completions::runs())]
     runs: Vec<PathBuf>,
     #[command(flatten)]
     view_args: ViewArgs,
@@ -149,4 +149,30 @@ fn csv_qualities(qualities: Option<&Qualities>) -> [String; 4] {
         field(|qualities| qualities.weighted.mean),
         field(|qualities| qualities.worst_decile.mean),
     ]
+}
+
+/// By which of their clients' models methods are compared.
+#[derive(Args, Debug)]
+pub(super) struct ViewArgs {
+    /// By which of their clients' models all methods are compared, the same for all of them [default: local]
+    #[arg(long, value_enum)]
+    view: Option<ViewArgument>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ViewArgument {
+    /// A client's own model after its last training
+    Local,
+    /// The server's model with the client's own head
+    Shared,
+}
+
+impl ViewArgs {
+    /// What was asked for, if anything was.
+    pub(super) fn view(&self) -> Option<View> {
+        self.view.map(|view| match view {
+            ViewArgument::Local => View::Local,
+            ViewArgument::Shared => View::Shared,
+        })
+    }
 }

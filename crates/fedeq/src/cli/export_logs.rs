@@ -6,7 +6,7 @@ use fedeq_run::compare::folders;
 use fedeq_run::number::counted;
 use fedeq_run::tracking::{RunLog, write_mlflow, write_wandb};
 
-use super::candidates;
+use super::completions;
 use super::failure::{Failure, Outcome};
 use super::output::tell;
 
@@ -21,7 +21,7 @@ Examples:
 Runs may be finished or under way; the same command again adds what came since.")]
 pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders
-    #[arg(value_name = "RUN", required = true, add = candidates::runs())]
+    #[arg(value_name = "RUN", required = true, add = completions::runs())]
     runs: Vec<PathBuf>,
     /// For which program
     #[arg(long, value_enum)]

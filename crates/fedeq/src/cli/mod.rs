@@ -7,17 +7,14 @@
 //! - `demo`: `fedeq` alone
 //! - `diagnose`: several fixed points in a finished run
 //! - `data`: `fedeq data ...`; `devices`: what there is to compute on
-//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `search`: sweeps that train only the better ones to their end; `settings`, `short_form`, `progress` and `cells`, what they share; `dry_run`: what a run would take
+//! - `run`, `resume`, `sweep`, `reproduce`: the commands that train; `search`: sweeps that train only the better ones to their end; `settings`, `progress` and `cells`, what they share
 //! - `evaluate`, `predict`, `export`: the commands that use a finished run; `trained`, what they share; `export_logs`: journals for other programs
-//! - `compare`: finished runs side by side; `report`: runs on a page; `view`, what they share; `dashboard`: runs in the browser, which `browser` opens
+//! - `compare`: finished runs side by side; `report`: runs on a page; `dashboard`: runs in the browser
 //! - `init_federation`, `node`: a Flower federation, its app and its clients
-//! - `completions`: what a shell asks to complete; `candidates`: what it may be
+//! - `completions`: what a shell asks to complete
 //! - `setting_list`: every setting there is
-//! - `place`: where data lies
 //! - `failure`: errors as people read them
-//! - `output`, `table`, `width`: how things are written
-mod browser;
-mod candidates;
+//! - `output`, `table`: how things are written
 mod cells;
 mod compare;
 mod completions;
@@ -26,7 +23,6 @@ mod data;
 mod demo;
 mod devices;
 mod diagnose;
-mod dry_run;
 mod evaluate;
 mod export;
 mod export_logs;
@@ -34,7 +30,6 @@ mod failure;
 mod init_federation;
 mod node;
 mod output;
-mod place;
 mod predict;
 mod progress;
 mod report;
@@ -44,11 +39,8 @@ mod run;
 mod search;
 mod setting_list;
 mod settings;
-mod short_form;
 mod sweep;
 mod trained;
-mod view;
-mod width;
 
 /// Columns of text.
 mod table {

@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use super::output::tell;
 use fedeq_run::number::duration;
-use fedeq_run::run::{Resources, RunObserver, RunStart, RunSummary, Warnings, in_words};
+use fedeq_run::run::{Resources, RunStart, RunSummary, SimulationObserver, Warnings, in_words};
 
 /// Says what a run is about to do, unless nobody wants to know, and then shows how it goes: as fits where stderr goes.
-pub(super) fn observer(quiet: bool, start: RunStart) -> Box<RunObserver<'static>> {
+pub(super) fn observer(quiet: bool, start: RunStart) -> Box<SimulationObserver<'static>> {
     if quiet {
         return Box::new(Quiet::default());
     }
@@ -19,7 +19,7 @@ pub(super) fn observer(quiet: bool, start: RunStart) -> Box<RunObserver<'static>
 }
 
 /// Nothing but warnings, each with the name of its run: for runs that are carried out side by side.
-pub(super) fn labelled(label: String) -> Box<RunObserver<'static>> {
+pub(super) fn labelled(label: String) -> Box<SimulationObserver<'static>> {
     Box::new(Quiet { label: format!("{label}: "), ..Quiet::default() })
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use fedeq_core::write_atomically;
 
+use super::compare::ViewArgs;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
-use super::view::ViewArgs;
 use fedeq_report::report::{Report, ReportOptions};
 use fedeq_run::number::counted;
 
@@ -26,7 +26,7 @@ clients and tests of significance take the one that `--view` names, of all metho
 Names and labels of clients and confusion matrices are shown where the data is available.")]
 pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders
-    #[arg(value_name = "RUN", required = true, add = super::candidates::runs())]
+    #[arg(value_name = "RUN", required = true, add = super::completions::runs())]
     runs: Vec<PathBuf>,
     /// Where to write [default: report.html in the folder given, or here if there are several; other formats go to stdout]
     #[arg(long, value_name = "FILE")]

@@ -5,8 +5,8 @@ use clap::Args;
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, tell};
-use super::place::{relocate, require_use};
 use super::settings::RunArgs;
+use super::settings::{relocate, require_use};
 use fedeq_run::experiment::Experiment;
 use fedeq_run::run::{Run, RunFolder, Which};
 
@@ -22,7 +22,7 @@ The run ends with the same bytes as one that was never stopped. On another kind 
 compared with neither's.")]
 pub(super) struct Arguments {
     /// The folder of the run
-    #[arg(value_name = "RUN", add = super::candidates::runs())]
+    #[arg(value_name = "RUN", add = super::completions::runs())]
     folder: PathBuf,
     /// Go back to the checkpoint before the last
     #[arg(long)]

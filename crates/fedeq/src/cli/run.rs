@@ -1,20 +1,22 @@
-//! `fedeq run`.
+//! `fedeq run`, and what a run would take.
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-
-use super::dry_run;
-use super::failure::{Failure, Outcome};
-use super::output::tell;
-use super::settings::{ExperimentArgs, RunArgs};
 use fedeq_run::experiment::Experiment;
+use fedeq_run::forecast::{Forecaster, Outlook, Rates};
+use fedeq_run::number::{bytes, count, counted, duration};
 use fedeq_run::run::{Run, RunFolder};
+
+use super::failure::{Failure, Outcome};
+use super::output::{print, print_json, tell};
+use super::settings::{ExperimentArgs, RunArgs};
+use super::table::facts;
 
 /// Shown below the help.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   fedeq run                                        FeDEQ on the built-in digits
-  fedeq run --method fedrep --rounds 20            what everybody sets has a short form; `fedeq settings` lists all settings
+  fedeq run --method fedrep --rounds 20            what is set most has a short form; `fedeq settings` lists all settings
   fedeq run --set method.rho=0.1 --dry-run         the whole experiment and what it would take, before it is run
   fedeq run experiment.toml --preset paper --out runs/first
   fedeq run --data my/pictures                     your own: a folder of pictures, a CSV file or JSON lines
@@ -45,7 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let usual = || RunFolder::usual_name(Path::new("runs"), &experiment);
     let out = arguments.out.clone().unwrap_or_else(usual);
     if arguments.dry_run {
-        return dry_run::show(&experiment, &out, arguments.run_args.json, arguments.run_args.quiet);
+        return show(&experiment, &out, arguments.run_args.json, arguments.run_args.quiet);
     }
     let run = Run::create(&experiment, &out).map_err(Failure::refused)?;
     if !arguments.run_args.quiet {
@@ -60,4 +62,71 @@ impl Arguments {
         self.run_args.set_workers(&mut experiment);
         Ok(experiment)
     }
+}
+
+/// Shows an experiment with everything filled in, and what it would take; trains nothing.
+pub(super) fn show(experiment: &Experiment, out: &Path, json: bool, quiet: bool) -> Outcome<()> {
+    if !quiet {
+        tell("measuring a batch on this machine");
+    }
+    let mut forecaster = Forecaster::new(Rates::default()).map_err(Failure::refused)?;
+    let outlook = forecaster.outlook(experiment).map_err(Failure::refused)?;
+    if json {
+        return print_json(&json_of(experiment, &outlook, out)?);
+    }
+    let resolved = experiment.to_toml().map_err(Failure::refused)?;
+    print(&format!("{resolved}\n# {}\n{}", experiment.title(), facts(&lines(experiment, &outlook, out))))
+}
+
+/// Why there is no forecast of a GPU's memory.
+const UNPLANNED: &str = "not known ahead on a GPU: buffers are planned with the card's driver when a run begins, as many clients side by side as fit; \
+                         `engine.device_memory_mb` limits it, and the run's timings tell its peak";
+
+fn json_of(experiment: &Experiment, outlook: &Outlook, out: &Path) -> Outcome<serde_json::Value> {
+    let Outlook { forecast, parameters: [shared, personal], clients, cohort, round, memory } = outlook;
+    let experiment = serde_json::to_value(experiment)
+        .map_err(|error| Failure::work(format!("the experiment cannot be written: {error}"), "report this"))?;
+    Ok(serde_json::json!({
+        "experiment": experiment,
+        "run_folder": out.display().to_string(),
+        "clients": clients,
+        "clients_a_round": cohort,
+        "parameters": { "shared": shared, "personal": personal },
+        "bytes_a_round": round,
+        "seconds": forecast.seconds,
+        "seconds_known_by": forecast.basis.to_string(),
+        "memory": memory,
+        "memory_note": memory.is_none().then_some(UNPLANNED),
+        "disk": { "working": forecast.disk.working, "finished": forecast.disk.finished },
+        "data_available": !forecast.is_stand_in,
+    }))
+}
+
+fn lines(experiment: &Experiment, outlook: &Outlook, out: &Path) -> Vec<(&'static str, String)> {
+    let Outlook { forecast, parameters: [shared, personal], clients, cohort, round, memory } = outlook;
+    let rounds = experiment.plan.rounds;
+    let least = if forecast.basis.is_least() { "at least " } else { "about " };
+    let all = (round.up + round.down).saturating_mul(rounds);
+    let mut lines = vec![
+        ("clients", format!("{}, {} a round", count(*clients), count(*cohort))),
+        ("parameters", format!("{} shared, {} personal", count(*shared), count(*personal))),
+        (
+            "a round sends",
+            format!(
+                "{} up, {} down; {} in {}",
+                bytes(round.up),
+                bytes(round.down),
+                bytes(all),
+                counted(rounds as usize, "round")
+            ),
+        ),
+        ("time", format!("{least}{} (known by {})", duration(forecast.seconds), forecast.basis)),
+        ("memory", memory.map_or_else(|| UNPLANNED.into(), |memory| format!("about {}", bytes(memory)))),
+        ("disk", format!("up to {}, {} when it is finished", bytes(forecast.disk.working), bytes(forecast.disk.finished))),
+    ];
+    if forecast.is_stand_in {
+        lines.push(("data", "not available here: samples of the same shape stood in".into()));
+    }
+    lines.push(("run folder", format!("{}{}", out.display(), if out.exists() { ", which exists already" } else { "" })));
+    lines
 }

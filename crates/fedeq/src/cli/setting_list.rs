@@ -5,10 +5,10 @@ use fedeq_run::experiment::{Accepts, Given, GivenWhere, NamedChoice, SettingInfo
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::candidates;
+use super::completions;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json};
-use super::width::{wrapped, wrapped_after};
+use super::output::{wrapped, wrapped_after};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Arguments {
     /// Only settings whose keys begin with this, or else contain it
-    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true, add = candidates::keys())]
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true, add = completions::keys())]
     prefix: String,
     /// How to write them
     #[arg(long, value_enum, default_value_t = Format::Text)]

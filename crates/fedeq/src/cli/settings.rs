@@ -1,20 +1,19 @@
-//! What the commands that train have in common.
+//! What the commands that train have in common: settings and their short forms, where data lies, and how a run is carried out.
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use fedeq_run::experiment::{Device, Experiment, Override, SHORT_FORMS};
+use fedeq_run::number::{bytes, counted};
+pub(super) use fedeq_run::place::{relocate, settle, usual_folder};
+use fedeq_run::present::require_files;
+use fedeq_run::run::{Run, RunFolder, RunSummary, SimulationObserver};
 
-use super::candidates;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
-use super::place::{agree, settle};
-use super::progress;
-use super::short_form::ShortForms;
 use super::table::facts;
-use fedeq_run::experiment::{Device, Experiment, Override};
-use fedeq_run::number::{bytes, counted};
-use fedeq_run::run::{Run, RunFolder, RunObserver, RunSummary};
+use super::{completions, progress};
 
 /// The experiment of a command: a file, settings that go over it, and a preset.
 #[derive(Args, Debug)]
@@ -24,10 +23,10 @@ pub(super) struct ExperimentArgs {
     file: Option<PathBuf>,
     /// A setting that goes over the file's, by its dotted path; in any order, and of a key given twice the last value counts. What
     /// does not apply is refused. `KEY={ .. }` replaces what the file says of a whole section
-    #[arg(long = "set", value_name = "KEY=VALUE", add = candidates::settings())]
+    #[arg(long = "set", value_name = "KEY=VALUE", add = completions::settings())]
     set: Vec<String>,
     /// The preset that fills in the rest: `recommended`, `paper` or `reference`
-    #[arg(long, value_name = "NAME", add = candidates::presets())]
+    #[arg(long, value_name = "NAME", add = completions::presets())]
     preset: Option<String>,
     #[command(flatten)]
     short: ShortForms,
@@ -41,26 +40,26 @@ impl ExperimentArgs {
 
     /// All that goes over the file, with the place of the data if it is given.
     fn overrides(&self, place: Option<&Path>) -> Outcome<Vec<Override>> {
-        let mut wishes = parsed(&self.set)?;
-        wishes.extend(self.short.overrides(&wishes)?);
+        let mut overrides = parsed(&self.set)?;
+        overrides.extend(self.short.overrides(&overrides)?);
         if let Some(preset) = &self.preset {
-            agree("--preset", preset, "preset", &wishes)?;
-            wishes.push(Override::new("preset", preset.as_str()));
+            agree("--preset", preset, "preset", &overrides)?;
+            overrides.push(Override::new("preset", preset.as_str()));
         }
         if let Some(place) = place {
             let place = place.display().to_string();
-            agree("--data", &place, "data.folder", &wishes)?;
-            wishes.push(Override::new("data.folder", place));
+            agree("--data", &place, "data.folder", &overrides)?;
+            overrides.push(Override::new("data.folder", place));
         }
-        Ok(wishes)
+        Ok(overrides)
     }
 
     /// The same, with what a command that trains says beside the settings.
     pub(super) fn overrides_with(&self, run_args: &RunArgs) -> Outcome<Vec<Override>> {
-        let mut wishes = self.overrides(run_args.data.as_deref())?;
-        run_args.agrees(&wishes)?;
-        wishes.extend(run_args.device_override());
-        Ok(wishes)
+        let mut overrides = self.overrides(run_args.data.as_deref())?;
+        run_args.agrees(&overrides)?;
+        overrides.extend(run_args.device_override());
+        Ok(overrides)
     }
 
     /// The experiment that is asked for.
@@ -89,7 +88,7 @@ pub(super) struct RunArgs {
     pub(super) workers: Option<NonZeroUsize>,
     /// What to compute on: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
     /// the experiment or the run says, else cpu]
-    #[arg(long, value_name = "DEVICE", add = candidates::devices())]
+    #[arg(long, value_name = "DEVICE", add = completions::devices())]
     device: Option<String>,
     /// The path of your own data, whose kind is recognised, or the folder that data sets are kept in [default: $FEDEQ_DATA,
     /// or data]
@@ -167,7 +166,7 @@ pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<RunSummary> {
 /// Carries out a run that is ready, watched by somebody; Ctrl-C and whoever else `is_over` knows stop it.
 pub(super) fn carry_out_observed(
     run: &Run,
-    mut observer: Box<RunObserver<'_>>,
+    mut observer: Box<SimulationObserver<'_>>,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Outcome<RunSummary> {
     listen_for_interrupts("the clients at work");
@@ -231,6 +230,67 @@ fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
             Failure::Told { problem, hint, code }
         }
         other => other,
+    }
+}
+
+/// What stands for `--set` with a longer key.
+#[derive(Args, Debug, Default)]
+pub(super) struct ShortForms {
+    /// The method, as `--set method=NAME`; `fedeq settings method` lists them
+    #[arg(long, value_name = "NAME", help_heading = "Short forms of settings", add = completions::methods())]
+    method: Option<String>,
+    /// The network, as `--set model=NAME`; `fedeq settings model` lists them
+    #[arg(long, value_name = "NAME", help_heading = "Short forms of settings", add = completions::values_of("model"))]
+    model: Option<String>,
+    /// Rounds of training, as `--set plan.rounds=N`
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Short forms of settings")]
+    rounds: Option<String>,
+    /// Among how many clients the data is divided, as `--set data.partition.clients=N`
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Short forms of settings")]
+    clients: Option<String>,
+    /// The learning rate, as `--set training.learning_rate=RATE`
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, help_heading = "Short forms of settings")]
+    lr: Option<String>,
+    /// All randomness comes from here, as `--set seed=N`
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Short forms of settings")]
+    seed: Option<String>,
+}
+
+impl ShortForms {
+    /// In the order of [`SHORT_FORMS`].
+    fn values(&self) -> [&Option<String>; 6] {
+        [&self.method, &self.model, &self.rounds, &self.clients, &self.lr, &self.seed]
+    }
+
+    /// The settings that they stand for; refuses those that are set by their whole keys as well.
+    pub(super) fn overrides(&self, others: &[Override]) -> Outcome<Vec<Override>> {
+        let mut overrides = Vec::new();
+        for ((name, key), value) in SHORT_FORMS.into_iter().zip(self.values()) {
+            let Some(value) = value else { continue };
+            let setting: Override = format!("{key}={value}").parse().map_err(Failure::refused)?;
+            let (written, typed) = (|| format!("--{name} {value}"), |other: &Override| format!("--set {other}"));
+            setting.require_alone(others, written, typed).map_err(Failure::refused)?;
+            overrides.push(setting);
+        }
+        Ok(overrides)
+    }
+}
+
+/// Refuses a place for data that an experiment does not need.
+pub(super) fn require_use(experiment: &Experiment, place: Option<&Path>) -> Outcome<()> {
+    Ok(place.map_or(Ok(()), |place| require_files(&experiment.data.source, place))?)
+}
+
+/// Refuses a setting that is given in two ways which do not agree.
+pub(super) fn agree(flag: &str, given: &str, key: &str, overrides: &[Override]) -> Result<(), Failure> {
+    let text = |setting: &Override| setting.value.as_str().map_or_else(|| setting.value.to_string(), str::to_owned);
+    let other = overrides.iter().rev().find(|setting| setting.path.join(".") == key).map(text);
+    match other.filter(|other| other != given) {
+        None => Ok(()),
+        Some(other) => {
+            let problem = format!("`{flag} {given}` and `--set {key}={other}` contradict each other");
+            Err(Failure::request(problem, "leave one of them out"))
+        }
     }
 }
 

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use fedeq_core::{View, write_atomically};
 
-use super::candidates;
 use super::cells::{Attempt, Cells, End, JobsArgs, Next, conclude, finished, require_devices};
+use super::compare::VIEWS;
+use super::completions;
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
-use super::place::settle;
 use super::search::Search;
+use super::settings::settle;
 use super::settings::{ExperimentArgs, RunArgs};
 use super::table::{Align, Table};
-use super::view::VIEWS;
 use fedeq_report::comparison::percents;
 use fedeq_run::experiment::Override;
 use fedeq_run::number::{bytes, count, counted};
@@ -45,11 +45,11 @@ pub(super) struct Arguments {
     /// A setting and the values it takes in turn; several make a grid, in any order. Where one means nothing (`method.rho` with
     /// `method=fedrep`), the cell is carried out once, without it. In a search also a range to draw from: `0.1..0.9`, or
     /// `log:0.001..0.1` to draw magnitudes alike
-    #[arg(long, value_name = "KEY=VALUE,VALUE", add = candidates::axes())]
+    #[arg(long, value_name = "KEY=VALUE,VALUE", add = completions::axes())]
     grid: Vec<String>,
     /// A setting that changes together with one of the grid, and has as many values; where several have as many, name it:
     /// `--with method:model=..`
-    #[arg(long, value_name = "KEY=VALUE,VALUE", requires = "grid", add = candidates::axes())]
+    #[arg(long, value_name = "KEY=VALUE,VALUE", requires = "grid", add = completions::axes())]
     with: Vec<String>,
     /// The grid as a file: `seeds = \"0..3\"`, lists of values below `[grid]`, and of those that change together below `[[together]]`
     #[arg(long, value_name = "GRID.toml", conflicts_with_all = ["random", "halving", "budget"])]
@@ -232,7 +232,7 @@ impl Arguments {
 
     /// The seeds that are asked for, in one way only.
     fn seeds(&self, axes: &[SweepAxis], overrides: &[Override], from_file: Option<Vec<u64>>) -> Outcome<Vec<u64>> {
-        let is_set = overrides.iter().any(|wish| wish.path == ["seed"]) || axes.iter().any(|axis| axis.key == "seed");
+        let is_set = overrides.iter().any(|setting| setting.path == ["seed"]) || axes.iter().any(|axis| axis.key == "seed");
         let said = match (&self.seeds, from_file) {
             (None, None) => return Ok(Vec::new()),
             (Some(text), Some(_)) => Err(format!("`--seeds {text}` is given, and the grid file names seeds as well")),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::failure::{Failure, Outcome};
-use super::place::{relocate, require_use};
+use super::settings::{relocate, require_use};
 use fedeq_run::experiment::{Device, Experiment};
 use fedeq_run::run::{RunFolder, Trained};
 
@@ -12,7 +12,7 @@ use fedeq_run::run::{RunFolder, Trained};
 #[derive(Args, Debug)]
 pub(super) struct FinishedRunArgs {
     /// The folder of a finished run
-    #[arg(value_name = "RUN", add = super::candidates::runs())]
+    #[arg(value_name = "RUN", add = super::completions::runs())]
     folder: PathBuf,
     /// The path of your own data, or the folder that data sets are kept in [default: where the run found it]
     #[arg(long, value_name = "PATH")]

@@ -1,6 +1,6 @@
 //! The demonstration: four methods on the built-in digits, side by side, over several seeds.
 //!
-//! Thirty clients hold at most three different digits each, and about nine samples to learn from. Everybody trains alone (Local), all train one network (FedAvg), all train one body and each
+//! Thirty clients hold at most three different digits each, and about nine samples to learn from. Each trains alone (Local), all train one network (FedAvg), all train one body and each
 //! keeps a head (FedRep), and FeDEQ does so with a network less than half as large, an equilibrium, agreed on by consensus.
 //!
 //! # Layout

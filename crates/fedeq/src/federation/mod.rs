@@ -19,7 +19,7 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<AgreementFingerpr
     refuse_simulated(experiment)?;
     let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared)?;
-    let last = (plan.everybody() - 1).to_string();
+    let last = (plan.all_clients() - 1).to_string();
     let experiment = for_nodes(&prepared)?;
     let server = prepared.server();
     let agreement = Agreement::new(experiment.clone(), &server.weights);

@@ -2,8 +2,8 @@
 use super::coordinate::Coordinate;
 use super::palette::GRID;
 use super::sheet::LABEL;
+use super::svg::Anchor;
 use super::svg::{Drawing, Frame, Place};
-use super::text::Anchor;
 
 /// Room for what is measured upwards, written above its axis, where it need not be turned.
 pub(super) const ABOVE: f64 = 24.0;

@@ -6,8 +6,8 @@ use super::field::{ABOVE, BELOW, Field, GridLines};
 use super::palette::{Colour, EMPTY, INK, PAPER};
 use super::panel::{Heat, HeatCell};
 use super::sheet::{LABEL, PANEL_WIDTH};
+use super::svg::Anchor;
 use super::svg::{Drawing, Frame};
-use super::text::Anchor;
 use crate::draw::of_share;
 
 const LONGEST_NAME: f64 = 90.0;

@@ -1,8 +1,8 @@
 //! Which colour stands for which name.
 use super::panel::{Mark, Panel};
 use super::sheet::TEXT;
+use super::svg::Anchor;
 use super::svg::{Drawing, Frame, Stroke};
-use super::text::Anchor;
 use super::{Figure, palette};
 use palette::Colour;
 

@@ -15,9 +15,9 @@
 //! ```
 //!
 //! # Layout
-//! - `axis`: what is measured along an axis; `panel`: what stands in a panel
-//! - `coordinate`, `ticks`: from values to places on an axis; `field`: both axes of a panel
-//! - `legend`, `palette`, `text`: names, colours and letters
+//! - `axis`: what is measured along an axis, and round numbers at it; `panel`: what stands in a panel
+//! - `coordinate`: from values to places on an axis; `field`: both axes of a panel
+//! - `legend`, `palette`: names and colours
 //! - `sheet`: a figure on its drawing; `plot`, `bars`, `heat`: one panel of each kind; `svg`: the shapes they are made of
 //! - `output`: SVG and, by resvg, PNG
 mod axis;
@@ -32,8 +32,6 @@ mod panel;
 mod plot;
 mod sheet;
 mod svg;
-mod text;
-mod ticks;
 
 pub use axis::{Axis, AxisScale, Unit};
 pub use panel::{BarSeries, Bars, Heat, HeatCell, Mark, Panel, Plot, Series};

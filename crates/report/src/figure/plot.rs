@@ -5,8 +5,8 @@ use super::legend::Legend;
 use super::palette::GREY;
 use super::panel::{Mark, Plot, Series};
 use super::sheet::LABEL;
+use super::svg::{Anchor, Letters};
 use super::svg::{Drawing, Frame, Place, Stroke};
-use super::text::{Anchor, Letters};
 
 pub(super) const HEIGHT: f64 = 270.0;
 

@@ -2,8 +2,8 @@
 use super::legend::Legend;
 use super::palette::{GREY, INK};
 use super::panel::Panel;
+use super::svg::{Anchor, Letters};
 use super::svg::{Drawing, Frame};
-use super::text::{Anchor, Letters};
 use super::{Figure, bars, heat, plot};
 
 /// Beside the panels.

@@ -94,9 +94,9 @@ impl MethodLine {
 
     /// The runs that can be put together; nothing if none was evaluated yet.
     pub(super) fn pool<'a>(&self, all: &'a [RunRecord]) -> Option<Pool<'a>> {
-        let judged: Vec<&RunRecord> = self.runs(all).into_iter().filter(|run| run.last().is_some()).collect();
-        let finished: Vec<&RunRecord> = judged.iter().copied().filter(|run| run.is_finished()).collect();
-        let (runs, is_finished) = if finished.is_empty() { (judged, false) } else { (finished, true) };
+        let evaluated: Vec<&RunRecord> = self.runs(all).into_iter().filter(|run| run.last().is_some()).collect();
+        let finished: Vec<&RunRecord> = evaluated.iter().copied().filter(|run| run.is_finished()).collect();
+        let (runs, is_finished) = if finished.is_empty() { (evaluated, false) } else { (finished, true) };
         let round = runs.iter().filter_map(|run| run.last()).map(|evaluation| evaluation.round).min()?;
         let members = runs.into_iter().filter_map(|run| Some(PooledRun::of(run, run.after(round)?))).collect();
         Some(Pool { members, round, is_finished })

@@ -80,10 +80,10 @@ fn known((view, part): Accuracy, evaluation: &Evaluation) -> Option<f64> {
 }
 
 fn row(line: &MethodLine, runs: &[RunRecord]) -> Vec<String> {
-    let judged = line.runs(runs).first().map(|run| run.headline());
+    let headline = line.runs(runs).first().map(|run| run.headline());
     let accuracy = |(column, accuracy): (usize, Accuracy)| {
         let is_mean = column == 0 || column == 2;
-        let mark = if is_mean && judged == Some(accuracy.0) { " †" } else { "" };
+        let mark = if is_mean && headline == Some(accuracy.0) { " †" } else { "" };
         format!("{}{mark}", share(&line.at_the_end(runs, |evaluation| known(accuracy, evaluation))))
     };
     let mut cells = vec![line.name.clone()];

@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fedeq_core::{Error, Result};
+use fedeq_core::{Error, Method, Result};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
@@ -28,6 +28,9 @@ pub struct Spec {
     /// What must be said beside its figures.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Methods whose cells are run before all others, in this order.
+    #[serde(default)]
+    first: Vec<String>,
     /// What each scale has of its own.
     pub(super) scale: BTreeMap<ScaleName, SpecScale>,
     /// The grids, in the order in which they are shown.
@@ -222,11 +225,18 @@ impl Spec {
 
     /// Refuses names of axes, choices and metrics that mean nothing, and numbers of the paper that have no place in their table.
     pub fn check(&self, scale: ScaleName) -> Result<()> {
-        let faults = self.part.iter().flat_map(SpecPart::faults).chain(self.scale(scale)?.faults(&self.part));
+        let unknown = self.first.iter().filter(|name| !Method::NAMES.contains(&name.as_str()));
+        let unknown = unknown.map(|name| format!("there is no method `{name}` to run first"));
+        let faults = self.part.iter().flat_map(SpecPart::faults).chain(self.scale(scale)?.faults(&self.part)).chain(unknown);
         match faults.into_iter().next() {
             None => Ok(()),
             Some(fault) => Err(Error::invalid(format!("the experiment `{}`: {fault}", self.name), "correct its `spec.toml`")),
         }
+    }
+
+    /// How early the cells of a method are run: those named as first, then all others alike.
+    pub fn rank(&self, method: &str) -> usize {
+        self.first.iter().position(|first| first == method).unwrap_or(self.first.len())
     }
 
     /// How many seeds a scale has.

@@ -154,7 +154,7 @@ fn significant(value: f64) -> String {
     if !(1e-3..1e5).contains(&size) {
         return format!("{value:.2e}");
     }
-    let before = size.log10().floor() as i32;
+    let before = libm::log10(size).floor() as i32;
     format!("{value:.*}", (2 - before).max(0) as usize)
 }
 

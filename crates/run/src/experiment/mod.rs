@@ -18,13 +18,15 @@
 //! - `setting`: `key=value`; `short_form`: short names of some; `layers`: settings of several origins over each other
 //! - `registry`: every setting there is, with type, default, bounds and what it means
 //! - `refusal`: what is wrong, where, and what was perhaps meant
-//! - `prepare`: from an experiment to live objects; `data`: who holds what, and in which units; `device`: what it is computed on
+//! - `check`: what can be refused without data; `prepare`: from an experiment to live objects, which are `prepared`; `data`: who holds what, and in which units; `device`: what it is computed on
 //! - `external`: networks that are computed outside of fedeq
+mod check;
 mod data;
 mod device;
 mod external;
 mod layers;
 mod prepare;
+mod prepared;
 mod read;
 mod refusal;
 mod registry;
@@ -42,11 +44,11 @@ use fedeq_models::ModelConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use check::{MOST_MEGABYTES, MOST_WORKERS};
 pub use data::scaled_by_example;
 pub use device::{Device, Precision};
 pub use external::ExternalModel;
-pub use prepare::Prepared;
-use prepare::{MOST_MEGABYTES, MOST_WORKERS};
+pub use prepared::Prepared;
 pub use read::USUAL_FOLDER;
 pub(crate) use refusal::Refusal;
 pub use registry::{Accepts, Bound, Condition, Given, GivenWhere, Holds, NamedChoice, Range, SettingInfo};
@@ -55,7 +57,7 @@ pub use short_form::SHORT_FORMS;
 /// The value of a setting.
 pub use toml::Value as SettingValue;
 
-use crate::preset::Preset;
+use crate::preset::{Preset, PresetValues};
 
 /// Everything about a run but the machine it runs on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -159,13 +161,14 @@ impl Default for EngineSettings {
 impl Experiment {
     /// An experiment with everything filled in for a method, a data set and, if it is not the usual one, a model.
     pub fn defaults(preset: Preset, method: &str, source: Source, model: Option<&str>) -> Result<Self> {
-        let method = preset.method(method, &source)?;
-        let model = preset.model(model, &method, &source)?;
+        let values = PresetValues::of(preset, &source);
+        let method = values.method(method)?;
+        let model = values.model(model, &method)?;
         Ok(Self {
             preset,
             seed: 0,
-            training: preset.training(&method, &model, &source),
-            plan: preset.plan(&method, &source),
+            training: values.training(&method, &model),
+            plan: values.plan(&method),
             model,
             method,
             data: DataConfig {

@@ -1,4 +1,4 @@
-//! Short names of the settings that everybody gives.
+//! Short names of the settings that are given most.
 use fedeq_core::{Error, Result};
 
 use super::registry::SettingInfo;

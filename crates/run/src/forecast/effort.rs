@@ -10,7 +10,7 @@ pub(super) struct Effort {
     /// What is trained, and for how many epochs.
     pub(super) trained: Vec<(Trains, usize)>,
     /// How often training, validation and test samples are looked at without training.
-    pub(super) judged: [usize; 3],
+    pub(super) evaluated: [usize; 3],
 }
 
 impl Effort {
@@ -38,9 +38,9 @@ impl Effort {
     fn asked(questions: &[Question]) -> Self {
         let mut effort = Self::default();
         for question in questions {
-            effort.judged[question.on as usize] += 1;
+            effort.evaluated[question.on as usize] += 1;
             if question.neighbours.is_some() {
-                effort.judged[Portion::Train as usize] += 1; // Neighbours are found among embedded training samples.
+                effort.evaluated[Portion::Train as usize] += 1; // Neighbours are found among embedded training samples.
             }
         }
         effort
@@ -48,10 +48,10 @@ impl Effort {
 
     /// How often samples are looked at without training, of so many training, validation and test samples.
     pub(super) fn looks(&self, samples: [f64; 3]) -> f64 {
-        self.judged.iter().zip(samples).map(|(times, samples)| *times as f64 * samples).sum()
+        self.evaluated.iter().zip(samples).map(|(times, samples)| *times as f64 * samples).sum()
     }
 
-    /// Seconds for a client of so many batches, and so many training, validation and test samples to be judged by.
+    /// Seconds for a client of so many batches, and so many training, validation and test samples to be evaluated by.
     pub(super) fn seconds(&self, pace: &Pace, batches: f64, samples: [f64; 3]) -> f64 {
         let trained: f64 = self.trained.iter().map(|(trains, epochs)| *epochs as f64 * batches * pace.batch(*trains)).sum();
         trained + self.looks(samples) * pace.sample()
@@ -80,9 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn both_models_of_a_client_are_judged_and_neighbours_are_embedded() {
-        assert_eq!(effort(&["method=fedeq"], ClientTask::Evaluate).judged, [0, 1, 2]);
-        assert_eq!(effort(&["method=local"], ClientTask::Evaluate).judged, [0, 1, 1]);
-        assert_eq!(effort(&["method=knn-per"], ClientTask::Evaluate).judged, [2, 1, 2]);
+    fn both_models_of_a_client_are_evaluated_and_neighbours_are_embedded() {
+        assert_eq!(effort(&["method=fedeq"], ClientTask::Evaluate).evaluated, [0, 1, 2]);
+        assert_eq!(effort(&["method=local"], ClientTask::Evaluate).evaluated, [0, 1, 1]);
+        assert_eq!(effort(&["method=knn-per"], ClientTask::Evaluate).evaluated, [2, 1, 2]);
     }
 }

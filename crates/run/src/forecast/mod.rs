@@ -229,20 +229,20 @@ fn pace_key(prepared: &Prepared) -> String {
 /// What a client does in a round, when it is evaluated, and at the end.
 struct Efforts {
     train: Effort,
-    judge: Effort,
+    evaluate: Effort,
     finish: Effort,
 }
 
 impl Efforts {
     fn of(prepared: &Prepared) -> Self {
-        let judge = if prepared.experiment.plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
-        let [train, judge, finish] = [ClientTask::Train, judge, ClientTask::Finish].map(|task| Effort::of(prepared, task));
-        Self { train, judge, finish }
+        let evaluate = if prepared.experiment.plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
+        let [train, evaluate, finish] = [ClientTask::Train, evaluate, ClientTask::Finish].map(|task| Effort::of(prepared, task));
+        Self { train, evaluate, finish }
     }
 
     /// All that is trained in one of them.
     fn trained(&self) -> Vec<Trains> {
-        [&self.train, &self.judge, &self.finish]
+        [&self.train, &self.evaluate, &self.finish]
             .into_iter()
             .flat_map(|effort| &effort.trained)
             .map(|(trains, _)| *trains)
@@ -256,10 +256,10 @@ impl Efforts {
         let batches: usize = (0..clients).map(|client| prepared.batches(client)).sum();
         let mean_batches = batches as f64 / clients.max(1) as f64;
         let train = self.train.seconds(pace, mean_batches, [0.0; 3]);
-        let judged = judge_all(prepared, &self.judge, pace);
+        let evaluated = evaluate_all(prepared, &self.evaluate, pace);
         let finish = self.finish.seconds(pace, mean_batches, [0.0; 3]) * clients as f64;
         let (few, all) = (workers(prepared).min(cohort) as f64, workers(prepared).min(clients) as f64);
-        Ok(plan.rounds as f64 * cohort as f64 * train / few + (evaluations(plan) * judged + finish) / all)
+        Ok(plan.rounds as f64 * cohort as f64 * train / few + (evaluations(plan) * evaluated + finish) / all)
     }
 }
 
@@ -270,7 +270,7 @@ fn evaluations(plan: &Plan) -> f64 {
 }
 
 /// Seconds of one evaluation of all clients, one after the other.
-fn judge_all(prepared: &Prepared, effort: &Effort, pace: &Pace) -> f64 {
+fn evaluate_all(prepared: &Prepared, effort: &Effort, pace: &Pace) -> f64 {
     let one = |client: usize| {
         effort.seconds(pace, prepared.batches(client) as f64, prepared.samples_of(client).map(|count| count as f64))
     };

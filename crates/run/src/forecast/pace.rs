@@ -20,8 +20,8 @@ pub(super) struct Pace {
     pub(super) bytes: Option<u64>,
 }
 
-/// As many samples as are judged to see how long one takes.
-const JUDGED: usize = 20;
+/// As many samples as are evaluated to see how long one takes.
+const EVALUATED: usize = 20;
 
 /// How often a piece of work is done to see how long it takes.
 const TIMES: usize = 5;
@@ -38,7 +38,7 @@ impl Pace {
         self.batch_mut(trains).unwrap_or_default()
     }
 
-    /// Seconds of judging a sample.
+    /// Seconds of evaluating a sample.
     pub(super) fn sample(&self) -> f64 {
         self.sample.unwrap_or_default()
     }
@@ -59,7 +59,7 @@ pub(super) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Measures what is not known yet: batches that are trained in these ways, and judging a sample.
+    /// Measures what is not known yet: batches that are trained in these ways, and evaluating a sample.
     pub(super) fn complete(&mut self, pace: &mut Pace, prepared: &Prepared, trained: &[Trains]) -> Result<()> {
         let mut known = *pace;
         let is_known = |trains: &Trains| known.batch_mut(*trains).is_some();
@@ -105,8 +105,8 @@ fn batch(prepared: &Prepared, state: &mut ClientState, trains: Trains) -> Result
 }
 
 fn sample_seconds(prepared: &Prepared, state: &ClientState) -> Result<f64> {
-    let [seconds, _] = of_samples(prepared, JUDGED, |problem| problem.score(&state.own, Portion::Train, None).map(|_| 0))?;
-    Ok(seconds / JUDGED as f64)
+    let [seconds, _] = of_samples(prepared, EVALUATED, |problem| problem.score(&state.own, Portion::Train, None).map(|_| 0))?;
+    Ok(seconds / EVALUATED as f64)
 }
 
 /// The seconds and the bytes of some work on so many samples, which says how many bytes it took. Where that is long, it is taken from the lines through those of a few.

@@ -2,6 +2,7 @@
 use std::path::Path;
 
 use fedeq_core::{Error, Result};
+use fedeq_models::{InputKind, ModelConfig};
 use serde::{Deserialize, Serialize};
 
 use super::work::Work;
@@ -108,15 +109,13 @@ impl Rates {
     pub(super) fn fitting(&self, device: Option<&str>, prepared: &Prepared) -> Option<Fitting<'_>> {
         let experiment = &prepared.experiment;
         let (data, model, method) = (experiment.data.source.name(), experiment.model.name(), experiment.method.name());
-        let is_equilibrium = |name: &str| name.starts_with("deq-");
-        let is_text = |name: &str| name.contains("transformer");
         let score = |rate: &Rate| {
             [
                 device.is_some_and(|device| rate.device == device),
                 rate.model == model,
                 rate.data == data,
                 rate.method.as_deref() == Some(method),
-                is_text(&rate.model) == is_text(model),
+                is_for_text(&rate.model) == is_for_text(model),
                 rate.by == MeasuredBy::Rounds,
                 is_equilibrium(&rate.model) == is_equilibrium(model),
             ]
@@ -138,6 +137,16 @@ impl Rates {
     }
 }
 
+/// Whether a network that this program knows takes symbols.
+fn is_for_text(name: &str) -> bool {
+    name.parse().is_ok_and(|model: ModelConfig| model.inputs() == Some(InputKind::Symbols))
+}
+
+/// Whether a network that this program knows solves for a fixed point.
+fn is_equilibrium(name: &str) -> bool {
+    name.parse().is_ok_and(|model: ModelConfig| model.is_equilibrium())
+}
+
 /// Whether a device is a GPU, by its name.
 pub(super) fn is_gpu(device: &str) -> bool {
     device.ends_with("(mixed)") || device.ends_with("(exact)")
@@ -154,8 +163,8 @@ impl Rate {
         let work = Work::of(prepared)?;
         let share = jobs.max(1) as f64;
         let trained = share * work.round * counted.len() as f64 / train;
-        let judged = counted.iter().filter(|timing| timing.evaluate > 0.0);
-        let (evaluations, seconds) = judged.fold((0.0, 0.0), |(count, sum), timing| (count + 1.0, sum + timing.evaluate));
+        let evaluated = counted.iter().filter(|timing| timing.evaluate > 0.0);
+        let (evaluations, seconds) = evaluated.fold((0.0, 0.0), |(count, sum), timing| (count + 1.0, sum + timing.evaluate));
         let experiment = &prepared.experiment;
         Ok(Some(Self {
             device: device_name(&experiment.engine),

@@ -30,12 +30,12 @@ impl Work {
         let samples = |client: usize| prepared.samples_of(client).map(|count| count as f64);
         let trained: f64 = (0..clients).map(|client| samples(client)[0]).sum();
         let training = |task: ClientTask| cost.training(&Effort::of(prepared, task)) / 1e12;
-        let judge = if plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
-        let effort = Effort::of(prepared, judge);
-        let judged: f64 = (0..clients).map(|client| effort.looks(samples(client))).sum();
+        let task = if plan.measure_theory { ClientTask::Measure } else { ClientTask::Evaluate };
+        let effort = Effort::of(prepared, task);
+        let evaluated: f64 = (0..clients).map(|client| effort.looks(samples(client))).sum();
         Ok(Self {
             round: training(ClientTask::Train) * trained * prepared.cohort()? as f64 / clients.max(1) as f64,
-            evaluation: cost.forward * judged / 1e12 + training(judge) * trained,
+            evaluation: cost.forward * evaluated / 1e12 + training(task) * trained,
             finish: training(ClientTask::Finish) * trained,
             rounds: plan.rounds as f64,
             evaluations: evaluations(plan),

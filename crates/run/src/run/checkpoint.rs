@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use fedeq_core::{Error, Event, InProcess, Observer, Result, ServerState, Traffic, Transport, fingerprint, write_atomically};
 use serde::{Deserialize, Serialize};
 
-use super::folder::{RunFolder, read_json, write_json};
+use super::files::{read_json, write_json};
+use super::folder::RunFolder;
 use super::journal::{Journals, Lengths, Stamp, length};
 use crate::experiment::{Device, EngineSettings, Experiment};
 

@@ -1,33 +1,28 @@
-//! The folder of a run.
+//! The folder of a run: making, opening and locking it, how the run stands, and which folders are those of runs.
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use fedeq_core::{Error, Evaluation, Params, Result, Round, write_atomically};
+use fedeq_core::{Error, Params, Result};
 use fedeq_data::Scaling;
 use fedeq_data::source::scale::Scale;
 use fedeq_models::ModelConfig;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::checkpoint::{Manifest, Stage, keep_only_last};
-use super::control::{ControlCommand, ControlFile};
-use super::file_access::{FileAccess, LARGEST, SMALL};
-use super::find::is_run;
-use super::journal::{JournalLines, Journals, Tail};
-use super::metadata::{Roster, RunState, Status, UsedGpu, Version};
-use super::progress::{Activity, Heads};
-use super::record::{FailedReply, Timing};
-use super::summary::RunSummary;
+use super::file_access::FileAccess;
+use super::files::read_json;
+use super::journal::Journals;
+use super::metadata::RunState;
 use crate::experiment::{Experiment, ExternalModel, Prepared};
 
 /// A folder that holds a run.
 #[derive(Clone, Debug)]
 pub struct RunFolder {
-    root: PathBuf,
+    pub(super) root: PathBuf,
     /// Which of its files may be read.
-    access: FileAccess,
+    pub(super) access: FileAccess,
 }
 
 /// Held as long as a process works on a run; given back when the process ends, however it ends.
@@ -106,11 +101,6 @@ impl RunFolder {
         Ok(experiment)
     }
 
-    /// The data that the program which began the run handed over, where one did.
-    pub(super) fn data_file(&self) -> PathBuf {
-        self.root.join("data.safetensors")
-    }
-
     /// How the features of its data are scaled, if they are: as it was found out when the run began.
     pub fn scaling(&self, experiment: &Experiment) -> Result<Option<Scaling>> {
         match experiment.data.source.scale() {
@@ -135,22 +125,6 @@ impl RunFolder {
         experiment.prepare_again(self.scaling(experiment)?, self.external(experiment)?)
     }
 
-    /// What came out; nothing if it is not finished.
-    pub fn summary(&self) -> Result<Option<RunSummary>> {
-        let path = self.summary_file();
-        if path.is_file() { self.json(&path, LARGEST).map(Some) } else { Ok(None) }
-    }
-
-    /// What came out, as it was written.
-    pub fn summary_text(&self) -> Result<String> {
-        self.text(&self.summary_file(), LARGEST)
-    }
-
-    /// What its status file says.
-    pub fn status(&self) -> Result<Status> {
-        self.json(&self.status_file(), SMALL)
-    }
-
     /// How it stands, as far as one can tell from this machine.
     pub fn state(&self) -> Result<RunState> {
         self.state_if(|| self.is_locked())
@@ -172,135 +146,6 @@ impl RunFolder {
     /// Whether a process is working on it now.
     pub fn is_locked(&self) -> bool {
         self.access.open(&self.root.join(LOCK)).is_ok_and(|file| file.try_lock_shared().is_err())
-    }
-
-    /// The rounds so far.
-    pub fn rounds(&self) -> Result<Vec<Round>> {
-        self.all(&self.rounds_file())
-    }
-
-    /// The evaluations so far.
-    pub fn evaluations(&self) -> Result<Vec<Evaluation>> {
-        self.all(&self.evaluations_file())
-    }
-
-    /// Where the time went so far.
-    pub fn timings(&self) -> Result<Vec<Timing>> {
-        self.all(&self.timings_file())
-    }
-
-    /// What became of the clients' heads so far.
-    pub fn heads(&self) -> Result<Vec<Heads>> {
-        self.all(&self.heads_file())
-    }
-
-    /// The clients whose replies did not count, in the order in which that was found; none if all did. Rounds that were repeated are among them.
-    pub fn failures(&self) -> Result<Vec<FailedReply>> {
-        let mut failures = Vec::new();
-        self.each(&self.failures_file(), |failure| failures.push(failure)).map(|()| failures)
-    }
-
-    /// Takes the rounds so far one after the other, for journals that may be longer than memory; one that is not there yet has none.
-    pub fn each_round(&self, take: impl FnMut(Round)) -> Result<()> {
-        self.each(&self.rounds_file(), take)
-    }
-
-    /// Takes the evaluations so far alike.
-    pub fn each_evaluation(&self, take: impl FnMut(Evaluation)) -> Result<()> {
-        self.each(&self.evaluations_file(), take)
-    }
-
-    /// Takes what became of the clients' heads so far alike.
-    pub fn each_heads(&self, take: impl FnMut(Heads)) -> Result<()> {
-        self.each(&self.heads_file(), take)
-    }
-
-    /// The rounds, the evaluations and the timings, to be read while they are written.
-    pub fn tails(&self) -> [Tail; 3] {
-        [self.rounds_file(), self.evaluations_file(), self.timings_file()].map(|path| Tail::new(path, self.access.clone()))
-    }
-
-    /// The experiment as it was written.
-    pub fn experiment_text(&self) -> Result<String> {
-        self.text(&self.experiment_file(), SMALL)
-    }
-
-    /// A file as text; where others may have filled the folder, only if it has no more bytes than this.
-    fn text(&self, path: &Path, most: u64) -> Result<String> {
-        self.access.read(path, most).map_err(Error::io(path, "read it"))
-    }
-
-    /// A file of JSON, alike.
-    fn json<V: DeserializeOwned>(&self, path: &Path, most: u64) -> Result<V> {
-        serde_json::from_str(&self.text(path, most)?).map_err(|error| Error::damaged(path, error.to_string()))
-    }
-
-    /// The lines of a journal, one after the other; none if it is not there.
-    fn each<V: DeserializeOwned>(&self, path: &Path, take: impl FnMut(V)) -> Result<()> {
-        match self.access.open(path) {
-            Ok(file) => take_lines(path, file, take),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::io(path, "read it")(error)),
-        }
-    }
-
-    /// All lines of a journal.
-    fn all<V: DeserializeOwned>(&self, path: &Path) -> Result<Vec<V>> {
-        let file = self.access.open(path).map_err(Error::io(path, "read it"))?;
-        let mut values = Vec::new();
-        take_lines(path, file, |value| values.push(value)).map(|()| values)
-    }
-
-    /// Who the clients are; an error where no process has said so.
-    pub fn roster(&self) -> Result<Roster> {
-        self.json(&self.roster_file(), LARGEST)
-    }
-
-    /// Says who the clients are, once.
-    pub fn write_roster(&self, prepared: &Prepared) -> Result<()> {
-        if self.roster_file().is_file() { Ok(()) } else { write_json(&self.roster_file(), &Roster::of(prepared)) }
-    }
-
-    /// Who is at work; nothing where no process has said so.
-    pub fn activity(&self) -> Option<Activity> {
-        self.json(&self.activity_file(), LARGEST).ok()
-    }
-
-    /// Says who is at work. Not synced to disk, and not worth stopping a run for if it fails.
-    pub(super) fn write_activity(&self, activity: &Activity) {
-        let partial = self.path().join("activity.json.partial");
-        let written = serde_json::to_string(activity).is_ok_and(|json| fs::write(&partial, json).is_ok());
-        if written {
-            let _ = fs::rename(&partial, self.activity_file());
-        }
-    }
-
-    /// Nobody is at work any more.
-    pub(super) fn end_activity(&self) {
-        let _ = fs::remove_file(self.activity_file());
-    }
-
-    /// Leaves a command for the process that carries out this run.
-    pub fn leave_command(&self, command: ControlCommand) -> Result<()> {
-        write_json(&self.control_file(), &ControlFile { command })
-    }
-
-    /// The command in the folder; nothing if it cannot be read, which changes nothing.
-    pub(super) fn control_command(&self) -> Option<ControlCommand> {
-        let path = self.control_file();
-        if !path.exists() {
-            return Some(ControlCommand::default());
-        }
-        read_json(&path).ok().map(|file: ControlFile| file.command)
-    }
-
-    /// Removes a command that was meant for an earlier process.
-    pub(super) fn remove_command(&self) -> Result<()> {
-        let path = self.control_file();
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(&path, "remove it")(error)),
-            _ => Ok(()),
-        }
     }
 
     /// The rounds from which a run will continue, if it has a checkpoint that can be read.
@@ -369,101 +214,6 @@ impl RunFolder {
         let process = self.status().map_or_else(|_| "another process".into(), |status| format!("process {}", status.pid));
         Error::invalid(format!("`{}` is being worked on by {process}", self.root.display()), "wait until it is done, or stop it")
     }
-
-    pub(super) fn write_experiment(&self, experiment: &Experiment) -> Result<()> {
-        write_atomically(&self.experiment_file(), experiment.to_toml()?.as_bytes())
-    }
-
-    /// Says how the run stands, and that this process said so.
-    pub fn write_status(&self, state: RunState) -> Result<()> {
-        write_json(&self.status_file(), &Status { state, pid: std::process::id() })
-    }
-
-    /// Says which program carries out the run, and on what.
-    pub(super) fn write_version(&self, gpu: Option<UsedGpu>) -> Result<()> {
-        Version { gpu, ..Version::here() }.write(&self.root)
-    }
-
-    /// Says on which GPU the run is continued, where it is another one than before.
-    pub(super) fn note_gpu(&self, gpu: Option<UsedGpu>) -> Result<()> {
-        let Ok(version) = Version::read(&self.root) else { return Ok(()) };
-        if gpu.is_none() || version.gpu == gpu { Ok(()) } else { Version { gpu, ..version }.write(&self.root) }
-    }
-
-    pub(super) fn write_summary(&self, summary: &RunSummary) -> Result<()> {
-        write_json(&self.summary_file(), summary)
-    }
-
-    pub(super) fn write_scaling(&self, scaling: &Scaling) -> Result<()> {
-        // Twice as many digits as there are in the numbers, so that not one bit changes on the way through text.
-        let exact = |numbers: &[f32]| numbers.iter().map(|&number| f64::from(number)).collect::<Vec<f64>>();
-        let (mean, deviation) = (exact(&scaling.mean), exact(&scaling.deviation));
-        write_json(&self.scaling_file(), &serde_json::json!({ "mean": mean, "deviation": deviation }))
-    }
-
-    pub(super) fn write_external(&self, model: &ExternalModel) -> Result<()> {
-        write_atomically(&self.network_file(), &model.initial.to_bytes(&Default::default())?)
-    }
-
-    pub(super) fn rounds_file(&self) -> PathBuf {
-        self.root.join("rounds.jsonl")
-    }
-
-    pub(super) fn evaluations_file(&self) -> PathBuf {
-        self.root.join("evaluations.jsonl")
-    }
-
-    pub(super) fn timings_file(&self) -> PathBuf {
-        self.root.join("timings.jsonl")
-    }
-
-    pub(super) fn failures_file(&self) -> PathBuf {
-        self.root.join("failures.jsonl")
-    }
-
-    pub(super) fn heads_file(&self) -> PathBuf {
-        self.root.join("heads.jsonl")
-    }
-
-    fn roster_file(&self) -> PathBuf {
-        self.root.join("clients.json")
-    }
-
-    fn activity_file(&self) -> PathBuf {
-        self.root.join("activity.json")
-    }
-
-    fn control_file(&self) -> PathBuf {
-        self.root.join("control.json")
-    }
-
-    pub(super) fn table_file(&self) -> PathBuf {
-        self.root.join("metrics.csv")
-    }
-
-    pub(super) fn tensorboard(&self) -> PathBuf {
-        self.root.join("tensorboard")
-    }
-
-    fn scaling_file(&self) -> PathBuf {
-        self.root.join("scaling.json")
-    }
-
-    fn network_file(&self) -> PathBuf {
-        self.root.join("network.safetensors")
-    }
-
-    fn experiment_file(&self) -> PathBuf {
-        self.root.join("experiment.toml")
-    }
-
-    fn summary_file(&self) -> PathBuf {
-        self.root.join("summary.json")
-    }
-
-    fn status_file(&self) -> PathBuf {
-        self.root.join("status.json")
-    }
 }
 
 const LOCK: &str = "lock";
@@ -496,23 +246,105 @@ fn taken(root: &Path) -> Error {
     )
 }
 
-/// Writes a value as JSON, by replacing the file at once.
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let json = serde_json::to_string_pretty(value).map_err(|error| Error::io(path, "write it")(error.into()))?;
-    write_atomically(path, (json + "\n").as_bytes())
+/// Sweeps and figures keep their runs in folders of their own; deeper than this nobody nests.
+const DEPTH: usize = 4;
+
+/// What a run folder has.
+const SIGNS: [&str; 4] = ["experiment.toml", "status.json", "rounds.jsonl", "version.json"];
+
+/// Whether a folder is that of a run, even of a damaged one: it holds at least two of the files that every run has. One of them
+/// alone, such as an `experiment.toml` to start runs from, may lie anywhere.
+pub(super) fn is_run(folder: &Path) -> bool {
+    SIGNS.iter().filter(|sign| folder.join(sign).exists()).count() >= 2
 }
 
-/// Reads a value from a JSON file.
-pub fn read_json<V: DeserializeOwned>(path: &Path) -> Result<V> {
-    let text = fs::read_to_string(path).map_err(Error::io(path, "read it"))?;
-    serde_json::from_str(&text).map_err(|error| Error::damaged(path, error.to_string()))
+/// Whether links to folders are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// They are.
+    Followed,
+    /// They are not, so that everything found is really there.
+    PassedOver,
 }
 
-/// Takes the whole lines of a journal; one that is still being written is left out.
-fn take_lines<V: DeserializeOwned>(path: &Path, file: File, mut take: impl FnMut(V)) -> Result<()> {
-    let mut lines = JournalLines::new(path, file, 0);
-    while let Some((value, _)) = lines.read()? {
-        take(value);
+/// Run folders by their names, which are their paths below `root`, parts separated by `/`. A `root` that is a run itself is the only
+/// one, by its own name.
+pub fn runs_below(root: &Path, links: Links) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    if is_run(root) {
+        found.insert(own_name(root), root.to_owned());
+    } else {
+        collect(root, "", DEPTH, links, &mut found);
     }
-    Ok(())
+    found
+}
+
+fn own_name(root: &Path) -> String {
+    let whole = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+    whole.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
+}
+
+fn collect(folder: &Path, name: &str, depth: usize, links: Links, found: &mut BTreeMap<String, PathBuf>) {
+    let is_folder = |entry: &fs::DirEntry| match links {
+        Links::Followed => entry.path().is_dir(),
+        Links::PassedOver => entry.file_type().is_ok_and(|kind| kind.is_dir()),
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten().filter(is_folder) {
+        // A name that is no text cannot stand in an address; a hidden folder wants to be left alone.
+        let Some(own) = entry.file_name().to_str().filter(|own| !own.starts_with('.')).map(str::to_owned) else { continue };
+        let (path, name) = (entry.path(), if name.is_empty() { own } else { format!("{name}/{own}") });
+        if is_run(&path) {
+            found.insert(name, path);
+        } else if depth > 1 {
+            collect(&path, &name, depth - 1, links, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(paths: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        for path in paths {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("writable");
+            fs::write(path, "").expect("writable");
+        }
+        folder
+    }
+
+    fn names(root: &Path, links: Links) -> Vec<String> {
+        runs_below(root, links).into_keys().collect()
+    }
+
+    #[test]
+    fn runs_are_found_in_folders_of_folders_and_nothing_else_is() {
+        let runs = ["b", "a/x", ".c", "1/2/3/4/5"].map(|run| [format!("{run}/status.json"), format!("{run}/version.json")]);
+        let others = ["a/sweep.csv", "d/letter.txt", "experiment.toml", "a/experiment.toml"].map(str::to_owned);
+        let paths: Vec<String> = runs.concat().into_iter().chain(others).collect();
+        let folder = tree(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(names(folder.path(), Links::PassedOver), ["a/x", "b"]);
+    }
+
+    #[test]
+    fn a_run_itself_is_the_only_one() {
+        let folder = tree(&["one/experiment.toml", "one/rounds.jsonl", "one/clients/status.json"]);
+        assert_eq!(names(&folder.path().join("one"), Links::PassedOver), ["one"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_where_that_is_wanted() {
+        let folder = tree(&["one/experiment.toml", "one/status.json", "chosen/letter.txt"]);
+        std::os::unix::fs::symlink(folder.path().join("one"), folder.path().join("chosen/link")).expect("writable");
+        assert_eq!(names(&folder.path().join("chosen"), Links::Followed), ["link"]);
+        assert!(names(&folder.path().join("chosen"), Links::PassedOver).is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_holds_nothing() {
+        assert!(names(Path::new("nowhere/at/all"), Links::Followed).is_empty());
+    }
 }

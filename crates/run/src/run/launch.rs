@@ -14,7 +14,7 @@ use super::control::{ControlThread, PauseGate};
 use super::engine::{Place, Share};
 use super::folder::{Lock, RunFolder};
 use super::metadata::{RunState, UsedGpu};
-use super::observer::{LastEvaluation, RunObserver};
+use super::observer::{LastEvaluation, SimulationObserver};
 use super::progress::{HeadRecorder, ProgressTracker};
 use super::record::Recorder;
 use super::start::{Disk, RunStart};
@@ -58,7 +58,7 @@ struct RunContext<'a> {
 pub fn launch(
     experiment: &Experiment,
     folder: &Path,
-    observer: &mut RunObserver<'_>,
+    observer: &mut SimulationObserver<'_>,
     interrupted: Interrupted<'_>,
 ) -> Result<RunSummary> {
     Run::create(experiment, folder)?.train(observer, interrupted)
@@ -221,7 +221,7 @@ impl Run {
     /// Carries it out to the end. If it is stopped or fails, all rounds that were over are kept.
     ///
     /// While it works it also obeys the [`ControlCommand`](super::ControlCommand) in its folder.
-    pub fn train(&self, observer: &mut RunObserver<'_>, interrupted: Interrupted<'_>) -> Result<RunSummary> {
+    pub fn train(&self, observer: &mut SimulationObserver<'_>, interrupted: Interrupted<'_>) -> Result<RunSummary> {
         self.folder.remove_command()?;
         let context =
             RunContext { gate: PauseGate::default(), progress: ProgressTracker::after(self.position.server.round), interrupted };
@@ -260,7 +260,7 @@ impl Run {
         }
     }
 
-    fn work(&self, observer: &mut RunObserver<'_>, context: &RunContext<'_>) -> Result<RunSummary> {
+    fn work(&self, observer: &mut SimulationObserver<'_>, context: &RunContext<'_>) -> Result<RunSummary> {
         let Self { folder, prepared, position, .. } = self;
         let Experiment { method, training, plan, engine, .. } = &prepared.experiment;
         let seed = prepared.clients_seed();
@@ -306,7 +306,7 @@ impl Run {
         transport: &mut InProcess<'_>,
         mut recorder: Recorder<'_>,
         checkpointer: &mut Checkpointer<'_>,
-        observer: &mut RunObserver<'_>,
+        observer: &mut SimulationObserver<'_>,
         context: &RunContext<'_>,
     ) -> Result<Evaluation> {
         let mut heads = HeadRecorder::open(&self.folder, &context.progress)?;

@@ -5,7 +5,7 @@ use fedeq_core::{Error, Result};
 use fedeq_data::partition::{ClientIndices, Tally};
 use serde::{Deserialize, Serialize};
 
-use super::folder::{read_json, write_json};
+use super::files::{read_json, write_json};
 use crate::experiment::{EngineSettings, Precision, Prepared};
 use crate::machine::{Gpu, cores, processor};
 
@@ -155,7 +155,7 @@ impl Roster {
     /// The clients of an experiment.
     pub(super) fn of(prepared: &Prepared) -> Self {
         let splits = &prepared.splits;
-        let everybody: Vec<ClientIndices> = splits.clients.iter().chain(&splits.unseen).cloned().collect();
-        Self { training: splits.clients.len(), tally: Tally::of(&prepared.dataset, &everybody) }
+        let all: Vec<ClientIndices> = splits.clients.iter().chain(&splits.unseen).cloned().collect();
+        Self { training: splits.clients.len(), tally: Tally::of(&prepared.dataset, &all) }
     }
 }

@@ -34,20 +34,18 @@
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run; `engine`: what it is computed by
 //! - `federated`: the server of a federation whose clients are elsewhere
-//! - `folder`: the folder and its files; `metadata`: the small ones; `find`: which folders are those of runs; `file_access`: which files may be read as parts of a run
+//! - `folder`: the folder, and which folders are those of runs; `files`: what is in it; `metadata`: the small ones; `file_access`: which files may be read as parts of a run
 //! - `journal`: files of lines that can be cut back, and reading them while they grow; `record`, `tensorboard`: what is written down as it happens
 //! - `checkpoint`: what there is to come back to
 //! - `progress`: who is at work, and what becomes of clients' heads; `control`: pausing and stopping a run from outside its process
-//! - `observer`: who watches; `start`: what there is to say beforehand; `summary`: what came out; `facts`: the same in words
-//! - `warnings`: what a person should know meanwhile
+//! - `observer`: who watches, and what a person should know meanwhile; `start`: what there is to say beforehand; `summary`: what came out
 //! - `trained`: a finished run, opened to be used
 mod checkpoint;
 mod control;
 mod engine;
-mod facts;
 mod federated;
 mod file_access;
-mod find;
+mod files;
 mod folder;
 mod journal;
 mod launch;
@@ -59,22 +57,20 @@ mod start;
 mod summary;
 mod tensorboard;
 mod trained;
-mod warnings;
 
 pub use checkpoint::{Manifest, Stage, Which};
 pub use control::ControlCommand;
 pub use engine::{DeviceUse, Share};
-pub use federated::{ClientLink, FederatedRun, FederationObserver, FederationPlan, Outgoing, ReceivedReply, Remote, Watch};
+pub use federated::{ClientLink, FederatedRun, FederationPlan, LinkContext, Outgoing, ReceivedReply, Remote};
 pub use file_access::FileAccess;
-pub use find::{Links, runs_below};
-pub use folder::{RunFolder, read_json, write_json};
+pub use files::{read_json, write_json};
+pub use folder::{Links, RunFolder, runs_below};
 pub use journal::{Stamp, Tail};
 pub use launch::{FromMemory, Run, launch};
 pub use metadata::{Roster, RunState, Status, UsedGpu, Version};
-pub use observer::{RunObserver, Silent};
+pub use observer::{FederationObserver, Silent, SimulationObserver, Warnings};
 pub use progress::{Activity, Head, Heads};
 pub use record::{FailedReply, Timing, scalars, scalars_of_evaluation, scalars_of_round};
 pub use start::{Disk, RunStart};
 pub use summary::{AttackSummary, Resources, RunSummary, headline, in_words};
 pub use trained::{ClientModel, Diagnosis, Reevaluation, Trained};
-pub use warnings::Warnings;

@@ -66,7 +66,7 @@ const ROUND: u64 = 2_000;
 const DISTANCE: u64 = 130;
 
 /// What the journals say about each client, for an evaluation.
-const JUDGED: u64 = 50;
+const EVALUATED: u64 = 50;
 
 impl Disk {
     /// What a run will take: nearly all of it are the states of the clients that take part.
@@ -81,7 +81,7 @@ impl Disk {
         let checkpoint = states + 4 * shared as u64;
         let evaluations = plan.rounds.checked_div(plan.evaluate_every).unwrap_or(0) + 1;
         let round = if prepared.plan.aggregation.notes_distances() { ROUND + cohort * DISTANCE } else { ROUND };
-        let journals = plan.rounds.saturating_mul(round).saturating_add(evaluations.saturating_mul(clients * JUDGED));
+        let journals = plan.rounds.saturating_mul(round).saturating_add(evaluations.saturating_mul(clients * EVALUATED));
         // States that do not fit in memory are on disk also between checkpoints.
         let fits = states / 1_000_000 <= prepared.experiment.engine.client_memory_mb as u64;
         let working = if fits { 2 } else { 3 } * checkpoint;

@@ -16,7 +16,7 @@ from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedeq._native import Request, Watch
+from fedeq._native import LinkContext, Request
 from fedeq.flower.directory import Directory
 from fedeq.flower.listener import LOST, Listener
 from fedeq.flower.messages import Parts, content, parts_of, shorten
@@ -48,12 +48,12 @@ class Transport:
     patience: float
     clock: Clock = time.monotonic
 
-    def gather(self, clients: int, watch: Watch) -> dict[int, str]:
+    def gather(self, clients: int, context: LinkContext) -> dict[int, str]:
         """Wait until every client has a node, `patience` seconds at most, and say which have none."""
-        self.directory.on_refusal = watch.refused
+        self.directory.on_refusal = context.refused
         end = self.clock() + self.patience
         while missing := set(range(clients)) - set(self.directory.nodes):
-            if self.clock() >= end or watch.stopped:
+            if self.clock() >= end or context.stopped:
                 break
             self.directory.ask_new_nodes()
             for reply in self.listener.receive(self.directory.pending, LONGEST):
@@ -61,13 +61,13 @@ class Transport:
         log(INFO, "%s of %s clients have a node", clients - len(missing), clients)
         return dict.fromkeys(sorted(missing), f"no node in {self.patience:g} s")
 
-    def exchange(self, requests: Mapping[int, Request], watch: Watch) -> dict[int, str | Parts]:
+    def exchange(self, requests: Mapping[int, Request], context: LinkContext) -> dict[int, str | Parts]:
         """Send each client its request and wait for all replies, until the deadline at most."""
-        self.directory.on_refusal = watch.refused
-        exchange = _Exchange(self, requests, watch)
+        self.directory.on_refusal = context.refused
+        exchange = _Exchange(self, requests, context)
         end = self.clock() + self.deadline
         pause = SHORTEST
-        while exchange.waiting and self.clock() < end and not watch.stopped:
+        while exchange.waiting and self.clock() < end and not context.stopped:
             before = len(exchange.waiting)
             exchange.send(end - self.clock())
             exchange.receive(pause)
@@ -83,7 +83,7 @@ class _Exchange:
 
     transport: Transport
     requests: Mapping[int, Request]
-    watch: Watch
+    context: LinkContext
     # Replies, or why there is none.
     replies: dict[int, str | Parts] = field(default_factory=dict)
     refusals: Counter[int] = field(default_factory=Counter)
@@ -145,4 +145,4 @@ class _Exchange:
         self.replies[client] = reply
         self.waiting.discard(client)
         self.pending.close(client)
-        self.watch.replied(client)
+        self.context.replied(client)

@@ -112,7 +112,7 @@ impl Accountant {
             if fits(middle) { enough = middle } else { below = middle }
         }
         // Few digits, so that what is told is what is used.
-        let unit = 10f64.powi(enough.log10().floor() as i32 - 4);
+        let unit = 10f64.powi(libm::log10(enough).floor() as i32 - 4);
         Some((enough / unit).ceil() * unit)
     }
 }
@@ -166,8 +166,8 @@ mod tests {
             prop_assert!(epsilon(drawn, multiplier / factor, rounds) >= least);
             prop_assert!(epsilon(more(drawn, factor), multiplier, rounds) >= least);
             // Sampling never costs more than no sampling.
-            let everybody = more(drawn, f64::INFINITY);
-            prop_assert!(spent <= epsilon(everybody, multiplier, rounds) * (1.0 + 1e-9));
+            let all = more(drawn, f64::INFINITY);
+            prop_assert!(spent <= epsilon(all, multiplier, rounds) * (1.0 + 1e-9));
         }
 
         #[test]
@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn the_gaussian_mechanism_has_its_closed_form() {
-        let (everybody, replaced) = (Accountant::new(Drawn::Poisson(1.0), 4.0), Accountant::new(Drawn::FixedSize(1.0), 8.0));
-        assert_eq!(everybody, replaced, "a replaced client counts twice");
-        for (order, divergence) in orders().zip(&everybody.round) {
+        let (all, replaced) = (Accountant::new(Drawn::Poisson(1.0), 4.0), Accountant::new(Drawn::FixedSize(1.0), 8.0));
+        assert_eq!(all, replaced, "a replaced client counts twice");
+        for (order, divergence) in orders().zip(&all.round) {
             assert_eq!(*divergence, order / 32.0);
         }
     }

@@ -3,7 +3,7 @@ use fedeq_kernels::activation::Activation;
 use fedeq_kernels::dense::{self, Addend, DenseShape};
 use fedeq_models::graph::{ParameterId, ValueId};
 
-use super::{Around, At, CellOp, To, fit};
+use super::{At, CellContext, CellOp, To, fit};
 use crate::op::kernel_of;
 use crate::parameters::{Gradients, ParameterTarget};
 use crate::plan::Planner;
@@ -44,46 +44,46 @@ impl Dense {
     }
 
     /// The gradient in front of the activation.
-    fn pull_activation(&mut self, around: &Around<'_>, index: usize, v: &[f32]) {
+    fn pull_activation(&mut self, context: &CellContext<'_>, index: usize, v: &[f32]) {
         let gradient = fit(&mut self.gradient, v.len());
-        self.activation.backward(around.set, &self.results[index], v, gradient);
+        self.activation.backward(context.set, &self.results[index], v, gradient);
     }
 }
 
 impl CellOp for Dense {
-    fn prepare(&mut self, _: &Around<'_>) {}
+    fn prepare(&mut self, _: &CellContext<'_>) {}
 
     fn start(&self, u: &[f32], z: &mut [f32]) {
         z.copy_from_slice(u);
     }
 
-    fn step(&mut self, around: &Around<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
-        let (shape, weight) = (self.shape(z.len()), around.parameters.get(self.weight));
-        dense::forward(around.set, shape, z, weight, Addend::Rows(u), Some(self.activation), out);
+    fn step(&mut self, context: &CellContext<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
+        let (shape, weight) = (self.shape(z.len()), context.parameters.get(self.weight));
+        dense::forward(context.set, shape, z, weight, Addend::Rows(u), Some(self.activation), out);
     }
 
-    fn linearise(&mut self, around: &Around<'_>, index: usize, z: &[f32], u: &[f32]) {
+    fn linearise(&mut self, context: &CellContext<'_>, index: usize, z: &[f32], u: &[f32]) {
         if self.results.len() <= index {
             self.results.resize_with(index + 1, Vec::new);
         }
         let mut result = std::mem::take(&mut self.results[index]);
-        self.step(around, z, u, fit(&mut result, z.len()));
+        self.step(context, z, u, fit(&mut result, z.len()));
         self.results[index] = result;
     }
 
-    fn turn(&mut self, around: &Around<'_>) {
-        let weight = around.parameters.get(self.weight);
+    fn turn(&mut self, context: &CellContext<'_>) {
+        let weight = context.parameters.get(self.weight);
         dense::transpose(weight, self.width, fit(&mut self.transposed, weight.len()));
     }
 
-    fn pull_back(&mut self, around: &Around<'_>, index: usize, v: &[f32], out: &mut [f32]) {
-        self.pull_activation(around, index, v);
-        dense::input_gradient(around.set, self.shape(v.len()), &self.gradient, &self.transposed, out, false);
+    fn pull_back(&mut self, context: &CellContext<'_>, index: usize, v: &[f32], out: &mut [f32]) {
+        self.pull_activation(context, index, v);
+        dense::input_gradient(context.set, self.shape(v.len()), &self.gradient, &self.transposed, out, false);
     }
 
-    fn backward(&mut self, around: &Around<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>) {
-        let (shape, set) = (self.shape(at.v.len()), around.set);
-        self.pull_activation(around, at.index, at.v);
+    fn backward(&mut self, context: &CellContext<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>) {
+        let (shape, set) = (self.shape(at.v.len()), context.set);
+        self.pull_activation(context, at.index, at.v);
         let gradient = &self.gradient;
         gradients.write(self.target.map(|target| target.adding(at.add)), |to| {
             to.fill(0.0);

@@ -21,7 +21,7 @@ pub(super) use repeat::Repeat;
 
 /// What a cell is run under.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around<'a> {
+pub(super) struct CellContext<'a> {
     pub(super) set: InstructionSet,
     pub(super) parameters: Values<'a>,
     /// Where attention may not go.
@@ -47,29 +47,29 @@ pub(super) trait CellOp: Debug + Send {
     fn give_back(&mut self, _: &mut Pool) {}
 
     /// Takes the parameters as they are now.
-    fn prepare(&mut self, around: &Around<'_>);
+    fn prepare(&mut self, context: &CellContext<'_>);
 
     /// Where a solve starts by itself.
     fn start(&self, u: &[f32], z: &mut [f32]);
 
     /// `out = g(z; u)`
-    fn step(&mut self, around: &Around<'_>, z: &[f32], u: &[f32], out: &mut [f32]);
+    fn step(&mut self, context: &CellContext<'_>, z: &[f32], u: &[f32], out: &mut [f32]);
 
     /// Further steps are for these samples only, of those at present.
-    fn keep(&mut self, _: &Around<'_>, _: &[usize]) {}
+    fn keep(&mut self, _: &CellContext<'_>, _: &[usize]) {}
 
     /// Keeps what the gradients of step number `index`, at `z`, need.
-    fn linearise(&mut self, around: &Around<'_>, index: usize, z: &[f32], u: &[f32]);
+    fn linearise(&mut self, context: &CellContext<'_>, index: usize, z: &[f32], u: &[f32]);
 
     /// There will be no further steps.
-    fn turn(&mut self, _: &Around<'_>) {}
+    fn turn(&mut self, _: &CellContext<'_>) {}
 
     /// `out = (dg/dz)^T v` at step number `index`.
-    fn pull_back(&mut self, around: &Around<'_>, index: usize, v: &[f32], out: &mut [f32]);
+    fn pull_back(&mut self, context: &CellContext<'_>, index: usize, v: &[f32], out: &mut [f32]);
 
     /// The gradients of step number `index`, at `z`, given that of its result: of the state if wanted, of what is injected, and of the
     /// parameters, which are added to those of the steps with higher numbers if `add` says so.
-    fn backward(&mut self, around: &Around<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>);
+    fn backward(&mut self, context: &CellContext<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>);
 }
 
 /// A step whose gradients are wanted.
@@ -155,7 +155,7 @@ impl Equilibrium {
     /// Finds the fixed point; gives what the cell makes of it, in memory of the pool.
     fn solve(
         &mut self,
-        around: &Around<'_>,
+        context: &CellContext<'_>,
         numbers: &mut Numbers<'_>,
         workspace: &mut SolveWorkspace<HostStates>,
         start: Start<'_>,
@@ -168,14 +168,14 @@ impl Equilibrium {
             self.z = self.states(numbers.pool);
         }
         let u = numbers.read(self.injection);
-        self.cell.prepare(around);
+        self.cell.prepare(context);
         self.cell.start(u, self.z.values_mut());
         match start {
             Start::Model => {}
             Start::At(state) => self.z.values_mut().copy_from_slice(state.values()),
             Start::Recalled(memory, samples) => memory.recall(samples, &mut self.z),
         }
-        let mut map = CellMap { cell: self.cell.as_mut(), around, u, kept: &mut kept, width: self.width, shrunk: false };
+        let mut map = CellMap { cell: self.cell.as_mut(), context, u, kept: &mut kept, width: self.width, shrunk: false };
         self.report = self.settings.solve_into(&mut map, &mut self.z, &mut image, workspace);
         workspace.release(|memory| numbers.pool.give(memory));
         numbers.pool.give(kept);
@@ -183,19 +183,19 @@ impl Equilibrium {
     }
 
     /// The steps after the fixed point that are differentiated, leaving the last state in `y`; the first of them is there already.
-    fn go_on(&mut self, around: &Around<'_>, u: &[f32], image: &[f32], y: &mut [f32]) {
+    fn go_on(&mut self, context: &CellContext<'_>, u: &[f32], image: &[f32], y: &mut [f32]) {
         let (steps, damping) = self.settings.adjoint.differentiated_steps();
         if self.back.is_none() || (steps, damping) == (1, 0.0) {
             return y.copy_from_slice(image);
         }
         // All samples again.
-        self.cell.prepare(around);
+        self.cell.prepare(context);
         y.copy_from_slice(self.z.values());
         self.states.resize_with(steps, Vec::new);
         for state in &mut self.states {
             state.clear();
             state.extend_from_slice(y);
-            self.cell.step(around, state, u, y);
+            self.cell.step(context, state, u, y);
             let (old, new) = (damping as f32, (1.0 - damping) as f32);
             y.iter_mut().zip(&*state).for_each(|(y, z)| *y = new * *y + old * z);
         }
@@ -243,24 +243,30 @@ pub struct Solved<'a> {
     pub report: &'a SolveReport,
 }
 
-fn around<'a>(run: &PassContext<'a>) -> Around<'a> {
-    Around { set: run.set, parameters: run.parameters, blocked: run.symbols.blocked, dropout: run.dropout }
+fn context<'a>(run: &PassContext<'a>) -> CellContext<'a> {
+    CellContext { set: run.set, parameters: run.parameters, blocked: run.symbols.blocked, dropout: run.dropout }
+}
+
+/// Takes what passes a damped step by out of `v`; the rest goes through it.
+fn take_share(share: f32, v: &mut [f32], past: &mut [f32]) {
+    past.iter_mut().zip(&*v).for_each(|(past, v)| *past = share * v);
+    v.iter_mut().for_each(|v| *v *= 1.0 - share);
 }
 
 impl Op for Equilibrium {
     fn forward(&mut self, run: &mut PassContext<'_>) {
-        let around = around(run);
+        let context = context(run);
         run.numbers.release_idle(self.time);
         self.cell.begin(run.scratch);
-        let image = self.solve(&around, &mut run.numbers, &mut run.scratch.solver, run.start);
-        run.numbers.write(self.y, |numbers, y| self.go_on(&around, numbers.read(self.injection), image.values(), y));
+        let image = self.solve(&context, &mut run.numbers, &mut run.scratch.solver, run.start);
+        run.numbers.write(self.y, |numbers, y| self.go_on(&context, numbers.read(self.injection), image.values(), y));
         run.numbers.pool.give(image.into_values());
         self.cell.end(run.scratch);
     }
 
     fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(Back { dy, du }) = self.back else { return };
-        let around = around(run);
+        let context = context(run);
         let (steps, damping) = self.settings.adjoint.differentiated_steps();
         let (len, pool) = (self.len(), &mut *run.numbers.pool);
         let (mut gradient, further) = (self.states(pool), if (steps, damping) == (1, 0.0) { 0 } else { len });
@@ -269,14 +275,14 @@ impl Op for Equilibrium {
         cell.begin(run.scratch);
         cell.borrow(steps, len, pool);
         let at = |index: usize| if further == 0 { z.values() } else { &states[index][..] };
-        cell.prepare(&around);
+        cell.prepare(&context);
         for index in 0..steps {
-            cell.linearise(&around, index, at(index), run.numbers.read(self.injection));
+            cell.linearise(&context, index, at(index), run.numbers.read(self.injection));
         }
-        cell.turn(&around);
+        cell.turn(&context);
         gradient.values_mut().copy_from_slice(run.numbers.read(dy));
         if settings.adjoint.solves_a_system() {
-            let (mut transposed, workspace) = (Transposed { cell: cell.as_mut(), around: &around }, &mut run.scratch.solver);
+            let (mut transposed, workspace) = (Transposed { cell: cell.as_mut(), context: &context }, &mut run.scratch.solver);
             settings.lend_for_adjoint(len, workspace, &mut |len| run.numbers.pool.take(len));
             workspace.reuse(std::mem::take(adjoint_report));
             *adjoint_report = settings.adjoint.correct(&mut transposed, &mut gradient, workspace).unwrap_or_default();
@@ -288,13 +294,11 @@ impl Op for Equilibrium {
                 let last = index + 1 == steps;
                 let (v, old) = (gradient.values_mut(), damping as f32);
                 if damping != 0.0 {
-                    // What passes the step by; the rest goes through it.
-                    past.iter_mut().zip(&*v).for_each(|(past, v)| *past = old * v);
-                    v.iter_mut().for_each(|v| *v *= 1.0 - old);
+                    take_share(old, v, &mut past);
                 }
                 let to_du = if last { &mut *du } else { fit(part, du.len()) };
                 let to = To { dz: (index > 0).then_some(&mut dz[..]), du: to_du };
-                cell.backward(&around, At { index, z: at(index), v, add: !last }, to, gradients);
+                cell.backward(&context, At { index, z: at(index), v, add: !last }, to, gradients);
                 if !last {
                     add(du, part);
                 }
@@ -320,13 +324,13 @@ impl Op for Equilibrium {
     }
 
     fn spectral_radius(&mut self, run: &mut PassContext<'_>, probe: HostStates, products: usize) -> Option<Vec<f64>> {
-        let around = around(run);
+        let context = context(run);
         self.cell.begin(run.scratch);
         self.cell.borrow(1, self.len(), run.numbers.pool);
-        self.cell.prepare(&around);
-        self.cell.linearise(&around, 0, self.z.values(), run.numbers.read(self.injection));
-        self.cell.turn(&around);
-        let mut transposed = Transposed { cell: self.cell.as_mut(), around: &around };
+        self.cell.prepare(&context);
+        self.cell.linearise(&context, 0, self.z.values(), run.numbers.read(self.injection));
+        self.cell.turn(&context);
+        let mut transposed = Transposed { cell: self.cell.as_mut(), context: &context };
         let radii = diagnose::spectral_radius_of(&mut transposed, probe, products);
         self.cell.give_back(run.numbers.pool);
         self.cell.end(run.scratch);
@@ -343,7 +347,7 @@ pub(super) fn fit(memory: &mut Vec<f32>, len: usize) -> &mut [f32] {
 /// `z -> g(z; u)`
 struct CellMap<'a> {
     cell: &'a mut dyn CellOp,
-    around: &'a Around<'a>,
+    context: &'a CellContext<'a>,
     u: &'a [f32],
     /// What is injected into the samples that are left, once some are gone.
     kept: &'a mut Vec<f32>,
@@ -354,7 +358,7 @@ struct CellMap<'a> {
 impl Map<HostStates> for CellMap<'_> {
     fn apply(&mut self, z: &HostStates, out: &mut HostStates) {
         let u = if self.shrunk { self.kept.as_slice() } else { self.u };
-        self.cell.step(self.around, z.values(), u, out.values_mut());
+        self.cell.step(self.context, z.values(), u, out.values_mut());
     }
 
     fn keep(&mut self, rows: &[usize]) -> bool {
@@ -368,7 +372,7 @@ impl Map<HostStates> for CellMap<'_> {
             self.kept.copy_within(from * self.width..(from + 1) * self.width, to * self.width);
         }
         self.kept.truncate(rows.len() * self.width);
-        self.cell.keep(self.around, rows);
+        self.cell.keep(self.context, rows);
         true
     }
 }
@@ -376,11 +380,11 @@ impl Map<HostStates> for CellMap<'_> {
 /// `v -> (dg/dz)^T v`
 struct Transposed<'a> {
     cell: &'a mut dyn CellOp,
-    around: &'a Around<'a>,
+    context: &'a CellContext<'a>,
 }
 
 impl Map<HostStates> for Transposed<'_> {
     fn apply(&mut self, v: &HostStates, out: &mut HostStates) {
-        self.cell.pull_back(self.around, 0, v.values(), out.values_mut());
+        self.cell.pull_back(self.context, 0, v.values(), out.values_mut());
     }
 }

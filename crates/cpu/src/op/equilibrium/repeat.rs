@@ -1,7 +1,7 @@
 //! A cell applied a fixed number of times: layers with the same parameters, differentiated through all of them.
 use fedeq_models::graph::{self, ValueId};
 
-use super::{At, Back, CellOp, To, around, build};
+use super::{At, Back, CellOp, To, build, context};
 use crate::memory::{Buffer, add};
 use crate::op::{Op, PassContext};
 use crate::plan::Planner;
@@ -41,7 +41,7 @@ impl Repeat {
 
 impl Op for Repeat {
     fn forward(&mut self, run: &mut PassContext<'_>) {
-        let around = around(run);
+        let context = context(run);
         run.numbers.release_idle(self.time);
         let kept = if self.back.is_some() { self.times } else { 1 };
         while self.states.len() < kept {
@@ -49,14 +49,14 @@ impl Op for Repeat {
         }
         let Self { cell, states, times, injection, .. } = self;
         cell.begin(run.scratch);
-        cell.prepare(&around);
+        cell.prepare(&context);
         run.numbers.write(self.y, |numbers, y| {
             let u = numbers.read(*injection);
             cell.start(u, y);
             for step in 0..*times {
                 let z = &mut states[step.min(kept - 1)];
                 z.copy_from_slice(y);
-                cell.step(&around, z, u, y);
+                cell.step(&context, z, u, y);
             }
         });
         cell.end(run.scratch);
@@ -64,17 +64,17 @@ impl Op for Repeat {
 
     fn backward(&mut self, run: &mut PassContext<'_>) {
         let Some(Back { dy, du }) = self.back else { return };
-        let around = around(run);
+        let context = context(run);
         let Self { cell, states, times, len, injection, starts_at_injection, .. } = self;
         let pool = &mut *run.numbers.pool;
         let [mut v, mut dz, mut part] = [(); 3].map(|()| pool.take(*len));
         cell.begin(run.scratch);
         cell.borrow(*times, *len, pool);
-        cell.prepare(&around);
+        cell.prepare(&context);
         for (index, z) in states.iter().enumerate() {
-            cell.linearise(&around, index, z, run.numbers.read(*injection));
+            cell.linearise(&context, index, z, run.numbers.read(*injection));
         }
-        cell.turn(&around);
+        cell.turn(&context);
         v.copy_from_slice(run.numbers.read(dy));
         let gradients = &mut run.gradients;
         run.numbers.write_gradient(du, |_, du| {
@@ -82,7 +82,7 @@ impl Op for Repeat {
                 let last = index + 1 == *times;
                 let wanted = index > 0 || *starts_at_injection;
                 let to = To { dz: wanted.then_some(&mut dz[..]), du: if last { &mut *du } else { &mut part } };
-                cell.backward(&around, At { index, z, v: &v, add: !last }, to, gradients);
+                cell.backward(&context, At { index, z, v: &v, add: !last }, to, gradients);
                 if !last {
                     add(du, &part);
                 }

@@ -3,7 +3,7 @@ use fedeq_kernels::cell::{self as kernels, CellParameters, CellTargets, Linearis
 use fedeq_kernels::norm;
 use fedeq_models::graph::{self, NormScope, ParameterId, ValueId};
 
-use super::{Around, At, CellOp, To};
+use super::{At, CellContext, CellOp, To};
 use crate::op::{Scratch, kernel_of};
 use crate::parameters::{Gradients, ParameterTarget, Values};
 use crate::plan::Planner;
@@ -87,11 +87,11 @@ impl CellOp for Residual {
         saved.chain(self.scratch.memory()).for_each(|memory| pool.give(std::mem::take(memory)));
     }
 
-    fn prepare(&mut self, around: &Around<'_>) {
-        let parameters = self.parameters(&around.parameters);
+    fn prepare(&mut self, context: &CellContext<'_>) {
+        let parameters = self.parameters(&context.parameters);
         match &mut self.prepared {
             Some(prepared) => prepared.update(parameters),
-            none => *none = Some(PreparedCell::for_steps(around.set, &self.cell, parameters)),
+            none => *none = Some(PreparedCell::for_steps(context.set, &self.cell, parameters)),
         }
     }
 
@@ -99,25 +99,25 @@ impl CellOp for Residual {
         z.copy_from_slice(u);
     }
 
-    fn step(&mut self, _: &Around<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
+    fn step(&mut self, _: &CellContext<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
         self.prepared.as_ref().expect(PREPARED).step(z, u, out, &mut self.scratch);
     }
 
-    fn linearise(&mut self, _: &Around<'_>, index: usize, z: &[f32], u: &[f32]) {
+    fn linearise(&mut self, _: &CellContext<'_>, index: usize, z: &[f32], u: &[f32]) {
         self.scratch.recycle(std::mem::take(&mut self.linearisations[index]));
         self.linearisations[index] = self.prepared.as_ref().expect(PREPARED).linearise(z, u, &mut self.scratch);
     }
 
-    fn turn(&mut self, around: &Around<'_>) {
-        let parameters = self.parameters(&around.parameters);
+    fn turn(&mut self, context: &CellContext<'_>) {
+        let parameters = self.parameters(&context.parameters);
         self.prepared.as_mut().expect(PREPARED).turn(parameters);
     }
 
-    fn pull_back(&mut self, _: &Around<'_>, index: usize, v: &[f32], out: &mut [f32]) {
+    fn pull_back(&mut self, _: &CellContext<'_>, index: usize, v: &[f32], out: &mut [f32]) {
         self.linearisations[index].pull_back(self.prepared.as_ref().expect(PREPARED), v, out, &mut self.scratch);
     }
 
-    fn backward(&mut self, _: &Around<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>) {
+    fn backward(&mut self, _: &CellContext<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>) {
         let (prepared, near) = (self.prepared.as_ref().expect(PREPARED), &self.linearisations[at.index]);
         let (scratch, To { dz, du }) = (&mut self.scratch, to);
         gradients.write_all(self.targets.map(|target| target.map(|target| target.adding(at.add))), |parameters| {

@@ -4,7 +4,7 @@ use fedeq_models::Mode;
 use fedeq_models::graph::{self, Affine, ParameterId, ValueId};
 
 use super::super::transformer::{layer_shape, parts};
-use super::{Around, At, CellOp, To, fit};
+use super::{At, CellContext, CellOp, To, fit};
 use crate::dropout::Multipliers;
 use crate::parameters::{Gradients, ParameterTarget};
 use crate::plan::Planner;
@@ -68,8 +68,8 @@ impl Sequences {
     }
 
     /// The masks of all samples.
-    fn masks<'a>(multipliers: &'a Multipliers, around: &Around<'a>) -> StackMasks<'a> {
-        let blocked = around.blocked.expect("attention is to symbols");
+    fn masks<'a>(multipliers: &'a Multipliers, context: &CellContext<'a>) -> StackMasks<'a> {
+        let blocked = context.blocked.expect("attention is to symbols");
         StackMasks { blocked, dropout: multipliers.get().map(|(all, _)| all) }
     }
 }
@@ -77,8 +77,8 @@ impl Sequences {
 const PREPARED: &str = "a pass begins with the preparation";
 
 impl CellOp for Sequences {
-    fn prepare(&mut self, around: &Around<'_>) {
-        let values = &around.parameters;
+    fn prepare(&mut self, context: &CellContext<'_>) {
+        let values = &context.parameters;
         let layers = self.layers.iter().map(|layer| parts(layer, values));
         let norm = NormParts { scale: values.get(self.norm.scale), offset: values.get(self.norm.offset) };
         match &mut self.stack {
@@ -86,9 +86,9 @@ impl CellOp for Sequences {
                 stack.update(layers, norm);
                 stack.set_batch(self.shape.batch);
             }
-            none => *none = Some(Stack::new(around.set, self.shape, &layers.collect::<Vec<_>>(), norm)),
+            none => *none = Some(Stack::new(context.set, self.shape, &layers.collect::<Vec<_>>(), norm)),
         }
-        self.multipliers.draw(around.dropout, self.shape.batch, self.each());
+        self.multipliers.draw(context.dropout, self.shape.batch, self.each());
         self.shrunk = false;
     }
 
@@ -96,14 +96,14 @@ impl CellOp for Sequences {
         z.fill(0.0);
     }
 
-    fn step(&mut self, around: &Around<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
-        let all = Self::masks(&self.multipliers, around);
+    fn step(&mut self, context: &CellContext<'_>, z: &[f32], u: &[f32], out: &mut [f32]) {
+        let all = Self::masks(&self.multipliers, context);
         let Kept { blocked, multipliers, .. } = &self.kept;
         let masks = if self.shrunk { StackMasks { blocked, dropout: all.dropout.map(|_| &multipliers[..]) } } else { all };
         self.stack.as_ref().expect(PREPARED).step(z, u, masks, out, &mut self.scratch);
     }
 
-    fn keep(&mut self, around: &Around<'_>, rows: &[usize]) {
+    fn keep(&mut self, context: &CellContext<'_>, rows: &[usize]) {
         let batch = self.shape.batch;
         let kept = &mut self.kept;
         if !std::mem::replace(&mut self.shrunk, true) {
@@ -113,7 +113,7 @@ impl CellOp for Sequences {
         // Samples only move towards the front.
         rows.iter().enumerate().for_each(|(to, &from)| kept.samples[to] = kept.samples[from]);
         kept.samples.truncate(rows.len());
-        let all = Self::masks(&self.multipliers, around);
+        let all = Self::masks(&self.multipliers, context);
         kept.blocked.pick(all.blocked, &kept.samples);
         kept.multipliers.clear();
         if let Some(dropout) = all.dropout {
@@ -123,25 +123,25 @@ impl CellOp for Sequences {
         self.stack.as_mut().expect(PREPARED).set_batch(rows.len());
     }
 
-    fn linearise(&mut self, around: &Around<'_>, index: usize, z: &[f32], u: &[f32]) {
+    fn linearise(&mut self, context: &CellContext<'_>, index: usize, z: &[f32], u: &[f32]) {
         if self.saved.len() <= index {
             self.saved.resize_with(index + 1, StackSaved::default);
         }
-        let (masks, out) = (Self::masks(&self.multipliers, around), fit(&mut self.spare, z.len()));
+        let (masks, out) = (Self::masks(&self.multipliers, context), fit(&mut self.spare, z.len()));
         self.stack.as_ref().expect(PREPARED).step_saving(z, u, masks, out, &mut self.saved[index], &mut self.scratch);
     }
 
-    fn turn(&mut self, _: &Around<'_>) {
+    fn turn(&mut self, _: &CellContext<'_>) {
         self.stack.as_mut().expect(PREPARED).turn();
     }
 
-    fn pull_back(&mut self, around: &Around<'_>, index: usize, v: &[f32], out: &mut [f32]) {
-        let masks = Self::masks(&self.multipliers, around);
+    fn pull_back(&mut self, context: &CellContext<'_>, index: usize, v: &[f32], out: &mut [f32]) {
+        let masks = Self::masks(&self.multipliers, context);
         self.stack.as_ref().expect(PREPARED).pull_back(&self.saved[index], masks, v, out, &mut self.scratch);
     }
 
-    fn backward(&mut self, around: &Around<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>) {
-        let (stack, masks) = (self.stack.as_ref().expect(PREPARED), Self::masks(&self.multipliers, around));
+    fn backward(&mut self, context: &CellContext<'_>, at: At<'_>, to: To<'_>, gradients: &mut Gradients<'_>) {
+        let (stack, masks) = (self.stack.as_ref().expect(PREPARED), Self::masks(&self.multipliers, context));
         let sums = self.sums.get_or_insert_with(|| stack.zero_gradients());
         sums.layers.iter_mut().flat_map(|layer| layer.as_mut_array()).for_each(|sum| sum.fill(0.0));
         sums.norm.scale.fill(0.0);

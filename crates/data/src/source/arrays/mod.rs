@@ -17,11 +17,13 @@
 //! - this file: the three data sets, told apart by what their samples are, since networks and rates are chosen by that
 //! - `given`: one array, and what it is as samples
 //! - `clients`: arrays of clients put together; `whole`: what must hold of all of them
-//! - `file`: reading and writing
+//! - `file`: reading; `parts`: from what was read to a data set; `writing`: the way back
 mod clients;
 mod file;
 mod given;
+mod parts;
 mod whole;
+mod writing;
 
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -30,8 +32,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use clients::{GivenClients, GivenPart};
-pub use file::{read, sha256_of, write, write_to};
+pub use file::{read, sha256_of};
 pub use given::{GivenArray, GivenLabels, GivenValues};
+pub use writing::{write, write_to};
 
 use super::classes::ClassNames;
 use super::scale::Scale;

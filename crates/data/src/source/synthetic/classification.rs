@@ -1,5 +1,5 @@
 //! Classes that a line can tell apart, named by each client in its own way where that is asked for.
-use super::{check_size, owners, uniform};
+use super::{MOST_VALUES, check_size, owners, uniform};
 use crate::{Dataset, Error, Labels, Result, Samples, Seed, Vectors};
 use rand::seq::SliceRandom;
 use schemars::JsonSchema;
@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Classification {
     /// How many clients.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_VALUES))]
     pub clients: usize,
     /// Samples a client.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_VALUES))]
     pub samples: usize,
     /// How many classes.
     #[schemars(range(min = 2))]
     pub classes: u16,
     /// Numbers a sample, at least one a class.
-    #[schemars(range(min = 2))]
+    #[schemars(range(min = 2, max = MOST_VALUES))]
     pub width: usize,
     /// The gap between classes.
     #[schemars(range(min = 0.0))]

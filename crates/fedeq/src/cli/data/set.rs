@@ -6,8 +6,8 @@ use fedeq_data::Dataset;
 use fedeq_data::source::{Source, catalog};
 
 use crate::cli::failure::{Failure, Outcome};
-use crate::cli::place::usual_folder;
 use crate::cli::settings::parsed;
+use crate::cli::settings::usual_folder;
 use fedeq_run::closest::closest;
 use fedeq_run::experiment::{Experiment, Override};
 use fedeq_run::present::{found_at, require_present};
@@ -32,7 +32,7 @@ impl DataFolder {
 pub(super) struct Set {
     /// A name from `fedeq data list`, or the path of your own data: a CSV file, a JSON-lines file, a file of arrays, or a folder of
     /// pictures by client and class
-    #[arg(value_name = "NAME", default_value = "digits", add = crate::cli::candidates::data_sets())]
+    #[arg(value_name = "NAME", default_value = "digits", add = crate::cli::completions::data_sets())]
     name: String,
     #[command(flatten)]
     folder: DataFolder,

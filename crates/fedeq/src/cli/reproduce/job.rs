@@ -42,18 +42,11 @@ pub(super) struct Job<'a> {
 /// What is forecast may take so much longer.
 const CAUTION: f64 = 1.2;
 
-/// Methods whose cells are run first: ours, and those nearest to it.
-const FIRST: [&str; 5] = ["fedeq", "fedrep", "knn-per", "fedavg-ft", "ditto"];
-
 impl Job<'_> {
-    /// Every run: all cells with the first seed, then all with the second, so that what is there at any time is as broad as can be; our method and its nearest rivals first.
+    /// Every run: all cells with the first seed, then all with the second, so that what is there at any time is as broad as can be; the methods first that the experiment names.
     pub(super) fn all_runs(&self) -> Vec<(&ExperimentCell, SweepCell)> {
-        let rank = |cell: &&ExperimentCell| {
-            let name = cell.experiment.method.name();
-            FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len())
-        };
         let mut cells: Vec<&ExperimentCell> = self.cells.iter().collect();
-        cells.sort_by_key(rank);
+        cells.sort_by_key(|cell| self.spec.rank(cell.experiment.method.name()));
         let with_seed = |seed| cells.iter().map(move |cell| (*cell, cell.run(seed, &self.runs))).collect::<Vec<_>>();
         (0..self.seeds).flat_map(with_seed).collect()
     }

@@ -18,7 +18,7 @@ use fedeq_core::Error;
 use super::cells::JobsArgs;
 use super::failure::{Failure, Outcome};
 use super::output::print;
-use super::place::settle;
+use super::settings::settle;
 use super::settings::{RunArgs, parsed};
 use super::table::{Align, Table};
 use fedeq_report::reproduce::{ExperimentCell, NAMES, Pattern, ScaleName, Spec, cells, find};
@@ -44,7 +44,7 @@ With `--state` the runs lie in one folder or archive that can be copied to anoth
 Results, tables, figures and a README are written to `experiments/NAME`, whatever part of the cells was run.")]
 pub(super) struct Arguments {
     /// Which one, such as `table-1` or `fig-rho`
-    #[arg(value_name = "NAME", required_unless_present = "list", add = super::candidates::experiments())]
+    #[arg(value_name = "NAME", required_unless_present = "list", add = super::completions::experiments())]
     name: Option<String>,
     /// Name all experiments
     #[arg(long)]

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use super::super::Experiment;
 use super::{SettingInfo, value_at};
-use crate::preset::Preset;
+use crate::preset::{Preset, PresetValues};
 
 /// A value that a setting has by default in some experiments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -199,8 +199,9 @@ fn add(
     let data = source.name();
     let is_first = |name: &str, names: &[&str]| names.first() == Some(&name);
     let Some(preset) = Preset::named(preset_name) else { return };
-    let Ok(method) = preset.method(method_name, source) else { return };
-    let Ok(model) = preset.model(Some(model_name), &method, source) else { return };
+    let values = PresetValues::of(preset, source);
+    let Ok(method) = values.method(method_name) else { return };
+    let Ok(model) = values.model(Some(model_name), &method) else { return };
     let put = |sections: &mut [Section], at: usize, point: &[(&'static str, &'static str)], key: &str, value: Option<Value>| {
         let table = Table::from_iter(value.map(|value| (key.to_owned(), value)));
         sections[at].experiments.push((point.iter().copied().collect(), table));
@@ -208,7 +209,7 @@ fn add(
     let point = [("preset", preset_name), ("data", data), ("method", method_name), ("model", model_name)];
     if is_first(model_name, &ModelConfig::NAMES) {
         put(sections, 0, &point[..3], "method", Value::try_from(&method).ok());
-        put(sections, 3, &point[..3], "plan", Value::try_from(preset.plan(&method, source)).ok());
+        put(sections, 3, &point[..3], "plan", Value::try_from(values.plan(&method)).ok());
         let whole =
             Experiment::defaults(preset, method_name, source.clone(), None).ok().and_then(|whole| Table::try_from(whole).ok());
         sections[5].experiments.push((point[..3].iter().copied().collect(), whole.unwrap_or_default()));
@@ -216,5 +217,5 @@ fn add(
     if is_first(method_name, &Method::NAMES) && Source::all().first() == Some(source) {
         put(sections, 1, &[point[0], point[3]], "model", Value::try_from(&model).ok());
     }
-    put(sections, 2, &point, "training", Value::try_from(preset.training(&method, &model, source)).ok());
+    put(sections, 2, &point, "training", Value::try_from(values.training(&method, &model)).ok());
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use fedeq_core::{ClientTask, Dropped, Error, Reply, Request, Result, SecureMean, SecureRounds, SecureStep, write_atomically};
 use serde::{Deserialize, Serialize};
 
-use super::super::folder::{read_json, write_json};
+use super::super::files::{read_json, write_json};
 use super::{Outgoing, ReceivedReply, Remote};
 
 /// The sessions of a federation.
@@ -165,8 +165,8 @@ impl Remote<'_> {
                     .iter()
                     .map(|(client, message)| Outgoing { client: *client, request, payload: Some(message) })
                     .collect();
-                self.watch.progress.asked(ClientTask::Aggregate, &clients().collect::<Vec<_>>());
-                let received = self.link.exchange(&outgoing, &self.watch)?;
+                self.context.progress.asked(ClientTask::Aggregate, &clients().collect::<Vec<_>>());
+                let received = self.link.exchange(&outgoing, &self.context)?;
                 let answers: Vec<Answer> = clients()
                     .zip(received)
                     .map(|(client, received)| received.and_then(|reply| answer_of(client, reply)))
