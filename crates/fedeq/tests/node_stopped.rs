@@ -29,10 +29,11 @@ fn is_at_work(node: &Path) -> bool {
     has_begun(node, 1)
 }
 
-/// Whether the node has begun to work on a request so often.
+/// Whether the node has begun to work on a request so often, and that is on disk: a file that is still being written has another name.
 fn has_begun(node: &Path, times: u32) -> bool {
-    let records = fs::read_dir(node.join("attempts")).into_iter().flatten().flatten();
-    records.flat_map(|record| fs::read_to_string(record.path())).any(|record| record.contains(&format!(r#""begun":{times},"#)))
+    let records = fs::read_dir(node.join("attempts")).into_iter().flatten().flatten().map(|record| record.path());
+    let written = records.filter(|path| path.extension().is_none());
+    written.flat_map(fs::read_to_string).any(|record| record.contains(&format!(r#""begun":{times},"#)))
 }
 
 #[test]
