@@ -7,8 +7,8 @@ import { source } from "./source.js";
 /** Longer lists are shown on demand. */
 const FIRST = 20;
 
-/** Whether a client was an outlier in at least half of its rounds: once in a while everybody is. */
-const is_outlier = ({ apart }) => apart != null && apart.outlier > 0 && 2 * apart.outlier >= apart.rounds;
+/** Whether a client was an outlier more than once, and in at least half of its rounds: once in a while everybody is. */
+const is_outlier = ({ apart }) => apart != null && apart.outlier > 1 && 2 * apart.outlier >= apart.rounds;
 
 /** Columns of runs that note how far clients are from each other. */
 const APART = [
