@@ -67,6 +67,21 @@ OTHERS = {
         "plan.sampling.fraction=1",
         *SMALL,
     ),
+    # Under a rule what was sent counts otherwise than its client takes it to.
+    "robust-consensus": (
+        *CONSENSUS,
+        "plan.aggregation.rule=geometric-median",
+        "plan.aggregation.clip.adaptive.quantile=0.5",
+        "plan.aggregation.cap=0.3",
+        "plan.rounds=3",
+        *BY_SAMPLES[2:],
+    ),
+    # No client has more than three tenths, however many samples it has.
+    "capped": (
+        *("method=fedavg", "method.weighting=samples", "plan.aggregation.cap=0.3", "plan.rounds=2"),
+        *("data.partition=quantity-skew", "data.partition.clients=5", "data.partition.minimum=10"),
+        *("data.limit.test=30", "training.epochs=1", "plan.sampling.fraction=1"),
+    ),
     # Two of the five are met after training.
     "unseen": ("method=fedrep", "data.unseen.count=2", *BY_SAMPLES),
 }

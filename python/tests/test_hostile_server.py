@@ -1,7 +1,5 @@
-"""A server that attacks its nodes, over a real SuperLink. The attacks one by one are in `crates/fedeq/tests`."""
+"""A server that attacks its nodes, over a real SuperLink. `test_attacks.py` runs the attacks one by one."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from tests.conftest import FederationFactory
 from tests.harness import Federation
 from tests.harness.compare import assert_finished, lines
-from tests.harness.program import REPOSITORY
 
 pytestmark = [pytest.mark.federation, pytest.mark.hostile]
 
@@ -22,8 +19,6 @@ TABLE = (
 HARMLESS = ("method=fedrep", *TABLE)
 # One gradient step on one sample, and the whole model back: the first layer has then moved by the sample.
 ROW = ("method=fedavg", "data.limit.train=1", "training.batch_size=1", "training.epochs=1", *TABLE)
-# The attacks of `crates/fedeq/tests`.
-TESTS = ("node", "node_consent", "node_guarded", "node_secrets", "node_stopped")
 
 
 def write_table(path: Path, client: int) -> list[str]:
@@ -78,13 +73,3 @@ def test_a_server_that_asks_for_another_experiment_gets_nothing(
     federation.name = harmless
     federation.run()
     assert_finished(federation)
-
-
-@pytest.mark.long
-def test_all_attacks_on_nodes_fail() -> None:
-    """Run the tests of the node's side, those that take longer included."""
-    cargo = shutil.which("cargo")
-    assert cargo, "cargo is needed"
-    words = [word for name in TESTS for word in ("--test", name)]
-    command = [cargo, "test", "--workspace", "--locked", *words, "--", "--include-ignored"]
-    subprocess.run(command, check=True, cwd=REPOSITORY, timeout=1800)  # noqa: S603

@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-from fedeq.flower import array_limit
-from fedeq.flower.array_limit import TooLarge
 from fedeq.flower.directory import Directory
 from fedeq.flower.listener import BackgroundListener
 from fedeq.flower.messages import shorten
@@ -360,24 +356,3 @@ def test_a_reply_that_flower_cannot_read_is_a_failure_of_its_node(tmp_path: Path
     failures = server.lines("failures.jsonl")
     assert {line["client"] for line in failures} == {1}
     assert all("cannot be read: ValueError" in line["reason"] for line in failures)
-
-
-@pytest.fixture
-def unlimited() -> Iterable[None]:
-    """Restore Flower's own function after the test."""
-    before: Callable[..., Array] = Array.__dict__["inflate"]
-    yield
-    Array.inflate = before  # type: ignore[method-assign]
-
-
-@pytest.mark.usefixtures("unlimited")
-def test_an_array_that_repeats_a_chunk_beyond_the_limit_is_not_unpacked() -> None:
-    """All chunks of zeros are one object, repeated."""
-    zeros = Array(np.zeros(16 << 20, np.float32))
-    contents = {name: part.deflate() for name, part in get_all_nested_objects(zeros).items()}
-    assert sum(map(len, contents.values())) < 32 << 20
-    array_limit.limit_arrays(32 << 20)
-    with pytest.raises(TooLarge, match="unpacks to more than"):
-        inflate_object_from_contents(zeros.object_id, dict(contents))
-    array_limit.limit_arrays(65 << 20)
-    assert inflate_object_from_contents(zeros.object_id, dict(contents)) is not None

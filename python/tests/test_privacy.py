@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from tests.conftest import FederationFactory
 from tests.harness.compare import assert_finished, lines
 from tests.harness.fake import theta_of
-from tests.harness.program import fedeq
+from tests.harness.processes import until
+from tests.harness.program import TIMEOUT, fedeq
 from tests.harness.settings import SMALL
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.hostile]
 
 ONE_ROUND = ("method=fedrep", "method.weighting=uniform", "model=mlp", "plan.rounds=1", "plan.sampling.fraction=1")
 CLIPPED = "plan.aggregation.clip.fixed=0.1"
@@ -57,3 +58,66 @@ def test_the_noise_and_the_account_are_what_the_plan_says(make_federation: Feder
     assert abs(np.corrcoef(drawn, simulated)[0, 1]) < 5.0 / np.sqrt(count)
     secret = federation.app / "noise.secret"
     assert secret.stat().st_mode & 0o77 == 0
+
+
+COINS = ("model=mlp", "plan.evaluate_every=0", "plan.sampling.poisson=true", "plan.sampling.fraction=0.6", *SMALL)
+# The bound follows the clients, by a count with noise of its own.
+ADAPTIVE = ("plan.privacy.clip.adaptive={ quantile = 0.5, initial = 0.2 }", "plan.privacy.noise_multiplier=0.8")
+
+
+def bounds_of(folder: Path) -> list[float]:
+    """Read the bound of every round."""
+    return [line["privacy"]["clip"] for line in lines(folder, "rounds.jsonl")]
+
+
+def test_coins_and_an_adaptive_bound_come_from_the_secret_also_after_kills(make_federation: FederationFactory) -> None:
+    """FeDEQ: cohorts and noise are no simulation's; the same secret gives the same bytes, killed or not."""
+    settings = ("method=fedeq", "method.rho=0.3", "plan.rounds=5", *COINS, *ADAPTIVE)
+    federation = make_federation(*settings)
+    federation.start()
+    simulation = federation.simulate()
+    federation.run()
+    assert_finished(federation)
+    first = federation.app
+    ours, theirs = (lines(folder, "rounds.jsonl") for folder in (first, simulation))
+    # What is spent depends on the settings and the number of rounds alone.
+    assert [line["privacy"]["epsilon"] for line in ours] == [line["privacy"]["epsilon"] for line in theirs]
+    assert [line["cohort"] for line in ours] != [line["cohort"] for line in theirs]
+    assert bounds_of(first)[0] == bounds_of(simulation)[0] == 0.2  # noqa: PLR2004
+    assert len(set(bounds_of(first))) > 1
+    assert bounds_of(first)[1:] != bounds_of(simulation)[1:]
+
+    federation.write_app("again", settings)
+    secret = federation.app / "noise.secret"
+    secret.write_bytes((first / "noise.secret").read_bytes())
+    secret.chmod(0o600)
+    # A second federation of what was accepted.
+    federation.restart_nodes(("--max-federations", "2"))
+    for saved in (1, 3):
+        federation.start_run()
+        until(f"{saved} rounds are saved", lambda saved=saved: federation.done >= saved, TIMEOUT)  # type: ignore[misc]
+        federation.kill_server()
+        assert federation.done < 5, "too fast to be killed"  # noqa: PLR2004
+    federation.run()
+    assert_finished(federation)
+    assert (federation.app / "rounds.jsonl").read_text() == (first / "rounds.jsonl").read_text()
+    assert flat(federation.app).tobytes() == flat(first).tobytes()
+
+
+def test_a_budget_ends_a_federation_in_the_round_in_which_it_ends_the_simulation(
+    make_federation: FederationFactory,
+) -> None:
+    """It is finished and summed up then, with the account of the rounds that there were."""
+    settings = ("method=fedavg", "method.weighting=uniform", "plan.rounds=6", *COINS, *PRIVATE)
+    federation = make_federation(*settings)
+    spent = [line["privacy"]["epsilon"] for line in lines(federation.simulate(), "rounds.jsonl")]
+    budget = (spent[1] + spent[2]) / 2
+    federation.write_app("budgeted", (*settings, f"plan.privacy.budget={budget}"))
+    federation.start()
+    simulation = federation.simulate()
+    federation.run()
+    assert_finished(federation)
+    for folder in (federation.app, simulation):
+        assert [line["privacy"]["epsilon"] for line in lines(folder, "rounds.jsonl")] == spent[:2]
+        summary = json.loads((folder / "summary.json").read_text())
+        assert summary["privacy"]["epsilon"] == spent[1] <= budget

@@ -9,6 +9,8 @@ import pytest
 from fedeq import FedeqError
 from fedeq.flower.registry import Registry, fingerprint
 
+pytestmark = pytest.mark.hostile
+
 
 def test_a_client_belongs_to_the_key_that_first_took_it(tmp_path: Path) -> None:
     """Also in the next process."""

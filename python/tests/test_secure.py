@@ -51,6 +51,15 @@ def test_sums_over_flower_are_those_of_the_simulation(make_federation: Federatio
     federation.run()
     assert_finished(federation)
     assert server_of(federation.app) == server_of(simulation)
+    # Theta is compressed on its way down: changes are from what arrived, which is another thing at each client.
+    small = ("plan.compression.down=int4", "plan.compression.keep_rounds=1", "plan.rounds=3")
+    federation.write_app("compressed", (*FEDEQ[:2], *FEDEQ[4:], *SECURE, *small))
+    federation.restart_nodes()
+    simulation = federation.simulate()
+    federation.run()
+    assert_finished(federation)
+    assert server_of(federation.app) == server_of(simulation)
+    assert rounds_of(federation.app) == rounds_of(simulation)
     # Nothing is left of the sessions.
     assert not (federation.app / "secure").exists()
 

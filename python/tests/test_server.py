@@ -69,6 +69,7 @@ BAD: list[tuple[RecordDict, str]] = [
 ]
 
 
+@pytest.mark.hostile
 @pytest.mark.parametrize(("reply", "reason"), BAD, ids=[reason for _, reason in BAD])
 def test_a_bad_update_is_left_out_and_its_client_named(tmp_path: Path, reply: RecordDict, reason: str) -> None:
     """The round continues with the others; the client and the reason are logged, in the journals and in the summary."""
@@ -126,6 +127,7 @@ def test_a_message_that_is_lost_is_sent_again(tmp_path: Path) -> None:
     assert headers[0] == headers[1] == headers[2] != headers[3]
 
 
+@pytest.mark.hostile
 def test_a_client_does_not_come_back_with_another_key(tmp_path: Path) -> None:
     """Its node goes offline, and a node with a fresh key says that it is the client: it is not asked for anything."""
     grid = FakeGrid({})
@@ -147,6 +149,7 @@ def test_a_client_does_not_come_back_with_another_key(tmp_path: Path) -> None:
     assert json.loads((server.folder / "nodes.json").read_text()) == {"0": "node 100", "1": "node 101"}
 
 
+@pytest.mark.hostile
 def test_a_reply_in_the_name_of_another_node_does_not_count(tmp_path: Path) -> None:
     """Node 101 replies to the message that node 100 was sent, before node 100 does."""
     grid = grid_of(honest(1.0), honest(3.0))
@@ -170,6 +173,7 @@ def test_a_reply_in_the_name_of_another_node_does_not_count(tmp_path: Path) -> N
     assert forged
 
 
+@pytest.mark.hostile
 def test_a_reply_that_is_sent_twice_counts_once(tmp_path: Path) -> None:
     """Also in a later round, in which it would be the reply of the round before."""
     grid = grid_of(honest(1.0), honest(3.0))
@@ -321,6 +325,7 @@ def test_a_share_that_means_nothing_is_refused(tmp_path: Path, share: float) -> 
         FakeServer(write_app(tmp_path / "app", 1), grid_of(honest(1.0)), minimum=share).run()
 
 
+@pytest.mark.hostile
 def test_of_two_nodes_of_one_client_the_first_one_counts(tmp_path: Path) -> None:
     """The other one is in the journal."""
     nodes: dict[int, Node] = {100: client(0, honest(1.0)), 101: client(0, honest(9.0)), 102: client(1, honest(1.0))}

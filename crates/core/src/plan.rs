@@ -129,7 +129,8 @@ impl Plan {
 
     fn validate_secure(&self, algorithm: &dyn Algorithm) -> Result<()> {
         let Some(secure) = &self.secure_aggregation else { return Ok(()) };
-        secure.validate(&self.aggregation, self.asynchronous.is_some(), self.compression.is_some(), &self.sampling)?;
+        let is_compressed_up = self.compression.is_some_and(|compression| compression.up.is_some());
+        secure.validate(&self.aggregation, self.asynchronous.is_some(), is_compressed_up, &self.sampling)?;
         secure.validate_weighting(algorithm.weighting())
     }
 

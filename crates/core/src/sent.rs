@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::params::Params;
 use crate::weights::Weights;
 
 /// Weights that a client sends: as plain numbers, in the form in which an engine holds them, or as a codec wrote them.
@@ -22,6 +23,11 @@ enum Held {
     ByEngine {
         like: Weights,
         held: Arc<dyn EngineWeights>,
+    },
+    /// Of a client that began with other parameters than the server has.
+    From {
+        weights: Weights,
+        origin: Params,
     },
     /// On its way: what a codec wrote.
     Compressed(Arc<Vec<u8>>),
@@ -64,6 +70,19 @@ impl SentWeights {
         Self(Held::Compressed(Arc::new(bytes)))
     }
 
+    /// The same, of a client that began with these parameters: what the server adds up is how far it came from there.
+    pub(crate) fn moved_from(self, origin: Params) -> Result<Self> {
+        Ok(Self(Held::From { weights: self.to_host()?.into_owned(), origin }))
+    }
+
+    /// What the client began with, where that is not what the server has.
+    pub(crate) fn origin(&self) -> Option<&Params> {
+        match &self.0 {
+            Held::From { origin, .. } => Some(origin),
+            Held::Here(_) | Held::ByEngine { .. } | Held::Compressed(_) | Held::Masked => None,
+        }
+    }
+
     /// Weights that the server never sees: it learns their sum with those of others.
     pub fn masked() -> Self {
         Self(Held::Masked)
@@ -78,14 +97,14 @@ impl SentWeights {
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match &self.0 {
             Held::Compressed(bytes) => Some(bytes),
-            Held::Here(_) | Held::ByEngine { .. } | Held::Masked => None,
+            Held::Here(_) | Held::From { .. } | Held::ByEngine { .. } | Held::Masked => None,
         }
     }
 
     /// Weights of the same names and shapes: these themselves where they are plain numbers, and none where they are compressed.
     pub fn like(&self) -> &Weights {
         match &self.0 {
-            Held::Here(weights) => weights,
+            Held::Here(weights) | Held::From { weights, .. } => weights,
             Held::ByEngine { like, .. } => like,
             Held::Compressed(_) | Held::Masked => NOTHING.get_or_init(Weights::default),
         }
@@ -94,7 +113,7 @@ impl SentWeights {
     /// The weights as plain numbers.
     pub fn to_host(&self) -> Result<Cow<'_, Weights>> {
         match &self.0 {
-            Held::Here(weights) => Ok(Cow::Borrowed(weights)),
+            Held::Here(weights) | Held::From { weights, .. } => Ok(Cow::Borrowed(weights)),
             Held::ByEngine { held, .. } => held.to_host().map(Cow::Owned),
             Held::Compressed(_) => Err(Error::message("its weights are still compressed")),
             // What is sent of them.
@@ -105,7 +124,7 @@ impl SentWeights {
     /// Whether every number is finite.
     pub fn is_finite(&self) -> bool {
         match &self.0 {
-            Held::Here(weights) => weights.is_finite(),
+            Held::Here(weights) | Held::From { weights, .. } => weights.is_finite(),
             Held::ByEngine { held, .. } => held.is_finite(),
             Held::Compressed(_) | Held::Masked => true,
         }
@@ -136,7 +155,7 @@ impl SentWeights {
 
     fn held(&self) -> Option<&dyn EngineWeights> {
         match &self.0 {
-            Held::Here(_) | Held::Compressed(_) | Held::Masked => None,
+            Held::Here(_) | Held::From { .. } | Held::Compressed(_) | Held::Masked => None,
             Held::ByEngine { held, .. } => Some(held.as_ref()),
         }
     }
@@ -155,7 +174,7 @@ impl PartialEq for SentWeights {
 impl fmt::Debug for SentWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Held::Here(weights) => weights.fmt(f),
+            Held::Here(weights) | Held::From { weights, .. } => weights.fmt(f),
             Held::ByEngine { .. } => f.write_str("weights that an engine holds"),
             Held::Compressed(bytes) => write!(f, "weights in {} bytes", bytes.len()),
             Held::Masked => f.write_str("weights under masks"),
@@ -166,7 +185,7 @@ impl fmt::Debug for SentWeights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::params::{Array, Params};
+    use crate::params::Array;
 
     /// Knows the mean of its own kind, and says so by a sign.
     struct Signed(Weights);

@@ -229,6 +229,7 @@ impl<'a> InProcess<'a> {
     fn receive(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
         let (reply, size) = self.timed(|| reply.delivered())?;
         let reply = self.decompressed(envelope, reply)?;
+        let reply = self.since(envelope, reply)?;
         // Whoever lies may send what no codec would have made of an honest update.
         let reply = match self.liars {
             Some(liars) => liars.falsified(envelope.client, envelope.sent, reply)?,
@@ -267,6 +268,18 @@ impl<'a> InProcess<'a> {
         let algorithm = self.algorithm;
         let weights = self.timed(|| compression.decompress(algorithm, bytes, &envelope.sent.weights))?;
         Ok(reply.with_weights(weights))
+    }
+
+    /// What is summed in secret is how far a client came from what it received, which is not quite what the server has where a codec wrote it.
+    fn since(&self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
+        let is_other = self.compression.is_some_and(|compression| compression.down.is_some());
+        match reply {
+            Reply::Update(update) if is_other && self.secure.is_some() && !self.algorithm.sends_changes() => {
+                let weights = update.weights.moved_from(envelope.request.weights.params.clone())?;
+                Ok(Reply::Update(Update { weights, ..update }))
+            }
+            other => Ok(other),
+        }
     }
 
     fn timed<V>(&mut self, work: impl FnOnce() -> Result<V>) -> Result<V> {

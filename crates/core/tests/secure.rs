@@ -5,8 +5,9 @@ mod digits;
 use common::{Problem, Rounds, thorough};
 use digits::{Digits, brief};
 use fedeq_core::{
-    Algorithm, ClientByClient, ClientState, ClientStore, Engine, FedAvg, FedEq, InProcess, Method, Plan, Result, Round, Sampling,
-    SecureAggregation, Server, ServerState, ServerStep, Training, Weighting, Weights, Workers, shared_part,
+    Algorithm, ClientByClient, ClientState, ClientStore, Codec, Compression, Engine, FedAvg, FedEq, InProcess, Method, Plan,
+    Result, Round, Sampling, SecureAggregation, Server, ServerState, ServerStep, Training, Weighting, Weights, Workers,
+    shared_part,
 };
 use fedeq_data::Seed;
 
@@ -18,17 +19,34 @@ fn run(
     secure_aggregation: Option<SecureAggregation>,
     rounds: u64,
 ) -> Result<(ServerState, Vec<Round>)> {
+    run_compressed(engine, algorithm, training, first, first, secure_aggregation, None, rounds)
+}
+
+/// The same, whose server begins with `theta` where clients know `first`, and compresses what it sends.
+#[allow(clippy::too_many_arguments)]
+fn run_compressed(
+    engine: &dyn Engine,
+    algorithm: &dyn Algorithm,
+    training: &Training,
+    first: &Weights,
+    theta: &Weights,
+    secure_aggregation: Option<SecureAggregation>,
+    compression: Option<Compression>,
+    rounds: u64,
+) -> Result<(ServerState, Vec<Round>)> {
     let clients = engine.clients();
     let (fresh, dual) = (first.clone(), algorithm.initial_dual(first, Seed::new(3)));
     let warm_start = training.warm_start;
     let mut store =
         ClientStore::new("nowhere".into(), usize::MAX, move |_| ClientState::fresh(fresh.clone(), dual.clone(), warm_start));
     let sampling = Sampling { fraction: 1.0, ..Sampling::default() };
-    let plan = Plan { rounds, sampling, evaluate_every: 0, secure_aggregation, ..Plan::default() };
+    let plan = Plan { rounds, sampling, evaluate_every: 0, secure_aggregation, compression, ..Plan::default() };
     let never = || false;
     let secure = plan.secure_rounds(algorithm, clients)?;
-    let mut transport = InProcess::new(algorithm, training, engine, &mut store, Seed::new(1), &never).securing(secure);
-    let mut server = ServerState::new(shared_part(algorithm, first), clients, algorithm.initial_rho());
+    let mut transport = InProcess::new(algorithm, training, engine, &mut store, Seed::new(1), &never)
+        .compressing(plan.compression.as_ref())
+        .securing(secure);
+    let mut server = ServerState::new(shared_part(algorithm, theta), clients, algorithm.initial_rho());
     let mut told = Rounds::default();
     let mut federation = Server { algorithm, plan: &plan, clients, transport: &mut transport, seed: Seed::new(2) };
     let _ = federation.run(&mut server, &mut [&mut told])?;
@@ -63,6 +81,58 @@ fn samples_weight_the_mean_in_secret_too() {
     let refused = |secure| run(Some(secure)).expect_err("refused").to_string();
     assert!(refused(SecureAggregation { largest_weight: None, ..secure.clone() }).contains("largest_weight` is missing"));
     assert!(refused(SecureAggregation { largest_weight: Some(29), ..secure }).contains("a client has 30 samples"));
+}
+
+fn down(codec: Codec) -> Option<Compression> {
+    Some(Compression { down: Some(codec), ..Compression::default() })
+}
+
+#[test]
+fn what_a_codec_loses_on_the_way_to_clients_is_not_in_the_sum_of_their_changes() {
+    // Clients receive something else than theta, each something of its own, and change nothing of it: then theta stays, to the last bit.
+    let (problem, first) = (Problem::new(3), Problem::start());
+    let mut theta = first.clone();
+    theta.params = theta.params.map(|value| value + 0.7).map(|value| value * 1.3);
+    let training = Training { learning_rate: 1e-30, ..thorough(0.0) };
+    let method = FedAvg { weighting: Weighting::Uniform, ..FedAvg::default() };
+    let (engine, secure) = (problem.engine(), SecureAggregation { precision_bits: 20, ..SecureAggregation::default() });
+    let run = |secure| run_compressed(&engine, &method, &training, &first, &theta, secure, down(Codec::TopK(0.4)), 3);
+    let (server, _) = run(Some(secure)).expect("sound");
+    assert_eq!(server.weights, shared_part(&method, &theta));
+    let (server, _) = run(None).expect("sound");
+    assert!(server.weights != shared_part(&method, &theta), "a codec that loses nothing would prove nothing");
+}
+
+#[test]
+fn a_model_that_is_compressed_on_its_way_down_is_summed_in_secret_for_fewer_bytes() {
+    let training = brief();
+    let digits = Digits::new("resnet-xs", training.clone());
+    let engines = [1, 2].map(|threads| ClientByClient::new(&digits, Workers::new(threads).expect("threads")));
+    let secure = SecureAggregation { precision_bits: 20, ..SecureAggregation::default() };
+    for name in ["fedeq", "fedavg", "fedrep", "scaffold"] {
+        let method = Method::named(name).expect("known");
+        let algorithm = method.algorithm();
+        let clip = if algorithm.sends_control() { 16.0 } else { secure.clip };
+        let largest_weight = (algorithm.weighting() == Weighting::Samples).then_some(100);
+        let secure = SecureAggregation { clip, largest_weight, ..secure.clone() };
+        let first = digits.initial();
+        let run = |engine, codec: Option<Compression>| {
+            run_compressed(engine, algorithm, &training, &first, &first, Some(secure.clone()), codec, 3).expect("sound")
+        };
+        let (plain, sent) = run(&engines[0], None);
+        let (small, fewer) = run(&engines[0], down(Codec::Int8));
+        let (again, _) = run(&engines[1], down(Codec::Int8));
+        assert_eq!(small.to_bytes().expect("writable"), again.to_bytes().expect("writable"), "{name}");
+        // A codec that loses little changes training little.
+        let (half, _) = run(&engines[0], down(Codec::Float16));
+        let moved = plain.weights.params.minus(&shared_part(algorithm, &first).params).norm();
+        let distance = plain.weights.params.minus(&half.weights.params).norm();
+        assert!(distance < 0.1 * moved, "{name}: {distance} of {moved}");
+        let (plain, small) = (sent[2].sent, fewer[2].sent);
+        // A byte a number and scales instead of four bytes; up, the same vectors under masks.
+        assert_eq!(small.up, plain.up, "{name}");
+        assert!(small.down < plain.down / 3, "{name}: {small:?} {plain:?}");
+    }
 }
 
 #[test]

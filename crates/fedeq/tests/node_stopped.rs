@@ -1,4 +1,4 @@
-//! A node as a process that is told to stop, or whose work takes too much, while it trains for ever.
+//! A node as a process that is told to stop, killed, or whose work takes too much, while it trains for ever.
 mod node_support;
 mod run_support;
 
@@ -24,10 +24,16 @@ fn start(node: &NodeFolder, link: &SuperLink, app: &App, options: &[&str]) -> Ru
     spawn(&mut command)
 }
 
-/// Whether the node works on a request.
+/// Whether the node works on a request, for the first time that counts.
 fn is_at_work(node: &Path) -> bool {
-    let records = fs::read_dir(node.join("attempts")).into_iter().flatten().flatten();
-    records.flat_map(|record| fs::read_to_string(record.path())).any(|record| record.contains(r#""begun":1"#))
+    has_begun(node, 1)
+}
+
+/// Whether the node has begun to work on a request so often, and that is on disk: a file that is still being written has another name.
+fn has_begun(node: &Path, times: u32) -> bool {
+    let records = fs::read_dir(node.join("attempts")).into_iter().flatten().flatten().map(|record| record.path());
+    let written = records.filter(|path| path.extension().is_none());
+    written.flat_map(fs::read_to_string).any(|record| record.contains(&format!(r#""begun":{times},"#)))
 }
 
 #[test]
@@ -49,6 +55,50 @@ fn a_node_that_is_told_to_stop_ends_in_the_middle_of_training_and_starts_over_la
         assert_eq!(text, r#"{"begun":0,"panicked":false}"#, "a stop says nothing against the request");
     }
     assert_eq!(link.replies(), 0);
+}
+
+/// Kills a node, as often as it may be killed, while it trains.
+fn kill_at_work(node: &NodeFolder, link: &SuperLink, app: &App, deaths: u32, options: &[&str]) {
+    for death in 1..=deaths {
+        let mut process = start(node, link, app, options);
+        process.wait_until("it works on the request", || has_begun(node.path(), death));
+        process.kill().expect("ours");
+        process.wait().expect("it ends");
+        assert_eq!(link.replies(), 0, "death {death}");
+    }
+}
+
+#[test]
+fn a_request_on_which_the_node_was_killed_three_times_is_dropped_and_others_are_carried_out() {
+    let (app, node, link) = (endless(), NodeFolder::new(), SuperLink::start());
+    link.send(&app.train(0));
+    kill_at_work(&node, &link, &app, 3, &[]);
+    let mut process = start(&node, &link, &app, &[]);
+    process.wait_until("it has dropped the request", || link.replies() == 1);
+    assert_eq!(link.refusal(0), Refusal::Crashed);
+    // The same in another message is refused at once; another request is carried out, by the same process.
+    let mut again = app.train(0);
+    again.head.run_id = 4;
+    link.send(&again);
+    link.send(&app.evaluate(1));
+    process.wait_until("it has replied to both", || link.replies() == 3);
+    let refused = (1..3).filter(|reply| link.reply(*reply).content.is_err()).count();
+    assert_eq!(refused, 1);
+    assert!(process.try_wait().expect("ours").is_none(), "it is still the same process");
+}
+
+#[test]
+fn how_often_a_node_may_be_killed_on_a_request_is_a_setting() {
+    let (app, node, link) = (endless(), NodeFolder::new(), SuperLink::start());
+    link.send(&app.train(0));
+    kill_at_work(&node, &link, &app, 1, &["--max-deaths", "1"]);
+    let mut process = start(&node, &link, &app, &["--max-deaths", "2"]);
+    process.wait_until("it tries again", || has_begun(node.path(), 2));
+    process.kill().expect("ours");
+    process.wait().expect("it ends");
+    let mut process = start(&node, &link, &app, &["--max-deaths", "2"]);
+    process.wait_until("it has dropped the request", || link.replies() == 1);
+    assert_eq!(link.refusal(0), Refusal::Crashed);
 }
 
 /// A node gives up a request, tells the server so, and carries out the next one: all in one process.

@@ -121,7 +121,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     ),
     (
         &["plan.secure_aggregation={}", "plan.compression.up=int8"],
-        "`plan.secure_aggregation` does not go with `plan.compression`",
+        "`plan.secure_aggregation` does not go with `plan.compression.up`",
         "leave one",
     ),
     (

@@ -21,11 +21,14 @@ pub struct NodeLimits {
     pub federations: usize,
     /// Requests that may wait for their replies.
     pub waiting: usize,
+    /// How often the process may end without a word (it was killed, or ran out of memory, or the power was cut) while it works on one request. Then the request
+    /// is dropped, as after a single panic.
+    pub deaths: u32,
 }
 
 impl Default for NodeLimits {
     fn default() -> Self {
-        Self { message: DEFAULT, disk: 4 << 30, federations: 1, waiting: 32 }
+        Self { message: DEFAULT, disk: 4 << 30, federations: 1, waiting: 32, deaths: 3 }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Part {
     /// The representation `theta`, on which all clients agree.
     Shared,
-    /// The head `w`, which never leaves its client.
+    /// The head `w`, which stays with its client in FeDEQ, FedRep and FedPer; methods that share whole models send it too.
     Personal,
 }
 

@@ -1,7 +1,7 @@
 //! The clients of a run, and one of them.
 use std::collections::{BTreeMap, BTreeSet};
 
-use fedeq_core::{Evaluation, Result, View};
+use fedeq_core::{ClientDistance, Evaluation, Result, View};
 use fedeq_data::partition::{ClientTally, Counts};
 use serde::Serialize;
 
@@ -39,8 +39,28 @@ pub struct ClientRow {
     shared: Option<f64>,
     /// Rounds it took part in.
     rounds: usize,
+    /// How far it was from the others, where that is noted.
+    apart: Option<Apart>,
     /// Whether it took no part in training.
     unseen: bool,
+}
+
+/// How far a client was from the others in its rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Apart {
+    /// Rounds in which that was noted.
+    rounds: usize,
+    /// Rounds in which it was an outlier.
+    outlier: usize,
+    /// The last distance of what it sent to what was made of all.
+    distance: f64,
+}
+
+/// In how many rounds a client took part, and how far from the others.
+#[derive(Clone, Copy, Debug, Default)]
+struct TookPart {
+    rounds: usize,
+    apart: Option<Apart>,
 }
 
 /// Some clients of a run, looked at closely.
@@ -94,7 +114,8 @@ pub fn clients(folder: &RunFolder) -> Result<ClientList> {
         accuracy: of(accuracies.headline(), client),
         local: of(&accuracies.local, client),
         shared: of(&accuracies.shared, client),
-        rounds: rounds[client],
+        rounds: rounds[client].rounds,
+        apart: rounds[client].apart,
         unseen: client >= training,
     };
     let classes = tally.classes.len();
@@ -167,15 +188,21 @@ impl LastAccuracies {
     }
 }
 
-/// How often each of so many clients took part.
-fn participations(folder: &RunFolder, clients: usize) -> Result<Vec<usize>> {
-    let mut rounds = vec![0; clients];
+/// How often each of so many clients took part, and how far from the others it was.
+fn participations(folder: &RunFolder, clients: usize) -> Result<Vec<TookPart>> {
+    let mut took_part = vec![TookPart::default(); clients];
     folder.each_round(|round| {
         for client in round.cohort {
-            rounds.get_mut(client).into_iter().for_each(|rounds| *rounds += 1);
+            took_part.get_mut(client).into_iter().for_each(|client| client.rounds += 1);
+        }
+        for ClientDistance { client, distance, outlier, .. } in round.distances {
+            if let Some(client) = took_part.get_mut(client) {
+                let before = client.apart.map_or((0, 0), |apart| (apart.rounds, apart.outlier));
+                client.apart = Some(Apart { rounds: before.0 + 1, outlier: before.1 + usize::from(outlier), distance });
+            }
         }
     })?;
-    Ok(rounds)
+    Ok(took_part)
 }
 
 /// Some clients of a run, those of them that there are, with at most so many points a curve. The journals are read once.
@@ -191,7 +218,7 @@ pub fn client_views(folder: &RunFolder, wanted: &[usize], points: usize) -> Resu
             name: holds.name.clone(),
             unseen: client >= training,
             holds: holds.is_known().then(|| holds.clone()),
-            rounds: rounds[client],
+            rounds: rounds[client].rounds,
             evaluations: journals.evaluations.at_most(points),
             heads: journals.heads.at_most(points),
         }

@@ -10,6 +10,9 @@ from typing import Self
 from tests.harness.federation import Federation
 from tests.harness.proxy import Proxy
 
+# Nodes are killed more often on one request than usual owners would have it.
+OPTIONS = ("--max-deaths", "1000")
+
 
 @dataclass
 class FaultInjector:
@@ -38,7 +41,7 @@ class FaultInjector:
     def start_nodes(self) -> None:
         """Start all nodes, behind the proxy."""
         for client in self.federation.clients:
-            self.federation.start_node(client, self.proxy.port)
+            self.federation.start_node(client, self.proxy.port, options=OPTIONS)
 
     def __enter__(self) -> Self:
         """Start killing."""
@@ -66,7 +69,7 @@ class FaultInjector:
         self.federation.nodes[client].kill()
         self.done["node killed"] += 1
         time.sleep(self._chance.random())
-        self.federation.start_node(client, self.proxy.port)
+        self.federation.start_node(client, self.proxy.port, options=OPTIONS)
 
     def _kill_link(self) -> None:
         if self.federation.link:

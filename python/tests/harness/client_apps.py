@@ -8,6 +8,7 @@ from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 
 from tests.harness import weights
+from tests.harness.bombs import BOMBS
 from tests.harness.fake import THETA, identity, scores, update
 
 Content = Callable[[Message], RecordDict]
@@ -54,7 +55,14 @@ def _huge_number(message: Message) -> RecordDict:
     return RecordDict({"fedeq": ConfigRecord({"header": json.dumps(header)})})
 
 
+def _bomb(message: Message) -> RecordDict:
+    """Give a reply that takes too much, another one in every round."""
+    return list(BOMBS.values())[int(message.metadata.group_id)]()
+
+
 # Sends back the weights it received, without any training: what remains is the cost of the node itself.
 echo = client_app(_same_weights, lambda _: scores(5))
 # Tries to crash the server.
 malicious = client_app(_array_without_header, _huge_number)
+# Tries to take all of the server's memory.
+bomber = client_app(_bomb, lambda _: scores(5))

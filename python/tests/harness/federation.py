@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,6 +154,11 @@ class Federation:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    @property
+    def server_memory(self) -> int:
+        """The peak memory of the ServerApp's processes so far, in bytes."""
+        return max((peak_memory(pid) for pid in self.processes.pids("flwr-serverapp")), default=0)
+
     def start_run(self, **rules: float) -> Service:
         """Submit the app; the server's output is streamed to a log."""
         config = {"repeat": 3.0, "patience": TIMEOUT, "deadline": TIMEOUT, **rules}
@@ -169,10 +174,15 @@ class Federation:
         self.wait_for_end(seconds)
         return run
 
-    def wait_for_end(self, seconds: float = TIMEOUT) -> None:
-        """Wait until the run that was submitted last is over."""
+    def wait_for_end(self, seconds: float = TIMEOUT, watch: Callable[[], object] = lambda: None) -> None:
+        """Wait until the run that was submitted last is over, and look at something meanwhile."""
+
+        def is_over() -> bool:
+            watch()
+            return self.state not in {"running", "paused"}
+
         until("the run has begun", lambda: self._status["pid"] != self._last, TIMEOUT)
-        until("the run is over", lambda: self.state not in {"running", "paused"}, seconds)
+        until("the run is over", is_over, seconds)
 
     @property
     def state(self) -> str:
@@ -200,6 +210,15 @@ class Federation:
         return "\n".join(
             f"== {log.name}\n{log.read_text(errors='replace')[-3000:]}" for log in sorted(self.folder.glob("*.log"))
         )
+
+
+def peak_memory(pid: int) -> int:
+    """Read the peak memory of a process; none if it has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    return 0
 
 
 def is_listening(port: int) -> bool:

@@ -11,11 +11,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedeq._native import Federation, Request, Watch
 from fedeq.flower.app import folder_of, log_line
-from fedeq.flower.array_limit import limit_arrays
 from fedeq.flower.directory import Directory
 from fedeq.flower.listener import BackgroundListener
 from fedeq.flower.messages import Parts
 from fedeq.flower.registry import Registry
+from fedeq.flower.reply_limit import limit_replies
 from fedeq.flower.transport import Transport
 
 server = ServerApp()
@@ -104,7 +104,7 @@ def main(grid: Grid, context: Context) -> None:
     """Train to the end of the plan, with faults."""
     folder = folder_of(context.run_config)
     federation = Federation(folder)
-    limit_arrays(federation.array_limit)
+    limit_replies(grid, federation.array_limit)
     directory = Directory(grid, Registry(folder / "nodes.json"), federation.clients)
     listener = BackgroundListener(grid)
     transport = Transport(

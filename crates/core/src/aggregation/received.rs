@@ -225,7 +225,9 @@ impl<'a> Received<'a> {
         let origin = self.origin(theta);
         let row = |update: &Update| {
             let weights = update.weights.to_host()?;
-            let changes = flat(&weights.params).iter().zip(&origin).map(|(value, origin)| value - origin).collect();
+            let began = update.weights.origin().map(flat);
+            let began = began.as_ref().unwrap_or(&origin);
+            let changes = flat(&weights.params).iter().zip(began).map(|(value, began)| value - began).collect();
             let statistics = flat(&weights.statistics).into_iter().map(f64::from).collect();
             Ok(SecretRow { changes, statistics, samples: update.samples })
         };

@@ -147,7 +147,7 @@ impl SecureAggregation {
         &self,
         aggregation: &Aggregation,
         is_asynchronous: bool,
-        is_compressed: bool,
+        is_compressed_up: bool,
         sampling: &Sampling,
     ) -> Result<()> {
         self.for_clients(FEWEST)?;
@@ -160,8 +160,9 @@ impl SecureAggregation {
         if is_asynchronous {
             return does_not_go("plan.asynchronous", "a sum is of many updates, and they come one at a time");
         }
-        if is_compressed {
-            return does_not_go("plan.compression", "what is summed must be the same numbers of all clients, rounded alike");
+        if is_compressed_up {
+            let why = "what is summed must be the same numbers of all clients, rounded alike, which `precision_bits` does";
+            return does_not_go("plan.compression.up", why);
         }
         if sampling.replacement {
             return does_not_go("plan.sampling.replacement", "a client takes part in a sum once");

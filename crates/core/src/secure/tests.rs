@@ -97,7 +97,7 @@ fn what_cannot_be_summed_in_secret_is_refused_by_name() {
     let noted = Aggregation { distances: Some(true), ..mean.clone() };
     assert!(problem(settings.validate(&noted, false, false, &Sampling::default())).contains("`plan.aggregation.distances`"));
     assert!(problem(settings.validate(&mean, true, false, &Sampling::default())).contains("`plan.asynchronous`"));
-    assert!(problem(settings.validate(&mean, false, true, &Sampling::default())).contains("`plan.compression`"));
+    assert!(problem(settings.validate(&mean, false, true, &Sampling::default())).contains("`plan.compression.up`"));
     assert!(
         problem(settings.validate(&mean, false, false, &Sampling { replacement: true, ..Sampling::default() }))
             .contains("`plan.sampling.replacement`")

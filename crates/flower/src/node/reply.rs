@@ -125,7 +125,7 @@ impl Node<'_> {
         state: Option<&[u8]>,
     ) -> std::result::Result<WorkResult, Rejection> {
         let attempts = self.store.attempts();
-        if let Some(verdict) = attempts.verdict(request.content) {
+        if let Some(verdict) = attempts.verdict(request.content, self.limits.deaths) {
             return Err(rejected_before(&verdict, request.content));
         }
         self.require_room(0)?;
@@ -197,6 +197,10 @@ fn rejected_before(verdict: &Verdict, content: &str) -> Rejection {
     let until = format!("it is not tried again while `attempts/{content}` exists in the node's folder");
     let (refusal, reason) = match verdict {
         Verdict::Crashed => (Refusal::Crashed, format!("the node crashed while it worked on this request before; {until}")),
+        Verdict::Died(times) => {
+            let killed = "killed, out of memory, or by a power cut; `--max-deaths` allows more";
+            (Refusal::Crashed, format!("the process ended {times} times while it worked on this request ({killed}); {until}"))
+        }
         Verdict::Abandoned(reason) => (Refusal::Limit, format!("{reason}; {until}")),
         Verdict::Failed => {
             (Refusal::Failed, "work on this request has failed twice; it is not tried again before the node is restarted".into())

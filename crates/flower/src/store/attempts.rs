@@ -2,6 +2,9 @@
 //!
 //! A node that is started again finds the request it was working on and starts over, which is right after a power cut. But a request that crashes the node
 //! would crash it every time. So the node records that work begins, and how it ended if it ended badly; the same request, in whatever message, is then refused.
+//!
+//! A panic is recorded, and once is enough. A process that is killed (by hand, for lack of memory, by an abort, by a stack that overflows) records nothing, and leaves
+//! what a power cut leaves: work that has begun and not ended. Its owner says how many such ends a request may have ([`NodeLimits::deaths`](crate::limit::NodeLimits)).
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic;
@@ -40,7 +43,7 @@ struct AtWork {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AttemptRecord {
-    /// How often work on it has begun.
+    /// How often work on it has begun. All but the last time the process ended without a word.
     begun: u32,
     /// Whether work on it ended in a panic.
     panicked: bool,
@@ -52,8 +55,10 @@ struct AttemptRecord {
 /// Why a request is not tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The node crashed on it.
+    /// The node panicked on it.
     Crashed,
+    /// So often the process ended while it worked on it, and nobody knows why.
+    Died(u32),
     /// It took too much, for this reason.
     Abandoned(String),
     /// It failed twice.
@@ -68,8 +73,6 @@ pub(crate) struct Attempt<'a> {
     record: AttemptRecord,
 }
 
-/// A process that is killed leaves no record of the reason: a power cut, or a request that takes all memory. So many power cuts in a row do not happen.
-const MOST: u32 = 50;
 /// Work that fails so often is not tried again.
 const MOST_FAILURES: u32 = 2;
 /// Records that are kept; the oldest are removed first.
@@ -86,14 +89,15 @@ impl Attempts {
         Arc::clone(&self.activity)
     }
 
-    /// Why a request is not tried again, if it is not.
-    pub(crate) fn verdict(&self, content: &str) -> Option<Verdict> {
+    /// Why a request is not tried again, if it is not. The process may have ended so often while it worked on it.
+    pub(crate) fn verdict(&self, content: &str, most_deaths: u32) -> Option<Verdict> {
         let AttemptRecord { begun, panicked, abandoned } = read(&self.folder.join(content));
-        if panicked || begun >= MOST {
+        if panicked {
             return Some(Verdict::Crashed);
         }
+        let has_died = || (begun >= most_deaths).then_some(Verdict::Died(begun));
         let has_failed = || lock(&self.failures).get(content).is_some_and(|times| *times >= MOST_FAILURES);
-        abandoned.map(Verdict::Abandoned).or_else(|| has_failed().then_some(Verdict::Failed))
+        abandoned.map(Verdict::Abandoned).or_else(has_died).or_else(|| has_failed().then_some(Verdict::Failed))
     }
 
     /// Records that work on a request begins. The id must be well formed.
@@ -223,6 +227,12 @@ mod tests {
         (folder, attempts)
     }
 
+    const MOST: u32 = 3;
+
+    fn verdict(attempts: &Attempts, content: &str) -> Option<Verdict> {
+        attempts.verdict(content, MOST)
+    }
+
     fn names(attempts: &Attempts) -> usize {
         fs::read_dir(&attempts.folder).map_or(0, Iterator::count)
     }
@@ -231,7 +241,7 @@ mod tests {
     fn work_that_succeeds_leaves_no_record() {
         let (_folder, attempts) = attempts();
         drop(attempts.begin("q").expect("recorded"));
-        assert!(attempts.verdict("q").is_none() && names(&attempts) == 0);
+        assert!(verdict(&attempts, "q").is_none() && names(&attempts) == 0);
         assert_eq!(attempts.activity.elapsed(), None);
     }
 
@@ -242,9 +252,9 @@ mod tests {
             let _attempt = attempts.begin("q").expect("recorded");
             panic!("the work failed");
         }));
-        assert!(ended.is_err() && attempts.verdict("q") == Some(Verdict::Crashed) && attempts.verdict("r").is_none());
+        assert!(ended.is_err() && verdict(&attempts, "q") == Some(Verdict::Crashed) && verdict(&attempts, "r").is_none());
         attempts.forget("q");
-        assert_eq!(attempts.verdict("q"), None);
+        assert_eq!(verdict(&attempts, "q"), None);
     }
 
     #[test]
@@ -252,7 +262,7 @@ mod tests {
         let (_folder, attempts) = attempts();
         let attempt = attempts.begin("q").expect("recorded");
         attempts.activity().panicked();
-        assert_eq!(attempts.verdict("q"), Some(Verdict::Crashed));
+        assert_eq!(verdict(&attempts, "q"), Some(Verdict::Crashed));
         std::mem::forget(attempt);
     }
 
@@ -260,22 +270,23 @@ mod tests {
     fn a_request_is_retried_after_power_cuts_but_not_for_ever() {
         let (_folder, attempts) = attempts();
         for number in 0..MOST {
-            assert!(attempts.verdict("q").is_none(), "{number}");
+            assert!(verdict(&attempts, "q").is_none(), "{number}");
             // Like a process that is killed.
             std::mem::forget(attempts.begin("q").expect("recorded"));
         }
-        assert_eq!(attempts.verdict("q"), Some(Verdict::Crashed));
+        assert_eq!(verdict(&attempts, "q"), Some(Verdict::Died(MOST)));
+        assert_eq!(attempts.verdict("q", MOST + 1), None, "its owner may allow more");
     }
 
     #[test]
     fn a_request_that_fails_twice_is_not_tried_again_before_the_node_is_started_again() {
         let (_folder, attempts) = attempts();
         for _ in 0..MOST_FAILURES {
-            assert_eq!(attempts.verdict("q"), None);
+            assert_eq!(verdict(&attempts, "q"), None);
             attempts.begin("q").expect("recorded").failed();
         }
-        assert_eq!((attempts.verdict("q"), attempts.verdict("r")), (Some(Verdict::Failed), None));
-        assert_eq!(Attempts::in_folder(attempts.folder.clone()).verdict("q"), None);
+        assert_eq!((verdict(&attempts, "q"), verdict(&attempts, "r")), (Some(Verdict::Failed), None));
+        assert_eq!(verdict(&Attempts::in_folder(attempts.folder.clone()), "q"), None);
     }
 
     #[test]
@@ -286,7 +297,7 @@ mod tests {
         attempts.activity().abandon("it took an hour");
         std::mem::forget(attempt);
         let again = Attempts::in_folder(attempts.folder.clone());
-        assert_eq!(again.verdict("q"), Some(Verdict::Abandoned("it took an hour".into())));
+        assert_eq!(verdict(&again, "q"), Some(Verdict::Abandoned("it took an hour".into())));
     }
 
     #[test]
@@ -296,7 +307,7 @@ mod tests {
             std::mem::forget(attempts.begin("q").expect("recorded"));
             attempts.activity().interrupted();
         }
-        assert_eq!(attempts.verdict("q"), None);
+        assert_eq!(verdict(&attempts, "q"), None);
     }
 
     #[test]
@@ -307,6 +318,6 @@ mod tests {
         }
         assert!(names(&attempts) <= KEPT + 1, "{}", names(&attempts));
         fs::write(attempts.folder.join("q"), "{").expect("writable");
-        assert_eq!(attempts.verdict("q"), None);
+        assert_eq!(verdict(&attempts, "q"), None);
     }
 }

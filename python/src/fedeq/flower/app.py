@@ -11,10 +11,10 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 from fedeq._native import Federation, Stopped
-from fedeq.flower.array_limit import limit_arrays
 from fedeq.flower.directory import Directory
 from fedeq.flower.listener import BackgroundListener
 from fedeq.flower.registry import Registry
+from fedeq.flower.reply_limit import limit_replies
 from fedeq.flower.transport import Transport
 
 server = ServerApp()
@@ -49,7 +49,7 @@ def main(grid: Grid, context: Context) -> None:
     """Train to the end of the plan."""
     config = context.run_config
     federation = Federation(folder_of(config))
-    limit_arrays(federation.array_limit)
+    limit_replies(grid, federation.array_limit)
     log(INFO, "%s", federation.title)
     directory = Directory(grid, Registry(folder_of(config) / "nodes.json"), federation.clients)
     transport = Transport(

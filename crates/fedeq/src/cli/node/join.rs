@@ -86,6 +86,9 @@ pub(super) struct Limits {
     /// Take part in at most so many federations of the experiment
     #[arg(long, value_name = "N", default_value_t = NodeLimits::default().federations)]
     max_federations: usize,
+    /// Drop a request after the process has ended so often while it worked on it, without a word: killed, out of memory, by a power cut
+    #[arg(long, value_name = "N", default_value_t = NodeLimits::default().deaths, value_parser = clap::value_parser!(u32).range(1..))]
+    max_deaths: u32,
     /// The largest size of a message, as sent and unpacked, in MB
     #[arg(long, value_name = "MB", default_value_t = (limit::DEFAULT >> 20) as u32, value_parser = clap::value_parser!(u32).range(1..=65536))]
     message_limit: u32,
@@ -112,7 +115,7 @@ impl Limits {
     fn node(&self) -> NodeLimits {
         let message = usize::try_from(u64::from(self.message_limit) << 20).unwrap_or(usize::MAX);
         let disk = u64::from(self.max_disk) << 20;
-        NodeLimits { message, disk, federations: self.max_federations, ..NodeLimits::default() }
+        NodeLimits { message, disk, federations: self.max_federations, deaths: self.max_deaths, ..NodeLimits::default() }
     }
 
     fn guard(&self, store: &NodeStore) -> Guard {
