@@ -152,7 +152,7 @@ enum Kept {
 /// A client's state in the form in which an engine keeps it between rounds. It never changes: an engine that trains on makes a new one, since the old one may
 /// be gone back to.
 pub trait EngineState: Any + Send + Sync {
-    /// The state as plain numbers, for checkpoints and for whoever looks on. How often the client took part, and what it keeps for compression, is filled in by the caller.
+    /// The state as plain numbers, for checkpoints and for whoever looks on. How often the client took part, its mixing, and what it keeps for compression, is filled in by the caller.
     fn to_host(&self) -> Result<ClientState>;
 
     /// The [head](ClientState::head) alone, which whoever looks on asks for twice a round.
@@ -200,9 +200,9 @@ impl KeptState {
         match &self.0 {
             Kept::Here(state) => Ok(Cow::Borrowed(state)),
             Kept::ByEngine(info, compression, state) => {
-                let ClientInfo { participations, last_round, .. } = *info;
+                let ClientInfo { participations, last_round, mixing, .. } = *info;
                 let compression = compression.clone();
-                Ok(Cow::Owned(ClientState { participations, last_round, compression, ..state.to_host()? }))
+                Ok(Cow::Owned(ClientState { participations, last_round, mixing, compression, ..state.to_host()? }))
             }
         }
     }
@@ -256,7 +256,7 @@ impl KeptState {
     pub(crate) fn is_finite(&self) -> bool {
         match &self.0 {
             Kept::Here(state) => state.is_finite(),
-            Kept::ByEngine(.., state) => state.is_finite(),
+            Kept::ByEngine(info, _, state) => info.mixing.is_none_or(f64::is_finite) && state.is_finite(),
         }
     }
 

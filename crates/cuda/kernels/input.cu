@@ -13,6 +13,22 @@ extern "C" __global__ void images(const u8* bytes, const int* indices, const flo
     if (x16) x16[(mine.sample * pixels + pixel) * padded + c] = half_of(v);
 }
 
+// The same of pictures moved and mirrored by chance: changes[*counter][lane][i] says how the i-th sample of a lane is changed. Its bits from 16 on are 16384 plus by how many
+// pixels it moves down, bits 1 to 15 the same to the right, and bit 0 whether it is mirrored, which comes after. What comes in from outside is the byte 0. Grid as above.
+extern "C" __global__ void changed_images(const u8* bytes, const int* indices, const int* counter, const int* changes, const float* mean, const float* deviation, float* x, f16* x16, Cohort cohort, float white, int height, int width, int C, int padded) {
+    const Mine mine = my_sample(cohort);
+    const int e = blockIdx.x * 256 + threadIdx.x, pixels = height * width, pixel = e / padded, c = e - pixel * padded;
+    if (!mine.here || pixel >= pixels) return;
+    const int change = changes[((i64)*counter * gridDim.z + mine.client) * gridDim.y + blockIdx.y];
+    const int column = pixel % width, from_row = pixel / width - ((change >> 16) - 16384);
+    const int from_column = (change & 1 ? width - 1 - column : column) - ((change >> 1 & 32767) - 16384);
+    const bool inside = 0 <= from_row && from_row < height && 0 <= from_column && from_column < width;
+    const i64 from = ((i64)indices[mine.sample] * pixels + from_row * width + from_column) * C + c;
+    const float v = c < C ? ((inside ? bytes[from] : 0) / white - mean[c]) / deviation[c] : 0.f;
+    if (x && c < C) x[(mine.sample * pixels + pixel) * C + c] = v;
+    if (x16) x16[(mine.sample * pixels + pixel) * padded + c] = half_of(v);
+}
+
 // x[sample][n] = numbers[index][n], the samples of a data set of plain numbers that `indices` names. Grid: (ceil(n / 256), most samples of a client, clients), 256 threads.
 extern "C" __global__ void vectors(const float* numbers, const int* indices, float* x, Cohort cohort, int n) {
     const Mine mine = my_sample(cohort);

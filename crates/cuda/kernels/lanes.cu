@@ -20,6 +20,13 @@ extern "C" __global__ void __launch_bounds__(256) lanes_plus(float* out, const f
     });
 }
 
+// The same with a factor for every lane.
+extern "C" __global__ void __launch_bounds__(256) lanes_plus_each(float* out, const float* a, const float* b, const float* factors, i64 out_stride, i64 a_stride, i64 b_stride, i64 n) {
+    const i64 lane = blockIdx.y;
+    const float factor = factors[lane];
+    each_number(n, [&](i64 i) { out[lane * out_stride + i] = __fadd_rn(a[lane * a_stride + i], __fmul_rn(factor, b[lane * b_stride + i])); });
+}
+
 // out = value. Grid as above.
 extern "C" __global__ void __launch_bounds__(256) lanes_fill(float* out, i64 stride, i64 n, float value) {
     each_number(n, [&](i64 i) { out[blockIdx.y * stride + i] = value; });
@@ -38,13 +45,8 @@ extern "C" __global__ void __launch_bounds__(256) lanes_finite(const float* a, i
     if (__syncthreads_or(found) && threadIdx.x == 0) bad[blockIdx.y] = 1;
 }
 
-// partial[lane][block] = the block's share of |a - b|^2, in 64 bits; b may be null. Grid: (blocks, lanes), 256 threads.
-extern "C" __global__ void __launch_bounds__(256) lanes_norm_partial(const float* a, const float* b, double* partial, i64 a_stride, i64 b_stride, i64 n) {
-    double sum = 0.0;
-    for (i64 i = (i64)blockIdx.x * 256 + threadIdx.x; i < n; i += (i64)gridDim.x * 256) {
-        const double d = (double)a[blockIdx.y * a_stride + i] - (b ? (double)b[blockIdx.y * b_stride + i] : 0.0);
-        sum += d * d;
-    }
+// partial[lane][block] = the sum over the block's 256 threads, always in the same order.
+__device__ __forceinline__ void share_of_block(double sum, double* partial) {
     __shared__ double each[256];
     each[threadIdx.x] = sum;
     for (int half = 128; half; half >>= 1) {
@@ -53,6 +55,33 @@ extern "C" __global__ void __launch_bounds__(256) lanes_norm_partial(const float
     }
     if (threadIdx.x == 0) partial[(i64)blockIdx.y * gridDim.x + blockIdx.x] = each[0];
 }
+
+// partial[lane][block] = the block's share of |a - b|^2, in 64 bits; b may be null. Grid: (blocks, lanes), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) lanes_norm_partial(const float* a, const float* b, double* partial, i64 a_stride, i64 b_stride, i64 n) {
+    double sum = 0.0;
+    for (i64 i = (i64)blockIdx.x * 256 + threadIdx.x; i < n; i += (i64)gridDim.x * 256) {
+        const double d = (double)a[blockIdx.y * a_stride + i] - (b ? (double)b[blockIdx.y * b_stride + i] : 0.0);
+        sum += d * d;
+    }
+    share_of_block(sum, partial);
+}
+
+// partial[lane][block] = the block's share of <a, b>, in 64 bits. Grid: (blocks, lanes), 256 threads.
+extern "C" __global__ void __launch_bounds__(256) lanes_dot_partial(const float* a, const float* b, double* partial, i64 a_stride, i64 b_stride, i64 n) {
+    double sum = 0.0;
+    for (i64 i = (i64)blockIdx.x * 256 + threadIdx.x; i < n; i += (i64)gridDim.x * 256) sum += (double)a[blockIdx.y * a_stride + i] * (double)b[blockIdx.y * b_stride + i];
+    share_of_block(sum, partial);
+}
+
+// sums[lane] = the sum of the shares of `blocks` blocks in their order. Grid: ceil(lanes / 128), 128 threads.
+extern "C" __global__ void lanes_sum(const double* partial, double* sums, int blocks, int lanes) {
+    const int lane = blockIdx.x * 128 + threadIdx.x;
+    if (lane >= lanes) return;
+    double sum = 0.0;
+    for (int b = 0; b < blocks; b++) sum += partial[(i64)lane * blocks + b];
+    sums[lane] = sum;
+}
+
 // norms[lane] = |a - b|, from the shares of `blocks` blocks in their order. Grid: ceil(lanes / 128), 128 threads.
 extern "C" __global__ void lanes_norm(const double* partial, double* norms, int blocks, int lanes) {
     const int lane = blockIdx.x * 128 + threadIdx.x;

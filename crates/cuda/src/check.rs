@@ -3,6 +3,7 @@
 //! Clients differ in their weights, their samples and how many these are. What a plan does not write is not a number before the first pass, so that reading it shows.
 #![allow(clippy::print_stdout, reason = "a line for every case, for whoever runs the tests on a card")]
 mod images;
+mod pictures;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -37,6 +38,12 @@ pub(crate) struct Case<'a> {
     pub(crate) mode: Mode,
     pub(crate) precision: Precision,
     pub(crate) trains: Option<Trains>,
+}
+
+impl Case<'_> {
+    fn purpose(&self, size: Size) -> Purpose {
+        Purpose { size, mode: self.mode, precision: self.precision, trains: self.trains, contrasts: false }
+    }
 }
 
 /// How far the two may be apart: relative to the norm of what is compared, lane by lane, and besides what rounding does to the CPU's own results.
@@ -327,7 +334,7 @@ fn on_gpu(device: &Arc<Device>, case: &Case<'_>, clients: &[Client], data: &Data
     data.ensure_fits(case.graph).expect("data for the network");
     let (lanes, most) = (clients.len(), case.sizes.iter().copied().max().unwrap_or(0).max(1));
     let size = Size { lanes, most, length: data.length() };
-    let purpose = Purpose { size, mode: case.mode, precision: case.precision, trains: case.trains };
+    let purpose = case.purpose(size);
     let mut executor = Executor::new(device, case.graph, &layout, purpose).expect("a plan");
     executor.poison().expect("poison");
     place(device, &mut executor, clients);
@@ -416,7 +423,7 @@ impl Bench {
         let data = DeviceData::new(&device, &data).expect("the data set on the device");
         let (lanes, most) = (clients.len(), case.sizes.iter().copied().max().unwrap_or(0).max(1));
         let size = Size { lanes, most, length: data.length() };
-        let purpose = Purpose { size, mode: case.mode, precision: case.precision, trains: case.trains };
+        let purpose = case.purpose(size);
         let mut executor = Executor::new(&device, case.graph, &layout, purpose).expect("a plan");
         place(&device, &mut executor, &clients);
         let (mut parameters, mut statistics) =

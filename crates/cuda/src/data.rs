@@ -1,11 +1,12 @@
 //! A data set that lives on the device.
 use fedeq_core::{Error, Result};
+use fedeq_data::shard::PictureChange;
 use fedeq_data::{Dataset, Images, Labels, Samples};
 use fedeq_models::graph::{Graph, Shape};
 use half::f16;
 
 use crate::device::{Buffer, Device, Launch, Pointer, launch};
-use crate::op::PassContext;
+use crate::op::{PassContext, PictureChanges};
 
 /// All samples and their labels on the device: batches are gathered there, by index.
 #[derive(Debug)]
@@ -99,9 +100,13 @@ impl DeviceData {
             Inputs::Images { bytes, mean, deviation, white, shape: [height, width, channels] } => {
                 let (pixels, padded) = (height * width, channels.next_multiple_of(8));
                 let (mean, deviation) = (mean.pointer(), deviation.pointer());
-                let kernel = Launch::new("images", run.by_sample((pixels * padded).div_ceil(256)), 256);
-                let [pixels, channels, padded] = [pixels, *channels, padded].map(|n| n as i32);
-                launch!(run.device, kernel; bytes.pointer(), run.indices, mean, deviation, numbers, halves, run.cohort, *white, pixels, channels, padded)
+                let grid = run.by_sample((pixels * padded).div_ceil(256));
+                let [height, width, pixels, channels, padded] = [*height, *width, pixels, *channels, padded].map(|n| n as i32);
+                if let Some(PictureChanges { step, table }) = run.changes {
+                    let kernel = Launch::new("changed_images", grid, 256);
+                    return launch!(run.device, kernel; bytes.pointer(), run.indices, step, table, mean, deviation, numbers, halves, run.cohort, *white, height, width, channels, padded);
+                }
+                launch!(run.device, Launch::new("images", grid, 256); bytes.pointer(), run.indices, mean, deviation, numbers, halves, run.cohort, *white, pixels, channels, padded)
             }
             Inputs::Vectors { values, width } => {
                 let kernel = Launch::new("vectors", run.by_sample(width.div_ceil(256)), 256);
@@ -110,6 +115,12 @@ impl DeviceData {
             Inputs::Texts { .. } => Ok(()),
         }
     }
+}
+
+/// A picture's change in one number, as kernels know it: its moves are at most 10,000 pixels.
+pub(crate) fn packed(change: PictureChange) -> i32 {
+    let [down, right] = change.by.map(|by| by as i32 + 16_384);
+    down << 16 | right << 1 | i32::from(change.mirrored)
 }
 
 impl Inputs {

@@ -115,6 +115,7 @@ impl Executor {
             cohort: Cohort { spans: self.spans.pointer().cast(), rows: self.rows.pointer() },
             indices,
             dropout: None,
+            changes: None,
             text: Text { symbols, indices, length: self.purpose.size.length as i32 },
             layout,
             parameters,

@@ -1,13 +1,14 @@
 //! Where the parameters of a network are in a lane.
 //!
-//! All lanes of a cohort lie one after the other, `stride` numbers apart: first the shared parameters, then the personal ones. Kernels want some parameters in another
+//! All lanes of a cohort lie one after the other, `stride` numbers apart: parameters of one [kind](Kind) after those of the other. Kernels want some parameters in another
 //! order or with more room than files and messages have them in; what is too much stays zero, since its gradient is zero. Sums, differences and norms of lanes need to know
 //! nothing of that.
 use std::collections::HashMap;
+use std::ops::Range;
 
 use fedeq_core::{Array, Error, Params, Result, Weights};
-use fedeq_models::graph::{Graph, Layer, ParameterId, Shape, Transformer};
-use fedeq_models::{Part, graph};
+use fedeq_models::graph::{Graph, Layer, Parameter, ParameterId, Shape, Transformer};
+use fedeq_models::{Part, graph, is_normalisation};
 use rayon::prelude::*;
 
 use crate::plan::Precision;
@@ -19,11 +20,50 @@ const ALIGNMENT: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     places: Vec<Place>,
-    /// Where the shared parameters end and the personal ones begin.
-    shared: usize,
+    /// Where the parameters of every kind are.
+    ranges: [Range<usize>; 4],
     stride: usize,
     statistics: Vec<usize>,
     statistics_stride: usize,
+}
+
+/// Parameters that go together: those of a part that belong to normalisations, which some methods leave with their clients, and those that do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Shared,
+    SharedNorms,
+    Personal,
+    PersonalNorms,
+}
+
+impl Kind {
+    /// In the order in which they lie in a lane.
+    pub(crate) const ALL: [Self; 4] = [Self::Shared, Self::SharedNorms, Self::Personal, Self::PersonalNorms];
+
+    pub(crate) fn of(parameter: &Parameter) -> Self {
+        match (parameter.part, is_normalisation(&parameter.path)) {
+            (Part::Shared, false) => Self::Shared,
+            (Part::Shared, true) => Self::SharedNorms,
+            (Part::Personal, false) => Self::Personal,
+            (Part::Personal, true) => Self::PersonalNorms,
+        }
+    }
+
+    pub(crate) fn part(self) -> Part {
+        match self {
+            Self::Shared | Self::SharedNorms => Part::Shared,
+            Self::Personal | Self::PersonalNorms => Part::Personal,
+        }
+    }
+
+    pub(crate) fn is_norms(self) -> bool {
+        matches!(self, Self::SharedNorms | Self::PersonalNorms)
+    }
+
+    /// Its parameters, in the order of the network.
+    pub(crate) fn parameters(self, graph: &Graph) -> impl Iterator<Item = &Parameter> {
+        graph.parameters.iter().filter(move |parameter| Self::of(parameter) == self)
+    }
 }
 
 /// Where a parameter is in a lane.
@@ -62,24 +102,22 @@ impl Layout {
         let wishes = wishes(graph, precision);
         let mut places = vec![Place { start: 0, pitch: 0, order: Order::Rows { rows: 0, columns: 0 } }; graph.parameters.len()];
         let mut end = 0;
-        let mut shared = 0;
-        for part in [Part::Shared, Part::Personal] {
-            for (index, parameter) in graph.parameters.iter().enumerate().filter(|(_, parameter)| parameter.part == part) {
+        let ranges = Kind::ALL.map(|kind| {
+            let start = end;
+            for (index, parameter) in graph.parameters.iter().enumerate().filter(|(_, parameter)| Kind::of(parameter) == kind) {
                 let (place, room) = place(&parameter.shape, wishes.get(&index).copied(), end, &places);
                 places[index] = place;
                 end = (end + room).next_multiple_of(ALIGNMENT);
             }
-            if part == Part::Shared {
-                shared = end;
-            }
-        }
+            start..end
+        });
         let mut statistics_stride = 0;
         let statistics = graph.statistics.iter().map(|running| {
             let start = statistics_stride;
             statistics_stride = (start + 2 * running.channels + 1).next_multiple_of(4);
             start
         });
-        Self { places, shared, stride: end, statistics: statistics.collect(), statistics_stride }
+        Self { places, ranges, stride: end, statistics: statistics.collect(), statistics_stride }
     }
 
     /// Numbers of a lane.
@@ -87,12 +125,9 @@ impl Layout {
         self.stride
     }
 
-    /// The numbers of a part of a lane.
-    pub(crate) fn range(&self, part: Part) -> std::ops::Range<usize> {
-        match part {
-            Part::Shared => 0..self.shared,
-            Part::Personal => self.shared..self.stride,
-        }
+    /// Where the parameters of a kind are in a lane.
+    pub(crate) fn range(&self, kind: Kind) -> Range<usize> {
+        self.ranges[kind as usize].clone()
     }
 
     /// Where a parameter is.
@@ -133,10 +168,10 @@ impl Layout {
         chosen.map(array).collect()
     }
 
-    /// Writes the parameters of one part into its [range](Self::range) of a lane, which is all that `numbers` is.
-    pub(crate) fn write_part(&self, graph: &Graph, params: &Params, part: Part, numbers: &mut [f32]) -> Result<()> {
-        let start = self.range(part).start;
-        for (parameter, place) in graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part) {
+    /// Writes the parameters of one kind into its [range](Self::range) of a lane, which is all that `numbers` is.
+    pub(crate) fn write_kind(&self, graph: &Graph, params: &Params, kind: Kind, numbers: &mut [f32]) -> Result<()> {
+        let start = self.range(kind).start;
+        for (parameter, place) in self.of_kind(graph, kind) {
             let Some(array) = params.get(&parameter.path) else {
                 return Err(Error::message(format!("`{}` is missing", parameter.path)));
             };
@@ -146,16 +181,19 @@ impl Layout {
         Ok(())
     }
 
-    /// Reads the parameters of one part from its range of a lane, on all cores.
-    pub(crate) fn read_part(&self, graph: &Graph, numbers: &[f32], part: Part) -> Params {
-        let start = self.range(part).start;
-        let chosen = graph.parameters.iter().zip(&self.places).filter(|(parameter, _)| parameter.part == part);
-        let array = |(parameter, place): (&graph::Parameter, &Place)| {
+    fn of_kind<'g>(&'g self, graph: &'g Graph, kind: Kind) -> impl Iterator<Item = (&'g Parameter, &'g Place)> {
+        graph.parameters.iter().zip(&self.places).filter(move |(parameter, _)| Kind::of(parameter) == kind)
+    }
+
+    /// Reads the parameters of one kind from its range of a lane, on all cores.
+    pub(crate) fn read_kind(&self, graph: &Graph, numbers: &[f32], kind: Kind) -> Params {
+        let start = self.range(kind).start;
+        let array = |(parameter, place): (&Parameter, &Place)| {
             let mut values = vec![0.0; parameter.count()];
             place.from(start).read(numbers, &mut values);
             (parameter.path.clone(), Array::new(parameter.shape.clone(), values))
         };
-        let arrays: Vec<(String, Array)> = chosen.collect::<Vec<_>>().into_par_iter().map(array).collect();
+        let arrays: Vec<(String, Array)> = self.of_kind(graph, kind).collect::<Vec<_>>().into_par_iter().map(array).collect();
         arrays.into_iter().collect()
     }
 
@@ -365,11 +403,12 @@ mod tests {
                 let mut lane = vec![0.0; layout.stride()];
                 layout.write(&graph, &weights.params, &mut lane).expect("fits");
                 assert_eq!(layout.read(&graph, &lane, |_| true), weights.params);
-                for part in [Part::Shared, Part::Personal] {
-                    let mut numbers = vec![0.0; layout.range(part).len()];
-                    layout.write_part(&graph, &weights.params, part, &mut numbers).expect("fits");
-                    assert_eq!(numbers, lane[layout.range(part)]);
-                    assert_eq!(layout.read_part(&graph, &numbers, part), weights.params.filter(|path| Part::of(path) == part));
+                for kind in Kind::ALL {
+                    let mut numbers = vec![0.0; layout.range(kind).len()];
+                    layout.write_kind(&graph, &weights.params, kind, &mut numbers).expect("fits");
+                    assert_eq!(numbers, lane[layout.range(kind)]);
+                    let wanted = |path: &str| Part::of(path) == kind.part() && is_normalisation(path) == kind.is_norms();
+                    assert_eq!(layout.read_kind(&graph, &numbers, kind), weights.params.filter(wanted));
                 }
                 let mut statistics = vec![9.0; layout.statistics_stride()];
                 layout.write_statistics(&graph, &weights, &mut statistics).expect("fits");
@@ -379,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_parameters_share_a_number_and_parts_are_apart() {
+    fn no_two_parameters_share_a_number_and_kinds_are_apart() {
         for graph in graphs() {
             let layout = Layout::new(&graph, Precision::Mixed);
             let mut taken = vec![false; layout.stride()];
@@ -388,7 +427,7 @@ mod tests {
                 place.write(&vec![1.0; parameter.count()], &mut lane);
                 for inside in (0..lane.len()).filter(|&at| lane[at] == 1.0) {
                     assert!(!std::mem::replace(&mut taken[inside], true), "{}", parameter.path);
-                    assert!(layout.range(parameter.part).contains(&inside), "{}", parameter.path);
+                    assert!(layout.range(Kind::of(parameter)).contains(&inside), "{}", parameter.path);
                 }
                 assert_eq!(place.start % 4, 0);
             }

@@ -18,4 +18,4 @@ mod support;
 pub use device::{DeviceInfo, KernelTime, devices, usable_device};
 pub use engine::{ClientData, CudaEngine, CudaOptions, DeviceUsage, ensure_training_supported};
 pub use plan::Precision;
-pub use support::{ensure_method_supported, ensure_supported};
+pub use support::ensure_supported;

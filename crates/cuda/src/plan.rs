@@ -48,6 +48,8 @@ pub(crate) struct Purpose {
     pub(crate) precision: Precision,
     /// Which parameters want gradients, if any.
     pub(crate) trains: Option<Trains>,
+    /// Whether there is a loss on embeddings too.
+    pub(crate) contrasts: bool,
 }
 
 /// The form of numbers on their way through a network.
@@ -76,8 +78,10 @@ pub(crate) struct NetworkPlan {
     pub(crate) logits: Slot,
     /// Numbers from one row of logits to the next.
     pub(crate) logits_pitch: usize,
-    /// Of evaluation only; always numbers. None where the input itself is what stands for a sample.
+    /// Of evaluation, and of training with a loss on it; always numbers. None where the input itself is what stands for a sample.
     pub(crate) embedding: Option<Slot>,
+    /// Where a loss on embeddings leaves their gradient, if there is one.
+    pub(crate) embedding_gradient: Option<Slot>,
     /// Where the loss leaves the gradient of the logits, if there are gradients.
     pub(crate) logits_gradient: Option<Slot>,
 }
@@ -94,9 +98,11 @@ impl NetworkPlan {
         let mut planner = Planner::new(device, graph, layout, purpose);
         let end = planner.end();
         let logits = planner.value(graph.logits, Form::Numbers, end);
-        let embedding = (purpose.trains.is_none() && graph.embedding != graph.input())
+        let contrasting = purpose.contrasts && purpose.trains.is_some_and(|trains| contrasts(graph, trains));
+        let embedding = (contrasting || purpose.trains.is_none() && graph.embedding != graph.input())
             .then(|| planner.value(graph.embedding, Form::Numbers, end));
         let logits_gradient = planner.start_gradient(graph.logits);
+        let embedding_gradient = contrasting.then(|| planner.start_gradient(graph.embedding)).flatten();
         // Backwards, so that a layer knows in which forms its output is read, and which layer writes a gradient first.
         let mut ops: Vec<Box<dyn Op>> = Vec::with_capacity(graph.layers.len());
         for (index, layer) in graph.layers.iter().enumerate().rev() {
@@ -105,8 +111,23 @@ impl NetworkPlan {
         }
         ops.reverse();
         let (input, logits_pitch) = (planner.values[0], planner.channels(graph.logits));
-        Self { ops, arena: planner.lifetimes.assign(), input, logits, logits_pitch, embedding, logits_gradient }
+        Self {
+            ops,
+            arena: planner.lifetimes.assign(),
+            input,
+            logits,
+            logits_pitch,
+            embedding,
+            embedding_gradient,
+            logits_gradient,
+        }
     }
+}
+
+/// Whether a loss on embeddings has a gradient: something that is trained has a say in them.
+pub(crate) fn contrasts(graph: &Graph, trains: Trains) -> bool {
+    let trained = |id: ParameterId| trains.includes(graph.parameter(id).part);
+    graph.embedding != graph.input() && graph.influenced_by(trained)[graph.embedding.0]
 }
 
 /// A plan in the making. It stands at one layer, and goes from the last layer to the first.

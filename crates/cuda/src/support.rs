@@ -1,5 +1,5 @@
 //! Which networks the kernels can run. What they cannot is refused by the name of the layer, before anything is computed.
-use fedeq_core::{Error, Method, Result};
+use fedeq_core::{Error, Result};
 use fedeq_models::graph::{Affine, Cell, Graph, Layer, NormScope, ParameterId, Shape, Transformer, ValueId};
 
 use crate::op::layer_norm::WIDTH;
@@ -14,22 +14,6 @@ const HEAD: usize = 16;
 pub fn ensure_supported(graph: &Graph, precision: Precision) -> Result<()> {
     let support = Support { graph, precision };
     graph.layers.iter().try_for_each(|layer| support.check(layer))
-}
-
-/// Refuses a method that asks for what is not on a GPU yet: numbers beside a model, or a part of one that is no section of a lane. Needs no GPU.
-pub fn ensure_method_supported(method: &Method) -> Result<()> {
-    let algorithm = method.algorithm();
-    let reasons = [
-        (algorithm.sends_control(), "sends a control variate beside the model"),
-        (algorithm.keeps_normalisations(), "keeps normalisations with their clients"),
-        (algorithm.contrasts(), "trains with a term on embeddings"),
-        (algorithm.adapts_mixing(), "adapts the mixing of every client (`method.adaptive`)"),
-    ];
-    let Some((_, why)) = reasons.into_iter().find(|(is_so, _)| *is_so) else { return Ok(()) };
-    Err(Error::invalid(
-        format!("`method = {}` {why}, which the GPU engine does not do", method.name()),
-        "set `engine.device=cpu`, or choose another method",
-    ))
 }
 
 struct Support<'a> {
@@ -201,7 +185,7 @@ pub(crate) fn refused(problem: impl Into<String>, remedy: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use fedeq_core::{Schedule, Training};
+    use fedeq_core::{Schedule, Search, Training};
     use fedeq_data::shard::Augmentation;
     use fedeq_models::graph::{Ends, Fusion};
     use fedeq_models::{Activation, DeqTransformerOptions, ModelConfig, NormKind, Personal, Task, TransformerOptions};
@@ -209,28 +193,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_and_settings_that_need_the_host_are_refused_by_name() {
-        for name in Method::NAMES {
-            let checked = ensure_method_supported(&Method::named(name).expect("known"));
-            assert_eq!(checked.is_err(), ["scaffold", "fedbn", "moon"].contains(&name), "{name}");
-            if let Err(error) = checked {
-                assert!(error.to_string().contains(&format!("`method = {name}`")), "{error}");
-            }
-        }
-        let adaptive = Method::Apfl(fedeq_core::Apfl { adaptive: true, ..fedeq_core::Apfl::default() });
-        assert!(ensure_method_supported(&adaptive).expect_err("refused").to_string().contains("`method.adaptive`"));
-        let refused = |training: Training| crate::ensure_training_supported(&training).expect_err("refused").to_string();
-        let momentum = Training { momentum: Some(0.9), ..Training::default() };
-        let clipped = Training { clip_gradient: Some(1.0), ..Training::default() };
-        let augmented = Training { augment: Some(Augmentation { flip: true, crop: None }), ..Training::default() };
-        for (training, setting) in
-            [(momentum, "training.momentum"), (clipped, "training.clip_gradient"), (augmented, "training.augment")]
-        {
-            assert!(refused(training).contains(setting));
-        }
-        let scheduled =
-            Training { local_schedule: Some(Schedule::default()), schedule: Some(Schedule::default()), ..Training::default() };
-        assert!(crate::ensure_training_supported(&scheduled).is_ok());
+    fn settings_that_need_the_host_are_refused_by_name() {
+        let watched = Training { watch_fixed_points: Some(Search::default()), ..Training::default() };
+        let refused = crate::ensure_training_supported(&watched).expect_err("refused").to_string();
+        assert!(refused.contains("`training.watch_fixed_points`"), "{refused}");
+        let everything_else = Training {
+            local_schedule: Some(Schedule::default()),
+            schedule: Some(Schedule::default()),
+            momentum: Some(0.9),
+            clip_gradient: Some(1.0),
+            augment: Some(Augmentation { flip: true, crop: None }),
+            ..Training::default()
+        };
+        assert!(crate::ensure_training_supported(&everything_else).is_ok());
     }
 
     #[test]

@@ -98,6 +98,10 @@ Solve = struct("Solve", z=pointer, z16=pointer, residuals=pointer, plain=pointer
 Rules = struct("Rules", relative=double, absolute=double, ridge=double, max_steps=integer, ridge_is_relative=integer, delay=integer, restart=integer)
 
 Text = struct("Text", symbols=pointer, indices=pointer, length=integer)
+OptimiserStep = struct("OptimiserStep", theta=pointer, first=pointer, second=pointer, gradient=pointer, offset=pointer, cohort=Cohort, counts=pointer, norms=pointer, rates=pointer, counter=pointer,
+                       stride=long, n=long, longest=double, strength=real, decay=real)
+Contrast = struct("Contrast", z=pointer, near=pointer, far=pointer, at=pointer, counter=pointer, counts=pointer, gradient=pointer, losses=pointer, cohort=Cohort, text=Text,
+                  weight=double, temperature=double, places=long, width=integer)
 Warm = struct("Warm", counter=pointer, places=pointer, known=pointer, cohort=Cohort, n=long, slots=integer, most=integer)
 LayerNorm = struct("LayerNorm", scale=pointer, offset=pointer, moments=pointer, mask=pointer, cohort=Cohort, stride=long, mask_stride=long, kept=real, length=integer)
 Attention = struct("Attention", q=pointer, k=pointer, v=pointer, sums=pointer, text=Text, cohort=Cohort, row=integer)

@@ -1,4 +1,5 @@
-"""What a step of training is made of beside the network: arithmetic on parameters, steps by tables, tallies, dropout's masks, warm starts."""
+"""What a step of training is made of beside the network: arithmetic on parameters, optimisers, steps by tables, tallies, dropout's masks, losses on embeddings, changed pictures,
+warm starts."""
 import ctypes as C
 import struct as packing_of_bytes
 
@@ -22,6 +23,9 @@ def lanes():
             k.lanes_plus(grid, 256, out, a, b, long(stride), *map(long, strides), long(n), float(f))
             report(f"lanes_plus {name} {what}, to the bit", float(not np.array_equal(out.cpu().numpy()[:, :n], expected)), 0)
             report("  padding untouched", float(not torch.isnan(out[:, n:]).all()), 0)
+        factors = torch.randn(count, device=DEVICE)
+        k.lanes_plus_each(grid, 256, out, a, b, factors, *[long(stride)] * 3, long(n))
+        report(f"lanes_plus_each {what}, to the bit", float(not np.array_equal(out.cpu().numpy()[:, :n], host[:, :n] + factors.cpu().numpy()[:, None] * other[:, :n])), 0)
         k.lanes_plus(grid, 256, out, a, None, long(stride), long(0), long(0), long(n), 0.0)
         report(f"lanes_plus as a copy {what}", float(not torch.equal(out[:, :n], a[:1, :n].expand(count, n))), 0)
         k.lanes_scale(grid, 256, out, a, long(stride), long(stride), long(n), float(f))
@@ -36,6 +40,10 @@ def lanes():
             k.lanes_norm(up(count, 128), 128, partial, norms, blocks, count)
             from_here = 0 if other is None else (b if apart else b[:1])[:, :n].double()
             report(f"lanes_norm {name} {what}", error(norms, (a[:, :n].double() - from_here).norm(dim=1)), 1e-12)
+        for name, apart in (("", stride), (" with one", 0)):
+            k.lanes_dot_partial((blocks, count), 256, a, b, partial, long(stride), long(apart), long(n))
+            k.lanes_sum(up(count, 128), 128, partial, norms, blocks, count)
+            report(f"lanes_dot{name} {what}", error(norms, (a[:, :n].double() * (b if apart else b[:1])[:, :n].double()).sum(1)), 1e-11)
         bad, wanted = torch.zeros(count, dtype=torch.int32, device=DEVICE), [0] * count
         for lane, at, value in ((0, n - 1, float("inf")), (count // 2, 0, float("nan")), (count - 1, n // 2, float("-inf"))):
             a[lane, at], wanted[lane] = value, 1
@@ -73,6 +81,121 @@ def steps():
         for c, w in enumerate(weight.tolist()):
             sums, total = sums + w * host[c], total + w
         report("mean_of_clients, to the bit", float(not np.array_equal(mean.cpu().numpy(), (sums / total).astype(np.float32))), 0)
+
+
+OPTIMISERS = {
+    "momentum": (torch.optim.SGD, dict(momentum=0.9)),
+    "Nesterov": (torch.optim.SGD, dict(momentum=0.8, nesterov=True, weight_decay=0.05)),
+    "weight decay": (torch.optim.SGD, dict(weight_decay=0.1)),
+    "clipping alone": (torch.optim.SGD, dict()),
+    "Adam": (torch.optim.Adam, dict(betas=(0.8, 0.95), eps=1e-6, weight_decay=0.02)),
+    "AdamW": (torch.optim.AdamW, dict(betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)),
+}
+
+
+@check_of
+def optimisers():
+    """Four steps of clients that are not all in each of them, beside PyTorch's optimisers in 64 bits."""
+    k, clients, n, stride, total, blocks = KERNELS, 5, 2051, 2056, 4, 64
+    for name, (rule, settings) in OPTIMISERS.items():
+        adam = rule is not torch.optim.SGD
+        for pulled, clipped, shared in ((False, False, False), (True, False, True), (False, True, False), (True, True, False)):
+            theta, offset = (torch.randn(clients, stride, device=DEVICE) for _ in range(2))
+            first, second = (torch.zeros(clients, stride, device=DEVICE) if needed else None for needed in (adam or "momentum" in settings, adam))
+            before, strength, longest = theta.clone(), 0.3, 40.0
+            weights = [w[:n].double().clone().requires_grad_() for w in before]
+            beside = [rule([w], lr=1.0, **settings) for w in weights]
+            rates, table, taken = torch.rand(total, clients) * 0.1, torch.zeros(total, clients, 3 if adam else 1), [0] * clients
+            for step in range(total):
+                cl = Clients([(step + c) % 3 for c in range(clients)])
+                size = torch.linspace(0.1, 3.0, clients, device=DEVICE)[:, None]   # some gradients are too long
+                gradient, counts = size * torch.randn(clients, stride, device=DEVICE), integers([3 * c for c in range(clients)])
+                for c in range(clients):
+                    rate = rates[step, c].item()
+                    table[step, c, 0] = rate
+                    if cl.sizes[c] == 0:
+                        continue
+                    taken[c] += 1
+                    if adam:
+                        (b1, b2), decay = settings["betas"], settings["weight_decay"] if rule is torch.optim.AdamW else 0.0
+                        table[step, c] = torch.tensor([1 - rate * decay, rate / (1 - b1 ** taken[c]), (1 - b2 ** taken[c]) ** -0.5])
+                    g = gradient[c, :n].double()
+                    if clipped and g.norm() > longest:
+                        g = g * (longest / g.norm())
+                    if pulled:
+                        g = g + (strength * weights[c].detach() + offset[c, :n].double()) / (max(3 * c, 1) if shared else 1)
+                    beside[c].param_groups[0]["lr"], weights[c].grad = rate, g
+                    beside[c].step()
+                partial, norms = poisoned(clients, blocks, dtype=torch.float64), poisoned(clients, dtype=torch.float64)
+                k.lanes_norm_partial((blocks, clients), 256, gradient, None, partial, long(stride), long(0), long(n))
+                k.lanes_norm(1, 128, partial, norms, blocks, clients)
+                coupled = settings.get("weight_decay", 0.0) if rule is not torch.optim.AdamW else 0.0
+                on_device, counter = table.to(DEVICE), integers([step])
+                s = OptimiserStep(theta=theta, first=first, second=second, gradient=gradient, offset=offset if pulled else None, cohort=cl.cohort, counts=counts if shared else None,
+                                  norms=norms if clipped else None, rates=on_device, counter=counter, stride=stride, n=n, longest=longest, strength=strength, decay=coupled)
+                if adam:
+                    b1, b2 = settings["betas"]
+                    k.adam_step((up(n, 1024), clients), 256, s, b1, b2, 1 - b1, 1 - b2, settings["eps"])
+                else:
+                    k.momentum_step((up(n, 1024), clients), 256, s, settings.get("momentum", 0.0), int(settings.get("nesterov", False)))
+            what = f"{name}{', pulled' * pulled}{' by prediction' * shared}{', clipped' * clipped}"
+            report(f"optimisers: {what}", error(theta[:, :n], torch.stack([w.detach() for w in weights])), 1e-6)
+            moments = [m for m in (first, second) if m is not None]
+            report("  padding untouched", float(not torch.equal(theta[:, n:], before[:, n:]) or any(m[:, n:].any() for m in moments)), 0)
+
+
+@check_of
+def contrasts():
+    """A loss on embeddings, of pictures and of texts some of whose positions do not count."""
+    for length, width, is_text in ((1, 300, False), (5, 64, True)):
+        cl, places, step, weight, temperature = Clients([3, 0, 2]), 7, 1, 2.0, 0.5
+        z, near, far = torch.randn(cl.samples, length, width, device=DEVICE), *(torch.randn(cl.count, places, length, width, device=DEVICE) for _ in range(2))
+        at, symbols, indices = torch.randint(places, (2, cl.count, cl.most)), torch.randint(3, (10, length)), torch.randint(10, (cl.samples,))
+        counts_here = [(symbols[indices[of]] != 0) if is_text else torch.ones(len(of), length, dtype=torch.bool) for of in cl.of]
+        gradient, losses = poisoned(cl.samples, length, width), poisoned(cl.samples, length, dtype=torch.float64)
+        tables = [integers(v.tolist()) for v in (at, symbols, indices)] + [integers([int(c.sum()) for c in counts_here]), integers([step])]
+        c = Contrast(z=z, near=near, far=far, at=tables[0], counter=tables[4], counts=tables[3], gradient=gradient, losses=losses, cohort=cl.cohort,
+                     text=Text(symbols=tables[1] if is_text else None, indices=tables[2], length=length), weight=weight, temperature=temperature, places=places, width=width)
+        KERNELS.contrast((length, cl.most, cl.count), 128, c)
+        scores, losses_of, _ = scores_of(cl.count)
+        scores[:, 0] = 0.25
+        KERNELS.add_losses(cl.count, 128, losses, scores, cl.cohort, length)
+        expected, sums = [], []
+        for lane, of in enumerate(cl.of):
+            own = z[of].double().to(REFERENCE).requires_grad_()
+            n, f = (v[lane][at[step, lane, :len(of)].to(DEVICE)].double().to(REFERENCE) for v in (near, far))
+            s, r = (F.cosine_similarity(own, v, dim=-1, eps=0.0) / temperature for v in (n, f))
+            counts = counts_here[lane].to(REFERENCE)
+            loss = weight * (F.softplus(r - s) * counts).sum() / counts.sum().clamp_min(1)
+            expected.append(torch.autograd.grad(loss, own)[0]), sums.append(loss.detach() + 0.25)
+        compare(f"contrast, length {length}", cl, gradient, expected, 1e-6)
+        report("  add_losses", error(losses_of(), torch.stack(sums)), 1e-9)
+
+
+@check_of
+def changed_pictures():
+    for height, width, C, padded, white in ((8, 8, 1, 8, 16.0), (5, 9, 3, 8, 255.0)):
+        cl, steps, step, border, pixels = Clients([3, 0, 4]), 2, 1, 4, height * width
+        data = torch.randint(int(white) + 1, (50, height, width, C), dtype=torch.uint8)
+        mean, deviation, indices = torch.rand(C), 0.2 + torch.rand(C), torch.randint(50, (cl.samples,), dtype=torch.int32)
+        moves, mirrored = torch.randint(-border, border + 1, (steps, cl.count, cl.most, 2)), torch.randint(2, (steps, cl.count, cl.most))
+        changes = (moves[..., 0] + 16384 << 16 | moves[..., 1] + 16384 << 1 | mirrored).int().to(DEVICE)
+        x, x16 = poisoned(cl.samples, pixels, C), poisoned(cl.samples, pixels, padded, dtype=torch.float16)
+        on_device, counter = [v.to(DEVICE) for v in (data, indices, mean, deviation)], integers([step])
+        KERNELS.changed_images((up(pixels * padded, 256), cl.most, cl.count), 256, on_device[0], on_device[1], counter, changes, on_device[2], on_device[3], x, x16, cl.cohort, white, height, width, C, padded)
+        expected = poisoned(cl.samples, pixels, C).cpu()
+        for lane, of in enumerate(cl.of):
+            for i, sample in enumerate(of):
+                (down, right), around = moves[step, lane, i].tolist(), torch.zeros(height + 2 * border, width + 2 * border, C)
+                around[border:border + height, border:border + width] = data[indices[sample]]
+                cut = around[border - down:border - down + height, border - right:border - right + width]
+                cut = cut.flip(1) if mirrored[step, lane, i] else cut
+                expected[sample] = ((cut / white - mean) / deviation).reshape(pixels, C)
+        same = lambda a, b: torch.equal(a.nan_to_num(7e4), b.nan_to_num(7e4))
+        report(f"changed_images {height} x {width} x {C}, to the bit", float(not same(x.cpu(), expected)), 0)
+        wide = F.pad(expected, (0, padded - C)).half()
+        wide[cl.unlisted] = float("nan")
+        report("  in 16 bits", float(not same(x16.cpu().float(), wide.float())), 0)
 
 
 @check_of

@@ -2,15 +2,16 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use fedeq_core::{Evaluated, EvaluationJob, Portion, Question, Reply, Result, Score, StartedEvaluation};
+use fedeq_core::{Evaluated, EvaluationJob, Expression, Portion, Question, Reply, Result, Score, StartedEvaluation};
 use fedeq_data::shard::Shard;
 use fedeq_models::Mode;
 
 use super::Clients;
 use super::cohort::{alike, most_lanes, pack};
-use super::expression::Slots;
+use super::expression::{Slots, alike_expressions};
 use super::lanes::Lanes;
 use super::neighbours::Voters;
+use super::optimiser::Extras;
 use super::parts::Parts;
 use super::runner::Runner;
 use super::schedule::Schedule;
@@ -41,13 +42,22 @@ impl<'a> Examinee<'a> {
         Ok(Self { job, started, received, state })
     }
 
-    /// Whether two are asked the same of models of the same parts.
+    /// What the model of a question is made of.
+    fn model(&self, question: usize) -> &Expression {
+        &self.started.questions[question].model
+    }
+
+    /// Whether two are asked the same, but for factors in what their models are made of, of models of the same parts.
     fn is_like(&self, other: &Self) -> bool {
         let parts = |one: &Self| {
             let DeviceState { own, dual, second, .. } = &one.state;
             [Some(own), Some(dual), second.as_ref(), Some(&one.received)].map(|parts| parts.map(Parts::present))
         };
-        self.started.questions == other.started.questions && parts(self) == parts(other)
+        let (one, two) = (&self.started.questions, &other.started.questions);
+        let same = |(a, b): (&Question, &Question)| {
+            alike_expressions(&a.model, &b.model) && (a.on, &a.neighbours) == (b.on, &b.neighbours)
+        };
+        one.len() == two.len() && one.iter().zip(two).all(same) && parts(self) == parts(other)
     }
 }
 
@@ -102,15 +112,15 @@ impl Clients {
         let data = self.data(one.map_or(0, |one| one.job.client));
         // Their models, and what may be computed of them.
         let models = |lanes: usize| lanes as u64 * 8 * home.layout.stride() as u64;
-        let scratch = |shop: &mut Workshop, lanes: usize| shop.wants(home, self.examination(lanes, data), false);
+        let scratch = |shop: &mut Workshop, lanes: usize| shop.wants(home, self.examination(lanes, data), Extras::default());
         // More at once would be no faster.
         let wanted = most_lanes(wanted.min(self.most_lanes), SCRATCH, |lanes| scratch(shop, lanes).scratch);
         self.fit(shop, home, wanted, &mut |shop, lanes| scratch(shop, lanes).bytes() + models(lanes))
     }
 
-    fn examination(&self, lanes: usize, data: &DeviceData) -> Purpose {
+    pub(crate) fn examination(&self, lanes: usize, data: &DeviceData) -> Purpose {
         let size = Size { lanes, most: self.most_evaluated.get(), length: data.length() };
-        Purpose { size, mode: Mode::Evaluate, precision: self.precision, trains: None }
+        Purpose { size, mode: Mode::Evaluate, precision: self.precision, trains: None, contrasts: false }
     }
 
     fn evaluate_cohort(&self, shop: &mut Workshop, home: &Arc<Home>, lanes: &[Examinee<'_>]) -> Result<Vec<Evaluated>> {
@@ -122,9 +132,11 @@ impl Clients {
         let slots = Slots::new(&home.graph, received, own, dual, second);
         let questions = &lanes[0].started.questions;
         let mut scores = vec![vec![Score::default(); questions.len()]; lanes.len()];
-        let mut runner = shop.take(home, self.examination(lanes.len(), self.data(lanes[0].job.client)), false)?;
-        for same in alike(questions, |a, b| a.model == b.model) {
-            runner.load(home, arithmetic, &slots.value(&arithmetic, &questions[same[0]].model)?)?;
+        let mut runner = shop.take(home, self.examination(lanes.len(), self.data(lanes[0].job.client)), Extras::default())?;
+        let all: Vec<usize> = (0..questions.len()).collect();
+        for same in alike(&all, |&a, &b| lanes.iter().all(|lane| lane.model(a) == lane.model(b))) {
+            let models: Vec<&Expression> = lanes.iter().map(|lane| lane.model(same[0])).collect();
+            runner.load(home, arithmetic, &slots.value(&arithmetic, &models)?)?;
             for at in same {
                 let found = self.answer(&mut runner, home, lanes, &questions[at])?;
                 scores.iter_mut().zip(found).for_each(|(scores, found)| scores[at] = found);

@@ -3,7 +3,7 @@
 //! It follows [`fedeq_core::Workspace`], of which a cohort is many: the same values, the same errors. Which parts of a model there are is the same for all clients of a cohort.
 use std::collections::BTreeMap;
 
-use fedeq_core::{Error, Expression, ProximalTerm, Result, Slot};
+use fedeq_core::{Error, Expression, LocalUpdate, Phase, ProximalTerm, Result, Slot, Step};
 use fedeq_models::graph::Graph;
 
 use super::parts::{Parts, Section};
@@ -12,8 +12,8 @@ use super::parts::{Parts, Section};
 pub(crate) trait Arithmetic {
     type Numbers: Clone;
 
-    /// `first + factor * second`
-    fn plus(&self, section: Section, first: &Self::Numbers, factor: f32, second: &Self::Numbers) -> Result<Self::Numbers>;
+    /// `first + factor * second`, with a factor for every lane; one alone is that of all.
+    fn plus(&self, section: Section, first: &Self::Numbers, factors: &[f32], second: &Self::Numbers) -> Result<Self::Numbers>;
 
     /// `factor * of`
     fn scaled(&self, section: Section, factor: f32, of: &Self::Numbers) -> Result<Self::Numbers>;
@@ -35,27 +35,36 @@ impl<'g, N: Clone> Slots<'g, N> {
         Self { graph, received, own, dual, second, temporaries: BTreeMap::new() }
     }
 
-    /// The value of an expression.
-    pub(crate) fn value(&self, by: &impl Arithmetic<Numbers = N>, expression: &Expression) -> Result<Parts<N>> {
+    /// The value of an expression, given that of every lane: they are [alike](alike_expressions). One alone is that of all lanes.
+    pub(crate) fn value(&self, by: &impl Arithmetic<Numbers = N>, lanes: &[&Expression]) -> Result<Parts<N>> {
+        let Some(expression) = lanes.first() else { return Ok(Parts::default()) };
+        let operand = |which: usize| -> Result<Parts<N>> {
+            let of_lanes: Vec<&Expression> = lanes.iter().filter_map(|lane| operands(lane)[which]).collect();
+            self.value(by, &of_lanes)
+        };
         match expression {
             Expression::Nothing => Ok(Parts::default()),
             Expression::Received => Ok(self.received.clone()),
             Expression::Slot(slot) => self.read(*slot),
-            Expression::With(first, second) => Ok(self.value(by, first)?.with(&self.value(by, second)?)),
-            Expression::Only(part, of) => Ok(self.value(by, of)?.only(*part)),
-            Expression::Model(_) | Expression::Control(_) | Expression::Beside(..) => {
-                Err(refused("a control variate", "scaffold"))
+            Expression::With(..) => Ok(operand(0)?.with(&operand(1)?)),
+            Expression::Only(part, _) => Ok(operand(0)?.only(*part)),
+            Expression::Model(_) => Ok(operand(0)?.model()),
+            Expression::Control(_) => Ok(operand(0)?.control()),
+            Expression::Beside(..) => Ok(operand(0)?.beside(&operand(1)?)),
+            Expression::WithoutNorms(_) => Ok(operand(0)?.without_norms()),
+            Expression::Plus(..) => {
+                let factor = |lane: &&Expression| if let Expression::Plus(_, factor, _) = lane { Some(*factor) } else { None };
+                let factors: Vec<f32> = lanes.iter().filter_map(factor).collect();
+                self.plus(by, &operand(0)?, &factors, &operand(1)?)
             }
-            Expression::WithoutNorms(_) => Err(refused("all but the normalisations", "fedbn")),
-            Expression::Plus(first, factor, second) => self.plus(by, &self.value(by, first)?, *factor, &self.value(by, second)?),
         }
     }
 
     /// `first + factor * second`, with the statistics of the first.
-    fn plus(&self, by: &impl Arithmetic<Numbers = N>, first: &Parts<N>, factor: f32, second: &Parts<N>) -> Result<Parts<N>> {
+    fn plus(&self, by: &impl Arithmetic<Numbers = N>, first: &Parts<N>, factors: &[f32], second: &Parts<N>) -> Result<Parts<N>> {
         self.ensure_has_all(second, first)?;
         first.map(|section, numbers| match (section, second.get(section)) {
-            (Section::Shared | Section::Personal, Some(other)) => by.plus(section, numbers, factor, other),
+            (Section::Parameters(_) | Section::Control(_), Some(other)) => by.plus(section, numbers, factors, other),
             _ => Ok(numbers.clone()),
         })
     }
@@ -92,11 +101,11 @@ impl<'g, N: Clone> Slots<'g, N> {
 
     /// `dual - strength * anchor` of a proximal term, for every part that it acts on.
     pub(crate) fn offset(&self, by: &impl Arithmetic<Numbers = N>, term: &ProximalTerm) -> Result<Parts<N>> {
-        let anchor = self.value(by, &term.anchor)?.without_statistics();
+        let anchor = self.value(by, &[&term.anchor])?.without_statistics();
         let factor = -term.strength as f32;
         let Some(dual) = &term.dual else { return anchor.map(|section, numbers| by.scaled(section, factor, numbers)) };
-        let dual = self.value(by, dual)?.without_statistics();
-        self.plus(by, &dual, factor, &anchor)
+        let dual = self.value(by, &[dual])?.without_statistics();
+        self.plus(by, &dual, &[factor], &anchor)
     }
 
     /// A model to be trained.
@@ -112,9 +121,43 @@ impl<'g, N: Clone> Slots<'g, N> {
     }
 }
 
-/// What there is no arithmetic for. Experiments are refused by their method's name before it comes to this.
-fn refused(what: &str, method: &str) -> Error {
-    Error::invalid(format!("a GPU does not send {what}, as `method = {method}` does"), "set `engine.device=cpu`")
+/// What an expression is made of.
+fn operands(expression: &Expression) -> [Option<&Expression>; 2] {
+    match expression {
+        Expression::Nothing | Expression::Received | Expression::Slot(_) => [None, None],
+        Expression::Only(_, of) | Expression::Model(of) | Expression::Control(of) | Expression::WithoutNorms(of) => {
+            [Some(of), None]
+        }
+        Expression::With(first, second) | Expression::Beside(first, second) | Expression::Plus(first, _, second) => {
+            [Some(first), Some(second)]
+        }
+    }
+}
+
+/// Whether two expressions differ in factors at most.
+pub(crate) fn alike_expressions(a: &Expression, b: &Expression) -> bool {
+    let same = match (a, b) {
+        (Expression::Slot(a), Expression::Slot(b)) => a == b,
+        (Expression::Only(a, _), Expression::Only(b, _)) => a == b,
+        _ => std::mem::discriminant(a) == std::mem::discriminant(b),
+    };
+    let both = |(a, b): (Option<&Expression>, Option<&Expression>)| a.zip(b).is_none_or(|(a, b)| alike_expressions(a, b));
+    same && operands(a).into_iter().zip(operands(b)).all(both)
+}
+
+/// Whether two updates are the same steps, which may differ in numbers: factors, step sizes, and how a mixing moves.
+pub(crate) fn alike_updates(a: &LocalUpdate, b: &LocalUpdate) -> bool {
+    let step = |(a, b): (&Step, &Step)| match (a, b) {
+        (Step::Assign { slot: a, value: first }, Step::Assign { slot: b, value: second }) => {
+            a == b && alike_expressions(first, second)
+        }
+        (Step::Train(a), Step::Train(b)) => Phase { learning_rate: a.learning_rate, ..(**b).clone() } == **a,
+        (Step::Mix(a), Step::Mix(b)) => {
+            a.least == b.least && alike_expressions(&a.along, &b.along) && alike_expressions(&a.gradient, &b.gradient)
+        }
+        _ => false,
+    };
+    alike_expressions(&a.sent, &b.sent) && a.steps.len() == b.steps.len() && a.steps.iter().zip(&b.steps).all(step)
 }
 
 #[cfg(test)]
@@ -122,13 +165,14 @@ mod tests {
     use std::borrow::Cow;
 
     use fedeq_core::{
-        ClientInfo, ClientState, Ditto, FedEq, Method, Params, PersonalStart, RoundContext, ServerStep, Step, ThetaStart,
+        Apfl, ClientInfo, ClientState, Ditto, FedEq, Method, Params, PersonalStart, RoundContext, ServerStep, Step, ThetaStart,
         Training, Weights, Workspace, dual, nothing, own, received, second, temporary,
     };
     use fedeq_models::{ModelConfig, Part, Task};
 
     use super::super::parts::{parts_of, parts_of_params};
     use super::*;
+    use crate::layout::Kind;
 
     /// Numbers on the host, part by part.
     struct OnHost;
@@ -136,8 +180,8 @@ mod tests {
     impl Arithmetic for OnHost {
         type Numbers = Params;
 
-        fn plus(&self, _: Section, first: &Params, factor: f32, second: &Params) -> Result<Params> {
-            Ok(first.plus(factor, second))
+        fn plus(&self, _: Section, first: &Params, factors: &[f32], second: &Params) -> Result<Params> {
+            Ok(first.plus(factors[0], second))
         }
 
         fn scaled(&self, _: Section, factor: f32, of: &Params) -> Result<Params> {
@@ -147,9 +191,13 @@ mod tests {
 
     fn cut(graph: &Graph, weights: &Weights) -> Parts<Params> {
         let cut = |section: Section, (): &()| -> Result<Params> {
-            Ok(match section.part() {
-                Some(part) => weights.params.filter(|path| Part::of(path) == part),
-                None => weights.statistics.clone(),
+            let of = |kind: Kind, params: &Params| {
+                params.filter(|path| kind.parameters(graph).any(|parameter| parameter.path == path))
+            };
+            Ok(match section {
+                Section::Parameters(kind) => of(kind, &weights.params),
+                Section::Control(kind) => of(kind, &weights.control().params),
+                Section::Statistics => weights.statistics.clone(),
             })
         };
         parts_of(graph, weights).map(cut).expect("no error")
@@ -158,8 +206,11 @@ mod tests {
     fn joined(parts: &Parts<Params>) -> Weights {
         let mut weights = Weights::default();
         for (section, params) in parts.iter() {
-            let to = if section == Section::Statistics { &mut weights.statistics } else { &mut weights.params };
-            to.overwrite(params);
+            match section {
+                Section::Parameters(_) => weights.params.overwrite(params),
+                Section::Control(_) => weights = weights.beside(params),
+                Section::Statistics => weights.statistics.overwrite(params),
+            }
         }
         weights
     }
@@ -192,8 +243,8 @@ mod tests {
         let consensus = FedEq { server_step: ServerStep::Consensus, start: ThetaStart::Own, ..FedEq::default() };
         let trained = Ditto { start: PersonalStart::Trained, ..Ditto::default() };
         let named = Method::NAMES.into_iter().map(|name| Method::named(name).expect("known"));
-        let supported = named.filter(|method| crate::ensure_method_supported(method).is_ok());
-        [Method::Fedeq(consensus), Method::Ditto(trained)].into_iter().chain(supported).collect()
+        let adaptive = Method::Apfl(Apfl { adaptive: true, ..Apfl::default() });
+        [Method::Fedeq(consensus), Method::Ditto(trained), adaptive].into_iter().chain(named).collect()
     }
 
     #[test]
@@ -204,8 +255,12 @@ mod tests {
         for method in methods() {
             let method = method.algorithm();
             for (participations, has_second) in [(0, false), (2, true)] {
-                let state = state(&graph, has_second);
-                let received = fedeq_core::shared_part(method, &noisy(&state.own, -0.125));
+                let mut state = state(&graph, has_second);
+                let mut received = fedeq_core::shared_part(method, &noisy(&state.own, -0.125));
+                if method.sends_control() {
+                    state.dual = noisy(&state.own, 0.25).params;
+                    received = received.beside(&noisy(&state.own, 0.75).params);
+                }
                 let me = ClientInfo {
                     participations,
                     last_round: (participations > 0).then_some(2),
@@ -220,12 +275,22 @@ mod tests {
                         match step {
                             Step::Assign { slot, value } => {
                                 host.assign(*slot, host.evaluate(value).expect("sound"));
-                                let value = cohort.value(&OnHost, value).expect("sound");
+                                let value = cohort.value(&OnHost, &[value]).expect("sound");
                                 cohort.assign(*slot, value);
                             }
-                            Step::Mix(_) => unreachable!("refused on a GPU"),
+                            Step::Mix(step) => {
+                                for value in [&step.along, &step.gradient] {
+                                    let expected = host.evaluate(value).expect("sound");
+                                    assert_eq!(joined(&cohort.value(&OnHost, &[value]).expect("sound")), expected);
+                                }
+                            }
                             Step::Train(phase) => {
                                 cohort.trained(phase.slot).expect("there");
+                                let models = phase.contrast.iter().flat_map(|term| [&term.attracts, &term.repels]);
+                                for value in models {
+                                    let expected = host.evaluate(value).expect("sound");
+                                    assert_eq!(joined(&cohort.value(&OnHost, &[value]).expect("sound")), expected);
+                                }
                                 let Some(term) = &phase.proximal else { continue };
                                 let expected = host.proximal(term).expect("sound").offset;
                                 let offset = cohort.offset(&OnHost, term).expect("sound");
@@ -234,7 +299,7 @@ mod tests {
                             }
                         }
                     }
-                    let sent = cohort.value(&OnHost, &update.sent).expect("sound");
+                    let sent = cohort.value(&OnHost, &[&update.sent]).expect("sound");
                     assert_eq!(joined(&sent), host.evaluate(&update.sent).expect("sound"));
                     let after = host.into_state();
                     assert_eq!(joined(&cohort.own), after.own);
@@ -242,6 +307,57 @@ mod tests {
                     assert_eq!(cohort.second.as_ref().map(joined), after.second);
                 }
             }
+        }
+    }
+
+    /// A number of each of two lanes.
+    struct Pairs;
+
+    impl Arithmetic for Pairs {
+        type Numbers = [f32; 2];
+
+        fn plus(&self, _: Section, first: &[f32; 2], factors: &[f32], second: &[f32; 2]) -> Result<[f32; 2]> {
+            Ok([0, 1].map(|lane| first[lane] + factors[lane % factors.len()] * second[lane]))
+        }
+
+        fn scaled(&self, _: Section, factor: f32, of: &[f32; 2]) -> Result<[f32; 2]> {
+            Ok(of.map(|value| factor * value))
+        }
+    }
+
+    #[test]
+    fn lanes_may_differ_in_factors_and_in_nothing_else() {
+        let (graph, shared) = (graph(), Section::Parameters(Kind::Shared));
+        let with = |numbers: [f32; 2]| {
+            let mut parts = Parts::default();
+            parts.set(shared, Some(numbers));
+            parts
+        };
+        let slots = Slots::new(&graph, with([2.0, 3.0]), with([10.0, 20.0]), Parts::default(), None);
+        let expression = |inner: f64, outer: f64| own() + outer * (own() + inner * received());
+        let lanes = [expression(1.0, 0.5), expression(2.0, -1.0)];
+        assert!(alike_expressions(&lanes[0], &lanes[1]));
+        let found = slots.value(&Pairs, &lanes.each_ref()).expect("sound");
+        assert_eq!(found.get(shared), Some(&[10.0 + 0.5 * 12.0, 20.0 - 26.0]));
+        for other in [own(), received() + 0.5 * (own() + received()), own() + 0.5 * (received() + received()), own().with(own())]
+        {
+            assert!(!alike_expressions(&lanes[0], &other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn clients_with_other_numbers_of_steps_and_mixings_work_together() {
+        let training = Training::default();
+        let round = RoundContext { round: 3, rounds: 10, rho: Some(0.7), training: &training };
+        let me = |steps, mixing| ClientInfo { participations: 1, last_round: Some(2), has_second: true, mixing, steps };
+        for method in methods() {
+            let update = |steps, mixing| method.algorithm().client_update(&me(steps, mixing), &round);
+            let (one, other) = (update(4, Some(0.3)), update(7, Some(0.6)));
+            assert!(alike_updates(&one, &other), "{}", method.name());
+            assert!(!alike_updates(&one, &LocalUpdate::nothing()));
+            let quicker = Training { epochs: 1, ..Training::default() };
+            let sooner = method.algorithm().client_update(&me(4, Some(0.3)), &RoundContext { training: &quicker, ..round });
+            assert!(!alike_updates(&one, &sooner), "{}", method.name());
         }
     }
 
@@ -254,7 +370,7 @@ mod tests {
         let mut cohort = slots(&graph, &state, &sent);
         for wrong in [second(), temporary("x"), own() - received(), received() + nothing(), nothing().with(temporary("y"))] {
             let expected = host.evaluate(&wrong).expect_err("not there").to_string();
-            assert_eq!(cohort.value(&OnHost, &wrong).expect_err("not there").to_string(), expected);
+            assert_eq!(cohort.value(&OnHost, &[&wrong]).expect_err("not there").to_string(), expected);
         }
         let wrong = ProximalTerm::augmented(1.0, received(), own());
         let expected = host.proximal(&wrong).expect_err("the anchor has no head").to_string();
@@ -274,9 +390,9 @@ mod tests {
         for slot in [Slot::Temporary("kept"), Slot::Second, Slot::Dual] {
             cohort.assign(slot, cohort.received.clone());
         }
-        assert_eq!(joined(&cohort.value(&OnHost, &temporary("kept")).expect("kept")), sent);
+        assert_eq!(joined(&cohort.value(&OnHost, &[&temporary("kept")]).expect("kept")), sent);
         assert_eq!(
-            joined(&cohort.value(&OnHost, &dual()).expect("there")),
+            joined(&cohort.value(&OnHost, &[&dual()]).expect("there")),
             Weights { params: sent.params.clone(), ..Weights::default() }
         );
         assert_eq!(joined(&cohort.own), state.own);

@@ -10,6 +10,7 @@ use fedeq_models::Mode;
 
 use super::evaluate::EVALUATION_BATCH;
 use super::lanes::{Lanes, Table};
+use super::optimiser::Extras;
 use super::parts::Parts;
 use super::runner::{Runner, Shared};
 use super::schedule::Schedule;
@@ -47,10 +48,16 @@ impl Precise {
     pub(crate) fn gradient(&mut self, data: &DeviceData, shard: &Shard, weights: &Weights) -> Result<(f64, Params)> {
         let home = &self.home;
         let size = Size { lanes: 1, most: EVALUATION_BATCH.min(shard.len()).max(1), length: data.length() };
-        let purpose = Purpose { size, mode: Mode::Evaluate, precision: Precision::Exact, trains: Some(Trains::Everything) };
+        let purpose = Purpose {
+            size,
+            mode: Mode::Evaluate,
+            precision: Precision::Exact,
+            trains: Some(Trains::Everything),
+            contrasts: false,
+        };
         let mut runner = match self.runner.take().filter(|runner| runner.executor.purpose == purpose) {
             Some(runner) => runner,
-            None => Runner::new(home, purpose, false, &mut Shared::default())?,
+            None => Runner::new(home, purpose, Extras::default(), &mut Shared::default())?,
         };
         let lanes = Lanes { device: &home.device, layout: &home.layout, count: 1 };
         let model: Parts<Table> =

@@ -145,6 +145,21 @@ impl Lanes<'_> {
         Ok(found.into_iter().map(|bad| bad == 0).collect())
     }
 
+    /// The inner product of two tables, lane by lane.
+    pub(crate) fn dots(&self, section: Section, first: &Table, second: &Table) -> Result<Vec<f64>> {
+        let len = self.len(section);
+        let (partial, sums) =
+            (Buffer::<f64>::new(self.device, self.count * NORM_BLOCKS)?, Buffer::<f64>::new(self.device, self.count)?);
+        let (first, second) = (self.readable(section, first)?, self.readable(section, second)?);
+        launch!(self.device, Launch::new("lanes_dot_partial", [NORM_BLOCKS, self.count, 1], 256);
+            first.pointer(), second.pointer(), partial.pointer(), first.stride as i64, second.stride as i64, len as i64)?;
+        launch!(self.device, Launch::new("lanes_sum", [self.count.div_ceil(128), 1, 1], 128);
+            partial.pointer(), sums.pointer(), NORM_BLOCKS as i32, self.count as i32)?;
+        let mut found = vec![0.0; self.count];
+        sums.read(self.device, 0, &mut found)?;
+        Ok(found)
+    }
+
     /// The norm of `first - second` of every lane; of the first alone where there is no second.
     pub(crate) fn norms(&self, section: Section, first: &Table, second: Option<&Table>) -> Result<Vec<f64>> {
         let len = self.len(section);
@@ -180,12 +195,23 @@ impl Lanes<'_> {
 impl Arithmetic for Lanes<'_> {
     type Numbers = Table;
 
-    fn plus(&self, section: Section, first: &Table, factor: f32, second: &Table) -> Result<Table> {
+    fn plus(&self, section: Section, first: &Table, factors: &[f32], second: &Table) -> Result<Table> {
         let len = self.len(section);
         let (first, second) = (self.readable(section, first)?, self.readable(section, second)?);
         let sum = Buffer::new(self.device, self.count * len)?;
-        launch!(self.device, Launch::new("lanes_plus", [len.div_ceil(BLOCK), self.count, 1], 256);
-            sum.pointer(), first.pointer(), second.pointer(), len as i64, first.stride as i64, second.stride as i64, len as i64, factor)?;
+        let (grid, stride) = ([len.div_ceil(BLOCK), self.count, 1], len as i64);
+        let [first_stride, second_stride] = [first.stride, second.stride].map(|stride| stride as i64);
+        match factors {
+            [factor, others @ ..] if others.iter().all(|other| other == factor) => {
+                launch!(self.device, Launch::new("lanes_plus", grid, 256);
+                    sum.pointer(), first.pointer(), second.pointer(), stride, first_stride, second_stride, stride, *factor)?;
+            }
+            _ => {
+                let factors = Buffer::of(self.device, factors)?;
+                launch!(self.device, Launch::new("lanes_plus_each", grid, 256);
+                    sum.pointer(), first.pointer(), second.pointer(), factors.pointer(), stride, first_stride, second_stride, stride)?;
+            }
+        }
         Ok(Table::Made(Arc::new(sum)))
     }
 

@@ -2,17 +2,19 @@
 //!
 //! # Layout
 //! - this file: the engine, and the clients with their data
-//! - `cohort`: who works together; `train` and `evaluate`: what cohorts do; `phase`: a training phase; `gradient`: the true gradient; `neighbours`: nearest neighbours
+//! - `cohort`: who works together; `train` and `evaluate`: what cohorts do; `phase`: a training phase; `contrast`: a loss on embeddings; `gradient`: the true gradient; `neighbours`: nearest neighbours
 //! - `parts`, `expression`, `lanes`: parts of models, what is made of them, and their numbers on the device
-//! - `schedule`: which samples are in which step; `runner`: taking steps; `around`, `warm`: what is done around solves; `workshop`: what is kept ready
+//! - `schedule`: which samples are in which step; `runner`: taking steps; `optimiser`: steps beyond plain gradient descent; `around`, `warm`: what is done around solves; `workshop`: what is kept ready
 //! - `stored`, `state`: what clients keep between rounds; `sent`: what they send, and its mean
 mod around;
 mod cohort;
+mod contrast;
 mod evaluate;
 mod expression;
 mod gradient;
 mod lanes;
 mod neighbours;
+mod optimiser;
 mod parts;
 mod phase;
 mod runner;
@@ -182,11 +184,11 @@ impl CudaEngine {
 
 /// Refuses what is only looked at on the CPU. Needs no GPU.
 pub fn ensure_training_supported(training: &Training) -> Result<()> {
-    let watched = training.watch_fixed_points.map(|_| "training.watch_fixed_points");
-    let augmented = training.augment.map(|_| "training.augment");
-    let Some(setting) = watched.or_else(|| training.beyond_plain_steps()).or(augmented) else { return Ok(()) };
+    if training.watch_fixed_points.is_none() {
+        return Ok(());
+    }
     Err(Error::invalid(
-        format!("`{setting}` is not available on a GPU"),
+        "`training.watch_fixed_points` is not available on a GPU",
         "leave it out, or leave `--device` out to compute on the CPU",
     ))
 }

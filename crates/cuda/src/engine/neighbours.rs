@@ -2,8 +2,8 @@
 use fedeq_core::{Neighbours, Result, Score};
 use fedeq_data::shard::Shard;
 use fedeq_data::{Dataset, Labels, Samples};
-use fedeq_models::graph::Shape;
 
+use super::contrast::embedding_width;
 use super::evaluate::{in_order, summed};
 use super::runner::Runner;
 use super::state::Home;
@@ -133,7 +133,7 @@ impl<'a> Voters<'a> {
         if most == 0 {
             return Ok(None);
         }
-        let width = embedding_width(runner, home);
+        let width = embedding_width(home, runner.executor.purpose.precision);
         let embeddings = Buffer::new(&home.device, shards.len() * most * width)?;
         let mut classes = vec![0; shards.len() * most];
         let mut filled = vec![0; shards.len()];
@@ -248,13 +248,4 @@ const GRID: usize = 65_535;
 fn embedding(runner: &Runner, run: &PassContext<'_>) -> Pointer<f32> {
     let plan = &runner.executor.plan;
     run.maybe(plan.embedding.or(plan.input.numbers))
-}
-
-/// Numbers of a row of embeddings.
-fn embedding_width(runner: &Runner, home: &Home) -> usize {
-    let graph = &home.graph;
-    match graph.shape(graph.embedding) {
-        Shape::Sequence(width) if runner.executor.purpose.precision == crate::plan::Precision::Mixed => width.next_multiple_of(8),
-        shape => shape.count(1),
-    }
 }

@@ -2,18 +2,22 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedeq_core::{Error, Phase, PhaseBytes, PhaseSeconds, ProximalTerm, Result, SolveTally, TrainStats, diverged_in_phase};
+use fedeq_core::{Phase, PhaseBytes, PhaseSeconds, ProximalTerm, Result, SolveTally, TrainStats, diverged_in_phase};
+use fedeq_data::Seed;
+use fedeq_data::shard::PictureChange;
 use fedeq_models::Mode;
 
 use super::Clients;
+use super::contrast::Embeddings;
 use super::lanes::{Lanes, Table};
+use super::optimiser::{Extras, Rates};
 use super::parts::{Parts, Section};
 use super::runner::{Descent, Runner};
 use super::schedule::{Schedule, Trainee};
 use super::state::Home;
 use super::warm::Memory;
 use super::workshop::Workshop;
-use crate::data::DeviceData;
+use crate::data::{DeviceData, packed};
 use crate::executor::Score;
 use crate::plan::{Purpose, Size};
 
@@ -22,12 +26,22 @@ const TABLE: usize = 1 << 22;
 
 /// What a phase starts from.
 pub(crate) struct Begun<'a> {
-    pub(crate) phase: &'a Phase,
+    /// Lane by lane: the same but for their step sizes.
+    pub(crate) phases: Vec<&'a Phase>,
     /// Whose batches, lane by lane.
     pub(crate) trainees: Vec<Trainee<'a>>,
     pub(crate) data: &'a DeviceData,
     /// `dual - strength * anchor` of the proximal term, if there is one.
     pub(crate) offset: Option<(&'a ProximalTerm, Parts<Table>)>,
+    /// What other models make of the samples, if there is a loss on that.
+    pub(crate) embeddings: Option<Embeddings>,
+}
+
+impl<'a> Begun<'a> {
+    /// What all lanes do, with the step size of the first.
+    fn phase(&self) -> &'a Phase {
+        self.phases[0]
+    }
 }
 
 /// How a lane's phase went, step by step.
@@ -44,7 +58,13 @@ impl Clients {
     /// What a phase is computed by.
     pub(crate) fn purpose_of(&self, phase: &Phase, lanes: usize, data: &DeviceData) -> Purpose {
         let size = Size { lanes, most: self.most_trained, length: data.length() };
-        Purpose { size, mode: Mode::Train, precision: self.precision, trains: Some(phase.trains) }
+        Purpose {
+            size,
+            mode: Mode::Train,
+            precision: self.precision,
+            trains: Some(phase.trains),
+            contrasts: phase.contrast.is_some(),
+        }
     }
 
     /// Carries a phase out for all lanes: moves their models and says how it went in each.
@@ -56,27 +76,22 @@ impl Clients {
         model: &mut Parts<Table>,
         memory: &mut Option<Memory>,
     ) -> Result<Vec<Result<TrainStats>>> {
-        let (phase, lanes) = (begun.phase, begun.trainees.len());
+        let (phase, lanes) = (begun.phase(), begun.trainees.len());
         if !home.graph.parameters.iter().any(|parameter| phase.trains.includes(parameter.part)) {
             return Ok((0..lanes).map(|_| Ok(TrainStats::default())).collect()); // Such as the head of a network that has none.
         }
-        if phase.contrast.is_some() {
-            return Err(Error::invalid(
-                "a GPU trains with no term on embeddings",
-                "set `engine.device=cpu`, or choose another method",
-            ));
-        }
         let started = Instant::now();
         let arithmetic = Lanes { device: &home.device, layout: &home.layout, count: lanes };
-        let mut runner = shop.take(home, self.purpose_of(phase, lanes, begun.data), begun.offset.is_some())?;
+        let mut runner = shop.take(home, self.purpose_of(phase, lanes, begun.data), Extras::of(phase))?;
         runner.load(home, arithmetic, model)?;
         if let Some((_, offset)) = &begun.offset {
             runner.load_offset(home, arithmetic, offset)?;
         }
         let progress = self.take_steps(&mut runner, home, begun, memory)?;
+        runner.contrast_by(home, None)?;
         let finite = arithmetic.are_finite_at(runner.parameters(), home.layout.stride(), home.layout.stride())?;
         let tallies = runner.around.tallies(home, lanes)?;
-        for section in Section::ALL.into_iter().filter(|section| section.is_in(&home.graph)) {
+        for section in Section::MODEL.into_iter().filter(|section| section.is_in(&home.graph)) {
             if section.part().is_none_or(|part| phase.trains.includes(part)) {
                 model.set(section, Some(runner.part(home, arithmetic, section)?));
             }
@@ -84,11 +99,12 @@ impl Clients {
         home.device.synchronize()?;
         let seconds = started.elapsed().as_secs_f64();
         let all: usize = progress.iter().map(|lane| lane.steps).sum();
-        let each = progress.into_iter().zip(finite).zip(tallies).map(|((lane, finite), [solves, first])| {
-            let share = lane.steps as f64 / all.max(1) as f64;
-            let stats = stats(&runner, &lane, solves, seconds * share);
-            ended(lane, finite, phase, &first).map(|()| stats)
-        });
+        let each =
+            progress.into_iter().zip(finite).zip(tallies).zip(&begun.phases).map(|(((lane, finite), [solves, first]), phase)| {
+                let share = lane.steps as f64 / all.max(1) as f64;
+                let stats = stats(&runner, &lane, solves, seconds * share);
+                ended(lane, finite, phase, &first).map(|()| stats)
+            });
         let each = each.collect();
         shop.put_back(runner);
         Ok(each)
@@ -102,23 +118,29 @@ impl Clients {
         begun: &Begun<'_>,
         memory: &mut Option<Memory>,
     ) -> Result<Vec<Progress>> {
-        let (phase, lanes, most) = (begun.phase, begun.trainees.len(), self.most_trained);
+        let (phase, lanes, most) = (begun.phase(), begun.trainees.len(), self.most_trained);
         let longest = begun.trainees.iter().map(|trainee| trainee.shard.len()).max().unwrap_or(0);
         let epoch = longest.div_ceil(self.training.batch_size.get().min(longest.max(1))) * lanes * most;
         let at_once = (TABLE / epoch.max(1)).max(1);
         let descent = self.descent(begun);
         let mut progress = vec![Progress::default(); lanes];
+        let mut rates = Rates::new(&begun.phases, begun.trainees.iter().map(|trainee| self.training.steps(trainee.shard.len())));
         runner.around.begin(home)?;
+        runner.forget_moments(home)?;
         for first in (0..phase.epochs).step_by(at_once) {
             let epochs = first..(first + at_once).min(phase.epochs);
             let schedule = Schedule::of_epochs(&begun.trainees, &self.training, epochs, most);
             runner.schedule(home, &schedule)?;
             runner.drop_by(home, &schedule, |lane, epoch, batch| begun.trainees[lane].seed.dropout(epoch, batch))?;
             if descent.scheduled {
-                let steps = |lane: usize| self.training.steps(begun.trainees[lane].shard.len()) as u64;
-                let rate = |lane: usize, epoch, batch| phase.rate(epoch * steps(lane) + batch, phase.epochs as u64 * steps(lane));
-                runner.move_by(home, &schedule, |lane, epoch, batch| rate(lane, epoch, batch) as f32)?;
+                runner.move_by(home, &schedule, &mut rates)?;
             }
+            if let Some(augment) = &self.training.augment {
+                let seed = |lane: usize, epoch| begun.trainees[lane].seed.epoch(epoch);
+                let change = |seed: &Seed, sample| packed(augment.change(*seed, sample));
+                runner.change_by(home, &schedule.by_sample(packed(PictureChange::default()), seed, change))?;
+            }
+            runner.contrast_by(home, begun.embeddings.as_ref().map(|embeddings| (embeddings, &schedule)))?;
             let places = memory.as_mut().map(|memory| memory.directory.places(&schedule));
             let counter = runner.counter();
             runner.around.schedule(home, counter, memory.as_ref().zip(places))?;
@@ -131,14 +153,19 @@ impl Clients {
 
     fn descent(&self, begun: &Begun<'_>) -> Descent {
         let term = begun.offset.as_ref();
+        let phase = begun.phase();
+        let together = begun.phases.iter().all(|other| other.learning_rate == phase.learning_rate);
+        let scheduled = phase.schedule.is_some() || !phase.is_plain() || !together;
         let pulls = |section: Section| term.is_some_and(|(_, offset)| offset.get(section).is_some());
         Descent {
-            rate: if begun.phase.schedule.is_some() { 0.0 } else { begun.phase.learning_rate as f32 },
-            scheduled: begun.phase.schedule.is_some(),
+            rate: if scheduled { 0.0 } else { phase.learning_rate as f32 },
+            scheduled,
             strength: term.map_or(0.0, |(term, _)| term.strength as f32),
             per_prediction: term.is_some_and(|(term, _)| term.per_prediction),
             pulled: Section::PARAMETERS.map(pulls),
             projection: self.training.projection,
+            optimiser: phase.optimiser,
+            clip: phase.clip,
         }
     }
 }

@@ -1,21 +1,24 @@
 //! A cohort's models, ready to take steps.
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedeq_core::{Projection, Result, Trains};
+use fedeq_core::{Optimiser, Projection, Result, Trains};
 use fedeq_models::Mode;
 use fedeq_models::Part;
 use fedeq_models::graph::{Cell, Layer};
 
 use super::around::Around;
+use super::contrast::{Contrasting, Embeddings, embedding_width};
 use super::lanes::{Lanes, Table};
+use super::optimiser::{Extras, GradientNorms, OptimiserStep, Rates, moments_of, optimiser_step};
 use super::parts::{Parts, Section};
 use super::schedule::Schedule;
 use super::state::Home;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Launch, Pointer, Repeatable, launch};
 use crate::executor::{Executor, Lanes as Weights, Score};
-use crate::op::{DropoutKeys, PassContext, dropout_keys};
+use crate::op::{DropoutKeys, PassContext, PictureChanges, dropout_keys};
 use crate::plan::{NetworkPlan, Purpose};
 use crate::projection::Projected;
 
@@ -38,6 +41,14 @@ pub(crate) struct Runner {
     gradients: Option<Arc<Buffer<f32>>>,
     /// As parameters, of proximal terms.
     offset: Option<Arc<Buffer<f32>>>,
+    /// As parameters, of optimisers that have them.
+    moments: Moments,
+    /// Where something is trained.
+    norms: Option<GradientNorms>,
+    /// `[samples][length]` of the loss on embeddings, where there is one.
+    losses: Option<Buffer<f64>>,
+    /// What that loss compares with in this phase.
+    contrasting: Option<Contrasting>,
     tables: Tables,
     pub(crate) around: Around,
     /// Steps that were recorded, the last one first.
@@ -46,6 +57,8 @@ pub(crate) struct Runner {
     pub(crate) shares: [f64; 3],
     /// Bytes of a lane's parameters.
     stride_bytes: u64,
+    /// Numbers of a row of embeddings.
+    embedding_width: usize,
 }
 
 /// Bytes of the memory that runners share.
@@ -74,8 +87,12 @@ struct Tables {
     samples: Buffer<i32>,
     /// `[steps][lanes]`, written by the steps.
     scores: Buffer<Score>,
-    /// `[steps][lanes]`, where the rate changes from step to step.
+    /// `[steps][lanes]`, where it is told by step: as many numbers each as the optimiser has.
     rates: Buffer<f32>,
+    /// `[steps][lanes][most]`, where pictures are changed by chance.
+    changes: Option<Buffer<i32>>,
+    /// `[steps][lanes][most]`: where embeddings of the samples are, where there is a loss on them.
+    embedded: Option<Buffer<i32>>,
     /// `[steps][lanes]` of eight words, where the network drops anything.
     keys: Option<Buffer<u32>>,
 }
@@ -90,19 +107,30 @@ pub(crate) struct Descent {
     /// Of the proximal term.
     pub(crate) strength: f32,
     pub(crate) per_prediction: bool,
-    /// Whether the proximal term acts on the shared and on the personal parameters.
-    pub(crate) pulled: [bool; 2],
+    /// On which [sections](Section::PARAMETERS) the proximal term acts.
+    pub(crate) pulled: [bool; 4],
     pub(crate) projection: Option<Projection>,
+    pub(crate) optimiser: Optimiser,
+    /// The longest gradient.
+    pub(crate) clip: Option<f64>,
+}
+
+impl Descent {
+    /// Whether every step goes along the gradient as it is.
+    fn is_plain(&self) -> bool {
+        self.optimiser == Optimiser::PLAIN && self.clip.is_none()
+    }
 }
 
 /// All that a recorded step depends on.
 #[derive(Clone, Debug, PartialEq)]
 struct Fingerprint {
     descent: Descent,
-    tables: [u64; 6],
+    tables: [u64; 8],
     offset: u64,
     data: u64,
     around: Vec<u64>,
+    contrasting: Option<[u64; 5]>,
 }
 
 /// Memory that runners share: one of them works at a time, and takes its models anew for every phase.
@@ -113,13 +141,17 @@ pub(crate) struct Shared {
     statistics: Option<Arc<Buffer<f32>>>,
     gradients: Option<Arc<Buffer<f32>>>,
     offset: Option<Arc<Buffer<f32>>>,
+    moments: Moments,
 }
+
+/// The first and second moments of optimisers, as far as they have them.
+type Moments = [Option<Arc<Buffer<f32>>>; 2];
 
 impl Shared {
     /// Bytes of all of it.
     pub(crate) fn bytes(&self) -> u64 {
         let tables = [&self.parameters, &self.statistics, &self.gradients, &self.offset];
-        let tables: u64 = tables.into_iter().flatten().map(|buffer| buffer.bytes()).sum();
+        let tables: u64 = tables.into_iter().chain(&self.moments).flatten().map(|buffer| buffer.bytes()).sum();
         tables + self.scratch.as_ref().map_or(0, |scratch| scratch.bytes())
     }
 }
@@ -136,36 +168,45 @@ fn enough<T: cudarc::driver::DeviceRepr>(home: &Home, there: &mut Option<Arc<Buf
 
 impl Runner {
     /// A runner in memory that others use too; all others must be gone if that has to grow.
-    pub(crate) fn new(home: &Home, purpose: Purpose, pulled: bool, shared: &mut Shared) -> Result<Self> {
+    pub(crate) fn new(home: &Home, purpose: Purpose, extras: Extras, shared: &mut Shared) -> Result<Self> {
         let (device, layout, lanes) = (&home.device, &home.layout, purpose.size.lanes);
         let all = lanes * layout.stride();
         let plan = NetworkPlan::new(device, &home.graph, layout, purpose);
         let scratch = enough(home, &mut shared.scratch, plan.arena.bytes())?;
         let trains = purpose.trains.is_some();
+        let mut moments = Moments::default();
+        for (own, shared) in moments.iter_mut().zip(&mut shared.moments).take(extras.moments) {
+            *own = Some(enough(home, shared, all)?);
+        }
         Ok(Self {
             executor: Executor::of(device, &home.graph, layout, purpose, plan, scratch)?,
             parameters: enough(home, &mut shared.parameters, all)?,
             statistics: enough(home, &mut shared.statistics, lanes * layout.statistics_stride())?,
             // What is between parameters has no gradient and stays zero.
             gradients: trains.then(|| enough(home, &mut shared.gradients, all)).transpose()?,
-            offset: pulled.then(|| enough(home, &mut shared.offset, all)).transpose()?,
+            offset: extras.pulled.then(|| enough(home, &mut shared.offset, all)).transpose()?,
+            moments,
+            norms: trains.then(|| GradientNorms::new(device, lanes)).transpose()?,
+            losses: purpose.contrasts.then(|| Buffer::new(device, purpose.size.samples() * purpose.size.length)).transpose()?,
+            contrasting: None,
             tables: Tables::new(home, lanes, purpose.size.most, 0)?,
             around: Around::new(home, purpose)?,
             recorded: Vec::new(),
             shares: [1.0 / 3.0; 3],
             stride_bytes: 4 * layout.stride() as u64,
+            embedding_width: embedding_width(home, purpose.precision),
         })
     }
 
-    /// Whether proximal terms can act on its models.
-    pub(crate) fn is_pulled(&self) -> bool {
-        self.offset.is_some()
+    /// What it has beside models and gradients.
+    pub(crate) fn extras(&self) -> Extras {
+        Extras { pulled: self.offset.is_some(), moments: self.moments.iter().flatten().count() }
     }
 
     /// What a runner takes of the memory that is shared.
-    pub(crate) fn wants(home: &Home, purpose: Purpose, pulled: bool) -> Wanted {
+    pub(crate) fn wants(home: &Home, purpose: Purpose, extras: Extras) -> Wanted {
         let lanes = purpose.size.lanes;
-        let tables = 1 + usize::from(purpose.trains.is_some()) + usize::from(pulled);
+        let tables = 1 + usize::from(purpose.trains.is_some()) + extras.tables();
         let scratch = NetworkPlan::new(&home.device, &home.graph, &home.layout, purpose).arena.bytes();
         let tables = lanes * (tables * home.layout.stride() + home.layout.statistics_stride());
         Wanted { scratch: scratch as u64, tables: 4 * tables as u64 }
@@ -173,7 +214,7 @@ impl Runner {
 
     /// The bytes a lane takes.
     pub(crate) fn bytes_a_lane(&self) -> u64 {
-        let tables = 1 + u64::from(self.gradients.is_some()) + u64::from(self.offset.is_some());
+        let tables = 1 + u64::from(self.gradients.is_some()) + self.extras().tables() as u64;
         let lanes = self.executor.purpose.size.lanes as u64;
         self.executor.bytes() / lanes + tables * self.stride_bytes
     }
@@ -196,7 +237,7 @@ impl Runner {
 
     /// Takes the lanes' models: whole ones, but for statistics, which are fresh where there are none.
     pub(crate) fn load(&mut self, home: &Home, lanes: Lanes<'_>, model: &Parts<Table>) -> Result<()> {
-        for section in Section::ALL.into_iter().filter(|section| section.is_in(&home.graph)) {
+        for section in Section::MODEL.into_iter().filter(|section| section.is_in(&home.graph)) {
             let (to, stride) = self.place(home, section);
             match (model.get(section), section) {
                 (Some(table), _) => lanes.copy_to(section, table, to, stride)?,
@@ -258,10 +299,28 @@ impl Runner {
         keys.write(&home.device, 0, &dropout_keys(seeds))
     }
 
-    /// Takes the step sizes, by lane, epoch and batch.
-    pub(crate) fn move_by(&mut self, home: &Home, schedule: &Schedule, rate: impl Fn(usize, u64, u64) -> f32) -> Result<()> {
-        let rates = schedule.by_batch(0.0, |lane, epoch, batch| [rate(lane, epoch, batch)]);
-        self.tables.rates.write(&home.device, 0, &rates)
+    /// Takes the numbers by which the optimiser goes, by lane, epoch and batch.
+    pub(crate) fn move_by(&mut self, home: &Home, schedule: &Schedule, rates: &mut Rates<'_>) -> Result<()> {
+        self.tables.rates.write(&home.device, 0, &rates.of(schedule))
+    }
+
+    /// Takes how pictures are changed, sample by sample as in the batches.
+    pub(crate) fn change_by(&mut self, home: &Home, changes: &[i32]) -> Result<()> {
+        let room = self.tables.samples.len();
+        written(home, &mut self.tables.changes, room, changes)
+    }
+
+    /// Takes embeddings to compare with, for the batches of some steps; or nothing any more.
+    pub(crate) fn contrast_by(&mut self, home: &Home, with: Option<(&Embeddings, &Schedule)>) -> Result<()> {
+        self.contrasting = with.map(|(embeddings, _)| embeddings.of_step());
+        let Some((embeddings, schedule)) = with else { return Ok(()) };
+        let room = self.tables.samples.len();
+        written(home, &mut self.tables.embedded, room, &embeddings.places(schedule))
+    }
+
+    /// A phase begins: the optimiser remembers nothing.
+    pub(crate) fn forget_moments(&self, home: &Home) -> Result<()> {
+        self.moments.iter().flatten().try_for_each(|moments| home.device.fill_zero(moments.pointer(), moments.len()))
     }
 
     /// The scores of so many steps, `[steps][lanes]`; waits for them.
@@ -280,7 +339,9 @@ impl Runner {
         let run = self.executor.run(&home.layout, self.weights(), data.symbols());
         let keys = self.tables.keys.as_ref().filter(|_| self.executor.purpose.mode == Mode::Train);
         let dropout = keys.map(|keys| DropoutKeys { step: self.counter(), keys: keys.pointer() });
-        self.around.of(PassContext { dropout, ..run })
+        let changes = self.tables.changes.as_ref().filter(|_| self.executor.purpose.mode == Mode::Train);
+        let changes = changes.map(|table| PictureChanges { step: self.counter(), table: table.pointer() });
+        self.around.of(PassContext { dropout, changes, ..run })
     }
 
     /// Takes so many training steps; `begins` tells whether they are the first of a phase.
@@ -324,8 +385,9 @@ impl Runner {
     }
 
     fn fingerprint(&self, data: &DeviceData, descent: Descent) -> Fingerprint {
-        let Tables { counter, counts, samples, scores, keys, rates } = &self.tables;
+        let Tables { counter, counts, samples, scores, keys, rates, changes, embedded } = &self.tables;
         let keys = keys.as_ref().map_or(0, |keys| keys.pointer().address());
+        let [changes, embedded] = [changes, embedded].map(|table| table.as_ref().map_or(0, |table| table.pointer().address()));
         let pulled = descent.pulled.contains(&true);
         Fingerprint {
             descent,
@@ -336,10 +398,13 @@ impl Runner {
                 scores.pointer().address(),
                 keys,
                 rates.pointer().address(),
+                changes,
+                embedded,
             ],
             offset: self.offset.as_ref().filter(|_| pulled).map_or(0, |offset| offset.pointer().address()),
             data: data.labels().address(),
             around: self.around.fingerprint(),
+            contrasting: self.contrasting.as_ref().map(Contrasting::fingerprint),
         }
     }
 
@@ -380,7 +445,24 @@ impl Runner {
             size.lanes as i32, size.most as i32)?;
         executor.load(run, data)?;
         executor.forward(run)?;
-        executor.loss(run, data)
+        executor.loss(run, data)?;
+        self.contrast(run)
+    }
+
+    /// The loss on embeddings beside that on predictions, if there is one.
+    fn contrast(&self, run: &PassContext<'_>) -> Result<()> {
+        let plan = &self.executor.plan;
+        let (Some(contrasting), Some(z), Some(gradient)) = (&self.contrasting, plan.embedding, plan.embedding_gradient) else {
+            return Ok(());
+        };
+        let (Some(losses), Some(embedded)) = (&self.losses, &self.tables.embedded) else { return Ok(()) };
+        let tables = [embedded.pointer(), self.counter(), self.executor.counts.pointer()];
+        let width = self.embedding_width;
+        let call = contrasting.call(run, [z, gradient].map(|slot| run.at(slot)), tables, losses.pointer(), width);
+        let (length, lanes) = (run.size.length, run.size.lanes);
+        launch!(run.device, Launch::new("contrast", run.by_sample(length), 128); call)?;
+        launch!(run.device, Launch::new("add_losses", [lanes, 1, 1], 128);
+            losses.pointer(), self.executor.scores.pointer(), run.cohort, length as i32)
     }
 
     /// Notes the scores of the batch, and goes on to the next.
@@ -392,9 +474,17 @@ impl Runner {
 
     fn update(&self, home: &Home, run: &PassContext<'_>, descent: Descent) -> Result<()> {
         let trains = self.executor.purpose.trains.unwrap_or(Trains::Everything);
-        for (index, section) in Section::PARAMETERS.into_iter().enumerate() {
-            if section.part().is_some_and(|part| trains.includes(part)) {
-                self.descend(home, run, section, descent, descent.pulled[index])?;
+        let stretches = stretches(home, trains, descent);
+        if let (Some(norms), Some((first, _)), Some((last, _))) = (&self.norms, stretches.first(), stretches.last())
+            && descent.clip.is_some()
+        {
+            norms.take(run, first.start..last.end)?;
+        }
+        for (range, pulled) in stretches {
+            if descent.is_plain() {
+                self.descend(run, range, descent, pulled)?;
+            } else {
+                self.optimise(run, range, descent, pulled)?;
             }
         }
         let projection = descent.projection.filter(|_| trains.includes(Part::Shared));
@@ -405,8 +495,8 @@ impl Runner {
     }
 
     /// `p <- p - rate (gradient + strength p + offset)`
-    fn descend(&self, home: &Home, run: &PassContext<'_>, section: Section, descent: Descent, pulled: bool) -> Result<()> {
-        let (range, stride) = (section.range(&home.layout), run.stride());
+    fn descend(&self, run: &PassContext<'_>, range: Range<usize>, descent: Descent, pulled: bool) -> Result<()> {
+        let stride = run.stride();
         let offset = self.offset.as_ref().filter(|_| pulled).map_or(Pointer::NULL, |offset| offset.pointer().add(range.start));
         let strength = if pulled { descent.strength } else { 0.0 };
         let counts = if descent.per_prediction { self.executor.counts.pointer() } else { Pointer::NULL };
@@ -415,6 +505,32 @@ impl Runner {
         launch!(run.device, Launch::new("descend", [range.len().div_ceil(1024), lanes, 1], 256);
             run.parameters.add(range.start), run.gradients.add(range.start), offset, copy, run.cohort, counts, rates, self.counter(), stride, stride, range.len() as i64,
             descent.rate, strength)
+    }
+
+    /// A step of an optimiser along the gradient, shortened if asked for, with what the proximal term adds to it.
+    fn optimise(&self, run: &PassContext<'_>, range: Range<usize>, descent: Descent, pulled: bool) -> Result<()> {
+        let here = |buffer: &Arc<Buffer<f32>>| buffer.pointer().add(range.start);
+        let moment =
+            |at: usize| self.moments[at].as_ref().filter(|_| at < moments_of(descent.optimiser)).map_or(Pointer::NULL, here);
+        let norms = self.norms.as_ref().filter(|_| descent.clip.is_some()).map_or(Pointer::NULL, GradientNorms::pointer);
+        let step = OptimiserStep {
+            theta: here(&self.parameters),
+            first: moment(0),
+            second: moment(1),
+            gradient: run.gradients.add(range.start),
+            offset: self.offset.as_ref().filter(|_| pulled).map_or(Pointer::NULL, here),
+            cohort: run.cohort,
+            counts: if descent.per_prediction { self.executor.counts.pointer() } else { Pointer::NULL },
+            norms,
+            rates: self.tables.rates.pointer(),
+            counter: self.counter(),
+            stride: run.stride(),
+            n: range.len() as i64,
+            longest: descent.clip.unwrap_or_default(),
+            strength: descent.strength,
+            decay: 0.0,
+        };
+        optimiser_step(run, step, descent.optimiser)
     }
 }
 
@@ -425,10 +541,37 @@ impl Tables {
             counts: Buffer::new(&home.device, steps * lanes)?,
             samples: Buffer::new(&home.device, steps * lanes * most)?,
             scores: Buffer::new(&home.device, steps * lanes)?,
-            rates: Buffer::new(&home.device, steps * lanes)?,
+            rates: Buffer::new(&home.device, Rates::MOST * steps * lanes)?,
+            changes: None,
+            embedded: None,
             keys: drops(home).then(|| Buffer::new(&home.device, 8 * steps * lanes)).transpose()?,
         })
     }
+}
+
+/// Writes what comes first in a table, which is made if it is not there yet.
+fn written(home: &Home, table: &mut Option<Buffer<i32>>, room: usize, values: &[i32]) -> Result<()> {
+    let there = match table.take() {
+        Some(there) => there,
+        None => Buffer::new(&home.device, room)?,
+    };
+    table.insert(there).write(&home.device, 0, values)
+}
+
+/// The stretches of a lane that are trained, and whether the proximal term acts on them: sections that lie beside each other are moved by one launch.
+fn stretches(home: &Home, trains: Trains, descent: Descent) -> Vec<(Range<usize>, bool)> {
+    let mut all: Vec<(Range<usize>, bool)> = Vec::new();
+    for (section, pulled) in Section::PARAMETERS.into_iter().zip(descent.pulled) {
+        let range = section.range(&home.layout);
+        if range.is_empty() || !section.part().is_some_and(|part| trains.includes(part)) {
+            continue;
+        }
+        match all.last_mut() {
+            Some((last, as_before)) if last.end == range.start && *as_before == pulled => last.end = range.end,
+            _ => all.push((range, pulled)),
+        }
+    }
+    all
 }
 
 /// Whether a network drops anything in training.

@@ -103,8 +103,9 @@ impl Schedule {
         &self.samples[(step * self.lanes + lane) * self.most..][..self.count(step, lane)]
     }
 
-    /// For every step and lane, what `of` makes of the lane, the epoch and the number of the batch in it; as it was filled where there is no batch.
-    pub(crate) fn by_batch<T: Copy, const N: usize>(&self, fill: T, of: impl Fn(usize, u64, u64) -> [T; N]) -> Vec<T> {
+    /// For every step and lane, what `of` makes of the lane, the epoch and the number of the batch in it; as it was filled where there is no batch. Of every lane it is asked in the order of
+    /// its steps.
+    pub(crate) fn by_batch<T: Copy, const N: usize>(&self, fill: T, mut of: impl FnMut(usize, u64, u64) -> [T; N]) -> Vec<T> {
         let mut table = vec![fill; self.steps * self.lanes * N];
         for (lane, epochs) in self.batches.iter().enumerate() {
             let all = epochs.iter().enumerate().flat_map(|(epoch, &count)| (0..count).map(move |batch| (epoch, batch)));
@@ -114,6 +115,23 @@ impl Schedule {
                     self.first_epoch + epoch as u64,
                     batch as u64,
                 ));
+            }
+        }
+        table
+    }
+
+    /// For every sample of every step, in the order of the samples, what `of` makes of it and of what `seed` gives for its lane and epoch; as it was filled where there is none.
+    pub(crate) fn by_sample<S, T: Copy>(&self, fill: T, seed: impl Fn(usize, u64) -> S, of: impl Fn(&S, u64) -> T) -> Vec<T> {
+        let mut table = vec![fill; self.samples.len()];
+        for (lane, epochs) in self.batches.iter().enumerate() {
+            let mut step = 0;
+            for (epoch, &count) in (self.first_epoch..).zip(epochs) {
+                let seed = seed(lane, epoch);
+                for step in step..step + count {
+                    let places = &mut table[(step * self.lanes + lane) * self.most..];
+                    places.iter_mut().zip(self.batch(step, lane)).for_each(|(place, &sample)| *place = of(&seed, sample as u64));
+                }
+                step += count;
             }
         }
         table
@@ -175,6 +193,18 @@ mod tests {
                 }
             }
             let numbers = schedule.by_batch(-1, |lane, epoch, batch| [lane as i64 * 100 + epoch as i64 * 10 + batch as i64]);
+            let samples = schedule.by_sample(
+                -1,
+                |lane, epoch| [lane as i64, epoch as i64],
+                |of, sample| of[0] * 10_000 + of[1] * 1_000 + sample as i64,
+            );
+            for (step, lane) in (0..schedule.steps()).flat_map(|step| (0..5).map(move |lane| (step, lane))) {
+                let (epoch, count) = (step / (schedule.steps_of(lane) / 3).max(1), schedule.count(step, lane));
+                let places = &samples[(step * 5 + lane) * 12..][..12];
+                let expected =
+                    schedule.batch(step, lane).iter().map(|&id| (lane * 10_000 + epoch * 1_000) as i64 + i64::from(id));
+                assert!(expected.eq(places[..count].iter().copied()) && places[count..].iter().all(|&place| place == -1));
+            }
             let later = Schedule::of_epochs(&lanes, &training, 2..3, 12);
             assert_eq!((0..5).map(|lane| later.batch(0, lane)).collect::<Vec<_>>(), {
                 let first = |lane: usize| schedule.last_epoch(lane).start;

@@ -3,7 +3,6 @@ use std::sync::{Arc, Mutex};
 
 use fedeq_core::{Array, ClientState, EngineState, KeptState, Params, Result, Weights};
 use fedeq_equilibrium::{WarmMemory, WarmStart};
-use fedeq_models::graph::Parameter;
 use fedeq_models::{Graph, Part};
 
 use super::parts::{Parts, Section, parts_of};
@@ -31,7 +30,7 @@ struct Uploaded {
 }
 
 /// How many of them are remembered.
-const UPLOADED: usize = 8;
+const UPLOADED: usize = 16;
 
 impl Home {
     pub(crate) fn new(
@@ -46,7 +45,11 @@ impl Home {
 
     /// A model, or a part of one, on the device.
     pub(crate) fn upload(&self, weights: &Weights) -> Result<Parts<Arc<Stored>>> {
-        parts_of(&self.graph, weights).map(|section, ()| self.upload_section(section, weights))
+        let control = weights.control();
+        parts_of(&self.graph, weights).map(|section, ()| {
+            let weights = if let Section::Control(_) = section { &control } else { weights };
+            self.upload_section(section, weights)
+        })
     }
 
     fn upload_section(&self, section: Section, weights: &Weights) -> Result<Arc<Stored>> {
@@ -69,8 +72,8 @@ impl Home {
 
     /// How many arrays the host has for a section.
     fn count(&self, section: Section) -> usize {
-        match section.part() {
-            Some(part) => self.graph.parameters_of(part).count(),
+        match section.kind() {
+            Some(kind) => kind.parameters(&self.graph).count(),
             None => 3 * self.graph.statistics.len(),
         }
     }
@@ -96,23 +99,21 @@ impl Home {
     /// The host's arrays of a section, in the order of the network.
     fn arrays(&self, section: Section, weights: &Weights) -> Vec<Arc<Vec<f32>>> {
         let values = |array: Option<&Array>| array.map(|array| Arc::clone(&array.values));
-        let of_part = |parameter: &&Parameter| Some(parameter.part) == section.part();
-        match section {
-            Section::Statistics => {
+        match section.kind() {
+            None => {
                 let names = self.graph.statistics.iter().flat_map(|running| running.names());
                 names.filter_map(|name| values(weights.statistics.get(&name))).collect()
             }
-            _ => {
-                let parameters = self.graph.parameters.iter().filter(of_part);
-                parameters.filter_map(|parameter| values(weights.params.get(&parameter.path))).collect()
+            Some(kind) => {
+                kind.parameters(&self.graph).filter_map(|parameter| values(weights.params.get(&parameter.path))).collect()
             }
         }
     }
 
     fn upload_anew(&self, section: Section, weights: &Weights) -> Result<Arc<Stored>> {
         let mut numbers = vec![0.0; section.range(&self.layout).len()];
-        match section.part() {
-            Some(part) => self.layout.write_part(&self.graph, &weights.params, part, &mut numbers)?,
+        match section.kind() {
+            Some(kind) => self.layout.write_kind(&self.graph, &weights.params, kind, &mut numbers)?,
             None => self.layout.write_statistics(&self.graph, weights, &mut numbers)?,
         }
         let finite = numbers.iter().all(|value| value.is_finite());
@@ -121,9 +122,11 @@ impl Home {
 
     /// Adds the named arrays of a section whose numbers are on the host in the order of the device.
     pub(crate) fn name(&self, section: Section, numbers: &[f32], weights: &mut Weights) {
-        match section.part() {
-            Some(part) => weights.params.overwrite(&self.layout.read_part(&self.graph, numbers, part)),
-            None => weights.statistics = self.layout.read_statistics(&self.graph, numbers),
+        let read = |kind| self.layout.read_kind(&self.graph, numbers, kind);
+        match section {
+            Section::Parameters(kind) => weights.params.overwrite(&read(kind)),
+            Section::Control(kind) => *weights = weights.beside(&read(kind)),
+            Section::Statistics => weights.statistics = self.layout.read_statistics(&self.graph, numbers),
         }
     }
 

@@ -1,12 +1,18 @@
 //! A round's training: jobs that are alike, cohort by cohort.
 use std::sync::Arc;
 
-use fedeq_core::{ClientInfo, Done, Error, Job, KeptState, LocalUpdate, Reply, Result, Started, Step, TrainStats, Weights};
+use fedeq_core::{
+    ClientInfo, Done, Error, Expression, Job, KeptState, LocalUpdate, MixingStep, Phase, Reply, Result, Started, Step,
+    TrainStats, Weights,
+};
+use fedeq_data::shard::Shard;
+use fedeq_models::Part;
 
 use super::Clients;
 use super::cohort::{alike, most_lanes, pack};
-use super::expression::Slots;
+use super::expression::{Slots, alike_updates};
 use super::lanes::{Lanes, Table};
+use super::optimiser::Extras;
 use super::parts::{Parts, Section};
 use super::phase::Begun;
 use super::runner::Wanted;
@@ -34,13 +40,13 @@ impl<'a> Member<'a> {
         Ok(Self { job, info, update, received, state: home.state(&state)? })
     }
 
-    /// Whether two do the same with models of the same parts.
+    /// Whether two do the same, but for numbers, with models of the same parts.
     fn is_like(&self, other: &Self) -> bool {
         let parts = |member: &Self| {
             let DeviceState { own, dual, second, .. } = &member.state;
             [Some(own), Some(dual), second.as_ref(), Some(&member.received)].map(|parts| parts.map(Parts::present))
         };
-        self.update == other.update && parts(self) == parts(other)
+        alike_updates(&self.update, &other.update) && parts(self) == parts(other)
     }
 }
 
@@ -91,14 +97,19 @@ impl Clients {
         // Models at the start, after each phase, and of the state to be.
         let copies = (3 + some.update.steps.len()) as u64;
         let each = self.each(home, data);
+        let embedded = some.update.phases().map(|phase| self.embedded_numbers(home, phase, longest.unwrap_or(0), data));
+        let embedded = embedded.max().unwrap_or(0) as u64;
         let mut bytes = |shop: &mut Workshop, lanes: usize| {
             let shared = some.update.phases().map(|phase| {
                 let purpose = self.purpose_of(phase, lanes, data);
-                shop.wants(home, purpose, phase.proximal.is_some())
+                shop.wants(home, purpose, Extras::of(phase))
             });
-            let shared = shared.fold(Wanted::default(), Wanted::or).bytes();
+            let mut shared = shared.fold(Wanted::default(), Wanted::or);
+            if embedded > 0 {
+                shared = shared.or(shop.wants(home, self.examination(lanes, data), Extras::default()));
+            }
             let warm = Memory::bytes(home.warm_start, lanes, slots, each);
-            shared + warm + lanes as u64 * copies * 4 * home.layout.stride() as u64
+            shared.bytes() + warm + 4 * lanes as u64 * (copies * home.layout.stride() as u64 + embedded)
         };
         self.fit(shop, home, wanted, &mut bytes)
     }
@@ -161,15 +172,24 @@ impl Clients {
             [tables(lanes, |lane| &lane.received), tables(lanes, |lane| &lane.state.own), tables(lanes, |lane| &lane.state.dual)];
         let mut slots = Slots::new(&home.graph, received, own, dual, second);
         let mut stats: Vec<Result<TrainStats>> = lanes.iter().map(|_| Ok(TrainStats::default())).collect();
+        let mut mixing: Vec<Option<f64>> = lanes.iter().map(|lane| lane.info.mixing).collect();
         let mut memory = self.warm_memory(shop, home, lanes)?;
-        for step in &lanes[0].update.steps {
-            match step {
-                Step::Assign { slot, value } => {
-                    let value = slots.value(&arithmetic, value)?;
+        for at in 0..lanes[0].update.steps.len() {
+            let steps = || lanes.iter().map(|lane| &lane.update.steps[at]);
+            match &lanes[0].update.steps[at] {
+                Step::Assign { slot, .. } => {
+                    let value = slots.value(&arithmetic, &steps().filter_map(assigned).collect::<Vec<_>>())?;
                     slots.assign(*slot, value);
                 }
-                Step::Mix(_) => return Err(Error::invalid("the GPU engine adapts no mixing", "set `engine.device=cpu`")),
+                Step::Mix(_) => {
+                    let steps: Vec<&MixingStep> = steps().filter_map(mixed).collect();
+                    let along = slots.value(&arithmetic, &steps.iter().map(|step| &step.along).collect::<Vec<_>>())?;
+                    let gradient = slots.value(&arithmetic, &steps.iter().map(|step| &step.gradient).collect::<Vec<_>>())?;
+                    let moved = |(step, dot): (&&MixingStep, f64)| Some((step.from - step.rate * dot).clamp(step.least, 1.0));
+                    mixing = steps.iter().zip(dots(arithmetic, &along, &gradient)?).map(moved).collect();
+                }
                 Step::Train(phase) => {
+                    let phases: Vec<&Phase> = steps().filter_map(trained).collect();
                     let offset = match &phase.proximal {
                         Some(term) => Some((term, slots.offset(&arithmetic, term)?)),
                         None => None,
@@ -177,7 +197,16 @@ impl Clients {
                     let trainee = |lane: &Member<'_>| (self.shard(lane.job.client), phase.seed(lane.job.seed));
                     let trainees = lanes.iter().map(trainee).map(|(shard, seed)| Trainee { shard, seed }).collect();
                     let data = self.data(lanes[0].job.client);
-                    let begun = Begun { phase, trainees, data, offset };
+                    let embeddings = match &phase.contrast {
+                        Some(term) => {
+                            let models =
+                                [slots.value(&arithmetic, &[&term.attracts])?, slots.value(&arithmetic, &[&term.repels])?];
+                            let shards: Vec<&Shard> = lanes.iter().map(|lane| self.shard(lane.job.client)).collect();
+                            self.embeddings(shop, home, (phase, term), models.each_ref(), (data, &shards))?
+                        }
+                        None => None,
+                    };
+                    let begun = Begun { phases, trainees, data, offset, embeddings };
                     let ended = self.train_phase(shop, home, &begun, slots.trained(phase.slot)?, &mut memory)?;
                     stats = stats.into_iter().zip(ended).map(|(before, now)| Ok(before?.then(now?))).collect();
                     if stats.iter().all(Result::is_err) {
@@ -186,11 +215,11 @@ impl Clients {
                 }
             }
         }
-        let sent = slots.value(&arithmetic, &lanes[0].update.sent)?;
+        let sent = slots.value(&arithmetic, &lanes.iter().map(|lane| &lane.update.sent).collect::<Vec<_>>())?;
         let like: Vec<&Weights> = lanes.iter().map(|lane| lane.job.received).collect();
         let sent = sent::sent(home, arithmetic, sent, &slots.received, &like)?;
         let gaps = gaps(arithmetic, &slots.own, &slots.received)?;
-        let states = self.states(home, arithmetic, &slots, memory.as_ref(), lanes)?;
+        let states = self.states(home, arithmetic, &slots, memory.as_ref(), (lanes, &mixing))?;
         shop.put_memory_back(memory);
         let done = stats.into_iter().zip(sent).zip(gaps).zip(states);
         Ok(done.map(|(((stats, sent), gap), state)| Ok((state, Done { stats: stats?, sent, gap }))).collect())
@@ -222,7 +251,7 @@ impl Clients {
         arithmetic: Lanes<'_>,
         slots: &Slots<'_, Table>,
         memory: Option<&Memory>,
-        lanes: &[Member<'_>],
+        (lanes, mixing): (&[Member<'_>], &[Option<f64>]),
     ) -> Result<Vec<KeptState>> {
         let own = kept(home, arithmetic, &slots.own)?;
         let dual = kept(home, arithmetic, &slots.dual)?;
@@ -241,7 +270,7 @@ impl Clients {
                 dual_norm: dual_norms[lane],
                 warm,
             };
-            let info = ClientInfo { has_second: holding.second.is_some(), ..member.info };
+            let info = ClientInfo { has_second: holding.second.is_some(), mixing: mixing[lane], ..member.info };
             Ok(KeptState::by_engine(info, Arc::new(DeviceState::new(home, holding))))
         };
         lanes.iter().enumerate().map(state).collect()
@@ -258,6 +287,19 @@ impl Clients {
         }
         norms(arithmetic, dual)
     }
+}
+
+/// What a step assigns, if it is an assignment.
+fn assigned(step: &Step) -> Option<&Expression> {
+    if let Step::Assign { value, .. } = step { Some(value) } else { None }
+}
+
+fn mixed(step: &Step) -> Option<&MixingStep> {
+    if let Step::Mix(step) = step { Some(step) } else { None }
+}
+
+fn trained(step: &Step) -> Option<&Phase> {
+    if let Step::Train(phase) = step { Some(phase) } else { None }
 }
 
 /// What each lane keeps of a model.
@@ -283,20 +325,36 @@ fn kept(home: &Arc<Home>, arithmetic: Lanes<'_>, parts: &Parts<Table>) -> Result
 
 /// `||theta_i - theta||` of every lane; 0 where nothing is shared.
 pub(crate) fn gaps(lanes: Lanes<'_>, own: &Parts<Table>, received: &Parts<Table>) -> Result<Vec<f64>> {
-    match (own.get(Section::Shared), received.get(Section::Shared)) {
-        (Some(own), Some(received)) => lanes.norms(Section::Shared, own, Some(received)),
-        _ => Ok(vec![0.0; lanes.count]),
+    let shared = Section::PARAMETERS.into_iter().filter(|section| section.part() == Some(Part::Shared));
+    let mut squares = vec![0.0; lanes.count];
+    for section in shared {
+        let (Some(own), Some(received)) = (own.get(section), received.get(section)) else { continue };
+        add_squares(&mut squares, lanes.norms(section, own, Some(received))?);
     }
+    Ok(squares.into_iter().map(f64::sqrt).collect())
+}
+
+/// The inner product of all parameters of every lane.
+fn dots(lanes: Lanes<'_>, first: &Parts<Table>, second: &Parts<Table>) -> Result<Vec<f64>> {
+    let mut sums = vec![0.0; lanes.count];
+    for section in Section::PARAMETERS {
+        let (Some(first), Some(second)) = (first.get(section), second.get(section)) else { continue };
+        sums.iter_mut().zip(lanes.dots(section, first, second)?).for_each(|(sum, dot)| *sum += dot);
+    }
+    Ok(sums)
 }
 
 /// The norm of all parameters of every lane.
 fn norms(lanes: Lanes<'_>, parts: &Parts<Table>) -> Result<Vec<f64>> {
     let mut squares = vec![0.0; lanes.count];
     for (section, table) in parts.iter().filter(|(section, _)| *section != Section::Statistics) {
-        let norms = lanes.norms(section, table, None)?;
-        squares.iter_mut().zip(norms).for_each(|(sum, norm): (&mut f64, f64)| *sum += norm * norm);
+        add_squares(&mut squares, lanes.norms(section, table, None)?);
     }
     Ok(squares.into_iter().map(f64::sqrt).collect())
+}
+
+fn add_squares(squares: &mut [f64], norms: Vec<f64>) {
+    squares.iter_mut().zip(norms).for_each(|(sum, norm)| *sum += norm * norm);
 }
 
 /// The same failure for another client.

@@ -2,6 +2,7 @@
 use fedeq_core::Result;
 use fedeq_equilibrium::WarmStart;
 
+use super::optimiser::Extras;
 use super::runner::{Runner, Shared, Wanted};
 use super::state::Home;
 use super::warm::Memory;
@@ -19,26 +20,26 @@ pub(crate) struct Workshop {
     runners: Vec<Runner>,
     shared: Shared,
     memory: Option<Memory>,
-    wanted: Vec<(Purpose, bool, Wanted)>,
+    wanted: Vec<(Purpose, Extras, Wanted)>,
 }
 
 impl Workshop {
     /// A runner for a purpose, which nobody else has while it is used.
-    pub(crate) fn take(&mut self, home: &Home, purpose: Purpose, pulled: bool) -> Result<Runner> {
-        let fits = |runner: &Runner| runner.executor.purpose == purpose && (runner.is_pulled() || !pulled);
+    pub(crate) fn take(&mut self, home: &Home, purpose: Purpose, extras: Extras) -> Result<Runner> {
+        let fits = |runner: &Runner| runner.executor.purpose == purpose && runner.extras().cover(extras);
         if let Some(at) = self.runners.iter().position(fits) {
             return Ok(self.runners.remove(at));
         }
         self.runners.truncate(KEPT - 1);
         // Runners hold on to what they share: where that grows, they are made anew when they are wanted again.
         let before = self.shared.bytes();
-        if self.wants(home, purpose, pulled).bytes() > before {
+        if self.wants(home, purpose, extras).bytes() > before {
             self.runners.clear();
         }
-        let made = Runner::new(home, purpose, pulled, &mut self.shared).or_else(|_| {
+        let made = Runner::new(home, purpose, extras, &mut self.shared).or_else(|_| {
             // Out of memory, perhaps: what is kept for later gives way.
             self.clear();
-            Runner::new(home, purpose, pulled, &mut self.shared)
+            Runner::new(home, purpose, extras, &mut self.shared)
         });
         if self.shared.bytes() != before {
             self.runners.clear();
@@ -52,12 +53,12 @@ impl Workshop {
     }
 
     /// What a runner for a purpose takes of the memory that is shared.
-    pub(crate) fn wants(&mut self, home: &Home, purpose: Purpose, pulled: bool) -> Wanted {
-        if let Some((.., wanted)) = self.wanted.iter().find(|(of, with, _)| *of == purpose && *with == pulled) {
+    pub(crate) fn wants(&mut self, home: &Home, purpose: Purpose, extras: Extras) -> Wanted {
+        if let Some((.., wanted)) = self.wanted.iter().find(|(of, with, _)| *of == purpose && *with == extras) {
             return *wanted;
         }
-        let wanted = Runner::wants(home, purpose, pulled);
-        self.wanted.insert(0, (purpose, pulled, wanted));
+        let wanted = Runner::wants(home, purpose, extras);
+        self.wanted.insert(0, (purpose, extras, wanted));
         self.wanted.truncate(REMEMBERED);
         wanted
     }

@@ -81,6 +81,13 @@ pub(crate) struct Text {
 
 impl Argument for Text {}
 
+/// How the pictures of every step are changed: `[steps][lanes][samples of a lane at most]`, each as kernels have it, and the number of the step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PictureChanges {
+    pub(crate) step: Pointer<i32>,
+    pub(crate) table: Pointer<i32>,
+}
+
 /// What layers work with.
 pub(crate) struct PassContext<'a> {
     pub(crate) device: &'a Device,
@@ -93,6 +100,8 @@ pub(crate) struct PassContext<'a> {
     pub(crate) text: Text,
     /// Where dropout's random numbers come from; none for a pass without dropout.
     pub(crate) dropout: Option<DropoutKeys>,
+    /// How the pictures of the batch are changed, if they are.
+    pub(crate) changes: Option<PictureChanges>,
     pub(crate) layout: &'a Layout,
     /// `[lanes][stride]`
     pub(crate) parameters: Pointer<f32>,

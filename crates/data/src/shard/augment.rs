@@ -17,12 +17,13 @@ pub struct Augmentation {
     pub flip: bool,
 }
 
-/// How one picture is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Change {
+/// How one picture is changed: it moves, and is then mirrored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PictureChange {
     /// By how many pixels it moves down and to the right.
-    by: [isize; 2],
-    mirrored: bool,
+    pub by: [isize; 2],
+    /// Whether left and right change places.
+    pub mirrored: bool,
 }
 
 impl Augmentation {
@@ -31,12 +32,12 @@ impl Augmentation {
         self.crop.unwrap_or(0) == 0 && !self.flip
     }
 
-    /// What happens to a sample in an epoch with this seed.
-    fn change(&self, seed: Seed, sample: u64) -> Change {
+    /// What happens to a sample in an epoch with this seed: for whoever holds the data set elsewhere, such as on a device.
+    pub fn change(&self, seed: Seed, sample: u64) -> PictureChange {
         let mut rng = seed.derive("augment", [sample]).rng();
         let border = self.crop.unwrap_or(0) as i64;
         let by = [0, 1].map(|_| rng.random_range(-border..=border) as isize);
-        Change { by, mirrored: self.flip && rng.random::<bool>() }
+        PictureChange { by, mirrored: self.flip && rng.random::<bool>() }
     }
 
     /// Changes a picture of this shape, channels last; `black` is what a pixel outside of it holds, and `spare` any memory.
@@ -49,7 +50,7 @@ impl Augmentation {
         black: &[f32],
         spare: &mut Vec<f32>,
     ) {
-        let Change { by: [down, right], mirrored } = self.change(seed, sample);
+        let PictureChange { by: [down, right], mirrored } = self.change(seed, sample);
         if (down, right, mirrored) == (0, 0, false) {
             return;
         }

@@ -7,7 +7,7 @@ mod reader;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-pub use augment::Augmentation;
+pub use augment::{Augmentation, PictureChange};
 pub use batch::{Batch, Inputs, Targets};
 pub use batches::{Batches, Remainder};
 

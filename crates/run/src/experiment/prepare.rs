@@ -175,7 +175,6 @@ impl Experiment {
     /// Refuses by name what a GPU cannot do.
     pub(super) fn ensure_supported(&self, graph: &Graph) -> Result<()> {
         fedeq_cuda::ensure_supported(graph, self.engine.precision().into())?;
-        fedeq_cuda::ensure_method_supported(&self.method)?;
         fedeq_cuda::ensure_training_supported(&self.training)
     }
 
