@@ -160,6 +160,8 @@ def test_clients_and_runs_that_are_not_there_are_refused(run: Path, tmp_path: Pa
     """With what was perhaps meant."""
     with pytest.raises(fedeq.Refused, match=r"`client-9`(.|\n)*hint: "):
         Models(run)["client-9"]
+    with pytest.raises(fedeq.Refused, match="such as `client-0`"):
+        fedeq.Run(run).client(0)  # type: ignore[arg-type]
     with pytest.raises(fedeq.Refused, match="not a run folder"):
         Models(tmp_path)
 

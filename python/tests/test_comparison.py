@@ -34,7 +34,7 @@ def test_a_comparison_says_what_the_command_says(runs: Path) -> None:
     shown = comparison._repr_html_()
     assert "<table>" in shown
     assert "fedavg" in shown
-    assert "fedavg" in str(comparison)
+    assert "fedavg" in str(comparison) == repr(comparison)
     named = fedeq.compare([fedeq.Run(runs / "fedavg-0"), runs / "local-0"], runs / "local-0", view="shared")
     assert named.left_out == [f"`{runs / 'local-0'}` repeats an experiment with the same seed"]
     with pytest.raises(fedeq.Refused, match="no view"):
@@ -68,6 +68,8 @@ def test_a_sweep_gives_its_points_and_continues_when_it_is_asked_for_again(tmp_p
     assert [row["seeds"] for row in once.points] == [2, 2]
     assert len(once.runs) == 4
     assert len(once.compare().table) == 2
+    with pytest.raises(fedeq.Refused, match=r"range\(2\)"):
+        fedeq.sweep(grid={}, seeds=2, out=tmp_path / "other")  # type: ignore[arg-type]
     with pytest.raises(fedeq.Refused, match="methud"):
         fedeq.sweep(grid={"methud": ["fedavg"]}, out=tmp_path / "other")
 

@@ -78,6 +78,7 @@ def test_what_makes_no_sense_is_refused_by_name_and_with_a_hint(tmp_path: Path) 
     assert "rounds" in refusal(rounds=2**70)
     assert "digitz" in refusal(data="digitz")
     assert "nowhere.toml" in refusal(config="nowhere.toml")
+    assert "give a list of functions" in refusal(callbacks=print)
     for words in [refusal(roundz=3), refusal(lr=-1.0)]:
         assert re.search(r"\nhint: .", words)
     assert isinstance(fedeq.Refused("x"), ValueError)

@@ -59,6 +59,10 @@ class Comparison:
         """Write the table as text."""
         return self._compared.text() + "\n" + "\n".join(self.notes)
 
+    def __repr__(self) -> str:
+        """Show the table where there is no notebook."""
+        return str(self)
+
     def _repr_html_(self) -> str:
         """Show the table in a notebook."""
         notes = [*self.notes, *(f"left out: {reason}" for reason in self.left_out)]

@@ -102,6 +102,9 @@ def sweep(  # noqa: PLR0913 (what the command has, by the same names)
     words = [*_experiment(config, settings or {}), "--out", str(Path(out))]
     for key, values in grid.items():
         words += ["--grid", f"{key}={values if isinstance(values, str) else ','.join(map(toml, values))}"]
+    if isinstance(seeds, int):
+        message = f"`seeds` is a number, `{seeds}`\nhint: give the seeds themselves, such as `range({seeds})`"
+        raise _native.Refused(message)
     if seeds is not None:
         words += ["--seeds", ",".join(str(int(seed)) for seed in seeds)]
     options = {"random": random, "halving": halving, "budget": budget, "search-seed": search_seed, "jobs": jobs}

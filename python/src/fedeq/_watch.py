@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from fedeq._native import Refused
+
 Round = dict[str, Any]
 """The numbers of a round: `round` and `rounds`, `train_loss`, and after an evaluation `accuracy` and more, by name."""
 
@@ -145,6 +147,9 @@ class Watcher:
 
     def __init__(self, callbacks: Iterable[Callback], progress: bool | None) -> None:  # noqa: FBT001
         """Show progress as it fits, and call callbacks in their order."""
+        if callable(callbacks):
+            message = "`callbacks` is a function\nhint: give a list of functions, such as `[callback]`"
+            raise Refused(message)
         self._callbacks = tuple(callbacks)
         self._display = display(progress)
 

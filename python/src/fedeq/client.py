@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeq._native import Model, TrainedRun
+from fedeq._native import Model, Refused, TrainedRun
 from fedeq.data import plain
 
 _Lent = tuple[str, list[int], bytearray]
@@ -40,6 +40,9 @@ class Models:
 
     def __getitem__(self, name: str) -> "Client":
         """Give the model of a client."""
+        if not isinstance(name, str):
+            message = f"`{name!r}` is no client's name\nhint: give it as text, such as `{self.names[0]}`"
+            raise Refused(message)
         return Client(self, name)
 
 

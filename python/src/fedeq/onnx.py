@@ -12,9 +12,14 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as missing:
+    message = "`onnx` is not installed\nhint: install the extra `onnx`: `pip install 'fedeq[onnx]'`"
+    raise ImportError(message, name="onnx") from missing
 
 from fedeq._network_file import NetworkFile, Source, read, refuse
 

@@ -20,6 +20,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+try:
+    import torch  # noqa: F401 (an extra)
+except ImportError as missing:
+    message = "`torch` is not installed\nhint: install the extra `torch`: `pip install 'fedeq[torch]'`"
+    raise ImportError(message, name="torch") from missing
+
 from fedeq import _native
 from fedeq._network_file import Source, read
 from fedeq.torch.network import Network
