@@ -103,7 +103,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for sample in 0..60 {
             let found = changed(crop, 3, sample);
-            let Change { by: [down, right], mirrored } = crop.change(Seed::new(3), sample);
+            let PictureChange { by: [down, right], mirrored } = crop.change(Seed::new(3), sample);
             assert!(!mirrored && down.abs() <= 1 && right.abs() <= 1);
             seen.insert((down, right));
             for (row, column) in (0..3isize).flat_map(|row| (0..4isize).map(move |column| (row, column))) {
