@@ -54,7 +54,7 @@ test("who does not know the token sees only the page that asks for it", async ()
 
 test("--open opens a page of one's own that leads in, and shows the token to nobody else", async () => {
   const token = new URL(served.address).searchParams.get("token");
-  assert.ok(!served.page.includes(token), "arguments can be seen by everybody on the machine");
+  assert.ok(!served.page.includes(token), "arguments can be seen by every user of the machine");
   assert.equal(statSync(served.page).mode & 0o777, 0o600);
   assert.ok(readFileSync(served.page, "utf8").includes(token));
   const page = await visitor.stranger();

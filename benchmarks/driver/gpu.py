@@ -14,7 +14,7 @@ TOLERANCE = 3e-2
 
 @dataclass(frozen=True)
 class GpuRound:
-    """A round of everybody, ours against PyTorch with `vmap` over clients and CUDA graphs."""
+    """A round of all clients, ours against PyTorch with `vmap` over clients and CUDA graphs."""
 
     name: str
     title: str

@@ -86,7 +86,7 @@ class Outcome:
 
     @property
     def process_share(self) -> float:
-        """Our memory by theirs, as whole processes: what a device must have. Targets are judged by it."""
+        """Our memory by theirs, as whole processes: what a device must have. Targets are measured by it."""
         return self.ours.peak / self.theirs.peak
 
     @property

@@ -127,7 +127,7 @@ class Rounds:
 
 
 def fedeq_round(samples: int, clients: int = 10) -> Rounds:
-    """FeDEQ on FEMNIST as the paper runs it, everybody taking part."""
+    """FeDEQ on FEMNIST as the paper runs it, all clients taking part."""
     return Rounds("fedeq", "deq-resnet-s", "femnist", 10, clients, clients, samples, rounds=1)
 
 
@@ -152,10 +152,10 @@ def fedavg(bench: Bench) -> list[Outcome | Share]:
     """FedAvg against Flower's simulation, and against a plain loop in PyTorch."""
     rounds = 4 if bench.quick else 8
     work = Rounds("fedavg", "mlp", "femnist", 10, 100, 10, 100, rounds, personal_epochs=0, solver_steps=None)
-    everybody = Rounds("fedavg", "mlp", "femnist", 10, 10, 10, 100, rounds=1, personal_epochs=0, solver_steps=None)
-    folder = everybody.prepare(bench, "fedavg-check")
+    all_clients = Rounds("fedavg", "mlp", "femnist", 10, 10, 10, 100, rounds=1, personal_epochs=0, solver_steps=None)
+    folder = all_clients.prepare(bench, "fedavg-check")
     tolerances = {"loss": ROUND_TOLERANCE, "move": ROUND_TOLERANCE}
-    agreements = agree("fedavg", everybody.ours(bench, folder, 1), everybody.peer(folder, 1), tolerances)
+    agreements = agree("fedavg", all_clients.ours(bench, folder, 1), all_clients.peer(folder, 1), tolerances)
     folder = work.prepare(bench, "fedavg")
     job = {**work.peer_settings(folder, bench.workers), "timeout": 600, "answer": f"{folder}/flower.json"}
     ours, flower, plain = Side("ours"), Side("Flower"), Side("PyTorch")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .data import Data
 from .layers import BatchNorm
 from .models import Network
-from .train import Pull, Trainer, personal, shared
+from .train import ProximalTerm, Trainer, personal, shared
 
 RHO = 0.01
 
@@ -59,8 +59,8 @@ class Federation:
 
     @classmethod
     def begin(cls, network: Network, data: Data, settings: Settings, clients: int, workers: int) -> "Federation":
-        """Everybody starts from the same weights, duals from zero."""
-        theta = copies(travelling(network, settings))
+        """All clients start from the same weights, duals from zero."""
+        theta = copies(shared_part(network, settings))
         fresh = lambda number: Client(number, copies(personal(network)), [torch.zeros_like(value) for value in theta])
         federation = cls(data, settings, [fresh(number) for number in range(clients)], theta, copies(buffers(network)))
         for _ in range(workers):
@@ -98,7 +98,7 @@ def fedeq_client(server: Federation, network: Network, client: Client) -> Update
     client.head = copies(personal(network))
 
     offsets = torch._foreach_add(client.dual, server.parameters, alpha=-RHO)
-    trainer = Trainer(network, theta, settings.learning_rate, Pull(RHO, list(offsets)))
+    trainer = Trainer(network, theta, settings.learning_rate, ProximalTerm(RHO, list(offsets)))
     loss = run_phase(server, client, "body", settings.epochs, trainer)
 
     trained = copies(theta)
@@ -125,7 +125,7 @@ def run_phase(server: Federation, client: Client, phase: str, epochs: int, train
     return sum(losses) / len(losses)
 
 
-def travelling(network: Network, settings: Settings) -> list[nn.Parameter]:
+def shared_part(network: Network, settings: Settings) -> list[nn.Parameter]:
     """What is sent."""
     return list(network.parameters()) if settings.method == "fedavg" else shared(network)
 

@@ -11,7 +11,7 @@ from .models import Network
 IGNORED = -100
 
 
-class Pull(NamedTuple):
+class ProximalTerm(NamedTuple):
     """Adds `strength * p + offset` to the gradient of each parameter `p`."""
 
     strength: float
@@ -31,10 +31,12 @@ def personal(network: Network) -> list[nn.Parameter]:
 class Trainer:
     """Plain gradient descent on some parameters of a network; the others want no gradient meanwhile."""
 
-    def __init__(self, network: Network, parameters: list[nn.Parameter], learning_rate: float, pull: Pull | None = None) -> None:
+    def __init__(
+        self, network: Network, parameters: list[nn.Parameter], learning_rate: float, proximal: ProximalTerm | None = None
+    ) -> None:
         self.network = network
         self.parameters = parameters
-        self.pull = pull
+        self.proximal = proximal
         self.optimizer = torch.optim.SGD(parameters, lr=learning_rate, fused=True)
         wanted = set(parameters)
         for parameter in network.parameters():
@@ -46,10 +48,10 @@ class Trainer:
         loss = self.loss(inputs, targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        if self.pull is not None:
+        if self.proximal is not None:
             gradients = [parameter.grad for parameter in self.parameters]
-            torch._foreach_add_(gradients, self.pull.offsets)
-            torch._foreach_add_(gradients, [parameter.detach() for parameter in self.parameters], alpha=self.pull.strength)
+            torch._foreach_add_(gradients, self.proximal.offsets)
+            torch._foreach_add_(gradients, [parameter.detach() for parameter in self.parameters], alpha=self.proximal.strength)
         self.optimizer.step()
         return loss.item()
 

@@ -145,7 +145,7 @@ impl Round {
         }
         let never = || false;
         let mut transport = InProcess::new(algorithm, &self.training, engine.get(), &mut store, root(), &never);
-        // One round more than is wanted: the plan's last round would also evaluate everybody.
+        // One round more than is wanted: the plan's last round would also evaluate all clients.
         let sampling = Sampling { fraction: self.cohort as f64 / self.clients as f64, ..Sampling::default() };
         let plan = Plan { rounds: self.rounds as u64 + 1, sampling, evaluate_every: 0, ..Plan::default() };
         let start = server.weights.params.clone();
