@@ -79,7 +79,7 @@ impl Federated<'_> {
             let aggregation = Aggregation { clip: Some(Clipping::Fixed(1.0)), ..by(rule) };
             for attack in ATTACKS {
                 let liars = some_of(self.clients, attack, algorithm);
-                let (server, rounds) = self.run(algorithm, training, &all_clients(3, aggregation), Some(&liars), false);
+                let (server, rounds) = self.run(algorithm, training, &all_clients(3, aggregation.clone()), Some(&liars), false);
                 let is_told = |round: &Round| round.distances.len() == self.clients && round.bound == Some(1.0);
                 assert!(server.weights.is_finite(), "{name} {rule:?} {attack:?}");
                 assert!(rounds.iter().all(is_told), "{name} {rule:?} {attack:?}");
