@@ -179,6 +179,10 @@ impl Outcome {
                 (Some(a), Some(b)) => all.push((format!("second of {client}"), apart(&a.params, &b.params, 1e-6))),
                 (a, b) => assert_eq!(a.is_some(), b.is_some(), "second of {client}"),
             }
+            match (a.mixing, b.mixing) {
+                (Some(a), Some(b)) => all.push((format!("mixing of {client}"), (a - b).abs())),
+                (a, b) => assert_eq!(a, b, "mixing of {client}"),
+            }
             assert_eq!((a.participations, a.last_round), (b.participations, b.last_round), "client {client}");
         }
         let relative = |a: f64, b: f64| (a - b).abs() / b.abs().max(1e-2);
