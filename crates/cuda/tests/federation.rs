@@ -179,6 +179,10 @@ impl Outcome {
                 (Some(a), Some(b)) => all.push((format!("second of {client}"), apart(&a.params, &b.params, 1e-6))),
                 (a, b) => assert_eq!(a.is_some(), b.is_some(), "second of {client}"),
             }
+            match (a.mixing, b.mixing) {
+                (Some(a), Some(b)) => all.push((format!("mixing of {client}"), (a - b).abs())),
+                (a, b) => assert_eq!(a, b, "mixing of {client}"),
+            }
             assert_eq!((a.participations, a.last_round), (b.participations, b.last_round), "client {client}");
         }
         let relative = |a: f64, b: f64| (a - b).abs() / b.abs().max(1e-2);
@@ -391,11 +395,17 @@ fn optimisers_end_where_they_do_on_the_cpu() {
 fn optimisers_of_networks_of_texts_end_where_they_do_on_the_cpu() {
     let mut cases = Cases::default();
     let by_symbol = FedEq { rho: 0.5, per_symbol: true, ..FedEq::default() };
+    let few = |training| {
+        let Small { shards, network, .. } = Small::texts("transformer-4", Training::default());
+        let some = |shard: &Shard| Shard::new(Arc::clone(shard.dataset()), shard.indices().iter().copied().step_by(3).collect());
+        let shards = shards.iter().map(|shards| shards.each_ref().map(|shard| some(shard).expect("there"))).collect();
+        Small { shards, network, training, nudge: 0.0 }
+    };
     for (name, training) in optimisers() {
-        let small = Small::texts("deq-transformer", Training { clip_gradient: Some(0.3), ..training });
-        cases.compare(&format!("texts, {name}"), &small, &by_symbol, &rounds(2), 1e-2);
+        let small = few(Training { clip_gradient: Some(0.3), epochs: 1, personal_epochs: 1, ..training });
+        cases.compare(&format!("texts, {name}"), &small, &by_symbol, &rounds(1), 5e-3);
     }
-    cases.compare("texts, moon", &Small::texts("transformer-4", brief()), &Moon::default(), &rounds(2), 5e-3);
+    cases.compare("texts, moon", &few(Training { epochs: 1, ..brief() }), &Moon::default(), &rounds(2), 5e-3);
     cases.finish();
 }
 
@@ -427,9 +437,13 @@ fn special_methods() -> [(&'static str, Box<dyn Algorithm>); 5] {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn special_methods_end_where_they_do_on_the_cpu() {
+fn methods_on_a_tiny_network_end_where_they_do_on_the_cpu() {
     let mut cases = Cases::default();
     for norm in [NormKind::Group, NormKind::Batch] {
+        for method in Method::NAMES.into_iter().map(|name| Method::named(name).expect("known")) {
+            let name = format!("{} {norm:?}", method.name());
+            cases.compare(&name, &Small::tiny(norm, brief()), method.algorithm(), &rounds(3), 1e-3);
+        }
         for (name, method) in special_methods() {
             cases.compare(&format!("{name} {norm:?}"), &Small::tiny(norm, brief()), method.as_ref(), &rounds(3), 1e-3);
         }

@@ -181,33 +181,10 @@ impl Clients {
                     let value = slots.value(&arithmetic, &steps().filter_map(assigned).collect::<Vec<_>>())?;
                     slots.assign(*slot, value);
                 }
-                Step::Mix(_) => {
-                    let steps: Vec<&MixingStep> = steps().filter_map(mixed).collect();
-                    let along = slots.value(&arithmetic, &steps.iter().map(|step| &step.along).collect::<Vec<_>>())?;
-                    let gradient = slots.value(&arithmetic, &steps.iter().map(|step| &step.gradient).collect::<Vec<_>>())?;
-                    let moved = |(step, dot): (&&MixingStep, f64)| Some((step.from - step.rate * dot).clamp(step.least, 1.0));
-                    mixing = steps.iter().zip(dots(arithmetic, &along, &gradient)?).map(moved).collect();
-                }
-                Step::Train(phase) => {
-                    let phases: Vec<&Phase> = steps().filter_map(trained).collect();
-                    let offset = match &phase.proximal {
-                        Some(term) => Some((term, slots.offset(&arithmetic, term)?)),
-                        None => None,
-                    };
-                    let trainee = |lane: &Member<'_>| (self.shard(lane.job.client), phase.seed(lane.job.seed));
-                    let trainees = lanes.iter().map(trainee).map(|(shard, seed)| Trainee { shard, seed }).collect();
-                    let data = self.data(lanes[0].job.client);
-                    let embeddings = match &phase.contrast {
-                        Some(term) => {
-                            let models =
-                                [slots.value(&arithmetic, &[&term.attracts])?, slots.value(&arithmetic, &[&term.repels])?];
-                            let shards: Vec<&Shard> = lanes.iter().map(|lane| self.shard(lane.job.client)).collect();
-                            self.embeddings(shop, home, (phase, term), models.each_ref(), (data, &shards))?
-                        }
-                        None => None,
-                    };
-                    let begun = Begun { phases, trainees, data, offset, embeddings };
-                    let ended = self.train_phase(shop, home, &begun, slots.trained(phase.slot)?, &mut memory)?;
+                Step::Mix(_) => mixing = mixings(arithmetic, &slots, &steps().filter_map(mixed).collect::<Vec<_>>())?,
+                Step::Train(_) => {
+                    let phases = steps().filter_map(trained).collect();
+                    let ended = self.carry_out_phase(shop, home, (lanes, phases), &mut slots, &mut memory)?;
                     stats = stats.into_iter().zip(ended).map(|(before, now)| Ok(before?.then(now?))).collect();
                     if stats.iter().all(Result::is_err) {
                         return Ok(stats.into_iter().filter_map(Result::err).map(Err).collect());
@@ -223,6 +200,35 @@ impl Clients {
         shop.put_memory_back(memory);
         let done = stats.into_iter().zip(sent).zip(gaps).zip(states);
         Ok(done.map(|(((stats, sent), gap), state)| Ok((state, Done { stats: stats?, sent, gap }))).collect())
+    }
+
+    /// Carries a phase of every lane out, with what its terms are made of; says how it went in each.
+    fn carry_out_phase(
+        &self,
+        shop: &mut Workshop,
+        home: &Arc<Home>,
+        (lanes, phases): (&[Member<'_>], Vec<&Phase>),
+        slots: &mut Slots<'_, Table>,
+        memory: &mut Option<Memory>,
+    ) -> Result<Vec<Result<TrainStats>>> {
+        let (phase, data) = (phases[0], self.data(lanes[0].job.client));
+        let arithmetic = Lanes { device: &home.device, layout: &home.layout, count: lanes.len() };
+        let offset = match &phase.proximal {
+            Some(term) => Some((term, slots.offset(&arithmetic, term)?)),
+            None => None,
+        };
+        let shards: Vec<&Shard> = lanes.iter().map(|lane| self.shard(lane.job.client)).collect();
+        let embeddings = match &phase.contrast {
+            Some(term) => {
+                let models = [slots.value(&arithmetic, &[&term.attracts])?, slots.value(&arithmetic, &[&term.repels])?];
+                self.embeddings(shop, home, (phase, term), models.each_ref(), (data, &shards))?
+            }
+            None => None,
+        };
+        let seeds = lanes.iter().map(|lane| phase.seed(lane.job.seed));
+        let trainees = shards.iter().zip(seeds).map(|(&shard, seed)| Trainee { shard, seed }).collect();
+        let begun = Begun { phases, trainees, data, offset, embeddings };
+        self.train_phase(shop, home, &begun, slots.trained(phase.slot)?, memory)
     }
 
     /// Memory for warm starts, with what clients kept in it.
@@ -287,6 +293,14 @@ impl Clients {
         }
         norms(arithmetic, dual)
     }
+}
+
+/// Where a step of each lane's mixing leads.
+fn mixings(lanes: Lanes<'_>, slots: &Slots<'_, Table>, steps: &[&MixingStep]) -> Result<Vec<Option<f64>>> {
+    let along = slots.value(&lanes, &steps.iter().map(|step| &step.along).collect::<Vec<_>>())?;
+    let gradient = slots.value(&lanes, &steps.iter().map(|step| &step.gradient).collect::<Vec<_>>())?;
+    let moved = |(step, dot): (&&MixingStep, f64)| Some((step.from - step.rate * dot).clamp(step.least, 1.0));
+    Ok(steps.iter().zip(dots(lanes, &along, &gradient)?).map(moved).collect())
 }
 
 /// What a step assigns, if it is an assignment.
