@@ -28,9 +28,7 @@ export function client_table(run) {
   const show = () => {
     more.hidden = all || rows.length <= FIRST;
     say(more, `Show all ${counted(rows.length, "client")}`);
-    const drawn = table("Clients, least accurate first", columns, all ? rows : rows.slice(0, FIRST));
-    drawn.className = "cards";
-    replace(place, framed("Clients", drawn));
+    replace(place, framed("Clients", table("Clients, least accurate first", columns, all ? rows : rows.slice(0, FIRST))));
   };
   const refresh = async () => {
     try {
