@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::failure::{Failure, Outcome};
-use fedeq_report::draw::Canvas;
+use fedeq_report::draw::Picture;
 use fedeq_run::number::count;
 
 /// Writes to stdout.
@@ -64,10 +64,10 @@ fn png_path(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Writes a picture and says so.
-pub(super) fn save(canvas: &Canvas, path: &Path) -> Outcome<()> {
-    let bytes = canvas.png().map_err(Failure::io(path, "draw it"))?;
+pub(super) fn save(picture: Picture, path: &Path) -> Outcome<()> {
+    let [width, height] = picture.size();
+    let bytes = picture.png().map_err(Failure::io(path, "draw it"))?;
     fs::write(path, bytes).map_err(Failure::io(path, "write it"))?;
-    let [width, height] = canvas.size();
     tell(&format!("wrote `{}` ({} x {} pixels)", path.display(), count(width as usize), count(height as usize)));
     Ok(())
 }

@@ -34,6 +34,11 @@ pub(super) fn step(unit: Unit, low: f64, high: f64, wanted: usize) -> f64 {
     [1.0, 2.0, 5.0].map(|digit| digit * power).into_iter().find(|step| *step >= least * (1.0 - 1e-9)).unwrap_or(10.0 * power)
 }
 
+/// The smallest round number that makes no more than `wanted` intervals of a count.
+pub(crate) fn round_step(most: f64, wanted: usize) -> f64 {
+    step(Unit::Count, 0.0, most, wanted)
+}
+
 fn multiples(step: f64, low: f64, high: f64) -> impl Iterator<Item = f64> {
     let slack = 1e-6;
     let (first, last) = (libm::ceil(low / step - slack), libm::floor(high / step + slack));

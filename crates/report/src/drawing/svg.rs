@@ -1,60 +1,60 @@
 //! Shapes as the text of an SVG file. A PNG is made of the same text, so that both show the same.
 use std::fmt::Write as _;
 
-use super::palette::{Colour, PAPER};
-use super::text::{Anchor, FAMILY, Letters};
+use super::colour::{Colour, PAPER};
+use super::letters::{Anchor, FAMILY, Letters};
 use crate::html::escaped;
 
 /// A place, in pixels from the upper left corner.
-pub(super) type Place = (f64, f64);
+pub(crate) type Place = (f64, f64);
 
 /// A part of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Frame {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) width: f64,
-    pub(super) height: f64,
+pub(crate) struct Frame {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
 }
 
 impl Frame {
-    pub(super) fn right(&self) -> f64 {
+    pub(crate) fn right(&self) -> f64 {
         self.x + self.width
     }
 
-    pub(super) fn bottom(&self) -> f64 {
+    pub(crate) fn bottom(&self) -> f64 {
         self.y + self.height
     }
 
     /// The part from some height on.
-    pub(super) fn below(&self, height: f64) -> Self {
+    pub(crate) fn below(&self, height: f64) -> Self {
         Self { y: self.y + height, height: self.height - height, ..*self }
     }
 }
 
 /// How a line is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Stroke {
-    pub(super) colour: Colour,
-    pub(super) width: f64,
-    pub(super) opacity: f64,
-    pub(super) dashed: bool,
+pub(crate) struct Stroke {
+    pub(crate) colour: Colour,
+    pub(crate) width: f64,
+    pub(crate) opacity: f64,
+    pub(crate) dashed: bool,
 }
 
 impl Stroke {
-    pub(super) fn of(colour: Colour, width: f64) -> Self {
+    pub(crate) fn of(colour: Colour, width: f64) -> Self {
         Self { colour, width, opacity: 1.0, dashed: false }
     }
 }
 
 /// A picture under construction.
 #[derive(Default)]
-pub(super) struct Drawing {
+pub(crate) struct Drawing {
     body: String,
 }
 
 impl Drawing {
-    pub(super) fn rectangle(&mut self, [from, to]: [Place; 2], colour: Colour, opacity: f64) {
+    pub(crate) fn rectangle(&mut self, [from, to]: [Place; 2], colour: Colour, opacity: f64) {
         let (x, y) = (from.0.min(to.0), from.1.min(to.1));
         let (width, height) = ((to.0 - from.0).abs(), (to.1 - from.1).abs());
         self.add(&format!(
@@ -69,7 +69,7 @@ impl Drawing {
     }
 
     /// A line through some places.
-    pub(super) fn line(&mut self, places: &[Place], stroke: Stroke) {
+    pub(crate) fn line(&mut self, places: &[Place], stroke: Stroke) {
         let dashes = if stroke.dashed { " stroke-dasharray=\"6 4\"" } else { "" };
         self.add(&format!(
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linejoin=\"round\"{dashes}{}/>",
@@ -81,21 +81,21 @@ impl Drawing {
     }
 
     /// A line of a grid, which is no curve.
-    pub(super) fn rule(&mut self, from: Place, to: Place, colour: Colour) {
+    pub(crate) fn rule(&mut self, from: Place, to: Place, colour: Colour) {
         let [(x1, y1), (x2, y2)] = [from, to].map(|(x, y)| (short(x), short(y)));
         self.add(&format!("<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"{}\"/>", colour.hex()));
     }
 
-    pub(super) fn polygon(&mut self, places: &[Place], colour: Colour, opacity: f64) {
+    pub(crate) fn polygon(&mut self, places: &[Place], colour: Colour, opacity: f64) {
         self.add(&format!("<polygon points=\"{}\" fill=\"{}\"{}/>", listed(places), colour.hex(), seen_through("fill", opacity)));
     }
 
-    pub(super) fn dot(&mut self, (x, y): Place, radius: f64, colour: Colour) {
+    pub(crate) fn dot(&mut self, (x, y): Place, radius: f64, colour: Colour) {
         self.add(&format!("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"/>", short(x), short(y), short(radius), colour.hex()));
     }
 
     /// Text whose capitals have their middle at the height of the place.
-    pub(super) fn text(&mut self, (x, y): Place, text: &str, letters: Letters, anchor: Anchor) {
+    pub(crate) fn text(&mut self, (x, y): Place, text: &str, letters: Letters, anchor: Anchor) {
         if text.is_empty() {
             return;
         }
@@ -122,7 +122,7 @@ impl Drawing {
     }
 
     /// The whole file, on white.
-    pub(super) fn finish(self, [width, height]: [f64; 2], title: &str) -> String {
+    pub(crate) fn finish(self, [width, height]: [f64; 2], title: &str) -> String {
         let (width, height, title, paper) = (short(width), short(height), escaped(title), PAPER.hex());
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
