@@ -174,8 +174,11 @@ impl Clients {
                         Some(term) => Some((term, slots.offset(&arithmetic, term)?)),
                         None => None,
                     };
-                    let trainee = |lane: &Member<'_>| (self.shard(lane.job.client), phase.seed(lane.job.seed));
-                    let trainees = lanes.iter().map(trainee).map(|(shard, seed)| Trainee { shard, seed }).collect();
+                    let trainee = |lane: &Member<'_>| {
+                        let shard = self.shard(lane.job.client);
+                        Trainee { shard, samples: phase.samples(shard.len()), seed: phase.seed(lane.job.seed) }
+                    };
+                    let trainees = lanes.iter().map(trainee).collect();
                     let data = self.data(lanes[0].job.client);
                     let begun = Begun { phase, trainees, data, offset };
                     let ended = self.train_phase(shop, home, &begun, slots.trained(phase.slot)?, &mut memory)?;
