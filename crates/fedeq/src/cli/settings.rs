@@ -14,7 +14,7 @@ use super::short_form::ShortForms;
 use super::table::facts;
 use fedeq_run::experiment::{Device, Experiment, Override};
 use fedeq_run::number::{bytes, counted};
-use fedeq_run::run::{Run, RunFolder, RunObserver, RunSummary};
+use fedeq_run::run::{Disk, Run, RunFolder, RunObserver, RunSummary};
 
 /// The experiment of a command: a file, settings that go over it, and a preset.
 #[derive(Args, Debug)]
@@ -87,9 +87,9 @@ pub(super) struct RunArgs {
     /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
-    /// What to compute on: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
+    /// What to compute on, as `--set engine.device=DEVICE`: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
     /// the experiment or the run says, else cpu]
-    #[arg(long, value_name = "DEVICE", add = candidates::devices())]
+    #[arg(long, value_name = "DEVICE", help_heading = "Short forms of settings", add = candidates::devices())]
     device: Option<String>,
     /// The path of your own data, whose kind is recognised, or the folder that data sets are kept in [default: $FEDEQ_DATA,
     /// or data]
@@ -157,9 +157,8 @@ pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<RunSummary> {
     if let Some(remark) = run.prepared().remark().filter(|_| !quiet) {
         tell(&remark);
     }
-    let disk = run.start().disk;
-    if quiet && disk.working > MUCH_DISK {
-        tell(&format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished)));
+    if let Some(warning) = much_disk(run.start().disk).filter(|_| quiet) {
+        tell(&warning);
     }
     carry_out_observed(run, progress::observer(quiet, run.start()), &is_interrupted)
 }
@@ -174,8 +173,14 @@ pub(super) fn carry_out_observed(
     run.train(observer.as_mut(), is_over).map_err(|error| ended_early(error, run))
 }
 
-/// Bytes of disk that are said even to who wants to hear nothing.
+/// More bytes of disk than this are said even to who wants to hear nothing.
 const MUCH_DISK: u64 = 1_000_000_000;
+
+/// What is to be said of a run that takes much disk, before it starts.
+pub(super) fn much_disk(disk: Disk) -> Option<String> {
+    let says = || format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished));
+    (disk.working > MUCH_DISK).then(says)
+}
 
 /// Set once somebody asks to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -237,6 +242,13 @@ fn ended_early(error: fedeq_core::Error, run: &Run) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_a_gigabyte_of_disk_is_said_and_less_is_not() {
+        let disk = |working| Disk { working, finished: working / 2, checkpoint: 0 };
+        assert_eq!(much_disk(disk(1_000_000_000)), None);
+        assert_eq!(much_disk(disk(2_600_000_000)).as_deref(), Some("takes up to 2.6 GB of disk, 1.3 GB when it is finished"));
+    }
 
     #[test]
     fn a_device_without_room_says_what_to_lower_and_that_nothing_is_lost() {
