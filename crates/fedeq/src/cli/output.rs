@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::failure::{Failure, Outcome};
-use fedeq_report::draw::Picture;
+use fedeq_report::draw::DataPicture;
 use fedeq_run::number::count;
 
 /// Writes to stdout.
@@ -64,7 +64,7 @@ fn png_path(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Writes a picture and says so.
-pub(super) fn save(picture: Picture, path: &Path) -> Outcome<()> {
+pub(super) fn save(picture: DataPicture, path: &Path) -> Outcome<()> {
     let [width, height] = picture.size();
     let bytes = picture.png().map_err(Failure::io(path, "draw it"))?;
     fs::write(path, bytes).map_err(Failure::io(path, "write it"))?;

@@ -1,6 +1,6 @@
 //! How much each client holds: one bar a client, the largest first.
 use super::layout::{Heading, ticks};
-use super::picture::{ASIDE, LEADING, MARGIN, PLAIN, Picture, length};
+use super::picture::{ASIDE, DataPicture, LEADING, MARGIN, PLAIN, length};
 use crate::drawing::{Anchor, GRID, of_share};
 use fedeq_run::number;
 
@@ -22,10 +22,10 @@ const HEIGHT: u32 = 640;
 const WIDTH: u32 = 1300;
 
 /// Draws the chart.
-pub fn bars(chart: &BarChart) -> Picture {
+pub fn bars(chart: &BarChart) -> DataPicture {
     let most = chart.counts.iter().copied().max().unwrap_or(0).max(1);
     let left = MARGIN + length(&number::count(most), PLAIN) + 20;
-    let mut picture = Picture::new(chart.heading.width().max(left + WIDTH + MARGIN), HEAD + HEIGHT + 2 * LEADING + MARGIN);
+    let mut picture = DataPicture::new(chart.heading.width().max(left + WIDTH + MARGIN), HEAD + HEIGHT + 2 * LEADING + MARGIN);
     chart.heading.draw(&mut picture);
     picture.text([MARGIN, HEAD - LEADING], &chart.unit, ASIDE, Anchor::Start);
     draw_levels(&mut picture, most, left);
@@ -34,7 +34,7 @@ pub fn bars(chart: &BarChart) -> Picture {
     picture
 }
 
-fn draw_levels(picture: &mut Picture, most: usize, left: u32) {
+fn draw_levels(picture: &mut DataPicture, most: usize, left: u32) {
     for tick in ticks(most, 6) {
         let y = HEAD + HEIGHT - height(tick, most);
         picture.rectangle([left, y], [WIDTH, 2], GRID);
@@ -42,7 +42,7 @@ fn draw_levels(picture: &mut Picture, most: usize, left: u32) {
     }
 }
 
-fn draw_bars(picture: &mut Picture, counts: &[usize], most: usize, left: u32) {
+fn draw_bars(picture: &mut DataPicture, counts: &[usize], most: usize, left: u32) {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable_by(|a, b| b.cmp(a));
     let edge = |index: usize| left + (index as u64 * u64::from(WIDTH) / sorted.len() as u64) as u32;

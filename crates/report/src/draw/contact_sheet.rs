@@ -2,7 +2,7 @@
 use image::{RgbImage, imageops};
 
 use super::layout::{Flow, Heading};
-use super::picture::{ASIDE, MARGIN, PLAIN, Picture, length, shorten};
+use super::picture::{ASIDE, DataPicture, MARGIN, PLAIN, length, shorten};
 use crate::drawing::Anchor;
 
 /// What a contact sheet shows.
@@ -31,9 +31,9 @@ const LONGEST_LABEL: u32 = 320;
 const HEAD: u32 = Heading::HEIGHT;
 
 /// Draws the sheet.
-pub fn contact_sheet(sheet: &ContactSheet) -> Picture {
+pub fn contact_sheet(sheet: &ContactSheet) -> DataPicture {
     let layout = Layout::of(sheet);
-    let mut picture = Picture::new(layout.width, layout.height);
+    let mut picture = DataPicture::new(layout.width, layout.height);
     sheet.heading.draw(&mut picture);
     for (index, row) in sheet.rows.iter().enumerate() {
         draw_row(&mut picture, row, layout.corner(index), &layout);
@@ -41,7 +41,7 @@ pub fn contact_sheet(sheet: &ContactSheet) -> Picture {
     picture
 }
 
-fn draw_row(picture: &mut Picture, row: &ContactRow, [x, y]: [u32; 2], layout: &Layout) {
+fn draw_row(picture: &mut DataPicture, row: &ContactRow, [x, y]: [u32; 2], layout: &Layout) {
     let middle = y + layout.cell[1] / 2;
     picture.text([x, middle], &shorten(&row.label, PLAIN, LONGEST_LABEL), PLAIN, Anchor::Start);
     picture.text([x + layout.label + layout.note, middle], &row.note, ASIDE, Anchor::End);

@@ -1,6 +1,6 @@
 //! Who holds which labels: one line a client, one column a class, the more samples the darker.
 use super::layout::{Heading, step, ticks};
-use super::picture::{ASIDE, LEADING, MARGIN, PLAIN, Picture, length, shorten};
+use super::picture::{ASIDE, DataPicture, LEADING, MARGIN, PLAIN, length, shorten};
 use crate::drawing::{Anchor, INK, of_share};
 use fedeq_run::number;
 
@@ -39,9 +39,9 @@ const BAR: [u32; 2] = [32, 420];
 const APART: u32 = 60;
 
 /// Draws the map.
-pub fn heat_map(map: &HeatMap) -> Picture {
+pub fn heat_map(map: &HeatMap) -> DataPicture {
     let layout = Layout::of(map);
-    let mut picture = Picture::new(layout.width, layout.height);
+    let mut picture = DataPicture::new(layout.width, layout.height);
     map.heading.draw(&mut picture);
     draw_cells(&mut picture, map, &layout);
     draw_line_labels(&mut picture, map, &layout);
@@ -50,7 +50,7 @@ pub fn heat_map(map: &HeatMap) -> Picture {
     picture
 }
 
-fn draw_cells(picture: &mut Picture, map: &HeatMap, layout: &Layout) {
+fn draw_cells(picture: &mut DataPicture, map: &HeatMap, layout: &Layout) {
     let most = map.most();
     let [width, height] = layout.cell;
     // A hair of white between cells, where they are large enough to spare it.
@@ -63,7 +63,7 @@ fn draw_cells(picture: &mut Picture, map: &HeatMap, layout: &Layout) {
     }
 }
 
-fn draw_line_labels(picture: &mut Picture, map: &HeatMap, layout: &Layout) {
+fn draw_line_labels(picture: &mut DataPicture, map: &HeatMap, layout: &Layout) {
     let every = layout.every(layout.cell[1]);
     let apart = map.apart_from();
     for (row, line) in map.lines.iter().enumerate() {
@@ -79,7 +79,7 @@ fn draw_line_labels(picture: &mut Picture, map: &HeatMap, layout: &Layout) {
     }
 }
 
-fn draw_column_labels(picture: &mut Picture, map: &HeatMap, layout: &Layout) {
+fn draw_column_labels(picture: &mut DataPicture, map: &HeatMap, layout: &Layout) {
     let every = if layout.upright { layout.every(layout.cell[0]) } else { 1 };
     let bottom = layout.y(map.lines.len().saturating_sub(1)) + layout.cell[1];
     for (column, name) in map.columns.iter().enumerate().step_by(every) {
@@ -93,7 +93,7 @@ fn draw_column_labels(picture: &mut Picture, map: &HeatMap, layout: &Layout) {
     }
 }
 
-fn draw_colour_bar(picture: &mut Picture, map: &HeatMap, layout: &Layout) {
+fn draw_colour_bar(picture: &mut DataPicture, map: &HeatMap, layout: &Layout) {
     let most = map.most();
     let [width, height] = BAR;
     let [x, y] = [layout.bar, HEAD + LEADING];

@@ -1,5 +1,5 @@
 //! Where things go on a picture: its heading, rows in columns, and round numbers along an axis.
-use super::picture::{ASIDE, LEADING, MARGIN, PLAIN, Picture, TITLE, length, shorten};
+use super::picture::{ASIDE, DataPicture, LEADING, MARGIN, PLAIN, TITLE, length, shorten};
 use crate::drawing::Anchor;
 use crate::figure::round_step;
 
@@ -24,7 +24,7 @@ impl Heading {
     }
 
     /// Writes it.
-    pub(super) fn draw(&self, picture: &mut Picture) {
+    pub(super) fn draw(&self, picture: &mut DataPicture) {
         let top = MARGIN + 18;
         picture.text([MARGIN, top], &shorten(&self.title, TITLE, LONGEST), TITLE, Anchor::Start);
         picture.text([MARGIN, top + LEADING + 10], &shorten(&self.subtitle, PLAIN, LONGEST), ASIDE, Anchor::Start);

@@ -13,5 +13,5 @@ pub use bars::{BarChart, bars};
 pub use contact_sheet::{ContactRow, ContactSheet, contact_sheet};
 pub use heat_map::{HeatMap, HeatMapRow, heat_map};
 pub use layout::Heading;
-pub use picture::Picture;
+pub use picture::DataPicture;
 pub use text_sheet::{Passage, TextSheet, text_sheet};

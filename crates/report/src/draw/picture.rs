@@ -6,7 +6,7 @@ use image::{RgbImage, imageops};
 use crate::drawing::{Anchor, Colour, Drawing, GREY, INK, Letters, pixels, png};
 
 /// A picture under construction: shapes, and small pictures that lie on them.
-pub struct Picture {
+pub struct DataPicture {
     size: [u32; 2],
     shapes: Drawing,
     samples: Vec<([u32; 2], RgbImage)>,
@@ -33,7 +33,7 @@ pub(super) fn shorten(text: &str, letters: Letters, width: u32) -> String {
     letters.shorten(text, width.into())
 }
 
-impl Picture {
+impl DataPicture {
     /// An empty one.
     pub(super) fn new(width: u32, height: u32) -> Self {
         Self { size: [width, height], shapes: Drawing::default(), samples: Vec::new() }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn shapes_and_samples_have_their_pixels() {
-        let mut picture = Picture::new(40, 30);
+        let mut picture = DataPicture::new(40, 30);
         picture.rectangle([10, 5], [4, 3], Colour([200, 100, 0]));
         picture.sample([20, 20], RgbImage::from_pixel(2, 2, Rgb([1, 2, 3])));
         let image = image::load_from_memory(&picture.png().expect("a file")).expect("a picture").to_rgb8();
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_stored_sample_is_shown_as_it_is() {
         let image = RgbImage::from_fn(8, 9, |x, y| Rgb([x as u8, y as u8, 7]));
-        let file = Picture::showing(image.clone()).png().expect("a file");
+        let file = DataPicture::showing(image.clone()).png().expect("a file");
         assert_eq!(image::load_from_memory(&file).expect("a picture").to_rgb8(), image);
     }
 }

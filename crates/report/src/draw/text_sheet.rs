@@ -1,6 +1,6 @@
 //! What some clients wrote or said, on one page.
 use super::layout::Heading;
-use super::picture::{ASIDE, LEADING, MARGIN, PLAIN, Picture, length, shorten};
+use super::picture::{ASIDE, DataPicture, LEADING, MARGIN, PLAIN, length, shorten};
 use crate::drawing::{Anchor, GRID};
 
 /// What a page of text shows.
@@ -29,11 +29,11 @@ const AFTER_NAME: u32 = 44;
 const AFTER_PASSAGE: u32 = 40;
 
 /// Draws the page.
-pub fn text_sheet(sheet: &TextSheet) -> Picture {
+pub fn text_sheet(sheet: &TextSheet) -> DataPicture {
     let room = WIDTH - 2 * MARGIN;
     let lines: Vec<_> = sheet.passages.iter().map(|passage| PLAIN.wrap(&passage.text, room.into(), sheet.lines)).collect();
     let heights = lines.iter().map(|lines| AFTER_NAME + lines.len() as u32 * LEADING + AFTER_PASSAGE);
-    let mut picture = Picture::new(WIDTH, HEAD + heights.sum::<u32>() + MARGIN / 2);
+    let mut picture = DataPicture::new(WIDTH, HEAD + heights.sum::<u32>() + MARGIN / 2);
     sheet.heading.draw(&mut picture);
     let mut y = HEAD;
     for (passage, lines) in sheet.passages.iter().zip(&lines) {
@@ -43,7 +43,7 @@ pub fn text_sheet(sheet: &TextSheet) -> Picture {
 }
 
 /// Returns where the next passage begins.
-fn draw_passage(picture: &mut Picture, passage: &Passage, lines: &[String], top: u32) -> u32 {
+fn draw_passage(picture: &mut DataPicture, passage: &Passage, lines: &[String], top: u32) -> u32 {
     let (room, pen) = (WIDTH - 2 * MARGIN, PLAIN.bold());
     picture.rectangle([MARGIN, top], [room, 2], GRID);
     let name = shorten(&passage.client, pen, room - length(&passage.note, PLAIN) - 40);

@@ -3,14 +3,14 @@ use fedeq_data::partition::ClientTally;
 
 use super::report::PartitionReport;
 use crate::cli::failure::{Failure, Outcome};
-use fedeq_report::draw::{BarChart, Heading, HeatMap, HeatMapRow, Picture, bars, heat_map};
+use fedeq_report::draw::{BarChart, DataPicture, Heading, HeatMap, HeatMapRow, bars, heat_map};
 use fedeq_run::number::{count, counted};
 
 /// More lines than this make no picture a person can look at.
 const MOST_CLIENTS: usize = 5_000;
 
 /// A heat map where samples have classes, else bars.
-pub(super) fn draw(report: &PartitionReport, name: &str) -> Outcome<Picture> {
+pub(super) fn draw(report: &PartitionReport, name: &str) -> Outcome<DataPicture> {
     let clients = report.clients.clients.len() + report.unseen.clients.len();
     if clients > MOST_CLIENTS {
         let problem = format!("`{}` clients are too many to draw", count(clients));
