@@ -47,6 +47,22 @@ test("any column sorts, and any setting can be one", async () => {
   await visitor.page.getByRole("button", { name: "Remove the column rho" }).click();
 });
 
+test("every run says when it was begun, and that sorts", async () => {
+  const cells = visitor.page.locator('table.runs td[data-label="Started"]');
+  const dates = await cells.allTextContents();
+  assert.equal(dates.length, 16);
+  for (const text of dates) {
+    assert.match(text, /^\d{4}-\d{2}-\d{2} \d{2}:\d{2}$/);
+    const age = Date.now() - new Date(text.replace(" ", "T"));
+    assert.ok(age > -60_000 && age < 3_600_000, `${text} is not within the last hour`);
+  }
+  // The last that was begun; runs of one rho were begun together.
+  await visitor.page.getByRole("button", { name: "Started" }).click();
+  await until("the youngest first", async () => (await names())[0] === "other");
+  await visitor.page.getByRole("button", { name: "Started" }).click();
+  await until("the oldest first", async () => (await names())[0].startsWith("rho-0.01-"));
+});
+
 test("words sift runs by their settings, and curves follow", async () => {
   const find = visitor.page.getByLabel("Find");
   await find.fill("rho=0.1");
@@ -63,6 +79,8 @@ test("runs are put together by any setting, or not at all", async () => {
   await until("a curve a run", async () => (await visitor.curves("Accuracy")) === 16);
   await visitor.page.getByLabel("Group by").selectOption("seed");
   await until("a curve a seed", async () => (await legend()).includes("seed = 4 (mean of 3 runs)"));
+  await visitor.page.getByLabel("Group by").selectOption("method.name");
+  await until("a curve a method", async () => String((await legend()).sort()) === "fedavg,fedeq (mean of 15 runs)");
   await visitor.page.getByLabel("Group by").selectOption("all but the seed");
   await until("a curve a setting", async () => (await visitor.curves("Accuracy")) === 4);
 });
@@ -85,6 +103,37 @@ test("pointing at a line lets it stand out everywhere", async () => {
   await until("the others step back", async () => (await visitor.page.locator(".legend.shared li.dim").count()) === 3);
   await visitor.page.mouse.move(0, 0);
   await until("all are alike", async () => (await visitor.page.locator(".legend.shared li.dim").count()) === 0);
+});
+
+test("a run that is pointed at, in the table or on a chart, lets its curve stand out", async () => {
+  // How much colour there is: what steps back is drawn with a seventh of it.
+  const ink = () => visitor.chart("Accuracy").locator("canvas").evaluate((canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.reduce((sum, value, at, data) => sum + (at % 4 === 3 ? value * (Math.max(data[at - 3], data[at - 2], data[at - 1]) - Math.min(data[at - 3], data[at - 2], data[at - 1])) : 0), 0));
+  await visitor.chart("Accuracy").scrollIntoViewIfNeeded();
+  const before = await ink();
+  await visitor.row("other").hover();
+  await until("the other curves step back", async () => (await ink()) < 0.7 * before);
+  await visitor.page.mouse.move(0, 0);
+  await until("all are as before", async () => (await ink()) > 0.95 * before);
+  const box = await visitor.chart("Accuracy").locator(".u-over").boundingBox();
+  await visitor.page.mouse.move(box.x + 0.5 * box.width, box.y + 0.4 * box.height);
+  await until("the nearest curve stands out, also in the legend", async () => (await ink()) < 0.9 * before && (await visitor.page.locator(".legend.shared li.dim").count()) === 3);
+  await visitor.page.mouse.move(0, 0);
+  await until("all are as before", async () => (await ink()) > 0.95 * before);
+});
+
+test("charts say what they show, everything that can be used has a name, and no table is too wide", async () => {
+  const said = await visitor.chart("Accuracy").locator(".plot").getAttribute("aria-label");
+  assert.match(said, /^Accuracy: .*FeDEQ, rho = 0\.1 \d+\.\d % at round 5.*FedAvg \d+\.\d % at round 5.*Arrow keys/);
+  assert.deepEqual(await visitor.nameless(), []);
+  for (const width of [1000, 700, 360]) {
+    assert.deepEqual(await visitor.wide_tables(width), []);
+    assert.ok((await visitor.overhang()) <= 0, `${await visitor.overhang()} pixels too wide at ${width}`);
+    await visitor.picture(`list-${width}`);
+  }
+  // Where rows are cards, headings still sort.
+  await visitor.page.getByRole("button", { name: "Seed" }).click();
+  await until("by seed", async () => (await names())[0].endsWith("-4"));
+  await visitor.page.setViewportSize({ width: 1200, height: 900 });
 });
 
 test("dragging zooms, values are read under the pointer, and the whole comes back", async () => {
@@ -144,7 +193,13 @@ test("200 runs of 400 rounds are drawn, and how long that takes is printed", asy
   const drawn = async () => {
     const begun = Date.now();
     await page.goto(address);
+    // What is out of sight is not drawn: the first chart is below 200 rows, of which fourteen are seen.
+    await page.evaluate(() => new Promise((next) => {
+      const seen = () => (document.querySelector(".curves:not([hidden])") ? next(document.querySelector(".curves").scrollIntoView()) : setTimeout(seen, 20));
+      seen();
+    }));
     await page.waitForFunction(() => Number(document.querySelector('figure.chart[data-title="Accuracy"]')?.dataset.curves) === 200, null, { polling: 20, timeout: 60_000 });
+    await Visitor.drawn(page, "Accuracy");
     return Date.now() - begun;
   };
   // The server reads 240,000 lines once, and what is added from then on.

@@ -151,7 +151,8 @@ test("chosen runs are laid over each other", async () => {
   await visitor.page.keyboard.press("End");
   await until("curves over bytes", async () => /after [\d.]+ [kM]B: /.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
   await visitor.page.getByLabel("Curves over").selectOption("round");
-  await visitor.page.evaluate(() => scrollTo(0, 0));
+  // With the last lines of the results above the first curves.
+  await visitor.page.evaluate(() => scrollTo(0, document.querySelector("#results").offsetTop - 10));
   await visitor.documented("compare");
   await visitor.page.getByRole("button", { name: "Compute them" }).click();
   await until("a matrix each", async () => (await visitor.page.locator("table.confusion").count()) === 2);
@@ -216,6 +217,9 @@ test("nothing is wider than a phone", async () => {
     await new Promise((next) => setTimeout(next, 700));
     await visitor.picture(name);
     assert.ok((await visitor.overhang()) <= 0, `${name} is ${await visitor.overhang()} pixels too wide`);
+    assert.deepEqual(await visitor.wide_tables(360), [], name);
+    assert.deepEqual(await visitor.nameless(), [], name);
+    await visitor.page.setViewportSize({ width: 360, height: 740 });
   }
 });
 

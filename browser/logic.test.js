@@ -10,7 +10,9 @@ import { fileURLToPath } from "node:url";
 const folder = mkdtempSync(join(tmpdir(), "fedeq-logic-"));
 const assets = resolve(dirname(fileURLToPath(import.meta.url)), "../crates/viewer/assets");
 writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
-for (const module of ["columns.js", "format.js", "labels.js", "lines.js", "scale.js"]) writeFileSync(join(folder, module), readFileSync(join(assets, module)));
+for (const module of ["colour.js", "columns.js", "format.js", "labels.js", "lines.js", "scale.js"]) writeFileSync(join(folder, module), readFileSync(join(assets, module)));
+globalThis.matchMedia = () => ({ matches: false });
+const { strokes } = await import(join(folder, "colour.js"));
 const { short_labels } = await import(join(folder, "labels.js"));
 const { ABSCISSAE, EACH, SEEDS, curve_of, lines_of, sample, smoothed } = await import(join(folder, "lines.js"));
 const { joined_columns, value_at } = await import(join(folder, "columns.js"));
@@ -33,6 +35,37 @@ test("labels say only what differs", () => {
   assert.deepEqual(short_labels([item("a", { "method.rho": "0.1" }), item("b", { "method.mu": "2" })]), ["a", "b"]);
   assert.deepEqual(short_labels([item("a", {}, 0), item("a", {}, 1)]), ["seed 0", "seed 1"]);
   assert.deepEqual(short_labels([item("a", { "p.rate": "1", "q.rate": "1" }), item("a", { "p.rate": "2", "q.rate": "2" })]), ["p.rate = 1, q.rate = 1", "p.rate = 2, q.rate = 2"]);
+});
+
+test("a group is called by what its runs have in common, in the words of the field", () => {
+  const runs = [run("a", "fedeq", { "method.name": '"fedeq"', "method.server_optimiser.name": '"adam"', "method.rho": "0.1" }, [0.1]), run("b", "fedavg", { "method.name": '"fedavg"', "method.rho": "0.2" }, [0.1])];
+  const labels = (by) => lines_of(runs, by).map(({ label }) => label);
+  assert.deepEqual(labels("method.name"), ["fedeq", "fedavg"]);
+  assert.deepEqual(labels("method.rho"), ["rho = 0.1", "rho = 0.2"]);
+  assert.deepEqual(labels("method.server_optimiser.name"), ["server_optimiser = adam", "server_optimiser = –"]);
+});
+
+/** The hue of a colour in degrees, by the usual formula. */
+function hue(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return (Math.atan2(Math.sqrt(3) * (green - blue), 2 * red - green - blue) * 180) / Math.PI;
+}
+
+test("lines of a method are its colour in shades and dashes, also where there is no other method", () => {
+  const blue = { light: "#0047d6", dark: "#5aa9ff" };
+  const orange = { light: "#c65300", dark: "#ff9a52" };
+  const line = (method, colour) => ({ info: { method, colour } });
+  for (const amount of [1, 2, 5, 15]) {
+    for (const lines of [Array(amount).fill(line("fedeq", blue)), [line("fedavg", orange), ...Array(amount).fill(line("fedeq", blue))]]) {
+      const drawn = strokes(lines);
+      drawn.forEach(({ light, dark }, index) => {
+        const own = lines[index].info.colour;
+        assert.ok(Math.abs(hue(light) - hue(own.light)) < 4 && Math.abs(hue(dark) - hue(own.dark)) < 4, `${light} and ${dark} are no shades of ${own.light} and ${own.dark}`);
+      });
+      assert.deepEqual({ ...drawn[0] }, { ...lines[0].info.colour, dash: [], width: drawn[0].width }, "the first has the colour itself");
+      assert.equal(new Set(drawn.map(({ light, dash }) => `${light} ${dash}`)).size, drawn.length, "no two are drawn alike");
+    }
+  }
 });
 
 test("unfinished runs are not put together with finished ones, nor runs after different rounds", () => {

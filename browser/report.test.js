@@ -1,8 +1,18 @@
 // A report: the same page from disk, with its data inside and without a server.
 import assert from "node:assert/strict";
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { Visitor, Workshop, until } from "./support.js";
+
+/** Every cell of every matrix is as wide as it is high, and can be seen. */
+async function squares(page) {
+  const cells = await page.locator("table.confusion tbody td").evaluateAll((all) => all.map((cell) => cell.getBoundingClientRect()).map(({ width, height }) => [width, height]));
+  assert.ok(cells.length > 0);
+  for (const [width, height] of cells) assert.ok(Math.abs(width - height) < 1 && width > 4, `${width} by ${height}`);
+  const over = await page.locator("table.confusion").evaluateAll((all) => all.map((table) => table.parentElement.scrollWidth - table.parentElement.clientWidth));
+  assert.ok(over.every((pixels) => pixels <= 0), `matrices are ${over} pixels too wide`);
+}
 
 const workshop = new Workshop();
 let visitor;
@@ -73,7 +83,76 @@ test("confusion matrices are square and say what is true and what predicted", as
   const matrix = visitor.page.locator("table.confusion").first();
   const [rows, columns] = [await matrix.locator("tbody tr").count(), await matrix.locator("thead th").count()];
   assert.ok(rows > 0 && rows === columns, `${rows} by ${columns}`);
-  assert.match(await matrix.locator(".corner").textContent(), /true.*predicted/);
+  assert.match(await matrix.locator("caption").textContent(), /true.*predicted/);
+  await squares(visitor.page);
+});
+
+test("the same clients stand side by side for each line, the least accurate first, and how accuracy is spread over them is drawn", async () => {
+  const section = visitor.page.locator("section", { has: visitor.page.locator("#clients") });
+  const table = section.locator("table");
+  await table.waitFor();
+  const lines = (await visitor.page.locator(".legend.shared li").allTextContents()).map((text) => text.replace(/ \(.*| unfinished.*/, "").trim());
+  const heads = await table.locator("thead th").allTextContents();
+  assert.deepEqual(heads.slice(0, 3), ["Client", "Holds (samples)", "Train"]);
+  const shown = heads.slice(3);
+  assert.ok(["FeDEQ", "FedAvg", "FedRep", "Local"].every((name) => shown.includes(name)) && shown.every((name) => lines.includes(name)), `${shown} of ${lines}`);
+  // What the journals say, read without the page: the means over both seeds.
+  const accuracies = (method) => {
+    const summaries = [0, 1].map((seed) => JSON.parse(readFileSync(workshop.path(`${method}-${seed}`, "summary.json"), "utf8")).evaluation.local.clients);
+    return summaries[0].map((_, client) => (summaries[0][client] + summaries[1][client]) / 2);
+  };
+  const of_methods = ["fedeq", "fedavg", "fedrep", "local"].map(accuracies);
+  await section.getByRole("button", { name: "Show all clients" }).click();
+  await until("all clients", async () => (await table.locator("tbody tr").count()) === of_methods[0].length);
+  const rows = await table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  const places = ["FeDEQ", "FedAvg", "FedRep", "Local"].map((name) => heads.indexOf(name));
+  for (const row of rows) {
+    const client = Number(row[0].match(/\d+/)[0]);
+    assert.deepEqual(places.map((place) => row[place]), of_methods.map((one) => `${(100 * one[client]).toFixed(1)} %`), `client ${client}`);
+    assert.match(row[1], /\(\d+\)/, "what it holds");
+  }
+  const mean = (row) => { const told = row.slice(3).filter((text) => text !== "–").map(parseFloat); return told.reduce((sum, value) => sum + value, 0) / told.length; };
+  assert.ok(rows.every((row, index) => index === 0 || mean(row) >= mean(rows[index - 1]) - 0.1), "the least accurate first");
+  const spread = visitor.chart("Accuracy of clients, sorted");
+  assert.equal(Number(await spread.getAttribute("data-curves")), shown.length);
+  assert.equal(Number(await spread.getAttribute("data-points")), of_methods[0].length, "a point a client");
+  const before = rows.map((row) => row.join());
+  await section.getByLabel("Accuracy by").selectOption("shared");
+  await until("the other model", async () => String(await table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent).join()))) !== String(before));
+});
+
+test("no table is wider than its page, on any screen, and everything that can be used has a name", async () => {
+  const views = [["", "table.runs"], ["#/compare/fedeq-0/fedavg-0", "#differences"], ["#/run/fedeq-0", "#clients"]];
+  for (const [view, landmark] of views) {
+    await visitor.page.goto(`${visitor.address}${view}`);
+    await visitor.page.locator(landmark).first().waitFor();
+    for (const width of [1200, 1000, 700, 360]) {
+      assert.deepEqual(await visitor.wide_tables(width), [], view);
+      assert.ok((await visitor.overhang()) <= 0, `${view} is ${await visitor.overhang()} pixels too wide at ${width}`);
+      await visitor.picture(`report-${view.split("/")[1] ?? "whole"}-${width}`);
+    }
+    assert.deepEqual(await visitor.nameless(), [], view);
+    for (const figure of await visitor.page.locator("figure.chart:visible .plot").all()) assert.match(await figure.getAttribute("aria-label"), /: .+ at (round|after|clients up to) .+\. Arrow keys read/);
+  }
+  await visitor.page.setViewportSize({ width: 1200, height: 900 });
+  await visitor.page.goto(`${visitor.address}#/`);
+  await visitor.chart("Accuracy").waitFor();
+});
+
+test("the cells of matrices are square also where classes have long names", async () => {
+  const names = ["Quercus robur subsp. pedunculiflora", "Ulmus", "Fraxinus excelsior"];
+  const rows = Array.from({ length: 240 }, (_, index) => `garden-${index % 4},${names[index % 3]},${index % 3},${(index * 7) % 5}`);
+  writeFileSync(join(workshop.folder, "leaves.csv"), `client,label,height,width\n${rows.join("\n")}\n`);
+  await workshop.finished("leaves", "data=leaves.csv", "model=mlp", "plan.sampling.fraction=1", "plan.rounds=2");
+  const page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 } });
+  await page.goto(`file://${await workshop.report("leaves.html", "runs/leaves")}`);
+  await page.locator("table.confusion tbody td").first().waitFor();
+  assert.deepEqual(await page.locator("table.confusion thead th").allTextContents(), [...names].sort());
+  for (const width of [1200, 360]) {
+    await page.setViewportSize({ width, height: 900 });
+    await squares(page);
+  }
+  await page.close();
 });
 
 test("a run of it has a page of its own, and the way back", async () => {

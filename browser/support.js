@@ -179,6 +179,44 @@ export class Visitor {
     return Number(await this.chart(title).getAttribute("data-curves"));
   }
 
+  /** The tables that are wider than their frames, at a width of the screen. */
+  async wide_tables(width) {
+    await this.page.setViewportSize({ width, height: 900 });
+    const tables = () => this.page.locator(".frame").evaluateAll((frames) => frames.map((frame) => ({ name: frame.getAttribute("aria-label"), over: frame.scrollWidth - frame.clientWidth, room: `${frame.dataset.room ?? frame.clientWidth}`.split(" ")[0], width: String(frame.clientWidth) })).filter(({ width: seen }) => seen !== "0"));
+    await until("tables are fitted", async () => (await tables()).every(({ room, width: seen }) => room === seen));
+    return (await tables()).filter(({ over }) => over > 0).map(({ name, over }) => `${name}: ${over} pixels too wide at ${width}`);
+  }
+
+  /** What can be used on the page and has no name, as Chromium tells it to screen readers. */
+  async nameless() {
+    const session = await this.page.context().newCDPSession(this.page);
+    const { nodes } = await session.send("Accessibility.getFullAXTree");
+    await session.detach();
+    const usable = new Set(["button", "link", "textbox", "searchbox", "combobox", "slider", "checkbox", "progressbar", "meter", "img", "region", "navigation", "table", "group", "DisclosureTriangle"]);
+    const seen = nodes.filter(({ ignored, role }) => !ignored && usable.has(role?.value));
+    if (seen.length < 5) throw new Error("the tree of the page is empty");
+    const focusable = ({ properties }) => (properties ?? []).some(({ name, value }) => name === "focusable" && value.value);
+    // A group that nobody stops at needs no name.
+    const nameless = ({ role, name, ...node }) => !name?.value?.trim() && (role.value !== "group" || focusable(node));
+    return seen.filter(nameless).map(({ role, nodeId }) => `${role.value} ${nodeId}`);
+  }
+
+  /** Waits until curves are really on a chart's canvas: pixels of a colour, which the grid and its letters have not. */
+  static async drawn(page, title, patience = 60_000) {
+    await page.waitForFunction(
+      (wanted) => {
+        const canvas = document.querySelector(`figure.chart[data-title="${wanted}"] canvas`);
+        if (!canvas || canvas.width === 0) return false;
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let coloured = 0;
+        for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 200 && Math.max(data[at], data[at + 1], data[at + 2]) - Math.min(data[at], data[at + 1], data[at + 2]) > 80) coloured += 1;
+        return coloured > 200;
+      },
+      title,
+      { polling: 20, timeout: patience },
+    );
+  }
+
   /** How far the page is wider than the screen. */
   overhang() {
     return this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

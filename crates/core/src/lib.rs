@@ -9,6 +9,7 @@ mod codec;
 mod compression;
 mod disclosure;
 mod divergence;
+mod drift;
 mod engine;
 mod error;
 mod file;
@@ -52,6 +53,7 @@ pub use codec::Codec;
 pub use compression::{Compression, CompressionState, KnownModel, ReceivedModel, decode_model, encode_model, sending_seed};
 pub use disclosure::Disclosure;
 pub use divergence::diverged_in_phase;
+pub use drift::{Drift, DriftWindow};
 pub use engine::{
     ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,
     Started, StartedEvaluation, Workspace,

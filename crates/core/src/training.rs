@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::Algorithm;
+use crate::drift::Drift;
 use crate::error::{Error, Result};
 use crate::fixed_points::Search;
 use crate::optimiser::{Optimiser, OptimiserName, OptimiserSettings, Schedule};
@@ -64,6 +65,9 @@ pub struct Training {
     /// Changes pictures by chance each time they are trained on, if given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub augment: Option<Augmentation>,
+    /// Lets what a client trains on move through its samples while rounds go by, if given; else it trains on all of them in every round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
     /// How step sizes change over rounds; not at all if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
@@ -110,6 +114,7 @@ impl Default for Training {
             epsilon: None,
             clip_gradient: None,
             augment: None,
+            drift: None,
             schedule: None,
             local_schedule: None,
             remainder: Remainder::Drop,
@@ -163,8 +168,14 @@ impl Training {
         }
     }
 
-    /// How many gradient steps an epoch over so many samples has.
+    /// How many of a client's samples it trains on in a round.
+    pub fn samples(&self, of: usize) -> usize {
+        self.drift.map_or(of, |drift| drift.samples(of))
+    }
+
+    /// How many gradient steps an epoch has, of a client with so many samples.
     pub fn steps(&self, samples: usize) -> usize {
+        let samples = self.samples(samples);
         let batch = self.batch_size.get().min(samples.max(1));
         match self.remainder {
             Remainder::Drop => samples / batch,
@@ -189,6 +200,7 @@ impl Training {
             return Err(Error::invalid("`training.augment` changes nothing", "say `crop` or `flip`, or leave it out"));
         }
         at_most("training.augment.crop", self.augment.and_then(|augment| augment.crop).unwrap_or(0), MOST_PIXELS)?;
+        self.drift.map_or(Ok(()), |drift| drift.validate())?;
         self.schedule.map_or(Ok(()), |schedule| schedule.validate("training.schedule"))?;
         self.local_schedule.map_or(Ok(()), |schedule| schedule.validate("training.local_schedule"))?;
         self.watch_fixed_points.map_or(Ok(()), |search| search.validate("training.watch_fixed_points."))?;

@@ -179,7 +179,8 @@ impl LocalProblem for ExternalProblem {
         let (Training { batch_size, remainder, augment, .. }, mut batch) = (&self.training, Batch::default());
         for epoch in 0..phase.epochs as u64 {
             let shuffled = seed.epoch(epoch);
-            let batches = self.train_shard().batches(*batch_size, *remainder, shuffled);
+            let shard = self.train_shard();
+            let batches = shard.batches_of(phase.samples(shard.len()), *batch_size, *remainder, shuffled);
             let mut batches = batches.augmented(augment.unwrap_or_default(), shuffled);
             let (mut loss, mut samples, mut index) = (0.0, 0, 0);
             while batches.read_next(&mut batch) {

@@ -67,7 +67,8 @@ impl NetworkProblem {
     ) -> Result<TrainStats> {
         let local = Local { network: &self.network, projection: self.projection, steps: self.steps, memory, embeddings };
         train(local, weights, (phase, proximal), seed, |epoch| {
-            let batches = self.train.batches(self.batch_size, self.remainder, epoch);
+            let samples = phase.samples(self.train.len());
+            let batches = self.train.batches_of(samples, self.batch_size, self.remainder, epoch);
             batches.augmented(self.augment.unwrap_or_default(), epoch)
         })
     }

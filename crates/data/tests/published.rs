@@ -276,6 +276,54 @@ fn emnist_is_read_by_writer() {
 }
 
 #[test]
+fn every_split_of_emnist_is_read_from_its_own_file_with_its_own_classes() {
+    let folder = TempDir::new().expect("a folder");
+    let (digits, capitals, small): (String, String, String) =
+        (('0'..='9').collect(), ('A'..='Z').collect(), ('a'..='z').collect());
+    // What the publisher's files call their classes: of merged small letters, those that do not look like their capitals are left.
+    let (all, merged) = (format!("{digits}{capitals}{small}"), format!("{digits}{capitals}abdefghnqrt"));
+    let splits = [
+        (EmnistSplit::ByClass, "byclass", &all),
+        (EmnistSplit::ByMerge, "bymerge", &merged),
+        (EmnistSplit::Balanced, "balanced", &merged),
+        (EmnistSplit::Letters, "letters", &capitals),
+        (EmnistSplit::Digits, "digits", &digits),
+        (EmnistSplit::Mnist, "mnist", &digits),
+    ];
+    let label_of = |split: EmnistSplit, class: usize| (class + usize::from(split == EmnistSplit::Letters)) as f64;
+    for (number, (split, name, classes)) in splits.into_iter().enumerate() {
+        let labels = (0..classes.len()).map(|class| label_of(split, class));
+        let codes = classes.bytes().map(f64::from);
+        // Letters are one class with their capitals, which stand in a column of their own.
+        let both = classes.bytes().map(|letter| f64::from(letter.to_ascii_lowercase())).filter(|_| split == EmnistSplit::Letters);
+        let mapping: Vec<f64> = labels.chain(codes).chain(both).collect();
+        let mapping = doubles("", &[classes.len() as i32, (mapping.len() / classes.len()) as i32], &mapping);
+        let last = label_of(split, classes.len() - 1);
+        let (train, test) = (
+            emnist_half(&[last, label_of(split, 0)], &[1.0, 2.0], 10 * number),
+            emnist_half(&[last], &[number as f64 + 3.0], 10 * number + 2),
+        );
+        write(folder.path(), &format!("emnist/matlab/emnist-{name}.mat"), &emnist_file(train, test, mapping));
+    }
+    for (number, (split, name, classes)) in splits.into_iter().enumerate() {
+        let written: EmnistSplit = serde_json::from_str(&format!("\"{name}\"")).expect("its name in a setting");
+        assert_eq!(written, split);
+        let dataset = Emnist { split }.load(folder.path()).expect("sound");
+        let fedeq_data::Labels::Classes { names, values } = &dataset.labels else { panic!("classes") };
+        let last = classes.len() as u16 - 1;
+        assert_eq!((names.len(), &values[..], dataset.test_start), (classes.len(), &[last, 0, last][..], Some(2)), "{name}");
+        let expected = |letter: char| match split {
+            EmnistSplit::Letters => format!("{letter}{}", letter.to_ascii_lowercase()),
+            _ => letter.to_string(),
+        };
+        assert!(names.iter().zip(classes.chars()).all(|(name, letter)| *name == expected(letter)), "{name}: {names:?}");
+        let owners = dataset.owners.as_ref().expect("writers");
+        assert_eq!(owners.names[owners.of[2] as usize], format!("writer-{:04}", number + 3), "{name}");
+        assert!((0..784).all(|at| pixels(&dataset)[2 * 784 + at] == picture(10 * number + 2, at)), "{name}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_emnist_is_named() {
     let folder = TempDir::new().expect("a folder");
     let mapping = || doubles("", &[2, 2], &[0.0, 1.0, 48.0, 49.0]);

@@ -68,7 +68,22 @@ fn settings_are_found_by_beginnings_and_by_parts_of_their_names() {
 #[test]
 fn short_forms_are_settings_and_what_is_said_twice_is_refused() {
     let folder = TempDir::new().expect("a folder");
-    let short = ["--method", "fedrep", "--model", "mlp", "--rounds", "3", "--clients", "5", "--lr", "0.2", "--seed", "9"];
+    let short = [
+        "--method",
+        "fedrep",
+        "--model",
+        "mlp",
+        "--rounds",
+        "3",
+        "--clients",
+        "5",
+        "--lr",
+        "0.2",
+        "--seed",
+        "9",
+        "--device",
+        "cpu",
+    ];
     let whole: Value =
         serde_json::from_str(&stdout(folder.path(), &[&["run", "--dry-run", "--json", "-q"], &short[..]].concat()))
             .expect("JSON");
@@ -87,12 +102,28 @@ fn short_forms_are_settings_and_what_is_said_twice_is_refused() {
         let said = refused(folder.path(), &["run", flag, value, "--set", setting]);
         assert!(said.contains(&format!("`{flag} {value}` and `--set {setting}` both say")), "{said}");
     }
+    assert_eq!(experiment["engine"]["device"], "cpu");
+    let twice = refused(folder.path(), &["run", "--device", "cpu", "--set", "engine.device=cuda"]);
+    assert!(twice.contains("`--device cpu` and `--set engine.device=cuda` contradict each other"), "{twice}");
     assert!(refused(folder.path(), &["run", "--rounds", "many"]).contains("give a whole number from 1 to 1,000,000"));
     assert!(refused(folder.path(), &["sweep", "--seed", "1", "--seeds", "0..2", "--out", "s"]).contains("`seed` is set as well"));
     assert!(
         refused(folder.path(), &["sweep", "--method", "fedeq", "--grid", "method=fedeq,fedrep", "--out", "s"])
             .contains("is an axis of the grid as well")
     );
+}
+
+#[test]
+fn a_dry_run_for_a_gpu_tells_a_lower_bound_of_its_memory_and_says_so() {
+    let folder = TempDir::new().expect("a folder");
+    let arguments = ["run", "--dry-run", "--quiet", "--device", "cuda"];
+    let dry: Value = serde_json::from_str(&stdout(folder.path(), &[&arguments[..], &["--json"]].concat())).expect("JSON");
+    let least = dry["device_memory_at_least"].as_u64().expect("a number");
+    // The digits alone are 1,797 pictures of 64 bytes.
+    assert!(least > 1_797 * 64 && dry["memory"].is_null(), "{dry}");
+    assert!(dry["memory_note"].as_str().is_some_and(|note| note.contains("what a batch takes is planned")), "{dry}");
+    let text = stdout(folder.path(), &arguments);
+    assert!(text.contains("at least ") && text.contains("on the card, for samples"), "{text}");
 }
 
 #[test]
@@ -113,6 +144,8 @@ fn a_dry_run_says_what_a_run_then_takes() {
     let summary: Value =
         serde_json::from_str(&fs::read_to_string(folder.path().join("run/summary.json")).expect("a summary")).expect("JSON");
     assert_eq!(dry["parameters"]["shared"], summary["shared_parameters"]);
+    assert_eq!(dry["parameters"]["personal"], summary["personal_parameters"]);
+    assert!(dry["parameters"]["personal"].as_u64().is_some_and(|heads| heads > 0), "FeDEQ's clients keep heads of their own");
     let on_disk: u64 = files(&folder.path().join("run")).iter().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum();
     assert!(on_disk <= dry["disk"]["working"].as_u64().expect("a number"), "{on_disk}");
     assert!(
@@ -151,6 +184,16 @@ fn completion_knows_keys_values_names_and_folders() {
     is_among(&["run", "--set", "method.server_step="], "method.server_step=consensus");
     is_among(&["run", "--set", "data="], "data=cifar10");
     is_among(&["sweep", "--grid", "method=fedeq,fedr"], "method=fedeq,fedrep");
+    is_among(&["sweep", "--grid", "method=fedeq,fedrep", "--with", "method:model="], "method:model=deq-mlp");
+    is_among(
+        &["sweep", "--grid", "method=fedeq,fedrep", "--with", "method:model=deq-mlp,resnet-x"],
+        "method:model=deq-mlp,resnet-xs",
+    );
+    is_among(&["sweep", "--grid", "method=fedeq,fedrep", "--with", "method:training.learn"], "method:training.learning_rate=");
+    is_among(&["run", "--device", "cu"], "cuda");
+    is_among(&["data", "get", "cif"], "cifar10");
+    let fetched = completed(folder.path(), &["data", "get", ""]);
+    assert!(!fetched.iter().any(|name| name == "digits"), "there is nothing to fetch: {fetched:?}");
     is_among(&["run", "--preset", "p"], "paper");
     is_among(&["run", "--model", "deq-"], "deq-mlp");
     is_among(&["run", "--method", ""], "ditto");
@@ -272,4 +315,35 @@ fn journals_are_written_as_mlflow_keeps_them_and_for_the_client_of_wandb() {
         last["step"].as_u64().is_some_and(|step| step > 0) && last["values"].as_object().is_some_and(|values| !values.is_empty())
     );
     assert!(folder.path().join("wandb/import_wandb.py").exists());
+}
+
+#[test]
+fn a_run_that_is_under_way_is_exported_as_running() {
+    let folder = TempDir::new().expect("a folder");
+    let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_fedeq"))
+        .args(["run", "--quiet", "--rounds", "100000", "--model", "mlp", "--out", "runs/one"])
+        .current_dir(folder.path())
+        .spawn()
+        .expect("it starts");
+    let journal = folder.path().join("runs/one/rounds.jsonl");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while fs::read_to_string(&journal).map_or(0, |text| text.lines().count()) < 2 && std::time::Instant::now() < end {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let exported = |to: &str| stdout(folder.path(), &["export-logs", "runs", "--to", to, "--out", to]);
+    ["mlflow", "wandb"].map(exported);
+    let read = |to: &str, end: &str| {
+        let found = files(&folder.path().join(to));
+        let all = found.iter().filter(|path| path.to_string_lossy().ends_with(end));
+        all.map(|path| fs::read_to_string(path).expect("a file")).collect::<Vec<_>>()
+    };
+    let (about, meta) = (read("wandb", "run.json"), read("mlflow", "meta.yaml"));
+    run.kill().expect("it ends");
+    run.wait().expect("it has ended");
+    let about: Value = serde_json::from_str(&about[0]).expect("JSON");
+    assert_eq!(about["state"], "running");
+    assert!(meta.iter().any(|text| text.contains("status: 1\n") && text.contains("end_time: null\n")), "{meta:?}");
+    exported("wandb");
+    let about: Value = serde_json::from_str(&read("wandb", "run.json")[0]).expect("JSON");
+    assert_eq!(about["state"], "killed");
 }

@@ -140,7 +140,7 @@ pub fn write_wandb(runs: &[RunLog], out: &Path, project: &str) -> Result<()> {
     for run in runs {
         let folder = out.join(&run.id);
         let about = json!({
-            "id": run.id, "name": run.name, "notes": run.title, "project": project, "config": run.settings, "finished": run.state == RunState::Finished,
+            "id": run.id, "name": run.name, "notes": run.title, "project": project, "config": run.settings, "state": run.state,
         });
         write(&folder.join("run.json"), &format!("{about:#}\n"))?;
         let mut steps: BTreeMap<u64, serde_json::Map<String, serde_json::Value>> = BTreeMap::new();

@@ -1,6 +1,6 @@
 // Curves that grow, drawn by uPlot: drag to zoom, point or use the arrow keys to read values; the same numbers can be read as a table, and saved.
 import { ink_of, on_theme, theme } from "./colour.js";
-import { element, say, table } from "./dom.js";
+import { element, framed, say, table } from "./dom.js";
 import { export_buttons } from "./export.js";
 import { picture, swatch } from "./picture.js";
 import { readout_text, values_at } from "./readout.js";
@@ -294,7 +294,8 @@ export class Chart {
     const column = (one) => ({ title: one.name, text: (x) => this.figure.format(at.get(one).get(x)), number: true });
     const caption = every > 1 ? `${this.figure.title}, every ${every}th line` : this.figure.title;
     const numbers = table(caption, [first, ...this.series.map(column)], rows);
-    const scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Numbers: ${this.figure.title}` }, numbers);
+    const scroll = framed(`Numbers: ${this.figure.title}`, numbers);
+    scroll.classList.add("scroll");
     this.numbers.replaceChildren(this.numbers.firstChild, scroll);
   }
 

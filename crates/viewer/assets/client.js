@@ -25,12 +25,16 @@ export function client_page(run, which) {
   const others = element("nav", { class: "others", "aria-label": "Other clients" });
   const confusion = confusion_details(run, which);
   const node = element("div", {}, way, title, hint, others, labels, curves, confusion.node);
+  let [drawn, row] = [null, null];
+  // Curves have the colour of the run's method.
+  const draw = () => drawn && row?.info && draw_client(charts, drawn, row.info);
   const show = (classes, portrait, all) => {
     say(title, `Client ${portrait.name}`);
     say(hint, sentence(portrait));
     if (!labels.lastChild.hasChildNodes()) labels.lastChild.append(holdings(classes, portrait));
     others.replaceChildren(...neighbours(run, which, all));
-    draw_client(charts, portrait);
+    drawn = portrait;
+    draw();
   };
   const refresh = async () => {
     try {
@@ -50,9 +54,11 @@ export function client_page(run, which) {
     seen = now;
   };
   const runs = (rows) => {
-    const row = rows.find((one) => one.run === run);
+    const known = row?.info;
+    row = rows.find((one) => one.run === run);
     if (row) confusion.show(row);
     else say(hint, `There is no run ${run} (any more).`);
+    if (!known) draw();
   };
   return { title: `Client ${which} of ${run}`, names: [run], node, runs, stories, leave: () => charts.forEach((chart) => chart.remove()) };
 }
@@ -82,10 +88,9 @@ function holdings(classes, { holds }) {
   return drawn;
 }
 
-const CLIENT_PENS = strokes([{ info: { method: "own", colour: { light: "#0047d6", dark: "#5aa9ff" } } }, { info: { method: "shared", colour: { light: "#c65300", dark: "#ff9a52" } } }]);
-
-function draw_client([accuracy, norm, moved], { evaluations, heads }) {
-  const over = (name, place, columns, key) => ({ key: name, name, stroke: CLIENT_PENS[place], points: points_of(columns, (at) => at(key)).map(([x, y]) => ({ x, y })) });
+function draw_client([accuracy, norm, moved], { evaluations, heads }, info) {
+  const pens = strokes([{ info }, { info }]);
+  const over = (name, place, columns, key) => ({ key: name, name, stroke: pens[place], points: points_of(columns, (at) => at(key)).map(([x, y]) => ({ x, y })) });
   accuracy.draw([over("own model", 0, evaluations, "local"), over("shared model", 1, evaluations, "shared")], ABSCISSAE.round);
   norm.draw([over("norm", 0, heads, "norm")], ABSCISSAE.round);
   moved.draw([over("moved by", 1, heads, "moved")], ABSCISSAE.round);

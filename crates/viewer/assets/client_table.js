@@ -42,9 +42,8 @@ export function client_table(run) {
     more.hidden = all || rows.length <= FIRST;
     say(more, `Show all ${counted(rows.length, "client")}`);
     const noted = rows.some((row) => row.apart) ? APART : [];
-    const drawn = table("Clients, least accurate first", [...columns, ...noted], all ? rows : rows.slice(0, FIRST));
-    drawn.className = "cards";
-    replace(place, framed("Clients", drawn));
+    const listed = all ? rows : rows.slice(0, FIRST);
+    replace(place, framed("Clients", table("Clients, least accurate first", [...columns, ...noted], listed)));
   };
   const refresh = async () => {
     try {

@@ -1,4 +1,4 @@
-// One colour a method everywhere. Several lines of a method are shades and dashes of its colour; where there is one method only, its lines have colours of their own.
+// One colour a method everywhere. Several lines of a method are shades and dashes of its colour, and so are several measures of one run.
 
 const night = matchMedia("(prefers-color-scheme: dark)");
 
@@ -20,10 +20,6 @@ export function theme() {
     : { paper: "#ffffff", ink: "#1c2328", soft: "#5a666e", grid: "#e3e7ea" };
 }
 
-const OWN = {
-  light: ["#d55e00", "#009e73", "#a0569b", "#967200", "#2aa1d8", "#7a4fc9", "#5f6368"],
-  dark: ["#ff8a3d", "#2fcf9f", "#e79cc6", "#f0d050", "#9ad4f5", "#b39cf0", "#bbbbbb"],
-};
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
 
 /** How each of these lines, `{ info }`, is drawn: `{ light, dark, dash, width }`. */
@@ -35,11 +31,8 @@ export function strokes(lines) {
     return place;
   });
   return lines.map(({ info }, index) => {
-    const [place, alike] = [places[index], methods.get(info.method)];
     const width = info.method === "fedeq" ? 2.6 : 1.7;
-    if (alike === 1 || place === 0) return { ...info.colour, dash: [], width };
-    if (methods.size > 1) return { ...shade(info.colour, place / alike), dash: DASHES[place % DASHES.length], width };
-    return { ...own_colour(place - 1, alike - 1), dash: alike > 8 ? [] : DASHES[Math.floor((place - 1) / 7) % 4], width };
+    return { ...shade(info.colour, places[index], methods.get(info.method)), dash: DASHES[places[index] % DASHES.length], width };
   });
 }
 
@@ -48,15 +41,11 @@ export function ink_of(stroke) {
   return is_dark() ? stroke.dark : stroke.light;
 }
 
-function own_colour(place, all) {
-  if (all <= OWN.light.length) return { light: OWN.light[place], dark: OWN.dark[place] };
-  const hue = Math.round((250 + (330 * (place + 1)) / (all + 1)) % 360);
-  return { light: `hsl(${hue} 75% 38%)`, dark: `hsl(${hue} 75% 66%)` };
-}
-
-/** Lighter by day, darker by night. */
-function shade({ light, dark }, part) {
-  return { light: mixed(light, 255, 0.6 * part), dark: mixed(dark, 40, 0.55 * part) };
+/** The first line of a method has its colour, those after it lighter and deeper ones in turn, the further the more. */
+function shade({ light, dark }, place, alike) {
+  if (place === 0) return { light, dark };
+  const [is_lighter, part] = [place % 2 === 1, Math.ceil(place / 2) / Math.ceil((alike - 1) / 2)];
+  return is_lighter ? { light: mixed(light, 255, 0.45 * part), dark: mixed(dark, 255, 0.55 * part) } : { light: mixed(light, 0, 0.5 * part), dark: mixed(dark, 0, 0.4 * part) };
 }
 
 function mixed(colour, towards, part) {

@@ -1,5 +1,5 @@
 // Confusion matrices: how often a model predicts what, square, rows true and columns predicted.
-import { element, framed, say, section } from "./dom.js";
+import { element, say, section } from "./dom.js";
 import { count, percent } from "./format.js";
 import { source } from "./source.js";
 
@@ -7,6 +7,8 @@ const MODELS = { local: "its own model", shared: "the shared model" };
 const ABOUT_MATRICES = "Of the least accurate client of each line's first finished run, or of the client that the report was asked for, on its test samples. Rows: true classes; columns: predicted ones; shades: shares of a row.";
 /** More matrices are shown on demand. */
 const FIRST_MATRICES = 12;
+/** Of more classes, cells have no room for numbers. */
+const MANY_CLASSES = 30;
 
 /** The matrices of some lines, `show(lines)`. A report has them inside; a dashboard computes them, from the run's data and models, when somebody asks for them. */
 export function confusion_section() {
@@ -75,15 +77,22 @@ function missing(error, label, run) {
 
 function matrix({ name, view, accuracy, classes, counts }, label, run) {
   const title = element("h3", {}, `${label}: ${name}`, element("span", { class: "note" }, ` run ${run}, by ${MODELS[view]}${accuracy == null ? "" : `, accuracy ${percent(accuracy)}`}`));
-  const head = element("tr", {}, element("td", { class: "corner" }, "true ↓ predicted →"), classes.map((one) => element("th", { scope: "col" }, one)));
-  const row = (one, index) => element("tr", {}, element("th", { scope: "row" }, one), counts[index].map((amount, column) => shaded_cell(amount, counts[index], index === column)));
-  const drawn = element("table", { class: "confusion" }, element("caption", { class: "unseen" }, `Confusion matrix of ${name}: rows are true classes, columns predicted ones`), element("thead", {}, head), element("tbody", {}, classes.map(row)));
-  return [title, framed(`Confusion matrix of ${name}`, drawn)];
+  const heading = (scope) => (one) => element("th", { scope, role: scope === "col" ? "columnheader" : "rowheader", title: one }, element("span", {}, one));
+  const line = (...cells) => element("tr", { role: "row" }, ...cells);
+  const head = line(element("td", { class: "corner", role: "cell" }), classes.map(heading("col")));
+  const row = (one, index) => line(heading("row")(one), counts[index].map((amount, column) => shaded_cell(amount, counts[index], index === column)));
+  const caption = element("caption", {}, "true ↓ predicted →");
+  // Drawn as a grid, whose cells can be made square; the roles say that it is a table all the same.
+  const drawn = element("table", { class: "confusion", role: "table", "aria-label": `Confusion matrix of ${name}: rows are true classes, columns predicted ones` }, caption, element("thead", { role: "rowgroup" }, head), element("tbody", { role: "rowgroup" }, classes.map(row)));
+  drawn.style.setProperty("--classes", classes.length);
+  drawn.classList.toggle("named", classes.some((one) => one.length > 3));
+  drawn.classList.toggle("many", classes.length > MANY_CLASSES);
+  return [title, element("div", { class: "frame", role: "region", tabindex: "0", "aria-label": `Confusion matrix of ${name}` }, drawn)];
 }
 
 function shaded_cell(amount, row, is_right) {
   const whole = row.reduce((sum, value) => sum + value, 0) || 1;
-  const cell = element("td", { class: is_right ? "right" : null }, amount === 0 ? "" : count(amount));
+  const cell = element("td", { class: is_right ? "right" : null, role: "cell" }, element("span", {}, amount === 0 ? "" : count(amount)));
   cell.dataset.shade = Math.round((4 * amount) / whole);
   return cell;
 }

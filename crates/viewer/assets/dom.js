@@ -47,9 +47,27 @@ export function table(caption, columns, rows) {
   return element("table", {}, element("caption", {}, caption), head, element("tbody", {}, body));
 }
 
-/** A table that is never wider than the page: it scrolls in its own frame, which the keyboard reaches. */
+/** A table that is never wider than the page: first its words wrap and its letters are smaller, then each row is a card of its own. */
 export function framed(label, content) {
-  return element("div", { class: "frame", tabindex: "0", role: "region", "aria-label": label }, content);
+  const frame = element("div", { class: "frame", tabindex: "0", role: "region", "aria-label": label }, content);
+  // Once a picture: what an observer changes must not be observed at once.
+  let due = false;
+  const soon = () => {
+    if (!due) requestAnimationFrame(() => { due = false; fit(frame, content); });
+    due = true;
+  };
+  new ResizeObserver(soon).observe(content);
+  return frame;
+}
+
+const TIGHTER = ["tight", "stacked"];
+
+/** Makes a table fit its frame, anew whenever there is another width or number of columns to fit. */
+function fit(frame, content) {
+  const room = `${frame.clientWidth} ${content.tHead?.rows[0]?.cells.length}`;
+  if (room !== frame.dataset.room) frame.classList.remove(...TIGHTER);
+  frame.dataset.room = room;
+  for (const way of TIGHTER) if (frame.scrollWidth > frame.clientWidth) frame.classList.add(way);
 }
 
 /** Replaces what a place holds, unless it reads the same: somebody may be reading it. */

@@ -42,9 +42,7 @@ function results_table(lines) {
     ...RESULTS.map(column),
     ...(lines.length > 1 ? [{ title: "Difference, local", number: true, text: (line) => difference(lines[0], line, RESULTS[0]) }, { title: "Difference, shared", number: true, text: (line) => difference(lines[0], line, RESULTS[1]) }] : []),
   ];
-  const drawn = table("Lines, each with its runs", columns, lines);
-  drawn.className = "cards";
-  return drawn;
+  return table("Lines, each with its runs", columns, lines);
 }
 
 /** In points of a percent, with the standard error where both have scatter. */
@@ -76,9 +74,7 @@ export function cost_section() {
       { title: "Process, memory", number: true, text: (line) => bytes(over(line, (story) => last_of(story.timings, "memory"))) },
       { title: "Solver steps", number: true, text: (line) => number(over(line, (story) => last_of(story.rounds, "steps"))) },
     ];
-    const drawn = table("Seconds by phase, summed over clients that may work side by side; means over runs", columns, timed);
-    drawn.className = "cards";
-    replace(place, framed("Time and memory", drawn));
+    replace(place, framed("Time and memory", table("Seconds by phase, summed over clients that may work side by side; means over runs", columns, timed)));
   };
   return { node, show };
 }

@@ -5,9 +5,12 @@ export function plain(value) {
   return value == null ? "–" : value.replace(/^"(.*)"$/, "$1");
 }
 
-/** The last part of a setting's path, unless another of these settings ends alike. */
+/** What is named by its own word, not as a setting. */
+const SPOKEN = /^(method\.name|model\.name|data\.source\.name|preset)$/;
+
+/** The last part of a setting's path that says something, unless another of these settings ends alike. */
 export function short_key(key, keys) {
-  const last = (path) => path.split(".").at(-1);
+  const last = (path) => path.replace(/\.name$/, "").split(".").at(-1);
   return keys.some((other) => other !== key && last(other) === last(key)) ? key : last(key);
 }
 
@@ -17,8 +20,10 @@ export function differing(all_settings) {
   return [...keys].filter((key) => all_settings.some((settings) => settings[key] !== all_settings[0][key])).sort();
 }
 
-/** What is named by its own word, not as a setting. */
-const SPOKEN = /^(method\.name|model\.name|data\.source\.name|preset)$/;
+/** A setting and its value in a label: "rho = 0.1", or "fedeq" where the value says what it is. */
+export function spoken(key, value) {
+  return SPOKEN.test(key) ? plain(value) : `${short_key(key, [])} = ${plain(value)}`;
+}
 
 /** A label for each of `items`, `{ info, settings, seed, run }`, by as little as tells them apart; `seed` and `run` are named only where all else is the same. */
 export function short_labels(items) {

@@ -1,7 +1,7 @@
 // Runs as lines of a table and curves of a chart: one a run, or one for all runs that have something in common, with their mean and scatter.
 import { value_at } from "./columns.js";
 import { bytes, count, seconds } from "./format.js";
-import { grouped, plain, short_labels } from "./labels.js";
+import { grouped, plain, short_labels, spoken } from "./labels.js";
 
 /** What curves are drawn over; `at(story, round)` is the place of a round. */
 export const ABSCISSAE = {
@@ -23,7 +23,7 @@ export function lines_of(runs, by) {
   }[by] ?? (({ row, story }) => (by === "seed" ? String(row.info.seed) : plain(story.settings[by])));
   const groups = [...grouped(sound, group)];
   const items = groups.map(([, [{ row, story }]]) => ({ info: row.info, settings: story.settings, seed: by === EACH ? row.info.seed : null, run: by === EACH ? row.run : null }));
-  const labels = by === EACH || by === SEEDS ? short_labels(items) : groups.map(([value]) => `${by.split(".").at(-1)} = ${value}`);
+  const labels = by === EACH || by === SEEDS ? short_labels(items) : groups.map(([value]) => spoken(by, value));
   return groups.map(([key, members], index) => ({ key, label: labels[index], info: members[0].row.info, members, ...pool(members) }));
 }
 

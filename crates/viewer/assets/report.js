@@ -13,14 +13,19 @@ function bullets(sentences) {
   return sentences.length > 0 && element("ul", {}, sentences.map((sentence) => element("li", {}, prose(sentence))));
 }
 
+/** A number stays on the line of its unit and of its scatter's sign. */
+function unbroken(text) {
+  return text.replace(/(±|\d) (?=[\d%†])/g, "$1\u00a0");
+}
+
 /** A table that was made with the report: `{ title, about, heading, rows, words, best }`. */
 function given_table({ title, about, heading, rows, words, best }) {
   const kind = (column) => (column < words ? null : "number");
   const is_best = (row, column) => best.some(([x, y]) => x === row && y === column);
-  const cell = (row) => (text, column) => element(column === 0 ? "th" : "td", { scope: column === 0 && "row", class: kind(column), "data-label": heading[column] }, is_best(row, column) ? element("strong", {}, text) : text);
+  const cell = (row) => (text, column) => element(column === 0 ? "th" : "td", { scope: column === 0 && "row", class: kind(column), "data-label": heading[column] }, is_best(row, column) ? element("strong", {}, unbroken(text)) : unbroken(text));
   const head = element("tr", {}, heading.map((name, column) => element("th", { scope: "col", class: kind(column) }, name)));
   const body = rows.map((cells, row) => element("tr", {}, cells.map(cell(row))));
-  const table = element("table", { class: "cards given" }, element("caption", { class: "unseen" }, title), element("thead", {}, head), element("tbody", {}, body));
+  const table = element("table", { class: "given" }, element("caption", { class: "unseen" }, title), element("thead", {}, head), element("tbody", {}, body));
   return [framed(title, table), about && element("p", { class: "note" }, prose(about))];
 }
 

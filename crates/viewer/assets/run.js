@@ -131,21 +131,19 @@ function health() {
   return { node, show };
 }
 
-/** The colours of the measures of a run, which are no methods. */
-const PENS = strokes(["0", "1", "2", "3"].map((method, index) => ({ info: { method, colour: [{ light: "#0047d6", dark: "#5aa9ff" }, { light: "#c65300", dark: "#ff9a52" }, { light: "#00875f", dark: "#3fd0a2" }, { light: "#7a4fc9", dark: "#b79cf2" }][index] } })));
-
 /** The curves. */
 function run_charts() {
   const all = FIGURES.map((figure) => new Chart(figure));
   const hint = element("p", { class: "hint" }, "The first curves begin when the first round is over.");
   const grid = element("div", { class: "grid" }, all.map((chart) => chart.node));
   const node = element("section", { "aria-labelledby": "curves" }, element("h2", { id: "curves" }, "Curves"), curve_controls(), hint, grid);
-  const show = (_, story) => {
+  const show = ({ info }, story) => {
     hint.hidden = height(story.rounds) > 0;
     const abscissa = ABSCISSAE[board.abscissa];
     const points = (measure) => smoothed(MEASURES[measure].of(story).map(([round, y]) => ({ x: abscissa.at(story, round), y })).filter(({ x }) => x != null), board.smoothing);
     FIGURES.forEach((figure, index) => {
-      const series = figure.measures.map((measure, place) => ({ key: measure, name: MEASURES[measure].name, stroke: PENS[place], points: points(measure) }));
+      const pens = strokes(figure.measures.map(() => ({ info })));
+      const series = figure.measures.map((measure, place) => ({ key: measure, name: MEASURES[measure].name, stroke: pens[place], points: points(measure) }));
       all[index].draw(series, abscissa, board.log);
     });
   };

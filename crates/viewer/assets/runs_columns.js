@@ -1,6 +1,6 @@
 // The columns of the table of runs: what is always there, and any setting.
 import { bytes, count, date, score, seconds } from "./format.js";
-import { plain } from "./labels.js";
+import { plain, short_key } from "./labels.js";
 
 /** Every column has a title, a text and something to sort by. */
 const FIXED = [
@@ -27,7 +27,7 @@ export function shared_of(row) {
 
 /** The columns, with these settings after them. */
 export function columns_with(settings) {
-  const setting = (key) => ({ key: `setting ${key}`, setting: key, title: key.split(".").at(-1), text: ({ story }) => story && plain(story.settings[key]), by: ({ story }) => sortable(story?.settings[key]) });
+  const setting = (key) => ({ key: `setting ${key}`, setting: key, title: short_key(key, []), text: ({ story }) => story && plain(story.settings[key]), by: ({ story }) => sortable(story?.settings[key]) });
   return [...FIXED, ...settings.map(setting)];
 }
 

@@ -12,7 +12,7 @@ export function runs_table(onhover = () => {}) {
   const [head, body] = [element("tr"), element("tbody")];
   const tools = runs_tools();
   const nothing = element("p", { class: "hint", hidden: true });
-  const table = element("table", { class: "runs cards" }, element("caption", { class: "unseen" }, "Runs"), element("thead", {}, head), body);
+  const table = element("table", { class: "runs" }, element("caption", { class: "unseen" }, "Runs"), element("thead", {}, head), body);
   const frame = framed("Runs", table);
   const node = element("div", {}, tools.node, nothing, frame);
   let [columns_drawn, sort_drawn] = ["", null];

@@ -97,7 +97,5 @@ function clients_table(lines, rows) {
     { title: "Train", number: true, text: ({ client }) => count(client.samples) },
     ...lines.map((line) => ({ title: line.label, number: true, text: cell(line) })),
   ];
-  const drawn = table(`${counted(rows.length, "client")}, least accurate first`, columns, rows);
-  drawn.className = "cards";
-  return drawn;
+  return table(`${counted(rows.length, "client")}, least accurate first`, columns, rows);
 }

@@ -12,7 +12,7 @@ use crate::work::{ClientInfo, LocalUpdate, Phase, ProximalTerm, RoundContext, Sl
 /// pFedMe (Dinh et al., "Personalized federated learning with Moreau envelopes", NeurIPS 2020).
 ///
 /// A client starts at the global model `w_i = w`. In each of its `training.epochs` local rounds it finds its personal model
-/// `theta_i ~ argmin L_i(theta) + (penalty / 2) ||theta - w_i||^2` by one pass over its data from where `theta_i` was, then moves
+/// `theta_i ~ argmin L_i(theta) + (penalty / 2) ||theta - w_i||^2` by one pass over its data, all its batches once, from where `theta_i` was (the paper: on one batch, to a tolerance), then moves
 /// `w_i <- w_i - rate penalty (w_i - theta_i)`, a step on the Moreau envelope of its loss. The server sets `w <- (1 - server_rate) w + server_rate mean(w_i)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

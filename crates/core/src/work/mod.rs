@@ -152,6 +152,7 @@ impl RoundContext<'_> {
         let rate = schedule.map_or(rate, |schedule| rate * schedule.factor_at(self.round, self.rounds));
         let Training { local_schedule, clip_gradient, .. } = *self.training;
         let optimiser = self.training.optimiser();
-        Phase { schedule: local_schedule, optimiser, clip: clip_gradient, ..Phase::new(name, trains, epochs, rate) }
+        let window = self.training.drift.map(|drift| drift.window(self.round, self.rounds));
+        Phase { schedule: local_schedule, optimiser, clip: clip_gradient, window, ..Phase::new(name, trains, epochs, rate) }
     }
 }

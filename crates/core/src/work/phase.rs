@@ -1,8 +1,11 @@
 //! Training phases.
+use std::ops::Range;
+
 use fedeq_data::Seed;
 use fedeq_models::Part;
 
 use super::expression::{Expression, Slot};
+use crate::drift::DriftWindow;
 use crate::optimiser::{Optimiser, Schedule};
 use crate::params::Params;
 use crate::weights::Weights;
@@ -28,6 +31,8 @@ pub struct Phase {
     pub optimiser: Optimiser,
     /// The longest gradient of the loss; a longer one is shortened to it.
     pub clip: Option<f64>,
+    /// Which of the client's training samples it sees, if not all of them.
+    pub window: Option<DriftWindow>,
     /// What is minimised beside the loss.
     pub proximal: Option<ProximalTerm>,
     /// What is minimised beside the loss on what the network makes of samples, its embeddings.
@@ -48,6 +53,7 @@ impl Phase {
             schedule: None,
             optimiser,
             clip: None,
+            window: None,
             proximal: None,
             contrast: None,
         }
@@ -56,6 +62,11 @@ impl Phase {
     /// Whether every step goes along the gradient as it is.
     pub fn is_plain(&self) -> bool {
         self.optimiser == Optimiser::PLAIN && self.clip.is_none()
+    }
+
+    /// The places of the samples that it trains on, of a client with so many.
+    pub fn samples(&self, of: usize) -> Range<usize> {
+        self.window.map_or(0..of, |window| window.of(of))
     }
 
     /// The step size of a step, counted from 0, of so many in the whole phase.

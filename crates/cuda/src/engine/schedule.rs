@@ -23,9 +23,11 @@ pub(crate) struct Schedule {
 }
 
 /// Whose batches they are, and what they are shuffled by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Trainee<'a> {
     pub(crate) shard: &'a Shard,
+    /// Which of its samples the phase trains on, by their places.
+    pub(crate) samples: Range<usize>,
     pub(crate) seed: PhaseSeed,
 }
 
@@ -34,7 +36,11 @@ impl Schedule {
     pub(crate) fn of_epochs(lanes: &[Trainee<'_>], training: &Training, epochs: Range<usize>, most: usize) -> Self {
         let epoch = |trainee: &Trainee<'_>, epoch: usize| {
             let seed = trainee.seed.epoch(epoch as u64);
-            trainee.shard.batches(training.batch_size, training.remainder, seed).indices().collect::<Vec<_>>()
+            trainee
+                .shard
+                .batches_of(trainee.samples.clone(), training.batch_size, training.remainder, seed)
+                .indices()
+                .collect::<Vec<_>>()
         };
         let lane = |trainee: &Trainee<'_>| epochs.clone().map(|number| epoch(trainee, number)).collect();
         Self { first_epoch: epochs.start as u64, ..Self::new(lanes.iter().map(lane).collect(), most) }
@@ -142,7 +148,7 @@ impl Schedule {
 mod tests {
     use std::sync::Arc;
 
-    use fedeq_core::{RoundContext, Trains};
+    use fedeq_core::{Drift, RoundContext, Trains};
     use fedeq_data::shard::Remainder;
     use fedeq_data::{Dataset, Labels, Samples, Seed, Vectors};
 
@@ -173,8 +179,11 @@ mod tests {
             let round = RoundContext { round: 0, rounds: 1, rho: None, training: &training };
             let phase = round.body(Trains::Everything);
             let seed = |lane: usize| phase.seed(Seed::new(lane as u64));
-            let lanes: Vec<Trainee<'_>> =
-                shards.iter().enumerate().map(|(lane, shard)| Trainee { shard, seed: seed(lane) }).collect();
+            let lanes: Vec<Trainee<'_>> = shards
+                .iter()
+                .enumerate()
+                .map(|(lane, shard)| Trainee { shard, samples: phase.samples(shard.len()), seed: seed(lane) })
+                .collect();
             let schedule = Schedule::of_epochs(&lanes, &training, 0..3, 12);
             assert_eq!(schedule.steps(), 12, "the longest client has four batches in each of three epochs");
             for (lane, shard) in shards.iter().enumerate() {
@@ -215,6 +224,30 @@ mod tests {
             let per_epoch = schedule.steps_of(0) / 3;
             assert_eq!(numbers[(per_epoch + 1) * 5], 11, "the second batch of the second epoch");
             assert_eq!(numbers[2], -1, "a client without samples has no batch");
+        }
+    }
+
+    #[test]
+    fn with_drift_every_client_gets_the_batches_of_one_that_has_the_window_alone() {
+        let shards = shards(&[25, 3, 0, 40]);
+        let training = Training { remainder: Remainder::Keep, drift: Some(Drift { window: 0.3 }), ..Training::default() };
+        for round in 0..4 {
+            let context = RoundContext { round, rounds: 4, rho: None, training: &training };
+            let phase = context.body(Trains::Everything);
+            let seed = phase.seed(Seed::new(round));
+            let part = |shard: &Shard| {
+                let indices = shard.indices()[phase.samples(shard.len())].to_vec();
+                Shard::new(Arc::clone(shard.dataset()), indices).expect("samples of the data set")
+            };
+            let alone: Vec<Shard> = shards.iter().map(part).collect();
+            let of = |shards: &[Shard], window: &dyn Fn(usize) -> Range<usize>| {
+                let trainee = |shard: &Shard| (shard.clone(), window(shard.len()));
+                let held: Vec<_> = shards.iter().map(trainee).collect();
+                let lanes: Vec<_> =
+                    held.iter().map(|(shard, samples)| Trainee { shard, samples: samples.clone(), seed }).collect();
+                Schedule::of_epochs(&lanes, &training, 0..2, 12)
+            };
+            assert_eq!(of(&shards, &|all| phase.samples(all)), of(&alone, &|all| 0..all));
         }
     }
 

@@ -226,7 +226,8 @@ impl Clients {
             None => None,
         };
         let seeds = lanes.iter().map(|lane| phase.seed(lane.job.seed));
-        let trainees = shards.iter().zip(seeds).map(|(&shard, seed)| Trainee { shard, seed }).collect();
+        let trainee = |(&shard, seed)| Trainee { shard, samples: phase.samples(Shard::len(shard)), seed };
+        let trainees = shards.iter().zip(seeds).map(trainee).collect();
         let begun = Begun { phases, trainees, data, offset, embeddings };
         self.train_phase(shop, home, &begun, slots.trained(phase.slot)?, memory)
     }

@@ -5,6 +5,7 @@ mod batches;
 mod reader;
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use augment::{Augmentation, PictureChange};
@@ -83,7 +84,12 @@ impl Shard {
     /// A batch has `min(len, batch_size)` samples, so that a client with few samples still trains. Derive a seed an epoch:
     /// equal seeds give equal epochs.
     pub fn batches(&self, batch_size: NonZeroUsize, remainder: Remainder, seed: Seed) -> Batches<'_> {
-        Batches::shuffled(&self.dataset, &self.indices, batch_size, remainder, seed)
+        self.batches_of(0..self.len(), batch_size, remainder, seed)
+    }
+
+    /// The same of a part of the samples, by their places.
+    pub fn batches_of(&self, part: Range<usize>, batch_size: NonZeroUsize, remainder: Remainder, seed: Seed) -> Batches<'_> {
+        Batches::shuffled(&self.dataset, &self.indices[part], batch_size, remainder, seed)
     }
 
     /// All samples once, in order, for evaluation; the last batch may be smaller.

@@ -8,7 +8,7 @@ use clap::Args;
 use super::failure::{Failure, Outcome};
 use super::output::tell;
 use super::progress::{labelled, observer, outcome};
-use super::settings::{RunArgs, carry_out_observed, is_interrupted};
+use super::settings::{RunArgs, carry_out_observed, is_interrupted, much_disk};
 use crate::memory::forget_peak;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::forecast::Rates;
@@ -219,6 +219,7 @@ impl Cells<'_> {
             self.say(index, "not begun: writing its checkpoint would take the time of those under way");
             return Ok(None);
         }
+        self.warn_of_disk(index, &run, share);
         let is_stopped = || is_interrupted() || is_over.load(Ordering::Relaxed) || clock.is_over();
         let observer = clock.observer(self.observer(index, &run, share), run.start().disk.checkpoint);
         let summary = carry_out_observed(&run, Box::new(observer), &is_stopped);
@@ -240,6 +241,14 @@ impl Cells<'_> {
             tell(&remark);
         }
         observer(self.run_args.quiet, run.start())
+    }
+
+    /// Says how much disk a run takes, if that is much, to who is told so by no observer: who wants to hear nothing, and who carries out several at once.
+    fn warn_of_disk(&self, index: usize, run: &Run, share: Option<&Share>) {
+        let is_told = !self.run_args.quiet && share.is_none();
+        if let Some(warning) = much_disk(run.start().disk).filter(|_| !is_told) {
+            tell(&format!("{}: {warning}", (self.label)(index)));
+        }
     }
 
     /// Records how fast its rounds were; a run whose timings cannot be read teaches nothing.

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use fedeq_core::Method;
+use fedeq_data::fetch::offer::offer;
 use fedeq_data::source::catalog;
 use fedeq_report::reproduce::{NAMES, find};
 use fedeq_run::experiment::{Accepts, Holds, SettingInfo};
@@ -61,6 +62,26 @@ pub(super) fn settings() -> ArgValueCompleter {
 /// `KEY=VALUE,VALUE`.
 pub(super) fn axes() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| setting(typed, true))
+}
+
+/// The same, perhaps with the axis that it goes with: `AXIS:KEY=VALUE,VALUE`.
+pub(super) fn axes_with() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| {
+        let text = typed.to_string_lossy();
+        let Some((axis, rest)) = text.split_once(':').filter(|(axis, _)| !axis.contains('=')) else {
+            return setting(typed, true);
+        };
+        let found = setting(OsStr::new(rest), true);
+        found.into_iter().map(|one| one.add_prefix(format!("{axis}:"))).collect()
+    })
+}
+
+/// Data sets that can be fetched.
+pub(super) fn offers() -> ArgValueCompleter {
+    let set = |entry: &'static fedeq_data::source::Entry| CompletionCandidate::new(entry.name).help(Some(entry.about.into()));
+    ArgValueCompleter::new(move |typed: &OsStr| {
+        matching(typed, catalog().filter(|entry| offer(entry.name).is_some()).map(set).collect())
+    })
 }
 
 /// Keys, or beginnings of keys.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use clap::Args;
-use fedeq_report::draw::Canvas;
+use fedeq_report::draw::DataPicture;
 use fedeq_run::number::count;
 use serde::Serialize;
 use terminal_size::{Width, terminal_size};
@@ -65,10 +65,10 @@ fn png_path(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Writes a picture and says so.
-pub(super) fn save(canvas: &Canvas, path: &Path) -> Outcome<()> {
-    let bytes = canvas.png().map_err(Failure::io(path, "draw it"))?;
+pub(super) fn save(picture: DataPicture, path: &Path) -> Outcome<()> {
+    let [width, height] = picture.size();
+    let bytes = picture.png().map_err(Failure::io(path, "draw it"))?;
     fs::write(path, bytes).map_err(Failure::io(path, "write it"))?;
-    let [width, height] = canvas.size();
     tell(&format!("wrote `{}` ({} x {} pixels)", path.display(), count(width as usize), count(height as usize)));
     Ok(())
 }

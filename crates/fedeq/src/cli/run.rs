@@ -78,12 +78,12 @@ pub(super) fn show(experiment: &Experiment, out: &Path, json: bool, quiet: bool)
     print(&format!("{resolved}\n# {}\n{}", experiment.title(), facts(&lines(experiment, &outlook, out))))
 }
 
-/// Why there is no forecast of a GPU's memory.
-const UNPLANNED: &str = "not known ahead on a GPU: buffers are planned with the card's driver when a run begins, as many clients side by side as fit; \
-                         `engine.device_memory_mb` limits it, and the run's timings tell its peak";
+/// What a lower bound of a GPU's memory leaves out.
+const UNPLANNED: &str = "on the card, for samples, a model for each client of a round and the clients' states; what a batch takes is planned with the card's \
+                         driver when a run begins, as many clients side by side as fit. `engine.device_memory_mb` limits it, and the run's timings tell its peak";
 
 fn json_of(experiment: &Experiment, outlook: &Outlook, out: &Path) -> Outcome<serde_json::Value> {
-    let Outlook { forecast, parameters: [shared, personal], clients, cohort, round, memory } = outlook;
+    let Outlook { forecast, parameters: [shared, personal], clients, cohort, round, memory, device_memory } = outlook;
     let experiment = serde_json::to_value(experiment)
         .map_err(|error| Failure::work(format!("the experiment cannot be written: {error}"), "report this"))?;
     Ok(serde_json::json!({
@@ -96,14 +96,23 @@ fn json_of(experiment: &Experiment, outlook: &Outlook, out: &Path) -> Outcome<se
         "seconds": forecast.seconds,
         "seconds_known_by": forecast.basis.to_string(),
         "memory": memory,
-        "memory_note": memory.is_none().then_some(UNPLANNED),
+        "device_memory_at_least": device_memory,
+        "memory_note": device_memory.map(|_| UNPLANNED),
         "disk": { "working": forecast.disk.working, "finished": forecast.disk.finished },
         "data_available": !forecast.is_stand_in,
     }))
 }
 
+fn memory_words(memory: Option<u64>, device: Option<u64>) -> String {
+    match (memory, device) {
+        (Some(memory), _) => format!("about {}", bytes(memory)),
+        (None, Some(device)) => format!("at least {} {UNPLANNED}", bytes(device)),
+        (None, None) => "not known: nobody counts it here".into(),
+    }
+}
+
 fn lines(experiment: &Experiment, outlook: &Outlook, out: &Path) -> Vec<(&'static str, String)> {
-    let Outlook { forecast, parameters: [shared, personal], clients, cohort, round, memory } = outlook;
+    let Outlook { forecast, parameters: [shared, personal], clients, cohort, round, memory, device_memory } = outlook;
     let rounds = experiment.plan.rounds;
     let least = if forecast.basis.is_least() { "at least " } else { "about " };
     let all = (round.up + round.down).saturating_mul(rounds);
@@ -121,7 +130,7 @@ fn lines(experiment: &Experiment, outlook: &Outlook, out: &Path) -> Vec<(&'stati
             ),
         ),
         ("time", format!("{least}{} (known by {})", duration(forecast.seconds), forecast.basis)),
-        ("memory", memory.map_or_else(|| UNPLANNED.into(), |memory| format!("about {}", bytes(memory)))),
+        ("memory", memory_words(*memory, *device_memory)),
         ("disk", format!("up to {}, {} when it is finished", bytes(forecast.disk.working), bytes(forecast.disk.finished))),
     ];
     if forecast.is_stand_in {

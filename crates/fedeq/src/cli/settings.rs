@@ -8,7 +8,7 @@ use fedeq_run::experiment::{Device, Experiment, Override, SHORT_FORMS};
 use fedeq_run::number::{bytes, counted};
 pub(super) use fedeq_run::place::{relocate, settle, usual_folder};
 use fedeq_run::present::require_files;
-use fedeq_run::run::{Run, RunFolder, RunSummary, SimulationObserver};
+use fedeq_run::run::{Disk, Run, RunFolder, RunSummary, SimulationObserver};
 
 use super::failure::{Failure, Outcome};
 use super::output::{print, print_json, tell};
@@ -86,9 +86,9 @@ pub(super) struct RunArgs {
     /// Clients that train side by side; the results are the same whatever stands here [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
-    /// What to compute on: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
+    /// What to compute on, as `--set engine.device=DEVICE`: `cpu`, `cuda` for an NVIDIA GPU, `cuda:1` for the second one; `fedeq devices` lists them [default: what
     /// the experiment or the run says, else cpu]
-    #[arg(long, value_name = "DEVICE", add = completions::devices())]
+    #[arg(long, value_name = "DEVICE", help_heading = "Short forms of settings", add = completions::devices())]
     device: Option<String>,
     /// The path of your own data, whose kind is recognised, or the folder that data sets are kept in [default: $FEDEQ_DATA,
     /// or data]
@@ -156,9 +156,8 @@ pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<RunSummary> {
     if let Some(remark) = run.prepared().remark().filter(|_| !quiet) {
         tell(&remark);
     }
-    let disk = run.start().disk;
-    if quiet && disk.working > MUCH_DISK {
-        tell(&format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished)));
+    if let Some(warning) = much_disk(run.start().disk).filter(|_| quiet) {
+        tell(&warning);
     }
     carry_out_observed(run, progress::observer(quiet, run.start()), &is_interrupted)
 }
@@ -173,8 +172,14 @@ pub(super) fn carry_out_observed(
     run.train(observer.as_mut(), is_over).map_err(|error| ended_early(error, run))
 }
 
-/// Bytes of disk that are said even to who wants to hear nothing.
+/// More bytes of disk than this are said even to who wants to hear nothing.
 const MUCH_DISK: u64 = 1_000_000_000;
+
+/// What is to be said of a run that takes much disk, before it starts.
+pub(super) fn much_disk(disk: Disk) -> Option<String> {
+    let says = || format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished));
+    (disk.working > MUCH_DISK).then(says)
+}
 
 /// Set once somebody asks to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -297,6 +302,13 @@ pub(super) fn agree(flag: &str, given: &str, key: &str, overrides: &[Override]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_a_gigabyte_of_disk_is_said_and_less_is_not() {
+        let disk = |working| Disk { working, finished: working / 2, checkpoint: 0 };
+        assert_eq!(much_disk(disk(1_000_000_000)), None);
+        assert_eq!(much_disk(disk(2_600_000_000)).as_deref(), Some("takes up to 2.6 GB of disk, 1.3 GB when it is finished"));
+    }
 
     #[test]
     fn a_device_without_room_says_what_to_lower_and_that_nothing_is_lost() {

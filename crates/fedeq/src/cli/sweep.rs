@@ -49,7 +49,7 @@ pub(super) struct Arguments {
     grid: Vec<String>,
     /// A setting that changes together with one of the grid, and has as many values; where several have as many, name it:
     /// `--with method:model=..`
-    #[arg(long, value_name = "KEY=VALUE,VALUE", requires = "grid", add = completions::axes())]
+    #[arg(long, value_name = "KEY=VALUE,VALUE", requires = "grid", add = completions::axes_with())]
     with: Vec<String>,
     /// The grid as a file: `seeds = \"0..3\"`, lists of values below `[grid]`, and of those that change together below `[[together]]`
     #[arg(long, value_name = "GRID.toml", conflicts_with_all = ["random", "halving", "budget"])]

@@ -1,10 +1,10 @@
 //! Small pictures in labelled rows, so that a person sees what a data set holds.
-use std::io;
-
 use image::{RgbImage, imageops};
 
-use super::canvas::{Canvas, MARGIN, PLAIN};
-use super::layout::{Flow, Heading, shorten};
+use super::layout::{Flow, Heading};
+use super::picture::{ASIDE, DataPicture, MARGIN, PLAIN, length, shorten};
+use crate::drawing::Anchor;
+
 /// What a contact sheet shows.
 pub struct ContactSheet {
     /// What stands above.
@@ -31,25 +31,24 @@ const LONGEST_LABEL: u32 = 320;
 const HEAD: u32 = Heading::HEIGHT;
 
 /// Draws the sheet.
-pub fn contact_sheet(sheet: &ContactSheet) -> io::Result<Canvas> {
+pub fn contact_sheet(sheet: &ContactSheet) -> DataPicture {
     let layout = Layout::of(sheet);
-    let mut canvas = Canvas::new(layout.width, layout.height);
-    sheet.heading.draw(&mut canvas)?;
+    let mut picture = DataPicture::new(layout.width, layout.height);
+    sheet.heading.draw(&mut picture);
     for (index, row) in sheet.rows.iter().enumerate() {
-        draw_row(&mut canvas, row, layout.corner(index), &layout)?;
+        draw_row(&mut picture, row, layout.corner(index), &layout);
     }
-    Ok(canvas)
+    picture
 }
 
-fn draw_row(canvas: &mut Canvas, row: &ContactRow, [x, y]: [u32; 2], layout: &Layout) -> io::Result<()> {
+fn draw_row(picture: &mut DataPicture, row: &ContactRow, [x, y]: [u32; 2], layout: &Layout) {
     let middle = y + layout.cell[1] / 2;
-    canvas.text([x, middle], &shorten(&row.label, PLAIN, LONGEST_LABEL), PLAIN)?;
-    canvas.text([x + layout.label + layout.note, middle], &row.note, PLAIN.grey().ending())?;
-    for (column, picture) in row.pictures.iter().enumerate() {
+    picture.text([x, middle], &shorten(&row.label, PLAIN, LONGEST_LABEL), PLAIN, Anchor::Start);
+    picture.text([x + layout.label + layout.note, middle], &row.note, ASIDE, Anchor::End);
+    for (column, sample) in row.pictures.iter().enumerate() {
         let left = x + layout.text_width() + column as u32 * (layout.cell[0] + GAP);
-        canvas.picture([left, y], &fit(picture, layout.cell));
+        picture.sample([left, y], fit(sample, layout.cell));
     }
-    Ok(())
 }
 
 fn fit(picture: &RgbImage, [width, height]: [u32; 2]) -> RgbImage {
@@ -72,7 +71,7 @@ struct Layout {
 
 impl Layout {
     fn of(sheet: &ContactSheet) -> Self {
-        let longest = |text: fn(&ContactRow) -> &str| sheet.rows.iter().map(|row| PLAIN.length(text(row))).max().unwrap_or(0);
+        let longest = |text: fn(&ContactRow) -> &str| sheet.rows.iter().map(|row| length(text(row), PLAIN)).max().unwrap_or(0);
         let flow = Flow::of(sheet.rows.len(), ROWS_A_COLUMN);
         let cell = sheet.rows.iter().find_map(|row| row.pictures.first()).map_or([SIDE; 2], cell);
         let most = sheet.rows.iter().map(|row| row.pictures.len()).max().unwrap_or(0) as u32;

@@ -1,8 +1,7 @@
 //! Who holds which labels: one line a client, one column a class, the more samples the darker.
-use std::io;
-
-use super::canvas::{Canvas, INK, LEADING, MARGIN, PLAIN, of_count, of_share};
-use super::layout::{Heading, shorten, step, ticks};
+use super::layout::{Heading, step, ticks};
+use super::picture::{ASIDE, DataPicture, LEADING, MARGIN, PLAIN, length, shorten};
+use crate::drawing::{Anchor, INK, of_share};
 use fedeq_run::number;
 
 /// What a heat map shows.
@@ -40,18 +39,18 @@ const BAR: [u32; 2] = [32, 420];
 const APART: u32 = 60;
 
 /// Draws the map.
-pub fn heat_map(map: &HeatMap) -> io::Result<Canvas> {
+pub fn heat_map(map: &HeatMap) -> DataPicture {
     let layout = Layout::of(map);
-    let mut canvas = Canvas::new(layout.width, layout.height);
-    map.heading.draw(&mut canvas)?;
-    draw_cells(&mut canvas, map, &layout);
-    draw_line_labels(&mut canvas, map, &layout)?;
-    draw_column_labels(&mut canvas, map, &layout)?;
-    draw_colour_bar(&mut canvas, map, &layout)?;
-    Ok(canvas)
+    let mut picture = DataPicture::new(layout.width, layout.height);
+    map.heading.draw(&mut picture);
+    draw_cells(&mut picture, map, &layout);
+    draw_line_labels(&mut picture, map, &layout);
+    draw_column_labels(&mut picture, map, &layout);
+    draw_colour_bar(&mut picture, map, &layout);
+    picture
 }
 
-fn draw_cells(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) {
+fn draw_cells(picture: &mut DataPicture, map: &HeatMap, layout: &Layout) {
     let most = map.most();
     let [width, height] = layout.cell;
     // A hair of white between cells, where they are large enough to spare it.
@@ -59,12 +58,12 @@ fn draw_cells(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) {
     for (row, line) in map.lines.iter().enumerate() {
         for (column, &count) in line.counts.iter().enumerate() {
             let corner = [layout.x(column), layout.y(row)];
-            canvas.rectangle(corner, [width - gap(width), height - gap(height)], of_count(count, most));
+            picture.rectangle(corner, [width - gap(width), height - gap(height)], of_share(count as f64 / most as f64));
         }
     }
 }
 
-fn draw_line_labels(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) -> io::Result<()> {
+fn draw_line_labels(picture: &mut DataPicture, map: &HeatMap, layout: &Layout) {
     let every = layout.every(layout.cell[1]);
     let apart = map.apart_from();
     for (row, line) in map.lines.iter().enumerate() {
@@ -72,47 +71,45 @@ fn draw_line_labels(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) -> io::
         let position = if row >= apart { row - apart } else { row };
         if position.is_multiple_of(every) {
             let at = [layout.left - 14, layout.y(row) + layout.cell[1] / 2];
-            canvas.text(at, &shorten(&line.name, PLAIN, LONGEST_LABEL), PLAIN.ending())?;
+            picture.text(at, &shorten(&line.name, PLAIN, LONGEST_LABEL), PLAIN, Anchor::End);
         }
     }
-    match &map.apart {
-        Some((row, name)) => canvas.text([layout.left, layout.y(*row) - APART / 3], name, PLAIN.grey()),
-        None => Ok(()),
+    if let Some((row, name)) = &map.apart {
+        picture.text([layout.left, layout.y(*row) - APART / 3], name, ASIDE, Anchor::Start);
     }
 }
 
-fn draw_column_labels(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) -> io::Result<()> {
+fn draw_column_labels(picture: &mut DataPicture, map: &HeatMap, layout: &Layout) {
     let every = if layout.upright { layout.every(layout.cell[0]) } else { 1 };
     let bottom = layout.y(map.lines.len().saturating_sub(1)) + layout.cell[1];
     for (column, name) in map.columns.iter().enumerate().step_by(every) {
         let middle = layout.x(column) + layout.cell[0] / 2;
         let name = shorten(name, PLAIN, LONGEST_LABEL);
         if layout.upright {
-            canvas.text([middle, bottom + 14], &name, PLAIN.ending().upward())?;
+            picture.text([middle, bottom + 14], &name, PLAIN, Anchor::UpwardEnd);
         } else {
-            canvas.text([middle, bottom + 26], &name, PLAIN.centred())?;
+            picture.text([middle, bottom + 26], &name, PLAIN, Anchor::Middle);
         }
     }
-    Ok(())
 }
 
-fn draw_colour_bar(canvas: &mut Canvas, map: &HeatMap, layout: &Layout) -> io::Result<()> {
+fn draw_colour_bar(picture: &mut DataPicture, map: &HeatMap, layout: &Layout) {
     let most = map.most();
     let [width, height] = BAR;
     let [x, y] = [layout.bar, HEAD + LEADING];
     for offset in 0..height {
         let share = 1.0 - f64::from(offset) / f64::from(height - 1);
-        canvas.rectangle([x, y + offset], [width, 1], of_share(share));
+        picture.rectangle([x, y + offset], [width, 1], of_share(share));
     }
-    canvas.text([x, HEAD + 6], &map.unit, PLAIN.grey())?;
+    picture.text([x, HEAD + 6], &map.unit, ASIDE, Anchor::Start);
     for tick in ticks(most, 5).into_iter().skip(1) {
         let level = y + height - 1 - (tick as f64 / most as f64 * f64::from(height - 1)).round() as u32;
-        canvas.rectangle([x + width, level], [8, 2], INK);
-        canvas.text([x + width + 16, level], &number::count(tick), PLAIN)?;
+        picture.rectangle([x + width, level], [8, 2], INK);
+        picture.text([x + width + 16, level], &number::count(tick), PLAIN, Anchor::Start);
     }
     let none = y + height + 24;
-    canvas.rectangle([x, none], [width, width], of_count(0, 1));
-    canvas.text([x + width + 16, none + width / 2], "none", PLAIN)
+    picture.rectangle([x, none], [width, width], of_share(0.0));
+    picture.text([x + width + 16, none + width / 2], "none", PLAIN, Anchor::Start);
 }
 
 impl HeatMap {
@@ -139,15 +136,16 @@ struct Layout {
 
 impl Layout {
     fn of(map: &HeatMap) -> Self {
-        let longest =
-            |names: &mut dyn Iterator<Item = &String>| names.map(|name| PLAIN.length(name)).max().unwrap_or(0).min(LONGEST_LABEL);
+        let longest = |names: &mut dyn Iterator<Item = &String>| {
+            names.map(|name| length(name, PLAIN)).max().unwrap_or(0).min(LONGEST_LABEL)
+        };
         let names = longest(&mut map.columns.iter());
         let cell = cell(map, names);
         let upright = names + BESIDE_NAME > cell[0];
         let left = MARGIN + longest(&mut map.lines.iter().map(|line| &line.name)) + 14;
         let right = left + map.columns.len() as u32 * cell[0];
         let bar = right + MARGIN;
-        let legend = bar + BAR[0] + 140.max(PLAIN.length(&map.unit).saturating_sub(BAR[0]));
+        let legend = bar + BAR[0] + 140.max(length(&map.unit, PLAIN).saturating_sub(BAR[0]));
         let below = if upright { names + 14 } else { LEADING };
         let apart = map.apart_from();
         let rows = map.lines.len() as u32 * cell[1] + if apart == usize::MAX { 0 } else { APART };

@@ -1,7 +1,7 @@
-//! Where things go on a picture: its heading, rows in columns, round numbers along an axis, and text broken into lines.
-use std::io;
-
-use super::canvas::{Canvas, LEADING, MARGIN, PLAIN, Pen};
+//! Where things go on a picture: its heading, rows in columns, and round numbers along an axis.
+use super::picture::{ASIDE, DataPicture, LEADING, MARGIN, PLAIN, TITLE, length, shorten};
+use crate::drawing::Anchor;
+use crate::figure::round_step;
 
 /// The title of a picture and what is said below it.
 pub struct Heading {
@@ -20,14 +20,14 @@ impl Heading {
 
     /// How wide a picture must be for it, margins included.
     pub(super) fn width(&self) -> u32 {
-        2 * MARGIN + Pen::title().length(&self.title).max(PLAIN.length(&self.subtitle)).min(LONGEST)
+        2 * MARGIN + length(&self.title, TITLE).max(length(&self.subtitle, PLAIN)).min(LONGEST)
     }
 
     /// Writes it.
-    pub(super) fn draw(&self, canvas: &mut Canvas) -> io::Result<()> {
+    pub(super) fn draw(&self, picture: &mut DataPicture) {
         let top = MARGIN + 18;
-        canvas.text([MARGIN, top], &shorten(&self.title, Pen::title(), LONGEST), Pen::title())?;
-        canvas.text([MARGIN, top + LEADING + 10], &shorten(&self.subtitle, PLAIN, LONGEST), PLAIN.grey())
+        picture.text([MARGIN, top], &shorten(&self.title, TITLE, LONGEST), TITLE, Anchor::Start);
+        picture.text([MARGIN, top + LEADING + 10], &shorten(&self.subtitle, PLAIN, LONGEST), ASIDE, Anchor::Start);
     }
 }
 
@@ -56,54 +56,14 @@ impl Flow {
     }
 }
 
-/// Ticks from 0 up to `most`, at steps of 1, 2 or 5 times a power of ten, about `wanted` of them.
+/// Ticks from 0 up to `most`, at round steps, about `wanted` of them.
 pub(super) fn ticks(most: usize, wanted: usize) -> Vec<usize> {
-    let step = step(most, wanted);
-    (0..=most).step_by(step).collect()
+    (0..=most).step_by(step(most, wanted)).collect()
 }
 
 /// The smallest round step that gives no more than `wanted` intervals.
 pub(super) fn step(most: usize, wanted: usize) -> usize {
-    let round = (0..).flat_map(|power| [1, 2, 5].map(|digit| digit * 10usize.pow(power)));
-    round.into_iter().find(|step| most / step <= wanted.max(1)).unwrap_or(most.max(1))
-}
-
-/// Breaks at line ends and, where a line is too wide, at spaces; a single word that is too wide is cut.
-///
-/// Empty lines are kept; no more than `most` lines are returned.
-pub fn wrap(text: &str, pen: Pen, width: u32, most: usize) -> Vec<String> {
-    text.lines().flat_map(|line| wrap_line(line, pen, width)).take(most).collect()
-}
-
-fn wrap_line(line: &str, pen: Pen, width: u32) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in line.split_whitespace() {
-        let current = lines.last_mut().expect("there is always a line");
-        let longer = if current.is_empty() { word.to_owned() } else { format!("{current} {word}") };
-        if pen.length(&longer) <= width {
-            *current = longer;
-        } else if current.is_empty() {
-            *current = shorten(word, pen, width);
-        } else {
-            lines.push(shorten(word, pen, width));
-        }
-    }
-    lines
-}
-
-/// The text itself, or as much of its beginning as fits, with an ellipsis.
-pub fn shorten(text: &str, pen: Pen, width: u32) -> String {
-    if pen.length(text) <= width {
-        return text.to_owned();
-    }
-    let mut kept = text.to_owned();
-    while kept.pop().is_some() {
-        let shorter = format!("{}…", kept.trim_end());
-        if pen.length(&shorter) <= width {
-            return shorter;
-        }
-    }
-    String::new()
+    (round_step(most as f64, wanted) as usize).max(1)
 }
 
 #[cfg(test)]
@@ -124,21 +84,5 @@ mod tests {
         assert_eq!(ticks(7, 5), [0, 2, 4, 6]);
         assert_eq!(ticks(0, 5), [0]);
         assert_eq!(step(1_129, 10), 200);
-    }
-
-    #[test]
-    fn no_line_is_wider_than_asked() {
-        let text = "To be, or not to be, that is the question:\n\nWhether 'tis nobler in the mind to suffer";
-        let lines = wrap(text, PLAIN, 200, 100);
-        assert!(lines.iter().all(|line| PLAIN.length(line) <= 200));
-        assert_eq!(lines.join(" ").split_whitespace().collect::<Vec<_>>(), text.split_whitespace().collect::<Vec<_>>());
-        assert!(lines.contains(&String::new()));
-    }
-
-    #[test]
-    fn a_word_wider_than_the_line_is_shortened() {
-        let lines = wrap("Honorificabilitudinitatibus", PLAIN, 120, 10);
-        assert_eq!(lines.len(), 1);
-        assert!(lines[0].ends_with('…') && PLAIN.length(&lines[0]) <= 120);
     }
 }

@@ -1,8 +1,8 @@
 //! What some clients wrote or said, on one page.
-use std::io;
+use super::layout::Heading;
+use super::picture::{ASIDE, DataPicture, LEADING, MARGIN, PLAIN, length, shorten};
+use crate::drawing::{Anchor, GRID};
 
-use super::canvas::{Canvas, LEADING, LINE, MARGIN, PLAIN};
-use super::layout::{Heading, shorten, wrap};
 /// What a page of text shows.
 pub struct TextSheet {
     /// What stands above.
@@ -29,30 +29,30 @@ const AFTER_NAME: u32 = 44;
 const AFTER_PASSAGE: u32 = 40;
 
 /// Draws the page.
-pub fn text_sheet(sheet: &TextSheet) -> io::Result<Canvas> {
+pub fn text_sheet(sheet: &TextSheet) -> DataPicture {
     let room = WIDTH - 2 * MARGIN;
-    let lines: Vec<_> = sheet.passages.iter().map(|passage| wrap(&passage.text, PLAIN, room, sheet.lines)).collect();
+    let lines: Vec<_> = sheet.passages.iter().map(|passage| PLAIN.wrap(&passage.text, room.into(), sheet.lines)).collect();
     let heights = lines.iter().map(|lines| AFTER_NAME + lines.len() as u32 * LEADING + AFTER_PASSAGE);
-    let mut canvas = Canvas::new(WIDTH, HEAD + heights.sum::<u32>() + MARGIN / 2);
-    sheet.heading.draw(&mut canvas)?;
+    let mut picture = DataPicture::new(WIDTH, HEAD + heights.sum::<u32>() + MARGIN / 2);
+    sheet.heading.draw(&mut picture);
     let mut y = HEAD;
     for (passage, lines) in sheet.passages.iter().zip(&lines) {
-        y = draw_passage(&mut canvas, passage, lines, y)?;
+        y = draw_passage(&mut picture, passage, lines, y);
     }
-    Ok(canvas)
+    picture
 }
 
 /// Returns where the next passage begins.
-fn draw_passage(canvas: &mut Canvas, passage: &Passage, lines: &[String], top: u32) -> io::Result<u32> {
+fn draw_passage(picture: &mut DataPicture, passage: &Passage, lines: &[String], top: u32) -> u32 {
     let (room, pen) = (WIDTH - 2 * MARGIN, PLAIN.bold());
-    canvas.rectangle([MARGIN, top], [room, 2], LINE);
-    let name = shorten(&passage.client, pen, room - PLAIN.length(&passage.note) - 40);
-    canvas.text([MARGIN, top + 32], &name, pen)?;
-    canvas.text([WIDTH - MARGIN, top + 32], &passage.note, PLAIN.grey().ending())?;
+    picture.rectangle([MARGIN, top], [room, 2], GRID);
+    let name = shorten(&passage.client, pen, room - length(&passage.note, PLAIN) - 40);
+    picture.text([MARGIN, top + 32], &name, pen, Anchor::Start);
+    picture.text([WIDTH - MARGIN, top + 32], &passage.note, ASIDE, Anchor::End);
     let mut y = top + AFTER_NAME + LEADING / 2 + 8;
     for line in lines {
-        canvas.text([MARGIN, y], line, PLAIN)?;
+        picture.text([MARGIN, y], line, PLAIN, Anchor::Start);
         y += LEADING;
     }
-    Ok(y + AFTER_PASSAGE - LEADING / 2 - 8)
+    y + AFTER_PASSAGE - LEADING / 2 - 8
 }

@@ -2,10 +2,9 @@
 use super::coordinate::{Coordinate, Fit};
 use super::field::{BARELY_ABOVE, BELOW, Field, GridLines};
 use super::legend::Legend;
-use super::palette::{Colour, INK};
 use super::panel::{BarSeries, Bars};
 use super::sheet::LABEL;
-use super::svg::{Drawing, Frame, Stroke};
+use crate::drawing::{Colour, Drawing, Frame, INK, Stroke};
 
 /// The thickness of a group.
 const GROUP: f64 = 30.0;

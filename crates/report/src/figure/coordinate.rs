@@ -1,5 +1,6 @@
 //! From values to places along an axis.
-use super::axis::{Axis, AxisScale, Ticks, Unit, step};
+use super::axis::{Axis, AxisScale, Unit};
+use super::ticks::{Ticks, step};
 
 /// An axis that knows its ends and its marks.
 #[derive(Clone, Debug)]

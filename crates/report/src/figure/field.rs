@@ -1,9 +1,7 @@
 //! The inside of a panel with both axes, their marks and a thin grid.
 use super::coordinate::Coordinate;
-use super::palette::GRID;
 use super::sheet::LABEL;
-use super::svg::Anchor;
-use super::svg::{Drawing, Frame, Place};
+use crate::drawing::{Anchor, Drawing, Frame, GRID, Place};
 
 /// Room for what is measured upwards, written above its axis, where it need not be turned.
 pub(super) const ABOVE: f64 = 24.0;

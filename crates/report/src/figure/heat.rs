@@ -1,14 +1,9 @@
 //! A panel whose cells are the darker the more.
-use image::Rgb;
-
 use super::coordinate::Coordinate;
 use super::field::{ABOVE, BELOW, Field, GridLines};
-use super::palette::{Colour, EMPTY, INK, PAPER};
 use super::panel::{Heat, HeatCell};
 use super::sheet::{LABEL, PANEL_WIDTH};
-use super::svg::Anchor;
-use super::svg::{Drawing, Frame};
-use crate::draw::of_share;
+use crate::drawing::{Anchor, Drawing, Frame, INK, PAPER, of_share};
 
 const LONGEST_NAME: f64 = 90.0;
 /// Cells are no thinner and no thicker than this, so that few rows do not fill a page and many can still be told apart.
@@ -90,7 +85,7 @@ fn thinned(names: Vec<String>, most: f64) -> Vec<String> {
 }
 
 fn draw_cell(drawing: &mut Drawing, field: &Field, cell: &HeatCell, x: f64, y: f64) {
-    let colour = if cell.shade > 0.0 { shade(cell.shade) } else { EMPTY };
+    let colour = of_share(cell.shade);
     let [(left, top), (right, bottom)] = [field.place((x, y)), field.place((x + 1.0, y - 1.0))];
     drawing.rectangle([(left, top), ((right - 1.0).max(left), (bottom - 1.0).max(top))], colour, 1.0);
     let room = (right - left).min(2.0 * (bottom - top));
@@ -99,9 +94,4 @@ fn draw_cell(drawing: &mut Drawing, field: &Field, cell: &HeatCell, x: f64, y: f
     }
     let letters = LABEL.coloured(if cell.shade > 0.55 { PAPER } else { INK });
     drawing.text(((left + right) / 2.0, (top + bottom) / 2.0), &cell.text, letters, Anchor::Middle);
-}
-
-fn shade(share: f64) -> Colour {
-    let Rgb(channels) = of_share(share);
-    Colour(channels)
 }

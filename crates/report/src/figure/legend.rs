@@ -1,10 +1,8 @@
 //! Which colour stands for which name.
 use super::panel::{Mark, Panel};
 use super::sheet::TEXT;
-use super::svg::Anchor;
-use super::svg::{Drawing, Frame, Stroke};
 use super::{Figure, palette};
-use palette::Colour;
+use crate::drawing::{Anchor, Colour, Drawing, Frame, Stroke};
 
 /// The names of a figure, with the colours they have in all panels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,7 +58,7 @@ impl Legend {
             return;
         }
         let is_taken = |colour: Colour| self.entries.iter().any(|entry| entry.colour == colour);
-        let own = method.map(Colour::of_method).filter(|colour| !is_taken(*colour));
+        let own = method.map(palette::of_method).filter(|colour| !is_taken(*colour));
         // The first of the palette is too much like FeDEQ's.
         let free = || {
             (usize::from(method.is_some())..64).find(|place| palette::is_repeated(*place) || !is_taken(palette::series(*place)))

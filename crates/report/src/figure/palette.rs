@@ -1,8 +1,5 @@
-//! Colours.
-
-/// Red, green and blue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Colour(pub(super) [u8; 3]);
+//! Colours of series and methods.
+use crate::drawing::Colour;
 
 /// Told apart with any colour vision (after Okabe and Ito, without their yellow, too pale for a line on white).
 const SERIES: [Colour; 8] = [
@@ -16,30 +13,11 @@ const SERIES: [Colour; 8] = [
     Colour([92, 64, 51]),
 ];
 
-/// Behind everything.
-pub(super) const PAPER: Colour = Colour([255, 255, 255]);
-/// Titles and what stands beside marks.
-pub(super) const INK: Colour = Colour([31, 41, 51]);
-/// What is said beside.
-pub(super) const GREY: Colour = Colour([95, 107, 120]);
-/// The lines of the grid.
-pub(super) const GRID: Colour = Colour([222, 226, 230]);
-/// A cell with nothing in it.
-pub(super) const EMPTY: Colour = Colour([241, 243, 245]);
-
-impl Colour {
-    /// As SVG writes it.
-    pub(super) fn hex(self) -> String {
-        let Self([red, green, blue]) = self;
-        format!("#{red:02x}{green:02x}{blue:02x}")
-    }
-
-    /// The colour that a method has everywhere.
-    pub(super) fn of_method(method: &str) -> Self {
-        let text = fedeq_viewer::method_colour(method).light;
-        let part = |at: usize| text.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(0);
-        Self([part(1), part(3), part(5)])
-    }
+/// The colour that a method has everywhere.
+pub(super) fn of_method(method: &str) -> Colour {
+    let text = fedeq_viewer::method_colour(method).light;
+    let part = |at: usize| text.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or(0);
+    Colour([part(1), part(3), part(5)])
 }
 
 /// A colour of the palette; after the last comes the first again.
@@ -58,6 +36,6 @@ mod tests {
 
     #[test]
     fn a_method_has_the_colour_that_it_has_on_the_page() {
-        assert_eq!(Colour::of_method("fedeq").hex(), fedeq_viewer::method_colour("fedeq").light);
+        assert_eq!(of_method("fedeq").hex(), fedeq_viewer::method_colour("fedeq").light);
     }
 }

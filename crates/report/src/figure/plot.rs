@@ -2,11 +2,9 @@
 use super::coordinate::{Coordinate, Fit};
 use super::field::{Field, GridLines};
 use super::legend::Legend;
-use super::palette::GREY;
 use super::panel::{Mark, Plot, Series};
 use super::sheet::LABEL;
-use super::svg::{Anchor, Letters};
-use super::svg::{Drawing, Frame, Place, Stroke};
+use crate::drawing::{Anchor, Drawing, Frame, GREY, Letters, Place, Stroke};
 
 pub(super) const HEIGHT: f64 = 270.0;
 

@@ -1,10 +1,8 @@
 //! A figure on its drawing: title, legend, panels and note, from top to bottom.
 use super::legend::Legend;
-use super::palette::{GREY, INK};
 use super::panel::Panel;
-use super::svg::{Anchor, Letters};
-use super::svg::{Drawing, Frame};
 use super::{Figure, bars, heat, plot};
+use crate::drawing::{Anchor, Drawing, Frame, GREY, INK, Letters};
 
 /// Beside the panels.
 pub(super) const TEXT: Letters = Letters::new(13, INK);
@@ -18,6 +16,8 @@ pub(super) const PANEL_WIDTH: f64 = 420.0;
 const PANEL_GAP: f64 = 16.0;
 const TITLE_LINE: f64 = 24.0;
 const NOTE_LINE: f64 = 18.0;
+/// Of a title or a note.
+const MOST_LINES: usize = 20;
 
 /// Where everything of a figure is.
 pub(super) struct Sheet<'a> {
@@ -29,7 +29,8 @@ pub(super) struct Sheet<'a> {
 
 impl<'a> Sheet<'a> {
     pub(super) fn of(figure: &'a Figure) -> Self {
-        let (title, note) = (TITLE.wrap(&figure.title, inside(figure)), LABEL.wrap(&figure.note, inside(figure)));
+        let (title, note) =
+            (TITLE.wrap(&figure.title, inside(figure), MOST_LINES), LABEL.wrap(&figure.note, inside(figure), MOST_LINES));
         Self { figure, legend: Legend::of(figure), title, note }
     }
 

@@ -235,7 +235,7 @@ impl Prepared {
     /// The fewest samples that one of a client's gradient steps uses.
     pub fn smallest_batch(&self, client: usize) -> usize {
         let Training { batch_size, remainder, .. } = self.experiment.training;
-        let samples = self.shards[client][0].len();
+        let samples = self.experiment.training.samples(self.shards[client][0].len());
         let size = batch_size.get().min(samples);
         match (remainder, samples.checked_rem(size)) {
             (Remainder::Keep, Some(rest)) if rest > 0 => rest,
@@ -245,8 +245,7 @@ impl Prepared {
 
     /// The batches of one of a client's epochs.
     pub(crate) fn batches(&self, client: usize) -> usize {
-        let Training { batch_size, remainder, .. } = self.experiment.training;
-        self.shards[client][0].batches(batch_size, remainder, Seed::new(0)).len()
+        self.experiment.training.steps(self.shards[client][0].len())
     }
 
     /// The clients' names in order of their numbers; unseen ones come last.

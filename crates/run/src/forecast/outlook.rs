@@ -21,6 +21,8 @@ pub struct Outlook {
     pub round: RoundBytes,
     /// Bytes of the machine's memory, at most about so many; nothing where nobody counts, and on a GPU.
     pub memory: Option<u64>,
+    /// Bytes of a GPU's memory, at least about so many as long as all fits; nothing on the CPU.
+    pub device_memory: Option<u64>,
 }
 
 /// Bytes of one round's messages.
@@ -45,11 +47,12 @@ impl Forecaster {
         let forecast = self.forecast(experiment)?;
         let Data { dataset, .. } = self.data(experiment)?;
         let prepared = experiment.prepare_from(|| Ok(dataset))?;
-        let memory = match experiment.engine.place()? {
+        let (memory, device_memory) = match experiment.engine.place()? {
             Device::Cpu => {
-                self.pace(&prepared, &Efforts::of(&prepared))?.bytes.map(|batch| memory(&prepared, batch)).transpose()?
+                let batch = self.pace(&prepared, &Efforts::of(&prepared))?.bytes;
+                (batch.map(|batch| memory(&prepared, batch)).transpose()?, None)
             }
-            Device::Cuda(_) => None,
+            Device::Cuda(_) => (None, Some(device_memory(&prepared)?)),
         };
         Ok(Outlook {
             parameters: prepared.parameters(),
@@ -57,6 +60,7 @@ impl Forecaster {
             cohort: prepared.cohort()?,
             round: round(&prepared)?,
             memory,
+            device_memory,
             forecast,
         })
     }
@@ -101,6 +105,14 @@ fn memory(prepared: &Prepared, batch: u64) -> Result<u64> {
     Ok(PROGRAM + size_of(&prepared.dataset) + at_work * client + kept)
 }
 
+/// A GPU's memory for what a run keeps there: the samples, a model for every client of a round, and the clients' states. What a batch takes beside that is
+/// planned with the card's driver when a run begins.
+fn device_memory(prepared: &Prepared) -> Result<u64> {
+    let weights = prepared.initial();
+    let model = 4 * (weights.params.count() + weights.statistics.count()) as u64;
+    Ok(size_of(&prepared.dataset) + prepared.cohort()? as u64 * model + super::Disk::of(prepared).checkpoint)
+}
+
 fn size_of(dataset: &Dataset) -> u64 {
     let samples = match &dataset.samples {
         Samples::Images(images) => images.pixels.len(),
@@ -112,4 +124,25 @@ fn size_of(dataset: &Dataset) -> u64 {
         _ => samples,
     };
     (samples + labels) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_a_gpu_samples_models_and_states_are_counted_and_no_machine_memory_is_claimed() {
+        let settings = ["method=fedeq", "model=deq-mlp", "plan.rounds=2", "data.partition.clients=6"];
+        let settings: Vec<crate::experiment::Override> = settings.iter().map(|text| text.parse().expect("a setting")).collect();
+        let experiment = Experiment::read(None, &settings).expect("sound");
+        let prepared = experiment.prepare().expect("the digits are here");
+        let told = device_memory(&prepared).expect("a number");
+        let [shared, personal] = prepared.parameters();
+        // 1,797 pictures of 8 by 8 pixels with labels of two bytes, and a model of 4 bytes a number for each client of a round.
+        let least = 1_797 * (64 + 2) + prepared.cohort().expect("some") as u64 * 4 * (shared + personal) as u64;
+        assert!(told >= least, "{told} is less than {least}");
+        // Every client has at most its model, a dual, and what it received beside.
+        let states = 6 * 4 * 4 * (shared + personal) as u64;
+        assert!(told <= least + states + 1_000_000, "{told} is more than {least} and {states}");
+    }
 }

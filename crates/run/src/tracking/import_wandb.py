@@ -12,6 +12,8 @@ from pathlib import Path
 
 import wandb
 
+UNSUCCESSFUL = ("failed", "killed", "malformed", "stopped")
+
 
 def main() -> None:
     for folder in sorted(path.parent for path in Path(__file__).resolve().parent.glob("*/run.json")):
@@ -27,7 +29,9 @@ def main() -> None:
         for line in (folder / "history.jsonl").read_text().splitlines():
             entry = json.loads(line)
             run.log(entry["values"], step=entry["step"])
-        run.finish(exit_code=0 if about["finished"] else 1)
+        # A run that is under way cannot be left open: its tag says that it is, and it goes on when it is imported again.
+        run.tags = (about["state"],)
+        run.finish(exit_code=1 if about["state"] in UNSUCCESSFUL else 0)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ use image::{Rgb, RgbImage};
 
 use super::inspect::Selection;
 use crate::cli::failure::{Failure, Outcome};
-use fedeq_report::draw::{Canvas, ContactRow, ContactSheet, Heading, Passage, TextSheet, contact_sheet, text_sheet};
+use fedeq_report::draw::{ContactRow, ContactSheet, DataPicture, Heading, Passage, TextSheet, contact_sheet, text_sheet};
 use fedeq_run::number::{count, counted};
 
 /// Pictures a class.
@@ -24,20 +24,19 @@ pub(super) fn is_drawable(dataset: &Dataset) -> bool {
 }
 
 /// Draws what there is to see.
-pub(super) fn draw(dataset: &Dataset, selection: &Selection, name: &str) -> Outcome<Canvas> {
-    let canvas = match (&dataset.samples, &dataset.labels) {
-        (Samples::Images(images), labels) => contact_sheet(&pictures(images, labels, selection, name)),
-        (Samples::Sequences(_), _) if !dataset.has_characters() => return Err(not_drawable(name)),
-        (Samples::Sequences(sequences), _) => text_sheet(&passages(dataset, sequences, selection, name)),
-        (Samples::Vectors(_), _) => return Err(not_drawable(name)),
-    };
-    canvas.map_err(|error| Failure::request(format!("cannot draw `{name}`: {error}"), "leave out `--out`"))
+pub(super) fn draw(dataset: &Dataset, selection: &Selection, name: &str) -> Outcome<DataPicture> {
+    match (&dataset.samples, &dataset.labels) {
+        (Samples::Images(images), labels) => Ok(contact_sheet(&pictures(images, labels, selection, name))),
+        (Samples::Sequences(_), _) if !dataset.has_characters() => Err(not_drawable(name)),
+        (Samples::Sequences(sequences), _) => Ok(text_sheet(&passages(dataset, sequences, selection, name))),
+        (Samples::Vectors(_), _) => Err(not_drawable(name)),
+    }
 }
 
 /// The first sample alone: a picture as it is stored, so that a model can be asked about it; text as on a sheet.
-pub(super) fn alone(dataset: &Dataset, selection: &Selection, name: &str) -> Outcome<Canvas> {
+pub(super) fn alone(dataset: &Dataset, selection: &Selection, name: &str) -> Outcome<DataPicture> {
     match (&dataset.samples, selection.samples.first()) {
-        (Samples::Images(images), Some(sample)) => Ok(Canvas::showing(picture(images, *sample))),
+        (Samples::Images(images), Some(sample)) => Ok(DataPicture::showing(picture(images, *sample))),
         _ => draw(dataset, selection, name),
     }
 }

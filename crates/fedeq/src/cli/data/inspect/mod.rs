@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
         } else {
             sheet::draw(&dataset, &selection, name)
         };
-        save(&picture?, &path)?;
+        save(picture?, &path)?;
     }
     if arguments.json { print_json(&report) } else { print(&report.text()) }
 }

@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let federation = federation.hold_out(HoldOut::Fraction(arguments.unseen), seed)?;
     let report = PartitionReport::of(&dataset, partition, arguments.seed, &federation);
     if let Some(path) = arguments.picture.path(arguments.set.name(), "partition", arguments.json) {
-        save(&picture::draw(&report, arguments.set.name())?, &path)?;
+        save(picture::draw(&report, arguments.set.name())?, &path)?;
     }
     if arguments.json { print_json(&report) } else { print(&report.text()) }
 }

@@ -3,21 +3,21 @@ use fedeq_data::partition::ClientTally;
 
 use super::report::PartitionReport;
 use crate::cli::failure::{Failure, Outcome};
-use fedeq_report::draw::{BarChart, Canvas, Heading, HeatMap, HeatMapRow, bars, heat_map};
+use fedeq_report::draw::{BarChart, DataPicture, Heading, HeatMap, HeatMapRow, bars, heat_map};
 use fedeq_run::number::{count, counted};
 
 /// More lines than this make no picture a person can look at.
 const MOST_CLIENTS: usize = 5_000;
 
 /// A heat map where samples have classes, else bars.
-pub(super) fn draw(report: &PartitionReport, name: &str) -> Outcome<Canvas> {
+pub(super) fn draw(report: &PartitionReport, name: &str) -> Outcome<DataPicture> {
     let clients = report.clients.clients.len() + report.unseen.clients.len();
     if clients > MOST_CLIENTS {
         let problem = format!("`{}` clients are too many to draw", count(clients));
         return Err(Failure::request(problem, format!("ask for at most {}, or leave out `--out`", count(MOST_CLIENTS))));
     }
-    let canvas = if report.clients.classes.is_empty() { bars(&sizes(report, name)) } else { heat_map(&labels(report, name)) };
-    canvas.map_err(|error| Failure::request(format!("cannot draw `{name}`: {error}"), "leave out `--out`"))
+    let has_classes = !report.clients.classes.is_empty();
+    Ok(if has_classes { heat_map(&labels(report, name)) } else { bars(&sizes(report, name)) })
 }
 
 fn labels(report: &PartitionReport, name: &str) -> HeatMap {
