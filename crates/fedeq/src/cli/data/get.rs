@@ -21,7 +21,7 @@ Examples:
   fedeq data get femnist --from leaf/data/femnist/data/all_data")]
 pub(in crate::cli) struct Arguments {
     /// A name from `fedeq data list`
-    #[arg(add = crate::cli::candidates::offers())]
+    #[arg(add = crate::cli::completions::offers())]
     name: String,
     /// An archive or an unpacked folder on this machine, instead of a download
     #[arg(long, value_name = "PATH")]
