@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_that_is_cut_between_epochs_goes_on_with_its_rates() {
+    fn a_phase_that_is_cut_between_epochs_continues_with_its_rates() {
         let (sizes, phase) = ([9, 4, 0], phase(ADAM));
         let rates = |cuts: &[usize]| -> Vec<f32> {
             let phases = [&phase; 3];

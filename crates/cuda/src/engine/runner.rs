@@ -474,13 +474,13 @@ impl Runner {
 
     fn update(&self, home: &Home, run: &PassContext<'_>, descent: Descent) -> Result<()> {
         let trains = self.executor.purpose.trains.unwrap_or(Trains::Everything);
-        let stretches = stretches(home, trains, descent);
-        if let (Some(norms), Some((first, _)), Some((last, _))) = (&self.norms, stretches.first(), stretches.last())
+        let ranges = moved_ranges(home, trains, descent);
+        if let (Some(norms), Some((first, _)), Some((last, _))) = (&self.norms, ranges.first(), ranges.last())
             && descent.clip.is_some()
         {
             norms.take(run, first.start..last.end)?;
         }
-        for (range, pulled) in stretches {
+        for (range, pulled) in ranges {
             if descent.is_plain() {
                 self.descend(run, range, descent, pulled)?;
             } else {
@@ -558,8 +558,8 @@ fn written(home: &Home, table: &mut Option<Buffer<i32>>, room: usize, values: &[
     table.insert(there).write(&home.device, 0, values)
 }
 
-/// The stretches of a lane that are trained, and whether the proximal term acts on them: sections that lie beside each other are moved by one launch.
-fn stretches(home: &Home, trains: Trains, descent: Descent) -> Vec<(Range<usize>, bool)> {
+/// What of a lane is trained, and whether the proximal term acts on them: sections that lie beside each other are moved by one launch.
+fn moved_ranges(home: &Home, trains: Trains, descent: Descent) -> Vec<(Range<usize>, bool)> {
     let mut all: Vec<(Range<usize>, bool)> = Vec::new();
     for (section, pulled) in Section::PARAMETERS.into_iter().zip(descent.pulled) {
         let range = section.range(&home.layout);
