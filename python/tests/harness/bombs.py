@@ -102,3 +102,11 @@ BOMBS: Mapping[str, Callable[[], RecordDict]] = {
     "one long text": lambda: RecordDict({"fedeq": ConfigRecord({"header": "x" * (24 << 20)})}),
     "one large chunk": lambda: reply_of(named("ArrayRecord", array([6 << 20], [chunk(bytes(24 << 20))], [0]))),
 }
+
+# Those that are sent over a real SuperLink, one a round.
+SENT = (
+    "as many chunks as a large shape needs",
+    "millions of empty values",
+    "many arrays, each as large as one may be",
+    "one large chunk",
+)

@@ -8,7 +8,7 @@ from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 
 from tests.harness import weights
-from tests.harness.bombs import BOMBS
+from tests.harness.bombs import BOMBS, SENT
 from tests.harness.fake import THETA, identity, scores, update
 
 Content = Callable[[Message], RecordDict]
@@ -57,7 +57,7 @@ def _huge_number(message: Message) -> RecordDict:
 
 def _bomb(message: Message) -> RecordDict:
     """Give a reply that takes too much, another one in every round."""
-    return list(BOMBS.values())[int(message.metadata.group_id)]()
+    return BOMBS[SENT[int(message.metadata.group_id)]]()
 
 
 # Sends back the weights it received, without any training: what remains is the cost of the node itself.

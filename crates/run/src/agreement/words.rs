@@ -130,7 +130,7 @@ impl Agreement {
         let plan = &self.experiment.plan;
         let mut lines = vec![("aggregation", rule(&plan.aggregation))];
         if let Some(compression) = &plan.compression {
-            lines.push(("compression", compressed(compression)));
+            lines.push(("compression", compressed(compression, plan.secure_aggregation.is_some())));
         }
         if let Some(privacy) = &plan.privacy {
             lines.push(("privacy", private(privacy, plan.secure_aggregation.is_some())));
@@ -181,7 +181,8 @@ fn rule(aggregation: &Aggregation) -> String {
     format!("{rule}{clip}{cap}")
 }
 
-fn compressed(compression: &Compression) -> String {
+/// How messages are written; an update that is summed in secret goes by no codec.
+fn compressed(compression: &Compression, is_secret: bool) -> String {
     let name = |codec: &Codec| match codec {
         Codec::Float16 => "float16".to_owned(),
         Codec::Int8 => "int8".to_owned(),
@@ -195,7 +196,8 @@ fn compressed(compression: &Compression) -> String {
         (Some(_), Some(false)) => "; what is lost is forgotten",
         (Some(_), _) => "; what is lost stays here and is added to the next update",
     };
-    format!("sent: {}; received: {}{lost}", way(&compression.up), way(&compression.down))
+    let sent = if is_secret { "as whole numbers under masks".to_owned() } else { way(&compression.up) };
+    format!("sent: {sent}; received: {}{lost}", way(&compression.down))
 }
 
 fn secret(SecureAggregation { clip, precision_bits, signing_keys, .. }: &SecureAggregation) -> String {
@@ -321,6 +323,8 @@ mod tests {
         let secret = words(&["plan.secure_aggregation.clip=0.5"]);
         assert!(secret.contains("the sum of all changes only, each cut off at 0.5 and rounded to 16 bits"), "{secret}");
         assert!(secret.contains("as long as it follows the protocol"), "{secret}");
+        let both = words(&["plan.secure_aggregation.clip=0.5", "plan.compression.down=int8"]);
+        assert!(both.contains("sent: as whole numbers under masks; received: int8\n"), "{both}");
     }
 
     #[test]
