@@ -9,12 +9,12 @@
 
 namespace emulator::memory {
 namespace {
-constexpr size_t PAGE = 4096, ALIGNMENT = 16;
+constexpr size_t PAGE = 4096, ALIGNMENT = 16, FORBIDDEN = size_t(1) << 20;   // the latter on both sides
 constexpr unsigned char CANARY = 0xA5, UNWRITTEN = 0xff;
 
 struct Piece {
     char* pages;
-    size_t mapped;   // without the page behind
+    size_t mapped;   // without what is forbidden
     size_t bytes;
 };
 std::mutex guard;
@@ -45,9 +45,10 @@ uint64_t take(size_t bytes) {
     std::lock_guard lock(guard);
     if (bytes > TOTAL - taken) return 0;
     const size_t padded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, mapped = (padded + PAGE - 1) / PAGE * PAGE;
-    char* pages = (char*)mmap(nullptr, mapped + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED) return 0;
-    mprotect(pages + mapped, PAGE, PROT_NONE);
+    char* all = (char*)mmap(nullptr, mapped + 2 * FORBIDDEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) return 0;
+    char* pages = all + FORBIDDEN;
+    if (mprotect(pages, mapped, PROT_READ | PROT_WRITE)) return 0;
     char* at = pages + mapped - padded;
     memset(pages, CANARY, at - pages);
     memset(at, UNWRITTEN, bytes);
@@ -64,7 +65,7 @@ Given give_back(uint64_t address) {
     const auto [pages, mapped, bytes] = found->second;
     const char* at = (const char*)address;
     const bool fine = untouched(pages, at) && untouched(at + bytes, pages + mapped);
-    munmap(pages, mapped + PAGE);
+    munmap(pages - FORBIDDEN, mapped + 2 * FORBIDDEN);
     pieces().erase(found);
     taken -= bytes;
     return fine ? Given::BACK : Given::WRITTEN_AROUND;
@@ -81,7 +82,7 @@ std::string told(const void* address) {
     const uint64_t at = (uint64_t)address;
     std::lock_guard lock(guard);
     const auto found = before(at);
-    if (found == pieces().end() || at - found->first > found->second.mapped + PAGE) snprintf(text, sizeof text, ", at %#llx", (unsigned long long)at);
+    if (found == pieces().end() || at - found->first > found->second.mapped + FORBIDDEN) snprintf(text, sizeof text, ", at %#llx", (unsigned long long)at);
     else snprintf(text, sizeof text, ", %llu bytes behind the beginning of %zu bytes", (unsigned long long)(at - found->first), found->second.bytes);
     return text;
 }

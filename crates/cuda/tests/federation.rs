@@ -17,7 +17,7 @@ use fedeq_data::partition::{Partition, Split};
 use fedeq_data::shard::{Augmentation, Remainder, Shard};
 use fedeq_data::source::Source;
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences};
-use fedeq_equilibrium::{StoredPrecision, WarmStart};
+use fedeq_equilibrium::{Equilibrium, Stop, StoredPrecision, WarmStart};
 use fedeq_models::graph::{Ends, Fusion};
 use fedeq_models::{Activation, Graph, ModelConfig, NormKind, Task};
 
@@ -35,6 +35,17 @@ struct Small {
 
 impl Small {
     fn digits(model: &str, training: Training) -> Self {
+        Self::every(1, graph(model, &Task::image(8, 8, 1, 10)), training)
+    }
+
+    /// So little to do that a processor which stands in for a card is done in seconds: a quarter of the samples, and solves of three steps.
+    fn little(model: &str, training: Training) -> Self {
+        let shallow = Equilibrium { stop: Stop::relative(0.0, 3), ..Equilibrium::default() };
+        Self::every(4, graph(model, &Task::image(8, 8, 1, 10)).with_equilibrium(&shallow), training)
+    }
+
+    /// Clients that hold one of so many of their digits.
+    fn every(nth: usize, graph: Graph, training: Training) -> Self {
         let dataset = Arc::new(Source::default().load("".as_ref()).expect("embedded"));
         let rule = Partition::LabelShards { clients: CLIENTS, shards: 2 };
         let federation = rule.assign(&dataset, &Split::default(), Seed::new(5)).expect("enough digits");
@@ -44,9 +55,8 @@ impl Small {
         };
         let client = |(number, client): (usize, &fedeq_data::partition::ClientIndices)| {
             let step = [3, 5, 40, 4, 7, 3, 6][number];
-            [shard(&client.train, step), shard(&client.validation, 6), shard(&client.test, 4)]
+            [shard(&client.train, nth * step), shard(&client.validation, nth * 6), shard(&client.test, nth * 4)]
         };
-        let graph = graph(model, &Task::image(8, 8, 1, 10));
         let shards = federation.clients.iter().enumerate().map(client).collect();
         Self { shards, network: Arc::new(Network::new(graph)), training, nudge: 0.0 }
     }
@@ -298,6 +308,11 @@ impl Cases {
     }
 }
 
+/// All methods that a card can train.
+fn methods() -> impl Iterator<Item = Method> {
+    Method::NAMES.into_iter().map(|name| Method::named(name).expect("known"))
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn every_method_ends_where_it_does_on_the_cpu() {
@@ -306,11 +321,42 @@ fn every_method_ends_where_it_does_on_the_cpu() {
         [("mlp", brief(), 1e-4), ("deq-mlp", brief(), 1e-4), ("resnet-xs", gentle(), 1e-3), ("deq-resnet-xs", gentle(), 1e-3)]
     {
         let small = Small::digits(model, training);
-        let all = Method::NAMES.into_iter().map(|name| Method::named(name).expect("known"));
-        for method in all {
-            let name = method.name();
-            cases.compare(&format!("{model} {name}"), &small, method.algorithm(), &rounds(3), allowed);
+        for method in methods() {
+            cases.compare(&format!("{model} {}", method.name()), &small, method.algorithm(), &rounds(3), allowed);
         }
+    }
+    cases.finish();
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn little_federations_end_where_they_do_on_the_cpu() {
+    let mut cases = Cases::default();
+    let small = Small::little("mlp", brief());
+    for method in methods() {
+        cases.compare(&format!("mlp {}", method.name()), &small, method.algorithm(), &rounds(2), 1e-4);
+    }
+    for (model, training, allowed) in
+        [("deq-mlp", brief(), 1e-4), ("resnet-xs", gentle(), 1e-3), ("deq-resnet-xs", gentle(), 1e-3)]
+    {
+        let small = Small::little(model, training);
+        for name in ["fedeq", "ditto"] {
+            let method = Method::named(name).expect("known");
+            cases.compare(&format!("{model} {name}"), &small, method.algorithm(), &rounds(2), allowed);
+        }
+    }
+    cases.finish();
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn bytes_of_little_federations_depend_on_neither_packing_nor_recording() {
+    let mut cases = Cases::default();
+    for precision in [Precision::Mixed, Precision::Exact] {
+        let options = CudaOptions { precision, ..CudaOptions::default() };
+        let warm_start = WarmStart::BySample { capacity: None, precision: StoredPrecision::Half, lasting: true };
+        let small = Small::little("deq-resnet-xs", Training { warm_start, ..brief() });
+        cases.same_bytes(&format!("deq-resnet-xs {precision:?}"), &small, &FedEq::default(), &options);
     }
     cases.finish();
 }
@@ -440,7 +486,7 @@ fn special_methods() -> [(&'static str, Box<dyn Algorithm>); 5] {
 fn methods_on_a_tiny_network_end_where_they_do_on_the_cpu() {
     let mut cases = Cases::default();
     for norm in [NormKind::Group, NormKind::Batch] {
-        for method in Method::NAMES.into_iter().map(|name| Method::named(name).expect("known")) {
+        for method in methods() {
             let name = format!("{} {norm:?}", method.name());
             cases.compare(&name, &Small::tiny(norm, brief()), method.algorithm(), &rounds(3), 1e-3);
         }
@@ -554,7 +600,7 @@ fn seconds_of_a_round() {
     };
     let shards: Vec<[Shard; 3]> =
         (0..100).map(|client| [shard(600 * client, 500), shard(600 * client + 500, 0), shard(600 * client + 500, 100)]).collect();
-    let settings = fedeq_equilibrium::Equilibrium { stop: fedeq_equilibrium::Stop::relative(0.0, 8), ..Default::default() };
+    let settings = Equilibrium { stop: Stop::relative(0.0, 8), ..Equilibrium::default() };
     let task = Task::image(32, 32, 3, 10);
     let batch_size = NonZeroUsize::new(20).expect("not 0");
     let training = Training { learning_rate: 1e-3, batch_size, ..Training::default() };

@@ -331,7 +331,7 @@ fn a_run_that_is_under_way_is_exported_as_running() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     let exported = |to: &str| stdout(folder.path(), &["export-logs", "runs", "--to", to, "--out", to]);
-    ["mlflow", "wandb"].map(exported);
+    ["mlflow", "wandb"].into_iter().for_each(|to| _ = exported(to));
     let read = |to: &str, end: &str| {
         let found = files(&folder.path().join(to));
         let all = found.iter().filter(|path| path.to_string_lossy().ends_with(end));

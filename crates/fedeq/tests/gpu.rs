@@ -277,3 +277,29 @@ fn a_run_moves_between_a_card_and_the_cpu_and_keeps_what_is_over() {
     succeed(fedeq(&folder).args(["resume", "other", "--quiet", "--device", "cuda"]));
     assert_eq!(json(&manifests(&other)[0])["manifest"]["device"], "cpu, then cuda (mixed)");
 }
+
+/// So little that it takes seconds also where a processor stands in for a card (`crates/cuda/emulator`), which can run blocks, warps and lanes in any order.
+#[test]
+#[ignore = "needs a GPU"]
+fn a_little_run_learns_what_it_learns_on_the_cpu_and_gives_the_same_bytes_in_any_order_of_blocks() {
+    let folder = TempDir::new().expect("a folder");
+    let shallow = ["plan.rounds=2", "model.equilibrium.stop={ relative = 0.0, max_steps = 3 }"];
+    let on_a_card = |out: &str, order: &str| {
+        let mut command = run_command(&folder, out, &[&shallow[..], &["engine.device=cuda"]].concat());
+        succeed(command.env("EMULATOR_ORDER", order));
+        folder.path().join(out)
+    };
+    let natural = on_a_card("natural", "natural");
+    for order in ["reverse", "7"] {
+        assert_same_files(&natural, &on_a_card(order, order), order);
+    }
+    let explicit = ["plan.rounds=2", "model=mlp"];
+    let expected = json(&run(&folder, "cpu", &explicit).join("summary.json"));
+    let exact = run(&folder, "exact", &[&explicit[..], &["engine.device=cuda", "engine.precision=exact"]].concat());
+    let found = json(&exact.join("summary.json"));
+    for view in ["local", "shared"] {
+        let of = |summary: &Value, what: &str| summary["evaluation"][view][what].as_f64().expect("a number");
+        assert!((of(&found, "loss") - of(&expected, "loss")).abs() < 1e-5 * of(&expected, "loss"), "{view}");
+        assert_eq!(of(&found, "weighted"), of(&expected, "weighted"), "{view}");
+    }
+}
