@@ -152,8 +152,12 @@ test("chosen runs are laid over each other", async () => {
   await until("curves over bytes", async () => /after [\d.]+ [kM]B: /.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
   await visitor.page.getByLabel("Curves over").selectOption("round");
   // With the last lines of the results above the first curves.
+  await visitor.page.setViewportSize({ width: 1000, height: 760 });
+  assert.deepEqual(await visitor.wide_tables(1000), []);
+  await visitor.page.setViewportSize({ width: 1000, height: 760 });
   await visitor.page.evaluate(() => scrollTo(0, document.querySelector("#results").offsetTop - 10));
-  await visitor.documented("compare");
+  await visitor.documented("compare", visitor.page, 760);
+  await visitor.page.setViewportSize({ width: 1200, height: 900 });
   await visitor.page.getByRole("button", { name: "Compute them" }).click();
   await until("a matrix each", async () => (await visitor.page.locator("table.confusion").count()) === 2);
   await visitor.picture("compare");

@@ -143,7 +143,7 @@ test("the cells of matrices are square also where classes have long names", asyn
   const names = ["Quercus robur subsp. pedunculiflora", "Ulmus", "Fraxinus excelsior"];
   const rows = Array.from({ length: 240 }, (_, index) => `garden-${index % 4},${names[index % 3]},${index % 3},${(index * 7) % 5}`);
   writeFileSync(join(workshop.folder, "leaves.csv"), `client,label,height,width\n${rows.join("\n")}\n`);
-  await workshop.finished("leaves", "data=leaves.csv", "model=mlp", "plan.sampling.fraction=1", "plan.rounds=2");
+  await workshop.finished("leaves", "data=csv", "data.folder=leaves.csv", "model=mlp", "plan.sampling.fraction=1", "plan.rounds=2");
   const page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 } });
   await page.goto(`file://${await workshop.report("leaves.html", "runs/leaves")}`);
   await page.locator("table.confusion tbody td").first().waitFor();

@@ -146,11 +146,11 @@ export class Visitor {
   }
 
   /** A small picture for the documentation, of what is on the screen. */
-  async documented(name, page = this.page) {
+  async documented(name, page = this.page, most = 640) {
     const path = join(PICTURES ?? ARTEFACTS, `${name}.png`);
     mkdirSync(dirname(path), { recursive: true });
     const size = page.viewportSize();
-    await page.setViewportSize({ width: Math.min(size.width, 1000), height: Math.min(size.height, 640) });
+    await page.setViewportSize({ width: Math.min(size.width, 1000), height: Math.min(size.height, most) });
     await new Promise((next) => setTimeout(next, 500));
     await page.screenshot({ path, scale: "css" });
     await page.setViewportSize(size);
