@@ -32,6 +32,12 @@ int failed(Result result, const std::string& why) {
     return result;
 }
 
+// The same for what callers ask for to find something out.
+int denied(Result result, const char* why) {
+    said = why;
+    return result;
+}
+
 std::map<std::string, Kernel>& kernels() {
     static auto* all = new std::map<std::string, Kernel>;
     return *all;
@@ -134,7 +140,7 @@ DRIVER(cuDriverGetVersion, int* version) { *version = 12040; return SUCCESS; }
 DRIVER(cuDeviceGetCount, int* count) { *count = 1; return SUCCESS; }
 DRIVER(cuDeviceGet, int* device, int index) {
     *device = index;
-    return index == 0 ? SUCCESS : INVALID_DEVICE;
+    return index == 0 ? (int)SUCCESS : denied(INVALID_DEVICE, "there is no such device");
 }
 DRIVER(cuDeviceGetName, char* name, int length, int) {
     snprintf(name, length, "%s", NAME);
@@ -213,9 +219,9 @@ DRIVER(cuMemGetInfo_v2, size_t* free, size_t* total) {
 }
 DRIVER(cuMemAllocAsync, uint64_t* address, size_t bytes, void* stream) {
     if (const int error = not_recorded(stream, "memory is asked for")) return error;
-    if (!bytes) return INVALID_VALUE;
+    if (!bytes) return denied(INVALID_VALUE, "no bytes are asked for");
     *address = memory::take(bytes);
-    return *address ? SUCCESS : OUT_OF_MEMORY;
+    return *address ? (int)SUCCESS : denied(OUT_OF_MEMORY, "out of memory");
 }
 DRIVER(cuMemAlloc_v2, uint64_t* address, size_t bytes) { return cuMemAllocAsync(address, bytes, nullptr); }
 DRIVER(cuMemFree_v2, uint64_t address) {
@@ -278,7 +284,7 @@ DRIVER(cuModuleGetFunction, void** function, void* module, const char* name) {
 }
 DRIVER(cuFuncGetParamInfo, void* function, size_t index, size_t* offset, size_t* size) {
     const auto& parameters = ((Function*)function)->kernel->parameters;
-    if (index >= parameters.size()) return INVALID_VALUE;
+    if (index >= parameters.size()) return denied(INVALID_VALUE, "there are no more parameters");
     *offset = parameters[index].offset;
     *size = parameters[index].size;
     return SUCCESS;

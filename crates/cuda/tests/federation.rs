@@ -55,7 +55,7 @@ impl Small {
         };
         let client = |(number, client): (usize, &fedeq_data::partition::ClientIndices)| {
             let step = [3, 5, 40, 4, 7, 3, 6][number];
-            [shard(&client.train, nth * step), shard(&client.validation, nth * 6), shard(&client.test, nth * 4)]
+            [shard(&client.train, (nth * step).min(40)), shard(&client.validation, nth * 6), shard(&client.test, nth * 4)]
         };
         let shards = federation.clients.iter().enumerate().map(client).collect();
         Self { shards, network: Arc::new(Network::new(graph)), training, nudge: 0.0 }
