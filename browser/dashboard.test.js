@@ -144,6 +144,8 @@ test("chosen runs are laid over each other", async () => {
   await visitor.page.getByRole("button", { name: "Compare 2" }).click();
   await visitor.chart("Accuracy").waitFor();
   await until("two curves", async () => (await visitor.curves("Accuracy")) === 2);
+  await visitor.chart("Accuracy").scrollIntoViewIfNeeded();
+  await Visitor.drawn(visitor.page, "Accuracy");
   assert.match(await visitor.page.locator("section", { has: visitor.page.locator("#results") }).locator("table").textContent(), /FeDEQ.*FedAvg.*[+−]\d/s);
   assert.match(await visitor.page.locator("section", { has: visitor.page.locator("#differences") }).textContent(), /method\.name.*fedeq.*fedavg/s);
   await visitor.page.getByLabel("Curves over").selectOption("bytes");

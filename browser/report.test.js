@@ -184,6 +184,8 @@ test("single clients have pages in it, with their history and their confusion ma
 
 test("two runs of it are compared, with their matrices", async () => {
   await visitor.page.goto(`${visitor.address}#/compare/fedeq-0/fedavg-0`);
+  await visitor.chart("Accuracy").scrollIntoViewIfNeeded();
+  await Visitor.drawn(visitor.page, "Accuracy");
   await until("two matrices", async () => (await visitor.page.locator("table.confusion").count()) === 2);
   await visitor.page.getByRole("link", { name: "Report" }).click();
   await visitor.at();

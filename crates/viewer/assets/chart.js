@@ -34,8 +34,8 @@ export class Chart {
     this.plot.addEventListener("blur", () => this.look(null));
     this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(this.plot);
-    // What nobody sees is not drawn: of many runs there are many charts.
-    this.sight = new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting), { rootMargin: "300px" });
+    // What nobody sees is not drawn: of many runs there are many charts. The last of several changes told at once is how it is.
+    this.sight = new IntersectionObserver((entries) => this.seen(entries.at(-1).isIntersecting), { rootMargin: "300px" });
     this.sight.observe(this.node);
     this.forget_theme = on_theme(() => this.build());
     this.print = () => this.plot.append(element("div", { class: "printed" }, picture(this.shown())));

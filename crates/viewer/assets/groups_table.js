@@ -35,7 +35,7 @@ function results_table(lines) {
     const found = at_the_end(line, of, name);
     return score ? scattered(found, format, none(line)) : format(found?.mean);
   } });
-  const line_name = (line) => element("span", {}, swatch(line.stroke), `\u00a0${line.label}`, mark(line));
+  const line_name = (line) => element("span", {}, element("span", { class: "named" }, swatch(line.stroke), ` ${line.label}`), mark(line));
   const columns = [
     { title: "Line", text: line_name },
     { title: "Rounds", number: true, text: (line) => count(line.round) },
