@@ -12,14 +12,20 @@ use fedeq_core::{
 use fedeq_data::Seed;
 use fedeq_equilibrium::WarmStart;
 
-const RULES: [AggregationRule; 6] = [
-    AggregationRule::Mean,
-    AggregationRule::Median,
-    AggregationRule::TrimmedMean(TrimmedMean { share: 0.25 }),
-    AggregationRule::Krum(Krum { liars: 0.25 }),
-    AggregationRule::MultiKrum(Krum { liars: 0.25 }),
-    AggregationRule::GeometricMedian(GeometricMedian { smoothing: 1e-6, iterations: 100 }),
-];
+const RULES: [AggregationRule; 6] = rules(CLIENTS);
+
+/// All rules, with as many liars among so many clients as Krum bears: `2 f + 3 <= n`.
+const fn rules(clients: usize) -> [AggregationRule; 6] {
+    let liars = ((clients - 3) / 2) as f64 / clients as f64;
+    [
+        AggregationRule::Mean,
+        AggregationRule::Median,
+        AggregationRule::TrimmedMean(TrimmedMean { share: 0.25 }),
+        AggregationRule::Krum(Krum { liars }),
+        AggregationRule::MultiKrum(Krum { liars }),
+        AggregationRule::GeometricMedian(GeometricMedian { smoothing: 1e-6, iterations: 100 }),
+    ]
+}
 
 const ATTACKS: [AttackKind; 4] = [AttackKind::SignFlip, AttackKind::Noise, AttackKind::LargeNorm, AttackKind::ModelReplacement];
 
@@ -75,7 +81,7 @@ impl Federated<'_> {
     fn bears_every_rule_with_every_attack(&self, name: &str, training: &Training) {
         let method = Method::named(name).expect("there");
         let algorithm = method.algorithm();
-        for rule in RULES {
+        for rule in rules(self.clients) {
             let aggregation = Aggregation { clip: Some(Clipping::Fixed(1.0)), ..by(rule) };
             for attack in ATTACKS {
                 let liars = some_of(self.clients, attack, algorithm);

@@ -252,8 +252,16 @@ const CONTEXT: [(&str, &[&str]); 25] = [
     ("data.source.problem.width", &["data.source.problem.classes=2"]),
 ];
 
-/// Values just inside of a bound that is not included, where what else an experiment is made of asks for more than a millionth.
-const INSIDE: [(&str, f64); 3] = [
+/// Values within the bounds, where what else an experiment is made of leaves no room for those at the bound itself.
+const INSIDE: [(&str, f64); 8] = [
+    // As many as own something of what is generated here.
+    ("data.partition.clients", 20.0),
+    // All that is generated must fit in memory.
+    ("data.source.problem.clients", 100.0),
+    ("data.source.problem.samples", 1_000.0),
+    ("data.source.problem.width", 1_000.0),
+    // As many blocks as share the parameters of the smallest network.
+    ("model.blocks", 2.0),
     // One client of thirty.
     ("plan.sampling.fraction", 0.04),
     // No draw gives every client a sample.

@@ -129,8 +129,8 @@ mod tests {
         for letters in [Letters::new(40, INK), Letters::new(40, INK).bold()] {
             let [left, _, right, _] = inked("HHHHHHHHHH", letters);
             let (drawn, measured) = (f64::from(right - left + 1), letters.length("HHHHHHHHHH"));
-            // But for the bearings of the first and the last letter, which are below a fifth of the em.
-            assert!((0.0..8.0).contains(&(measured - drawn)), "{drawn} instead of {measured}");
+            // But for the bearings of the first and the last letter, which are below a fifth of the em, and for what is measured being rounded up.
+            assert!((0.0..9.0).contains(&(measured - drawn)), "{drawn} instead of {measured}");
         }
         assert!(Letters::new(40, INK).bold().length("Hg") > Letters::new(40, INK).length("Hg"));
     }
@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn capitals_have_their_middle_at_the_height_of_the_place() {
         let [_, top, _, bottom] = inked("H", Letters::new(100, INK));
-        assert!(bottom - top + 1 == 73 || bottom - top + 1 == 74, "the capitals of DejaVu are 0.73 of its em: {top} to {bottom}");
+        // Pixels at the edges that are covered by half or less do not count as ink.
+        assert!((72..=74).contains(&(bottom - top + 1)), "the capitals of DejaVu are 0.729 of its em: {top} to {bottom}");
         assert!((f64::from(top + bottom + 1) / 2.0 - 100.0).abs() <= 1.0, "{top} to {bottom}");
     }
 
