@@ -194,7 +194,7 @@ export class Visitor {
     await session.detach();
     const usable = new Set(["button", "link", "textbox", "searchbox", "combobox", "slider", "checkbox", "progressbar", "meter", "img", "region", "navigation", "table", "group", "DisclosureTriangle"]);
     const seen = nodes.filter(({ ignored, role }) => !ignored && usable.has(role?.value));
-    if (seen.length < 5) throw new Error("the tree of the page is empty");
+    if (nodes.length < 5 || seen.length === 0) throw new Error("the tree of the page is empty");
     const focusable = ({ properties }) => (properties ?? []).some(({ name, value }) => name === "focusable" && value.value);
     // A group that nobody stops at needs no name.
     const nameless = ({ role, name, ...node }) => !name?.value?.trim() && (role.value !== "group" || focusable(node));
