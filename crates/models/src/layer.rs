@@ -146,7 +146,7 @@ pub struct Affine {
 pub enum NormScope {
     /// The batch, a channel at a time; in evaluation the running statistics with this index stand in.
     Batch {
-        /// An index into [`Graph::statistics`].
+        /// An index into [`Graph::statistics`](crate::graph::Graph::statistics).
         statistics: usize,
     },
     /// The plane of a group of neighbouring channels of one sample.
