@@ -35,7 +35,7 @@ def limit() -> Iterator[ReplyLimit]:
     grid, inflate = dict(vars(http_grid)), Array.__dict__["inflate"]
     limit_replies(FakeGrid({}), ARRAYS)
     yield ReplyLimit(ARRAYS)
-    vars(http_grid).update(grid)
+    http_grid.__dict__.update(grid)
     Array.inflate = inflate  # type: ignore[method-assign]
 
 

@@ -12,7 +12,7 @@ from fedeq.flower.messages import identify
 from fedeq.flower.registry import Registry
 from fedeq.flower.superlink import push, tolerate_server_errors
 from fedeq.flower.transport import Transport
-from tests.harness.fake import FakeGrid, FakeContext, client, honest
+from tests.harness.fake import FakeContext, FakeGrid, client, honest
 
 
 def failure(status: int) -> httpx.HTTPStatusError:

@@ -155,7 +155,7 @@ def write_app(folder: Path, clients: int, rounds: int = 1, *settings: str) -> Pa
     return folder
 
 
-class FakeWatch:
+class FakeContext:
     """Nobody stops anything, and nobody watches."""
 
     stopped = False

@@ -9,7 +9,7 @@ from typing import Literal
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedeq._native import Federation, Request, Watch
+from fedeq._native import Federation, LinkContext, Request
 from fedeq.flower.app import folder_of, log_line
 from fedeq.flower.directory import Directory
 from fedeq.flower.listener import BackgroundListener
@@ -69,20 +69,20 @@ class Meddler:
     transport: Transport
     faults: Mapping[str, str]
 
-    def gather(self, clients: int, watch: Watch) -> dict[int, str]:
+    def gather(self, clients: int, context: LinkContext) -> dict[int, str]:
         """Wait for clients."""
-        return self.transport.gather(clients, watch)
+        return self.transport.gather(clients, context)
 
-    def exchange(self, requests: Mapping[int, Request], watch: Watch) -> dict[int, str | Parts]:
+    def exchange(self, requests: Mapping[int, Request], context: LinkContext) -> dict[int, str | Parts]:
         """Carry messages."""
         first = next(iter(requests.values()))
         fault = self.faults.get(str(first.round)) if first.dtype == "uint8" else None
         kind = first.packed[HEADER] if fault else 0
         if (fault, kind) in {("before masking", ROSTER), ("before reveal", SURVIVORS)}:
             others = {client: request for client, request in requests.items() if client != VICTIM}
-            return {**self.transport.exchange(others, watch), VICTIM: "it has dropped out"}
+            return {**self.transport.exchange(others, context), VICTIM: "it has dropped out"}
         sent = {client: self._sent(client, request, fault, kind) for client, request in requests.items()}
-        return self.transport.exchange(sent, watch)
+        return self.transport.exchange(sent, context)
 
     def _sent(self, client: int, request: Request, fault: str | None, kind: int) -> Request:
         body = request.packed[HEADER:]

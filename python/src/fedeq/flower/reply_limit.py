@@ -139,7 +139,7 @@ def limit_replies(grid: Grid, arrays: int) -> None:
     """Let the arrays of no reply have more than so many bytes, in this process, and the rest no more than it needs."""
     limit = ReplyLimit(arrays)
     # By these names Flower's grid has them.
-    vars(http_grid).update(pull_objects=limit.pull, inflate_object_from_contents=limit.inflate)
+    http_grid.__dict__.update(pull_objects=limit.pull, inflate_object_from_contents=limit.inflate)
     Array.inflate = classmethod(_inflate_within)  # type: ignore[method-assign, assignment]
     if isinstance(grid, http_grid.HttpGrid):
         # Its connection is not public. Flower's version is pinned, and a test sends such replies over a real SuperLink.
