@@ -74,7 +74,8 @@ OTHERS = {
         "plan.aggregation.clip.adaptive.quantile=0.5",
         "plan.aggregation.cap=0.3",
         "plan.rounds=3",
-        *BY_SAMPLES[2:],
+        "plan.sampling.fraction=0.8",
+        *SMALL,
     ),
     # No client has more than three tenths, however many samples it has.
     "capped": (
