@@ -62,7 +62,11 @@ def test_the_noise_and_the_account_are_what_the_plan_says(make_federation: Feder
 
 COINS = ("model=mlp", "plan.evaluate_every=0", "plan.sampling.poisson=true", "plan.sampling.fraction=0.6", *SMALL)
 # The bound follows the clients, by a count with noise of its own.
-ADAPTIVE = ("plan.privacy.clip.adaptive={ quantile = 0.5, initial = 0.2 }", "plan.privacy.noise_multiplier=0.8")
+ADAPTIVE = (
+    "plan.privacy.clip.adaptive={ quantile = 0.5, initial = 0.2 }",
+    "plan.privacy.count_noise=1.0",
+    "plan.privacy.noise_multiplier=0.8",
+)
 
 
 def bounds_of(folder: Path) -> list[float]:

@@ -34,14 +34,18 @@ impl Agreement {
     fn is_foreseen(&self, request: &Request) -> bool {
         let plan = &self.experiment.plan;
         let (round, every) = (request.round, plan.evaluate_every);
-        let is_evaluated = round == plan.rounds || (every > 0 && round > 0 && round < plan.rounds && round.is_multiple_of(every));
+        let is_between = round > 0 && round < plan.rounds;
+        // A budget of privacy ends training in a round that the server's account tells.
+        let may_end_early = plan.privacy.is_some_and(|privacy| privacy.budget.is_some());
+        let is_end = round == plan.rounds || (may_end_early && is_between);
+        let is_evaluated = is_end || (every > 0 && is_between && round.is_multiple_of(every));
         match request.task {
             ClientTask::Train => round < request.rounds,
             ClientTask::Aggregate => round < request.rounds && plan.secure_aggregation.is_some(),
             ClientTask::Evaluate => is_evaluated && !plan.measure_theory,
             ClientTask::Measure => is_evaluated && plan.measure_theory,
             // Once training is over; what comes of it stays with the client.
-            ClientTask::Finish | ClientTask::Adopt => round == plan.rounds,
+            ClientTask::Finish | ClientTask::Adopt => is_end,
         }
     }
 }
@@ -54,6 +58,18 @@ mod tests {
     fn is_allowed(agreement: &Agreement, task: ClientTask, round: u64, rounds: u64, rho: Option<f64>) -> bool {
         let request = Request { task, round, rounds, rho, weights: Default::default() };
         agreement.check_request(&request).is_ok()
+    }
+
+    #[test]
+    fn a_budget_of_privacy_may_end_training_after_any_round_and_nothing_else_may() {
+        let usual = ["plan.rounds=6", "plan.evaluate_every=0", "method=fedavg", "method.weighting=uniform", "model.norm=group"];
+        let private = ["plan.privacy.noise_multiplier=0.8", "plan.privacy.clip.fixed=0.1"];
+        let ends = |settings: &[&str]| {
+            let agreement = agreement(settings);
+            [0, 2, 6, 7].map(|round| is_allowed(&agreement, ClientTask::Evaluate, round, 6, None))
+        };
+        assert_eq!(ends(&[&usual[..], &private[..]].concat()), [false, false, true, false]);
+        assert_eq!(ends(&[&usual[..], &private[..], &["plan.privacy.budget=50.0"]].concat()), [false, true, true, false]);
     }
 
     #[test]

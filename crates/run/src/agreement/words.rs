@@ -90,6 +90,10 @@ impl Agreement {
             0 => "after the last round".into(),
             every => format!("after every {} and after the last", counted(every as usize, "round")),
         };
+        let early = match plan.privacy.and_then(|privacy| privacy.budget) {
+            Some(budget) => format!(" (the last is the one in which a budget of epsilon {budget} is spent, if that comes first)"),
+            None => String::new(),
+        };
         let theory =
             if plan.measure_theory { ", with gradients over all training samples (only their norms are sent)" } else { "" };
         let heads = if *initial_heads == InitialHeads::Own { " (drawn for this client)" } else { "" };
@@ -103,7 +107,7 @@ impl Agreement {
                     counted(batch_size.get(), "sample")
                 ),
             ),
-            ("evaluation", format!("{when}{theory}")),
+            ("evaluation", format!("{when}{early}{theory}")),
             ("network", experiment.model.to_string()),
         ]
     }
