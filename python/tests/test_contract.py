@@ -86,14 +86,19 @@ OTHERS = {
     # Two of the five are met after training.
     "unseen": ("method=fedrep", "data.unseen.count=2", *BY_SAMPLES),
 }
+# Tests that can be carried out side by side.
+PARTS = 4
 
 
-def test_other_methods_over_flower_are_the_simulation_to_the_bit(make_federation: FederationFactory) -> None:
-    """One SuperLink and the same folders of nodes for all of them: a node keeps federations apart."""
+@pytest.mark.parametrize("first", range(PARTS))
+def test_other_methods_over_flower_are_the_simulation_to_the_bit(
+    make_federation: FederationFactory, first: int
+) -> None:
+    """One SuperLink and the same folders of nodes for all of a part: a node keeps federations apart."""
     federation = make_federation("method=fedavg", *BY_SAMPLES)
     federation.start()
-    for name, settings in OTHERS.items():
-        federation.write_app(name, settings)
+    for name in list(OTHERS)[first::PARTS]:
+        federation.write_app(name, OTHERS[name])
         federation.restart_nodes()
         simulation = federation.simulate()
         federation.run()

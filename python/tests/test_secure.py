@@ -51,10 +51,15 @@ def test_sums_over_flower_are_those_of_the_simulation(make_federation: Federatio
     federation.run()
     assert_finished(federation)
     assert server_of(federation.app) == server_of(simulation)
-    # Theta is compressed on its way down: changes are from what arrived, which is another thing at each client.
+
+
+def test_sums_of_changes_from_a_compressed_theta_are_those_of_the_simulation(
+    make_federation: FederationFactory,
+) -> None:
+    """Changes are from what arrived, which is another thing at each client."""
     small = ("plan.compression.down=int4", "plan.compression.keep_rounds=1", "plan.rounds=3")
-    federation.write_app("compressed", (*FEDEQ[:2], *FEDEQ[4:], *SECURE, *small))
-    federation.restart_nodes()
+    federation = make_federation(*FEDEQ[:2], *FEDEQ[4:], *SECURE, *small)
+    federation.start()
     simulation = federation.simulate()
     federation.run()
     assert_finished(federation)

@@ -46,7 +46,12 @@ struct Federated<'a> {
     clients: usize,
 }
 
-impl Federated<'_> {
+impl<'a> Federated<'a> {
+    /// Of the convex problem.
+    fn convex(engine: &'a dyn Engine) -> Self {
+        Self { engine, first: Problem::start(), clients: CLIENTS }
+    }
+
     /// All clients in every round; after every round the server's state is written and read again where that is asked for.
     fn run(
         &self,
@@ -94,19 +99,6 @@ impl Federated<'_> {
     }
 }
 
-/// On the convex problem.
-fn run(
-    problem: &Problem,
-    algorithm: &dyn Algorithm,
-    training: &Training,
-    plan: &Plan,
-    liars: Option<&Liars>,
-    is_resumed: bool,
-) -> (ServerState, Vec<Round>) {
-    let federated = Federated { engine: &problem.engine(), first: Problem::start(), clients: CLIENTS };
-    federated.run(algorithm, training, plan, liars, is_resumed)
-}
-
 fn all_clients(rounds: u64, aggregation: Aggregation) -> Plan {
     Plan {
         rounds,
@@ -124,7 +116,8 @@ fn by(rule: AggregationRule) -> Aggregation {
 #[test]
 fn every_method_that_sends_runs_under_every_rule_with_every_attack() {
     let problem = Problem::new(3);
-    let convex = Federated { engine: &problem.engine(), first: Problem::start(), clients: CLIENTS };
+    let convex_engine = problem.engine();
+    let convex = Federated::convex(&convex_engine);
     // The convex problem has no embeddings, which some methods train with: they have a network.
     let digits = Digits::new("mlp", brief());
     let engine = ClientByClient::new(&digits, Workers::new(2).expect("threads"));
@@ -150,7 +143,12 @@ fn robust_rules_stay_near_the_optimum_where_liars_drive_the_mean_away() {
     for method in [&FedRep::default() as &dyn Algorithm, &FedEq { rho: 0.1, ..FedEq::default() }] {
         let error = |rule: AggregationRule, kind: Option<AttackKind>| {
             let liars = kind.map(|kind| liars(kind, method));
-            problem.error(&run(&problem, method, &training, &all_clients(15, by(rule)), liars.as_ref(), false).0.weights)
+            problem.error(
+                &Federated::convex(&problem.engine())
+                    .run(method, &training, &all_clients(15, by(rule)), liars.as_ref(), false)
+                    .0
+                    .weights,
+            )
         };
         let honest = error(AggregationRule::Mean, None);
         for kind in [AttackKind::Noise, AttackKind::ModelReplacement] {
@@ -174,7 +172,7 @@ fn clipping_bounds_what_a_liar_can_do_with_one_update() {
     let liars = liars(AttackKind::LargeNorm, &method);
     let error = |clip: Option<Clipping>| {
         let plan = all_clients(10, Aggregation { clip, ..Aggregation::default() });
-        problem.error(&run(&problem, &method, &training, &plan, Some(&liars), false).0.weights)
+        problem.error(&Federated::convex(&problem.engine()).run(&method, &training, &plan, Some(&liars), false).0.weights)
     };
     let (unclipped, clipped) = (error(None), error(Some(Clipping::Adaptive(AdaptiveClip::default()))));
     assert!(clipped < 0.1 * unclipped, "{clipped} of {unclipped}");
@@ -185,7 +183,8 @@ fn liars_are_marked_and_what_became_of_their_updates_is_told() {
     let problem = Problem::new(3);
     let method = FedAvg::default();
     let liars = liars(AttackKind::Noise, &method);
-    let (_, rounds) = run(&problem, &method, &thorough(0.2), &all_clients(5, by(RULES[4])), Some(&liars), false);
+    let (_, rounds) =
+        Federated::convex(&problem.engine()).run(&method, &thorough(0.2), &all_clients(5, by(RULES[4])), Some(&liars), false);
     for round in &rounds {
         assert_eq!(round.cohort, round.distances.iter().map(|each| each.client).collect::<Vec<_>>());
         for each in round.distances.iter().filter(|each| liars.contains(each.client)) {
@@ -224,8 +223,8 @@ fn an_adaptive_bound_survives_a_resume_to_the_byte() {
     let clip = Some(Clipping::Adaptive(AdaptiveClip { rate: 0.7, quantile: 0.4, initial: None }));
     let plan = all_clients(6, Aggregation { clip, cap: Some(0.2), ..by(RULES[2]) });
     let training = Training { epochs: 3, personal_epochs: 3, ..thorough(0.1) };
-    let (whole, rounds) = run(&problem, &method, &training, &plan, Some(&liars), false);
-    let (resumed, again) = run(&problem, &method, &training, &plan, Some(&liars), true);
+    let (whole, rounds) = Federated::convex(&problem.engine()).run(&method, &training, &plan, Some(&liars), false);
+    let (resumed, again) = Federated::convex(&problem.engine()).run(&method, &training, &plan, Some(&liars), true);
     assert_eq!(whole.to_bytes().expect("writable"), resumed.to_bytes().expect("writable"));
     assert_eq!(rounds, again);
     let bounds: Vec<f64> = rounds.iter().filter_map(|round| round.bound).collect();
@@ -240,7 +239,7 @@ fn single_updates_are_clipped_and_rules_for_several_are_refused() {
     let clip = Some(Clipping::Adaptive(AdaptiveClip::default()));
     let plan = Plan { asynchronous, ..all_clients(4, Aggregation { clip, ..Aggregation::default() }) };
     let liars = liars(AttackKind::LargeNorm, &method);
-    let (server, rounds) = run(&problem, &method, &thorough(0.1), &plan, Some(&liars), true);
+    let (server, rounds) = Federated::convex(&problem.engine()).run(&method, &thorough(0.1), &plan, Some(&liars), true);
     assert!(server.weights.is_finite() && server.clip.is_some());
     let clipped = rounds.iter().flat_map(|round| &round.distances).filter(|each| each.treatment == Treatment::Clipped);
     assert!(clipped.clone().count() > 0 && clipped.clone().any(|each| liars.contains(each.client)));

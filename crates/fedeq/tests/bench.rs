@@ -330,8 +330,9 @@ fn a_run_that_is_under_way_is_exported_as_running() {
     while fs::read_to_string(&journal).map_or(0, |text| text.lines().count()) < 2 && std::time::Instant::now() < end {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    let exported = |to: &str| stdout(folder.path(), &["export-logs", "runs", "--to", to, "--out", to]);
-    ["mlflow", "wandb"].into_iter().for_each(|to| _ = exported(to));
+    for to in ["mlflow", "wandb"] {
+        stdout(folder.path(), &["export-logs", "runs", "--to", to, "--out", to]);
+    }
     let read = |to: &str, end: &str| {
         let found = files(&folder.path().join(to));
         let all = found.iter().filter(|path| path.to_string_lossy().ends_with(end));

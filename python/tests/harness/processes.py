@@ -95,13 +95,14 @@ def _read(pid: int, what: str) -> bytes:
 
 
 def free_port() -> int:
-    """Find a free port, below those that the system assigns to outgoing connections."""
+    """Find a free port, below those that the system assigns to outgoing connections, and not of tests beside this."""
+    first = 22000 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     for _ in range(1000):
-        port = 22000 + secrets.randbelow(1000)
+        port = first + secrets.randbelow(1000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    message = "no port between 22000 and 22999 is free"
+    message = f"no port between {first} and {first + 999} is free"
     raise RuntimeError(message)
 
 

@@ -92,9 +92,6 @@ pub(super) enum End {
     TimeIsOver,
 }
 
-/// That there was no time for a cell.
-const TOO_LATE: bool = true;
-
 impl Cells<'_> {
     /// Carries out all cells, as many side by side as there are jobs. `begins` is asked before each; `ends` takes what became of it, one at a time.
     ///
@@ -113,22 +110,22 @@ impl Cells<'_> {
             // What is left when the first run had to stop is too little for another one's checkpoint.
             let is_time = is_ending.load(Ordering::Relaxed) || self.limit.is_over();
             if is_time && !matches!(finished(&self.cells[index]), Ok(Some(_))) {
-                return Ok(TOO_LATE);
+                return Ok(End::TimeIsOver);
             }
             match begins(index)? {
                 Next::Begin => {}
-                Next::Done => return Ok(!TOO_LATE),
-                Next::Later => return Ok(TOO_LATE),
+                Next::Done => return Ok(End::AllDone),
+                Next::Later => return Ok(End::TimeIsOver),
             }
             match self.attempt(index, share.as_ref(), &is_over)? {
                 Attempted::Ended(attempt) => (ends.lock().unwrap_or_else(PoisonError::into_inner))(index, *attempt)?,
                 Attempted::FarEnough => {}
                 Attempted::OutOfTime => {
                     is_ending.store(true, Ordering::Relaxed);
-                    return Ok(TOO_LATE);
+                    return Ok(End::TimeIsOver);
                 }
             }
-            Ok(!TOO_LATE)
+            Ok(End::AllDone)
         };
         let work_off = || {
             while !is_over.load(Ordering::Relaxed) {
@@ -137,7 +134,7 @@ impl Cells<'_> {
                     break;
                 }
                 match one(index) {
-                    Ok(late) => _ = is_late.fetch_or(late, Ordering::Relaxed),
+                    Ok(end) => _ = is_late.fetch_or(end == End::TimeIsOver, Ordering::Relaxed),
                     Err(error) => {
                         // What went wrong first is what there is to tell; others are stopped because of it.
                         let _ = failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);

@@ -10,7 +10,7 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use fedeq_core::Method;
 use fedeq_data::fetch::offer::offer;
-use fedeq_data::source::catalog;
+use fedeq_data::source::{Entry, catalog};
 use fedeq_report::reproduce::{NAMES, find};
 use fedeq_run::experiment::{Accepts, Holds, SettingInfo};
 use fedeq_run::preset::Preset;
@@ -78,9 +78,8 @@ pub(super) fn axes_with() -> ArgValueCompleter {
 
 /// Data sets that can be fetched.
 pub(super) fn offers() -> ArgValueCompleter {
-    let set = |entry: &'static fedeq_data::source::Entry| CompletionCandidate::new(entry.name).help(Some(entry.about.into()));
-    ArgValueCompleter::new(move |typed: &OsStr| {
-        matching(typed, catalog().filter(|entry| offer(entry.name).is_some()).map(set).collect())
+    ArgValueCompleter::new(|typed: &OsStr| {
+        matching(typed, catalog().filter(|entry| offer(entry.name).is_some()).map(data_set).collect())
     })
 }
 
@@ -104,9 +103,8 @@ pub(super) fn methods() -> ArgValueCompleter {
 }
 
 pub(super) fn data_sets() -> ArgValueCompleter {
-    let set = |entry: &'static fedeq_data::source::Entry| CompletionCandidate::new(entry.name).help(Some(entry.about.into()));
-    ArgValueCompleter::new(move |typed: &OsStr| {
-        let mut found = matching(typed, catalog().map(set).collect());
+    ArgValueCompleter::new(|typed: &OsStr| {
+        let mut found = matching(typed, catalog().map(data_set).collect());
         found.extend(paths(typed));
         found
     })
@@ -140,6 +138,10 @@ pub(super) fn runs() -> ArgValueCompleter {
         let runs = matching(typed, found.into_iter().map(CompletionCandidate::new).collect());
         if runs.is_empty() { paths(typed) } else { runs }
     })
+}
+
+fn data_set(entry: &'static Entry) -> CompletionCandidate {
+    CompletionCandidate::new(entry.name).help(Some(entry.about.into()))
 }
 
 /// Those that begin with what is typed.
