@@ -107,7 +107,7 @@ fn memory_words(memory: Option<u64>, device: Option<u64>) -> String {
     match (memory, device) {
         (Some(memory), _) => format!("about {}", bytes(memory)),
         (None, Some(device)) => format!("at least {} {UNPLANNED}", bytes(device)),
-        (None, None) => "not known: nobody counts it here".into(),
+        (None, None) => "not known: this program does not count it".into(),
     }
 }
 
