@@ -21,7 +21,8 @@ from tests.harness.settings import SMALL
 
 pytestmark = [pytest.mark.federation, pytest.mark.hostile]
 
-ONE_ROUND = ("method=fedrep", "method.weighting=uniform", "model=mlp", "plan.rounds=1", "plan.sampling.fraction=1")
+FEDREP = ("method=fedrep", "method.weighting=uniform", "model=mlp", "plan.sampling.fraction=1")
+ONE_ROUND = (*FEDREP, "plan.rounds=1")
 CLIPPED = "plan.aggregation.clip.fixed=0.1"
 PRIVATE = ("plan.privacy.clip.fixed=0.1", "plan.privacy.noise_multiplier=0.8")
 
@@ -58,6 +59,22 @@ def test_the_noise_and_the_account_are_what_the_plan_says(make_federation: Feder
     assert abs(np.corrcoef(drawn, simulated)[0, 1]) < 5.0 / np.sqrt(count)
     secret = federation.app / "noise.secret"
     assert secret.stat().st_mode & 0o77 == 0
+
+
+# Hardly any noise, and a bound that nothing reaches: what differs from the simulation is what was measured otherwise.
+QUIET = ("plan.privacy.clip.fixed=1000", "plan.privacy.noise_multiplier=1e-12", "plan.privacy.noise=clients")
+
+
+def test_a_model_that_arrives_compressed_is_what_changes_are_measured_from(make_federation: FederationFactory) -> None:
+    """Noise by clients beside a codec on the way down: from the second round on, clients have other models than the server."""
+    compressed = ("plan.rounds=3", "plan.compression.down=int4")
+    federation = make_federation(*(*FEDREP, *SMALL, *QUIET, *compressed))
+    federation.start()
+    simulation = federation.simulate()
+    federation.run()
+    assert_finished(federation)
+    apart = np.linalg.norm(flat(federation.app) - flat(simulation))
+    assert apart < 1e-4 * np.linalg.norm(flat(simulation)), apart
 
 
 COINS = ("model=mlp", "plan.evaluate_every=0", "plan.sampling.poisson=true", "plan.sampling.fraction=0.6", *SMALL)

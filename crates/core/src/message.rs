@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use fedeq_models::store::Metadata;
 
-use crate::algorithm::Update;
+use crate::algorithm::{Algorithm, Update};
 use crate::disclosure::Disclosure;
 use crate::error::{Error, Result};
 use crate::fixed_points::FixedPoints;
@@ -247,6 +247,17 @@ impl Reply {
             Self::Update(update) => Self::Update(Update { weights: weights.into(), ..update }),
             other => other,
         }
+    }
+
+    /// An update of a client that received something else than the server has, as the change it made to the server's parameters.
+    pub fn rebased(self, algorithm: &dyn Algorithm, received: &Params, theta: &Params) -> Result<Self> {
+        let Self::Update(update) = &self else { return Ok(self) };
+        if algorithm.sends_changes() {
+            return Ok(self);
+        }
+        let Weights { params, statistics } = update.weights.to_host()?.into_owned();
+        params.ensure_like(theta)?;
+        Ok(self.with_weights(Weights { params: theta.plus(1.0, &params.minus(received)), statistics }))
     }
 
     /// The bytes it takes on the wire where its weights are sent otherwise.

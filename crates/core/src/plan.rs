@@ -9,7 +9,7 @@ use crate::asynchronous::Asynchronous;
 use crate::client::shares_anything;
 use crate::compression::Compression;
 use crate::error::{Error, Result};
-use crate::privacy::{Mechanism, Privacy};
+use crate::privacy::{Mechanism, NoiseBy, Privacy};
 use crate::sampler::Sampling;
 use crate::secure::{SecureAggregation, SecureRounds};
 use crate::server_optimiser::ServerOptimiser;
@@ -160,6 +160,11 @@ impl Plan {
     /// How rounds of so many clients are summed in secret; nothing where the server sees single updates.
     pub fn secure_rounds(&self, algorithm: &dyn Algorithm, clients: usize) -> Result<Option<SecureRounds>> {
         SecureRounds::of(self, algorithm, clients)
+    }
+
+    /// Whether clients add noise to single updates that the server sees.
+    pub fn has_noise_in_clear(&self) -> bool {
+        self.secure_aggregation.is_none() && self.privacy.is_some_and(|privacy| privacy.noise == NoiseBy::Clients)
     }
 
     /// What makes the server's models private for so many clients; nothing where the plan does not.

@@ -89,6 +89,8 @@ pub struct InProcess<'a> {
     store: &'a mut ClientStore,
     compression: Option<&'a Compression>,
     secure: Option<SecureRounds>,
+    /// Whether the server gets single changes with noise in them, which are measured from what each client received.
+    noise_in_clear: bool,
     /// The bytes of a session of secure aggregation, by clients, parameters and running statistics, where they do not depend on who the clients are.
     sessions: BTreeMap<[usize; 3], Traffic>,
     traffic: Traffic,
@@ -118,6 +120,7 @@ impl<'a> InProcess<'a> {
             store,
             compression,
             secure,
+            noise_in_clear: false,
             sessions,
             traffic,
             seconds: 0.0,
@@ -139,6 +142,12 @@ impl<'a> InProcess<'a> {
     /// Counts updates as they are sent where the server learns only their sum.
     pub fn securing(mut self, secure: Option<SecureRounds>) -> Self {
         self.secure = secure;
+        self
+    }
+
+    /// Takes updates for changes of what each client received, as clients do that add noise to them.
+    pub fn noisy(mut self, noise_in_clear: bool) -> Self {
+        self.noise_in_clear = noise_in_clear;
         self
     }
 
@@ -270,13 +279,16 @@ impl<'a> InProcess<'a> {
         Ok(reply.with_weights(weights))
     }
 
-    /// What is summed in secret is how far a client came from what it received, which is not quite what the server has where a codec wrote it.
+    /// What is summed in secret, or with noise by clients, is how far a client came from what it received, which is not quite what the server has where a codec wrote it.
     fn since(&self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
         let is_other = self.compression.is_some_and(|compression| compression.down.is_some());
         match reply {
             Reply::Update(update) if is_other && self.secure.is_some() && !self.algorithm.sends_changes() => {
                 let weights = update.weights.moved_from(envelope.request.weights.params.clone())?;
                 Ok(Reply::Update(Update { weights, ..update }))
+            }
+            reply if is_other && self.noise_in_clear => {
+                reply.rebased(self.algorithm, &envelope.request.weights.params, &envelope.sent.weights.params)
             }
             other => Ok(other),
         }

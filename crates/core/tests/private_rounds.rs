@@ -3,18 +3,30 @@ mod common;
 
 use common::{CLIENTS, Problem, Rounds, SHARED};
 use fedeq_core::{
-    Algorithm, Clipping, FedEq, FedRep, InProcess, NoiseBy, Plan, Privacy, Round, Sampling, Server, ServerState, ServerStep,
-    Training,
+    Algorithm, Clipping, Codec, Compression, FedEq, FedRep, InProcess, NoiseBy, Plan, Privacy, Round, Sampling, Server,
+    ServerState, ServerStep, Training,
 };
 use fedeq_data::Seed;
 
 fn run(problem: &Problem, algorithm: &dyn Algorithm, plan: &Plan) -> (ServerState, Vec<Round>) {
-    let mut server = problem.server(algorithm, 0.1);
+    run_from(problem.server(algorithm, 0.1), 0.05, problem, algorithm, plan)
+}
+
+/// The same, from what a server begins with, at a learning rate.
+fn run_from(
+    mut server: ServerState,
+    learning_rate: f64,
+    problem: &Problem,
+    algorithm: &dyn Algorithm,
+    plan: &Plan,
+) -> (ServerState, Vec<Round>) {
     let dual = algorithm.initial_dual(&Problem::start(), Seed::new(1));
     let mut store = problem.store(move |_| dual.clone());
     let (never, engine, mut rounds) = (|| false, problem.engine(), Rounds::default());
-    let training = Training { learning_rate: 0.05, epochs: 5, personal_epochs: 5, ..Training::default() };
-    let mut transport = InProcess::new(algorithm, &training, &engine, &mut store, Seed::new(1), &never);
+    let training = Training { learning_rate, epochs: 5, personal_epochs: 5, ..Training::default() };
+    let mut transport = InProcess::new(algorithm, &training, &engine, &mut store, Seed::new(1), &never)
+        .compressing(plan.compression.as_ref())
+        .noisy(plan.has_noise_in_clear());
     let mut federation = Server { algorithm, plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
     assert!(federation.run(&mut server, &mut [&mut rounds]).expect("a sound federation").is_continue());
     (server, rounds.0)
@@ -61,4 +73,23 @@ fn a_round_of_nobody_moves_theta_by_noise_and_costs_as_much_as_any_other() {
     let expected = deviation * (20.0 * SHARED as f64).sqrt();
     let norm = moved.weights.params.norm();
     assert!(norm > 0.3 * expected && norm < 2.0 * expected, "{norm} and {expected}");
+}
+
+#[test]
+fn what_a_codec_loses_on_the_way_to_clients_is_no_change_of_theirs() {
+    // Clients receive something else than theta, each something of its own, and change nothing of it: then theta stays, whatever the bound is.
+    let (problem, method) = (Problem::new(3), FedRep::default());
+    let mut server = problem.server(&method, 0.1);
+    server.weights.params = server.weights.params.map(|value| 1.3 * (value + 0.7));
+    let privacy = Privacy { noise_multiplier: Some(1e-12), noise: NoiseBy::Clients, ..Privacy::default() };
+    let compression = Compression { down: Some(Codec::TopK(0.4)), ..Compression::default() };
+    let moved = |noise| {
+        let sampling = Sampling { fraction: 0.5, ..Sampling::default() };
+        let plan = Plan { compression: Some(compression), ..plan(sampling, Some(Privacy { noise, ..privacy })) };
+        plan.validate(&method).expect("sound");
+        let (after, _) = run_from(server.clone(), 1e-30, &problem, &method, &plan);
+        after.weights.params.minus(&server.weights.params).norm()
+    };
+    assert!(moved(NoiseBy::Clients) < 1e-5, "{}", moved(NoiseBy::Clients));
+    assert!(moved(NoiseBy::Server) > 0.1, "a codec that loses nothing would prove nothing");
 }

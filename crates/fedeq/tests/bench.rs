@@ -330,9 +330,11 @@ fn a_run_that_is_under_way_is_exported_as_running() {
     while fs::read_to_string(&journal).map_or(0, |text| text.lines().count()) < 2 && std::time::Instant::now() < end {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    for to in ["mlflow", "wandb"] {
+    let exported = |to| {
         stdout(folder.path(), &["export-logs", "runs", "--to", to, "--out", to]);
-    }
+    };
+    exported("mlflow");
+    exported("wandb");
     let read = |to: &str, end: &str| {
         let found = files(&folder.path().join(to));
         let all = found.iter().filter(|path| path.to_string_lossy().ends_with(end));

@@ -158,6 +158,11 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "steps of the ring",
         "precision_bits",
     ),
+    (
+        &["plan.privacy.epsilon=8", "plan.privacy.noise=clients", "plan.compression.up=int8", "model=deq-mlp"],
+        "`plan.privacy` does not go with `plan.compression.up`",
+        "plan.privacy.noise=server",
+    ),
     (&["data.copies=0"], "`data.copies`", ""),
     (&["engine.device=cpu,cpu"], "`engine.device` is `cpu,cpu`: a run is computed on one device", "name one"),
     (&["engine.device=abacus"], "`engine.device` cannot be `abacus`", "`cpu`, `cuda`"),

@@ -177,9 +177,9 @@ impl Privacy {
             let why = "the noise of `plan.privacy.noise = clients` would depend on how many take part";
             return refuse("plan.sampling.poisson", why, "leave it out, or set `plan.privacy.noise=server`");
         }
-        if self.noise == NoiseBy::Clients && plan.compression.is_some() {
+        if self.noise == NoiseBy::Clients && plan.compression.is_some_and(|compression| compression.up.is_some()) {
             let why = "codecs change the noise of `plan.privacy.noise = clients`";
-            return refuse("plan.compression", why, "leave it out, or set `plan.privacy.noise=server`");
+            return refuse("plan.compression.up", why, "leave it out, or set `plan.privacy.noise=server`");
         }
         if plan.secure_aggregation.is_some() {
             self.validate_secure()?;

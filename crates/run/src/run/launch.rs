@@ -272,6 +272,7 @@ impl Run {
             .watched_by(&context.progress)
             .compressing(plan.compression.as_ref())
             .securing(plan.secure_rounds(method.algorithm(), prepared.splits.clients.len())?)
+            .noisy(plan.has_noise_in_clear())
             .attacked_by(prepared.liars.as_ref());
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();

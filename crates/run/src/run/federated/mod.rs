@@ -221,6 +221,7 @@ impl FederatedRun {
             replies: logs_replies.then(|| ReplyLog { folder: folder.join("replies") }),
             compression: plan.compression.as_ref(),
             models: self.models(),
+            noise_in_clear: plan.has_noise_in_clear(),
             secret: plan.privacy.map(|_| secret_of(folder)).transpose()?,
             sessions: self.sessions()?,
             traffic: self.position.traffic,

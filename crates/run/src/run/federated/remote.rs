@@ -20,6 +20,8 @@ use super::sessions::Sessions;
 struct Delivery {
     received: std::result::Result<ReceivedReply, Dropped>,
     down: u64,
+    /// What arrived at the client, where that is not what the server has.
+    arrived: Option<Weights>,
 }
 
 /// Clients elsewhere.
@@ -37,6 +39,8 @@ pub struct Remote<'a> {
     pub(super) compression: Option<&'a Compression>,
     /// What clients have, where differences are sent to them.
     pub(super) models: Option<SentModels>,
+    /// Whether clients send single changes with noise in them, which they measure from what they received.
+    pub(super) noise_in_clear: bool,
     /// What noise comes from, where models are made private.
     pub(super) secret: Option<Seed>,
     /// Sessions of secure aggregation, where the server learns only sums.
@@ -66,14 +70,15 @@ impl Remote<'_> {
         let received = self.received(&outgoing)?;
         let mut deliveries = Vec::with_capacity(received.len());
         for ((Outgoing { client, request, payload }, received), encoded) in outgoing.iter().zip(received).zip(&encoded) {
-            if let (Some(models), Some(encoded)) = (&self.models, encoded) {
-                models.note(*client, request.round, received.is_ok().then_some(&encoded.arrives))?;
+            let arrived = encoded.as_ref().map(|encoded| &encoded.arrives);
+            if let (Some(models), Some(arrived)) = (&self.models, arrived) {
+                models.note(*client, request.round, received.is_ok().then_some(arrived))?;
             }
             let down = match payload {
                 Some(payload) => framed_len(&request.header()?, payload.len()),
                 None => encoded_len(request.header()?, &request.weights),
             };
-            deliveries.push(Delivery { received, down });
+            deliveries.push(Delivery { received, down, arrived: arrived.filter(|_| self.noise_in_clear).cloned() });
         }
         Ok(deliveries)
     }
@@ -152,7 +157,7 @@ impl Transport for Remote<'_> {
         let begun = Instant::now();
         let counts = self.counts(task);
         let mut replies = Vec::with_capacity(deliveries.len());
-        for ((client, request), Delivery { received, down }) in requests.iter().zip(deliveries) {
+        for ((client, request), Delivery { received, down, arrived }) in requests.iter().zip(deliveries) {
             if counts {
                 self.traffic.down += down;
             }
@@ -160,7 +165,12 @@ impl Transport for Remote<'_> {
                 if counts {
                     self.traffic.up += received.len();
                 }
-                self.read(received, request).map_err(|error| Dropped::new(*client, &error.to_string()))
+                let rebased = |reply: Reply| match &arrived {
+                    Some(arrived) => reply.rebased(self.algorithm, &arrived.params, &request.weights.params),
+                    None => Ok(reply),
+                };
+                let read = self.read(received, request).and_then(rebased);
+                read.map_err(|error| Dropped::new(*client, &error.to_string()))
             });
             replies.push(reply);
         }
