@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from .bench import Bench
-from .environment import HERE, build_ours, build_peer, machine, say, use_python
+from .environment import HERE, build_ours, build_peer, described, machine, say, use_python
 from .gpu import GPU_ROWS
 from .outcome import Outcome, Share, from_data
 from .process import attempt
@@ -39,10 +39,10 @@ def main() -> int:
     names = options.rows or [name for name in ROWS if (name in GPU_ROWS) == options.gpu]
     rows = measure(names, bench_of(options, program))
     for row in rows:
-        row.commit = conditions["commit"]
-    print(markdown(rows, conditions))
+        row.commit, row.machine = conditions["commit"], described(conditions)
+    print(markdown(rows))
     if options.record:
-        record(rows, conditions)
+        record(rows)
     return 0 if {row.name for row in rows} >= set(names) else 1
 
 
@@ -103,14 +103,14 @@ def measure(names: list[str], bench: Bench) -> list[Outcome | Share]:
     return rows
 
 
-def record(rows: list[Outcome | Share], conditions: dict[str, str]) -> None:
+def record(rows: list[Outcome | Share]) -> None:
     """Figures to a file and the table into the report; rows that were not measured this time stay as they are."""
     recorded = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
     known = {row.name: row for row in (*map(from_data, recorded), *rows)}
     order = {name: place for place, name in enumerate(ROWS)}
     everything = sorted(known.values(), key=lambda row: order.get(row.name.removesuffix("-plain"), len(order)))
-    RESULTS.write_text(json.dumps({"machine": conditions, "rows": [row.as_data() for row in everything]}, indent=2) + "\n")
-    write_report(markdown(everything, conditions))
+    RESULTS.write_text(json.dumps({"rows": [row.as_data() for row in everything]}, indent=2) + "\n")
+    write_report(markdown(everything))
 
 
 def write_report(table: str) -> None:

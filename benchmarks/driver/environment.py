@@ -55,6 +55,11 @@ def machine() -> dict[str, str]:
     }
 
 
+def described(conditions: dict[str, str]) -> str:
+    """The machine and what both sides are made with, without what differs from sitting to sitting."""
+    return "; ".join(f"{key} {value}" for key, value in conditions.items() if value and key not in ("commit", "load before"))
+
+
 def processor() -> str:
     """The processor's name and its widest vector instructions."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()

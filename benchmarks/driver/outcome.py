@@ -67,6 +67,7 @@ class Outcome:
     agreements: list[Agreement] = field(default_factory=list)
     remark: str = ""
     commit: str = ""
+    machine: str = ""
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> "Outcome":
@@ -117,6 +118,7 @@ class Share:
     target: float
     remark: str = ""
     commit: str = ""
+    machine: str = ""
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> "Share":

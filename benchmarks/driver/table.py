@@ -2,16 +2,17 @@
 
 from .outcome import Outcome, Share, Side
 
-HEADER = "| work | ours | other side | ratio | target | reached | memory of ours | of the other side | commit |"
+HEADER = "| work | ours | other side | ratio | target | reached | memory of ours | of the other side | commit, machine |"
 RULE = "|---|---|---|---|---|---|---|---|---|"
 
 
-def markdown(rows: list[Outcome | Share], machine: dict[str, str]) -> str:
+def markdown(rows: list[Outcome | Share]) -> str:
     """The table, what it was measured on and what it says about agreement."""
-    lines = [HEADER, RULE, *(line_of(row) for row in rows), "", READING, ""]
+    machines = list(dict.fromkeys(row.machine for row in rows))
+    lines = [HEADER, RULE, *(line_of(row, machines) for row in rows), "", READING, ""]
+    lines += [f"Machine {place}: {machine}." for place, machine in enumerate(machines, start=1)] + [""]
     lines += ["| the same on both sides | ours | other side | relative difference |", "|---|---|---|---|"]
     lines += [agreement for row in rows if isinstance(row, Outcome) for agreement in agreements_of(row)]
-    lines += ["", "Last measured on: " + "; ".join(f"{key} {value}" for key, value in machine.items()) + "."]
     return "\n".join(lines)
 
 
@@ -21,19 +22,20 @@ READING = (
 )
 
 
-def line_of(row: Outcome | Share) -> str:
-    """One row."""
+def line_of(row: Outcome | Share, machines: list[str]) -> str:
+    """One row, with the number of its machine."""
+    source = f"{row.commit}, {machines.index(row.machine) + 1}"
     if isinstance(row, Share):
-        return share_line(row)
+        return share_line(row, source)
     cells = [titled(row.title, row.remark), times(row.ours, row.unit), f"{row.theirs.label}: {times(row.theirs, row.unit)}"]
-    cells += [f"{row.ratio:.2f}x", target_of(row), yes(row.reached), memory(row.ours), memory(row.theirs), row.commit]
+    cells += [f"{row.ratio:.2f}x", target_of(row), yes(row.reached), memory(row.ours), memory(row.theirs), source]
     return "| " + " | ".join(cells) + " |"
 
 
-def share_line(row: Share) -> str:
+def share_line(row: Share, source: str) -> str:
     reached, peak = sorted(row.reached_gflops), sorted(row.peak_gflops)
     cells = [titled(row.title, row.remark), spread(reached, "GFLOP/s"), f"peak of a core: {spread(peak, 'GFLOP/s')}"]
-    cells += [f"{100 * row.share:.0f} %", f"{100 * row.target:.0f} %", yes(row.share >= row.target), "", "", row.commit]
+    cells += [f"{100 * row.share:.0f} %", f"{100 * row.target:.0f} %", yes(row.share >= row.target), "", "", source]
     return "| " + " | ".join(cells) + " |"
 
 

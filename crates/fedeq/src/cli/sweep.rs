@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     /// `--with method:model=..`
     #[arg(long, value_name = "KEY=VALUE,VALUE", requires = "grid", add = completions::axes_with())]
     with: Vec<String>,
-    /// The grid as a file: `seeds = \"0..3\"`, lists of values below `[grid]`, and of those that change together below `[[together]]`
+    /// The grid as a file: `seeds = "0..3"`, lists of values below `[grid]`, and of those that change together below `[[together]]`
     #[arg(long, value_name = "GRID.toml", conflicts_with_all = ["random", "halving", "budget"])]
     grid_file: Option<PathBuf>,
     /// Draw so many points at random from the grid instead of taking all
