@@ -48,17 +48,16 @@ impl Sampling {
             return self.expected(clients).map(|expected| (expected.round() as usize).max(1));
         }
         let size = (self.fraction * clients as f64 + 1e-9).floor();
-        if (0.0..=1.0).contains(&self.fraction) && size >= 1.0 {
+        if !(0.0..=1.0).contains(&self.fraction) {
+            let problem = format!("`plan.sampling.fraction = {}` is no share of the clients", self.fraction);
+            return Err(Error::invalid(problem, which_fractions(clients)));
+        }
+        if size >= 1.0 {
             return Ok(size as usize);
         }
         let all = if clients == 1 { "client" } else { "clients" };
-        Err(Error::invalid(
-            format!("`plan.sampling.fraction = {}` of `{clients}` {all} selects no client", self.fraction),
-            format!(
-                "give a fraction between {} and 1: the former is one of {clients} {all}, the latter all in every round",
-                just_enough(clients)
-            ),
-        ))
+        let problem = format!("`plan.sampling.fraction = {}` of `{clients}` {all} selects no client", self.fraction);
+        Err(Error::invalid(problem, which_fractions(clients)))
     }
 
     /// How many take part on average.
@@ -102,6 +101,12 @@ impl Sampling {
     }
 }
 
+/// Which fractions select anybody.
+fn which_fractions(clients: usize) -> String {
+    let Some(least) = (clients > 1).then(|| just_enough(clients)) else { return "give 1: the only client in every round".into() };
+    format!("give a fraction between {least} and 1: the former is one of {clients} clients, the latter all in every round")
+}
+
 /// The smallest short number that is one client's share or more: `0.034` of 30.
 fn just_enough(clients: usize) -> f64 {
     let share = 1.0 / clients.max(1) as f64;
@@ -122,6 +127,27 @@ mod tests {
         for clients in 1..2_000 {
             let least = Sampling { fraction: just_enough(clients), ..Sampling::default() };
             assert_eq!(least.cohort_size(clients).expect("enough"), 1, "{clients}");
+        }
+    }
+
+    #[test]
+    fn what_selects_no_client_is_refused_with_a_fraction_that_does() {
+        let told = |fraction, clients| {
+            let wrong = Sampling { fraction, ..Sampling::default() };
+            let error = wrong.cohort_size(clients).expect_err("refused");
+            [error.to_string(), error.hint()]
+        };
+        assert_eq!(
+            told(0.1, 1),
+            ["`plan.sampling.fraction = 0.1` of `1` client selects no client", "give 1: the only client in every round"]
+        );
+        let [problem, hint] = told(0.1, 4);
+        assert!(
+            problem.ends_with("of `4` clients selects no client") && hint.starts_with("give a fraction between 0.25 and 1:"),
+            "{hint}"
+        );
+        for fraction in [-0.1, 1.5, f64::NAN] {
+            assert!(told(fraction, 4)[0].ends_with("is no share of the clients"), "{fraction}");
         }
     }
 

@@ -1,8 +1,11 @@
 //! What local work is measured by: scores, training statistics, what it took.
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::disclosure::Disclosure;
+use crate::work::{Phase, Slot};
 
 /// Which of a client's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +69,36 @@ impl TrainStats {
             memory: self.memory.or_more(&later.memory),
             disclosure: later.disclosure,
         }
+    }
+}
+
+/// How the phases of a client's update went, put together as they end.
+#[derive(Clone, Debug, Default)]
+pub struct UpdateStats {
+    all: TrainStats,
+    /// Of every model that is trained batch by batch: the sum of its losses in the epoch so far, and how many these are.
+    losses: BTreeMap<Slot, (f64, u64)>,
+}
+
+impl UpdateStats {
+    /// Adds a phase. The loss of a phase that is one batch is the mean over its model's epoch so far.
+    pub fn add(&mut self, phase: &Phase, stats: TrainStats) {
+        let loss = phase.batch.map_or(stats.loss, |batch| self.mean_loss(phase.slot, batch, stats.loss));
+        self.all = std::mem::take(&mut self.all).then(TrainStats { loss, ..stats });
+    }
+
+    fn mean_loss(&mut self, slot: Slot, batch: u64, loss: f64) -> f64 {
+        let (sum, count) = self.losses.entry(slot).or_default();
+        if batch == 0 {
+            (*sum, *count) = (0.0, 0);
+        }
+        (*sum, *count) = (*sum + loss, *count + 1);
+        *sum / *count as f64
+    }
+
+    /// All phases together.
+    pub fn all(self) -> TrainStats {
+        self.all
     }
 }
 

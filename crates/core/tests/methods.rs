@@ -182,15 +182,17 @@ fn feddyn_follows_its_paper() {
 
 #[test]
 fn pfedme_follows_its_paper() {
-    let (problem, lambda, rate, beta) = (Problem::new(3), 2.0, 0.3, 0.7);
-    let method = PFedMe { penalty: lambda, rate, server_rate: beta, ..PFedMe::default() };
+    let (problem, lambda, rate, beta, inner_steps) = (Problem::new(3), 2.0, 0.3, 0.7, 4);
+    let method = PFedMe { penalty: lambda, inner_steps, rate, server_rate: beta, ..PFedMe::default() };
     let (mut w, mut personal) = (zero(), vec![None; CLIENTS]);
     for cohort in cohorts(&method) {
         let mut local = Vec::new();
         for client in cohort {
             let (mut w_i, mut theta) = (w.clone(), personal[client].clone().unwrap_or_else(|| w.clone()));
             for _ in 0..EPOCHS {
-                theta = plus(&theta, -RATE, &plus(&gradient(&problem, client, &theta), lambda, &minus(&theta, &w_i)));
+                for _ in 0..inner_steps {
+                    theta = plus(&theta, -RATE, &plus(&gradient(&problem, client, &theta), lambda, &minus(&theta, &w_i)));
+                }
                 w_i = plus(&w_i, -rate * lambda, &minus(&w_i, &theta));
             }
             personal[client] = Some(theta);

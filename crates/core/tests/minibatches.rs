@@ -163,47 +163,56 @@ fn assert_near(found: &Weights, expected: &[f64], start: &[f64]) {
     assert!(error < 1e-4 * moved && moved > 1e-3, "{error} off a way of {moved}");
 }
 
-#[test]
-fn apfl_takes_turns_epoch_by_epoch_and_not_step_by_step() {
-    let (single, alpha) = (Single::new((0..SAMPLES).collect(), training()), 0.3);
-    let method = Apfl { mixing: alpha, ..Apfl::default() };
-    let (mut state, received) = (single.fresh(&method), single.model(7));
-    single.round(&method, &mut state, 0, &received);
-    let start = (flat(&received.params), flat(&single.model(1).params));
-    let personal = |v: &[f64], w: &[f64], batch: &[u32]| {
-        let mixture = plus(w, alpha, &plus(v, -1.0, w));
-        plus(v, -RATE * alpha, &single.gradient(&mixture, batch))
-    };
-    let global = |w: &[f64], batch: &[u32]| plus(w, -RATE, &single.gradient(w, batch));
-    let (mut w, mut v) = start.clone();
-    let (mut other_w, mut other_v) = start.clone();
+/// The paper's Algorithm 1 with the mixing that a round begins with; the mixing of the next round, where it is adaptive.
+fn apfl(single: &Single, (w, v): (&mut Vec<f64>, &mut Vec<f64>), alpha: f64) -> f64 {
+    let mut next = alpha;
     for pass in 0..2 {
-        let [mixed, own] = ["personal", "body"].map(|name| single.batches(name, pass));
-        assert_eq!((mixed.len(), own.len()), (3, 3));
-        v = mixed.iter().fold(v, |v, batch| personal(&v, &w, batch));
-        w = own.iter().fold(w, |w, batch| global(&w, batch));
-        for (mixed, own) in mixed.iter().zip(&own) {
-            other_v = personal(&other_v, &other_w, mixed);
-            other_w = global(&other_w, own);
+        for (number, batch) in single.batches("body", pass).iter().enumerate() {
+            let mixture = plus(w, alpha, &plus(v, -1.0, w));
+            let slope = single.gradient(&mixture, batch);
+            if (pass, number) == (0, 0) {
+                let along: f64 = plus(v, -1.0, w).iter().zip(&slope).map(|(a, b)| a * b).sum();
+                next = (alpha - RATE * along).clamp(0.01, 1.0);
+            }
+            let step = single.gradient(w, batch);
+            (*w, *v) = (plus(w, -RATE, &step), plus(v, -RATE * alpha, &slope));
         }
     }
-    assert_near(&state.own, &w, &start.0);
-    let second = state.second.as_ref().expect("a personal model");
-    assert_near(second, &v, &start.1);
-    // What the paper's order would have given is something else.
-    assert!(distance(&flat(&second.params), &other_v) > 10.0 * distance(&flat(&second.params), &v));
+    next
 }
 
 #[test]
-fn pfedme_finds_its_personal_model_by_one_pass_over_the_batches_before_each_step_of_the_clients_copy() {
+fn apfl_steps_both_models_on_every_batch_and_moves_its_mixing_by_the_first() {
+    for adaptive in [false, true] {
+        let single = Single::new((0..SAMPLES).collect(), training());
+        let method = Apfl { mixing: 0.3, adaptive, ..Apfl::default() };
+        let (mut state, received) = (single.fresh(&method), single.model(7));
+        single.round(&method, &mut state, 0, &received);
+        let start = (flat(&received.params), flat(&single.model(1).params));
+        let (mut w, mut v) = start.clone();
+        let next = apfl(&single, (&mut w, &mut v), 0.3);
+        assert_near(&state.own, &w, &start.0);
+        assert_near(state.second.as_ref().expect("a personal model"), &v, &start.1);
+        match state.mixing {
+            Some(mixing) => {
+                let moved = (next - 0.3).abs();
+                assert!(adaptive && moved > 1e-4 && (mixing - next).abs() < 0.01 * moved, "{mixing} {next}");
+            }
+            None => assert!(!adaptive),
+        }
+    }
+}
+
+#[test]
+fn pfedme_solves_for_its_personal_model_on_each_batch_before_the_clients_copy_moves() {
     let (single, lambda, rate) = (Single::new((0..SAMPLES).collect(), training()), 2.0, 0.2);
-    let method = PFedMe { penalty: lambda, rate, ..PFedMe::default() };
+    let method = PFedMe { penalty: lambda, inner_steps: 3, rate, ..PFedMe::default() };
     let (mut state, received) = (single.fresh(&method), single.model(7));
     single.round(&method, &mut state, 0, &received);
     let start = flat(&received.params);
     let (mut w, mut theta) = (start.clone(), start.clone());
-    for pass in 0..2 {
-        for batch in single.batches("personal", pass) {
+    for batch in (0..2).flat_map(|pass| single.batches("body", pass)) {
+        for _ in 0..3 {
             let direction = plus(&single.gradient(&theta, &batch), lambda, &plus(&theta, -1.0, &w));
             theta = plus(&theta, -RATE, &direction);
         }
@@ -235,8 +244,13 @@ fn moon_repels_from_the_clients_model_of_its_last_round_and_attracts_to_what_it_
 
 #[test]
 fn with_drift_a_client_trains_as_one_that_has_the_samples_of_the_rounds_window_alone() {
-    let methods: [&dyn Algorithm; 4] =
-        [&FedAvg::default(), &FedRep::default(), &Scaffold::default(), &Apfl { adaptive: true, ..Apfl::default() }];
+    let methods: [&dyn Algorithm; 5] = [
+        &FedAvg::default(),
+        &FedRep::default(),
+        &Scaffold::default(),
+        &Apfl { adaptive: true, ..Apfl::default() },
+        &PFedMe::default(),
+    ];
     for method in methods {
         let drifting = Single::new((0..SAMPLES).collect(), Training { drift: Some(Drift { window: 0.5 }), ..training() });
         let received = drifting.model(7);

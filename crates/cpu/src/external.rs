@@ -181,7 +181,7 @@ impl LocalProblem for ExternalProblem {
             let shuffled = seed.epoch(epoch);
             let shard = self.train_shard();
             let batches = shard.batches_of(phase.samples(shard.len()), *batch_size, *remainder, shuffled);
-            let mut batches = batches.augmented(augment.unwrap_or_default(), shuffled);
+            let mut batches = batches.only(phase.batch).augmented(augment.unwrap_or_default(), shuffled);
             let (mut loss, mut samples, mut index) = (0.0, 0, 0);
             while batches.read_next(&mut batch) {
                 loss += run.step(&batch, seed.dropout(epoch, index))? * batch.len() as f64;

@@ -69,7 +69,7 @@ impl NetworkProblem {
         train(local, weights, (phase, proximal), seed, |epoch| {
             let samples = phase.samples(self.train.len());
             let batches = self.train.batches_of(samples, self.batch_size, self.remainder, epoch);
-            batches.augmented(self.augment.unwrap_or_default(), epoch)
+            batches.only(phase.batch).augmented(self.augment.unwrap_or_default(), epoch)
         })
     }
 

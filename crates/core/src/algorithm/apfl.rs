@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use super::{Algorithm, View, Weighting};
 use crate::error::{Error, Result};
 use crate::work::{
-    ClientInfo, Expression, LocalUpdate, MixingStep, Phase, RoundContext, Slot, Trains, own, received, second, temporary,
+    BatchLoop, ClientInfo, Expression, LocalUpdate, MixingStep, Phase, RoundContext, Slot, Trains, own, received, second,
+    temporary,
 };
 
 /// APFL (Deng et al., "Adaptive personalized federated learning", 2020).
 ///
 /// A client's model is `mixing v_i + (1 - mixing) w_i`, where `w_i` is its copy of the global model, trained as in FedAvg, and `v_i` is trained so that the mixture does
-/// well: `v_i <- v_i - eta mixing grad L_i(mixture)`. The two take turns epoch by epoch, the mixture first; in the paper they do so step by step. The server takes
-/// the mean of the `w_i`.
+/// well: `v_i <- v_i - eta mixing grad L_i(mixture)`. On every batch each takes one step from where both were before it. The server takes the mean of the `w_i`.
 ///
 /// The mixing is the same for all clients and all rounds, as in the paper's Algorithm 1, or it is [adaptive](Apfl::adaptive): each client has its own, `alpha_i`, and moves it
-/// once a round against the gradient of its loss by it, `alpha_i <- alpha_i - eta <v_i - w_i, grad L_i(mixture)>`. The gradient is the mean over the steps of the
-/// round's first epoch of the mixture. The paper keeps `alpha_i` within 0 and 1; here it is at least 0.01, since a mixture without `v_i` says nothing of it.
+/// once a round against the gradient of its loss by it, `alpha_i <- alpha_i - eta <v_i - w_i, grad L_i(mixture)>`, on the round's first batch; the round goes on with the
+/// mixing it began with. The paper keeps `alpha_i` within 0 and 1; here it is at least 0.01, since a mixture without `v_i` says nothing of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Apfl {
@@ -38,8 +38,10 @@ impl Default for Apfl {
     }
 }
 
-/// What the client keeps for a while.
+/// What the client keeps for a while: the mixture, the copy of the global model before a step, and the mixture after a step that only measures.
 const MIXTURE: &str = "mixture";
+const BEFORE: &str = "before";
+const MEASURED: &str = "measured";
 
 /// The smallest mixing that adapts: `v_i` is found from the mixture by dividing by it.
 const LEAST: f64 = 0.01;
@@ -49,23 +51,37 @@ fn mixture(mixing: f64) -> Expression {
     second() + (1.0 - mixing) * (own() - second())
 }
 
-/// An epoch of `v_i`: the mixture moves by `mixing^2` times a step, so that `v_i` moves by `mixing` times one.
-fn personal_epoch(work: &mut LocalUpdate, mixing: f64, round: &RoundContext<'_>, pass: u64) {
-    let mixture = work.keep(MIXTURE, mixture(mixing));
-    let phase = round.body(Trains::Everything);
-    let learning_rate = mixing * mixing * phase.learning_rate;
-    work.train(Phase { name: "personal", epochs: 1, pass, learning_rate, ..phase }.on(Slot::Temporary(MIXTURE)));
-    // v_i = (mixture - (1 - mixing) w_i) / mixing, with the statistics of the model that met the data.
-    work.assign(Slot::Second, mixture.clone() + ((1.0 - mixing) / mixing) * (mixture - own()));
+/// `v_i = (mixture - (1 - mixing) w_i) / mixing`, with the statistics of the model that met the data.
+fn personal(mixing: f64) -> Expression {
+    temporary(MIXTURE) + ((1.0 - mixing) / mixing) * (temporary(MIXTURE) - own())
 }
 
-/// The same, and a step of the mixing: the mixture has moved by `eta mixing^2` times the sum of the gradients of the epoch's steps.
-fn adapting_epoch(work: &mut LocalUpdate, mixing: f64, round: &RoundContext<'_>, steps: usize) {
-    let before = work.keep("before", mixture(mixing));
-    let along = work.keep("apart", second() - own());
-    personal_epoch(work, mixing, round, 0);
-    let rate = 1.0 / (mixing * mixing * steps.max(1) as f64);
-    work.mix(MixingStep { from: mixing, rate, along, gradient: before - temporary(MIXTURE), least: LEAST });
+/// One step on a batch.
+fn step(round: &RoundContext<'_>) -> Phase {
+    Phase { epochs: 1, ..round.body(Trains::Everything) }
+}
+
+/// Steps of `v_i` by `mixing` times the gradient are steps of the mixture by `mixing^2` times the gradient.
+fn mixed(mixing: f64, phase: Phase) -> Phase {
+    Phase { learning_rate: mixing * mixing * phase.learning_rate, ..phase }.on(Slot::Temporary(MIXTURE))
+}
+
+/// On every batch a step of each model from where both were. The mixture is kept in place of `v_i`: it moves by a step of its own, and by its share of that of `w_i`.
+fn joint_steps(mixing: f64, round: &RoundContext<'_>, batches: usize) -> BatchLoop {
+    let mut each = LocalUpdate::default();
+    each.train(mixed(mixing, step(round)));
+    let before = each.keep(BEFORE, own());
+    each.train(step(round));
+    each.assign(Slot::Temporary(MIXTURE), temporary(MIXTURE) + (1.0 - mixing) * (own() - before));
+    BatchLoop { epochs: round.training.epochs, batches, steps: each.steps }
+}
+
+/// A step of the mixing, by the gradient that a step of the mixture on the first batch tells: it moves by `eta mixing^2` times it.
+fn mixing_step(work: &mut LocalUpdate, mixing: f64, steps: &BatchLoop, round: &RoundContext<'_>) {
+    let measured = work.keep(MEASURED, temporary(MIXTURE));
+    work.train(steps.phase(&mixed(mixing, step(round)), 0).on(Slot::Temporary(MEASURED)));
+    let (rate, along) = (1.0 / (mixing * mixing), second() - own());
+    work.mix(MixingStep { from: mixing, rate, along, gradient: temporary(MIXTURE) - measured, least: LEAST });
 }
 
 impl Apfl {
@@ -87,13 +103,13 @@ impl Algorithm for Apfl {
         }
         work.assign(Slot::Own, own().with(received()));
         let mixing = self.mixing_of(me);
-        for pass in 0..round.training.epochs as u64 {
-            match pass {
-                0 if self.adaptive => adapting_epoch(&mut work, mixing, round, me.steps),
-                _ => personal_epoch(&mut work, mixing, round, pass),
-            }
-            work.train(Phase { epochs: 1, pass, ..round.body(Trains::Everything) });
+        work.assign(Slot::Temporary(MIXTURE), mixture(mixing));
+        let steps = joint_steps(mixing, round, me.steps);
+        if self.adaptive && steps.epochs > 0 && me.steps > 0 {
+            mixing_step(&mut work, mixing, &steps, round);
         }
+        work.for_each_batch(steps);
+        work.assign(Slot::Second, personal(mixing));
         work.sending(own())
     }
 
@@ -130,8 +146,10 @@ impl Algorithm for Apfl {
         let mut work = LocalUpdate::default();
         work.assign(Slot::Own, own().with(received()));
         if self.adapt_unseen {
-            work.assign(Slot::Second, own());
-            (0..round.training.epochs as u64).for_each(|pass| personal_epoch(&mut work, self.mixing, round, pass));
+            // The copy stays as it was received, so that only the mixture has steps to take.
+            work.assign(Slot::Temporary(MIXTURE), own());
+            work.train(mixed(self.mixing, round.body(Trains::Everything)));
+            work.assign(Slot::Second, personal(self.mixing));
         }
         work
     }

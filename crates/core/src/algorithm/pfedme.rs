@@ -6,20 +6,25 @@ use serde::{Deserialize, Serialize};
 use super::{Algorithm, ServerState, View, Weighting};
 use crate::aggregation::Received;
 use crate::error::{Error, Result};
-use crate::training::positive;
-use crate::work::{ClientInfo, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received, second};
+use crate::training::{at_most, positive};
+use crate::work::{BatchLoop, ClientInfo, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received, second};
 
 /// pFedMe (Dinh et al., "Personalized federated learning with Moreau envelopes", NeurIPS 2020).
 ///
-/// A client starts at the global model `w_i = w`. In each of its `training.epochs` local rounds it finds its personal model
-/// `theta_i ~ argmin L_i(theta) + (penalty / 2) ||theta - w_i||^2` by one pass over its data, all its batches once, from where `theta_i` was (the paper: on one batch, to a tolerance), then moves
+/// A client starts at the global model `w_i = w`. For each batch of `training.epochs` passes over its data it finds its personal model
+/// `theta_i ~ argmin L_i(theta; batch) + (penalty / 2) ||theta - w_i||^2` by `inner_steps` gradient steps on that batch from where `theta_i` was, then moves
 /// `w_i <- w_i - rate penalty (w_i - theta_i)`, a step on the Moreau envelope of its loss. The server sets `w <- (1 - server_rate) w + server_rate mean(w_i)`.
+///
+/// The inner steps are of the size `training.learning_rate`. What an optimiser remembers begins anew with each batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PFedMe {
     /// How strongly the personal model is held to the client's copy of the global one, `lambda`.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub penalty: f64,
+    /// Gradient steps of the personal model on a batch before the client's copy moves, `K`.
+    #[schemars(range(min = 1, max = MOST_INNER_STEPS))]
+    pub inner_steps: usize,
     /// The step size of that copy, `eta`; times `penalty` it must be below 2, or the copy leaps over the personal model.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub rate: f64,
@@ -30,17 +35,28 @@ pub struct PFedMe {
     pub adapt_unseen: bool,
 }
 
+/// More would never come to an end.
+const MOST_INNER_STEPS: usize = 10_000;
+
 impl Default for PFedMe {
     fn default() -> Self {
-        Self { penalty: 5.0, rate: 0.1, server_rate: 1.0, adapt_unseen: true }
+        Self { penalty: 5.0, inner_steps: 5, rate: 0.1, server_rate: 1.0, adapt_unseen: true }
     }
 }
 
 impl PFedMe {
-    /// `theta_i ~ argmin L_i(theta) + (penalty / 2) ||theta - w_i||^2`, one pass.
-    fn personal_step(&self, round: &RoundContext<'_>, pass: u64) -> Phase {
-        let phase = Phase { name: "personal", epochs: 1, pass, ..round.body(Trains::Everything) };
-        phase.on(Slot::Second).towards(ProximalTerm::new(self.penalty, own()))
+    /// Towards `argmin L_i(theta) + (penalty / 2) ||theta - w_i||^2`.
+    fn personal(&self, round: &RoundContext<'_>) -> Phase {
+        round.body(Trains::Everything).on(Slot::Second).towards(ProximalTerm::new(self.penalty, own()))
+    }
+
+    /// For every batch `inner_steps` steps of the personal model, and one of the client's copy.
+    fn steps(&self, round: &RoundContext<'_>, batches: usize) -> BatchLoop {
+        let mut each = LocalUpdate::default();
+        each.train(Phase { epochs: self.inner_steps, ..self.personal(round) });
+        // Running statistics follow the model that meets the data.
+        each.assign(Slot::Own, second() + (self.rate * self.penalty - 1.0) * (second() - own()));
+        BatchLoop { epochs: round.training.epochs, batches, steps: each.steps }
     }
 }
 
@@ -55,12 +71,7 @@ impl Algorithm for PFedMe {
         if !me.has_second {
             work.assign(Slot::Second, own());
         }
-        for pass in 0..round.training.epochs as u64 {
-            work.train(self.personal_step(round, pass));
-            // Running statistics follow the model that meets the data.
-            let moved = second() + (self.rate * self.penalty - 1.0) * (second() - own());
-            work.assign(Slot::Own, moved);
-        }
+        work.for_each_batch(self.steps(round, me.steps));
         work.sending(own())
     }
 
@@ -94,7 +105,7 @@ impl Algorithm for PFedMe {
         work.assign(Slot::Own, own().with(received()));
         if self.adapt_unseen {
             work.assign(Slot::Second, own());
-            (0..round.training.epochs as u64).for_each(|pass| work.train(self.personal_step(round, pass)));
+            work.train(self.personal(round));
         }
         work
     }
@@ -106,6 +117,10 @@ impl Algorithm for PFedMe {
     fn validate(&self) -> Result<()> {
         positive("method.penalty", self.penalty)?;
         positive("method.rate", self.rate)?;
+        if self.inner_steps == 0 {
+            return Err(Error::invalid("`method.inner_steps` is `0`", "give at least 1"));
+        }
+        at_most("method.inner_steps", self.inner_steps, MOST_INNER_STEPS)?;
         positive("method.server_rate", self.server_rate)?;
         let product = self.rate * self.penalty;
         if product < 2.0 {

@@ -1,7 +1,6 @@
 //! A job's assignments, with the numbers on the host.
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::vec::IntoIter;
 
 use fedeq_equilibrium::WarmMemory;
 
@@ -10,11 +9,11 @@ use super::job::{Done, Job, Started, gap};
 use crate::error::{Error, Result};
 use crate::message::Reply;
 use crate::state::ClientState;
-use crate::stats::TrainStats;
+use crate::stats::{TrainStats, UpdateStats};
 use crate::weights::Weights;
 use crate::work::{
     ContrastModels, ContrastTerm, Expression, LocalUpdate, MixingStep, Phase, PhaseSeed, ProximalGradient, ProximalTerm, Slot,
-    Step,
+    Step, Steps,
 };
 
 /// What expressions are made of: what was received, what the client keeps, and values kept for a while.
@@ -141,8 +140,10 @@ pub struct HostWork<'a> {
     job: &'a Job<'a>,
     workspace: Workspace<'a>,
     update: LocalUpdate,
-    steps: IntoIter<Step>,
-    stats: TrainStats,
+    steps: Steps,
+    /// The phase that is carried out.
+    under_way: Option<Phase>,
+    stats: UpdateStats,
 }
 
 /// A phase that is ready to be carried out.
@@ -180,8 +181,8 @@ impl<'a> HostWork<'a> {
     pub fn begin(job: &'a Job<'a>) -> Result<Self> {
         let Started { state, update } = job.begin()?;
         let workspace = Workspace::new(job.received, Cow::Owned(state.into_host()?));
-        let steps = update.steps.clone().into_iter();
-        Ok(Self { job, workspace, update, steps, stats: TrainStats::default() })
+        let steps = update.carried_out();
+        Ok(Self { job, workspace, update, steps, under_way: None, stats: UpdateStats::default() })
     }
 
     /// Carries out assignments up to the next training phase, and gives that phase; nothing when all steps are done.
@@ -193,10 +194,12 @@ impl<'a> HostWork<'a> {
                     self.workspace.assign(slot, value);
                 }
                 Step::Mix(step) => self.workspace.mix(&step)?,
+                Step::ForEachBatch(_) => unreachable!("it is carried out step by step"),
                 Step::Train(phase) => {
                     let proximal = phase.proximal.as_ref().map(|term| self.workspace.proximal(term)).transpose()?;
                     let contrast = phase.contrast.as_ref().map(|term| self.workspace.contrast(term)).transpose()?;
                     let seed = phase.seed(self.job.seed);
+                    self.under_way = Some((*phase).clone());
                     let (weights, memory) = self.workspace.trained(phase.slot)?;
                     return Ok(Some(ReadyPhase { weights, memory, phase: *phase, proximal, contrast, seed }));
                 }
@@ -207,14 +210,16 @@ impl<'a> HostWork<'a> {
 
     /// The phase that was ready has been carried out.
     pub fn trained(&mut self, stats: TrainStats) {
-        self.stats = std::mem::take(&mut self.stats).then(stats);
+        if let Some(phase) = self.under_way.take() {
+            self.stats.add(&phase, stats);
+        }
     }
 
     /// All steps are done: what the client was to do, its state, and what came of it, to [end](Job::end) the job with.
     pub fn finish(self) -> Result<(LocalUpdate, ClientState, Done)> {
         let sent = self.workspace.evaluate(&self.update.sent)?.into();
         let state = self.workspace.into_state();
-        let done = Done { stats: self.stats, sent, gap: gap(&state.own, self.job.received) };
+        let done = Done { stats: self.stats.all(), sent, gap: gap(&state.own, self.job.received) };
         Ok((self.update, state, done))
     }
 

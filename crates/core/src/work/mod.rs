@@ -4,11 +4,14 @@
 //! - this file: the steps of a client's work, and what a method may know when it writes them
 //! - `expression`: the mathematics between training phases
 //! - `phase`: training phases
+//! - `batch_loop`: steps for every batch
+mod batch_loop;
 mod expression;
 mod phase;
 
 use crate::training::Training;
 
+pub use batch_loop::{BatchLoop, Steps};
 pub use expression::{Expression, Scaled, Slot, dual, nothing, own, received, second, temporary};
 pub use phase::{ContrastModels, ContrastTerm, Phase, PhaseSeed, ProximalGradient, ProximalTerm, Trains};
 
@@ -48,6 +51,8 @@ pub enum Step {
     Train(Box<Phase>),
     /// A step of the client's [`mixing`](crate::ClientState::mixing) against `<along, gradient>`, kept within its bounds.
     Mix(Box<MixingStep>),
+    /// Some steps for every batch.
+    ForEachBatch(Box<BatchLoop>),
 }
 
 /// `mixing <- from - rate <along, gradient>`, at least `least` and at most 1.
@@ -92,16 +97,44 @@ impl LocalUpdate {
         self.steps.push(Step::Mix(step.into()));
     }
 
+    /// Adds steps that are repeated for every batch.
+    pub fn for_each_batch(&mut self, batches: BatchLoop) {
+        self.steps.push(Step::ForEachBatch(batches.into()));
+    }
+
     /// Says what is sent.
     pub fn sending(self, sent: Expression) -> Self {
         Self { sent, ..self }
     }
 
-    /// The training phases in their order.
+    /// All steps one by one as they are carried out, with those for every batch as often as there are batches.
+    pub fn carried_out(&self) -> Steps {
+        Steps::new(self.steps.clone())
+    }
+
+    /// All steps as they are written, with those for every batch once.
+    pub fn written(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().flat_map(|step| match step {
+            Step::ForEachBatch(batches) => batches.steps.iter(),
+            step => std::slice::from_ref(step).iter(),
+        })
+    }
+
+    /// The training phases as they are written.
     pub fn phases(&self) -> impl Iterator<Item = &Phase> {
-        self.steps.iter().filter_map(|step| match step {
-            Step::Train(phase) => Some(phase.as_ref()),
-            Step::Assign { .. } | Step::Mix(_) => None,
+        self.written().filter_map(|step| if let Step::Train(phase) = step { Some(phase.as_ref()) } else { None })
+    }
+
+    /// What is trained, and in how many passes over the data.
+    pub fn passes(&self) -> impl Iterator<Item = (Trains, usize)> {
+        let of = |steps: &[Step], times: usize| -> Vec<(Trains, usize)> {
+            let phase =
+                |step: &Step| if let Step::Train(phase) = step { Some((phase.trains, times * phase.epochs)) } else { None };
+            steps.iter().filter_map(phase).collect()
+        };
+        self.steps.iter().flat_map(move |step| match step {
+            Step::ForEachBatch(batches) => of(&batches.steps, batches.epochs),
+            step => of(std::slice::from_ref(step), 1),
         })
     }
 }

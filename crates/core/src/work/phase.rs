@@ -23,6 +23,8 @@ pub struct Phase {
     pub pass: u64,
     /// Passes over the local data.
     pub epochs: usize,
+    /// The one batch that it trains on, if not all of them, counted from 0 in the order of the first epoch: the same in every epoch, each of which is one step.
+    pub batch: Option<u64>,
     /// The step size, before its local schedule.
     pub learning_rate: f64,
     /// How the step size changes over the steps of the phase, if it does.
@@ -49,6 +51,7 @@ impl Phase {
             trains,
             pass: 0,
             epochs,
+            batch: None,
             learning_rate,
             schedule: None,
             optimiser,
@@ -89,6 +92,13 @@ impl Phase {
         Self { slot, ..self }
     }
 
+    /// This phase on one batch alone, the `step`th of all those of `epochs` epochs of so many each. What the optimiser remembers begins anew in each.
+    pub(super) fn on_batch(&self, step: u64, epochs: usize, batches: usize) -> Self {
+        let (batches, all) = (batches.max(1) as u64, (epochs * batches) as u64);
+        let learning_rate = self.rate(step, all);
+        Self { pass: step / batches, batch: Some(step % batches), learning_rate, schedule: None, ..self.clone() }
+    }
+
     /// The sum of the step sizes of all its steps, where an epoch has so many.
     pub fn total_rate(&self, steps: usize) -> f64 {
         let all = (self.epochs * steps) as u64;
@@ -100,8 +110,9 @@ impl Phase {
 
     /// The phase's randomness, given that of the client in the round.
     pub fn seed(&self, client: Seed) -> PhaseSeed {
-        let seed = PhaseSeed::new(client, self.name);
-        if self.pass == 0 { seed } else { PhaseSeed(seed.0.derive("pass", [self.pass])) }
+        let PhaseSeed { seed, .. } = PhaseSeed::new(client, self.name);
+        let seed = if self.pass == 0 { seed } else { seed.derive("pass", [self.pass]) };
+        PhaseSeed { seed, batch: self.batch }
     }
 }
 
@@ -119,22 +130,26 @@ impl Phase {
 /// assert_ne!(seed.dropout(0, 1), seed.dropout(1, 0));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PhaseSeed(Seed);
+pub struct PhaseSeed {
+    seed: Seed,
+    /// The one batch of the phase, if it has not all of them.
+    batch: Option<u64>,
+}
 
 impl PhaseSeed {
     /// That of a phase with this name, given the client's randomness in the round.
     pub fn new(client: Seed, phase: &str) -> Self {
-        Self(client.derive(phase, []))
+        Self { seed: client.derive(phase, []), batch: None }
     }
 
-    /// What an epoch, counted from 0, shuffles the samples by.
+    /// What an epoch, counted from 0, shuffles the samples by: a single batch is the same in all of them.
     pub fn epoch(&self, epoch: u64) -> Seed {
-        self.0.derive("epoch", [epoch])
+        self.seed.derive("epoch", [if self.batch.is_some() { 0 } else { epoch }])
     }
 
-    /// What the dropout masks of a batch are drawn from; epochs and the batches of each are counted from 0.
+    /// What the dropout masks of a batch are drawn from; epochs and the batches of each that are trained on are counted from 0.
     pub fn dropout(&self, epoch: u64, batch: u64) -> u64 {
-        self.0.derive("dropout", [epoch, batch]).to_u64()
+        self.seed.derive("dropout", [epoch, self.batch.unwrap_or(0) + batch]).to_u64()
     }
 }
 

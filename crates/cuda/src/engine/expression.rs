@@ -147,6 +147,10 @@ pub(crate) fn alike_expressions(a: &Expression, b: &Expression) -> bool {
 
 /// Whether two updates are the same steps, which may differ in numbers: factors, step sizes, and how a mixing moves.
 pub(crate) fn alike_updates(a: &LocalUpdate, b: &LocalUpdate) -> bool {
+    alike_expressions(&a.sent, &b.sent) && alike_steps(&a.steps, &b.steps)
+}
+
+fn alike_steps(a: &[Step], b: &[Step]) -> bool {
     let step = |(a, b): (&Step, &Step)| match (a, b) {
         (Step::Assign { slot: a, value: first }, Step::Assign { slot: b, value: second }) => {
             a == b && alike_expressions(first, second)
@@ -155,9 +159,12 @@ pub(crate) fn alike_updates(a: &LocalUpdate, b: &LocalUpdate) -> bool {
         (Step::Mix(a), Step::Mix(b)) => {
             a.least == b.least && alike_expressions(&a.along, &b.along) && alike_expressions(&a.gradient, &b.gradient)
         }
+        (Step::ForEachBatch(a), Step::ForEachBatch(b)) => {
+            (a.epochs, a.batches) == (b.epochs, b.batches) && alike_steps(&a.steps, &b.steps)
+        }
         _ => false,
     };
-    alike_expressions(&a.sent, &b.sent) && a.steps.len() == b.steps.len() && a.steps.iter().zip(&b.steps).all(step)
+    a.len() == b.len() && a.iter().zip(b).all(step)
 }
 
 #[cfg(test)]
@@ -271,8 +278,9 @@ mod tests {
                 for update in [method.client_update(&me, &round), method.finish(&me, &round), method.adopt(&me, &round)] {
                     let mut host = Workspace::new(&received, Cow::Borrowed(&state));
                     let mut cohort = slots(&graph, &state, &received);
-                    for step in &update.steps {
-                        match step {
+                    for step in update.carried_out() {
+                        match &step {
+                            Step::ForEachBatch(_) => panic!("it is carried out step by step"),
                             Step::Assign { slot, value } => {
                                 host.assign(*slot, host.evaluate(value).expect("sound"));
                                 let value = cohort.value(&OnHost, &[value]).expect("sound");
@@ -346,14 +354,16 @@ mod tests {
     }
 
     #[test]
-    fn clients_with_other_numbers_of_steps_and_mixings_work_together() {
+    fn clients_with_other_numbers_of_steps_and_mixings_work_together_unless_a_method_goes_batch_by_batch() {
         let training = Training::default();
         let round = RoundContext { round: 3, rounds: 10, rho: Some(0.7), training: &training };
         let me = |steps, mixing| ClientInfo { participations: 1, last_round: Some(2), has_second: true, mixing, steps };
         for method in methods() {
             let update = |steps, mixing| method.algorithm().client_update(&me(steps, mixing), &round);
-            let (one, other) = (update(4, Some(0.3)), update(7, Some(0.6)));
+            let (one, other, longer) = (update(4, Some(0.3)), update(4, Some(0.6)), update(7, Some(0.6)));
             assert!(alike_updates(&one, &other), "{}", method.name());
+            let by_batch = one.steps.iter().any(|step| matches!(step, Step::ForEachBatch(_)));
+            assert_eq!(alike_updates(&one, &longer), !by_batch, "{}", method.name());
             assert!(!alike_updates(&one, &LocalUpdate::nothing()));
             let quicker = Training { epochs: 1, ..Training::default() };
             let sooner = method.algorithm().client_update(&me(4, Some(0.3)), &RoundContext { training: &quicker, ..round });

@@ -191,7 +191,8 @@ mod tests {
         let shards: Vec<Shard> =
             sizes.iter().map(|&size| Shard::new(Arc::clone(&dataset), (0..size as u32).collect()).expect("there")).collect();
         let seed = phase(Optimiser::PLAIN).seed(Seed::new(1));
-        let lanes: Vec<Trainee<'_>> = shards.iter().map(|shard| Trainee { shard, samples: 0..shard.len(), seed }).collect();
+        let lanes: Vec<Trainee<'_>> =
+            shards.iter().map(|shard| Trainee { shard, samples: 0..shard.len(), batch: None, seed }).collect();
         Schedule::of_epochs(&lanes, &training, epochs, 4)
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Trainee<'a> {
     pub(crate) shard: &'a Shard,
     /// Which of its samples the phase trains on, by their places.
     pub(crate) samples: Range<usize>,
+    /// The only batch of each epoch, if not all are wanted.
+    pub(crate) batch: Option<u64>,
     pub(crate) seed: PhaseSeed,
 }
 
@@ -39,6 +41,7 @@ impl Schedule {
             trainee
                 .shard
                 .batches_of(trainee.samples.clone(), training.batch_size, training.remainder, seed)
+                .only(trainee.batch)
                 .indices()
                 .collect::<Vec<_>>()
         };
@@ -182,7 +185,7 @@ mod tests {
             let lanes: Vec<Trainee<'_>> = shards
                 .iter()
                 .enumerate()
-                .map(|(lane, shard)| Trainee { shard, samples: phase.samples(shard.len()), seed: seed(lane) })
+                .map(|(lane, shard)| Trainee { shard, samples: phase.samples(shard.len()), batch: None, seed: seed(lane) })
                 .collect();
             let schedule = Schedule::of_epochs(&lanes, &training, 0..3, 12);
             assert_eq!(schedule.steps(), 12, "the longest client has four batches in each of three epochs");
@@ -244,7 +247,7 @@ mod tests {
                 let trainee = |shard: &Shard| (shard.clone(), window(shard.len()));
                 let held: Vec<_> = shards.iter().map(trainee).collect();
                 let lanes: Vec<_> =
-                    held.iter().map(|(shard, samples)| Trainee { shard, samples: samples.clone(), seed }).collect();
+                    held.iter().map(|(shard, samples)| Trainee { shard, samples: samples.clone(), batch: None, seed }).collect();
                 Schedule::of_epochs(&lanes, &training, 0..2, 12)
             };
             assert_eq!(of(&shards, &|all| phase.samples(all)), of(&alone, &|all| 0..all));

@@ -2,8 +2,8 @@
 use std::sync::Arc;
 
 use fedeq_core::{
-    ClientInfo, Done, Error, Expression, Job, KeptState, LocalUpdate, MixingStep, Phase, Reply, Result, Started, Step,
-    TrainStats, Weights,
+    ClientInfo, Done, Error, Expression, Job, KeptState, LocalUpdate, MixingStep, Phase, Reply, Result, Started, Step, Steps,
+    TrainStats, UpdateStats, Weights,
 };
 use fedeq_data::shard::Shard;
 use fedeq_models::Part;
@@ -23,6 +23,9 @@ use super::stored::Stored;
 use super::warm::{Directory, Memory};
 use super::workshop::Workshop;
 use crate::data::DeviceData;
+
+/// Copies of a model that the steps of an update hold at most, beside those it begins and ends with.
+const MOST_COPIES: usize = 9;
 
 /// A job that has begun, with its numbers on the device.
 pub(crate) struct Member<'a> {
@@ -94,8 +97,8 @@ impl Clients {
         let longest = group.iter().filter_map(|&at| members[at].as_ref()).map(|member| self.samples(member.job.client)).max();
         let slots = self.slots(home, longest.unwrap_or(0), data);
         let wanted = group.len().min(self.most_lanes);
-        // Models at the start, after each phase, and of the state to be.
-        let copies = (3 + some.update.steps.len()) as u64;
+        // Models at the start, after each phase, and of the state to be. What a step replaces is given back, so that many steps need no more than some.
+        let copies = (3 + some.update.written().count().min(MOST_COPIES)) as u64;
         let each = self.each(home, data);
         let embedded = some.update.phases().map(|phase| self.embedded_numbers(home, phase, longest.unwrap_or(0), data));
         let embedded = embedded.max().unwrap_or(0) as u64;
@@ -171,21 +174,24 @@ impl Clients {
         let [received, own, dual] =
             [tables(lanes, |lane| &lane.received), tables(lanes, |lane| &lane.state.own), tables(lanes, |lane| &lane.state.dual)];
         let mut slots = Slots::new(&home.graph, received, own, dual, second);
-        let mut stats: Vec<Result<TrainStats>> = lanes.iter().map(|_| Ok(TrainStats::default())).collect();
+        let mut stats: Vec<Result<UpdateStats>> = lanes.iter().map(|_| Ok(UpdateStats::default())).collect();
         let mut mixing: Vec<Option<f64>> = lanes.iter().map(|lane| lane.info.mixing).collect();
         let mut memory = self.warm_memory(shop, home, lanes)?;
-        for at in 0..lanes[0].update.steps.len() {
-            let steps = || lanes.iter().map(|lane| &lane.update.steps[at]);
-            match &lanes[0].update.steps[at] {
+        let mut updates: Vec<Steps> = lanes.iter().map(|lane| lane.update.carried_out()).collect();
+        // Lanes are alike, so that all of them have a next step, or none has.
+        while let Some(next) = updates.iter_mut().map(Iterator::next).collect::<Option<Vec<Step>>>() {
+            let steps = || next.iter();
+            match &next[0] {
                 Step::Assign { slot, .. } => {
                     let value = slots.value(&arithmetic, &steps().filter_map(assigned).collect::<Vec<_>>())?;
                     slots.assign(*slot, value);
                 }
                 Step::Mix(_) => mixing = mixings(arithmetic, &slots, &steps().filter_map(mixed).collect::<Vec<_>>())?,
-                Step::Train(_) => {
+                Step::ForEachBatch(_) => unreachable!("it is carried out step by step"),
+                Step::Train(phase) => {
                     let phases = steps().filter_map(trained).collect();
                     let ended = self.carry_out_phase(shop, home, (lanes, phases), &mut slots, &mut memory)?;
-                    stats = stats.into_iter().zip(ended).map(|(before, now)| Ok(before?.then(now?))).collect();
+                    stats = stats.into_iter().zip(ended).map(|(before, now)| added(before?, phase, now?)).collect();
                     if stats.iter().all(Result::is_err) {
                         return Ok(stats.into_iter().filter_map(Result::err).map(Err).collect());
                     }
@@ -199,7 +205,7 @@ impl Clients {
         let states = self.states(home, arithmetic, &slots, memory.as_ref(), (lanes, &mixing))?;
         shop.put_memory_back(memory);
         let done = stats.into_iter().zip(sent).zip(gaps).zip(states);
-        Ok(done.map(|(((stats, sent), gap), state)| Ok((state, Done { stats: stats?, sent, gap }))).collect())
+        Ok(done.map(|(((stats, sent), gap), state)| Ok((state, Done { stats: stats?.all(), sent, gap }))).collect())
     }
 
     /// Carries a phase of every lane out, with what its terms are made of; says how it went in each.
@@ -226,7 +232,7 @@ impl Clients {
             None => None,
         };
         let seeds = lanes.iter().map(|lane| phase.seed(lane.job.seed));
-        let trainee = |(&shard, seed)| Trainee { shard, samples: phase.samples(Shard::len(shard)), seed };
+        let trainee = |(&shard, seed)| Trainee { shard, samples: phase.samples(Shard::len(shard)), batch: phase.batch, seed };
         let trainees = shards.iter().zip(seeds).map(trainee).collect();
         let begun = Begun { phases, trainees, data, offset, embeddings };
         self.train_phase(shop, home, &begun, slots.trained(phase.slot)?, memory)
@@ -302,6 +308,12 @@ fn mixings(lanes: Lanes<'_>, slots: &Slots<'_, Table>, steps: &[&MixingStep]) ->
     let gradient = slots.value(&lanes, &steps.iter().map(|step| &step.gradient).collect::<Vec<_>>())?;
     let moved = |(step, dot): (&&MixingStep, f64)| Some((step.from - step.rate * dot).clamp(step.least, 1.0));
     Ok(steps.iter().zip(dots(lanes, &along, &gradient)?).map(moved).collect())
+}
+
+/// With what a phase took.
+fn added(mut before: UpdateStats, phase: &Phase, now: TrainStats) -> Result<UpdateStats> {
+    before.add(phase, now);
+    Ok(before)
 }
 
 /// What a step assigns, if it is an assignment.

@@ -73,6 +73,15 @@ impl Batches<'_> {
         Self { augmented: (!by.is_nothing()).then(|| Augmented { by, seed, spare: Vec::new() }), ..self }
     }
 
+    /// One of them alone, counted from 0, or all if none is named.
+    pub fn only(mut self, batch: Option<u64>) -> Self {
+        if let Some(batch) = batch {
+            let start = (self.size as u64).saturating_mul(batch).min(self.rest.end as u64) as usize;
+            self.rest = start..self.rest.end.min(start + self.size);
+        }
+        self
+    }
+
     /// The samples of each batch by their indices, and nothing of them read: for whoever holds the data set elsewhere, such as on a device.
     pub fn indices(mut self) -> impl Iterator<Item = Vec<u32>> {
         std::iter::from_fn(move || self.advance().map(|batch| self.order[batch].to_vec()))

@@ -32,7 +32,7 @@ impl Effort {
                 return Self { trained: vec![(Trains::Everything, 1)], ..Self::of(prepared, ClientTask::Evaluate) };
             }
         };
-        Self { trained: update.phases().map(|phase| (phase.trains, phase.epochs)).collect(), ..Self::default() }
+        Self { trained: update.passes().collect(), ..Self::default() }
     }
 
     fn asked(questions: &[Question]) -> Self {
@@ -75,6 +75,11 @@ mod tests {
         let trained = |method: &str| effort(&[&[method], &epochs[..]].concat(), ClientTask::Train).trained;
         assert_eq!(trained("method=fedeq"), [(Trains::Personal, 2), (Trains::Shared, 3)]);
         assert_eq!(trained("method=fedavg"), [(Trains::Everything, 3)]);
+        assert_eq!(trained("method=apfl"), [(Trains::Everything, 3); 2]);
+        assert_eq!(
+            effort(&["method=pfedme", "method.inner_steps=4", epochs[0]], ClientTask::Train).trained,
+            [(Trains::Everything, 12)]
+        );
         assert_eq!(trained("method=ditto"), [(Trains::Everything, 3), (Trains::Everything, 3)]);
         assert_eq!(effort(&["method=fedavg-ft"], ClientTask::Finish).trained, [(Trains::Everything, 5)]);
     }
