@@ -16,8 +16,8 @@ use fedeq_viewer::news::{Cursor, News, points_each};
 /// How long news may take to arrive.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Runs in one piece of news: a page draws the first while the others come.
-const TOGETHER: usize = 100;
+/// Runs in one piece of news: a page draws all its charts anew for each.
+const TOGETHER: usize = 500;
 
 /// The runs that a page follows closely.
 pub(super) enum Followed {

@@ -34,9 +34,11 @@ export class Chart {
     this.plot.addEventListener("blur", () => this.look(null));
     this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(this.plot);
-    // What nobody sees is not drawn: of many runs there are many charts. The last of several changes told at once is how it is.
-    this.sight = new IntersectionObserver((entries) => this.seen(entries.at(-1).isIntersecting), { rootMargin: "300px" });
-    this.sight.observe(this.node);
+    // What nobody sees is not drawn: of many runs there are many charts. What will soon be seen is drawn when there is nothing else to do.
+    // The last of several changes told at once is how it is.
+    this.near = new IntersectionObserver((entries) => this.seen(entries.at(-1).isIntersecting, soon), { rootMargin: "300px" });
+    this.sight = new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.seen(true, at_once));
+    for (const observer of [this.near, this.sight]) observer.observe(this.node);
     this.forget_theme = on_theme(() => this.build());
     this.print = () => this.plot.append(element("div", { class: "printed" }, picture(this.shown())));
     this.unprint = () => this.plot.querySelectorAll(".printed").forEach((node) => node.remove());
@@ -80,9 +82,9 @@ export class Chart {
     return element("li", {}, swatch(one.stroke), ` ${one.name} `, element("b", {}, this.figure.format(one.points.at(-1).y)));
   }
 
-  seen(is_visible) {
+  seen(is_visible, when) {
     this.is_visible = is_visible;
-    if (is_visible && (!this.plotted || this.is_stale)) this.build();
+    when(() => this.is_visible && (!this.plotted || this.is_stale) && this.build());
   }
 
   raze() {
@@ -301,12 +303,23 @@ export class Chart {
 
   remove() {
     this.observer.disconnect();
+    this.near.disconnect();
     this.sight.disconnect();
     this.forget_theme();
     removeEventListener("beforeprint", this.print);
     removeEventListener("afterprint", this.unprint);
     this.raze();
   }
+}
+
+function at_once(work) {
+  work();
+}
+
+/** When there is nothing else to do, or after half a second. */
+function soon(work) {
+  if (window.requestIdleCallback) requestIdleCallback(work, { timeout: 500 });
+  else setTimeout(work, 50);
 }
 
 /** `50 %` for `50.0 %`: beside an axis numbers are round. */

@@ -21,6 +21,8 @@ export function theme() {
 }
 
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3]];
+/** Among more lines than this nobody tells dashes apart, and broad lines hide each other: they are thin and whole. */
+const CROWD = 30;
 
 /** How each of these lines, `{ info }`, is drawn: `{ light, dark, dash, width }`. */
 export function strokes(lines) {
@@ -30,9 +32,11 @@ export function strokes(lines) {
     methods.set(info.method, place + 1);
     return place;
   });
+  const is_crowd = lines.length > CROWD;
   return lines.map(({ info }, index) => {
-    const width = info.method === "fedeq" ? 2.6 : 1.7;
-    return { ...shade(info.colour, places[index], methods.get(info.method)), dash: DASHES[places[index] % DASHES.length], width };
+    const width = (info.method === "fedeq" ? 2.6 : 1.7) / (is_crowd ? 2 : 1);
+    const dash = is_crowd ? [] : DASHES[places[index] % DASHES.length];
+    return { ...shade(info.colour, places[index], methods.get(info.method)), dash, width };
   });
 }
 

@@ -30,12 +30,12 @@ export function short_labels(items) {
   const named = (key) => new Set(items.map(({ info }) => info[key])).size > 1;
   const [methods, data] = [named("method"), named("data")];
   const kind = ({ info }) => [info.method, info.model, info.data].join(" ");
-  const within = grouped(items, kind);
+  const keys_of = new Map([...grouped(items, kind)].map(([name, alike]) => [name, differing(alike.map(({ settings }) => settings)).filter((key) => !SPOKEN.test(key))]));
+  const models_of = new Map([...grouped(items, ({ info }) => info.method)].map(([method, alike]) => [method, new Set(alike.map(({ info }) => info.model)).size]));
   const base = items.map((item) => {
     const { info, settings } = item;
-    const models = items.some((other) => other.info.method === info.method && other.info.model !== info.model);
-    const words = [methods && info.title, models && info.model, data && `on ${info.data}`].filter(Boolean);
-    const keys = differing(within.get(kind(item)).map((other) => other.settings)).filter((key) => !SPOKEN.test(key));
+    const words = [methods && info.title, models_of.get(info.method) > 1 && info.model, data && `on ${info.data}`].filter(Boolean);
+    const keys = keys_of.get(kind(item));
     const said = keys.map((key) => `${short_key(key, keys)} = ${plain(settings[key])}`);
     return [words.join(" "), ...said].filter(Boolean).join(", ");
   });

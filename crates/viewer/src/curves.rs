@@ -1,10 +1,11 @@
 //! What curves are drawn from: rounds, evaluations and timings as columns, without what only a drill-down needs.
 use std::collections::VecDeque;
 
-use fedeq_core::{DistanceSummary, Evaluation, Quality, Result, Round};
+use fedeq_core::{DistanceSummary, Evaluation, Result, Round};
 use fedeq_run::run::{Tail, Timing};
 
 use super::columns::Columns;
+use super::evaluation_line::{EvaluationLine, QualityLine, QualityPoint};
 
 const ROUND: [&str; 21] = [
     "round",
@@ -84,15 +85,23 @@ pub struct Curves {
 /// What is kept of the last evaluation.
 pub(crate) struct LastEvaluation {
     pub(crate) round: u64,
-    pub(crate) local: Quality,
-    pub(crate) shared: Option<Quality>,
+    pub(crate) local: Option<QualityPoint>,
+    pub(crate) shared: Option<QualityPoint>,
+    /// Whether there is a shared model, told of or not.
+    pub(crate) shares: bool,
     pub(crate) sent: u64,
 }
 
 impl LastEvaluation {
-    pub(crate) fn of(evaluation: Evaluation) -> Self {
+    pub(crate) fn of(evaluation: &Evaluation) -> Self {
         let Evaluation { round, local, shared, traffic, .. } = evaluation;
-        Self { round, local, shared, sent: traffic.total() }
+        let (local, sent, shares) = (QualityPoint::of(local), traffic.total(), shared.is_some());
+        Self { round: *round, local, shared: shared.as_ref().and_then(QualityPoint::of), shares, sent }
+    }
+
+    fn of_line(line: &EvaluationLine) -> Self {
+        let (local, shared) = (line.local.point(), line.shared.as_ref().and_then(QualityLine::point));
+        Self { round: line.round, local, shared, shares: line.shared.is_some(), sent: line.traffic.total() }
     }
 }
 
@@ -117,13 +126,14 @@ impl Curves {
     /// Reads what was added to the journals.
     pub(crate) fn go_on(&mut self, [rounds, evaluations, timings]: &mut [Tail; 3]) -> Result<()> {
         rounds.added(|round: Round| self.thinned += u64::from(self.rounds.push(of_round(&round))))?;
-        evaluations.added(|evaluation: Evaluation| self.evaluate(evaluation))?;
+        evaluations.added(|line: EvaluationLine| self.evaluate(&line))?;
         timings.added(|timing: Timing| self.time(&timing))
     }
 
-    fn evaluate(&mut self, evaluation: Evaluation) {
-        self.thinned += u64::from(self.evaluations.push(of_evaluation(&evaluation)));
-        self.last = Some(LastEvaluation::of(evaluation));
+    fn evaluate(&mut self, line: &EvaluationLine) {
+        let last = LastEvaluation::of_line(line);
+        self.thinned += u64::from(self.evaluations.push(of_evaluation(line, &last)));
+        self.last = Some(last);
     }
 
     fn time(&mut self, timing: &Timing) {
@@ -177,24 +187,23 @@ fn of_round(round: &Round) -> [Option<f64>; ROUND.len()] {
 }
 
 /// A score that no client tells is no number.
-fn of_evaluation(evaluation: &Evaluation) -> [Option<f64>; EVALUATION.len()] {
-    let (local, shared) = (evaluation.local.known(), evaluation.shared.as_ref().and_then(Quality::known));
-    let of = |quality: Option<&Quality>, part: fn(&Quality) -> f64| quality.map(part);
-    let theory = evaluation.theory.as_ref();
+fn of_evaluation(line: &EvaluationLine, last: &LastEvaluation) -> [Option<f64>; EVALUATION.len()] {
+    let of = |point: &Option<QualityPoint>, part: fn(&QualityPoint) -> f64| point.as_ref().map(part);
+    let (local, shared, theory) = (&last.local, &last.shared, line.theory.as_ref());
     [
-        Some(evaluation.round as f64),
-        of(local, |quality| quality.mean),
-        of(local, |quality| quality.worst_decile),
-        of(local, |quality| quality.deviation),
-        of(local, |quality| quality.mean_loss),
-        of(shared, |quality| quality.mean),
-        of(shared, |quality| quality.worst_decile),
-        of(shared, |quality| quality.deviation),
-        of(shared, |quality| quality.mean_loss),
-        Some(evaluation.gap),
-        Some(evaluation.dual_norm),
-        Some(evaluation.traffic.up as f64),
-        Some(evaluation.traffic.down as f64),
+        Some(line.round as f64),
+        of(local, |point| point.accuracy),
+        of(local, |point| point.worst),
+        of(local, |point| point.deviation),
+        of(local, |point| point.loss),
+        of(shared, |point| point.accuracy),
+        of(shared, |point| point.worst),
+        of(shared, |point| point.deviation),
+        of(shared, |point| point.loss),
+        Some(line.gap),
+        Some(line.dual_norm),
+        Some(line.traffic.up as f64),
+        Some(line.traffic.down as f64),
         theory.map(|sums| sums.lagrangian),
         theory.map(|sums| sums.stationarity),
         theory.map(|sums| sums.head_gradient),

@@ -14,6 +14,7 @@ mod client;
 mod columns;
 mod confusion;
 mod curves;
+mod evaluation_line;
 pub mod news;
 pub mod page;
 mod palette;
@@ -25,6 +26,7 @@ pub use client::{ClientList, ClientRow, ClientView, ClientViews, client_views, c
 pub use columns::ColumnSlice;
 pub use confusion::{ClientConfusion, Confusion, client_confusion};
 pub use curves::Curves;
+pub use evaluation_line::QualityPoint;
 pub use palette::{MethodColour, method_colour};
 pub use run_info::RunInfo;
 pub use run_view::{RunRow, RunView};

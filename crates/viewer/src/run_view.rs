@@ -2,11 +2,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fedeq_core::{Quality, Result};
+use fedeq_core::Result;
 use fedeq_run::run::{Activity, FileAccess, RunFolder, RunState, Tail};
 use serde::Serialize;
 
 use super::curves::{Curves, LastEvaluation};
+use super::evaluation_line::QualityPoint;
 use super::run_info::{RunInfo, written};
 
 /// A run in a list of runs.
@@ -41,24 +42,6 @@ pub struct RunRow {
     pub seconds_left: Option<f64>,
     /// When something was last written, in seconds since 1970.
     pub changed: Option<u64>,
-}
-
-/// A [`Quality`] without every client's.
-#[derive(Clone, Debug, Serialize)]
-pub struct QualityPoint {
-    accuracy: f64,
-    weighted: f64,
-    worst: f64,
-    deviation: f64,
-    loss: f64,
-}
-
-impl QualityPoint {
-    /// Nothing where no client tells its score.
-    fn of(quality: &Quality) -> Option<Self> {
-        let Quality { mean, weighted, worst_decile, deviation, mean_loss, .. } = *quality.known()?;
-        Some(Self { accuracy: mean, weighted, worst: worst_decile, deviation, loss: mean_loss })
-    }
 }
 
 /// What is known of a run so far.
@@ -144,7 +127,7 @@ impl RunView {
         if self.state == RunState::Finished && !self.is_summed_up {
             // What came out at the very end, which some methods have a last step for.
             self.curves.last =
-                folder.summary()?.map(|summary| LastEvaluation::of(summary.evaluation)).or(self.curves.last.take());
+                folder.summary()?.map(|summary| LastEvaluation::of(&summary.evaluation)).or(self.curves.last.take());
             self.is_summed_up = true;
         }
         Ok(())
@@ -181,9 +164,9 @@ impl RunView {
             info: self.info.clone(),
             round: self.curves.round(),
             evaluated: last.map(|last| last.round),
-            local: last.and_then(|last| QualityPoint::of(&last.local)),
-            shared: last.and_then(|last| QualityPoint::of(last.shared.as_ref()?)),
-            shares: last.is_some_and(|last| last.shared.is_some()),
+            local: last.and_then(|last| last.local.clone()),
+            shared: last.and_then(|last| last.shared.clone()),
+            shares: last.is_some_and(|last| last.shares),
             sent: last.map(|last| last.sent),
             seconds: totals.seconds(),
             memory: totals.peak_memory,
