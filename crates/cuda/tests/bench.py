@@ -332,6 +332,10 @@ def texts(kernels):
             a, c = hh.detach().requires_grad_(), ii.detach().requires_grad_()
             torch.autograd.grad(torch_layer(dict(zip(q, leaves)), a, c, look, masks), [*leaves, a, c], dd)
         flop = 2 * S * T * (4 * WIDTH * WIDTH + 2 * WIDTH * MLP + 2 * T * WIDTH) / 1e9
+        if T <= 16:
+            masks_of_four = mask.repeat(1, 4, 1, 1)
+            four, out_of_four = Layers(kernels, cl, 4, text, masks_of_four, 1 / 0.9), torch.empty_like(h)
+            row("  four layers and a norm in one launch, nothing kept", timed(lambda: four.forward(h, injection, out_of_four)), 4 * flop)
         compared("forward", lambda: layer.forward(h, injection), theirs, flop)
         compared("forward and backward", lambda: (layer.forward(h, injection), layer.backward(dy16)), both, 3 * flop, inner=3, repeats=9)
         a = layer.attention()

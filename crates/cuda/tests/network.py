@@ -150,14 +150,58 @@ def layer_parameters(clients):
 
 def torch_layer(p, h, injection, look, masks):
     """h [clients, texts, length, 64], masks two like it, look(q, k, v) by heads; a layer and the norm behind it. Any precision."""
+    return torch_norm(p, torch_stream(p, h, injection, look, masks), "3")
+
+
+def torch_norm(p, v, n):
+    return F.layer_norm(v, (WIDTH,)) * p["g" + n][:, None, None] + p["o" + n][:, None, None]
+
+
+def torch_stream(p, h, injection, look, masks):
+    """The same without the norm behind it."""
     K, B, T, _ = h.shape
     linear = lambda v, name: torch.baddbmm(p["b" + name][:, None], v.reshape(K, B * T, -1), p[name]).view(K, B, T, -1)
-    norm = lambda v, n: F.layer_norm(v, (WIDTH,)) * p["g" + n][:, None, None] + p["o" + n][:, None, None]
+    norm = lambda v, n: torch_norm(p, v, n)
     h = h + injection
     q, k, v = (t.view(K * B, T, HEADS, -1).transpose(1, 2) for t in linear(norm(h, "1"), "qkv").split(WIDTH, 3))
     seen = look(q, k, v).transpose(1, 2).reshape(K, B, T, WIDTH)
     h = h + masks[0] * linear(seen, "o")
-    return norm(h + masks[1] * linear(F.gelu(linear(norm(h, "2"), "widen"), approximate="tanh"), "narrow"), "3")
+    return h + masks[1] * linear(F.gelu(linear(norm(h, "2"), "widen"), approximate="tanh"), "narrow")
+
+
+class Layers:
+    """Layers one after the other, maybe with a norm behind them, in one launch that keeps nothing: for texts of up to 16 symbols."""
+
+    def __init__(self, kernels, clients, count, text, mask=None, kept=1.0, end=True):
+        self.k, self.cl, self.text, self.mask, self.kept, self.end = kernels, clients, text, mask, kept, end
+        self.p = [layer_parameters(clients.count) for _ in range(count)]
+        for p in self.p:
+            p.update({n: p[n].half().float() for n in DENSE})
+        self.weights = [[p[n].transpose(1, 2).half().contiguous() for n in DENSE] for p in self.p]
+        # A client's other parameters are one row of a table.
+        names = ("g1", "o1", "bqkv", "bo", "g2", "o2", "bwiden", "bnarrow")
+        columns = [p[n] for p in self.p for n in names] + [self.p[-1]["g3"], self.p[-1]["o3"]]
+        self.table = torch.cat(columns, 1).contiguous()
+        firsts = [self.table.data_ptr() + 4 * sum(c.shape[1] for c in columns[:i]) for i in range(len(columns))]
+        self.layers = []
+        for i, w in enumerate(self.weights):
+            g1, o1, qkv, o, g2, o2, widen, narrow = firsts[8 * i:8 * i + 8]
+            at = lambda site: 0 if mask is None else mask.data_ptr() + site * text.length * WIDTH
+            self.layers.append(LayerOfStack(weights=w, biases=[qkv, o, widen, narrow], first=Norm(scale=g1, offset=o1), second=Norm(scale=g2, offset=o2), masks=[at(2 * i), at(2 * i + 1)]))
+        self.last = Norm(scale=firsts[-2], offset=firsts[-1]) if end else Norm(scale=None, offset=None)
+
+    def forward(self, h, injection, y):
+        call = Stack(layers=self.layers, end=self.last, h=h, injection=injection, y=y, text=self.text, cohort=self.cl.cohort, stride=self.table.shape[1],
+                     mask_stride=2 * len(self.p) * self.text.length * WIDTH, kept=self.kept, count=len(self.p))
+        self.k.layers_f16((up(self.cl.most, 4), self.cl.count), 256, call, shared=144384)
+
+    def expected(self, client, h, injection, look, masks):
+        """What a client's texts [texts, length, 64] give in float64, with masks [texts, 2 * layers, length, 64] or None."""
+        p = [{n: t[client:client + 1].to(h) for n, t in of.items()} for of in self.p]
+        h = h[None]
+        for i, of in enumerate(p):
+            h = torch_stream(of, h, injection[None], look, [1, 1] if masks is None else [self.kept * masks[None, :, 2 * i + j] for j in (0, 1)])
+        return (torch_norm(p[-1], h, "3") if self.end else h)[0]
 
 
 class Layer:

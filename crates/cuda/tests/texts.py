@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from driver import attend as attend_by_kernel
 from harness import *
-from network import Layer, layer_parameters, torch_layer
+from network import Layer, Layers, layer_parameters, torch_layer
 
 WIDTH, HEADS = 64, 4   # of all transformers
 
@@ -137,6 +137,27 @@ def mlp():
         KERNELS.mlp_f16((up(cl.most * length, 64), cl.count), 256, p, shared=79872)
         expected = [F.linear(F.gelu(F.linear(v, a, b[:256]), approximate="tanh"), c, b[256:]) for v, a, c, b in zip(by_client(cl, x), *(t.double().to(REFERENCE) for t in (w1, w2, both)))]
         compare(f"mlp_f16 {describe(cl, length)}", cl, y, expected, 6e-4)
+
+
+@check_of
+def layers_at_once():
+    cases = (([3, 1, 0, 5], 16, 1, 1, 0, 0), ([3, 1, 0, 5], 16, 4, 1, 1, 1), ([2, 4], 5, 2, 0, 1, 1), ([1], 1, 3, 1, 0, 1), ([6], 13, 16, 1, 1, 0))
+    for sizes, length, count, with_h, with_mask, end in cases if SMALL else cases + (([16] * 20, 16, 4, 1, 1, 1),):
+        cl = Clients(sizes)
+        symbols, indices, text = texts(cl, length)
+        mask = (torch.rand(cl.samples, 2 * count, length, WIDTH, device=DEVICE) > 0.1).to(torch.uint8) if with_mask else None
+        h, injection = (torch.randn(cl.samples, length, WIDTH, device=DEVICE) for _ in range(2))
+        layers, y = Layers(KERNELS, cl, count, text, mask, 1 / 0.9, bool(end)), poisoned(cl.samples, length, WIDTH)
+        layers.forward(h if with_h else None, injection, y)
+        expected = []
+        for i, (of, a, c) in enumerate(zip(cl.of, by_client(cl, h), by_client(cl, injection))):
+            look = attend(symbols[indices[of].long()].to(REFERENCE)) if of else None
+            expected.append(layers.expected(i, a if with_h else 0 * a, c, look, mask[of].to(a) if with_mask else None) if of else a)
+        what = f"layers_f16 {count} of them {'h ' * with_h}{'mask ' * with_mask}{'norm ' * end}{describe(cl, length)}"
+        compare(what, cl, y, expected, 1e-3)
+        seen = y.clone()
+        layers.forward(h if with_h else None, injection, y)
+        report("  the same bits twice", float(not torch.equal(seen[cl.listed], y[cl.listed])), 0)
 
 
 @check_of

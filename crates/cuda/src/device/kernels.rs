@@ -20,7 +20,7 @@ macro_rules! ptx {
 
 ptx! {
     "anderson" "attention" "attention_f16" "batch_norm" "cell" "conv" "conv_exact" "conv_weights" "contrast" "dense" "dense_few" "dropout" "embedding" "gelu" "gmres" "group_norm" "group_norm_block"
-    "head" "input" "knn" "lanes" "layer_norm" "mean_pool" "mlp" "optimiser" "pool" "projection" "samples" "schedule" "shortcut" "step" "tally"
+    "head" "input" "knn" "lanes" "layer_norm" "layers" "mean_pool" "mlp" "optimiser" "pool" "projection" "samples" "schedule" "shortcut" "step" "tally"
     "norm_pool" "warm" "weights";
     hopper: "conv_planes_sm90" "conv_sm90" "conv_weights_planes_sm90" "conv_weights_sm90"
 }

@@ -143,6 +143,8 @@ pub(crate) struct Device {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     kernels: Kernels,
+    /// Shared memory that a block may have, in bytes.
+    most_shared: usize,
     memory: Arc<Usage>,
     profile: profile::Profile,
 }
@@ -186,7 +188,11 @@ impl Device {
         let stream = context.new_stream().told("use the GPU")?;
         keep_freed_memory(&context)?;
         let kernels = Kernels::new(Arc::clone(&context), info.capability);
-        Ok(Arc::new(Self { context, stream, kernels, memory: Arc::default(), profile: profile::Profile::default() }))
+        let most_shared = context
+            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+            .told("ask for a GPU's shared memory")? as usize;
+        let (memory, profile) = (Arc::default(), profile::Profile::default());
+        Ok(Arc::new(Self { context, stream, kernels, most_shared, memory, profile }))
     }
 
     /// Memory taken by this program.
@@ -203,6 +209,11 @@ impl Device {
     /// Whether this is a Hopper card, whose matrix instructions some kernels use.
     pub(crate) fn is_hopper(&self) -> bool {
         self.kernels.is_hopper()
+    }
+
+    /// Shared memory that a block may have, in bytes.
+    pub(crate) fn most_shared(&self) -> usize {
+        self.most_shared
     }
 
     /// Waits until all work given so far is done; errors of it appear here.

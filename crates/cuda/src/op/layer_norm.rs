@@ -104,6 +104,11 @@ impl LayerNorm {
         Self { affine, shares: trained.then(|| plan.workspace_back(bytes)) }
     }
 
+    /// Scale and offset of the first lane.
+    pub(crate) fn parameters(&self, run: &PassContext<'_>) -> [Pointer<f32>; 2] {
+        [self.affine.scale, self.affine.offset].map(|id| run.parameter(id))
+    }
+
     /// Adds up and normalises.
     pub(crate) fn forward(&self, run: &PassContext<'_>, cohort: Cohort, x: Sum, to: Normed) -> Result<()> {
         forward(run, Call::new(run, cohort, Some(self.affine), to.moments, x.drop), x, to)

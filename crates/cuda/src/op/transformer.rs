@@ -1,7 +1,8 @@
 //! Transformer layers one after the other.
 //!
 //! The stream `h` of a stack is added to twice a layer: `h + injection`, `+ drop(attention(norm_1(h)))`, `+ drop(mlp(norm_2(h)))`. Every sum is computed in one pass with the
-//! normalisation behind it, so that what a layer ends with and what the next one begins with is one launch.
+//! normalisation behind it, so that what a layer ends with and what the next one begins with is one launch. Where nothing of the inside is kept and texts are short, the whole stack is
+//! [one launch](at_once).
 use fedeq_core::Result;
 use fedeq_models::graph::{self, Affine, ValueId};
 use half::f16;
@@ -16,6 +17,7 @@ use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::plan::{Form, Passed, Planner, Precision, Target};
 
+mod at_once;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +29,8 @@ pub(crate) struct Stack {
     end: Option<LayerNorm>,
     masks: Option<Masks>,
     sizes: Sizes,
+    /// Whether passes of which nothing is kept are one launch.
+    at_once: bool,
 }
 
 struct Layer {
@@ -50,12 +54,12 @@ struct Sizes {
     factor: usize,
 }
 
-/// Memory of a pass through a stack.
+/// Memory of a pass through a stack; none where that is one launch.
 #[derive(Debug)]
 pub(crate) struct Values {
     layers: Vec<LayerValues>,
     /// What attention and the MLP give, before it is added to the stream.
-    branch: Slot,
+    branch: Option<Slot>,
     /// What is left of the normalisation at the end, where that is kept: its sum, its moments, and room for its result.
     end: Option<[Slot; 3]>,
 }
@@ -156,17 +160,21 @@ impl Stack {
             trained.retain(|id| stack.layers[0].contains(id));
             Sums::of(plan, &trained, stack.layers.len())
         });
-        Self { layers, tied, end, masks: Masks::new(plan, stack, differentiated), sizes }
+        let at_once = at_once::applies(plan, layers.len(), stack.hidden);
+        Self { layers, tied, end, masks: Masks::new(plan, stack, differentiated), sizes, at_once }
     }
 
     /// Memory for passes.
     pub(crate) fn values(&self, plan: &mut Planner<'_>, when: When) -> Values {
         let Sizes { positions, heads, hidden, factor, .. } = self.sizes;
+        if when == When::Forward && self.at_once {
+            return Values { layers: Vec::new(), branch: None, end: None };
+        }
         let numbers = 4 * positions * WIDTH;
-        let branch = match when {
+        let branch = Some(match when {
             When::Forward | When::Kept => plan.scratch(factor * positions * WIDTH),
             When::Back => plan.scratch_back(factor * positions * WIDTH),
-        };
+        });
         let mut take = |bytes: usize| match when {
             When::Forward => plan.scratch(bytes),
             When::Kept => plan.kept(bytes),
@@ -224,7 +232,8 @@ impl Stack {
         [h, injection]: [Pointer<f32>; 2],
         y: Pointer<f32>,
     ) -> Result<()> {
-        let (none, branch) = (Pointer::NULL, run.at::<u8>(values.branch));
+        let Some(branch) = values.branch else { return self.forward_at_once(run, cohort, [h, injection], y) };
+        let (none, branch) = (Pointer::NULL, run.at::<u8>(branch));
         let mut x = Sum { h, branch: Pointer::NULL, drop: Drop::NOTHING, injection };
         for (index, (layer, of)) in self.layers.iter().zip(&values.layers).enumerate() {
             layer.norm_1.forward(run, cohort, Sum { injection, ..x }, of.first.to(run))?;
