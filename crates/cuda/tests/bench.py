@@ -154,13 +154,15 @@ def cells(kernels):
         s.step(k)
     solve = Solve(z=s.z, z16=s.z16, residuals=s.residuals, plain=s.plain, best_z=s.best_z, best_image=s.best_image, partial=s.partial, gram=s.gram, gamma=s.gamma,
                   progress=s.progress, cohort=cl.cohort, n=s.n, samples=K * B, memory=5, mixing=1.0)
-    row("anderson_look, memory 5", timed(lambda: kernels.anderson_look((4, B, K), 256, solve, 7)), gbytes=8 * state)
-    row("anderson_decide", timed(lambda: kernels.anderson_decide(K, 128, solve, Settings(max_steps=10 ** 6, relative=0.0).rules(), 7, 4, *s.lists[1])))
-    row("anderson_mix, memory 5", timed(lambda: kernels.anderson_mix((4, B, K), 256, solve, 7)), gbytes=7.5 * state)
+    for kind in ("_5", ""):
+        row(f"anderson_look{kind}, memory 5", timed(lambda: kernels.launch("anderson_look" + kind, (4, B, K), 256, solve, 7)), gbytes=8 * state)
+        row(f"anderson_decide{kind}", timed(lambda: kernels.launch("anderson_decide" + kind, K, 128, solve, Settings(max_steps=10 ** 6, relative=0.0).rules(), 7, 4, *s.lists[1])))
+        row(f"anderson_mix{kind}, memory 5", timed(lambda: kernels.launch("anderson_mix" + kind, (4, B, K), 256, solve, 7)), gbytes=7.5 * state)
     short = s.residuals.half()
     narrow = Solve(z=s.z, z16=s.z16, residuals=short, plain=s.plain, best_z=s.best_z, best_image=s.best_image, partial=s.partial, gram=s.gram, gamma=s.gamma,
                    progress=s.progress, cohort=cl.cohort, n=s.n, samples=K * B, memory=5, mixing=1.0)
-    row("anderson_look_f16, memory 5", timed(lambda: kernels.anderson_look_f16((4, B, K), 256, narrow, 7)), gbytes=5 * state)
+    for kind in ("_5", ""):
+        row(f"anderson_look_f16{kind}, memory 5", timed(lambda: kernels.launch("anderson_look_f16" + kind, (4, B, K), 256, narrow, 7)), gbytes=5 * state)
     n = 3_300_000
     theta, g, dual, anchor, copy = G(K, n), G(K, n), G(K, n), G(n), torch.empty(K, n, device=DEVICE, dtype=torch.float16)
     row("descend with pull and 16-bit copy, 3.3 M parameters", timed(lambda: kernels.descend((up(n, 1024), K), 256, theta, g, dual, copy, cl.cohort, None, None, None, long(n), long(n), long(n), 1e-9, 0.01)), gbytes=K * n * 18 / 1e9)

@@ -114,7 +114,8 @@ GmresRules = struct("GmresRules", relative=double, absolute=double, max_steps=in
 Weights = struct("Weights", w=pointer, straight=pointer, turned=pointer, packed=long, CI=integer, CO=integer, taps=integer, first=integer)
 Layers = type("Layers", (C.Structure,), {"_fields_": [("of", Weights * 16)]})
 
-MOST, SUMS = 8, 18
+# Of Anderson's method: the largest memory, that of kernels for little, and inner products of the former.
+MOST, LITTLE, SUMS = 8, 5, 18
 # The kernels that read every pixel once, for windows of 3 and strides of 1.
 PLANES = "conv_planes_sm90"
 WEIGHT_PLANES = "conv_weights_planes_sm90"

@@ -235,6 +235,12 @@ def anderson():
         report(f"anderson, {label}: nobody is left", float(sum(left)), 0)
         wrote = torch.isfinite(found["z"][cl.unlisted]).any().item() if cl.unlisted else False
         report(f"anderson, {label}: others untouched", float(wrote), 0)
+    # Kernels for little memory and those for any do the same.
+    for narrow in (False, True):
+        cl, settings = Clients([5, 1, 0, 9]), Settings(relative=1e-4)
+        b, z0 = torch.randn(cl.samples, n, dtype=torch.float64, device=DEVICE), torch.randn(cl.samples, n, device=DEVICE)
+        little, general = (Solver(KERNELS, cl, n, settings, blocks=2, narrow=narrow, general=general).run(lambda z: torch.tanh(z.double() @ A.T + b).float(), z0) for general in (False, True))
+        report(f"anderson, kernels for little memory, residuals in {16 if narrow else 32} bits", error(little["z"][cl.listed], general["z"][cl.listed]), 1e-5)
     for label, settings in (("defaults", Settings()), ("memory 3, mixing 0.8, restart 4", Settings(memory=3, mixing=0.8, restart=4, max_steps=40))):
         cl = Clients([5, 0, 40])
         b, z0 = torch.randn(cl.samples, n, dtype=torch.float64, device=DEVICE), torch.randn(cl.samples, n, device=DEVICE)

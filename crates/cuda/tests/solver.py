@@ -16,11 +16,12 @@ class Settings:
 
 
 class Solver:
-    """Buffers of a solve of states of n numbers, with residuals kept in 16 bits if `narrow`. `cohorts` alternate: a step reads one and lists those that go on in the other."""
+    """Buffers of a solve of states of n numbers, with residuals kept in 16 bits if `narrow`. `cohorts` alternate: a step reads one and lists those that go on in the other.
+    Kernels for little memory are used where they apply, but for `general`."""
 
-    def __init__(self, kernels, clients, n, settings, blocks=4, narrow=False):
+    def __init__(self, kernels, clients, n, settings, blocks=4, narrow=False, general=False):
         S, m = clients.samples, settings.memory
-        self.bits = "_f16" if narrow else ""
+        self.bits, self.memory = "_f16" if narrow else "", "_5" if m <= LITTLE and not general else ""
         self.k, self.cl, self.s, self.n, self.blocks = kernels, clients, settings, n, blocks
         new = lambda *shape, **kw: torch.full(shape, float("nan"), device=DEVICE, **kw)
         self.z, self.z16 = new(S, n), new(S, n, dtype=torch.float16)
@@ -49,9 +50,9 @@ class Solver:
                       partial=self.partial, gram=self.gram, gamma=self.gamma, progress=self.progress, cohort=old, n=self.n, samples=cl.samples,
                       memory=self.s.memory, mixing=self.s.mixing)
         grid = (self.blocks, cl.most, cl.count)
-        self.k.launch("anderson_look" + self.bits, grid, 256, solve, step)
-        self.k.anderson_decide(cl.count, 128, solve, self.s.rules(), step, self.blocks, spans, rows)
-        self.k.launch("anderson_mix" + self.bits, grid, 256, solve, step)
+        self.k.launch("anderson_look" + self.bits + self.memory, grid, 256, solve, step)
+        self.k.launch("anderson_decide" + self.memory, cl.count, 128, solve, self.s.rules(), step, self.blocks, spans, rows)
+        self.k.launch("anderson_mix" + self.bits + self.memory, grid, 256, solve, step)
 
     def run(self, f, z0):
         """f(z) for all samples; those that have left are computed in vain, and their results must not matter."""

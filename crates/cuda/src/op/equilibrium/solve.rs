@@ -13,8 +13,9 @@ use crate::device::{Argument, Launch, Pointer, launch};
 use crate::op::{Cohort, PassContext};
 use crate::plan::{Form, Planner};
 
-/// The largest memory of the kernels.
+/// The largest memory of the kernels, and of those that are faster with less.
 pub(super) const MOST: usize = 8;
+const LITTLE: usize = 5;
 /// Inner products of a sample in a step.
 const SUMS: usize = 2 * MOST + 2;
 /// Steps between two looks at who is left.
@@ -202,12 +203,14 @@ impl Solver {
     /// Judges the samples and makes the next iterates of those that go on.
     fn advance(&self, run: &PassContext<'_>, call: Solve, step: usize, next: Cohort) -> Result<()> {
         let (grid, step) = (run.by_sample(self.blocks), step as i32);
-        let [look, mix] = match self.form {
-            Form::Numbers => ["anderson_look", "anderson_mix"],
-            Form::Halves => ["anderson_look_f16", "anderson_mix_f16"],
+        let [look, decide, mix] = match (self.form, self.memory) {
+            (Form::Numbers, ..=LITTLE) => ["anderson_look_5", "anderson_decide_5", "anderson_mix_5"],
+            (Form::Halves, ..=LITTLE) => ["anderson_look_f16_5", "anderson_decide_5", "anderson_mix_f16_5"],
+            (Form::Numbers, _) => ["anderson_look", "anderson_decide", "anderson_mix"],
+            (Form::Halves, _) => ["anderson_look_f16", "anderson_decide", "anderson_mix_f16"],
         };
         launch!(run.device, Launch::new(look, grid, 256); call, step)?;
-        let decide = Launch::new("anderson_decide", [run.size.lanes, 1, 1], 128);
+        let decide = Launch::new(decide, [run.size.lanes, 1, 1], 128);
         launch!(run.device, decide; call, self.rules, step, self.blocks as i32, next.spans, next.rows)?;
         launch!(run.device, Launch::new(mix, grid, 256); call, step)
     }
