@@ -2,10 +2,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedeq_core::{Phase, PhaseBytes, PhaseSeconds, ProximalTerm, Result, SolveTally, TrainStats, diverged_in_phase};
+use fedeq_core::{Error, Phase, PhaseBytes, PhaseSeconds, ProximalTerm, Result, SolveTally, TrainStats, diverged_in_phase};
 use fedeq_data::Seed;
 use fedeq_data::shard::PictureChange;
 use fedeq_models::Mode;
+use half::f16;
 
 use super::Clients;
 use super::contrast::Embeddings;
@@ -19,7 +20,7 @@ use super::warm::Memory;
 use super::workshop::Workshop;
 use crate::data::{DeviceData, packed};
 use crate::executor::Score;
-use crate::plan::{Purpose, Size};
+use crate::plan::{Precision, Purpose, SCALE, Size};
 
 /// Entries of a table of batches at most; a phase of more is cut between epochs.
 const TABLE: usize = 1 << 22;
@@ -103,7 +104,7 @@ impl Clients {
             progress.into_iter().zip(finite).zip(tallies).zip(&begun.phases).map(|(((lane, finite), [solves, first]), phase)| {
                 let share = lane.steps as f64 / all.max(1) as f64;
                 let stats = stats(&runner, &lane, solves, seconds * share);
-                ended(lane, finite, phase, &first).map(|()| stats)
+                ended(lane, finite, phase, &first).map_err(|error| told(error, self.precision)).map(|()| stats)
             });
         let each = each.collect();
         shop.put_back(runner);
@@ -209,5 +210,19 @@ fn ended(lane: Progress, finite: bool, phase: &Phase, first: &SolveTally) -> Res
             Err(diverged_in_phase("the parameters are no longer finite after local training".into(), phase, first))
         }
         None => Ok(()),
+    }
+}
+
+/// In mixed precision it may not be the learning rate: gradients behind convolutions are 16 bits there, and normalisations over batches of one or two samples can make them too large.
+fn told(error: Error, precision: Precision) -> Error {
+    match error {
+        Error::Diverged { problem, remedy } if precision == Precision::Mixed => {
+            let remedy = format!(
+                "{remedy}; or set `engine.precision=exact`, if batches are of few samples: in `mixed`, no gradient behind a convolution may be larger than {}",
+                (f16::MAX.to_f32() / SCALE).floor()
+            );
+            Error::Diverged { problem, remedy }
+        }
+        other => other,
     }
 }
