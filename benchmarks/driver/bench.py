@@ -1,6 +1,7 @@
 """What every row needs: our program, a folder to work in, and how thorough to be."""
 
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,12 @@ class Bench:
     threads: int
     workers: int
     femnist: Path | None
+    # By the clock that never goes back, if there is an end.
+    deadline: float | None = None
+
+    def seconds_left(self) -> float:
+        """How long a job may take."""
+        return process.LONGEST if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
 
     def folder(self, name: str) -> Path:
         """An empty folder for a row."""
@@ -38,7 +45,7 @@ class Bench:
         return folder
 
     def ours(self, job: Job) -> Answer:
-        return process.ours(self.program, job)
+        return process.ours(self.program, job, self.seconds_left())
 
     def prepare(self, folder: Path, setting: dict[str, Any], clients: int, samples: int, training: dict[str, Any]) -> None:
         """Lets our program write samples, orders and weights for both sides."""

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from .bench import Bench
 from .environment import HERE, build_ours, build_peer, described, machine, say, use_python
-from .gpu import GPU_ROWS
+from .gpu import GPU_ROWS, within_a_budget
 from .outcome import Outcome, Share, from_data
 from .process import attempt
 from .rows import ROWS
@@ -37,9 +38,19 @@ def main() -> int:
     if float(conditions["load before"]) > BUSY:
         say(f"warning: the machine is busy (load {conditions['load before']}); figures will scatter")
     names = options.rows or [name for name in ROWS if (name in GPU_ROWS) == options.gpu]
-    rows = measure(names, bench_of(options, program))
-    for row in rows:
-        row.commit, row.machine = conditions["commit"], described(conditions)
+
+    def note(rows: list[Outcome | Share]) -> None:
+        for row in rows:
+            row.commit, row.machine = conditions["commit"], described(conditions)
+        if options.json:
+            write_figures(options.json, rows)
+
+    bench = bench_of(options, program)
+    if options.budget is None:
+        rows = measure(names, bench)
+    else:
+        rows = within_a_budget([GPU_ROWS[name] for name in names], bench, note)
+    note(rows)
     print(markdown(rows))
     if options.record:
         record(rows)
@@ -68,7 +79,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--python", help="a python with PyTorch and safetensors (default: a virtual environment is made)")
     parser.add_argument("--program", help="our program, already built (default: build it)")
     parser.add_argument("--commit", help="what it was built from, where there is no checkout to ask")
-    return parser.parse_args()
+    parser.add_argument("--json", type=Path, help="also write every figure of these rows to this file")
+    parser.add_argument(
+        "--budget", type=float, metavar="SECONDS", help="GPU rows in the order named, as many as so many seconds are enough for"
+    )
+    options = parser.parse_args()
+    if options.budget is not None and not (options.gpu or options.rows and GPU_ROWS.keys() >= set(options.rows)):
+        parser.error("`--budget` is for rows that need a GPU: add `--gpu`, or name such rows only")
+    return options
 
 
 def row_name(text: str) -> str:
@@ -81,7 +99,8 @@ def row_name(text: str) -> str:
 def bench_of(options: argparse.Namespace, program: Path) -> Bench:
     """How to measure."""
     repeats = 1 if options.quick else options.repeats
-    return Bench(program, repeats, options.quick, options.threads, options.workers, femnist_in(options.data))
+    deadline = None if options.budget is None else time.monotonic() + options.budget
+    return Bench(program, repeats, options.quick, options.threads, options.workers, femnist_in(options.data), deadline)
 
 
 def femnist_in(folder: Path | None) -> Path | None:
@@ -109,8 +128,13 @@ def record(rows: list[Outcome | Share]) -> None:
     known = {row.name: row for row in (*map(from_data, recorded), *rows)}
     order = {name: place for place, name in enumerate(ROWS)}
     everything = sorted(known.values(), key=lambda row: order.get(row.name.removesuffix("-plain"), len(order)))
-    RESULTS.write_text(json.dumps({"rows": [row.as_data() for row in everything]}, indent=2) + "\n")
+    write_figures(RESULTS, everything)
     write_report(markdown(everything))
+
+
+def write_figures(path: Path, rows: list[Outcome | Share]) -> None:
+    """Every single figure."""
+    path.write_text(json.dumps({"rows": [row.as_data() for row in rows]}, indent=2) + "\n")
 
 
 def write_report(table: str) -> None:

@@ -1,15 +1,21 @@
 """The rows that need an NVIDIA GPU: whole rounds, all clients of a round at once on both sides."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from . import process
 from .bench import CHECK_LEARNING_RATE, LEARNING_RATE, Bench, agree, in_turn, training
-from .outcome import Outcome, Share, Side
-from .process import Answer, Job
+from .environment import say
+from .outcome import Agreement, Outcome, Share, Side
+from .process import Answer, Job, attempt
 
 # 16-bit factors against TF32, over dozens of steps.
 TOLERANCE = 3e-2
+# With the first, which is not counted.
+ROUNDS_WITHIN_A_BUDGET = 3
 
 
 @dataclass(frozen=True)
@@ -35,23 +41,31 @@ class GpuRound:
     learning_rate: float = LEARNING_RATE
 
     def __call__(self, bench: Bench) -> list[Outcome | Share]:
+        return [self.timed(bench, self.checked(bench))]
+
+    def checked(self, bench: Bench) -> list[Agreement]:
+        """Whether both sides compute the same, on a small federation."""
         small = replace(self, clients=3, samples=2 * self.batch, epochs=1, personal_epochs=min(self.personal_epochs, 1), rounds=1)
         small = replace(small, learning_rate=CHECK_LEARNING_RATE, dropout=0.0)
         folder = small.prepare(bench, f"{self.name}-check")
         ours = small.ours(bench, folder, "exact")
         tolerances = {"loss": TOLERANCE, "move": TOLERANCE}
-        agreements = agree(self.name, ours, small.peer(folder, exact=True), tolerances)
-        agreements += agree(f"{self.name}, 16-bit factors", small.ours(bench, folder, "mixed"), ours, tolerances)
-        work = replace(self, samples=2 * self.batch, rounds=2) if bench.quick else self
+        agreements = agree(self.name, ours, small.peer(bench, folder, exact=True), tolerances)
+        return agreements + agree(f"{self.name}, 16-bit factors", small.ours(bench, folder, "mixed"), ours, tolerances)
+
+    def timed(self, bench: Bench, agreements: list[Agreement]) -> Outcome:
+        """Both sides in turn."""
+        rounds = self.rounds if bench.deadline is None else min(self.rounds, ROUNDS_WITHIN_A_BUDGET)
+        work = replace(self, samples=2 * self.batch, rounds=2) if bench.quick else replace(self, rounds=rounds)
         folder = work.prepare(bench, self.name)
         sides = Side("ours"), Side("PyTorch")
         turns = [
             (sides[0], lambda: settled(work.ours(bench, folder, "mixed"))),
-            (sides[1], lambda: settled(work.peer(folder))),
+            (sides[1], lambda: settled(work.peer(bench, folder))),
         ]
         in_turn(min(bench.repeats, 2), turns)
         remark = f"{self.wanted}; memory of the device"
-        return [Outcome(self.name, self.title, "s", *sides, self.target, self.memory_target, agreements, remark)]
+        return Outcome(self.name, self.title, "s", *sides, self.target, self.memory_target, agreements, remark)
 
     def prepare(self, bench: Bench, name: str) -> str:
         folder = bench.folder(name)
@@ -63,17 +77,34 @@ class GpuRound:
         job |= {"method": self.method, "clients": self.clients, "cohort": self.clients, "rounds": self.rounds, "workers": 1}
         return bench.ours({**job, "device": "cuda", "precision": precision})
 
-    def peer(self, folder: str, exact: bool = False) -> Answer:
+    def peer(self, bench: Bench, folder: str, exact: bool = False) -> Answer:
         job: Job = {"job": "round", "method": self.method, "model": self.model, "batch": self.batch, "folder": folder}
         job |= {"learning_rate": self.learning_rate, "epochs": self.epochs, "personal_epochs": self.personal_epochs}
         job |= {"solver_steps": self.solver_steps or 0, "dropout": self.dropout, "clients": self.clients, "cohort": self.clients}
-        return process.peer({**job, "rounds": self.rounds, "workers": 1, "threads": 4, "device": "cuda", "exact": exact})
+        job |= {"rounds": self.rounds, "workers": 1, "threads": 4, "device": "cuda", "exact": exact}
+        return process.peer(job, bench.seconds_left())
 
     def setting(self) -> dict[str, Any]:
         return {"model": self.model, "kind": self.kind, "solver_steps": self.solver_steps, "dropout": self.dropout}
 
     def training(self) -> dict[str, Any]:
         return training(self.batch, self.epochs, self.personal_epochs, False, self.learning_rate)
+
+
+def within_a_budget(rows: list[GpuRound], bench: Bench, note: Callable[[list[Outcome | Share]], None]) -> list[Outcome | Share]:
+    """The rows that the bench's time is enough for, in this order: all checks first, side by side, then every row alone. Each is noted as soon as it is there."""
+    with ThreadPoolExecutor(len(rows)) as pool:
+        checks = list(pool.map(lambda row: attempt(row.name, partial(row.checked, bench)), rows))
+    done: list[Outcome | Share] = []
+    for row, agreements in zip(rows, checks, strict=True):
+        if agreements is None:
+            continue
+        say(f"{row.name}: {bench.seconds_left():.0f} s are left")
+        outcome = attempt(row.name, partial(row.timed, bench, agreements))
+        if outcome is not None:
+            done.append(outcome)
+            note(done)
+    return done
 
 
 def settled(answer: Answer) -> tuple[list[float], Answer]:

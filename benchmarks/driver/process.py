@@ -14,19 +14,21 @@ from .environment import HERE, say
 Job = dict[str, Any]
 Answer = dict[str, Any]
 SAMPLING_SECONDS = 0.25
+# A job that takes longer hangs.
+LONGEST = 7200.0
 
 
 class Failed(Exception):
     """A job that did not come to its end."""
 
 
-def ours(program: Path, job: Job, timeout: float = 7200.0) -> Answer:
+def ours(program: Path, job: Job, timeout: float = LONGEST) -> Answer:
     """Our program does a job."""
     threads = job.get("threads", job.get("workers", 1))
     return finish([str(program), json.dumps(job)], {"RAYON_NUM_THREADS": str(threads)}, timeout)
 
 
-def peer(job: Job, timeout: float = 7200.0) -> Answer:
+def peer(job: Job, timeout: float = LONGEST) -> Answer:
     """PyTorch does a job."""
     threads = str(job["threads"])
     return finish(
