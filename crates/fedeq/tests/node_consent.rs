@@ -207,6 +207,87 @@ fn models_are_evaluated_only_so_often_after_a_round_whatever_weights_a_server_tr
     assert_eq!(worker.works, 4);
 }
 
+/// An app of small federations with some more settings.
+fn small_app(more: &[&'static str]) -> App {
+    App::with(settings().chain(more.iter().flat_map(|setting| ["--set", setting])))
+}
+
+#[test]
+fn a_client_finishes_only_so_often_whatever_weights_a_server_tries() {
+    // What comes back of fine-tuning is the loss on the device's samples, of whatever model was sent.
+    let app = small_app(&["method=fedavg-ft", "model=mlp", "plan.rounds=1"]);
+    for task in [ClientTask::Finish, ClientTask::Adopt] {
+        let (node, link, mut worker) = trained(&app);
+        let probe = |factor: f32| {
+            let mut probe = app.envelope(task, 1);
+            probe.request.weights.params = probe.request.weights.params.map(|value| factor * value);
+            probe
+        };
+        for factor in [1.0, 0.25] {
+            link.send(&message("train", probe(factor).write().expect("plain")));
+        }
+        node.serve(&link, &mut worker, 3);
+        assert!((1..3).all(|number| link.reply(number).content.is_ok()), "{task:?}");
+        for factor in [0.5, 2.0, 4.0] {
+            let (refusal, logged) = refused(&node, &link, &mut worker, &probe(factor));
+            assert!(refusal == Refusal::Unable && logged.contains("has finished after round 1 before"), "{logged}");
+        }
+        assert_eq!(worker.works, 3);
+        // The same request gets the same reply, and models are evaluated all the same.
+        link.send(&message("train", probe(0.25).write().expect("plain")));
+        link.send(&app.evaluate(1));
+        node.serve(&link, &mut worker, 8);
+        assert!((6..8).all(|number| link.reply(number).content.is_ok()));
+    }
+}
+
+#[test]
+fn whether_work_fails_is_not_told_for_ever_other_weights() {
+    // With weights chosen for it, whether training diverges depends on the samples: a question of yes or no about them.
+    let app = App::write();
+    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(&app));
+    let probe = |task: ClientTask, round: u64, factor: f32| {
+        let mut probe = app.envelope(task, round);
+        probe.request.weights.params = probe.request.weights.params.map(|value| factor * value.signum());
+        probe
+    };
+    let tries = |first: u32, round: u64, worker: &mut CountingWorker| -> Vec<Refusal> {
+        let factor = |number: u32| f32::MAX / (first + number) as f32;
+        (0..12).map(|number| refused(&node, &link, worker, &probe(ClientTask::Train, round, factor(number))).0).collect()
+    };
+    let expected = [vec![Refusal::Unable; 8], vec![Refusal::Limit; 4]].concat();
+    assert_eq!((tries(2, 0, &mut worker), worker.works), (expected.clone(), 8));
+    let (_, logged) = refused(&node, &link, &mut worker, &app.envelope(ClientTask::Train, 0));
+    assert!(logged.contains("attempts/tries-train-") && worker.works == 8, "{logged}");
+    // The next round has as many tries; the round before has none any more.
+    assert_eq!((tries(20, 1, &mut worker), worker.works), (expected, 16));
+    assert_eq!(refused(&node, &link, &mut worker, &app.envelope(ClientTask::Train, 0)).0, Refusal::Limit);
+    let before = link.replies();
+    link.send(&app.train(2));
+    node.serve(&link, &mut worker, before + 1);
+    assert!(link.reply(before).content.is_ok(), "an honest server goes on");
+}
+
+#[test]
+fn asynchronous_work_has_as_many_updates_as_the_experiment_says() {
+    let app = small_app(&["method.server_step=consensus", "plan.asynchronous.slowest=2"]);
+    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::accepting(&app));
+    let of = |rounds: u64| {
+        let mut envelope = app.envelope(ClientTask::Train, 0);
+        envelope.request.rounds = rounds;
+        envelope
+    };
+    // Three rounds of all five clients.
+    for rounds in [3, 3_000_000] {
+        let (refusal, logged) = refused(&node, &link, &mut worker, &of(rounds));
+        assert!(refusal == Refusal::Unable && logged.contains("the experiment has 5 updates in each round"), "{logged}");
+    }
+    assert_eq!(refused(&node, &link, &mut worker, &of(16)).0, Refusal::NotAccepted);
+    link.send(&message("train", of(15).write().expect("plain")));
+    node.serve(&link, &mut worker, 4);
+    assert!(link.reply(3).content.is_ok());
+}
+
 #[test]
 fn rounds_are_not_trained_again_in_another_federation_of_the_same_experiment() {
     let app = App::write();
@@ -260,6 +341,12 @@ fn limits_of_a_node_hold_for_what_was_accepted_too() {
         let (told, logged) = refused(&node, &link, &mut worker, &app.envelope(ClientTask::Train, 0));
         assert!(told == refusal && logged.contains(option), "{option}: {logged}");
     }
+    // Fine-tuning has epochs of its own.
+    let app = small_app(&["method=fedavg-ft", "method.tuning.after.epochs=9", "model=mlp"]);
+    let terms = Terms { most_epochs: 8, ..app.terms() };
+    let (node, link, mut worker) = (NodeFolder::new(), SuperLink::start(), CountingWorker::on(terms, "nowhere".as_ref()));
+    let (told, logged) = refused(&node, &link, &mut worker, &app.envelope(ClientTask::Train, 0));
+    assert!(told == Refusal::Limit && logged.contains("train for 9 epochs"), "{logged}");
 }
 
 #[test]

@@ -87,6 +87,7 @@ impl NodeWorker {
         let (workers, terms, signing) = (self.workers()?, self.terms.clone(), self.signing.clone());
         let prepared = self.prepare(&envelope.experiment)?;
         terms.check_samples(prepared, number)?;
+        require_all_updates(prepared, &envelope.request)?;
         let mut state = state_of(prepared, number, state)?;
         require_new(&envelope.request, &state)?;
         let request = request_of(prepared, envelope, number, &state)?;
@@ -185,6 +186,21 @@ fn require_new(request: &Request, state: &ClientState) -> Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Refuses to train for more updates than an asynchronous experiment has: each is a turn of this client's, and how many there are depends on how many clients the data have.
+fn require_all_updates(prepared: &Prepared, request: &Request) -> Result<()> {
+    let plan = &prepared.experiment.plan;
+    if request.task != ClientTask::Train || plan.asynchronous.is_none() {
+        return Ok(());
+    }
+    let in_a_round = plan.sampling.cohort_size(prepared.splits.clients.len())? as u64;
+    if request.rounds == plan.rounds.saturating_mul(in_a_round) {
+        return Ok(());
+    }
+    let problem =
+        format!("the request says `rounds = {}`, and the experiment has {in_a_round} updates in each round", request.rounds);
+    Err(Error::invalid(problem, "the server must ask for what the experiment says"))
 }
 
 /// The model that a node has trained, ready to predict without a server.

@@ -1,10 +1,10 @@
 //! On which terms a node takes part: what its owner has agreed to.
-use fedeq_core::{Disclosure, Error, Result, SigningSecret, key_from_hex};
+use fedeq_core::{ClientInfo, Disclosure, Error, LocalUpdate, Result, RoundContext, SigningSecret, key_from_hex};
 use fedeq_flower::envelope::Envelope;
 use fedeq_flower::node::{Objection, Refusal};
 use fedeq_flower::store::Proposal;
 use fedeq_run::agreement::{Agreement, AgreementFingerprint, SigningKeys};
-use fedeq_run::experiment::Prepared;
+use fedeq_run::experiment::{Experiment, Prepared};
 use fedeq_run::number::counted;
 
 /// Who a node is to other clients.
@@ -84,8 +84,14 @@ impl Terms {
     }
 
     fn check_epochs(&self, agreement: &Agreement) -> Result<()> {
-        let training = &agreement.experiment().training;
-        let epochs = training.epochs.max(training.personal_epochs);
+        let Experiment { method, training, plan, .. } = agreement.experiment();
+        let rounds = plan.rounds;
+        let last = RoundContext { round: rounds, rounds, rho: method.algorithm().initial_rho(), training };
+        let me = ClientInfo::default();
+        // Fine-tuning after training has epochs of its own.
+        let finally = [method.algorithm().finish(&me, &last), method.algorithm().adopt(&me, &last)];
+        let finally = finally.iter().flat_map(LocalUpdate::phases).map(|phase| phase.epochs).max().unwrap_or_default();
+        let epochs = training.epochs.max(training.personal_epochs).max(finally);
         if epochs <= self.most_epochs {
             return Ok(());
         }

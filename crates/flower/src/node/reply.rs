@@ -9,7 +9,7 @@ use crate::envelope::{self, Envelope};
 use crate::message::Message;
 use crate::object::Bundle;
 use crate::record::Content;
-use crate::store::{FederationStore, PreviousReply, RequestKey, StoredMessage, Verdict};
+use crate::store::{FederationStore, PreviousReply, RequestKey, RequestPlace, StoredMessage, Telling, Verdict};
 use crate::wire::{Failure, NodeReference, PushMessagesRequest};
 use crate::{Error, Result};
 
@@ -88,12 +88,13 @@ impl Node<'_> {
                 (reply, 0.0)
             }
             None => {
-                require_new_evaluation(&store, &envelope.request)?;
+                let telling = telling(task);
+                require_untold(&store, telling, &envelope.request)?;
                 let state = store.state().map_err(Rejection::unable)?;
                 let WorkResult { reply, state } = self.attempt(request, envelope, state.as_deref())?;
                 let reply = reply_message(message, Ok(envelope::write_reply(&reply).map_err(Rejection::unable)?));
-                let evaluated = is_evaluation(task).then_some(round);
-                store.commit(request, &reply, state.as_deref(), evaluated).map_err(Rejection::unable)?;
+                let told = telling.map(|telling| (telling, round));
+                store.commit(request, &reply, state.as_deref(), told).map_err(Rejection::unable)?;
                 (reply, began.elapsed().as_secs_f64())
             }
         };
@@ -125,13 +126,18 @@ impl Node<'_> {
         state: Option<&[u8]>,
     ) -> std::result::Result<WorkResult, Rejection> {
         let attempts = self.store.attempts();
-        if let Some(verdict) = attempts.verdict(request.content, self.limits.deaths) {
+        let Request { task, round, .. } = envelope.request;
+        let place = RequestPlace { federation: &envelope.federation, task, round };
+        if let Some(verdict) = attempts.verdict(request.content, &place, self.limits.deaths) {
             return Err(rejected_before(&verdict, request.content));
         }
         self.require_room(0)?;
-        let attempt = attempts.begin(request.content).map_err(Rejection::unable)?;
+        let attempt = attempts.begin(request.content, &place).map_err(Rejection::unable)?;
         match self.worker.work(envelope, state) {
-            Ok(result) => Ok(result),
+            Ok(result) => {
+                attempt.succeeded();
+                Ok(result)
+            }
             Err(reason) => {
                 attempt.failed();
                 Err(Rejection::unable(reason))
@@ -176,20 +182,28 @@ impl Node<'_> {
     }
 }
 
-fn is_evaluation(task: ClientTask) -> bool {
-    matches!(task, ClientTask::Evaluate | ClientTask::Measure)
+/// What a reply tells that is told only so often.
+fn telling(task: ClientTask) -> Option<Telling> {
+    match task {
+        ClientTask::Evaluate | ClientTask::Measure => Some(Telling::Evaluation),
+        ClientTask::Finish | ClientTask::Adopt => Some(Telling::End),
+        // A round is trained once, and summed once.
+        ClientTask::Train | ClientTask::Aggregate => None,
+    }
 }
 
-/// Refuses to evaluate after the same round again and again, with other weights: every evaluation tells something about the data. (A repeated request whose reply is
+/// Refuses to evaluate or to finish after the same round again and again, with other weights: each reply tells something about the data. (A repeated request whose reply is
 /// stored does not reach this point.)
-fn require_new_evaluation(store: &FederationStore, request: &Request) -> std::result::Result<(), Rejection> {
-    if is_evaluation(request.task) && !store.may_evaluate(request.round).map_err(Rejection::unable)? {
-        return Err(Rejection::unable(format!(
-            "this client was evaluated after round {} before, with other weights",
-            request.round
-        )));
+fn require_untold(store: &FederationStore, telling: Option<Telling>, request: &Request) -> std::result::Result<(), Rejection> {
+    let Some(telling) = telling else { return Ok(()) };
+    if store.may_tell(telling, request.round).map_err(Rejection::unable)? {
+        return Ok(());
     }
-    Ok(())
+    let done = match telling {
+        Telling::Evaluation => "was evaluated",
+        Telling::End => "has finished",
+    };
+    Err(Rejection::unable(format!("this client {done} after round {} before, with other weights", request.round)))
 }
 
 /// The refusal of a request at which the node failed before.
@@ -202,6 +216,10 @@ fn rejected_before(verdict: &Verdict, content: &str) -> Rejection {
             (Refusal::Crashed, format!("the process ended {times} times while it worked on this request ({killed}); {until}"))
         }
         Verdict::Abandoned(reason) => (Refusal::Limit, format!("{reason}; {until}")),
+        Verdict::Tried(file) => {
+            let tried = "work on this task has ended badly too often in this round, or was tried in a later one";
+            (Refusal::Limit, format!("{tried}; it is not tried again while `attempts/{file}` exists in the node's folder"))
+        }
         Verdict::Failed => {
             (Refusal::Failed, "work on this request has failed twice; it is not tried again before the node is restarted".into())
         }

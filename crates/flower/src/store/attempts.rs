@@ -5,6 +5,9 @@
 //!
 //! A panic is recorded, and once is enough. A process that is killed (by hand, for lack of memory, by an abort, by a stack that overflows) records nothing, and leaves
 //! what a power cut leaves: work that has begun and not ended. Its owner says how many such ends a request may have ([`NodeLimits::deaths`](crate::limit::NodeLimits)).
+//!
+//! Whether work fails may depend on the data: with weights chosen for it, training diverges if a sample is beyond a bound and not otherwise. So it is also counted how often work on the same
+//! task of the same round has ended badly, with whatever weights: a server must not find the bound by asking again and again.
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic;
@@ -13,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fedeq_core::write_atomically;
+use fedeq_core::{ClientTask, fingerprint, write_atomically};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -36,7 +40,43 @@ pub struct CurrentWork {
 struct AtWork {
     path: PathBuf,
     record: AttemptRecord,
+    place: PathBuf,
+    tries: Tries,
     since: Instant,
+}
+
+/// What a request asks for, whatever its weights are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestPlace<'a> {
+    pub(crate) federation: &'a str,
+    pub(crate) task: ClientTask,
+    pub(crate) round: u64,
+}
+
+impl RequestPlace<'_> {
+    /// The file of its tries. Names of federations come from servers.
+    fn file(&self) -> String {
+        format!("{TRIES}{}-{}", self.task.name(), fingerprint(self.federation.as_bytes()))
+    }
+}
+
+/// Work on a task that ended badly, or has not ended, in the latest round for which the task was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tries {
+    round: u64,
+    times: u32,
+}
+
+impl Tries {
+    fn begun(self, round: u64) -> Self {
+        Self { round, times: if round == self.round { self.times.saturating_add(1) } else { 1 } }
+    }
+
+    /// Without the latest, which says nothing about the task.
+    fn taken_back(self) -> Self {
+        Self { times: self.times.saturating_sub(1), ..self }
+    }
 }
 
 /// What is known of a request.
@@ -63,6 +103,8 @@ pub(crate) enum Verdict {
     Abandoned(String),
     /// It failed twice.
     Failed,
+    /// Its task has been tried too often in this round, with whatever weights, or in a later round; this file counts it.
+    Tried(String),
 }
 
 /// Work that has begun; records a panic if there is one.
@@ -71,10 +113,16 @@ pub(crate) struct Attempt<'a> {
     content: String,
     path: PathBuf,
     record: AttemptRecord,
+    place: PathBuf,
+    tries: Tries,
 }
 
 /// Work that fails so often is not tried again.
 const MOST_FAILURES: u32 = 2;
+/// So many tries of a task in a round may end badly beside the deaths that one request may have.
+const MOST_TRIES: u32 = 5;
+/// What files of tries begin with.
+const TRIES: &str = "tries-";
 /// Records that are kept; the oldest are removed first.
 const KEPT: usize = 100;
 
@@ -90,25 +138,35 @@ impl Attempts {
     }
 
     /// Why a request is not tried again, if it is not. The process may have ended so often while it worked on it.
-    pub(crate) fn verdict(&self, content: &str, most_deaths: u32) -> Option<Verdict> {
+    pub(crate) fn verdict(&self, content: &str, place: &RequestPlace<'_>, most_deaths: u32) -> Option<Verdict> {
         let AttemptRecord { begun, panicked, abandoned } = read(&self.folder.join(content));
         if panicked {
             return Some(Verdict::Crashed);
         }
         let has_died = || (begun >= most_deaths).then_some(Verdict::Died(begun));
         let has_failed = || lock(&self.failures).get(content).is_some_and(|times| *times >= MOST_FAILURES);
-        abandoned.map(Verdict::Abandoned).or_else(has_died).or_else(|| has_failed().then_some(Verdict::Failed))
+        let is_tried = || {
+            let Tries { round, times } = read(&self.folder.join(place.file()));
+            let is_over = place.round < round || (place.round == round && times >= most_deaths.saturating_add(MOST_TRIES));
+            // Messages of secure aggregation have no weights to choose.
+            (is_over && place.task != ClientTask::Aggregate).then(|| Verdict::Tried(place.file()))
+        };
+        let has_failed = || has_failed().then_some(Verdict::Failed);
+        abandoned.map(Verdict::Abandoned).or_else(has_died).or_else(has_failed).or_else(is_tried)
     }
 
     /// Records that work on a request begins. The id must be well formed.
-    pub(crate) fn begin(&self, content: &str) -> Result<Attempt<'_>> {
+    pub(crate) fn begin(&self, content: &str, place: &RequestPlace<'_>) -> Result<Attempt<'_>> {
         fs::create_dir_all(&self.folder).map_err(Error::file(&self.folder, "create it"))?;
         self.remove_oldest();
-        let path = self.folder.join(content);
-        let record = AttemptRecord { begun: read(&path).begun + 1, ..AttemptRecord::default() };
+        let (path, round, place) = (self.folder.join(content), place.round, self.folder.join(place.file()));
+        let record = AttemptRecord { begun: read::<AttemptRecord>(&path).begun + 1, ..AttemptRecord::default() };
+        let tries = read::<Tries>(&place).begun(round);
+        write(&place, &tries)?;
         write(&path, &record)?;
-        self.activity.begin(&path, &record);
-        Ok(Attempt { attempts: self, content: content.to_owned(), path, record })
+        let (work, since) = (record.clone(), Instant::now());
+        self.activity.begin(AtWork { path: path.clone(), record: work, place: place.clone(), tries, since });
+        Ok(Attempt { attempts: self, content: content.to_owned(), path, record, place, tries })
     }
 
     /// Forgets a request that has been replied to.
@@ -118,8 +176,10 @@ impl Attempts {
     }
 
     fn remove_oldest(&self) {
-        let mut records: Vec<PathBuf> =
-            fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        // What was tried is counted as long as the federation may go on; there are few federations.
+        let records = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with(TRIES));
+        let mut records: Vec<PathBuf> = records.map(|entry| entry.path()).collect();
         records.sort_by_key(|path| fs::metadata(path).and_then(|file| file.modified()).ok());
         for old in &records[..records.len().saturating_sub(KEPT)] {
             let _ = fs::remove_file(old);
@@ -128,6 +188,11 @@ impl Attempts {
 }
 
 impl Attempt<'_> {
+    /// The work was done.
+    pub(crate) fn succeeded(self) {
+        let _ = write(&self.place, &self.tries.taken_back());
+    }
+
     /// The work failed with an error.
     pub(crate) fn failed(self) {
         let mut failures = lock(&self.attempts.failures);
@@ -168,6 +233,9 @@ impl CurrentWork {
 
     /// Records that the process ends since it was told to, which says nothing about the request at work.
     pub fn interrupted(&self) {
+        if let Some(AtWork { place, tries, .. }) = &*lock(&self.at_work) {
+            let _ = write(place, &tries.taken_back());
+        }
         self.conclude(|record| AttemptRecord { begun: record.begun.saturating_sub(1), ..record });
     }
 
@@ -178,8 +246,8 @@ impl CurrentWork {
         }
     }
 
-    fn begin(self: &Arc<Self>, path: &Path, record: &AttemptRecord) {
-        *lock(&self.at_work) = Some(AtWork { path: path.to_owned(), record: record.clone(), since: Instant::now() });
+    fn begin(self: &Arc<Self>, work: AtWork) {
+        *lock(&self.at_work) = Some(work);
         self.record_panics();
     }
 
@@ -209,11 +277,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The record in a file; a missing or damaged one counts as no attempt.
-fn read(path: &Path) -> AttemptRecord {
+fn read<Record: DeserializeOwned + Default>(path: &Path) -> Record {
     fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-fn write(path: &Path, record: &AttemptRecord) -> Result<()> {
+fn write<Record: Serialize>(path: &Path, record: &Record) -> Result<()> {
     Ok(write_atomically(path, &serde_json::to_vec(record).expect("plain values can be written to memory"))?)
 }
 
@@ -229,18 +297,28 @@ mod tests {
 
     const MOST: u32 = 3;
 
+    /// Training in a round.
+    fn place(round: u64) -> RequestPlace<'static> {
+        RequestPlace { federation: "f", task: ClientTask::Train, round }
+    }
+
     fn verdict(attempts: &Attempts, content: &str) -> Option<Verdict> {
-        attempts.verdict(content, MOST)
+        attempts.verdict(content, &place(0), MOST)
+    }
+
+    fn begin<'a>(attempts: &'a Attempts, content: &str) -> Attempt<'a> {
+        attempts.begin(content, &place(0)).expect("recorded")
     }
 
     fn names(attempts: &Attempts) -> usize {
-        fs::read_dir(&attempts.folder).map_or(0, Iterator::count)
+        let names = fs::read_dir(&attempts.folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names.filter(|name| !name.to_string_lossy().starts_with(TRIES)).count()
     }
 
     #[test]
     fn work_that_succeeds_leaves_no_record() {
         let (_folder, attempts) = attempts();
-        drop(attempts.begin("q").expect("recorded"));
+        drop(begin(&attempts, "q"));
         assert!(verdict(&attempts, "q").is_none() && names(&attempts) == 0);
         assert_eq!(attempts.activity.elapsed(), None);
     }
@@ -249,7 +327,7 @@ mod tests {
     fn a_panic_is_recorded_for_its_request_only() {
         let (_folder, attempts) = attempts();
         let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-            let _attempt = attempts.begin("q").expect("recorded");
+            let _attempt = begin(&attempts, "q");
             panic!("the work failed");
         }));
         assert!(ended.is_err() && verdict(&attempts, "q") == Some(Verdict::Crashed) && verdict(&attempts, "r").is_none());
@@ -260,7 +338,7 @@ mod tests {
     #[test]
     fn without_unwinding_the_panic_hook_writes_the_record() {
         let (_folder, attempts) = attempts();
-        let attempt = attempts.begin("q").expect("recorded");
+        let attempt = begin(&attempts, "q");
         attempts.activity().panicked();
         assert_eq!(verdict(&attempts, "q"), Some(Verdict::Crashed));
         std::mem::forget(attempt);
@@ -272,10 +350,10 @@ mod tests {
         for number in 0..MOST {
             assert!(verdict(&attempts, "q").is_none(), "{number}");
             // Like a process that is killed.
-            std::mem::forget(attempts.begin("q").expect("recorded"));
+            std::mem::forget(begin(&attempts, "q"));
         }
         assert_eq!(verdict(&attempts, "q"), Some(Verdict::Died(MOST)));
-        assert_eq!(attempts.verdict("q", MOST + 1), None, "its owner may allow more");
+        assert_eq!(attempts.verdict("q", &place(0), MOST + 1), None, "its owner may allow more");
     }
 
     #[test]
@@ -283,7 +361,7 @@ mod tests {
         let (_folder, attempts) = attempts();
         for _ in 0..MOST_FAILURES {
             assert_eq!(verdict(&attempts, "q"), None);
-            attempts.begin("q").expect("recorded").failed();
+            begin(&attempts, "q").failed();
         }
         assert_eq!((verdict(&attempts, "q"), verdict(&attempts, "r")), (Some(Verdict::Failed), None));
         assert_eq!(verdict(&Attempts::in_folder(attempts.folder.clone()), "q"), None);
@@ -292,7 +370,7 @@ mod tests {
     #[test]
     fn a_request_that_takes_too_much_is_not_tried_again_at_all() {
         let (_folder, attempts) = attempts();
-        let attempt = attempts.begin("q").expect("recorded");
+        let attempt = begin(&attempts, "q");
         assert!(attempts.activity().elapsed().is_some());
         attempts.activity().abandon("it took an hour");
         std::mem::forget(attempt);
@@ -304,7 +382,7 @@ mod tests {
     fn an_interruption_says_nothing_about_the_request() {
         let (_folder, attempts) = attempts();
         for _ in 0..2 * MOST {
-            std::mem::forget(attempts.begin("q").expect("recorded"));
+            std::mem::forget(begin(&attempts, "q"));
             attempts.activity().interrupted();
         }
         assert_eq!(verdict(&attempts, "q"), None);
@@ -314,10 +392,53 @@ mod tests {
     fn old_records_are_removed_and_damaged_ones_do_not_count() {
         let (_folder, attempts) = attempts();
         for number in 0..2 * KEPT {
-            std::mem::forget(attempts.begin(&number.to_string()).expect("recorded"));
+            std::mem::forget(begin(&attempts, &number.to_string()));
         }
         assert!(names(&attempts) <= KEPT + 1, "{}", names(&attempts));
         fs::write(attempts.folder.join("q"), "{").expect("writable");
         assert_eq!(verdict(&attempts, "q"), None);
+    }
+
+    #[test]
+    fn a_task_that_ends_badly_is_not_tried_with_ever_other_weights() {
+        let (_folder, attempts) = attempts();
+        let may = |content: &str, round| attempts.verdict(content, &place(round), MOST).is_none();
+        let most = MOST + MOST_TRIES;
+        for number in 0..most {
+            let content = format!("q{number}");
+            assert!(may(&content, 4), "{number}");
+            let attempt = attempts.begin(&content, &place(4)).expect("recorded");
+            // It fails, it takes too much, or the process is killed.
+            match number % 3 {
+                0 => attempt.failed(),
+                1 => attempts.activity().abandon("an hour"),
+                _ => std::mem::forget(attempt),
+            }
+        }
+        assert_eq!([3, 4, 5].map(|round| may("another", round)), [false, false, true]);
+        let again = Attempts::in_folder(attempts.folder.clone());
+        let file = place(4).file();
+        assert_eq!(again.verdict("another", &place(4), MOST), Some(Verdict::Tried(file.clone())));
+        let evaluation = RequestPlace { task: ClientTask::Evaluate, ..place(4) };
+        assert_eq!(again.verdict("another", &evaluation, MOST), None, "another task");
+        assert_eq!(again.verdict("another", &RequestPlace { federation: "g", ..place(4) }, MOST), None);
+        fs::remove_file(attempts.folder.join(file)).expect("by its owner");
+        assert!(may("another", 4));
+    }
+
+    #[test]
+    fn work_that_succeeds_or_is_stopped_does_not_count_as_a_try() {
+        let (_folder, attempts) = attempts();
+        for number in 0..3 * (MOST + MOST_TRIES) {
+            let content = format!("q{number}");
+            assert_eq!(verdict(&attempts, &content), None, "{number}");
+            let attempt = begin(&attempts, &content);
+            if number % 2 == 0 {
+                attempt.succeeded();
+            } else {
+                attempts.activity().interrupted();
+                std::mem::forget(attempt);
+            }
+        }
     }
 }

@@ -43,15 +43,27 @@ struct Manifest {
     replies: Vec<SentReply>,
     /// The latest evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    evaluated: Option<Evaluated>,
+    evaluated: Option<Told>,
+    /// The latest work after training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    finished: Option<Told>,
 }
 
-/// After which round the models were evaluated, and how often, with different weights.
+/// After which round something was told, and how often, about different weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Evaluated {
+struct Told {
     round: u64,
     times: u32,
+}
+
+/// What is done only so often after a round: each time a server may choose other weights, and learns something about the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// Evaluating models.
+    Evaluation,
+    /// What there is left to do when training is over.
+    End,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,8 +77,8 @@ struct SentReply {
 
 /// Replies that are kept for repeated requests. Each may contain a whole model, and devices have little space.
 const KEPT_REPLIES: usize = 4;
-/// Evaluations after one round, with different weights.
-const MOST_EVALUATIONS: u32 = 2;
+/// How often something is told after one round, about different weights.
+const MOST_TOLD: u32 = 2;
 const MANIFEST: &str = "manifest.json";
 const LATEST: &str = "latest";
 
@@ -115,25 +127,25 @@ impl FederationStore {
         same.map(|same| reply(same).map(PreviousReply::SameContent)).transpose()
     }
 
-    /// Whether the models may be evaluated after a round: not after earlier ones than the latest, and not often with different weights. (A server that was
+    /// Whether something may be told after a round: not after earlier ones than the latest, and not often about different weights. (A server that was
     /// killed after it asked may have other weights when it asks again.)
-    pub(crate) fn may_evaluate(&self, round: u64) -> Result<bool> {
-        let last = self.manifest()?.evaluated;
-        Ok(last.is_none_or(|last| round > last.round || (round == last.round && last.times < MOST_EVALUATIONS)))
+    pub(crate) fn may_tell(&self, telling: Telling, round: u64) -> Result<bool> {
+        let last = *self.manifest()?.told(telling);
+        Ok(last.is_none_or(|last| round > last.round || (round == last.round && last.times < MOST_TOLD)))
     }
 
-    /// Commits a reply, together with the new state if it changed, and the round if the models were evaluated.
+    /// Commits a reply, together with the new state if it changed, and what it tells after which round, if that is counted.
     pub(crate) fn commit(
         &self,
         request: RequestKey<'_>,
         reply: &StoredMessage,
         state: Option<&[u8]>,
-        evaluated: Option<u64>,
+        told: Option<(Telling, u64)>,
     ) -> Result<()> {
         let mut after = self.manifest_or_create()?;
-        if let Some(round) = evaluated {
-            let times = after.evaluated.filter(|last| last.round == round).map_or(0, |last| last.times);
-            after.evaluated = Some(Evaluated { round, times: times + 1 });
+        if let Some((telling, round)) = told {
+            let times = after.told(telling).filter(|last| last.round == round).map_or(0, |last| last.times);
+            *after.told(telling) = Some(Told { round, times: times + 1 });
         }
         if let Some(state) = state {
             let name = state_name(state);
@@ -206,6 +218,15 @@ impl FederationStore {
     }
 }
 
+impl Manifest {
+    fn told(&mut self, telling: Telling) -> &mut Option<Told> {
+        match telling {
+            Telling::Evaluation => &mut self.evaluated,
+            Telling::End => &mut self.finished,
+        }
+    }
+}
+
 /// Whether a file is a state or a reply.
 fn is_state_or_reply(name: &str) -> bool {
     name.starts_with("state-") || name.starts_with("reply-")
@@ -262,7 +283,7 @@ mod tests {
     #[test]
     fn state_and_reply_survive_a_restart() {
         let (folder, store) = committed(1);
-        store.commit(key(&request(2)), &stored("r2"), None, Some(1)).expect("stored");
+        store.commit(key(&request(2)), &stored("r2"), None, Some((Telling::Evaluation, 1))).expect("stored");
         let again = FederationStore::of(folder.path(), "f");
         assert_eq!(state(&again).as_deref(), Some("1"));
         assert_eq!(again.reply(key(&request(1))).expect("there"), Some(PreviousReply::SameMessage(stored("r1"))));
@@ -271,17 +292,20 @@ mod tests {
     }
 
     #[test]
-    fn models_are_evaluated_only_so_often_after_a_round() {
-        let (_folder, store) = committed(1);
-        let may = |round| store.may_evaluate(round).expect("readable");
-        for number in 0..MOST_EVALUATIONS {
-            assert!(may(5), "{number}");
-            store.commit(key(&request(10 + number)), &stored("r"), None, Some(5)).expect("stored");
+    fn nothing_is_told_more_often_than_twice_after_a_round() {
+        for (telling, other) in [(Telling::Evaluation, Telling::End), (Telling::End, Telling::Evaluation)] {
+            let (_folder, store) = committed(1);
+            let may = |round| store.may_tell(telling, round).expect("readable");
+            for number in 0..MOST_TOLD {
+                assert!(may(5), "{number}");
+                store.commit(key(&request(10 + number)), &stored("r"), None, Some((telling, 5))).expect("stored");
+            }
+            assert_eq!([4, 5, 6].map(may), [false, false, true]);
+            assert!(store.may_tell(other, 5).expect("readable"), "one does not count for the other");
+            commit(&store, 2);
+            store.commit(key(&request(9)), &stored("r9"), None, Some((telling, 6))).expect("stored");
+            assert_eq!([5, 6, 7].map(may), [false, true, true]);
         }
-        assert_eq!([4, 5, 6].map(may), [false, false, true]);
-        commit(&store, 2);
-        store.commit(key(&request(9)), &stored("r9"), None, Some(6)).expect("stored");
-        assert_eq!([5, 6, 7].map(may), [false, true, true]);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! DIR/inbox/ID.announced               a request whose objects have not all arrived
 //! DIR/inbox/ID                         a request that has arrived and waits for its reply
 //! DIR/attempts/ID                      a request, by its content, at which work has begun or the node has crashed
+//! DIR/attempts/tries-TASK-NAME         how often work on a task of a federation ended badly in its latest round, whatever the weights were
 //! DIR/accepted.json                    the federations of each accepted experiment
 //! DIR/proposals/NAME.toml              an experiment that a server asked for and the node refused
 //! DIR/federations/NAME/manifest.json   which state is the current one, and the latest replies
@@ -33,10 +34,10 @@ use std::time::Duration;
 use fedeq_core::{SigningSecret, write_atomically};
 
 pub use attempts::CurrentWork;
-pub(crate) use attempts::{Attempts, Verdict};
+pub(crate) use attempts::{Attempts, RequestPlace, Verdict};
 pub(crate) use consent::ConsentStore;
 pub use consent::Proposal;
-pub(crate) use federation::{FederationStore, PreviousReply, RequestKey};
+pub(crate) use federation::{FederationStore, PreviousReply, RequestKey, Telling};
 pub(crate) use inbox::Inbox;
 pub(crate) use message::{Announcement, StoredMessage};
 
