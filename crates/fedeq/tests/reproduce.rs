@@ -285,16 +285,53 @@ fn one_seed_of_everything_comes_first_and_our_method_with_its_rivals_before_othe
     for setting in ["plan.rounds=1", "plan.evaluate_every=1", "training.epochs=1", "training.personal_epochs=1"] {
         command.args(["--set", setting]);
     }
-    let said = String::from_utf8(succeed(&mut command).stderr).expect("UTF-8");
-    let runs: Vec<(&str, &str)> = said
-        .lines()
-        .filter(|line| line.starts_with("run "))
-        .filter_map(|line| line.split_once(": ")?.1.split_once(", seed "))
-        .collect();
+    let runs = announced(&succeed(&mut command).stderr);
     let half = runs.len() / 2;
-    assert!(runs[..half].iter().all(|(_, seed)| *seed == "0") && runs[half..].iter().all(|(_, seed)| *seed == "1"), "{runs:?}");
-    let place = |name: &str| runs.iter().position(|(cell, _)| *cell == name).unwrap_or_else(|| panic!("no {name} in {runs:?}"));
+    assert!(runs[..half].iter().all(|(_, seed)| seed == "0") && runs[half..].iter().all(|(_, seed)| seed == "1"), "{runs:?}");
+    let place = |name: &str| runs.iter().position(|(cell, _)| cell == name).unwrap_or_else(|| panic!("no {name} in {runs:?}"));
     assert!(place("fedeq") < place("fedrep") && place("fedrep") < place("fedavg"), "{runs:?}");
+}
+
+/// The runs that a reproduction says it begins: the cell and the seed.
+fn announced(stderr: &[u8]) -> Vec<(String, String)> {
+    let said = String::from_utf8(stderr.to_vec()).expect("UTF-8");
+    let runs =
+        said.lines().filter(|line| line.starts_with("run ")).filter_map(|line| line.split_once(": ")?.1.split_once(", seed "));
+    runs.map(|(cell, seed)| (cell.to_owned(), seed.to_owned())).collect()
+}
+
+#[test]
+fn several_experiments_are_one_queue_with_results_of_their_own() {
+    let folder = TempDir::new().expect("a folder");
+    let both = |more: &[&str]| {
+        let mut command = fedeq(&folder);
+        command.args(["reproduce", "fig-dual", "fig-rho", "--only", "clients-fedrep-0.1", "--only", "fig-rho/rho-0.01"]);
+        command.args(["--seeds", "2", "--set", "plan.rounds=1", "--set", "training.epochs=1", "--out", "results"]);
+        command.args(["--set", "plan.evaluate_every=1", "--state", "state"]).args(more);
+        command
+    };
+    let text = String::from_utf8(succeed(&mut both(&["--dry-run"])).stdout).expect("UTF-8");
+    assert!(text.contains("2 cells, 2 seeds: 4 runs ahead"), "{text}");
+    let output = succeed(&mut both(&[]));
+    let runs = announced(&output.stderr);
+    let runs: Vec<(&str, &str)> = runs.iter().map(|(cell, seed)| (cell.as_str(), seed.as_str())).collect();
+    let [dual, rho] = ["fig-dual/clients-fedrep-0.1", "fig-rho/rho-0.01"];
+    assert_eq!(runs, [(dual, "0"), (rho, "0"), (dual, "1"), (rho, "1")]);
+    for (name, cell) in [("fig-dual", "clients-fedrep-0.1"), ("fig-rho", "rho-0.01")] {
+        for place in ["results", "state/results/results"] {
+            let results = json(&folder.path().join(place).join(name).join("results-small.json"));
+            let cells: Vec<&String> = results["cells"].as_object().expect("cells").keys().collect();
+            assert_eq!(cells, [cell], "{place}");
+            assert_eq!(results["cells"][cell]["runs"].as_array().map(Vec::len), Some(2));
+        }
+    }
+    // From the state alone, which another machine has.
+    fs::remove_dir_all(folder.path().join("results")).expect("removed");
+    fs::remove_dir_all(folder.path().join("state/runs")).expect("removed");
+    succeed(&mut both(&["--publish"]));
+    assert!(["fig-dual", "fig-rho"].iter().all(|name| folder.path().join("results").join(name).join("table-small.md").is_file()));
+    let again = String::from_utf8(succeed(&mut both(&[])).stderr).expect("UTF-8");
+    assert_eq!(again.matches("already finished").count(), 4, "{again}");
 }
 
 #[test]
@@ -326,6 +363,11 @@ fn what_cannot_be_done_is_refused() {
     assert!(hint.starts_with("did you mean `fig-rho`?"), "{hint}");
     let (error, hint) = refused(&["fig-rho", "--only", "rho-7"]);
     assert!(error.contains("`rho-7`") && hint.contains("rho-0.01"), "{error} {hint}");
+    // Among several, each must name a cell.
+    let (error, _) = refused(&["fig-rho", "fig-dual", "--only", "fig-rho/*", "--only", "fig-dual/rho-*"]);
+    assert_eq!(error, "no cell of `fig-rho` or `fig-dual` is named like `fig-dual/rho-*`");
+    let (error, _) = refused(&["fig-rho", "fig-dual", "fig-rho"]);
+    assert_eq!(error, "`fig-rho` is named twice");
     let (error, hint) = refused(&["table-1"]);
     assert!(error.contains("`femnist` is not in the data folder") && hint.contains("fedeq data get femnist"), "{error} {hint}");
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "nothing was written");

@@ -199,6 +199,20 @@ fn a_checkpoint_that_is_too_large_is_not_kept_and_its_cell_is_not_begun_in_vain(
 }
 
 #[test]
+fn a_cell_that_ends_in_time_measures_the_same_without_its_checkpoint() {
+    let [kept, unkept] = [(); 2].map(|()| folder());
+    succeed(small(&kept, "4").args(["--quiet", "--state", "state"]));
+    succeed(small(&unkept, "4").args(["--time-budget", "1h", "--state", "state", "--largest-checkpoint", "1kB"]));
+    let state = |folder: &TempDir| folder.path().join("state");
+    assert_eq!(journals(&state(&unkept)), journals(&state(&kept)));
+    let results = |folder: &TempDir| without_timings(&folder.path().join("results/results-small.json"));
+    assert_eq!(results(&unkept), results(&kept));
+    assert!(run_folders(&state(&unkept)).iter().all(|run| !run.join("clients").exists() && !run.join("checkpoints").exists()));
+    let again = succeed(small(&unkept, "4").args(["--state", "state"]));
+    assert_eq!(String::from_utf8_lossy(&again.stderr).matches("already finished").count(), 2);
+}
+
+#[test]
 fn a_sweep_ends_in_time_and_continues_in_a_copy() {
     let [whole, first, second] = [(); 3].map(|()| folder());
     let sweep = |folder: &TempDir| {

@@ -77,6 +77,8 @@ pub(super) struct Cells<'a> {
 pub(super) enum Next {
     /// Yes.
     Begin,
+    /// Yes, without any checkpoint: what does not end in time is begun again elsewhere.
+    BeginUnkept,
     /// It is done already.
     Done,
     /// Not now: it would not end in time, and others may.
@@ -112,12 +114,13 @@ impl Cells<'_> {
             if is_time && !matches!(finished(&self.cells[index]), Ok(Some(_))) {
                 return Ok(End::TimeIsOver);
             }
-            match begins(index)? {
-                Next::Begin => {}
+            let is_kept = match begins(index)? {
+                Next::Begin => true,
+                Next::BeginUnkept => false,
                 Next::Done => return Ok(End::AllDone),
                 Next::Later => return Ok(End::TimeIsOver),
-            }
-            match self.attempt(index, share.as_ref(), &is_over)? {
+            };
+            match self.attempt(index, is_kept, share.as_ref(), &is_over)? {
                 Attempted::Ended(attempt) => (ends.lock().unwrap_or_else(PoisonError::into_inner))(index, *attempt)?,
                 Attempted::FarEnough => {}
                 Attempted::OutOfTime => {
@@ -169,10 +172,10 @@ impl Cells<'_> {
     }
 
     /// Carries out a cell, continues one that was begun, or reads one that is finished; nothing comes of one that is stopped before its end.
-    fn attempt(&self, index: usize, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Attempted> {
+    fn attempt(&self, index: usize, is_kept: bool, share: Option<&Share>, is_over: &AtomicBool) -> Outcome<Attempted> {
         let which = share.map_or_else(|| "this cell".into(), |_| (self.label)(index));
         let clock = RunClock::new(self.limit).until(self.until);
-        match self.summary(index, share, is_over, &clock) {
+        match self.summary(index, is_kept, share, is_over, &clock) {
             Ok(Some(summary)) => Ok(Attempted::Ended(Box::new(Ok(summary)))),
             Ok(None) => Ok(Attempted::OutOfTime),
             Err(Failure::Told { problem, code: 1, .. }) => {
@@ -198,6 +201,7 @@ impl Cells<'_> {
     fn summary(
         &self,
         index: usize,
+        is_kept: bool,
         share: Option<&Share>,
         is_over: &AtomicBool,
         clock: &RunClock<'_>,
@@ -212,13 +216,19 @@ impl Cells<'_> {
             Some(share) => run.with_share(share).map_err(Failure::refused)?,
             None => run,
         };
-        if !self.limit.has_time_to_write(run.start().disk.checkpoint) {
+        let (run, checkpoint) = if is_kept {
+            let checkpoint = run.start().disk.checkpoint;
+            (run, checkpoint)
+        } else {
+            (run.without_checkpoints(), 0)
+        };
+        if !self.limit.has_time_to_write(checkpoint) {
             self.say(index, "not begun: writing its checkpoint would take the time of those under way");
             return Ok(None);
         }
         self.warn_of_disk(index, &run, share);
         let is_stopped = || is_interrupted() || is_over.load(Ordering::Relaxed) || clock.is_over();
-        let observer = clock.observer(self.observer(index, &run, share), run.start().disk.checkpoint);
+        let observer = clock.observer(self.observer(index, &run, share), checkpoint);
         let summary = carry_out_observed(&run, Box::new(observer), &is_stopped);
         self.note_rate(&run);
         let summary = summary?;

@@ -73,9 +73,12 @@ fn generated(spec: &Spec, overrides: &[Override], scales: &[Shown<'_>]) -> Resul
 
 fn command(spec: &Spec, overrides: &[Override], scale: ScaleName) -> Result<String> {
     let data = if cells(spec, scale, overrides)?.iter().any(ExperimentCell::needs_data) { " --data DIR" } else { "" };
-    let set: String = overrides.iter().map(|wish| format!(" --set '{wish}'")).collect();
-    let out = if overrides.is_empty() { "" } else { " --out DIR" };
-    Ok(format!("fedeq reproduce {} --scale {scale}{data}{set}{out}", spec.name))
+    let said: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+    let device = |text: &String| text.strip_prefix("engine.device=").map(|device| format!(" --device {device}"));
+    let devices: String = said.iter().filter_map(device).collect();
+    let settings: String = said.iter().filter(|text| device(text).is_none()).map(|text| format!(" --set '{text}'")).collect();
+    let out = if settings.is_empty() { "" } else { " --out DIR" };
+    Ok(format!("fedeq reproduce {} --scale {scale}{data}{devices}{settings}{out}", spec.name))
 }
 
 fn obtained(spec: &Spec, (results, figures): Shown<'_>) -> Result<String> {

@@ -345,6 +345,7 @@ pub(super) struct Checkpointer<'a> {
     seal: &'a Seal,
     every: u64,
     interval: Duration,
+    keeps_nothing: bool,
     /// What was complete last.
     settled: Settled,
     /// The round of the last checkpoint, and when it was written.
@@ -369,7 +370,12 @@ impl<'a> Checkpointer<'a> {
     pub(super) fn every_round(folder: &'a RunFolder, seal: &'a Seal, position: &Position) -> Self {
         let settled = Settled { server: position.server.clone(), traffic: position.traffic, lengths: Journals(folder).lengths() };
         let kept = (position.server.round, Instant::now());
-        Self { folder, seal, every: 1, interval: Duration::MAX, settled, kept }
+        Self { folder, seal, every: 1, interval: Duration::MAX, keeps_nothing: false, settled, kept }
+    }
+
+    /// The same, writing nothing: whoever resumes the run finds it where it stood.
+    pub(super) fn keeping_nothing(self) -> Self {
+        Self { keeps_nothing: true, ..self }
     }
 
     /// Keeps the run at its end, and then nothing else.
@@ -394,6 +400,9 @@ impl<'a> Checkpointer<'a> {
     }
 
     fn keep(&mut self, server: &ServerState, stage: Stage, traffic: Traffic, states: &mut impl StateKeeper) -> Result<()> {
+        if self.keeps_nothing {
+            return Ok(());
+        }
         // The one before the last makes room before the next is written, so that no more than two are ever there.
         prune(self.folder, states, KEPT - 1)?;
         let position = Position { server: server.clone(), clients: states.flush()?, traffic, stage };

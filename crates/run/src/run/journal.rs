@@ -64,7 +64,9 @@ impl Stamp {
     pub(super) fn of(path: &Path) -> Result<Self> {
         match fs::read(path) {
             Ok(bytes) => {
-                File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(path, "sync it"))?;
+                // Windows syncs only what is open for writing.
+                let file = File::options().write(true).open(path);
+                file.and_then(|file| file.sync_all()).map_err(Error::io(path, "sync it"))?;
                 Ok(Self { bytes: bytes.len() as u64, fingerprint: fingerprint(&bytes) })
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
@@ -226,7 +228,8 @@ impl Journals<'_> {
     /// TensorBoard's files are for looking at: a system that cannot sync them has lost nothing of the run.
     fn sync_events(&self) {
         let files = fs::read_dir(self.0.tensorboard()).into_iter().flatten().flatten();
-        files.filter_map(|entry| File::open(entry.path()).ok()).for_each(|file| drop(file.sync_all()));
+        let opened = files.filter_map(|entry| File::options().write(true).open(entry.path()).ok());
+        opened.for_each(|file| drop(file.sync_all()));
     }
 
     /// Cuts the journals back to a checkpoint after so many rounds. If one of them is damaged, none is touched.

@@ -31,6 +31,7 @@ pub struct Run {
     place: Place,
     /// What it is computed on, where that is a GPU.
     gpu: Option<UsedGpu>,
+    has_checkpoints: bool,
     /// Given back when the run is dropped.
     _lock: Lock,
 }
@@ -195,12 +196,17 @@ impl Run {
     ) -> Result<Self> {
         folder.write_roster(&prepared)?;
         let place = Place::of(&prepared.experiment)?;
-        Ok(Self { folder, prepared, position, seal, place, gpu, _lock: lock })
+        Ok(Self { folder, prepared, position, seal, place, gpu, has_checkpoints: true, _lock: lock })
     }
 
     /// The same run as one of several that are carried out side by side in this process.
     pub fn with_share(self, share: &Share) -> Result<Self> {
         Ok(Self { place: Place::of(&self.prepared.experiment)?.shared(&self.prepared.experiment, share)?, ..self })
+    }
+
+    /// The same run for the sake of what it measures alone: no model is kept, neither on the way nor at the end. What does not end is resumed from where it stood.
+    pub fn without_checkpoints(self) -> Self {
+        Self { has_checkpoints: false, ..self }
     }
 
     /// The same run in a process that does other things too, as one of Python: the memory of the process is then not taken for the run's.
@@ -277,6 +283,9 @@ impl Run {
         transport.resume_traffic(position.traffic);
         let mut server = position.server.clone();
         let mut checkpointer = Checkpointer::new(folder, &self.seal, engine, position);
+        if !self.has_checkpoints {
+            checkpointer = checkpointer.keeping_nothing();
+        }
         let device_use = || clients.device_use();
         let recorder = Recorder::open(folder, server.round, &context.gate, &device_use, self.place.is_alone())?;
         let trained = self.federate(&mut server, &mut transport, recorder, &mut checkpointer, observer, context);

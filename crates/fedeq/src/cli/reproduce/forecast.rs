@@ -1,9 +1,10 @@
 //! What would run.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fedeq_core::Error;
 
-use super::job::Job;
+use super::job::{Job, QueuedRun};
+use super::reproduction::Reproduction;
 use crate::cli::cells::finished;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, tell};
@@ -15,6 +16,9 @@ use fedeq_run::forecast::{Forecast, Forecaster, MeasuredBy, Rates};
 use fedeq_run::number::{bytes, counted, duration};
 
 const COLUMNS: [&str; 9] = ["cell", "method", "data", "model", "rounds", "state", "a seed, about", "known by", "checkpoint"];
+
+/// What a seed of each cell takes, by the cell's identity.
+type Forecasts = BTreeMap<String, Forecast>;
 
 impl Job<'_> {
     /// Says what would run, how long it takes and how much disk.
@@ -35,20 +39,29 @@ impl Job<'_> {
         }
         let forecasts = self.forecasts(&results, &mut forecaster).map_err(Failure::refused)?;
         let mut total = Estimate::default();
-        for (cell, forecast) in self.cells.iter().zip(&forecasts) {
-            for seed in 0..self.seeds {
-                if self.is_done(cell, seed, &results) {
-                    total.add_done();
-                } else {
-                    total.add(&cell.run(seed, &self.runs), forecast, self.keeps_models());
-                }
+        for queued in self.all_runs() {
+            if self.is_done(&queued, &results) {
+                total.add_done();
+            } else {
+                total.add(&queued.run, &forecasts[&queued.cell.identity], self.keeps_models());
             }
         }
         let mut table = Table::new(&COLUMNS.map(|name| (name, Align::Left)));
-        self.cells.iter().zip(&forecasts).for_each(|(cell, forecast)| table.row(self.row(cell, forecast, &results)));
-        let (cells, seeds) = (counted(self.cells.len(), "cell"), counted(self.seeds as usize, "seed"));
+        self.all_cells().for_each(|(of, cell)| table.row(self.row(of, cell, &forecasts[&cell.identity], &results)));
+        let (cells, seeds) = (counted(self.all_cells().count(), "cell"), self.seeds_in_words());
         let by_device = self.by_device(&forecasts, &mut forecaster);
         Ok(format!("{}\n{cells}, {seeds}: {}\n{by_device}", table.text(), total.text()))
+    }
+
+    /// The wanted cells of all experiments, each with the place of its experiment.
+    fn all_cells(&self) -> impl Iterator<Item = (usize, &ExperimentCell)> {
+        self.experiments.iter().enumerate().flat_map(|(of, experiment)| experiment.cells.iter().map(move |cell| (of, cell)))
+    }
+
+    fn seeds_in_words(&self) -> String {
+        let seeds = || self.experiments.iter().map(|experiment| experiment.seeds);
+        let (least, most) = (seeds().min().unwrap_or(0), seeds().max().unwrap_or(0));
+        if least == most { counted(most as usize, "seed") } else { format!("{least} to {}", counted(most as usize, "seed")) }
     }
 
     fn forecaster(&self) -> fedeq_core::Result<Forecaster> {
@@ -56,19 +69,20 @@ impl Job<'_> {
         Forecaster::new(recorded.unwrap_or_default())
     }
 
-    /// What a seed of each cell takes.
-    fn forecasts(&self, results: &Results, forecaster: &mut Forecaster) -> fedeq_core::Result<Vec<Forecast>> {
-        if !self.arguments.run_args.quiet && self.cells.iter().any(|cell| is_cpu(&cell.experiment)) {
+    /// What a seed of each cell takes, by what is carried out.
+    fn forecasts(&self, results: &[Results], forecaster: &mut Forecaster) -> fedeq_core::Result<Forecasts> {
+        if !self.arguments.run_args.quiet && self.all_cells().any(|(_, cell)| is_cpu(&cell.experiment)) {
             tell("measuring a batch of each network on this machine");
         }
-        self.cells.iter().map(|cell| expected(cell, results, forecaster)).collect()
+        let one = |(of, cell): (usize, &ExperimentCell)| Ok((cell.identity.clone(), expected(cell, &results[of], forecaster)?));
+        self.all_cells().map(one).collect()
     }
 
     /// Two rounds of every network, data set and method, in a folder that is removed again.
     fn measure(&self, forecaster: &mut Forecaster) -> fedeq_core::Result<()> {
         let place = std::env::temp_dir().join(format!("fedeq-measure-{}", std::process::id()));
         let mut seen = BTreeSet::new();
-        for cell in &self.cells {
+        for (_, cell) in self.all_cells() {
             let Experiment { data, model, method, .. } = &cell.experiment;
             if seen.insert((data.source.name(), model.name(), method.name())) {
                 if !self.arguments.run_args.quiet {
@@ -84,17 +98,18 @@ impl Job<'_> {
     }
 
     /// What all cells with all seeds take on every device of which that is known.
-    fn by_device(&self, forecasts: &[Forecast], forecaster: &mut Forecaster) -> String {
-        let seeds = self.seeds as f64;
-        let own: f64 = forecasts.iter().map(|forecast| seeds * forecast.seconds).sum();
-        let is_cpu_job = self.cells.iter().all(|cell| is_cpu(&cell.experiment));
-        let named = if is_cpu_job { "this CPU".to_owned() } else { self.named_device(forecasts) };
-        let least = at_least(forecasts.iter().any(|forecast| forecast.basis.is_least()));
+    fn by_device(&self, forecasts: &Forecasts, forecaster: &mut Forecaster) -> String {
+        let cells = || self.all_cells().map(|(of, cell)| (self.experiments[of].seeds as f64, cell));
+        let own: f64 = cells().map(|(seeds, cell)| seeds * forecasts[&cell.identity].seconds).sum();
+        let is_cpu_job = cells().all(|(_, cell)| is_cpu(&cell.experiment));
+        let named = if is_cpu_job { "this CPU".to_owned() } else { named_device(forecasts) };
+        let least = at_least(forecasts.values().any(|forecast| forecast.basis.is_least()));
         let mut lines = vec![format!("  {named}: {least}{}\n", duration(own))];
         for gpu in forecaster.gpus().into_iter().filter(|gpu| *gpu != named && !gpu.ends_with("(exact)")) {
-            let times: Vec<_> = self.cells.iter().map(|cell| forecaster.seconds_on(&cell.experiment, &gpu)).collect();
-            let known: f64 = times.iter().flatten().map(|(time, _)| seeds * time).sum();
-            let least = at_least(times.iter().flatten().any(|(_, by)| *by == MeasuredBy::Kernels));
+            let times: Vec<_> =
+                cells().map(|(seeds, cell)| Some((seeds, forecaster.seconds_on(&cell.experiment, &gpu)?))).collect();
+            let known: f64 = times.iter().flatten().map(|(seeds, (time, _))| seeds * time).sum();
+            let least = at_least(times.iter().flatten().any(|(_, (_, by))| *by == MeasuredBy::Kernels));
             let refused = times.iter().filter(|time| time.is_none()).count();
             let but = if refused == 0 {
                 String::new()
@@ -104,36 +119,27 @@ impl Job<'_> {
             lines.push(format!("  {gpu}: {least}{}{but}\n", duration(known)));
         }
         if !is_cpu_job {
-            let on_cpu = |cell: &ExperimentCell| {
+            let on_cpu = |(seeds, cell): (f64, &ExperimentCell)| {
                 let mut experiment = cell.experiment.clone();
                 experiment.engine.set_device(Device::Cpu);
                 forecaster.forecast(&experiment).ok().map(|forecast| seeds * forecast.seconds)
             };
-            let times: Option<Vec<f64>> = self.cells.iter().map(on_cpu).collect();
+            let times: Option<Vec<f64>> = cells().map(on_cpu).collect();
             lines.extend(times.map(|times| format!("  this CPU: {}\n", duration(times.iter().sum()))));
         }
-        format!(
-            "all {} from the beginning, by device:\n{}",
-            counted(self.cells.len() * self.seeds as usize, "run"),
-            lines.concat()
-        )
+        let runs = counted(self.all_runs().len(), "run");
+        format!("all {runs} from the beginning, by device:\n{}", lines.concat())
     }
 
-    /// The GPU by whose rates most cells are forecast.
-    fn named_device(&self, forecasts: &[Forecast]) -> String {
-        let mut names = forecasts.iter().filter_map(|forecast| forecast.basis.device());
-        names.next().map_or_else(|| "this GPU".into(), str::to_owned)
-    }
-
-    fn row(&self, cell: &ExperimentCell, forecast: &Forecast, results: &Results) -> [String; COLUMNS.len()] {
+    fn row(&self, of: usize, cell: &ExperimentCell, forecast: &Forecast, results: &[Results]) -> [String; COLUMNS.len()] {
         let experiment = &cell.experiment;
         [
-            cell.name.clone(),
+            self.name_of(of, cell),
             experiment.method.name().into(),
             experiment.data.source.name().into(),
             experiment.model.name().into(),
             experiment.plan.rounds.to_string(),
-            self.progress(cell, results),
+            self.progress(of, cell, results),
             duration(forecast.seconds),
             forecast.basis.to_string(),
             bytes(forecast.disk.checkpoint),
@@ -141,21 +147,28 @@ impl Job<'_> {
     }
 
     /// Whether a run is finished, or the results have it.
-    fn is_done(&self, cell: &ExperimentCell, seed: u64, results: &Results) -> bool {
-        let run = cell.run(seed, &self.runs);
-        self.is_known(cell, &run, results) || matches!(finished(&run), Ok(Some(_)))
+    fn is_done(&self, queued: &QueuedRun<'_>, results: &[Results]) -> bool {
+        self.is_known(queued, results) || matches!(finished(&queued.run), Ok(Some(_)))
     }
 
-    fn progress(&self, cell: &ExperimentCell, results: &Results) -> String {
-        let done = (0..self.seeds).filter(|seed| self.is_done(cell, *seed, results)).count();
-        let has_begun = (0..self.seeds).any(|seed| cell.run(seed, &self.runs).folder.exists());
+    fn progress(&self, of: usize, cell: &ExperimentCell, results: &[Results]) -> String {
+        let Reproduction { seeds, runs, .. } = &self.experiments[of];
+        let run = |seed| QueuedRun { of, cell, run: cell.run(seed, runs) };
+        let done = (0..*seeds).filter(|seed| self.is_done(&run(*seed), results)).count();
+        let has_begun = (0..*seeds).any(|seed| run(seed).run.folder.exists());
         match done {
-            done if done as u64 == self.seeds => "done".into(),
+            done if done as u64 == *seeds => "done".into(),
             0 if has_begun => "begun".into(),
             0 => "not run".into(),
-            done => format!("{done} of {}", self.seeds),
+            done => format!("{done} of {seeds}"),
         }
     }
+}
+
+/// The GPU by whose rates most cells are forecast.
+fn named_device(forecasts: &Forecasts) -> String {
+    let mut names = forecasts.values().filter_map(|forecast| forecast.basis.device());
+    names.next().map_or_else(|| "this GPU".into(), str::to_owned)
 }
 
 /// What stands before seconds that are known by kernels alone.

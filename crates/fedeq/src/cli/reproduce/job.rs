@@ -1,17 +1,15 @@
-//! Carrying out an experiment.
+//! Carrying out experiments.
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use fedeq_core::Error;
-
 use super::Arguments;
+use super::reproduction::Reproduction;
 use crate::cli::cells::{Attempt, Cells, End, Next, conclude, finished, require_devices};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, print_json, tell};
 use crate::cli::table::{Align, Table};
-use fedeq_report::reproduce::{ExperimentCell, GridText, Results, ScaleName, Spec, cells, legend, measure, publish, text_tables};
+use fedeq_report::reproduce::{ExperimentCell, GridText, Results, legend, text_tables};
 use fedeq_run::experiment::{Device, Experiment, Override};
 use fedeq_run::forecast::{Forecaster, Rates};
 use fedeq_run::limit::TimeLimit;
@@ -19,19 +17,12 @@ use fedeq_run::portable::PortableFolder;
 use fedeq_run::run::RunFolder;
 use fedeq_run::sweep::SweepCell;
 
-/// An experiment at a scale, and where it goes.
+/// The experiments that are asked for, as one queue.
 pub(super) struct Job<'a> {
     pub(super) arguments: &'a Arguments,
-    pub(super) spec: Spec,
-    pub(super) scale: ScaleName,
     pub(super) overrides: Vec<Override>,
-    pub(super) cells: Vec<ExperimentCell>,
-    pub(super) seeds: u64,
-    /// Where the results go.
-    pub(super) out: PathBuf,
-    /// Where the runs go.
-    pub(super) runs: PathBuf,
-    /// When it must have ended.
+    pub(super) experiments: Vec<Reproduction>,
+    /// When all must have ended.
     pub(super) limit: TimeLimit,
     /// No larger checkpoint goes to other machines.
     pub(super) largest_checkpoint: Option<u64>,
@@ -39,32 +30,44 @@ pub(super) struct Job<'a> {
     pub(super) state: Option<PortableFolder>,
 }
 
+/// A run of the queue.
+pub(super) struct QueuedRun<'a> {
+    /// The place of its experiment.
+    pub(super) of: usize,
+    pub(super) cell: &'a ExperimentCell,
+    pub(super) run: SweepCell,
+}
+
 /// What is forecast may take so much longer.
 const CAUTION: f64 = 1.2;
 
 impl Job<'_> {
-    /// Every run: all cells with the first seed, then all with the second, so that what is there at any time is as broad as can be; the methods first that the experiment names.
-    pub(super) fn all_runs(&self) -> Vec<(&ExperimentCell, SweepCell)> {
-        let mut cells: Vec<&ExperimentCell> = self.cells.iter().collect();
-        cells.sort_by_key(|cell| self.spec.rank(cell.experiment.method.name()));
-        let with_seed = |seed| cells.iter().map(move |cell| (*cell, cell.run(seed, &self.runs))).collect::<Vec<_>>();
-        (0..self.seeds).flat_map(with_seed).collect()
+    /// Every run: all cells of all experiments with the first seed, then all with the second, so that what is there at any time is as broad as can be.
+    pub(super) fn all_runs(&self) -> Vec<QueuedRun<'_>> {
+        let most = self.experiments.iter().map(|experiment| experiment.seeds).max().unwrap_or(0);
+        let of_each = |seed: u64| {
+            let each = self.experiments.iter().enumerate();
+            each.flat_map(move |(of, experiment)| experiment.runs_with(seed).map(move |(cell, run)| QueuedRun { of, cell, run }))
+        };
+        (0..most).flat_map(of_each).collect()
     }
 
-    /// What was measured so far, here and by others whose state this is.
-    pub(super) fn load(&self) -> fedeq_core::Result<Results> {
-        let all = cells(&self.spec, self.scale, &self.overrides)?;
-        let load = |folder: &Path| Results::load(folder, &self.spec.name, self.scale, &all);
-        let mut results = load(&self.out)?;
-        if let Some(folder) = self.state_results() {
-            results.merge(&load(&folder)?, &all);
-        }
-        Ok(results)
+    /// What was measured so far, by experiment.
+    pub(super) fn load(&self) -> fedeq_core::Result<Vec<Results>> {
+        self.experiments.iter().map(Reproduction::load).collect()
     }
 
     /// Whether a run need not be carried out, since the results have it.
-    pub(super) fn is_known(&self, cell: &ExperimentCell, run: &SweepCell, results: &Results) -> bool {
-        !self.arguments.again && results.has(cell, run.experiment.seed)
+    pub(super) fn is_known(&self, QueuedRun { of, cell, run }: &QueuedRun<'_>, results: &[Results]) -> bool {
+        !self.arguments.again && results[*of].has(cell, run.experiment.seed)
+    }
+
+    /// What a cell is called: with the name of its experiment where there are several.
+    pub(super) fn name_of(&self, of: usize, cell: &ExperimentCell) -> String {
+        match &self.experiments[..] {
+            [_] => cell.name.clone(),
+            several => format!("{}/{}", several[of].spec.name, cell.name),
+        }
     }
 
     /// Runs everything that is not done yet, and shows what is there.
@@ -87,18 +90,31 @@ impl Job<'_> {
         let mut failed = 0;
         let ended = self.run_all(&mut results, &mut failed);
         // Whatever ended it, what was measured is shown.
-        let saved = self.save(&results).and_then(|()| publish(&self.spec, &self.overrides, &self.out));
+        let published = self.publish(&results);
         let end = ended?;
-        saved.map_err(Failure::during_work)?;
+        published.map_err(Failure::during_work)?;
         self.show(&results)?;
         Ok((end, failed))
     }
 
+    /// Carries out nothing, and writes what is shown of the results that there are, here and in the state.
+    pub(super) fn publish_only(self) -> Outcome<()> {
+        let results = self.load().map_err(Failure::refused)?;
+        self.publish(&results).map_err(Failure::during_work)?;
+        self.show(&results)?;
+        self.state.map_or(Ok(()), PortableFolder::leave).map_err(Failure::during_work)
+    }
+
+    fn publish(&self, results: &[Results]) -> fedeq_core::Result<()> {
+        let mut each = self.experiments.iter().zip(results);
+        each.try_for_each(|(experiment, results)| experiment.publish(&self.overrides, results))
+    }
+
     /// Refuses what can be refused before anything is trained: one cell of every data set is prepared, and on a GPU, which cannot do everything, one of every
     /// network and way of training.
-    fn check_ahead(&self, results: &Results) -> fedeq_core::Result<()> {
-        let runs: Vec<_> = self.all_runs().into_iter().filter(|(cell, run)| !self.is_known(cell, run, results)).collect();
-        let ahead = || runs.iter().map(|(_, run)| run);
+    fn check_ahead(&self, results: &[Results]) -> fedeq_core::Result<()> {
+        let runs: Vec<_> = self.all_runs().into_iter().filter(|queued| !self.is_known(queued, results)).collect();
+        let ahead = || runs.iter().map(|queued| &queued.run);
         require_devices(ahead().filter(|run| !matches!(finished(run), Ok(Some(_)))))?;
         let mut seen: Vec<&Experiment> = Vec::new();
         for experiment in ahead().filter(|run| !run.folder.exists()).map(|run| &run.experiment) {
@@ -110,34 +126,41 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn run_all(&self, results: &mut Results, failed: &mut usize) -> Outcome<End> {
-        fs::create_dir_all(&self.out).map_err(Failure::io(&self.out, "create it"))?;
-        let (of, runs): (Vec<&ExperimentCell>, Vec<SweepCell>) = self.all_runs().into_iter().unzip();
-        let known: Vec<bool> = of.iter().zip(&runs).map(|(cell, run)| self.is_known(cell, run, results)).collect();
+    fn run_all(&self, results: &mut [Results], failed: &mut usize) -> Outcome<End> {
+        for Reproduction { out, .. } in &self.experiments {
+            fs::create_dir_all(out).map_err(Failure::io(out, "create it"))?;
+        }
+        let queue = self.all_runs();
+        let known: Vec<bool> = queue.iter().map(|queued| self.is_known(queued, results)).collect();
         let state = self.state.as_ref();
         let rates = state.map(|state| Rates::load(state.path())).transpose().map_err(Failure::refused)?.map(Mutex::new);
-        let too_large = self.too_large(&of, &known, rates.as_ref()).map_err(Failure::refused)?;
-        let label = |index: usize| format!("run {} of {}", index + 1, runs.len());
+        let too_large = self.too_large(&queue, &known, rates.as_ref()).map_err(Failure::refused)?;
+        let label = |index: usize| format!("run {} of {}", index + 1, queue.len());
         let begins = |index: usize| {
-            self.announce(&label(index), of[index], &runs[index]);
-            let is_late = || too_large.get(&of[index].name).is_some_and(|seconds| !self.limit.allows(*seconds));
+            let queued = &queue[index];
+            self.announce(&label(index), queued);
             if known[index] {
                 self.tell("already finished");
-                Ok(Next::Done)
-            } else if is_late() {
-                self.tell("not begun: it would not end in time, and its checkpoint is too large to be kept");
-                Ok(Next::Later)
-            } else {
-                Ok(Next::Begin)
+                return Ok(Next::Done);
             }
+            Ok(match too_large.get(&queued.cell.identity) {
+                None => Next::Begin,
+                Some(seconds) if self.limit.allows(*seconds) && self.keeps_models() => Next::Begin,
+                Some(seconds) if self.limit.allows(*seconds) => Next::BeginUnkept,
+                Some(_) => {
+                    self.tell("not begun: it would not end in time, and its checkpoint is too large to be kept");
+                    Next::Later
+                }
+            })
         };
         let ends = |index: usize, attempt: Attempt| match attempt {
-            Ok(_) => self.keep(of[index], &runs[index], results).map_err(Failure::during_work),
+            Ok(_) => self.keep(&queue[index], results).map_err(Failure::during_work),
             Err(_) => {
                 *failed += 1;
                 Ok(())
             }
         };
+        let runs: Vec<SweepCell> = queue.iter().map(|queued| queued.run.clone()).collect();
         let (run_args, jobs) = (&self.arguments.run_args, &self.arguments.jobs);
         let all = Cells { cells: &runs, run_args, jobs, limit: &self.limit, rates: rates.as_ref(), until: None, label: &label };
         let end = all.carry_out(begins, ends);
@@ -148,10 +171,10 @@ impl Job<'_> {
         end
     }
 
-    /// The cells whose checkpoints are larger than wanted, and the seconds that they take from beginning to end.
+    /// The cells whose checkpoints are larger than wanted, by what is carried out, and the seconds that they take from beginning to end.
     fn too_large(
         &self,
-        of: &[&ExperimentCell],
+        queue: &[QueuedRun<'_>],
         known: &[bool],
         rates: Option<&Mutex<Rates>>,
     ) -> fedeq_core::Result<BTreeMap<String, f64>> {
@@ -159,12 +182,12 @@ impl Job<'_> {
         let Some(largest) = self.largest_checkpoint else { return Ok(seconds) };
         let recorded = rates.map(|rates| rates.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default();
         let mut forecaster = Forecaster::new(recorded)?;
-        for (cell, _) in of.iter().zip(known).filter(|(_, known)| !**known) {
-            if !seconds.contains_key(&cell.name) {
+        for (QueuedRun { cell, .. }, _) in queue.iter().zip(known).filter(|(_, known)| !**known) {
+            if !seconds.contains_key(&cell.identity) {
                 let forecast = forecaster.forecast(&cell.experiment)?;
                 if forecast.disk.checkpoint > largest {
                     let jobs = self.arguments.jobs.jobs() as f64;
-                    seconds.insert(cell.name.clone(), CAUTION * jobs * forecast.seconds);
+                    seconds.insert(cell.identity.clone(), CAUTION * jobs * forecast.seconds);
                 }
             }
         }
@@ -177,19 +200,16 @@ impl Job<'_> {
         }
     }
 
-    fn announce(&self, label: &str, cell: &ExperimentCell, run: &SweepCell) {
+    fn announce(&self, label: &str, QueuedRun { of, cell, run }: &QueuedRun<'_>) {
         if !self.arguments.run_args.quiet {
-            tell(&format!("{label}: {}, seed {}", cell.name, run.experiment.seed));
+            tell(&format!("{label}: {}, seed {}", self.name_of(*of, cell), run.experiment.seed));
         }
     }
 
     /// Takes what a finished run measured into the results.
-    fn keep(&self, cell: &ExperimentCell, run: &SweepCell, results: &mut Results) -> fedeq_core::Result<()> {
+    fn keep(&self, QueuedRun { of, cell, run }: &QueuedRun<'_>, results: &mut [Results]) -> fedeq_core::Result<()> {
         let folder = RunFolder::open(&run.folder)?;
-        if let Some(measured) = measure(&self.spec, &folder)? {
-            results.add(cell, measured);
-            self.save(results)?;
-        }
+        self.experiments[*of].keep(cell, &folder, &mut results[*of])?;
         if self.keeps_models() { Ok(()) } else { folder.discard_models() }
     }
 
@@ -198,28 +218,21 @@ impl Job<'_> {
         self.arguments.keep_models || (self.arguments.state.is_none() && !self.arguments.discard_models)
     }
 
-    /// Writes the results, if there are any, to their folder and to the state.
-    fn save(&self, results: &Results) -> fedeq_core::Result<()> {
-        if results.cells.is_empty() {
-            return Ok(());
+    fn show(&self, results: &[Results]) -> Outcome<()> {
+        if self.arguments.run_args.json {
+            return match results {
+                [one] => print_json(one),
+                several => print_json(&several),
+            };
         }
-        results.save(&self.out)?;
-        if let Some(folder) = self.state_results() {
-            fs::create_dir_all(&folder).map_err(Error::io(&folder, "create it"))?;
-            results.save(&folder)?;
+        for (Reproduction { spec, out, .. }, results) in self.experiments.iter().zip(results) {
+            let tables = text_tables(spec, results).map_err(Failure::during_work)?;
+            let text: String = tables.iter().map(text_of).collect();
+            let legend = legend(spec, results).map_err(Failure::during_work)?;
+            let legend: String = legend.iter().map(|line| format!("{line}\n")).collect();
+            print(&format!("{text}{legend}\n{}\n", out.join("README.md").display()))?;
         }
         Ok(())
-    }
-
-    fn show(&self, results: &Results) -> Outcome<()> {
-        if self.arguments.run_args.json {
-            return print_json(results);
-        }
-        let tables = text_tables(&self.spec, results).map_err(Failure::during_work)?;
-        let text: String = tables.iter().map(text_of).collect();
-        let legend: String =
-            legend(&self.spec, results).map_err(Failure::during_work)?.iter().map(|line| format!("{line}\n")).collect();
-        print(&format!("{text}{legend}\n{}\n", self.out.join("README.md").display()))
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! # Layout
 //! - this file: what a person may ask for
-//! - `job`: carrying it out
+//! - `reproduction`: one of the experiments, its cells and where its results are
+//! - `job`: carrying out all of them, as one queue
 //! - `forecast`: what would run
 //! - `state`: what goes with it to another machine
 mod forecast;
 mod job;
+mod reproduction;
 mod state;
 
 use std::num::NonZeroU64;
@@ -27,8 +29,9 @@ use fedeq_run::limit::TimeLimit;
 use fedeq_run::number::parse_bytes;
 use fedeq_run::portable::PortableFolder;
 use job::Job;
+use reproduction::Reproduction;
 
-/// Reproduces a table or figure of the paper, or one of our own.
+/// Reproduces tables and figures of the paper, or of our own.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,14 +41,17 @@ Examples:
   fedeq reproduce table-1 --data data --only 'fedeq-*' --seeds 3
   fedeq reproduce table-1 --scale full --data data --device cuda --jobs 2
   fedeq reproduce table-1 --scale full --data data --time-budget 55m --state table-1.tar.gz
+  fedeq reproduce table-1 table-2 --scale full --data data --only 'table-1/fedeq-*' --only 'table-2/*' --state state
+  fedeq reproduce table-1 table-2 --scale full --state state --publish
 
 Each cell is an ordinary run below `runs/reproduce`; the same command again skips finished ones and those that are in the results already, and resumes half-finished ones. \
+Several experiments are one queue: all cells of all of them with the first seed, then with the second. \
 With `--state` the runs lie in one folder or archive that can be copied to another machine and continued there. \
 Results, tables, figures and a README are written to `experiments/NAME`, whatever part of the cells was run.")]
 pub(super) struct Arguments {
-    /// Which one, such as `table-1` or `fig-rho`
+    /// Which, such as `table-1` or `fig-rho`; several are one queue, in this order
     #[arg(value_name = "NAME", required_unless_present = "list", add = super::completions::experiments())]
-    name: Option<String>,
+    names: Vec<String>,
     /// Name all experiments
     #[arg(long)]
     list: bool,
@@ -55,7 +61,7 @@ pub(super) struct Arguments {
     /// Seeds of every cell: 0 and so on [default: what the experiment says]
     #[arg(long, value_name = "N")]
     seeds: Option<NonZeroU64>,
-    /// Only cells whose name fits; `*` and `?` stand for any letters. May be given several times
+    /// Only cells whose name fits, or whose name after that of the experiment, as in `table-1/fedeq-*`; `*` and `?` stand for any letters. May be given several times
     #[arg(long, visible_alias = "cells", value_name = "CELL")]
     only: Vec<String>,
     /// Run nothing; say what would run, about how long it takes on this machine and how much disk
@@ -64,6 +70,9 @@ pub(super) struct Arguments {
     /// Before a dry run's forecast, carry out two rounds of each network and method on the device and record how fast they were, in `--state` if it is given
     #[arg(long, requires = "dry_run")]
     measure: bool,
+    /// Run nothing; write tables, figures and README from the results that there are, those of `--state` among them. Needs neither data nor GPU
+    #[arg(long, conflicts_with_all = ["dry_run", "again", "time_budget"])]
+    publish: bool,
     /// Run cells also where the results have them already
     #[arg(long)]
     again: bool,
@@ -82,7 +91,7 @@ pub(super) struct Arguments {
     /// A setting that goes over the experiment's; the results then are no longer those of the experiment, so say where to put them
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "out")]
     set: Vec<String>,
-    /// The folder of the results [default: experiments/NAME, or experiments/NAME-cuda on a GPU]
+    /// The folder of the results, in which several experiments have a folder each [default: experiments/NAME, or experiments/NAME-cuda on a GPU]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The folder of the runs [default: runs/reproduce/NAME/SCALE]
@@ -120,14 +129,16 @@ impl From<ScaleArgument> for ScaleName {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    match &arguments.name {
-        Some(name) if !arguments.list => {
-            arguments.run_args.agrees(&parsed(&arguments.set)?)?;
-            let limit = arguments.jobs.limit(arguments.state.as_deref().is_some_and(PortableFolder::is_archive))?;
-            let job = arguments.job(name, limit).map_err(Failure::refused)?;
-            if arguments.dry_run { job.describe() } else { job.carry_out() }
-        }
-        _ => list(),
+    if arguments.list {
+        return list();
+    }
+    arguments.run_args.agrees(&parsed(&arguments.set)?)?;
+    let limit = arguments.jobs.limit(arguments.state.as_deref().is_some_and(PortableFolder::is_archive))?;
+    let job = arguments.job(limit).map_err(Failure::refused)?;
+    match (arguments.dry_run, arguments.publish) {
+        (true, _) => job.describe(),
+        (_, true) => job.publish_only(),
+        _ => job.carry_out(),
     }
 }
 
@@ -141,49 +152,90 @@ fn list() -> Outcome<()> {
 }
 
 impl Arguments {
-    fn job(&self, name: &str, limit: TimeLimit) -> fedeq_core::Result<Job<'_>> {
+    fn job(&self, limit: TimeLimit) -> fedeq_core::Result<Job<'_>> {
         self.check_amounts()?;
         let largest_checkpoint = self.largest_checkpoint.as_deref().map(size).transpose()?;
-        let spec = find(name)?;
-        let scale = ScaleName::from(self.scale);
         let mut overrides = self.set.iter().map(|text| text.parse()).collect::<fedeq_core::Result<Vec<Override>>>()?;
         overrides.extend(self.run_args.device_override());
-        let mut cells = cells(&spec, scale, &overrides)?;
-        self.keep_wanted(&spec, &mut cells)?;
-        self.place(&spec, &mut cells, &overrides)?;
-        cells.iter_mut().for_each(|cell| self.run_args.set_workers(&mut cell.experiment));
+        let mut wanted = self.wanted(&overrides)?;
+        self.place(&mut wanted, &overrides)?;
         let state = self.open_state()?;
-        let below = Path::new(name).join(scale.to_string());
-        let runs = state.as_ref().map_or_else(|| Path::new("runs/reproduce").into(), |state| state.path().join("runs"));
-        Ok(Job {
-            arguments: self,
+        let experiments = wanted.into_iter().map(|wanted| self.reproduction(wanted, state.as_ref()));
+        let experiments = experiments.collect::<fedeq_core::Result<_>>()?;
+        Ok(Job { arguments: self, overrides, experiments, limit, largest_checkpoint, state })
+    }
+
+    /// The experiments with the cells that are wanted of them; those of which none is are left out.
+    fn wanted(&self, overrides: &[Override]) -> fedeq_core::Result<Vec<Wanted>> {
+        let mut found = Vec::new();
+        for (place, name) in self.names.iter().enumerate() {
+            if self.names[..place].contains(name) {
+                return Err(Error::invalid(format!("`{name}` is named twice"), "name each experiment once"));
+            }
+            let spec = find(name)?;
+            let all = cells(&spec, self.scale.into(), overrides)?;
+            found.push(Wanted::new(spec, all, &self.only));
+        }
+        let unused = |only: &&String| !found.iter().any(|wanted| wanted.all.iter().any(|cell| wanted.is_named(cell, only)));
+        if let Some(only) = self.only.iter().find(unused) {
+            let names: Vec<&str> = found.iter().flat_map(|wanted| &wanted.all).map(|cell| cell.name.as_str()).collect();
+            let problem = format!("no cell of `{}` is named like `{only}`", self.names.join("` or `"));
+            return Err(Error::invalid(problem, format!("there are {}", names.join(", "))));
+        }
+        found.retain(|wanted| !wanted.cells.is_empty());
+        Ok(found)
+    }
+
+    fn reproduction(&self, wanted: Wanted, state: Option<&PortableFolder>) -> fedeq_core::Result<Reproduction> {
+        let Wanted { spec, all, mut cells } = wanted;
+        cells.iter_mut().for_each(|cell| self.run_args.set_workers(&mut cell.experiment));
+        let scale = ScaleName::from(self.scale);
+        let below = Path::new(&spec.name).join(scale.to_string());
+        let runs = self.runs.clone().map(|runs| if self.names.len() > 1 { runs.join(&below) } else { runs });
+        let usual_runs =
+            || state.map_or_else(|| Path::new("runs/reproduce").into(), |state| state.path().join("runs")).join(&below);
+        let shown = self.shown_as(&spec.name);
+        let out = match &self.out {
+            None => Path::new("experiments").join(&shown),
+            Some(out) if self.names.len() > 1 => out.join(&shown),
+            Some(out) => out.clone(),
+        };
+        Ok(Reproduction {
             seeds: self.seeds.map_or_else(|| spec.seeds(scale), |seeds| Ok(seeds.get()))?,
-            out: self.out.clone().unwrap_or_else(|| self.usual_folder(name)),
-            runs: self.runs.clone().unwrap_or_else(|| runs.join(below)),
-            limit,
-            largest_checkpoint,
-            state,
+            runs: runs.unwrap_or_else(usual_runs),
+            state_results: state.map(|state| state.path().join("results").join(self.kept_as(&shown))),
+            out,
             spec,
             scale,
-            overrides,
+            all,
             cells,
         })
     }
 
-    /// What goes to other machines; a dry run makes none, unless it has something to record.
+    /// What goes to other machines; who runs nothing makes none, unless there is something to record.
     fn open_state(&self) -> fedeq_core::Result<Option<PortableFolder>> {
         match &self.state {
-            Some(path) if self.dry_run && !self.measure => PortableFolder::open_if_there(path),
+            Some(path) if self.publish || (self.dry_run && !self.measure) => PortableFolder::open_if_there(path),
             Some(path) => PortableFolder::open(path).map(Some),
             None => Ok(None),
         }
     }
 
-    /// What another device computes is no part of the results of the CPU, and does not replace them.
-    fn usual_folder(&self, name: &str) -> PathBuf {
+    /// The usual folder of an experiment's results. What another device computes is no part of the results of the CPU, and does not replace them.
+    fn shown_as(&self, name: &str) -> String {
         let kind = self.run_args.device().ok().flatten().map(|device| device.to_string());
         let kind = kind.as_deref().and_then(|device| device.split(':').next()).filter(|kind| *kind != "cpu");
-        Path::new("experiments").join(kind.map_or_else(|| name.to_owned(), |kind| format!("{name}-{kind}")))
+        kind.map_or_else(|| name.to_owned(), |kind| format!("{name}-{kind}"))
+    }
+
+    /// Where the state has the results of an experiment: by the name of the folder in which they are shown, so that other settings have other ones.
+    fn kept_as(&self, shown: &str) -> PathBuf {
+        let folder = self.out.as_ref().and_then(|out| out.file_name()).map(Path::new);
+        match folder {
+            None => shown.into(),
+            Some(folder) if self.names.len() > 1 => folder.join(shown),
+            Some(folder) => folder.into(),
+        }
     }
 
     fn check_amounts(&self) -> fedeq_core::Result<()> {
@@ -194,10 +246,12 @@ impl Arguments {
     }
 
     /// Says where the cells that need data find it; a place that none of them needs is refused.
-    fn place(&self, spec: &Spec, cells: &mut [ExperimentCell], overrides: &[Override]) -> fedeq_core::Result<()> {
-        let mut needy: Vec<&mut ExperimentCell> = cells.iter_mut().filter(|cell| cell.needs_data()).collect();
+    fn place(&self, wanted: &mut [Wanted], overrides: &[Override]) -> fedeq_core::Result<()> {
+        let cells = wanted.iter_mut().flat_map(|wanted| &mut wanted.cells);
+        let mut needy: Vec<&mut ExperimentCell> = cells.filter(|cell| cell.needs_data()).collect();
         if let Some(place) = self.run_args.data.as_ref().filter(|_| needy.is_empty()) {
-            let problem = format!("`--data {}` is given, and these cells of `{}` need no data", place.display(), spec.name);
+            let names = self.names.join("` and `");
+            let problem = format!("`--data {}` is given, and these cells of `{names}` need no data", place.display());
             return Err(Error::invalid(problem, "leave it out: what they learn from is part of the program"));
         }
         needy.iter_mut().for_each(|cell| match &self.run_args.data {
@@ -206,15 +260,29 @@ impl Arguments {
         });
         Ok(())
     }
+}
 
-    fn keep_wanted(&self, spec: &Spec, cells: &mut Vec<ExperimentCell>) -> fedeq_core::Result<()> {
-        let Ok(patterns) = self.only.iter().map(|text| text.parse()).collect::<Result<Vec<Pattern>, _>>();
-        let names: Vec<String> = cells.iter().map(|cell| cell.name.clone()).collect();
-        cells.retain(|cell| patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(&cell.name)));
-        if cells.is_empty() {
-            let problem = format!("no cell of `{}` is named like `{}`", spec.name, self.only.join("` or `"));
-            return Err(Error::invalid(problem, format!("there are {}", names.join(", "))));
-        }
-        Ok(())
+/// An experiment, all its cells, and those of them that are wanted.
+struct Wanted {
+    spec: Spec,
+    all: Vec<ExperimentCell>,
+    cells: Vec<ExperimentCell>,
+}
+
+impl Wanted {
+    /// The cells that are named, all if none is; those of the methods that the experiment names first before others.
+    fn new(spec: Spec, all: Vec<ExperimentCell>, only: &[String]) -> Self {
+        let mut wanted = Self { spec, all, cells: Vec::new() };
+        let is_wanted = |cell: &&ExperimentCell| only.is_empty() || only.iter().any(|only| wanted.is_named(cell, only));
+        let mut cells: Vec<ExperimentCell> = wanted.all.iter().filter(is_wanted).cloned().collect();
+        cells.sort_by_key(|cell| wanted.spec.rank(cell.experiment.method.name()));
+        wanted.cells = cells;
+        wanted
+    }
+
+    /// Whether a cell's name, or its name after that of the experiment, is like this.
+    fn is_named(&self, cell: &ExperimentCell, like: &str) -> bool {
+        let Ok(pattern) = like.parse::<Pattern>();
+        pattern.matches(&cell.name) || pattern.matches(&format!("{}/{}", self.spec.name, cell.name))
     }
 }

@@ -6,9 +6,9 @@
 //! runs/NAME/SCALE/CELL-SEED-IDENTITY/      ordinary run folders: of finished runs without models, of others with their last checkpoint
 //! ```
 use std::fs;
-use std::path::PathBuf;
 
 use super::job::Job;
+use super::reproduction::Reproduction;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::tell;
 use fedeq_run::number::{bytes, counted};
@@ -16,12 +16,6 @@ use fedeq_run::portable::size_of;
 use fedeq_run::run::RunFolder;
 
 impl Job<'_> {
-    /// Where the state has the results: by the name of the folder in which they are shown, so that other settings have other ones.
-    pub(super) fn state_results(&self) -> Option<PathBuf> {
-        let name = self.out.file_name().map_or_else(|| self.spec.name.clone().into(), ToOwned::to_owned);
-        self.state.as_ref().map(|state| state.path().join("results").join(name))
-    }
-
     /// Keeps what is needed to continue and nothing else, and says how much that is.
     pub(super) fn close(self) -> Outcome<()> {
         if self.state.is_none() {
@@ -47,12 +41,12 @@ impl Job<'_> {
     fn tidy(&self) -> fedeq_core::Result<(usize, u64)> {
         let results = self.load()?;
         let (mut runs, mut total) = (0, 0);
-        for (cell, run) in self.all_runs() {
-            let Ok(folder) = RunFolder::open(&run.folder) else { continue };
+        for queued in self.all_runs() {
+            let Ok(folder) = RunFolder::open(&queued.run.folder) else { continue };
             if folder.summary()?.is_some() {
                 continue;
             }
-            if self.is_known(cell, &run, &results) {
+            if self.is_known(&queued, &results) {
                 // It was finished elsewhere.
                 folder.remove()?;
                 continue;
@@ -61,14 +55,17 @@ impl Job<'_> {
             let models = [folder.checkpoints(), folder.clients()].into_iter().filter(|path| path.is_dir());
             let size: u64 = models.map(|path| size_of(&path)).sum::<fedeq_core::Result<u64>>()?;
             if self.largest_checkpoint.is_some_and(|largest| size > largest) {
-                tell(&format!("{}, seed {}: its checkpoint of {} is not kept", cell.name, run.experiment.seed, bytes(size)));
+                let (name, seed) = (self.name_of(queued.of, queued.cell), queued.run.experiment.seed);
+                tell(&format!("{name}, seed {seed}: its checkpoint of {} is not kept", bytes(size)));
                 folder.remove()?;
                 continue;
             }
             (runs, total) = (runs + 1, total + size);
         }
         // Folders that have become empty say nothing.
-        let _ = fs::remove_dir(&self.runs);
+        for Reproduction { runs, .. } in &self.experiments {
+            let _ = fs::remove_dir(runs);
+        }
         Ok((runs, total))
     }
 }

@@ -1,0 +1,68 @@
+//! One of the experiments that are asked for: its cells, and where its results and runs lie.
+use std::path::{Path, PathBuf};
+
+use fedeq_core::{Error, Result};
+
+use fedeq_report::reproduce::{ExperimentCell, Results, ScaleName, Spec, measure, publish};
+use fedeq_run::experiment::Override;
+use fedeq_run::run::RunFolder;
+use fedeq_run::sweep::SweepCell;
+
+/// An experiment at a scale, and where it goes.
+pub(super) struct Reproduction {
+    pub(super) spec: Spec,
+    pub(super) scale: ScaleName,
+    /// All cells, by which results are recognised.
+    pub(super) all: Vec<ExperimentCell>,
+    /// Those that are wanted, in the order in which they are carried out.
+    pub(super) cells: Vec<ExperimentCell>,
+    pub(super) seeds: u64,
+    /// Where the results go.
+    pub(super) out: PathBuf,
+    /// Where the runs go.
+    pub(super) runs: PathBuf,
+    /// Where the state, if there is one, has the results.
+    pub(super) state_results: Option<PathBuf>,
+}
+
+impl Reproduction {
+    /// What was measured so far, here and by others whose state this is.
+    pub(super) fn load(&self) -> Result<Results> {
+        let load = |folder: &Path| Results::load(folder, &self.spec.name, self.scale, &self.all);
+        let mut results = load(&self.out)?;
+        if let Some(folder) = &self.state_results {
+            results.merge(&load(folder)?, &self.all);
+        }
+        Ok(results)
+    }
+
+    /// The wanted cells with one seed; none if the experiment has fewer seeds.
+    pub(super) fn runs_with(&self, seed: u64) -> impl Iterator<Item = (&ExperimentCell, SweepCell)> {
+        self.cells.iter().filter(move |_| seed < self.seeds).map(move |cell| (cell, cell.run(seed, &self.runs)))
+    }
+
+    /// Takes what a finished run measured into the results, and writes them.
+    pub(super) fn keep(&self, cell: &ExperimentCell, folder: &RunFolder, results: &mut Results) -> Result<()> {
+        let Some(measured) = measure(&self.spec, folder)? else { return Ok(()) };
+        results.add(cell, measured);
+        self.save(results)
+    }
+
+    /// Writes the results, if there are any, to their folder and to the state.
+    pub(super) fn save(&self, results: &Results) -> Result<()> {
+        if results.cells.is_empty() {
+            return Ok(());
+        }
+        for folder in [Some(&self.out), self.state_results.as_ref()].into_iter().flatten() {
+            std::fs::create_dir_all(folder).map_err(Error::io(folder, "create it"))?;
+            results.save(folder)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the results, and what is shown of them.
+    pub(super) fn publish(&self, overrides: &[Override], results: &Results) -> Result<()> {
+        self.save(results)?;
+        publish(&self.spec, overrides, &self.out)
+    }
+}
