@@ -2,10 +2,12 @@
 # ruff: noqa: PLR2004 (numbers of runs and points)
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedeq
@@ -74,6 +76,47 @@ def test_a_sweep_gives_its_points_and_continues_when_it_is_asked_for_again(tmp_p
         fedeq.sweep(grid={"methud": ["fedavg"]}, out=tmp_path / "other")
 
 
+def test_a_sweep_learns_from_arrays_and_changes_settings_together(tmp_path: Path) -> None:
+    """Two methods, each with a network of its own, on rows of numbers."""
+    generator = np.random.default_rng(0)
+    y = np.arange(20) % 2
+    data = {name: (generator.normal(size=(20, 3)) + 3 * y[:, None], y) for name in ("ann", "bob")}
+    sweep = fedeq.sweep(
+        data=data,
+        rounds=1,
+        grid={"method": ["fedavg", "fedrep"]},
+        together={"model": ["linear", "mlp"]},
+        settings={"plan.sampling.fraction": 1},
+        out=tmp_path / "sweep",
+        progress=False,
+    )
+    assert {(run.config["method"]["name"], run.config["model"]["name"]) for run in sweep.runs} == {
+        ("fedavg", "linear"),
+        ("fedrep", "mlp"),
+    }
+    assert all(run.clients["name"] == ["ann", "bob"] for run in sweep.runs)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"grid": ["method"]}, "`grid` is of the type `list`"),
+        ({"grid": {"seed": 3}}, "`grid` has `3` for `seed`"),
+        ({"grid": {}, "together": {"model": 3}}, "`together` has `3` for `model`"),
+        ({"grid": {}, "seeds": "abc"}, "`seeds` is `'abc'`"),
+        ({"grid": {}, "seeds": [0.5]}, "give whole numbers"),
+        ({"grid": {}, "settings": ["a"]}, "`settings` is of the type `list`"),
+        ({"grid": {}, "config": 3}, "`config` is of the type `int`"),
+        ({"grid": {}, "data": 3}, "`data` is of the type `int`"),
+        ({"grid": {}, "data": "digitz"}, "digitz"),
+    ],
+)
+def test_a_sweep_refuses_what_is_of_the_wrong_kind(given: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """By its name."""
+    with pytest.raises(fedeq.Refused, match=re.escape(words)):
+        fedeq.sweep(**given, out=tmp_path / "sweep")
+
+
 LONG = {
     "method": "fedavg",
     "model": "linear",
@@ -114,6 +157,13 @@ def test_a_cell_of_an_experiment_is_reproduced(tmp_path: Path) -> None:
     made = {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.is_file()}
     fedeq.reproduce("fig-dual", **where, progress=False)
     assert {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.is_file()} == made
+
+
+def test_what_is_neither_a_run_nor_a_folder_is_not_compared() -> None:
+    """A number, also among others."""
+    for given in (3, [3], None):
+        with pytest.raises(fedeq.Refused, match="neither a run nor a folder"):
+            fedeq.compare(given)  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_reproduced_is_refused() -> None:

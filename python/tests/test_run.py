@@ -79,6 +79,10 @@ def test_what_makes_no_sense_is_refused_by_name_and_with_a_hint(tmp_path: Path) 
     assert "digitz" in refusal(data="digitz")
     assert "nowhere.toml" in refusal(config="nowhere.toml")
     assert "give a list of functions" in refusal(callbacks=print)
+    assert "`callbacks` is of the type `NoneType`" in refusal(callbacks=None)
+    assert "`callbacks` has `3`" in refusal(callbacks=[3])
+    assert "`settings` is of the type `list`" in refusal(settings=["plan.rounds"])
+    assert "`out` is of the type `int`" in refusal(out=3)
     for words in [refusal(roundz=3), refusal(lr=-1.0)]:
         assert re.search(r"\nhint: .", words)
     assert isinstance(fedeq.Refused("x"), ValueError)
@@ -92,6 +96,8 @@ def test_a_folder_that_is_taken_is_refused(tmp_path: Path) -> None:
     assert "run" in refusal(**SMALL, rounds=1, out=tmp_path / "run")
     with pytest.raises(fedeq.Refused):
         fedeq.Run(tmp_path)
+    with pytest.raises(fedeq.Refused, match="`folder` is of the type `int`"):
+        fedeq.Run(3)  # type: ignore[arg-type]
 
 
 def test_callbacks_are_told_every_round_on_the_thread_that_called(tmp_path: Path) -> None:

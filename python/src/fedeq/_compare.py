@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from fedeq import _native
+from fedeq import _given, _native
 from fedeq._figure import Figure, draw
 from fedeq._run import Run
 from fedeq._table import Table
@@ -110,7 +110,17 @@ def compare(
 
 def _flat(runs: Iterable[Any]) -> list[Any]:
     single = (str, PathLike, Run)
-    return [one for run in runs for one in ([run] if isinstance(run, single) else _flat(run))]
+    found: list[Any] = []
+    for run in runs:
+        if isinstance(run, single):
+            found.append(run)
+        elif isinstance(run, Iterable):
+            found += _flat(run)
+        else:
+            _given.refuse(
+                f"`{run!r}` is neither a run nor a folder", "give runs, their folders, or folders that hold them"
+            )
+    return found
 
 
 def _folder(run: Run | str | PathLike[str]) -> Path:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from fedeq import _native
+from fedeq import _given, _native
 
 
 class Figure:
@@ -23,11 +23,10 @@ class Figure:
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write it to a file whose name ends in `.svg` or `.png`."""
-        file = Path(path)
+        file = _given.path(path, "path")
         ending = file.suffix.lower()
         if ending not in {".svg", ".png"}:
-            message = f"`{file}` is no picture's name\nhint: let it end in `.svg` or `.png`"
-            raise _native.Refused(message)
+            _given.refuse(f"`{file}` is no picture's name", "let it end in `.svg` or `.png`")
         file.write_bytes(self.png if ending == ".png" else self.svg.encode())
         return file
 

@@ -12,10 +12,13 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, SupportsFloat, SupportsIndex
 
-from fedeq import _native
+import numpy as np
+
+from fedeq import _given, _native
 from fedeq._compare import Comparison, compare
 from fedeq._run import Run
 from fedeq._table import Table
+from fedeq.data import FederationData, arrays
 
 REFUSED, OUT_OF_TIME, INTERRUPTED = 2, 3, 130
 
@@ -76,7 +79,15 @@ def sweep(  # noqa: PLR0913 (what the command has, by the same names)
     *,
     grid: Mapping[str, Sequence[Any] | str],
     out: str | PathLike[str],
+    together: Mapping[str, Sequence[Any] | str] | None = None,
     seeds: Iterable[int] | None = None,
+    method: str | None = None,
+    model: str | None = None,
+    data: str | PathLike[str] | FederationData | None = None,
+    rounds: int | None = None,
+    clients: int | None = None,
+    lr: float | None = None,
+    preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     random: int | None = None,
     halving: int | None = None,
@@ -91,25 +102,40 @@ def sweep(  # noqa: PLR0913 (what the command has, by the same names)
 
     `grid` has the values that settings take in turn, by their dotted paths: `{"method": ["fedeq", "fedrep"]}`. In a
     search (`random`, `halving`, `budget`) it may also have ranges: `{"training.learning_rate": "log:0.001..0.5"}`.
+    `together` has settings that change with one of the grid, and as many values: `{"model": ["deq-mlp", "mlp"]}`. What
+    all runs have in common is said as for `fedeq.run`; arrays are kept in the folder `out`.
 
     >>> import fedeq
-    >>> small = {"method": "fedavg", "model": "linear", "plan.rounds": 2}
+    >>> small = {"method": "fedavg", "model": "linear", "rounds": 2}
     >>> grid = {"training.learning_rate": [0.01, 0.1]}
-    >>> sweep = fedeq.sweep(settings=small, grid=grid, seeds=range(2), out="sweeps/rate", progress=False)
+    >>> sweep = fedeq.sweep(**small, grid=grid, seeds=range(2), out="sweeps/rate", progress=False)
     >>> sweep.points["training.learning_rate"], sweep.points["seeds"], len(sweep.runs)
     ([0.01, 0.1], [2, 2], 4)
     """
-    words = [*_experiment(config, settings or {}), "--out", str(Path(out))]
-    for key, values in grid.items():
-        words += ["--grid", f"{key}={values if isinstance(values, str) else ','.join(map(toml, values))}"]
-    if isinstance(seeds, int):
-        message = f"`seeds` is a number, `{seeds}`\nhint: give the seeds themselves, such as `range({seeds})`"
-        raise _native.Refused(message)
+    folder = _given.path(out, "out")
+    words = [*_experiment(config, settings), "--out", str(folder), *_axes("grid", grid)]
+    words += _axes("with", {} if together is None else together, "together")
     if seeds is not None:
-        words += ["--seeds", ",".join(str(int(seed)) for seed in seeds)]
-    options = {"random": random, "halving": halving, "budget": budget, "search-seed": search_seed, "jobs": jobs}
-    words += _options({**options, "device": device, "time-budget": time_budget})
-    return Sweep(Path(out), json.loads(carry_out(["sweep", "--json", *words], progress=progress)))
+        words += ["--seeds", ",".join(_seeds(seeds))]
+    search = {"random": random, "halving": halving, "budget": budget, "search-seed": search_seed}
+    short = {"method": method, "model": model, "rounds": rounds, "clients": clients, "lr": lr, "preset": preset}
+    words += _options({**short, **search, "jobs": jobs, "device": device, "time-budget": time_budget})
+    words += _data(data, folder)
+    return Sweep(folder, json.loads(carry_out(["sweep", "--json", *words], progress=progress)))
+
+
+def _data(data: object, folder: Path) -> list[str]:
+    """Say where the data is; arrays become a file in the folder."""
+    if data is None:
+        return []
+    if isinstance(data, Mapping):
+        held = arrays(data)
+        folder.mkdir(parents=True, exist_ok=True)
+        held.save(folder / "data.safetensors")
+        return ["--data", str(folder / "data.safetensors")]
+    where = _given.path(data, "data")
+    is_name = isinstance(data, str) and not where.exists()
+    return ["--set", f"data={toml(data)}"] if is_name else ["--data", str(where)]
 
 
 def reproduce(  # noqa: PLR0913
@@ -150,12 +176,37 @@ def _options(options: Mapping[str, object]) -> list[str]:
     return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
 
 
-def _experiment(config: Mapping[str, Any] | str | PathLike[str] | None, settings: Mapping[str, Any]) -> list[str]:
+def _axes(option: str, given: object, name: str | None = None) -> list[str]:
+    """Give settings with the values that they take in turn as words of the command line."""
+    name = name or option
+    words = []
+    for key, values in _given.mapping(given, name, '{"method": ["fedeq", "fedrep"]}').items():
+        if not isinstance(values, Iterable) or isinstance(values, Mapping):
+            _given.refuse(f"`{name}` has `{values!r}` for `{key}`", "give a list of the values that it takes in turn")
+        # A text is a range, or values as they are typed.
+        words += [f"--{option}", f"{key}={values if isinstance(values, str) else ','.join(map(toml, values))}"]
+    return words
+
+
+def _seeds(seeds: object) -> list[str]:
+    if isinstance(seeds, SupportsIndex):
+        hint = f"give the seeds themselves, such as `range({seeds.__index__()})`"
+        _given.refuse(f"`seeds` is a number, `{seeds}`", hint)
+    found = list(seeds) if isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes) else []
+    if not found or not all(isinstance(seed, SupportsIndex) for seed in found):
+        _given.refuse(f"`seeds` is `{seeds!r}`", "give whole numbers, such as `range(5)`")
+    return [str(seed.__index__()) for seed in found]
+
+
+def _experiment(
+    config: Mapping[str, Any] | str | PathLike[str] | None, settings: Mapping[str, Any] | None
+) -> list[str]:
     """Give an experiment as words of the command line."""
+    told = {} if settings is None else _given.mapping(settings, "settings", '{"plan.rounds": 20}')
     if isinstance(config, Mapping):
-        settings = {**leaves(config), **settings}
-    words = [word for key, value in settings.items() for word in ("--set", f"{key}={toml(value)}")]
-    return words if config is None or isinstance(config, Mapping) else [*words, str(Path(config))]
+        told = {**leaves(config), **told}
+    words = [word for key, value in told.items() for word in ("--set", f"{key}={toml(value)}")]
+    return words if config is None or isinstance(config, Mapping) else [*words, str(_given.path(config, "config"))]
 
 
 def leaves(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -169,7 +220,7 @@ def leaves(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def toml(value: object) -> str:
     """Write a value as TOML."""
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, str | PathLike):
         return json.dumps(str(value), ensure_ascii=False)
@@ -179,13 +230,11 @@ def toml(value: object) -> str:
         return "[" + ", ".join(map(toml, value)) + "]"
     if isinstance(value, SupportsIndex):
         return str(value.__index__())
-    if isinstance(value, SupportsFloat):
-        number = float(value)
-        return repr(number) if math.isfinite(number) else str(number)
-    message = f"`{value!r}` of the type `{type(value).__name__}` is no setting's value"
-    raise _native.Refused(
-        message + "\nhint: give a number, a text, a truth value, a path, a list or a dictionary of these"
-    )
+    if not isinstance(value, SupportsFloat):
+        problem = f"`{value!r}` of the type `{type(value).__name__}` is no setting's value"
+        _given.refuse(problem, "give a number, a text, a truth value, a path, a list or a dictionary of these")
+    number = float(value)
+    return repr(number) if math.isfinite(number) else str(number)
 
 
 def carry_out(words: Sequence[str], *, progress: bool | None) -> str:

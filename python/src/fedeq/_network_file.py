@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import safetensors
@@ -12,7 +12,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from fedeq import _native
-from fedeq._native import Refused
+from fedeq._given import refuse
 
 AnyPath: TypeAlias = str | PathLike[str]
 
@@ -27,12 +27,6 @@ class HasFolder(Protocol):
 
 
 Source: TypeAlias = AnyPath | bytes | HasFolder
-
-
-def refuse(problem: str, hint: str) -> NoReturn:
-    """Say what is wrong, and what to do about it."""
-    text = f"{problem}\nhint: {hint}"
-    raise Refused(text)
 
 
 @dataclass(frozen=True)

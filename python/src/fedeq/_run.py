@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Never
 
-from fedeq import _native
+from fedeq import _given, _native
 from fedeq._figure import Figure, draw
 from fedeq._table import Table
 from fedeq._watch import Callback, Watcher
@@ -31,7 +31,7 @@ class Run:
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         """Open the folder; what it holds is read when it is asked for."""
-        self._folder = _native.Folder(folder)
+        self._folder = _native.Folder(_given.path(folder, "folder"))
 
     @property
     def folder(self) -> Path:
@@ -177,9 +177,11 @@ def run(  # noqa: PLR0913 (settings that are given most have names)
     given = {name: plain(value) for name, value in named.items() if value is not None}
     given.update(unknown)
     held = arrays(data) if isinstance(data, Mapping) else None
+    more = {} if settings is None else plain(_given.mapping(settings, "settings", '{"plan.rounds": 20}'))
+    where = None if out is None else _given.path(out, "out")
     watcher = Watcher(callbacks, progress)
     try:
-        folder, _ = _native.run(plain(config), given, plain(settings or {}), held, network, out, watcher)
+        folder, _ = _native.run(plain(config), given, more, held, network, where, watcher)
     finally:
         watcher.ended()
     return Run(folder)
@@ -209,10 +211,11 @@ def resume(  # noqa: PLR0913
     >>> fedeq.resume(run, progress=False).state
     'finished'
     """
-    path = folder.folder if isinstance(folder, Run) else folder
+    path = folder.folder if isinstance(folder, Run) else _given.path(folder, "folder")
+    where = None if data is None else _given.path(data, "data")
     watcher = Watcher(callbacks, progress)
     try:
-        done, _ = _native.resume(path, previous, device, data, network, watcher)
+        done, _ = _native.resume(path, previous, device, where, network, watcher)
     finally:
         watcher.ended()
     return Run(done)

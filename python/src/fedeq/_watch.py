@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from fedeq._native import Refused
+from fedeq import _given
 
 Round = dict[str, Any]
 """The numbers of a round: `round` and `rounds`, `train_loss`, and after an evaluation `accuracy` and more, by name."""
@@ -147,10 +147,7 @@ class Watcher:
 
     def __init__(self, callbacks: Iterable[Callback], progress: bool | None) -> None:  # noqa: FBT001
         """Show progress as it fits, and call callbacks in their order."""
-        if callable(callbacks):
-            message = "`callbacks` is a function\nhint: give a list of functions, such as `[callback]`"
-            raise Refused(message)
-        self._callbacks = tuple(callbacks)
+        self._callbacks = _given.functions(callbacks, "callbacks")
         self._display = display(progress)
 
     def started(self, lines: list[str], done: int, rounds: int) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeq._native import Model, Refused, TrainedRun
+from fedeq import _given
+from fedeq._native import Model, TrainedRun
 from fedeq.data import plain
 
 _Lent = tuple[str, list[int], bytearray]
@@ -21,7 +22,8 @@ class Models:
 
     def __init__(self, folder: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
         """Read the folder of a finished run."""
-        self._run = TrainedRun(folder, data)
+        where = None if data is None else _given.path(data, "data")
+        self._run = TrainedRun(_given.path(folder, "folder"), where)
 
     @property
     def names(self) -> list[str]:
@@ -41,8 +43,7 @@ class Models:
     def __getitem__(self, name: str) -> "Client":
         """Give the model of a client."""
         if not isinstance(name, str):
-            message = f"`{name!r}` is no client's name\nhint: give it as text, such as `{self.names[0]}`"
-            raise Refused(message)
+            _given.refuse(f"`{name!r}` is no client's name", f"give it as text, such as `{self.names[0]}`")
         return Client(self, name)
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from os import PathLike
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeq._native import Arrays, Refused
+from fedeq._given import path as given_path
+from fedeq._given import refuse
+from fedeq._native import Arrays
 
 Pair: TypeAlias = tuple[ArrayLike, ArrayLike]
 """Samples and what is to be predicted for each."""
@@ -37,13 +39,14 @@ def save(path: str | PathLike[str], data: FederationData) -> None:
     >>> x = np.array([[0.0, 1.0], [1.0, 0.0], [0.1, 0.9], [0.9, 0.1]])
     >>> fedeq.data.save("two.safetensors", {"ann": (x, ["oak", "elm", "oak", "elm"]), "bob": (x[:2], ["oak", "elm"])})
     """
-    arrays(data).save(path)
+    where = given_path(path, "path")
+    arrays(data).save(where)
 
 
 def arrays(data: FederationData) -> Arrays:
     """Put the data of a federation together, and refuse what does not fit by client and array."""
     if not isinstance(data, Mapping):
-        _refuse(
+        refuse(
             f"data is of the type `{type(data).__name__}`", "give a mapping from the name of a client to its `(x, y)`"
         )
     return Arrays(_parts(data))
@@ -53,14 +56,14 @@ def _parts(data: FederationData) -> Iterator[tuple[str, str, NDArray[np.generic]
     for client, held in data.items():
         if not isinstance(client, str):
             hint = 'name clients by strings, such as `{f"client-{i:02}": data[i] for i in data}`'
-            _refuse(f"client `{client!r}` is of the type `{type(client).__name__}`", hint)
+            refuse(f"client `{client!r}` is of the type `{type(client).__name__}`", hint)
         parts = held if isinstance(held, Mapping) else {"train": held}
         for part, pair in parts.items():
             if part not in {"train", "test"}:
                 hint = f"{_PAIR}; samples to tune on are split off with the setting `data.split.validation`"
-                _refuse(f"client `{client}`: there is a part `{part}`", hint)
+                refuse(f"client `{client}`: there is a part `{part}`", hint)
             if not isinstance(pair, tuple) or len(pair) != 2:  # noqa: PLR2004
-                _refuse(f"client `{client}`: `{part}` is no pair `(x, y)`", _PAIR)
+                refuse(f"client `{client}`: `{part}` is no pair `(x, y)`", _PAIR)
             about = f"client `{client}`: `{part}`"
             yield client, part, plain(pair[0], f"{about} `x`"), _labels(pair[1], f"{about} `y`")
 
@@ -70,12 +73,12 @@ def plain(values: ArrayLike, about: str) -> NDArray[np.generic]:
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
-        _refuse(f"{about}: is no array: {error}", "give an array, all samples of one shape")
+        refuse(f"{about}: is no array: {error}", "give an array, all samples of one shape")
     if array.dtype.kind == "f" and array.dtype.itemsize == 2:  # noqa: PLR2004
         array = array.astype(np.float32)
     if array.dtype == np.uint64:
         if array.size and array.max() > np.iinfo(np.int64).max:
-            _refuse(f"{about}: `{array.max()}` is too large", "give integers below 2^63")
+            refuse(f"{about}: `{array.max()}` is too large", "give integers below 2^63")
         array = array.astype(np.int64)
     if array.dtype.kind == "T":  # Texts of any length, which have no byte order.
         return array
@@ -92,10 +95,5 @@ def _labels(values: ArrayLike, about: str) -> NDArray[np.generic] | list[str]:
     if not texts:
         return array
     if array.ndim != 1:
-        _refuse(f"{about}: has the shape `{list(array.shape)}`", "give one class a sample, as [N]")
+        refuse(f"{about}: has the shape `{list(array.shape)}`", "give one class a sample, as [N]")
     return [str(value) for value in array]
-
-
-def _refuse(problem: str, hint: str) -> NoReturn:
-    message = f"{problem}\nhint: {hint}"
-    raise Refused(message)
