@@ -83,7 +83,7 @@ mod tests {
     use crate::work::{LocalUpdate, Slot, Trains, own};
 
     fn loop_of(batches: usize) -> LocalUpdate {
-        let schedule = Some(Schedule { shape: ScheduleShape::Step, every: 2, factor: 0.5, ..Schedule::default() });
+        let schedule = Some(Schedule { shape: ScheduleShape::Step, every: Some(2), factor: Some(0.5), ..Schedule::default() });
         let phase = Phase { schedule, ..Phase::new("body", Trains::Everything, 3, 0.8) };
         let mut update = LocalUpdate::default();
         update.assign(Slot::Second, own());
