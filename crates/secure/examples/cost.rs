@@ -2,7 +2,7 @@
 //!
 //! Seconds are those of the processor where the system tells them (Linux), so that other programs do not count; of a clock elsewhere.
 //!
-//! `cargo run --release -p fedeq-secure --example cost [CLIENTS...]`
+//! `cargo run --release -p fedeq-secure --example cost [NETWORKS...] [CLIENTS...]`, all of them if left out
 #![allow(clippy::print_stdout)]
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,13 +14,17 @@ use fedeq_secure::{Entropy, Identity, Quantisation, Registry, Session, SessionSe
 const VECTORS: [(&str, usize); 3] = [("MLP", 100_480), ("DEQ-MLP", 729_216), ("DEQ-ResNet-M", 2_231_296)];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut cohorts: Vec<u16> = std::env::args().skip(1).map(|argument| argument.parse()).collect::<Result<_, _>>()?;
+    let (mut cohorts, names): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.parse::<u16>().is_ok());
     if cohorts.is_empty() {
-        cohorts = vec![10, 50, 100];
+        cohorts = ["10", "50", "100"].map(str::to_owned).to_vec();
+    }
+    let cohorts: Vec<u16> = cohorts.iter().map(|argument| argument.parse()).collect::<Result<_, _>>()?;
+    if let Some(unknown) = names.iter().find(|name| VECTORS.iter().all(|(known, _)| known != name)) {
+        return Err(format!("there is no network `{unknown}`").into());
     }
     println!("| vector | numbers | clients | drop-outs | bits | plain up, MB | up, MB | down, MB | client, s | server, s |");
     println!("|---|---|---|---|---|---|---|---|---|---|");
-    for (name, length) in VECTORS {
+    for (name, length) in VECTORS.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name)) {
         for &clients in &cohorts {
             for dropped in [0, clients / 10] {
                 measure(name, length, clients, dropped)?;
