@@ -214,7 +214,9 @@ fn axes_go_together_where_they_are_told_to() {
     let values: Vec<&Value> = json["points"].as_array().expect("points").iter().map(|point| &point["values"]).collect();
     assert_eq!(values, [&serde_json::json!(["fedeq", "deq-mlp"]), &serde_json::json!(["fedrep", "mlp"])]);
     let refusal = |more: &[&str]| refused(folder.path(), &[&["sweep", "--out", "no"], more].concat());
-    assert!(refusal(&["--grid", "method=fedeq,fedrep", "--with", "model=mlp"]).contains("no axis has 1 values"));
+    assert!(refusal(&["--grid", "method=fedeq,fedrep", "--with", "model=mlp"]).contains("no axis has 1 value for"));
+    let range = refusal(&["--grid", "method.rho=log:0.1..1"]);
+    assert!(range.contains("`method.rho=log:0.1..1` is a range") && range.contains("--random N"), "{range}");
     let two = ["--grid", "method=fedeq,fedrep", "--grid", "training.epochs=1,2", "--with", "model=mlp,linear"];
     assert!(refusal(&two).contains("can go with `method` or with `training.epochs`"));
     assert!(refusal(&["--grid", "method=fedeq,fedrep", "--with", "plan:model=mlp,linear"]).contains("there is no axis `plan`"));

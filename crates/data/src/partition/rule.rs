@@ -58,8 +58,8 @@ pub enum Partition {
         #[schemars(range(min = 1))]
         shards: usize,
     },
-    /// As [`Partition::LabelShards`], but every client holds exactly `labels` different labels (of a label with a single sample,
-    /// [`Split`] may set that one aside).
+    /// As `label-shards`, but every client holds exactly `labels` different labels (of a label with a single sample, the test
+    /// set may get that one).
     DistinctLabels {
         /// How many clients.
         #[schemars(range(min = 1, max = MOST_CLIENTS))]

@@ -23,7 +23,9 @@ pub enum Solver {
         #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
         damping: f64,
     },
-    /// Anderson acceleration, see [`Anderson`].
+    /// Anderson acceleration.
+    ///
+    /// [`Anderson`] has its equations.
     Anderson(Anderson),
     /// Broyden's good method with limited memory, unit steps and the start `J^-1 = -I`.
     Broyden {

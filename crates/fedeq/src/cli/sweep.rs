@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use fedeq_core::{View, write_atomically};
+use fedeq_core::{Error, View, write_atomically};
 
 use super::cells::{Attempt, Cells, End, JobsArgs, Next, conclude, finished, require_devices};
 use super::compare::VIEWS;
@@ -209,6 +209,13 @@ impl Arguments {
     fn axes(&self, from_file: Vec<SweepAxis>) -> fedeq_core::Result<Vec<SweepAxis>> {
         let mut axes = from_file;
         for text in &self.grid {
+            if text.parse().is_ok_and(|axis: SearchAxis| axis.is_range()) {
+                let problem = format!("`{text}` is a range, from which only a search draws");
+                return Err(Error::invalid(
+                    problem,
+                    "list values, `key=value,value`, or give `--random N`, `--halving` or `--budget` as well",
+                ));
+            }
             axes.push(text.parse()?);
         }
         for text in &self.with {

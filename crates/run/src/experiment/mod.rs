@@ -119,7 +119,7 @@ pub struct EngineSettings {
     /// Clients that train side by side; as many as there are cores if left out.
     #[schemars(range(min = 1, max = MOST_WORKERS))]
     pub workers: Option<NonZeroUsize>,
-    /// What clients are computed on: `cpu`, `cuda` (the first GPU) or `cuda:1`, see [`Device`].
+    /// What clients are computed on: `cpu`, `cuda` (the first GPU) or `cuda:1`; `fedeq devices` lists them.
     pub device: String,
     /// The precision of products on a GPU; `mixed` if left out.
     #[serde(skip_serializing_if = "Option::is_none")]

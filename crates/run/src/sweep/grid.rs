@@ -6,6 +6,7 @@ use std::str::FromStr;
 use fedeq_core::{Error, Result};
 
 use crate::experiment::{Experiment, Override, Refusal};
+use crate::number::counted;
 
 /// A key and the values it takes in turn.
 ///
@@ -43,11 +44,12 @@ impl SweepAxis {
                 return Ok(axis);
             }
             [leader] => {
-                format!("`{}` has {} values and `{}` has {}", axis.key, axis.values.len(), leader.key, leader.values.len())
+                let values = counted(axis.values.len(), "value");
+                format!("`{}` has {values} and `{}` has {}", axis.key, leader.key, leader.values.len())
             }
             [] => match named {
                 Some(named) => format!("there is no axis `{named}` for `{}` to go with", axis.key),
-                None => format!("no axis has {} values for `{}` to go with", axis.values.len(), axis.key),
+                None => format!("no axis has {} for `{}` to go with", counted(axis.values.len(), "value"), axis.key),
             },
             several => {
                 let keys: Vec<String> = several.iter().map(|leader| format!("`{}`", leader.key)).collect();

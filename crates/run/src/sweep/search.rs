@@ -67,6 +67,11 @@ impl std::str::FromStr for SearchAxis {
 }
 
 impl SearchAxis {
+    /// Whether it has no values of its own, so that only a search makes anything of it.
+    pub fn is_range(&self) -> bool {
+        matches!(self.domain, Domain::Between { .. })
+    }
+
     fn draw(&self, rng: &mut impl Rng) -> Override {
         // 53 random bits, on every platform the same.
         let uniform = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
