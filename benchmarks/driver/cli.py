@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from .bench import Bench
 from .environment import HERE, build_ours, build_peer, described, machine, say, use_python
@@ -26,6 +27,8 @@ BUSY = 0.5
 def main() -> int:
     """Builds, measures, prints; 0 if every row was measured."""
     options = parse()
+    if options.measured:
+        return show(json.loads(options.measured.read_text())["rows"], options.record)
     try:
         program = Path(options.program).resolve() if options.program else build_ours()
         use_python(Path(options.python)) if options.python else build_peer()
@@ -57,6 +60,15 @@ def main() -> int:
     return 0 if {row.name for row in rows} >= set(names) else 1
 
 
+def show(rows: list[dict[str, Any]], recorded: bool) -> int:
+    """Rows that were measured elsewhere."""
+    outcomes = [from_data(row) for row in rows]
+    print(markdown(outcomes))
+    if recorded:
+        record(outcomes)
+    return 0
+
+
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="run", description="Our program against PyTorch and Flower, interleaved.")
@@ -80,6 +92,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--program", help="our program, already built (default: build it)")
     parser.add_argument("--commit", help="what it was built from, where there is no checkout to ask")
     parser.add_argument("--json", type=Path, help="also write every figure of these rows to this file")
+    parser.add_argument(
+        "--measured", type=Path, metavar="FILE", help="measure nothing: the rows that --json has written, perhaps on another machine"
+    )
     parser.add_argument(
         "--budget", type=float, metavar="SECONDS", help="GPU rows in the order named, as many as so many seconds are enough for"
     )

@@ -138,7 +138,7 @@ class DeqTransformer(nn.Module):
         """The masks of the two dropout sites of a layer."""
         if self.dropout == 0.0:
             return None
-        return torch.empty(2, *like.shape, device=like.device).bernoulli_(1.0 - self.dropout).div_(1.0 - self.dropout)
+        return F.dropout(like.new_ones(2, *like.shape), self.dropout)
 
 
 def scores_mask(symbols: Tensor) -> Tensor:
