@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedeq_core::{
-    Algorithm, Apfl, Asynchronous, ClientByClient, ClientState, ClientStore, Ditto, Engine, Error, Evaluation, Event, FedAvg,
-    FedBn, FedEq, HeadOn, InProcess, LocalProblem, LocalProblems, Method, Moon, Observer, OptimiserName, Params, PersonalStart,
-    Plan, Projection, Result, RoundSeconds, Sampling, Scaffold, Schedule, ScheduleShape, Server, ServerState, ServerStep,
-    ThetaStart, Training, Unseen, Weights, Workers, shared_part,
+    Algorithm, Apfl, Array, Asynchronous, ClientByClient, ClientState, ClientStore, Ditto, Engine, Error, Evaluation, Event,
+    FedAvg, FedBn, FedEq, HeadOn, InProcess, LocalProblem, LocalProblems, Method, Moon, Observer, OptimiserName, Params,
+    PersonalStart, Plan, Projection, Result, RoundSeconds, Sampling, Scaffold, Schedule, ScheduleShape, Server, ServerState,
+    ServerStep, ThetaStart, Training, Unseen, Weights, Workers, shared_part,
 };
 use fedeq_cpu::{Network, NetworkProblem};
 use fedeq_cuda::{ClientData, CudaEngine, CudaOptions, Precision};
@@ -19,18 +19,23 @@ use fedeq_data::source::Source;
 use fedeq_data::{Dataset, Labels, Samples, Seed, Sequences};
 use fedeq_equilibrium::{Equilibrium, Stop, StoredPrecision, WarmStart};
 use fedeq_models::graph::{Ends, Fusion};
-use fedeq_models::{Activation, Graph, ModelConfig, NormKind, Task};
+use fedeq_models::{Activation, Graph, ModelConfig, NormKind, Task, normal_numbers};
 
 /// The last of them is met after training.
 const CLIENTS: usize = 7;
+
+/// How often the CPU is asked how far it ends from itself, by how much weights are changed for it, and how many times the difference that makes is allowed.
+const DRAWS: u64 = 16;
+const NUDGE: f32 = 1e-6;
+const TIMES: f64 = 2.0;
 
 /// A small federation.
 struct Small {
     shards: Vec<[Shard; 3]>,
     network: Arc<Network>,
     training: Training,
-    /// By how much the first weights are changed, relative to what they are.
-    nudge: f32,
+    /// Which of the first weights have other last bits, if any.
+    nudge: Option<u64>,
 }
 
 impl Small {
@@ -58,7 +63,7 @@ impl Small {
             [shard(&client.train, (nth * step).min(40)), shard(&client.validation, nth * 6), shard(&client.test, nth * 4)]
         };
         let shards = federation.clients.iter().enumerate().map(client).collect();
-        Self { shards, network: Arc::new(Network::new(graph)), training, nudge: 0.0 }
+        Self { shards, network: Arc::new(Network::new(graph)), training, nudge: None }
     }
 
     /// A few digits of every client, and a network with everything that methods tell apart: normalisations, a body, a head.
@@ -77,7 +82,7 @@ impl Small {
         };
         let shards =
             shards.into_iter().map(|[train, validation, test]| [few(&train, 3), few(&validation, 3), few(&test, 3)]).collect();
-        Self { shards, network: Arc::new(Network::new(graph.expect("a network"))), training, nudge: 0.0 }
+        Self { shards, network: Arc::new(Network::new(graph.expect("a network"))), training, nudge: None }
     }
 
     fn texts(model: &str, training: Training) -> Self {
@@ -97,7 +102,7 @@ impl Small {
             [shard(first, first + 12 + 2 * number), shard(first + 26, first + 30), shard(first + 30, first + 40)]
         };
         let graph = graph(model, &Task::next_symbol(length, vocabulary));
-        Self { shards: (0..CLIENTS).map(client).collect(), network: Arc::new(Network::new(graph)), training, nudge: 0.0 }
+        Self { shards: (0..CLIENTS).map(client).collect(), network: Arc::new(Network::new(graph)), training, nudge: None }
     }
 
     fn gpu(&self, options: &CudaOptions) -> CudaEngine {
@@ -110,20 +115,26 @@ impl Small {
         self.run(&ClientByClient::new(self, Workers::new(0).expect("threads")), method, plan)
     }
 
-    /// How far the CPU ends from where it ended, with other last bits in the first weights.
-    fn chaos(&self, method: &dyn Algorithm, plan: &Plan, outcome: &Outcome) -> f64 {
-        let apart = |nudge: f32| {
-            let nudged =
-                Self { shards: self.shards.clone(), network: Arc::clone(&self.network), training: self.training.clone(), nudge };
+    /// How far the CPU ends from where it ended, with other last bits in the first weights: at most, in so many draws that it is that far, or in all.
+    fn chaos(&self, method: &dyn Algorithm, plan: &Plan, outcome: &Outcome, far: f64) -> f64 {
+        let mut most = 0.0;
+        for draw in 0..DRAWS {
+            let (shards, network, training) = (self.shards.clone(), Arc::clone(&self.network), self.training.clone());
+            let nudged = Self { shards, network, training, nudge: Some(draw) };
             let other = nudged.on_cpu(method, plan).expect("trained");
-            other.differences(outcome).into_iter().map(|(_, by)| by).fold(0.0, f64::max)
-        };
-        [1e-7, -1e-7, 2e-7].map(apart).into_iter().fold(0.0, f64::max)
+            most = other.differences(outcome).into_iter().map(|(_, by)| by).fold(most, f64::max);
+            if most >= far {
+                break;
+            }
+        }
+        most
     }
 
     fn run(&self, engine: &dyn Engine, algorithm: &dyn Algorithm, plan: &Plan) -> Result<Outcome> {
         let mut initial = Weights::initial(self.network.graph(), 11);
-        initial.params = initial.params.map(|value| value * (1.0 + self.nudge));
+        if let Some(draw) = self.nudge {
+            initial.params = initial.params.iter().map(|(name, array)| (name.to_owned(), nudged(name, array, draw))).collect();
+        }
         let mut server = ServerState::new(shared_part(algorithm, &initial), CLIENTS - 1, algorithm.initial_rho());
         let dual = algorithm.initial_dual(&initial, Seed::new(3));
         let warm_start = self.training.warm_start;
@@ -154,6 +165,13 @@ impl LocalProblems for Small {
     fn problem(&self, client: usize) -> Result<Box<dyn LocalProblem + '_>> {
         Ok(Box::new(NetworkProblem::new(Arc::clone(&self.network), self.shards[client].clone(), &self.training)))
     }
+}
+
+/// Other last bits.
+fn nudged(name: &str, array: &Array, draw: u64) -> Array {
+    let noise = normal_numbers(draw, name, array.values.len());
+    let values = array.values.iter().zip(noise).map(|(value, noise)| value * (1.0 + NUDGE * noise.clamp(-1.0, 1.0)));
+    Array::new(array.shape.clone(), values.collect())
 }
 
 fn graph(model: &str, task: &Task) -> Graph {
@@ -249,13 +267,12 @@ struct Cases {
 }
 
 impl Cases {
-    /// Compares with the CPU. Small networks with batch normalisation on few digits are chaotic: where the CPU itself ends elsewhere if the last bits of the first weights are
-    /// others, a GPU may too.
+    /// Compares with the CPU. What small networks make of few digits has jumps: a solve that takes a step more, a relu or a largest of its window that is another one. Where the GPU ends
+    /// elsewhere, so must the CPU if the last bits of the first weights are others.
     fn compare(&mut self, name: &str, small: &Small, method: &dyn Algorithm, plan: &Plan, allowed: f64) {
         let begun = Instant::now();
         let expected = small.on_cpu(method, plan).expect("trained");
         let cpu = begun.elapsed().as_secs_f64();
-        let chaos = if small.network.graph().statistics.is_empty() { 0.0 } else { small.chaos(method, plan, &expected) };
         let begun = Instant::now();
         let engine = small.gpu(&exact());
         let found = match small.run(&engine, method, plan) {
@@ -265,10 +282,17 @@ impl Cases {
         let gpu = begun.elapsed().as_secs_f64();
         let mut differences = found.differences(&expected);
         differences.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let worst: Vec<String> = differences.iter().take(3).map(|(what, by)| format!("{what} {by:.1e}")).collect();
-        println!("{name}: {} (CPU {cpu:.1} s, GPU {gpu:.1} s; CPU from itself {chaos:.1e})", worst.join(", "));
-        if differences[0].1 > allowed.max(5.0 * chaos) {
-            self.fail(format!("{name}: {} differs by {:.1e}", differences[0].0, differences[0].1));
+        let listed: Vec<String> = differences.iter().take(3).map(|(what, by)| format!("{what} {by:.1e}")).collect();
+        println!("{name}: {} (CPU {cpu:.1} s, GPU {gpu:.1} s)", listed.join(", "));
+        let (what, by) = &differences[0];
+        if *by <= allowed {
+            return;
+        }
+        let has_jumps = !small.network.graph().statistics.is_empty();
+        let chaos = if has_jumps { small.chaos(method, plan, &expected, by / TIMES) } else { 0.0 };
+        println!("{name}: {what} differs by {by:.1e}, the CPU from itself by {chaos:.1e}");
+        if TIMES * chaos < *by {
+            self.fail(format!("{name}: {what} differs by {by:.1e}"));
         }
     }
 
@@ -445,7 +469,7 @@ fn optimisers_of_networks_of_texts_end_where_they_do_on_the_cpu() {
         let Small { shards, network, .. } = Small::texts("transformer-4", Training::default());
         let some = |shard: &Shard| Shard::new(Arc::clone(shard.dataset()), shard.indices().iter().copied().step_by(3).collect());
         let shards = shards.iter().map(|shards| shards.each_ref().map(|shard| some(shard).expect("there"))).collect();
-        Small { shards, network, training, nudge: 0.0 }
+        Small { shards, network, training, nudge: None }
     };
     for (name, training) in optimisers() {
         let small = few(Training { clip_gradient: Some(0.3), epochs: 1, personal_epochs: 1, ..training });
