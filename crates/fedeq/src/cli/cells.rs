@@ -185,7 +185,12 @@ impl Cells<'_> {
             Err(Failure::Told { code: 130, .. }) if clock.has_reached() && !is_interrupted() => Ok(Attempted::FarEnough),
             Err(Failure::Told { problem, code: 130, .. }) => {
                 if clock.is_over() && !is_interrupted() && !is_over.load(Ordering::Relaxed) {
-                    self.say(index, &format!("{problem}, the time is over"));
+                    let stopped = if is_kept {
+                        problem
+                    } else {
+                        format!("stopped after {}, of which nothing is kept", counted(clock.rounds() as usize, "round"))
+                    };
+                    self.say(index, &format!("{stopped}, the time is over"));
                     if clock.rounds() == 0 {
                         tell(&format!("{which}: no round ended in time, so it did not get any further"));
                     }
