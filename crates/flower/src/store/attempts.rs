@@ -396,6 +396,9 @@ mod tests {
         }
         assert!(names(&attempts) <= KEPT + 1, "{}", names(&attempts));
         fs::write(attempts.folder.join("q"), "{").expect("writable");
+        assert_eq!(verdict(&attempts, "q"), Some(Verdict::Tried(place(0).file())), "the task is another record");
+        assert_eq!(attempts.verdict("q", &place(1), MOST), None);
+        fs::write(attempts.folder.join(place(0).file()), "{").expect("writable");
         assert_eq!(verdict(&attempts, "q"), None);
     }
 
