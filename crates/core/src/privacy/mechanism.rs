@@ -2,7 +2,7 @@
 use std::fmt;
 
 use fedeq_data::Seed;
-use rand_distr::{Distribution, StandardNormal};
+use fedeq_data::draws::standard_normal;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -300,10 +300,7 @@ impl PrivateRound<'_> {
 
 fn draw(seed: Seed, deviation: f64, values: &mut [f64]) {
     let mut rng = seed.rng();
-    values.iter_mut().for_each(|value| {
-        let normal: f64 = StandardNormal.sample(&mut rng);
-        *value += deviation * normal;
-    });
+    values.iter_mut().for_each(|value| *value += deviation * standard_normal(&mut rng));
 }
 
 /// Coordinates that are worked on together.
