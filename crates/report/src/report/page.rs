@@ -81,8 +81,7 @@ pub(super) fn page(report: &Report) -> Result<String> {
     };
     let points = points_each(report.runs.len());
     for (name, run) in names.iter().zip(&report.runs) {
-        let mut view = RunView::new(run.path.clone(), FileAccess::Anywhere);
-        view.look();
+        let view = RunView::once(run.path.clone(), run.state);
         data.rows.push(view.row(name));
         data.stories.push(News::of(name, &view, points, &mut Cursor::default()));
         data.experiments.insert(name.clone(), run.experiment.to_toml()?);

@@ -105,6 +105,9 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// Says at least after so many looks that the run is alive.
 const BEAT: u64 = 5;
 
+/// How much time lies between two beats at most, while the machine is not overloaded.
+pub(super) const BEAT_PERIOD: Duration = INTERVAL.saturating_mul(BEAT as u32);
+
 /// A thread beside a run: it reads commands from the run's folder and writes there who is at work.
 #[derive(Clone, Copy)]
 pub(super) struct ControlThread<'a> {
