@@ -16,7 +16,7 @@ use crate::compression::{Compression, CompressionState, KnownModel, decode_reque
 use crate::engine::{Engine, States};
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request};
-use crate::observer::{ClientObserver, Nobody};
+use crate::observer::{ClientObserver, Unobserved};
 use crate::parallel::lock;
 use crate::secure::{SecureMean, SecureRounds};
 use crate::state::KeptState;
@@ -115,7 +115,7 @@ impl<'a> InProcess<'a> {
             engine,
             seed,
             interrupted,
-            observer: &Nobody,
+            observer: &Unobserved,
             liars,
             store,
             compression,

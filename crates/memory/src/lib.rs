@@ -132,7 +132,7 @@ impl Meter {
 
 /// Gives memory that is free but still held by the allocator back to the system, where the allocator can.
 ///
-/// glibc keeps a heap for every thread there has been. After a crew of threads is gone, what they freed would stay with the process.
+/// glibc keeps a heap for every thread there has been. After the threads of a pool are gone, what they freed would stay with the process.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: takes no pointer, and glibc allows it at any time from any thread.
