@@ -14,6 +14,7 @@ use crate::explicit_resnet::{TiedResNetOptions, UntiedResNetOptions};
 use crate::external::ExternalOptions;
 use crate::graph::Graph;
 use crate::mlp::{LinearOptions, MlpOptions};
+use crate::preset::Preset;
 use crate::resnet::{ResNetDepth, ResNetOptions};
 use crate::task::{InputShape, Task};
 use crate::transformer::TransformerOptions;
@@ -35,6 +36,9 @@ pub trait Architecture {
     fn equilibrium(&self) -> Option<&Equilibrium> {
         None
     }
+
+    /// Takes on what a preset says of these options, where it says anything.
+    fn apply_preset(&mut self, _preset: Preset) {}
 
     /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
     fn has_projected_matrix(&self) -> bool {
@@ -121,6 +125,14 @@ macro_rules! networks {
                 match self {
                     $(Self::$variant(options) => options.equilibrium(),)+
                     Self::External(_) => None,
+                }
+            }
+
+            /// Takes on what a preset says of this network, where it says anything.
+            pub fn apply_preset(&mut self, preset: Preset) {
+                match self {
+                    $(Self::$variant(options) => options.apply_preset(preset),)+
+                    Self::External(_) => {}
                 }
             }
 

@@ -126,10 +126,6 @@ impl Algorithm for Apfl {
         true
     }
 
-    fn adapts_mixing(&self) -> bool {
-        self.adaptive
-    }
-
     fn keeps_second_model(&self) -> bool {
         true
     }

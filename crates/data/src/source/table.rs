@@ -76,6 +76,18 @@ impl DataSet for Table {
             }
         }
     }
+
+    fn alike(&self, example: &Dataset) -> Self {
+        Self { classes: ClassNames::of(example), ..self.clone() }
+    }
+
+    fn scale(&self) -> Option<&Scale> {
+        Some(&self.scale)
+    }
+
+    fn scale_mut(&mut self) -> Option<&mut Scale> {
+        Some(&mut self.scale)
+    }
 }
 
 impl Table {
