@@ -1,4 +1,5 @@
 //! What a server accepts of its clients: the one place where replies are checked.
+use fedeq_models::graph::RunningStatistics;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -297,7 +298,7 @@ fn within(params: &Params, most: f32) -> std::result::Result<(), String> {
 
 /// Refuses variances and counts of steps below zero.
 fn not_negative(statistics: &Params) -> std::result::Result<(), String> {
-    for (name, array) in statistics.iter().filter(|(name, _)| !name.ends_with(".mean")) {
+    for (name, array) in statistics.iter().filter(|(name, _)| !RunningStatistics::may_be_negative(name)) {
         if let Some(value) = array.values.iter().find(|value| **value < 0.0) {
             return Err(format!("`{name}` holds the value `{value:e}`, which is negative"));
         }

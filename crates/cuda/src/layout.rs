@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use fedeq_core::{Array, Error, Params, Result, Weights};
 use fedeq_models::graph::{Graph, Layer, Parameter, ParameterId, Shape, Transformer};
-use fedeq_models::{Part, graph, is_normalisation};
+use fedeq_models::{Part, graph};
 use rayon::prelude::*;
 
 use crate::plan::Precision;
@@ -41,7 +41,7 @@ impl Kind {
     pub(crate) const ALL: [Self; 4] = [Self::Shared, Self::SharedNorms, Self::Personal, Self::PersonalNorms];
 
     pub(crate) fn of(parameter: &Parameter) -> Self {
-        match (parameter.part, is_normalisation(&parameter.path)) {
+        match (parameter.part, parameter.normalises) {
             (Part::Shared, false) => Self::Shared,
             (Part::Shared, true) => Self::SharedNorms,
             (Part::Personal, false) => Self::Personal,
@@ -380,7 +380,7 @@ fn beside(layers: &Transformer, wishes: &mut HashMap<usize, Wish>) {
 
 #[cfg(test)]
 mod tests {
-    use fedeq_models::{ModelConfig, Task};
+    use fedeq_models::{ModelConfig, Task, is_normalisation};
 
     use super::*;
 

@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 
 use check::{MOST_MEGABYTES, MOST_WORKERS};
 pub use data::scaled_by_example;
-pub use device::{Device, Precision};
+pub use device::{Device, DeviceKind, Precision};
 pub use external::ExternalModel;
 pub use prepared::Prepared;
 pub use read::USUAL_FOLDER;
