@@ -241,7 +241,7 @@ mod tests {
         assert_eq!((liars(1).len(), liars(1)), (3, liars(1)));
         assert!((2..9).any(|seed| liars(seed) != liars(1)));
         let none = Attack { share: 0.0, ..attack(AttackKind::Noise, None) };
-        assert_eq!(none.draw(10, 5, &FedAvg::default(), Seed::new(1)).expect("nobody lies").numbers().count(), 0);
+        assert_eq!(none.draw(10, 5, &FedAvg::default(), Seed::new(1)).expect("no client lies").numbers().count(), 0);
     }
 
     #[test]

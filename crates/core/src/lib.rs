@@ -54,7 +54,7 @@ pub use disclosure::Disclosure;
 pub use divergence::diverged_in_phase;
 pub use drift::{Drift, DriftWindow};
 pub use engine::{
-    ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,
+    ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, ReadyPhase, ScoreRequest,
     Started, StartedEvaluation, Workspace,
 };
 pub use error::{Error, Result};

@@ -59,7 +59,7 @@ impl ClientTask {
     }
 }
 
-/// What a client answers.
+/// What a client replies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// To [`ClientTask::Train`].

@@ -140,7 +140,7 @@ impl Window {
             let (value, here) = (read(at), simd.splat_f32s(at as f32));
             let larger = simd.greater_than_f32s(value, largest);
             (largest, place) = (select(simd, larger, value, largest), select(simd, larger, here, place));
-            // What is not a number wins, so that nobody overlooks it.
+            // What is not a number wins, so that it is not overlooked.
             let number = simd.equal_f32s(value, value);
             (largest, place) = (select(simd, number, largest, value), select(simd, number, place, here));
         }

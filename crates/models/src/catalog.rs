@@ -45,7 +45,7 @@ pub trait Architecture {
         false
     }
 
-    /// What the options leave open and the task decides, if somebody should know.
+    /// What the options leave open and the task decides, if it should be known.
     fn note(&self, _task: &Task, _size: Self::Size) -> Option<String> {
         None
     }
@@ -100,7 +100,7 @@ macro_rules! networks {
         #[serde(tag = "name")]
         pub enum ModelConfig {
             $($(#[$doc])+ #[serde(rename = $name)] $variant($options),)+
-            /// A network that is computed outside of fedeq. It has no line of its own, since nobody chooses it by its name: whoever brings the network does.
+            /// A network that is computed outside of fedeq. It has no line of its own, since it is not chosen by its name, but by bringing the network.
             #[serde(rename = "external")]
             #[schemars(skip)]
             External(ExternalOptions),

@@ -11,7 +11,7 @@ use crate::init::Initializer;
 use crate::part::{Part, is_normalisation};
 use crate::task::{InputShape, Task};
 
-/// What an experiment says of a network that is computed outside of fedeq. Nobody sets it: whoever brings the network does.
+/// What an experiment says of a network that is computed outside of fedeq. It is set by whoever brings the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExternalOptions {

@@ -1,4 +1,4 @@
-//! The methods: what a client does in a round, what the server does with the answers, and which model is then meant.
+//! The methods: what a client does in a round, what the server does with the replies, and which model is then meant.
 use fedeq_data::{Seed, named};
 use fedeq_models::{Part, Preset};
 use schemars::JsonSchema;
@@ -287,7 +287,7 @@ methods! {
     Fedavg(FedAvg) = "fedavg", "FedAvg";
     /// One model for all, then fine-tuned by each.
     FedavgFt(FineTune) = "fedavg-ft", "FedAvg+FT";
-    /// A personal model beside the global one, pulled towards it.
+    /// A personal model beside the global one, kept near it by a proximal term.
     Ditto(Ditto) = "ditto", "Ditto";
     /// Personal heads, trained together with the shared body.
     Fedper(FedPer) = "fedper", "FedPer";

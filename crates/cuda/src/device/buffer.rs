@@ -67,7 +67,7 @@ impl<T: DeviceRepr> Buffer<T> {
     /// Room for so many elements, with whatever is there; at least for one, so that every buffer has an address.
     pub(crate) fn new(device: &Device, len: usize) -> Result<Self> {
         let bytes = (len.max(1) * size_of::<T>()) as u64;
-        // SAFETY: elements are plain numbers, for which any bits are a value, and nobody reads them before they are written.
+        // SAFETY: elements are plain numbers, for which any bits are a value, and they are not read before they are written.
         let memory = unsafe { device.stream.alloc::<T>(len.max(1)) };
         let memory = memory.map_err(|_| out_of_memory("hold what training needs", Some(bytes), device.memory().ok()))?;
         let address = memory.device_ptr(&device.stream).0;

@@ -41,7 +41,7 @@ struct Loaded {
     kernels: HashMap<&'static str, Arc<Kernel>>,
 }
 
-// SAFETY: the pointers are keys that nobody follows.
+// SAFETY: the pointers are keys that are not followed.
 unsafe impl Send for Loaded {}
 
 /// A kernel that has been loaded.

@@ -36,7 +36,7 @@ pub struct DeviceInfo {
     pub name: String,
     /// Its memory in bytes.
     pub memory: u64,
-    /// The part of it that nobody uses at present.
+    /// The part of it that is not in use at present.
     pub free: u64,
     /// Its compute capability, such as 9.0.
     pub capability: (u32, u32),
@@ -124,7 +124,7 @@ fn driver() -> Result<(u32, u32)> {
     Ok(driver)
 }
 
-/// Lets the driver keep memory that is given back, for whoever asks next. Otherwise it would go back to the system whenever the device is waited for, and every round would map its memory anew.
+/// Lets the driver keep memory that is given back, for whoever asks next. Otherwise it would go back to the system whenever the device is waited for, and every round would map its memory again.
 fn keep_freed_memory(context: &CudaContext) -> Result<()> {
     if !context.has_async_alloc() {
         return Ok(());
@@ -178,7 +178,7 @@ impl Device {
         &self.memory
     }
 
-    /// Bytes that nobody uses, and all there are.
+    /// Bytes that are not in use, and all there are.
     pub(crate) fn memory(&self) -> Result<(u64, u64)> {
         let (free, all) = self.context.mem_get_info().told("ask for the GPU's memory")?;
         Ok((free as u64, all as u64))

@@ -65,7 +65,7 @@ pub struct Entry {
     pub about: &'static str,
     /// What its samples are.
     pub kind: SampleKind,
-    /// How it is divided among clients where nobody says otherwise.
+    /// How it is divided among clients where nothing else is said.
     pub partition: UsualPartition,
     /// Where it is looked for, below the data folder and in this order; `""` is the folder itself. Empty: it needs no files.
     pub places: &'static [&'static str],
@@ -88,7 +88,7 @@ pub enum SampleKind {
     Numbers,
 }
 
-/// How a data set is divided among clients where nobody says otherwise.
+/// How a data set is divided among clients where nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsualPartition {
     /// The [rule](crate::partition::Partition::rule).

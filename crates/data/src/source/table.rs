@@ -24,7 +24,7 @@ const NAMED: usize = 12;
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// The column that says whose the row is. Unless given: `client` where there is such a column; else the rows belong to
-    /// nobody and are for a partition to hand out.
+    /// no client and are for a partition to hand out.
     pub client: Option<String>,
     /// The column to predict.
     pub label: String,

@@ -227,7 +227,7 @@ unsafe impl<S: Simd> Pass<S> for Squares<'_> {
 /// Where the gradient behind a normalisation comes from, and where the value in front of it.
 ///
 /// With an activation before the normalisation the value is `phi(x)`; with one after it the gradient is `phi' dy`. What had to be
-/// computed is kept in `kept` for the second pass, and in `shortcut` if somebody wants the gradient of the shortcut.
+/// computed is kept in `kept` for the second pass, and in `shortcut` if the gradient of the shortcut is wanted.
 ///
 /// # Safety
 ///

@@ -180,7 +180,7 @@ impl Experiment {
         experiment
     }
 
-    /// Goes on on another device than so far, which the experiment remembers: half a run on each is neither's.
+    /// Continues on another device than so far, which the experiment remembers: half a run on each is neither's.
     pub(crate) fn move_to(&mut self, device: Device, precision: Option<Precision>) {
         let before = self.engine.kind();
         self.engine.precision = precision;
@@ -196,7 +196,7 @@ impl Experiment {
             return Ok(());
         }
         let problem = "`engine.earlier_devices` tells what a run was computed on before it was continued elsewhere";
-        Err(Error::invalid(problem, "leave it out: this run begins anew"))
+        Err(Error::invalid(problem, "leave it out: this run has not begun yet"))
     }
 }
 

@@ -120,7 +120,7 @@ impl Forecaster {
         Ok(Self { recorded, committed: Rates::committed()?, ..Self::default() })
     }
 
-    /// What an experiment will take on its device. A GPU that nobody has measured, or that is not there, is taken for one that was.
+    /// What an experiment will take on its device. A GPU that was not measured, or that is not there, is taken for one that was.
     pub fn forecast(&mut self, experiment: &Experiment) -> Result<Forecast> {
         let Data { dataset, is_stand_in } = self.data(experiment)?;
         let prepared = experiment.prepare_from(|| Ok(dataset))?;
@@ -195,7 +195,7 @@ impl Forecaster {
         &self.recorded
     }
 
-    /// How long the pieces of this work take; only those that nobody asked for yet are measured.
+    /// How long the pieces of this work take; only those that were not asked for yet are measured.
     fn pace(&mut self, prepared: &Prepared, efforts: &Efforts) -> Result<Pace> {
         let pace = self.paces.entry(pace_key(prepared)).or_default();
         self.stopwatch.complete(pace, prepared, &efforts.trained())?;

@@ -132,7 +132,7 @@ impl RunFolder {
         self.json(&self.activity_file(), LARGEST).ok()
     }
 
-    /// How long ago somebody said who is at work, if that is to be known and not in the future.
+    /// How long ago it was written who is at work, if that is to be known and not in the future.
     pub(super) fn activity_age(&self) -> Option<Duration> {
         fs::metadata(self.activity_file()).ok()?.modified().ok()?.elapsed().ok()
     }

@@ -56,7 +56,7 @@ impl RunFolder {
         Self { root, access: FileAccess::Anywhere }
     }
 
-    /// The same folder, of which only some files may be read: for showing what somebody else may have put there.
+    /// The same folder, of which only some files may be read: for showing what others may have put there.
     pub fn within(self, access: FileAccess) -> Self {
         Self { access, ..self }
     }
@@ -80,7 +80,7 @@ impl RunFolder {
         Err(Error::invalid(format!("`{path}` is a federation over Flower"), hint))
     }
 
-    /// A name below `runs` that nobody has taken yet: method, data and seed, and a number if that has been done before.
+    /// A name below `runs` that is not taken yet: method, data and seed, and a number if that has been done before.
     pub fn usual_name(runs: &Path, experiment: &Experiment) -> PathBuf {
         let name = format!("{}-{}-{}", experiment.method.name(), experiment.data.source.name(), experiment.seed);
         let numbered = |number: u32| runs.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
@@ -122,7 +122,7 @@ impl RunFolder {
     }
 
     /// Prepares an experiment of this folder to be looked at or continued: all that was found out when it began is as it was then. A network that is computed outside of
-    /// fedeq has its numbers, and nobody who computes it.
+    /// fedeq has its numbers, and nothing that computes it.
     pub fn prepare(&self, experiment: &Experiment) -> Result<Prepared> {
         experiment.prepare_again(self.scaling(experiment)?, self.external(experiment)?)
     }
@@ -257,7 +257,7 @@ fn taken(root: &Path) -> Error {
     )
 }
 
-/// Sweeps and figures keep their runs in folders of their own; deeper than this nobody nests.
+/// Sweeps and figures keep their runs in folders of their own; they are not nested deeper than this.
 const DEPTH: usize = 4;
 
 /// What a run folder has.

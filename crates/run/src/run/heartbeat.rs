@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = BEAT_PERIOD.saturating_mul(3);
 /// A beat written longer ago than this is not waited for. Clocks of machines that share a disk agree so far.
 const RECENT: Duration = Duration::from_secs(60);
-/// How often somebody who waits looks.
+/// How often the folder is looked at meanwhile.
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Heartbeat {
@@ -39,7 +39,7 @@ impl Heartbeat {
         is_locked || (!self.lock_seen && beats)
     }
 
-    /// The same for somebody who looks once: a beat that was written lately is waited for.
+    /// The same for those who look once: a beat that was written lately is waited for.
     pub(super) fn is_alive_now(mut self, folder: &RunFolder) -> bool {
         let until = Instant::now() + PATIENCE;
         loop {

@@ -25,7 +25,7 @@
 //! | `failures.jsonl` | clients whose replies did not count, and why, also in rounds that were repeated; only where clients are elsewhere |
 //! | `heads.jsonl` | how far the clients' personal heads moved, a line a round |
 //! | `clients.json` | who the clients are and how much of what they hold |
-//! | `activity.json`, `control.json` | while it is carried out: who is at work, and what somebody wants of it |
+//! | `activity.json`, `control.json` | while it is carried out: who is at work, and what is wanted of it |
 //! | `metrics.csv`, `tensorboard/` | evaluations for other programs |
 //! | `checkpoints/` | manifests `NNNNNN.json` of the last two checkpoints (of a finished run: the last one), and the server's weights they name |
 //! | `clients/` | the clients' states they name; nothing of it ever reaches the server |
