@@ -82,7 +82,7 @@ impl RunView {
         }
     }
 
-    /// A run that is looked at once, by somebody who has found out how it stands.
+    /// A run that is looked at once, by whoever has found out how it stands.
     pub fn once(path: PathBuf, state: RunState) -> Self {
         let mut view = Self::new(path, FileAccess::Anywhere);
         view.look();
@@ -122,7 +122,7 @@ impl RunView {
         if self.state == RunState::Finished && !self.is_summed_up {
             // What came out at the very end, which some methods have a last step for.
             self.curves.last =
-                folder.summary()?.map(|summary| LastEvaluation::of(&summary.evaluation)).or(self.curves.last.take());
+                self.folder.summary()?.map(|summary| LastEvaluation::of(&summary.evaluation)).or(self.curves.last.take());
             self.is_summed_up = true;
         }
         Ok(())

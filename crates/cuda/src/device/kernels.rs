@@ -178,7 +178,8 @@ impl<'a, T: Argument> From<&'a T> for Passed<'a> {
 /// Whoever writes it vouches for what [`Device::launch`] asks for: that the kernel, with these sizes, stays in the buffers it is given.
 macro_rules! launch {
     ($device:expr, $launch:expr; $($argument:expr),* $(,)?) => {{
-        let (device, launch): (&$crate::device::Device, _) = (&$device, $launch);
+        let device: &$crate::device::Device = &$device;
+        let launch = $launch;
         // SAFETY: which kernel takes what stands beside the launch, in the file of the operation whose plan gave the buffers their sizes.
         unsafe { device.launch(launch, &[$((&$argument).into()),*]) }
     }};
