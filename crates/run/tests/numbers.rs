@@ -13,7 +13,7 @@ use fedeq_run::run::{Silent, launch};
 use tempfile::TempDir;
 use toml::{Table, Value};
 
-use support::context;
+use support::{context, overrides};
 
 const INTEGERS: [i64; 7] = [0, 1, -1, 1 << 31, 1 << 53, i64::MAX, i64::MIN];
 const FLOATS: [f64; 7] = [1e308, -1e308, 1e-308, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
@@ -30,12 +30,8 @@ const SMALL: [&str; 8] = [
     "engine.workers=1",
 ];
 
-fn wishes(settings: &[&str]) -> Vec<Override> {
-    settings.iter().map(|text| text.parse().expect("a setting")).collect()
-}
-
 fn read(settings: &[&str]) -> Experiment {
-    Experiment::read(None, &wishes(settings)).unwrap_or_else(|error| panic!("{settings:?}: {error}"))
+    Experiment::read(None, &overrides(settings)).unwrap_or_else(|error| panic!("{settings:?}: {error}"))
 }
 
 /// The paths of all numbers below some section; those in lists are in the place of the whole list.
@@ -58,7 +54,7 @@ fn every_value() -> impl Iterator<Item = Value> {
 /// Prepares an experiment with one number replaced, and carries it out if it is accepted and the number is large: it must come to an end, good or bad.
 fn attempt(settings: &[&str], key: &str, value: &Value, folder: &Path) {
     let attempted = || {
-        let all = [wishes(settings), vec![Override::new(key, value.clone())]].concat();
+        let all = [overrides(settings), vec![Override::new(key, value.clone())]].concat();
         let Ok(experiment) = Experiment::read(None, &all) else { return };
         let is_large = value.as_integer().is_some_and(|value| value > 1);
         if experiment.prepare().is_ok() && is_large {
@@ -128,7 +124,7 @@ fn every_number_there_is() {
         let said = surroundings(setting);
         let said: Vec<&str> = said.iter().map(String::as_str).collect();
         let is_read = |value: &Value| {
-            Experiment::read(None, &[wishes(&said), vec![Override::new(&setting.key, value.clone())]].concat()).is_ok()
+            Experiment::read(None, &[overrides(&said), vec![Override::new(&setting.key, value.clone())]].concat()).is_ok()
         };
         let values: Vec<Value> = every_value().chain(least(setting)).collect();
         if !values.iter().any(is_read) {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use fedeq_core::{Error, Result};
 use fedeq_run::number::counted;
-use fedeq_run::run::{FileAccess, RunFolder};
+use fedeq_run::run::RunFolder;
 use fedeq_viewer::news::{Cursor, News, points_each};
 use fedeq_viewer::{ClientConfusion, ClientList, ClientRow, ClientViews, RunRow, RunView, client_views, clients, page};
 use serde::Serialize;

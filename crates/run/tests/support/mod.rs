@@ -2,8 +2,8 @@
 use fedeq_run::experiment::{Override, SettingInfo};
 
 /// Settings as they are typed.
-pub(crate) fn overrides(settings: &[String]) -> Vec<Override> {
-    settings.iter().map(|text| text.parse().expect("a setting")).collect()
+pub(crate) fn overrides(settings: &[impl AsRef<str>]) -> Vec<Override> {
+    settings.iter().map(|text| text.as_ref().parse().expect("a setting")).collect()
 }
 
 /// The choices without which a setting means nothing.
