@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fedeq_core::{Array, Error, Params, Result};
 use fedeq_cpu::ExternalNetwork;
 use fedeq_data::shard::{Batch, Inputs, Targets};
+use fedeq_models::PERSONAL;
 use fedeq_run::experiment::ExternalModel;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;
@@ -12,9 +13,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMapping, PyTuple};
 
 use crate::error::refused;
-
-/// The first name in the path of what is personal.
-const PERSONAL: &str = "head";
 
 /// The first name in the path of what is shared, where its own name could be taken for another's.
 const SHARED: &str = "shared";

@@ -27,7 +27,7 @@ const NAMED: usize = 12;
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// The column that says whose the row is. Unless given: `client` where there is such a column; else the rows belong to
-    /// nobody and are for a partition to hand out.
+    /// no client and are for a partition to hand out.
     pub client: Option<String>,
     /// The column to predict.
     pub label: String,
@@ -78,6 +78,18 @@ impl DataSet for Table {
                 Err(Error::unmeetable(problem, "give the path of the one that is meant"))
             }
         }
+    }
+
+    fn alike(&self, example: &Dataset) -> Self {
+        Self { classes: ClassNames::of(example), ..self.clone() }
+    }
+
+    fn scale(&self) -> Option<&Scale> {
+        Some(&self.scale)
+    }
+
+    fn scale_mut(&mut self) -> Option<&mut Scale> {
+        Some(&mut self.scale)
     }
 }
 

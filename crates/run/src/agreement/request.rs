@@ -23,7 +23,7 @@ impl Agreement {
         Ok(())
     }
 
-    /// Whether the plan has as many rounds as the request says. Work without rounds is counted by updates, so many to a round.
+    /// Whether the plan has as many rounds as the request says. Asynchronous work is counted by updates, so many to a round.
     fn are_all_rounds(&self, request: &Request) -> bool {
         let plan = &self.experiment.plan;
         let by_updates = plan.asynchronous.is_some() && request.task == ClientTask::Train;
