@@ -74,6 +74,34 @@ test("unfinished runs are marked and put together with nobody, and a score that 
   assert.match(await visitor.page.locator('tr[data-run^="fedeq <"]').textContent(), /killed/);
 });
 
+test("wherever an unfinished line is named, it is said to be unfinished: in words, files, tables and headings", async () => {
+  const { page } = visitor;
+  await page.getByLabel("Group by").selectOption("each run");
+  const name = /FeDEQ, seed 2 \(unfinished, after 5 rounds\)/;
+  await until("a curve a run", async () => (await visitor.curves("Accuracy")) === 10);
+  const saved = async (ending) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), visitor.chart("Accuracy").getByRole("button", { name: `as ${ending}` }).click()]);
+    return readFileSync(await download.path(), "utf8");
+  };
+  assert.match((await saved("CSV")).split("\n")[0], name);
+  assert.match(await saved("SVG"), name);
+  const part = (id) => page.locator("section", { has: page.locator(`#${id}`) });
+  for (const id of ["cost", "differences", "results", "curves"]) assert.match(await part(id).textContent(), name, id);
+  await page.getByLabel("Find").fill("seed=2");
+  await until("it alone", async () => (await visitor.curves("Accuracy")) === 1);
+  const alone = /FeDEQ \(unfinished, after 5 rounds\)/;
+  assert.match(await visitor.chart("Accuracy").locator(".plot").getAttribute("aria-label"), alone);
+  assert.match(await saved("SVG"), alone, "a picture of one line names it, too");
+  await visitor.chart("Accuracy").locator(".plot").focus();
+  await page.keyboard.press("End");
+  await until("the readout", async () => alone.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
+  await visitor.chart("Accuracy").locator("summary").click();
+  assert.match(await visitor.chart("Accuracy").locator("thead").textContent(), alone, "the numbers");
+  assert.match(await part("clients").locator("thead").first().textContent(), alone, "its clients");
+  await page.goto(`${visitor.address}#/?`);
+  await until("lines again", async () => (await visitor.curves("Accuracy")) === 5);
+});
+
 test("one colour a method, and FeDEQ's line is the strongest", async () => {
   const width = (name) => visitor.page.locator(".legend.shared li", { hasText: name }).first().locator("line").getAttribute("stroke-width");
   assert.ok(Number(await width("FeDEQ")) > Number(await width("FedAvg")));
@@ -95,18 +123,21 @@ test("the same clients stand side by side for each line, the least accurate firs
   const heads = await table.locator("thead th").allTextContents();
   assert.deepEqual(heads.slice(0, 3), ["Client", "Holds (samples)", "Train"]);
   const shown = heads.slice(3);
-  // Local has a run that did not end, with another batch size: that tells the two lines apart.
+  // One run of Local has another batch size and seed: that tells the two lines apart, and it has other clients.
   const names = ["FeDEQ", "FedAvg", "FedRep", "Local, batch_size = 10"];
+  assert.deepEqual(shown, names);
+  await section.getByText("Runs of seed 0 alone: the seed draws who holds what").waitFor();
+  await section.getByText("1 line without a run of these clients is not shown: Local, batch_size = 9.").waitFor();
   assert.ok(names.every((name) => shown.includes(name)) && shown.every((name) => lines.includes(name)), `${shown} of ${lines}`);
-  // What the journals say, read without the page: the means over both seeds.
-  const accuracies = (method) => {
-    const summaries = [0, 1].map((seed) => JSON.parse(readFileSync(workshop.path(`${method}-${seed}`, "summary.json"), "utf8")).evaluation.local.clients);
-    return summaries[0].map((_, client) => (summaries[0][client] + summaries[1][client]) / 2);
-  };
-  const of_methods = ["fedeq", "fedavg", "fedrep", "local"].map(accuracies);
+  // What the summaries say, read without the page. Under another seed another client has that name.
+  const accuracies = (seed) => ["fedeq", "fedavg", "fedrep", "local"].map((method) => JSON.parse(readFileSync(workshop.path(`${method}-${seed}`, "summary.json"), "utf8")).evaluation.local.clients);
+  const tallies = (seed) => JSON.parse(readFileSync(workshop.path(`fedeq-${seed}`, "clients.json"), "utf8"));
+  assert.notDeepEqual(tallies(0), tallies(1));
+  const of_methods = accuracies(0);
   await section.getByRole("button", { name: "Show all clients" }).click();
   await until("all clients", async () => (await table.locator("tbody tr").count()) === of_methods[0].length);
-  const rows = await table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  const cells = () => table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.replaceAll("\u00a0", " "))));
+  const rows = await cells();
   const places = names.map((name) => heads.indexOf(name));
   for (const row of rows) {
     const client = Number(row[0].match(/\d+/)[0]);
@@ -118,6 +149,15 @@ test("the same clients stand side by side for each line, the least accurate firs
   const spread = visitor.chart("Accuracy of clients, sorted");
   assert.equal(Number(await spread.getAttribute("data-curves")), shown.length);
   assert.equal(Number(await spread.getAttribute("data-points")), of_methods[0].length, "a point a client");
+  // The other seed, with its own clients.
+  await section.getByLabel("Clients of seed").selectOption("1");
+  await section.getByText("Runs of seed 1 alone").waitFor();
+  const of_seed_1 = accuracies(1);
+  await until("their accuracies", async () => (await cells()).every((row) => String(places.map((place) => row[place])) === String(of_seed_1.map((one) => `${(100 * one[Number(row[0].match(/\d+/)[0])]).toFixed(1)} %`))));
+  const held = (all) => all.map((row) => row[1]).sort();
+  assert.notDeepEqual(held(await cells()), held(rows), "and what they hold");
+  await section.getByLabel("Clients of seed").selectOption("0");
+  await until("the first again", async () => String(await cells()) === String(rows));
   const before = rows.map((row) => row.join());
   await section.getByLabel("Accuracy by").selectOption("shared");
   await until("the other model", async () => String(await table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent).join()))) !== String(before));
@@ -134,7 +174,7 @@ test("no table is wider than its page, on any screen, and everything that can be
       await visitor.picture(`report-${view.split("/")[1] ?? "whole"}-${width}`);
     }
     assert.deepEqual(await visitor.nameless(), [], view);
-    for (const figure of await visitor.page.locator("figure.chart:visible .plot").all()) assert.match(await figure.getAttribute("aria-label"), /: .+ at (round|after|clients up to) .+\. Arrow keys read/);
+    for (const figure of await visitor.page.locator("figure.chart:visible .plot").all()) assert.match(await figure.getAttribute("aria-label"), /: .+ (at round|after|at clients up to) .+\. Arrow keys read/);
   }
   await visitor.page.setViewportSize({ width: 1200, height: 900 });
   await visitor.page.goto(`${visitor.address}#/`);

@@ -3,7 +3,7 @@ import { Chart } from "./chart.js";
 import { height, points_of } from "./columns.js";
 import { confusion_details } from "./confusion.js";
 import { strokes } from "./colour.js";
-import { element, link, say, table } from "./dom.js";
+import { element, link, say, table, way_to } from "./dom.js";
 import { count, counted, number, percent } from "./format.js";
 import { ABSCISSAE } from "./lines.js";
 import { source } from "./source.js";
@@ -21,7 +21,7 @@ export function client_page(run, which) {
   const labels = element("section", { "aria-labelledby": "labels" }, element("h2", { id: "labels" }, "What it holds"), element("div"));
   const charts = CLIENT_FIGURES.map((figure) => new Chart(figure));
   const curves = element("section", { "aria-labelledby": "history" }, element("h2", { id: "history" }, "Its history"), element("div", { class: "grid" }, charts.map((chart) => chart.node)));
-  const way = element("nav", { "aria-label": "Where you are" }, link([], source.is_live ? "Runs" : "Report"), " / ", link(["run", run], run), " / ");
+  const way = way_to([[[], source.is_live ? "Runs" : "Report"], [["run", run], run]], `client ${which}`);
   const others = element("nav", { class: "others", "aria-label": "Other clients" });
   const confusion = confusion_details(run, which);
   const node = element("div", {}, way, title, hint, others, labels, curves, confusion.node);

@@ -1,6 +1,7 @@
 // The settings in which runs differ.
 import { element, framed, replace, section, table } from "./dom.js";
 import { differing, plain } from "./labels.js";
+import { full_name } from "./lines.js";
 
 /** More lines than this are no comparison side by side; their settings can be columns of the table of runs. */
 const SIDE_BY_SIDE = 12;
@@ -21,11 +22,11 @@ export function differences_section() {
 }
 
 function by_setting(lines, keys) {
-  const columns = [{ title: "Setting", text: (key) => element("code", {}, key) }, ...lines.map((line) => ({ title: line.label, text: (key) => plain(line.members[0].story.settings[key]) }))];
+  const columns = [{ title: "Setting", text: (key) => element("code", {}, key) }, ...lines.map((line) => ({ title: full_name(line), text: (key) => plain(line.members[0].story.settings[key]) }))];
   return table("One row a setting", columns, keys);
 }
 
 function by_line(lines, keys) {
-  const columns = [{ title: "Line", text: (line) => line.label }, ...keys.map((key) => ({ title: key, text: (line) => plain(line.members[0].story.settings[key]) }))];
+  const columns = [{ title: "Line", text: full_name }, ...keys.map((key) => ({ title: key, text: (line) => plain(line.members[0].story.settings[key]) }))];
   return table("One row a line", columns, lines);
 }

@@ -6,7 +6,7 @@ import { strokes } from "./colour.js";
 import { height, last_of } from "./columns.js";
 import { board, watch } from "./board_state.js";
 import { curve_controls } from "./controls.js";
-import { element, link, say } from "./dom.js";
+import { element, say, way_to } from "./dom.js";
 import { NONE, bytes, count, number, percent, score, seconds } from "./format.js";
 import { ABSCISSAE, smoothed } from "./lines.js";
 import { FIGURES, MEASURES, PHASES, solver_health } from "./measures.js";
@@ -75,7 +75,7 @@ function run_head(name) {
   const bar = element("progress", { max: 1, value: 0, "aria-label": "Rounds" });
   const far = element("span", { class: "far" });
   const buttons = actions(name);
-  const way = element("nav", { "aria-label": "Where you are" }, link([], source.is_live ? "Runs" : "Report"), " / ");
+  const way = way_to([[[], source.is_live ? "Runs" : "Report"]], name);
   const heading = element("h1", {}, name, " ", state);
   const node = element("section", { class: "head" }, way, heading, what, problem, element("p", { class: "way" }, bar, far), source.is_live && buttons.node);
   const show = (row) => {
@@ -144,7 +144,7 @@ function run_charts() {
     FIGURES.forEach((figure, index) => {
       const pens = strokes(figure.measures.map(() => ({ info })));
       const series = figure.measures.map((measure, place) => ({ key: measure, name: MEASURES[measure].name, stroke: pens[place], points: points(measure) }));
-      all[index].draw(series, abscissa, board.log);
+      all[index].draw(series, abscissa, { x: board.log_x, y: board.log_y });
     });
   };
   return { node, show, leave: () => all.forEach((chart) => chart.remove()) };
