@@ -104,11 +104,11 @@ test("a healthy run that trains shows its curves, how far it is, and no warning"
   assert.equal(await page.getByRole("alert").filter({ visible: true }).count(), 0);
   assert.match(await page.locator(".head").textContent(), /round \d+ of 400/);
   assert.equal(await page.locator('[aria-current="page"]').textContent(), "healthy", "the way leads to where one is");
-  await page.setViewportSize({ width: 1000, height: 900 });
+  await page.setViewportSize({ width: 1000, height: 780 });
   await page.mouse.move(0, 0);
-  await page.evaluate(() => scrollTo(0, 0));
+  await page.evaluate(() => scrollTo(0, document.querySelector("#workers").getBoundingClientRect().top + scrollY - 12));
   await Visitor.drawn(page, "Accuracy");
-  await visitor.documented("live", page, 900);
+  await visitor.documented("live", page, 780);
   await page.setViewportSize({ width: 1200, height: 900 });
   healthy.kill("SIGKILL");
   await visitor.open("run", "live");
@@ -181,7 +181,8 @@ test("chosen runs are laid over each other", async () => {
 test("two methods are compared over three seeds, seed by seed, with the settings in which they differ", async () => {
   const [seeds, methods] = [[0, 1, 2], ["fedeq", "fedavg"]];
   for (const seed of seeds) await Promise.all(methods.map((method) => workshop.finished(`../compared/${method}-${seed}`, "plan.rounds=30", `method=${method}`, `seed=${seed}`)));
-  const page = await visitor.browser.newPage({ viewport: { width: 1000, height: 900 } });
+  const small = await visitor.browser.newContext({ viewport: { width: 1000, height: 900 }, deviceScaleFactor: 0.7 });
+  const page = await small.newPage();
   const errors = [];
   page.on("pageerror", (error) => errors.push(error.message));
   await page.goto(`${await workshop.open_dashboard("compared")}#/compare/${seeds.flatMap((seed) => methods.map((method) => `${method}-${seed}`)).join("/")}`);
@@ -203,10 +204,14 @@ test("two methods are compared over three seeds, seed by seed, with the settings
   // Captions of other lengths, plots of one height.
   const tops = await page.locator("figure.chart:visible .plot").evaluateAll((all) => all.slice(0, 2).map((plot) => plot.getBoundingClientRect().top));
   assert.ok(Math.abs(tops[0] - tops[1]) < 1, String(tops));
-  await page.evaluate(() => scrollTo(0, document.querySelector("#results").getBoundingClientRect().top + scrollY - 12));
-  await visitor.documented("compare", page, 900);
+  // From the results to the end of the first charts.
+  const [top, end] = await page.evaluate(() => [document.querySelector("#results").getBoundingClientRect().top + scrollY - 12, document.querySelector("figure.chart:not([hidden])").getBoundingClientRect().bottom + scrollY + 8]);
+  await page.setViewportSize({ width: 1000, height: Math.ceil(end - top) });
+  await page.evaluate((place) => scrollTo(0, place), top);
+  await Visitor.drawn(page, "Shared models");
+  await visitor.documented("compare", page, Math.ceil(end - top), "device");
   assert.deepEqual(errors, []);
-  await page.close();
+  await small.close();
 });
 
 test("a client shows its labels, its accuracy and its head", async () => {

@@ -148,13 +148,13 @@ export class Visitor {
   }
 
   /** A small picture for the documentation, of what is on the screen. */
-  async documented(name, page = this.page, most = 640) {
+  async documented(name, page = this.page, most = 640, scale = "css") {
     const path = join(PICTURES ?? ARTEFACTS, `${name}.png`);
     mkdirSync(dirname(path), { recursive: true });
     const size = page.viewportSize();
     await page.setViewportSize({ width: Math.min(size.width, 1000), height: Math.min(size.height, most) });
     await new Promise((next) => setTimeout(next, 500));
-    await page.screenshot({ path, scale: "css" });
+    await page.screenshot({ path, scale });
     await page.setViewportSize(size);
     if (statSync(path).size >= 120_000) throw new Error(`${name} is larger than 120 kB: ${statSync(path).size}`);
   }
