@@ -152,6 +152,9 @@ test("a killed run is shown as such", async () => {
   child.kill("SIGKILL");
   await until("it is killed", is("killed"));
   assert.match(await visitor.page.locator(".head").textContent(), /Resume continues from its last checkpoint/);
+  await visitor.chart("Loss").waitFor();
+  const [download] = await Promise.all([visitor.page.waitForEvent("download"), visitor.chart("Loss").getByRole("button", { name: "as SVG" }).click()]);
+  assert.match(readFileSync(await download.path(), "utf8"), /victim \(unfinished, after \d+ rounds?\)/);
   await visitor.picture("killed");
 });
 

@@ -17,7 +17,7 @@ export const BANDED = 6;
 /** A figure `{ title, note, format, log, zero, most, floor }`; `draw(series)` takes `[{ key, name, points, stroke }]`, where points are `{ x, y, low, high }`. `named`: whether it has a legend of its own. */
 export class Chart {
   constructor(figure, { named = true, onhover = () => {} } = {}) {
-    Object.assign(this, { figure, named, onhover, series: [], cursor: null, zoomed: null, axis: null, log: { x: false, y: false }, lit: null, plotted: null, is_visible: false, is_stale: true });
+    Object.assign(this, { figure, named, onhover, series: [], cursor: null, zoomed: null, axis: null, log: { x: false, y: false }, lit: null, subject: "", plotted: null, is_visible: false, is_stale: true });
     this.legend = element("ul", { class: "legend", hidden: !named });
     this.readout = element("p", { class: "readout", role: "status" });
     this.numbers = element("details", { class: "numbers", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
@@ -298,7 +298,7 @@ export class Chart {
     const { title, note, format } = this.figure;
     return {
       title,
-      note,
+      note: [this.subject, note].filter(Boolean).join(": "),
       x: { range: x, ticks: marks.x, log: this.log.x, label: this.axis?.label ?? "", format: (value) => brief(this.axis.format(value)) },
       y: { range: y, ticks: marks.y, log: this.log.y, label: title, format: (value) => brief(format(value)) },
       series: this.series,

@@ -5,7 +5,7 @@ import { confusion_details } from "./confusion.js";
 import { strokes } from "./colour.js";
 import { element, link, say, table, way_to } from "./dom.js";
 import { count, counted, number, percent } from "./format.js";
-import { ABSCISSAE } from "./lines.js";
+import { ABSCISSAE, called } from "./lines.js";
 import { source } from "./source.js";
 
 const CLIENT_FIGURES = [
@@ -27,7 +27,11 @@ export function client_page(run, which) {
   const node = element("div", {}, way, title, hint, others, labels, curves, confusion.node);
   let [drawn, row] = [null, null];
   // Curves have the colour of the run's method.
-  const draw = () => drawn && row?.info && draw_client(charts, drawn, row.info);
+  const draw = () => {
+    if (!drawn || !row?.info) return;
+    charts.forEach((chart) => Object.assign(chart, { subject: `${drawn.name} of ${called(row)}` }));
+    draw_client(charts, drawn, row.info);
+  };
   const show = (classes, portrait, all) => {
     say(title, `Client ${portrait.name}`);
     say(hint, sentence(portrait));

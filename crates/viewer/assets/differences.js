@@ -12,7 +12,7 @@ export function differences_section() {
   const [place, others] = [element("div"), element("div")];
   const title = element("summary");
   let [shown, of_some] = [[], []];
-  // A table that nobody sees has no width to be fitted to.
+  // A table that is not seen has no width to be fitted to.
   const fill = () => (details.open ? replace(others, settings_table("Settings that only some lines have", shown, of_some)) : others.replaceChildren());
   const details = element("details", { ontoggle: fill }, title, others);
   const node = section("differences", "Settings that differ", place, details);

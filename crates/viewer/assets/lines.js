@@ -44,6 +44,11 @@ export function remark({ pooled, members, round, is_finished }) {
   return said.length > 0 ? `(${said.join(", ")})` : "";
 }
 
+/** What a run is called where its badge does not stand beside it. */
+export function called({ run, state, round }) {
+  return state === "finished" ? run : `${run} (unfinished, after ${counted(round, "round")})`;
+}
+
 /** What a line is called wherever it stands without its badge: in pictures, files, headings and for those who hear it. */
 export function full_name(line) {
   return [line.label, remark(line)].filter(Boolean).join(" ");

@@ -8,7 +8,7 @@ import { board, watch } from "./board_state.js";
 import { curve_controls } from "./controls.js";
 import { element, say, way_to } from "./dom.js";
 import { NONE, bytes, count, number, percent, score, seconds } from "./format.js";
-import { ABSCISSAE, smoothed } from "./lines.js";
+import { ABSCISSAE, called, smoothed } from "./lines.js";
 import { FIGURES, MEASURES, PHASES, solver_health } from "./measures.js";
 import { shared_of } from "./runs_columns.js";
 import { source } from "./source.js";
@@ -137,7 +137,10 @@ function run_charts() {
   const hint = element("p", { class: "hint" }, "The first curves begin when the first round is over.");
   const grid = element("div", { class: "grid" }, all.map((chart) => chart.node));
   const node = element("section", { "aria-labelledby": "curves" }, element("h2", { id: "curves" }, "Curves"), curve_controls(), hint, grid);
-  const show = ({ info }, story) => {
+  const show = (row, story) => {
+    const { info } = row;
+    // A picture that leaves this page says whose it is.
+    all.forEach((chart) => Object.assign(chart, { subject: called(row) }));
     hint.hidden = height(story.rounds) > 0;
     const abscissa = ABSCISSAE[board.abscissa];
     const points = (measure) => smoothed(MEASURES[measure].of(story).map(([round, y]) => ({ x: abscissa.at(story, round), y })).filter(({ x }) => x != null), board.smoothing);
