@@ -185,19 +185,26 @@ test("no table is wider than its page, on any screen, and everything that can be
   await visitor.chart("Accuracy").waitFor();
 });
 
-test("the cells of matrices are square also where classes have long names", async () => {
+test("owners of data are the same clients under every seed, and the cells of matrices are square also where classes have long names", async () => {
   const names = ["Quercus robur subsp. pedunculiflora", "Ulmus", "Fraxinus excelsior"];
   const rows = Array.from({ length: 240 }, (_, index) => `garden-${index % 4},${names[index % 3]},${index % 3},${(index * 7) % 5}`);
   writeFileSync(join(workshop.folder, "leaves.csv"), `client,label,height,width\n${rows.join("\n")}\n`);
-  await workshop.finished("leaves", "data=csv", "data.folder=leaves.csv", "model=mlp", "plan.sampling.fraction=1", "plan.rounds=2");
+  const leaves = (seed) => workshop.finished(`leaves-${seed}`, "data=csv", "data.folder=leaves.csv", "model=mlp", "plan.sampling.fraction=1", "plan.rounds=2", `seed=${seed}`);
+  await Promise.all([0, 1].map(leaves));
   const page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 } });
-  await page.goto(`file://${await workshop.report("leaves.html", "runs/leaves")}`);
+  await page.goto(`file://${await workshop.report("leaves.html", "runs/leaves-0", "runs/leaves-1")}`);
   await page.locator("table.confusion tbody td").first().waitFor();
   assert.deepEqual(await page.locator("table.confusion thead th").allTextContents(), [...names].sort());
   for (const width of [1200, 360]) {
     await page.setViewportSize({ width, height: 900 });
     await squares(page);
   }
+  // These clients are owners: the same under both seeds, whose means are shown.
+  await page.getByText("Means over seeds: the owners of the data are the clients").waitFor();
+  const both = [0, 1].map((seed) => JSON.parse(readFileSync(workshop.path(`leaves-${seed}`, "summary.json"), "utf8")).evaluation.local.clients);
+  const wanted = both[0].map((_, client) => `${(50 * (both[0][client] + both[1][client])).toFixed(1)} %`);
+  const seen = await page.locator("section", { has: page.locator("#clients") }).locator("tbody tr").evaluateAll((rows) => rows.map((row) => [row.cells[0].textContent, row.cells[3].textContent.replace("\u00a0", " ")]));
+  assert.deepEqual(seen.sort(), wanted.map((accuracy, client) => [`garden-${client}`, accuracy]));
   await page.close();
 });
 
