@@ -113,8 +113,10 @@ async function document_sweep() {
   await visitor.page.setViewportSize({ width: 1000, height: 640 });
   await visitor.chart("Accuracy").scrollIntoViewIfNeeded();
   await Visitor.drawn(visitor.page, "Accuracy");
-  await visitor.page.evaluate(() => scrollTo(0, document.querySelector("#curves").getBoundingClientRect().top + scrollY - 12));
-  await visitor.documented("sweep");
+  const [top, end] = await visitor.page.evaluate(() => [document.querySelector("#curves").getBoundingClientRect().top + scrollY - 12, document.querySelector("figure.chart:not([hidden])").getBoundingClientRect().bottom + scrollY + 8]);
+  await visitor.page.setViewportSize({ width: 1000, height: Math.ceil(end - top) });
+  await visitor.page.evaluate((place) => scrollTo(0, place), top);
+  await visitor.documented("sweep", visitor.page, Math.ceil(end - top));
   await visitor.page.setViewportSize({ width: 1200, height: 900 });
 }
 

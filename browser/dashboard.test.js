@@ -104,12 +104,17 @@ test("a healthy run that trains shows its curves, how far it is, and no warning"
   assert.equal(await page.getByRole("alert").filter({ visible: true }).count(), 0);
   assert.match(await page.locator(".head").textContent(), /round \d+ of 400/);
   assert.equal(await page.locator('[aria-current="page"]').textContent(), "healthy", "the way leads to where one is");
-  await page.setViewportSize({ width: 1000, height: 780 });
-  await page.mouse.move(0, 0);
-  await page.evaluate(() => scrollTo(0, document.querySelector("#workers").getBoundingClientRect().top + scrollY - 12));
-  await Visitor.drawn(page, "Accuracy");
-  await visitor.documented("live", page, 780);
-  await page.setViewportSize({ width: 1200, height: 900 });
+  // From its state to the end of the first charts, with the clients at work, who rest between rounds.
+  const small = await visitor.browser.newContext({ viewport: { width: 1000, height: 900 }, deviceScaleFactor: 0.7 });
+  const pictured = await small.newPage();
+  await pictured.goto(served.address);
+  await pictured.goto(`${visitor.address}#/run/healthy`);
+  await pictured.locator(".tiles li[data-state]").first().waitFor();
+  const end = await pictured.locator("figure.chart").first().evaluate((chart) => Math.ceil(chart.getBoundingClientRect().bottom + scrollY + 8));
+  await pictured.setViewportSize({ width: 1000, height: end });
+  await Visitor.drawn(pictured, "Accuracy");
+  await visitor.documented("live", pictured, end, "device");
+  await small.close();
   healthy.kill("SIGKILL");
   await visitor.open("run", "live");
 });
