@@ -1,5 +1,5 @@
 //! Runs that differ only in their seed, as one line of a table and one curve of a figure.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fedeq_core::{Evaluation, Method, Result, Round};
 use serde::Serialize;
@@ -48,18 +48,40 @@ pub(super) fn lines(runs: &[RunRecord]) -> Result<Vec<MethodLine>> {
     Ok(clusters.iter().map(line).collect())
 }
 
-/// As little as tells a cluster from the others.
+/// As little as tells a cluster from the others, in the words of the page's own labels (`crates/viewer/assets/labels.js`): "FeDEQ, rho = 0.1", or "rho = 0.1" where there is no other method.
 fn name(cluster: &Cluster, all: &[Cluster]) -> String {
     let [method, model, data] = &cluster.names;
-    let mut name = Method::title(method).to_owned();
-    if all.iter().any(|other| other.names[0] == *method && other.names[1] != *model) {
-        name += &format!(", {model}");
-    }
-    if all.iter().any(|other| other.names[2] != *data) {
-        name += &format!(" on {data}");
-    }
-    let settings = cluster.settings.iter().map(|(key, value)| format!(" {key}={value}"));
-    name + &settings.collect::<String>()
+    let title = || Method::title(method).to_owned();
+    let differs = |place: usize| all.iter().any(|other| other.names[place] != cluster.names[place]);
+    let has_models = all.iter().any(|other| other.names[0] == *method && other.names[1] != *model);
+    let words = [differs(0).then(title), has_models.then(|| model.clone()), differs(2).then(|| format!("on {data}"))];
+    let words = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    // A setting that only some of them have is said of all.
+    let alike = all.iter().filter(|other| other.names == cluster.names);
+    let keys: BTreeSet<&str> =
+        alike.flat_map(|other| other.settings.keys()).map(String::as_str).filter(|key| !is_spoken(key)).collect();
+    let value = |key: &str| cluster.settings.get(key).map_or("–", |value| unquoted(value));
+    let settings = keys.iter().map(|key| format!("{} = {}", short_key(key, &keys), value(key)));
+    let parts: Vec<String> = std::iter::once(words).filter(|words| !words.is_empty()).chain(settings).collect();
+    if parts.is_empty() { title() } else { parts.join(", ") }
+}
+
+/// What is named by its own word, not as a setting.
+fn is_spoken(key: &str) -> bool {
+    ["method.name", "model.name", "data.source.name", "preset"].contains(&key)
+}
+
+/// The last part of a setting's path that says something, unless another of these settings ends alike.
+fn short_key<'a>(key: &'a str, keys: &BTreeSet<&str>) -> &'a str {
+    let last = |path: &'a str| path.strip_suffix(".name").unwrap_or(path).rsplit('.').next().unwrap_or(path);
+    let ends_alike =
+        |other: &&str| *other != key && other.strip_suffix(".name").unwrap_or(other).rsplit('.').next() == Some(last(key));
+    if keys.iter().any(ends_alike) { key } else { last(key) }
+}
+
+/// A setting's value as people read it: without the quotes of a text.
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
 }
 
 /// The runs of a line that can be put together: all after the same number of rounds. Those that are finished or, where none is, all that were evaluated, as far as all of them came.
@@ -156,4 +178,29 @@ impl MethodLine {
 /// Megabytes (1e6 bytes) sent in both directions before an evaluation.
 pub(super) fn megabytes(evaluation: &Evaluation) -> f64 {
     evaluation.traffic.total() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(names: [&str; 3], settings: &[(&str, &str)]) -> Cluster {
+        let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Cluster { names: names.map(str::to_owned), settings, members: Vec::new() }
+    }
+
+    fn names(clusters: &[Cluster]) -> Vec<String> {
+        clusters.iter().map(|one| name(one, clusters)).collect()
+    }
+
+    #[test]
+    fn lines_are_called_by_what_differs_as_the_page_calls_them() {
+        let fedeq = |settings| cluster(["fedeq", "linear", "digits"], settings);
+        assert_eq!(names(&[fedeq(&[])]), ["FeDEQ"]);
+        assert_eq!(names(&[fedeq(&[("method.rho", "0.1")]), fedeq(&[("method.rho", "1.0")])]), ["rho = 0.1", "rho = 1.0"]);
+        assert_eq!(names(&[fedeq(&[("a.rate", "1"), ("b.rate", "2")]), fedeq(&[])])[1], "a.rate = –, b.rate = –");
+        assert_eq!(names(&[fedeq(&[("plan.server.name", "\"adam\""), ("preset", "\"fast\"")]), fedeq(&[])])[0], "server = adam");
+        let others = [cluster(["fedavg", "linear", "digits"], &[]), cluster(["fedavg", "mlp", "mnist"], &[]), fedeq(&[])];
+        assert_eq!(names(&others), ["FedAvg linear on digits", "FedAvg mlp on mnist", "FeDEQ on digits"]);
+    }
 }

@@ -13,7 +13,7 @@ use fedeq_run::statistics::{BEST_CORRECTED, Sample, p_value};
 
 /// What a person looks for first comes first: on a phone the rest is scrolled to.
 const HEADING: [&str; 14] = [
-    "method",
+    "line",
     "local",
     "local, by samples",
     "shared",
