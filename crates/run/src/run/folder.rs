@@ -129,7 +129,7 @@ impl RunFolder {
 
     /// How it stands, as far as one can tell from this machine. It takes a few seconds where a process without a lock beat within the last minute.
     pub fn state(&self) -> Result<RunState> {
-        self.state_if(|| Heartbeat::default().is_alive_now(self))
+        self.state_if(|| Heartbeat::is_alive_now(self))
     }
 
     /// How it stands, for those who look again and again and keep what they have seen of its process. `activity` is what the folder says now.

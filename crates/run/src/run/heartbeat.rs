@@ -40,15 +40,16 @@ impl Heartbeat {
     }
 
     /// The same for those who look once: a beat that was written lately is waited for.
-    pub(super) fn is_alive_now(mut self, folder: &RunFolder) -> bool {
+    pub(super) fn is_alive_now(folder: &RunFolder) -> bool {
+        let mut heartbeat = Self::default();
         let until = Instant::now() + PATIENCE;
         loop {
             let activity = folder.activity();
-            if self.is_alive(folder, activity.as_ref()) {
+            if heartbeat.is_alive(folder, activity.as_ref()) {
                 return true;
             }
             let is_recent = activity.is_some() && folder.activity_age().is_none_or(|age| age < RECENT);
-            if self.lock_seen || !is_recent || Instant::now() >= until {
+            if heartbeat.lock_seen || !is_recent || Instant::now() >= until {
                 return false;
             }
             thread::sleep(GLANCE);
