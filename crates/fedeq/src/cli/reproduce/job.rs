@@ -1,6 +1,7 @@
 //! Carrying out experiments.
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::Arguments;
@@ -16,6 +17,7 @@ use fedeq_run::limit::TimeLimit;
 use fedeq_run::portable::PortableFolder;
 use fedeq_run::run::RunFolder;
 use fedeq_run::sweep::SweepCell;
+use serde::Serialize;
 
 /// The experiments that are asked for, as one queue.
 pub(super) struct Job<'a> {
@@ -36,6 +38,15 @@ pub(super) struct QueuedRun<'a> {
     pub(super) of: usize,
     pub(super) cell: &'a ExperimentCell,
     pub(super) run: SweepCell,
+}
+
+/// What a program is told of an experiment.
+#[derive(Serialize)]
+struct Told<'a> {
+    /// Where its results are.
+    folder: &'a Path,
+    #[serde(flatten)]
+    results: &'a Results,
 }
 
 /// What is forecast may take so much longer.
@@ -220,7 +231,9 @@ impl Job<'_> {
 
     fn show(&self, results: &[Results]) -> Outcome<()> {
         if self.arguments.run_args.json {
-            return match results {
+            let each = self.experiments.iter().zip(results);
+            let told: Vec<Told<'_>> = each.map(|(Reproduction { out, .. }, results)| Told { folder: out, results }).collect();
+            return match &told[..] {
                 [one] => print_json(one),
                 several => print_json(&several),
             };
