@@ -86,6 +86,7 @@ struct Pass {
 }
 
 /// A client: its weights, and which samples of the data set it has.
+#[derive(Clone)]
 struct Client {
     weights: Weights,
     /// Of dropout.
@@ -140,9 +141,43 @@ impl Checks {
         }
     }
 
+    /// Compares the bits of clients that are in one cohort with those of the same clients in another order, and in several cohorts.
+    pub(crate) fn packed_in_other_ways(&mut self, case: Case<'_>) {
+        let begun = std::time::Instant::now();
+        let clients = clients(&case);
+        let data = dataset(case.graph, clients.iter().map(|client| client.indices.len()).sum());
+        let together: Vec<Vec<u32>> = on_gpu(&self.device, &case, &clients, &data).iter().map(Pass::bits).collect();
+        let backwards: Vec<usize> = (0..clients.len()).rev().collect();
+        let every_third = (0..3).map(|first| (first..clients.len()).step_by(3).collect());
+        let mut wrong = Vec::new();
+        for cohort in [backwards].into_iter().chain(every_third) {
+            let packed: Vec<Client> = cohort.iter().map(|&client| clients[client].clone()).collect();
+            let passes = on_gpu(&self.device, &case, &packed, &data);
+            wrong.extend(
+                cohort.iter().zip(&passes).filter(|(client, pass)| pass.bits() != together[**client]).map(|(client, _)| *client),
+            );
+        }
+        let title = format!("{} {:?} {:?} {:?}, packed in other ways", case.name, case.precision, case.mode, case.trains);
+        println!("{title}: {} of {} differ ({:.1} s)", wrong.len(), 2 * clients.len(), begun.elapsed().as_secs_f64());
+        if !wrong.is_empty() {
+            self.failed.push(format!("{title}: clients {wrong:?}"));
+        }
+    }
+
     /// Fails if a case did.
     pub(crate) fn finish(self) {
         assert!(self.failed.is_empty(), "{:#?}", self.failed);
+    }
+}
+
+impl Pass {
+    /// Everything that it gives, to the bit.
+    fn bits(&self) -> Vec<u32> {
+        let arrays = self.gradients.iter().chain(self.statistics.iter()).flat_map(|(_, array)| array.values.to_vec());
+        let numbers = self.logits.iter().chain(&self.embedding).copied().chain(arrays).map(f32::to_bits);
+        let loss = self.score.loss.to_bits();
+        let score = [loss as u32, (loss >> 32) as u32, self.score.correct as u32, self.score.predictions as u32];
+        numbers.chain(score).chain(self.solves.iter().flatten().map(|word| *word as u32)).collect()
     }
 }
 

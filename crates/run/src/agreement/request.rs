@@ -35,8 +35,8 @@ impl Agreement {
         let plan = &self.experiment.plan;
         let (round, every) = (request.round, plan.evaluate_every);
         let is_between = round > 0 && round < plan.rounds;
-        // A budget of privacy ends training in a round that the server's account tells.
-        let may_end_early = plan.privacy.is_some_and(|privacy| privacy.budget.is_some());
+        // A budget of privacy ends training in a round that the server's account tells, patience in one that evaluations decide.
+        let may_end_early = plan.patience.is_some() || plan.privacy.is_some_and(|privacy| privacy.budget.is_some());
         let is_end = round == plan.rounds || (may_end_early && is_between);
         let is_evaluated = is_end || (every > 0 && is_between && round.is_multiple_of(every));
         match request.task {

@@ -131,6 +131,12 @@ impl Forecaster {
         Ok(Forecast { seconds, basis, disk: Disk::of(&prepared), is_stand_in })
     }
 
+    /// Refuses an experiment that cannot be carried out on its device, before anything is measured.
+    pub fn check(&mut self, experiment: &Experiment) -> Result<()> {
+        let Data { dataset, .. } = self.data(experiment)?;
+        experiment.prepare_from(|| Ok(dataset)).map(drop)
+    }
+
     fn on_cpu(&mut self, prepared: &Prepared) -> Result<(f64, Basis)> {
         let device = device_name(&prepared.experiment.engine);
         let recorded = self.recorded.only(|name| name == device);

@@ -296,6 +296,7 @@ impl Run {
         };
         checkpointer.finish(&server, &mut transport)?;
         let summary = RunSummary::of(prepared, evaluation, unseen, solves_of(&folder.rounds()?), &folder.timings()?);
+        let summary = summary.ended_as(&folder.evaluations()?);
         folder.write_summary(&summary)?;
         checkpointer.keep_only_last(&mut transport)?;
         Ok(summary)

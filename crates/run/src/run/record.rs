@@ -324,6 +324,7 @@ fn row(evaluation: &Evaluation, before: &Round) -> String {
         traffic,
         rounded: _,
         dropped: _,
+        stood_still: _,
     } = evaluation;
     let mut cells = vec![round.to_string()];
     cells.extend(numbers(Some(qualities(local))));
