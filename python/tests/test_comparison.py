@@ -37,8 +37,8 @@ def test_a_comparison_says_what_the_command_says(runs: Path) -> None:
     assert all(row["seeds"] == 2 for row in comparison.table)
     shown = comparison._repr_html_()
     assert "<table>" in shown
-    assert "fedavg" in shown
-    assert "fedavg" in str(comparison) == repr(comparison)
+    assert "FedAvg" in shown
+    assert "FedAvg" in str(comparison) == repr(comparison)
     named = fedeq.compare([fedeq.Run(runs / "fedavg-0"), runs / "local-0"], runs / "local-0", view="shared")
     assert named.left_out == [f"`{runs / 'local-0'}` repeats an experiment with the same seed"]
     with pytest.raises(fedeq.Refused, match="no view"):

@@ -1,7 +1,7 @@
 //! Runs that differ only in their seed, as one line of a table and one curve of a figure.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use fedeq_core::{Evaluation, Method, Result, Round};
+use fedeq_core::{Evaluation, Result, Round};
 use serde::Serialize;
 
 use super::record::RunRecord;
@@ -12,7 +12,7 @@ use fedeq_run::statistics::{BySeed, Sample};
 /// Runs that differ only in their seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MethodLine {
-    /// What it is called: the method, and what sets it apart from the others.
+    /// What it is called beside the others: as little as tells it from them.
     pub name: String,
     /// The method.
     pub method: String,
@@ -32,56 +32,15 @@ pub(super) type Point = (f64, Sample);
 /// Groups runs.
 pub(super) fn lines(runs: &[RunRecord]) -> Result<Vec<MethodLine>> {
     let experiments: Vec<_> = runs.iter().map(|run| &run.experiment).collect();
-    let clusters = clusters(&experiments)?;
-    let name = |cluster: &Cluster| name(cluster, &clusters);
-    let line = |cluster: &Cluster| {
-        let [method, model, data] = cluster.names.clone();
-        MethodLine {
-            name: name(cluster),
-            method,
-            model,
-            data,
-            settings: cluster.settings.clone(),
-            members: cluster.members.clone(),
-        }
+    let line = |Cluster { names: [method, model, data], label, settings, members, .. }| MethodLine {
+        name: label,
+        method,
+        model,
+        data,
+        settings,
+        members,
     };
-    Ok(clusters.iter().map(line).collect())
-}
-
-/// As little as tells a cluster from the others, in the words of the page's own labels (`crates/viewer/assets/labels.js`): "FeDEQ, rho = 0.1", or "rho = 0.1" where there is no other method.
-fn name(cluster: &Cluster, all: &[Cluster]) -> String {
-    let [method, model, data] = &cluster.names;
-    let title = || Method::title(method).to_owned();
-    let differs = |place: usize| all.iter().any(|other| other.names[place] != cluster.names[place]);
-    let has_models = all.iter().any(|other| other.names[0] == *method && other.names[1] != *model);
-    let words = [differs(0).then(title), has_models.then(|| model.clone()), differs(2).then(|| format!("on {data}"))];
-    let words = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
-    // A setting that only some of them have is said of all.
-    let alike = all.iter().filter(|other| other.names == cluster.names);
-    let keys: BTreeSet<&str> =
-        alike.flat_map(|other| other.settings.keys()).map(String::as_str).filter(|key| !is_spoken(key)).collect();
-    let value = |key: &str| cluster.settings.get(key).map_or("–", |value| unquoted(value));
-    let settings = keys.iter().map(|key| format!("{} = {}", short_key(key, &keys), value(key)));
-    let parts: Vec<String> = std::iter::once(words).filter(|words| !words.is_empty()).chain(settings).collect();
-    if parts.is_empty() { title() } else { parts.join(", ") }
-}
-
-/// What is named by its own word, not as a setting.
-fn is_spoken(key: &str) -> bool {
-    ["method.name", "model.name", "data.source.name", "preset"].contains(&key)
-}
-
-/// The last part of a setting's path that says something, unless another of these settings ends alike.
-fn short_key<'a>(key: &'a str, keys: &BTreeSet<&str>) -> &'a str {
-    let last = |path: &'a str| path.strip_suffix(".name").unwrap_or(path).rsplit('.').next().unwrap_or(path);
-    let ends_alike =
-        |other: &&str| *other != key && other.strip_suffix(".name").unwrap_or(other).rsplit('.').next() == Some(last(key));
-    if keys.iter().any(ends_alike) { key } else { last(key) }
-}
-
-/// A setting's value as people read it: without the quotes of a text.
-fn unquoted(value: &str) -> &str {
-    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
+    Ok(clusters(&experiments)?.into_iter().map(line).collect())
 }
 
 /// The runs of a line that can be put together: all after the same number of rounds. Those that are finished or, where none is, all that were evaluated, as far as all of them came.
