@@ -34,6 +34,15 @@ function run(name, method, settings, accuracies, state = "finished", seed = 0) {
 
 const LOCAL = { of: (story) => story.evaluations.round.map((round, index) => [round, story.evaluations.local[index]]).filter(([, y]) => y != null) };
 
+/** Cases that Rust's tests read too (`crates/run/src/compare/label.rs`, `crates/report/src/figure`). */
+const shared = JSON.parse(readFileSync(resolve(dirname(fileURLToPath(import.meta.url)), "cases.json"), "utf8"));
+
+test("labels are those of comparisons and reports", () => {
+  for (const { what, items, labels } of shared.labels) {
+    assert.deepEqual(short_labels(items.map(({ settings, ...info }) => ({ info, settings, seed: null, run: null }))), labels, what);
+  }
+});
+
 test("labels say only what differs", () => {
   const item = (method, settings, seed = 0) => ({ info: info(method), settings, seed, run: `${method}-${seed}` });
   assert.deepEqual(short_labels([item("a", { "method.rho": "0.1", "x.y": "1" }), item("a", { "method.rho": "1.0", "x.y": "1" })]), ["rho = 0.1", "rho = 1.0"]);

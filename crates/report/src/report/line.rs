@@ -138,28 +138,3 @@ impl MethodLine {
 pub(super) fn megabytes(evaluation: &Evaluation) -> f64 {
     evaluation.traffic.total() as f64 / 1e6
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cluster(names: [&str; 3], settings: &[(&str, &str)]) -> Cluster {
-        let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Cluster { names: names.map(str::to_owned), settings, members: Vec::new() }
-    }
-
-    fn names(clusters: &[Cluster]) -> Vec<String> {
-        clusters.iter().map(|one| name(one, clusters)).collect()
-    }
-
-    #[test]
-    fn lines_are_called_by_what_differs_as_the_page_calls_them() {
-        let fedeq = |settings| cluster(["fedeq", "linear", "digits"], settings);
-        assert_eq!(names(&[fedeq(&[])]), ["FeDEQ"]);
-        assert_eq!(names(&[fedeq(&[("method.rho", "0.1")]), fedeq(&[("method.rho", "1.0")])]), ["rho = 0.1", "rho = 1.0"]);
-        assert_eq!(names(&[fedeq(&[("a.rate", "1"), ("b.rate", "2")]), fedeq(&[])])[1], "a.rate = –, b.rate = –");
-        assert_eq!(names(&[fedeq(&[("plan.server.name", "\"adam\""), ("preset", "\"fast\"")]), fedeq(&[])])[0], "server = adam");
-        let others = [cluster(["fedavg", "linear", "digits"], &[]), cluster(["fedavg", "mlp", "mnist"], &[]), fedeq(&[])];
-        assert_eq!(names(&others), ["FedAvg linear on digits", "FedAvg mlp on mnist", "FeDEQ on digits"]);
-    }
-}
