@@ -113,7 +113,7 @@ fn expect(reply: &Reply, request: &Request, algorithm: &dyn Algorithm) {
             for (name, array) in weights.params.iter() {
                 let origin = theta.get(name).expect("no other name");
                 assert_eq!(array.shape, origin.shape);
-                for (value, origin) in array.values.iter().zip(&origin.values) {
+                for (value, origin) in array.values.iter().zip(origin.values.iter()) {
                     assert!(value.is_finite());
                     let origin = if algorithm.sends_changes() { 0.0 } else { f64::from(*origin) };
                     square += (f64::from(*value) - origin).powi(2);

@@ -170,7 +170,7 @@ fn whoever_claims_many_samples_owns_rules_that_believe_it_and_no_rule_with_a_cap
     let problem = Problem::new(3);
     let training = Training { epochs: 20, personal_epochs: 20, ..thorough(0.2) };
     let error = |weighting: Weighting, aggregation: Aggregation, lie: bool| {
-        let method = FedRep { weighting, ..FedRep::default() };
+        let method = FedRep { weighting };
         let liars = lie.then(|| liars(AttackKind::Weight, &method));
         let plan = all_clients(15, aggregation);
         problem.error(&Federated::convex(&problem.engine()).run(&method, &training, &plan, liars.as_ref(), false).0.weights)

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use fedeq_core::Part;
 use fedeq_core::{Error, Evaluation, Result, SolveTally, fingerprint, write_atomically};
 use fedeq_data::partition::Partition;
-use fedeq_models::Part;
 
 use fedeq_run::agreement::{AGREEMENT_FILE, Agreement, AgreementFingerprint};
 use fedeq_run::experiment::{Device, Experiment, Prepared, scaled_by_example};

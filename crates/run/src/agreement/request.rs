@@ -28,7 +28,7 @@ impl Agreement {
         let first = algorithm.initial_rho();
         let (Some(factor), Some(first), Some(rho)) = (algorithm.penalty_factor(), first, rho) else { return rho == first };
         // Each multiplication rounds.
-        let most = factor.max(1.0 / factor).powf(rounds as f64) * (1.0 + 1e-9);
+        let most = libm::pow(factor.max(1.0 / factor), rounds as f64) * (1.0 + 1e-9);
         rho.is_finite() && rho > 0.0 && rho <= first * most && rho >= first / most
     }
 
