@@ -60,9 +60,12 @@ impl Default for Limits {
 }
 
 /// No client has more samples, steps or bytes, and sums over clients stay exact.
-const LARGEST_COUNT: u64 = 1 << 48;
-/// Losses, distances and norms beyond this are not plausible; sums of squares of them stay finite.
-const LARGEST_NUMBER: f64 = 1e100;
+pub(crate) const LARGEST_COUNT: u64 = 1 << 48;
+/// Losses of a prediction, distances and norms beyond this are not plausible, and one that was accepted moves the mean of a hundred by 1e7 at most: it is seen to be a lie, and does not
+/// hide the others in rounding. A million [largest parameters](LARGEST_PARAMETER) have this norm, and a loss of this size is a probability of `exp(-1e9)`: whoever sends it has nothing to send.
+const LARGEST_NUMBER: f64 = 1e9;
+/// What solves that went wrong leave behind, and products of norms, may honestly be larger; sums of squares of them stay finite.
+const LARGEST_WRECK: f64 = 1e100;
 /// No parameter of a network that trains is larger.
 const LARGEST_PARAMETER: f32 = 1e6;
 /// Running means and variances are those of features, which may be large; steps are counted.
@@ -150,8 +153,9 @@ impl Acceptance {
         (counted as f64 * (1.0 / self.quorum.max(0.1) - 1.0)) as usize
     }
 
-    /// Whether a reply counts; the error says why it does not.
-    pub(crate) fn check(&self, reply: &Reply, request: &Request, algorithm: &dyn Algorithm) -> std::result::Result<(), String> {
+    /// Whether a reply counts; the error says why it does not. For the server, and for `fuzz/`, which looks for what is accepted and should not be.
+    #[doc(hidden)]
+    pub fn check(&self, reply: &Reply, request: &Request, algorithm: &dyn Algorithm) -> std::result::Result<(), String> {
         let limits = self.limits.as_ref();
         match (request.task, reply) {
             (ClientTask::Train, Reply::Update(update)) => {
@@ -227,7 +231,7 @@ fn check_stats(stats: &TrainStats) -> std::result::Result<(), String> {
     ];
     counts.into_iter().try_for_each(|(name, value)| count(name, value))?;
     size("loss", *loss)?;
-    size("solves.residual", *residual)?;
+    size_within("solves.residual", *residual, LARGEST_WRECK)?;
     let PhaseSeconds { solve, backward, update } = seconds;
     for value in [*solve, *backward, *update] {
         if !(0.0..=LONGEST).contains(&value) {
@@ -244,12 +248,13 @@ fn check_score(view: &str, score: &Score) -> std::result::Result<(), String> {
     if correct > predictions {
         return Err(format!("`{view}` says that {correct} of {predictions} predictions are correct"));
     }
-    size("loss", loss)
+    // The sum over all predictions.
+    size("loss", loss / predictions.max(1) as f64)
 }
 
 fn check_theory(theory: &Theory) -> std::result::Result<(), String> {
     let Theory { lagrangian, stationarity, head_gradient } = theory;
-    size("lagrangian", lagrangian.abs())?;
+    size_within("lagrangian", lagrangian.abs(), LARGEST_WRECK)?;
     size("stationarity", *stationarity)?;
     size("head_gradient", *head_gradient)
 }
@@ -268,13 +273,16 @@ fn count(name: &str, value: u64) -> std::result::Result<(), String> {
     if value <= LARGEST_COUNT { Ok(()) } else { Err(format!("`{name}` is `{value}`, more than 2^48")) }
 }
 
-/// A finite number that is not negative.
+/// A number that is not negative, and plausible.
 fn size(name: &str, value: f64) -> std::result::Result<(), String> {
-    if (0.0..=LARGEST_NUMBER).contains(&value) {
-        Ok(())
-    } else {
-        Err(format!("`{name}` is `{value:e}`, no finite number of at least 0"))
+    size_within(name, value, LARGEST_NUMBER)
+}
+
+fn size_within(name: &str, value: f64, most: f64) -> std::result::Result<(), String> {
+    if (0.0..=most).contains(&value) {
+        return Ok(());
     }
+    Err(format!("`{name}` is `{value:e}`, no number from 0 to {most:e}"))
 }
 
 fn present(name: &str, is_there: bool, is_expected: bool) -> std::result::Result<(), String> {
@@ -456,6 +464,7 @@ mod tests {
             (Update { samples: 0, ..sound.clone() }, "`samples` is `0`"),
             (Update { samples: u64::MAX, ..sound.clone() }, "`samples` is `18446744073709551615`"),
             (Update { gap: -1.0, ..sound.clone() }, "`gap` is `-1e0`"),
+            (Update { gap: 2e9, ..sound.clone() }, "`gap` is `2e9`, no number from 0 to 1e9"),
             (Update { stats: TrainStats { loss: f64::NAN, ..TrainStats::default() }, ..sound.clone() }, "`loss` is `NaN`"),
         ];
         let near = Acceptance { limits: Some(Limits { distance: 5.0, fixed_points: false }), ..STRICT };
@@ -467,6 +476,31 @@ mod tests {
         }
         let other = near.check(&Reply::Done(TrainStats::default()), &request(ClientTask::Train), &FedAvg::default());
         assert_eq!(other, Err("it was asked to `train` and replied with `done`".into()));
+    }
+
+    #[test]
+    fn one_liar_of_a_hundred_moves_the_numbers_of_the_journal_by_a_hundredth_of_the_largest_at_most() {
+        let update = |loss: f64| {
+            let stats = TrainStats { loss, ..TrainStats::default() };
+            Update { weights: weights(0.5, 0.0, 1.0).into(), samples: 7, gap: loss, stats }
+        };
+        let scores = |loss: f64| {
+            let local = Score { predictions: 10, correct: 5, loss: 10.0 * loss };
+            Scores { local, shared: Some(local), participations: 1, gap: loss, dual_norm: loss, ..Scores::default() }
+        };
+        let evaluate = request(ClientTask::Evaluate);
+        let (train, method) = (request(ClientTask::Train), FedEq::default());
+        for (lie, counts) in [(1e9, true), (1.01e9, false), (1e100, false)] {
+            assert_eq!(STRICT.check(&Reply::Update(update(lie)), &train, &method).is_ok(), counts, "{lie}");
+            assert_eq!(STRICT.check(&Reply::Scores(Box::new(scores(lie))), &evaluate, &method).is_ok(), counts, "{lie}");
+        }
+        let updates = (0..100).map(|client| update(if client == 3 { 1e9 } else { 0.5 })).collect();
+        let result = RoundResult { cohort: (0..100).collect(), updates, ..RoundResult::default() };
+        let round = result.report(0, None, Traffic::default(), Traffic::default());
+        assert!(round.loss < 1.01e7 && round.gap < 1.01e7, "{round:?}");
+        let clients: Vec<_> = (0..100).map(|client| Some(scores(if client == 3 { 1e9 } else { 0.5 }))).collect();
+        let Evaluation { local, gap, dual_norm, .. } = Evaluation::of(0, &clients, Vec::new(), Traffic::default());
+        assert!([local.loss, local.mean_loss, gap, dual_norm].iter().all(|value| *value < 1.01e7), "{local:?} {gap} {dual_norm}");
     }
 
     #[test]

@@ -121,6 +121,18 @@ impl SentWeights {
         }
     }
 
+    /// How far they are from `theta`. What an engine of this process holds stays where it is: `measured` is what that engine found.
+    pub(crate) fn gap(&self, theta: &Params, measured: f64) -> Result<f64> {
+        if self.held().is_some() {
+            return Ok(measured);
+        }
+        let sent = self.to_host()?;
+        Ok(match self.origin() {
+            Some(origin) => theta.plus(1.0, &sent.params.minus(origin)).minus(theta).norm(),
+            None => sent.params.minus(theta).norm(),
+        })
+    }
+
     /// Whether every number is finite.
     pub fn is_finite(&self) -> bool {
         match &self.0 {

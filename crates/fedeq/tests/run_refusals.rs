@@ -130,6 +130,11 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "leave one",
     ),
     (&["plan.secure_aggregation={}", "attack=sign-flip"], "`attack` does not go with `plan.secure_aggregation`", "label-flip"),
+    (
+        &["plan.secure_aggregation={}", "method.balance={}"],
+        "`method.balance` follows what single clients sent",
+        "leave one of the two out",
+    ),
     (&["plan.secure_aggregation={}", "method=local"], "a method that sends nothing", "choose another method"),
     (&["plan.secure_aggregation={}", "plan.sampling.fraction=0.05"], "clients a round", "at least 3 clients"),
     (

@@ -125,9 +125,14 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// Whether the server changes the penalty from round to round.
-    fn moves_penalty(&self) -> bool {
-        false
+    /// By which factor the server may multiply or divide the penalty after a round, where it moves.
+    fn penalty_factor(&self) -> Option<f64> {
+        None
+    }
+
+    /// A setting for which the server has to see what single clients sent, so that it does not go with [`SecureAggregation`](crate::SecureAggregation).
+    fn needs_single_updates(&self) -> Option<&'static str> {
+        None
     }
 
     /// The penalty before the first round, where the method has one.

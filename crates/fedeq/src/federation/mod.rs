@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use fedeq_core::{Error, Evaluation, Result, SolveTally, fingerprint, write_atomically};
 use fedeq_data::partition::Partition;
+use fedeq_models::Part;
 
 use fedeq_run::agreement::{AGREEMENT_FILE, Agreement, AgreementFingerprint};
 use fedeq_run::experiment::{Device, Experiment, Prepared, scaled_by_example};
@@ -17,6 +18,8 @@ use fedeq_run::run::{FederationPlan, RunFolder, RunState, RunSummary};
 pub fn write(experiment: &Experiment, folder: &Path) -> Result<AgreementFingerprint> {
     refuse_gpu(experiment)?;
     refuse_simulated(experiment)?;
+    experiment.plan.aggregation.validate_claims(experiment.method.algorithm().weighting())?;
+    let experiment = &noting_distances(experiment);
     let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared)?;
     let last = (plan.all_clients() - 1).to_string();
@@ -36,6 +39,18 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<AgreementFingerpr
     run.write_roster(&prepared)?;
     run.write_status(RunState::Stopped)?;
     Ok(fingerprint)
+}
+
+/// Among strangers it is good to know who is far from the others, unless the experiment says otherwise or the server is not to know it.
+fn noting_distances(experiment: &Experiment) -> Experiment {
+    let mut experiment = experiment.clone();
+    let algorithm = experiment.method.algorithm();
+    let is_sent = algorithm.shares(Part::Shared) || algorithm.shares(Part::Personal);
+    let plan = &mut experiment.plan;
+    if is_sent && plan.privacy.is_none() && plan.secure_aggregation.is_none() {
+        plan.aggregation.distances.get_or_insert(true);
+    }
+    experiment
 }
 
 /// The experiment for nodes, whose data is in another place and may be other data.
