@@ -67,11 +67,14 @@ def training(
     }
 
 
-def agree(name: str, ours: Answer, theirs: Answer, tolerances: dict[str, float]) -> list[Agreement]:
+def agree(
+    name: str, ours: Answer, theirs: Answer, tolerances: dict[str, float], between: str = "ours, PyTorch"
+) -> list[Agreement]:
     """Holds the two answers side by side; nothing is timed before they agree."""
-    agreements = [Agreement(what, ours[what], theirs[what], tolerance) for what, tolerance in tolerances.items()]
+    agreements = [Agreement(what, ours[what], theirs[what], tolerance, between) for what, tolerance in tolerances.items()]
     for each in agreements:
-        say(f"{name}: {each.what} ours {each.ours:.6f}, theirs {each.theirs:.6f}, relative difference {each.difference:.1e}")
+        figures = f"{each.ours:.6f} and {each.theirs:.6f}, relative difference {each.difference:.1e}"
+        say(f"{name}: {each.what} ({between}) {figures}")
     wrong = [each for each in agreements if not each.holds]
     if wrong:
         raise Failed(f"the two sides do not compute the same: {', '.join(each.what for each in wrong)}")

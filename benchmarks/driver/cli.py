@@ -62,7 +62,7 @@ def main() -> int:
 
 def show(rows: list[dict[str, Any]], recorded: bool) -> int:
     """Rows that were measured elsewhere."""
-    outcomes = [from_data(row) for row in rows]
+    outcomes = [as_wanted(from_data(row)) for row in rows]
     print(markdown(outcomes))
     if recorded:
         record(outcomes)
@@ -140,11 +140,16 @@ def measure(names: list[str], bench: Bench) -> list[Outcome | Share]:
 def record(rows: list[Outcome | Share]) -> None:
     """Figures to a file and the table into the report; rows that were not measured this time stay as they are."""
     recorded = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
-    known = {row.name: row for row in (*map(from_data, recorded), *rows)}
+    known = {row.name: as_wanted(row) for row in (*map(from_data, recorded), *rows)}
     order = {name: place for place, name in enumerate(ROWS)}
     everything = sorted(known.values(), key=lambda row: order.get(row.name.removesuffix("-plain"), len(order)))
     write_figures(RESULTS, everything)
     write_report(markdown(everything))
+
+
+def as_wanted(row: Outcome | Share) -> Outcome | Share:
+    """A row with what is wanted of it today."""
+    return GPU_ROWS[row.name].judged(row) if isinstance(row, Outcome) and row.name in GPU_ROWS else row
 
 
 def write_figures(path: Path, rows: list[Outcome | Share]) -> None:

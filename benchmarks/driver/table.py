@@ -11,14 +11,14 @@ def markdown(rows: list[Outcome | Share]) -> str:
     machines = list(dict.fromkeys(row.machine for row in rows))
     lines = [HEADER, RULE, *(line_of(row, machines) for row in rows), "", READING, ""]
     lines += [f"Machine {place}: {machine}." for place, machine in enumerate(machines, start=1)] + [""]
-    lines += ["| the same on both sides | ours | other side | relative difference |", "|---|---|---|---|"]
+    lines += ["| the same on both sides | between | the one | the other | relative difference |", "|---|---|---|---|---|"]
     lines += [agreement for row in rows if isinstance(row, Outcome) for agreement in agreements_of(row)]
     return "\n".join(lines)
 
 
 READING = (
     "Times: median (smallest - largest) over all repeats. Ratio: the other side's median by ours, above 1 is faster. "
-    "Memory: the process's peak in MB (in brackets: above what it held before it began)."
+    "Memory, in MB: the process's peak (in brackets: above what it held before it began); of a row on a GPU, what it held of the device's at most."
 )
 
 
@@ -44,12 +44,15 @@ def titled(title: str, remark: str) -> str:
 
 
 def target_of(row: Outcome) -> str:
-    if row.target is None:
-        return ""
-    if row.memory_target is None:
-        return f"{row.target:g}x"
-    shares = f"is {row.process_share:.2f}, above what the processes held before {row.work_share:.2f}"
-    return f"{row.target:g}x, {row.memory_target:.2f} of the memory ({shares})"
+    wanted = [f"{row.target:g}x"] if row.target is not None else []
+    if row.time_target is not None:
+        wanted.append(f"{row.time_target:g} {row.unit}")
+    if row.memory_target is not None:
+        shares = f"is {row.process_share:.2f}"
+        if any(row.ours.idles) or any(row.theirs.idles):
+            shares += f", above what the processes held before {row.work_share:.2f}"
+        wanted.append(f"{row.memory_target:.2f} of the memory ({shares})")
+    return ", ".join(wanted)
 
 
 def yes(reached: bool | None) -> str:
@@ -79,5 +82,6 @@ def memory(side: Side) -> str:
 
 def agreements_of(row: Outcome) -> list[str]:
     return [
-        f"| {row.name}: {each.what} | {each.ours:.6f} | {each.theirs:.6f} | {each.difference:.1e} |" for each in row.agreements
+        f"| {row.name}: {each.what} | {each.between} | {each.ours:.6f} | {each.theirs:.6f} | {each.difference:.1e} |"
+        for each in row.agreements
     ]

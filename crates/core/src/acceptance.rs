@@ -1,4 +1,5 @@
 //! What a server accepts of its clients: the one place where replies are checked.
+use fedeq_models::graph::RunningStatistics;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +138,7 @@ impl Acceptance {
         all
     }
 
-    /// Refuses to go on without enough replies; `what` is what they were for.
+    /// Refuses to continue without enough replies; `what` is what they were for.
     pub fn require_quorum(&self, what: &str, counted: usize, dropped: &[Dropped]) -> Result<()> {
         let asked = counted + dropped.len();
         if dropped.is_empty() || (counted > 0 && counted as f64 >= self.quorum * asked as f64) {
@@ -305,7 +306,7 @@ fn within(params: &Params, most: f32) -> std::result::Result<(), String> {
 
 /// Refuses variances and counts of steps below zero.
 fn not_negative(statistics: &Params) -> std::result::Result<(), String> {
-    for (name, array) in statistics.iter().filter(|(name, _)| !name.ends_with(".mean")) {
+    for (name, array) in statistics.iter().filter(|(name, _)| !RunningStatistics::may_be_negative(name)) {
         if let Some(value) = array.values.iter().find(|value| **value < 0.0) {
             return Err(format!("`{name}` holds the value `{value:e}`, which is negative"));
         }
@@ -512,13 +513,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_is_a_share_of_those_who_were_asked_and_never_nobody() {
+    fn a_quorum_is_a_share_of_those_who_were_asked_and_never_none() {
         let dropped: Vec<Dropped> = (5..8).map(|client| Dropped::new(client, "no reply")).collect();
         let holds = |quorum: f64, counted: usize| {
             Acceptance { quorum, limits: None }.require_quorum("replied", counted, &dropped).is_ok()
         };
         assert!(holds(0.5, 3) && !holds(0.6, 3) && !holds(1.0, 100) && holds(0.01, 1) && !holds(0.01, 0));
-        assert!(Acceptance::default().require_quorum("replied", 0, &[]).is_ok(), "a cohort of nobody is complete");
+        assert!(Acceptance::default().require_quorum("replied", 0, &[]).is_ok(), "a cohort without clients is complete");
         assert!(Acceptance { quorum: f64::NAN, limits: None }.validate().is_err());
     }
 }

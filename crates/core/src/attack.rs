@@ -1,7 +1,7 @@
 //! Clients that lie, to try out what a federation bears. In simulations only: nothing here is reached by a message of a real client.
 use std::collections::BTreeSet;
 
-use fedeq_data::Seed;
+use fedeq_data::{Seed, named};
 use rand_chacha::rand_core::Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,38 +37,27 @@ fn usual_share() -> f64 {
     0.2
 }
 
-/// What liars send in place of `theta + change`. Where a method sends changes, it is the same without `theta`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AttackKind {
-    /// `theta - strength * change`; 4 if left out.
-    SignFlip,
-    /// `theta + noise`, each a random direction of its own, `strength` times as long as the change; 10 if left out.
-    Noise,
-    /// `theta + strength * change`: the right direction, and far too far; 100 if left out.
-    LargeNorm,
-    /// What comes of training on labels that are counted from the other end: of `c` classes, class `k` becomes `c - 1 - k`. There is no strength.
-    LabelFlip,
-    /// `theta + strength * boost * (x - theta)` with one random model `x` for all liars; with the boost the plain mean becomes `x` where the usual number of liars takes
-    /// part and the others do not move (Bagdasaryan et al., 2020). 1 if left out.
-    ModelReplacement,
-    /// `theta - change`, and `strength` times as many samples as there are; 1000 if left out. It is nothing to clients that count the same.
-    Weight,
+named! {
+    /// What liars send in place of `theta + change`. Where a method sends changes, it is the same without `theta`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum AttackKind {
+        /// `theta - strength * change`; 4 if left out.
+        SignFlip = "sign-flip",
+        /// `theta + noise`, each a random direction of its own, `strength` times as long as the change; 10 if left out.
+        Noise = "noise",
+        /// `theta + strength * change`: the right direction, and far too far; 100 if left out.
+        LargeNorm = "large-norm",
+        /// What comes of training on labels that are counted from the other end: of `c` classes, class `k` becomes `c - 1 - k`. There is no strength.
+        LabelFlip = "label-flip",
+        /// `theta + strength * boost * (x - theta)` with one random model `x` for all liars; with the boost the plain mean becomes `x` where the usual number of liars takes
+        /// part and the others do not move (Bagdasaryan et al., 2020). 1 if left out.
+        ModelReplacement = "model-replacement",
+        /// `theta - change`, and `strength` times as many samples as there are; 1000 if left out. It is nothing to clients that count the same.
+        Weight = "weight",
+    }
 }
 
 impl AttackKind {
-    /// Its name, as in settings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SignFlip => "sign-flip",
-            Self::Noise => "noise",
-            Self::LargeNorm => "large-norm",
-            Self::LabelFlip => "label-flip",
-            Self::ModelReplacement => "model-replacement",
-            Self::Weight => "weight",
-        }
-    }
-
     fn usual_strength(self) -> f64 {
         match self {
             Self::SignFlip => 4.0,
@@ -269,7 +258,7 @@ mod tests {
         assert_eq!((liars(1).len(), liars(1)), (3, liars(1)));
         assert!((2..9).any(|seed| liars(seed) != liars(1)));
         let none = Attack { share: 0.0, ..attack(AttackKind::Noise, None) };
-        assert_eq!(none.draw(10, 5, &FedAvg::default(), Seed::new(1)).expect("nobody lies").numbers().count(), 0);
+        assert_eq!(none.draw(10, 5, &FedAvg::default(), Seed::new(1)).expect("no client lies").numbers().count(), 0);
     }
 
     #[test]

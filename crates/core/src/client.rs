@@ -86,7 +86,7 @@ impl Clients<'_> {
     }
 
     fn handle_one(&self, client: usize, request: &Request) -> Result<Reply> {
-        self.handle(&[(client, request)]).pop().expect("an engine answers every job")
+        self.handle(&[(client, request)]).pop().expect("an engine replies to every job")
     }
 
     fn work(&self) -> Work<'_> {

@@ -21,8 +21,8 @@ mod observer;
 mod optimiser;
 mod parallel;
 mod params;
+mod patience;
 mod plan;
-mod preset;
 mod privacy;
 mod projection;
 mod sampler;
@@ -55,10 +55,12 @@ pub use disclosure::Disclosure;
 pub use divergence::diverged_in_phase;
 pub use drift::{Drift, DriftWindow};
 pub use engine::{
-    ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,
+    ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, ReadyPhase, ScoreRequest,
     Started, StartedEvaluation, Workspace,
 };
 pub use error::{Error, Result};
+pub use fedeq_data::named;
+pub use fedeq_models::Preset;
 pub use fedeq_models::store::Metadata;
 pub use fedeq_secure::{SigningSecret, key_from_hex, key_to_hex};
 pub use file::{fingerprint, write_atomically};
@@ -70,8 +72,8 @@ pub use observer::{ClientObserver, Event, Observer, RoundSeconds};
 pub use optimiser::{Optimiser, OptimiserName, Schedule, ScheduleShape};
 pub use parallel::Workers;
 pub use params::{Array, Params};
+pub use patience::{StoodStill, ValidationRecord};
 pub use plan::Plan;
-pub use preset::Preset;
 pub use privacy::{Accountant, Drawn, Mechanism, NoiseBy, Privacy, PrivacySpent, PrivacySummary, Relation};
 pub use projection::Projection;
 pub use sampler::Sampling;

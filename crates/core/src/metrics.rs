@@ -8,6 +8,7 @@ use crate::asynchronous::Arrival;
 use crate::disclosure::Disclosure;
 use crate::fixed_points::FixedPoints;
 use crate::message::Scores;
+use crate::patience::StoodStill;
 use crate::privacy::PrivacySpent;
 use crate::stats::{Score, SolveTally, TrainStats};
 use crate::transport::Traffic;
@@ -42,6 +43,9 @@ pub struct Evaluation {
     /// Clients whose replies do not count, and why: in the lists of clients they stand like those without test data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
+    /// That training ends with the next round, since validation accuracy stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stood_still: Option<StoodStill>,
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -111,6 +115,7 @@ impl Evaluation {
             fixed_points: scores.iter().filter_map(|scores| scores.fixed_points.clone()).reduce(|sum, each| sum.plus(&each)),
             traffic,
             dropped,
+            stood_still: None,
         }
     }
 }
@@ -161,7 +166,7 @@ pub struct Round {
     pub round: u64,
     /// Who took part.
     pub cohort: Vec<usize>,
-    /// The mean of the clients' last training losses; 0 where [nobody](Self::training_loss) trained.
+    /// The mean of the clients' last training losses; 0 where [no client](Self::training_loss) trained.
     pub loss: f64,
     /// Mean of `||theta_i - theta||` over the cohort.
     pub gap: f64,

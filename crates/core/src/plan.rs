@@ -25,6 +25,11 @@ pub struct Plan {
     pub sampling: Sampling,
     /// Evaluate all clients after every so many rounds, and always after the last.
     pub evaluate_every: u64,
+    /// Ends training once so many evaluations in a row found no better validation accuracy than one before them: the round after is the last. Needs
+    /// `data.split.validation`; off if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub patience: Option<u64>,
     /// Whether evaluations also measure the augmented Lagrangian and stationarity, at the cost of a pass over all training data.
     pub measure_theory: bool,
     /// Lets clients of different speeds work whenever they can, asynchronously; off if left out. A round is then as many
@@ -52,6 +57,7 @@ impl Default for Plan {
             rounds: 150,
             sampling: Sampling::default(),
             evaluate_every: 10,
+            patience: None,
             measure_theory: false,
             asynchronous: None,
             compression: None,
@@ -73,6 +79,7 @@ impl Plan {
             let problem = format!("`plan.rounds` is `{}`", self.rounds);
             return Err(Error::invalid(problem, "give at least 1 and at most 1,000,000"));
         }
+        self.validate_patience()?;
         self.sampling.validate()?;
         self.validate_sending(algorithm)?;
         if let Some(compression) = &self.compression {
@@ -95,6 +102,18 @@ impl Plan {
             "`plan.asynchronous` needs a server that takes single updates, which this method's does not",
             "leave it out, or set `method=fedeq` and `method.server_step=consensus`",
         ))
+    }
+
+    /// Refuses to wait for no evaluation, or for evaluations that do not come.
+    fn validate_patience(&self) -> Result<()> {
+        match self.patience {
+            Some(0) => Err(Error::invalid("`plan.patience` is `0`", "give at least 1, or leave it out")),
+            Some(_) if self.evaluate_every == 0 => Err(Error::invalid(
+                "`plan.patience` counts evaluations, and `plan.evaluate_every` is `0`",
+                "evaluate more often, or leave out `plan.patience`",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what is about messages where none are sent.

@@ -10,7 +10,7 @@ use crate::weights::Weights;
 
 /// Weights that a client sends: as plain numbers, in the form in which an engine holds them, or as a codec wrote them.
 ///
-/// The server wants their mean, which an engine can take where they are. They become plain numbers when somebody asks for them.
+/// The server wants their mean, which an engine can take where they are. They become plain numbers when they are asked for.
 #[derive(Clone)]
 pub struct SentWeights(Held);
 
@@ -31,7 +31,7 @@ enum Held {
     },
     /// On its way: what a codec wrote.
     Compressed(Arc<Vec<u8>>),
-    /// Nobody but the client has them: they are part of a sum.
+    /// The client alone has them: they are part of a sum.
     Masked,
 }
 

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::message::{ClientTask, Reply, Request, Scores};
 use crate::metrics::{Evaluation, RoundResult};
 use crate::observer::{Event, Observer, RoundSeconds};
+use crate::patience::ValidationRecord;
 use crate::plan::Plan;
 use crate::privacy::{Mechanism, PrivateRound};
 use crate::secure::{SecureMean, SecureRounds};
@@ -44,14 +45,15 @@ impl<T: Transport> Server<'_, T> {
         let secure = self.plan.secure_rounds(self.algorithm, self.clients)?;
         secure.as_ref().map_or(Ok(()), |secure| secure.validate_length(server.weights.params.count()))?;
         let rounds = mechanism.as_ref().map_or(self.plan.rounds, Mechanism::rounds);
-        while server.round < rounds {
+        while server.round < server.last_round(rounds) {
             let number = server.round + 1;
             let done = self
                 .round(server, mechanism.as_ref(), secure.as_ref(), observers)
                 .map_err(|error| error.diverged_at(|| format!("in round {number},")))?;
-            let last = server.round == rounds;
-            let evaluated =
-                self.wind_up(server, last, observers).map_err(|error| error.diverged_at(|| format!("after round {number},")))?;
+            let last = server.round == server.last_round(rounds);
+            let evaluated = self
+                .wind_up(server, (!last).then_some(rounds), observers)
+                .map_err(|error| error.diverged_at(|| format!("after round {number},")))?;
             let kept = self.tell(&Event::Settled { server, last }, observers)?;
             if done.is_break() || evaluated.is_break() || kept.is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -72,13 +74,18 @@ impl<T: Transport> Server<'_, T> {
         self.plan.mechanism(self.algorithm, self.clients)
     }
 
-    /// What follows a round: the end of training, and an evaluation where one is due.
-    fn wind_up(&mut self, server: &ServerState, last: bool, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
-        if last {
+    /// What follows a round: the end of training, unless there are to be so many rounds and this was not the last, and an evaluation where one is due.
+    fn wind_up(
+        &mut self,
+        server: &mut ServerState,
+        planned: Option<u64>,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<ControlFlow<()>> {
+        if planned.is_none() {
             self.ask(server, ClientTask::Finish, &self.all_clients(), observers)?;
         }
-        if last || self.evaluation_is_due(server.round) {
-            self.evaluate(server, observers)
+        if planned.is_none() || self.evaluation_is_due(server.round) {
+            self.evaluate(server, planned, observers)
         } else {
             Ok(ControlFlow::Continue(()))
         }
@@ -219,10 +226,21 @@ impl<T: Transport> Server<'_, T> {
         Evaluation::of(round, &in_order, dropped, self.transport.traffic())
     }
 
-    fn evaluate(&mut self, server: &ServerState, observers: &mut [&mut dyn Observer<T>]) -> Result<ControlFlow<()>> {
+    /// Evaluates, and decides whether that was the last time but one, where there are to be so many rounds.
+    fn evaluate(
+        &mut self,
+        server: &mut ServerState,
+        planned: Option<u64>,
+        observers: &mut [&mut dyn Observer<T>],
+    ) -> Result<ControlFlow<()>> {
         let begun = Instant::now();
-        let evaluation = self.evaluation_before(server, observers)?;
+        let mut evaluation = self.evaluation_before(server, observers)?;
         let seconds = begun.elapsed().as_secs_f64();
+        if let (Some(patience), Some(planned)) = (self.plan.patience, planned) {
+            server.validation = ValidationRecord::after(server.validation, &evaluation);
+            let round = server.round;
+            evaluation.stood_still = server.validation.as_mut().and_then(|record| record.decide(patience, round, planned));
+        }
         self.tell(&Event::Evaluation { evaluation: &evaluation, seconds }, observers)
     }
 

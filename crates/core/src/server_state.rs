@@ -8,6 +8,7 @@ use crate::algorithm::Weighting;
 use crate::asynchronous::AsyncSchedule;
 use crate::error::{Error, Result};
 use crate::params::Params;
+use crate::patience::ValidationRecord;
 use crate::training::is_float;
 use crate::weights::Weights;
 
@@ -26,6 +27,8 @@ pub struct ServerState {
     pub clip: Option<f64>,
     /// Work under way, where clients are asynchronous; nothing before the first of it.
     pub schedule: Option<AsyncSchedule>,
+    /// How validation accuracy has gone, where that may end training; nothing before the first evaluation.
+    pub validation: Option<ValidationRecord>,
     /// Vectors like the weights that a server step keeps between rounds, by name: moments of an optimiser, FedDyn's `h`.
     pub kept: BTreeMap<String, Params>,
 }
@@ -33,7 +36,7 @@ pub struct ServerState {
 impl ServerState {
     /// The server before the first round.
     pub fn new(weights: Weights, clients: usize, rho: Option<f64>) -> Self {
-        Self { weights, clients, round: 0, rho, clip: None, schedule: None, kept: BTreeMap::new() }
+        Self { weights, clients, round: 0, rho, clip: None, schedule: None, validation: None, kept: BTreeMap::new() }
     }
 
     /// `theta` becomes what the rule of the [aggregation](crate::Aggregation) makes of what was sent: the mean, in the order of the cohort, where nothing
@@ -45,6 +48,11 @@ impl ServerState {
             self.clip = aggregate.clip;
         }
         Ok(())
+    }
+
+    /// The last round of training, of so many that were planned.
+    pub(crate) fn last_round(&self, planned: u64) -> u64 {
+        self.validation.and_then(|record| record.last_round).map_or(planned, |last| last.min(planned))
     }
 
     /// What a server step kept under a name; `fresh` of every weight before its first round.
@@ -78,6 +86,9 @@ impl ServerState {
         let mut notes = Metadata::from([("clients".into(), self.clients.to_string())]);
         notes.extend(self.rho.map(|rho| ("rho".into(), format!("{rho:?}"))));
         notes.extend(self.clip.map(|clip| ("clip".into(), format!("{clip:?}"))));
+        if let Some(validation) = &self.validation {
+            validation.write(&mut notes);
+        }
         if let Some(schedule) = &self.schedule {
             notes.insert(SCHEDULE.into(), schedule_text(schedule)?);
             schedule.handed_out.iter().for_each(|(begun, theta)| all.overwrite(&theta.packed().under(&handed_out(*begun))));
@@ -102,6 +113,7 @@ impl ServerState {
             rho: number("rho")?,
             clip: number("clip")?,
             schedule: schedule.transpose()?,
+            validation: ValidationRecord::read(&notes)?,
             kept: read_kept(&all.below(KEPT), like)?,
         })
     }
@@ -123,7 +135,7 @@ fn read_kept(all: &Params, like: &ServerState) -> Result<BTreeMap<String, Params
     names.into_iter().map(read).collect()
 }
 
-/// Where a `theta` that somebody works on stands in the file.
+/// Where a `theta` that a client works on stands in the file.
 fn handed_out(begun: u64) -> String {
     format!("handed-out/{begun:020}")
 }

@@ -1,4 +1,4 @@
-//! Clients that do not reply, or lie: they are left out and named, and the federation goes on with the others.
+//! Clients that do not reply, or lie: they are left out and named, and the federation continues with the others.
 mod common;
 
 use std::ops::ControlFlow;
@@ -122,8 +122,8 @@ const LIES: [(Lie, &str); 7] = [
 
 #[test]
 fn a_liar_is_left_out_and_named_and_the_others_go_on_as_if_it_were_not_there() {
-    let (nobody, quiet) = run(&FedAvg::default(), None, 0.5, |_| Err("offline".into()));
-    let expected = nobody.expect("a quorum");
+    let (without_replies, quiet) = run(&FedAvg::default(), None, 0.5, |_| Err("offline".into()));
+    let expected = without_replies.expect("a quorum");
     assert_eq!(quiet.evaluations[0].local.clients.iter().position(Option::is_none), Some(LIAR), "as if it had no test data");
     assert_eq!(quiet.evaluations[0].dropped, [Dropped::new(LIAR, "offline")]);
     for (lie, reason) in LIES {
@@ -145,7 +145,7 @@ fn a_liar_is_left_out_and_named_and_the_others_go_on_as_if_it_were_not_there() {
 fn without_a_quorum_a_round_fails_and_names_all_who_failed() {
     for (lie, reason) in LIES {
         let (server, notes) = run(&FedAvg::default(), None, 1.0, lie);
-        let error = server.expect_err("nobody may be missing");
+        let error = server.expect_err("no client may be missing");
         assert!(matches!(error, Error::Quorum { .. }) && error.to_string().contains("client 2: "), "{error}");
         assert!(error.to_string().contains(reason) && error.to_string().contains("in round 1"), "{error}");
         assert!(notes.rounds.is_empty() && notes.dropped.len() == 1, "it was told all the same");

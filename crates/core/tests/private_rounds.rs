@@ -55,10 +55,10 @@ fn with_hardly_any_noise_and_a_bound_that_nothing_reaches_it_is_the_federation_w
 }
 
 #[test]
-fn a_round_of_nobody_moves_theta_by_noise_and_costs_as_much_as_any_other() {
+fn a_round_without_clients_moves_theta_by_noise_and_costs_as_much_as_any_other() {
     let problem = Problem::new(3);
-    let nobody = Sampling { fraction: 1e-9, replacement: false, poisson: true };
-    let (still, rounds) = run(&problem, &FedRep::default(), &plan(nobody, None));
+    let without_clients = Sampling { fraction: 1e-9, replacement: false, poisson: true };
+    let (still, rounds) = run(&problem, &FedRep::default(), &plan(without_clients, None));
     assert_eq!(still.weights.params.norm(), 0.0, "without privacy nothing moves");
     assert!(rounds.iter().all(|round| round.cohort.is_empty() && round.training_loss().is_none()));
 

@@ -24,7 +24,7 @@ use crate::data::DeviceData;
 use crate::device::{Buffer, Device};
 use crate::executor::{Executor, Lanes, Score};
 use crate::layout::Layout;
-use crate::op::equilibrium::{AroundSolve, Progress};
+use crate::op::equilibrium::{Progress, SolveHook};
 use crate::op::{DropoutKeys, PassContext, dropout_keys};
 use crate::plan::{Precision, Purpose, Size};
 
@@ -86,6 +86,7 @@ struct Pass {
 }
 
 /// A client: its weights, and which samples of the data set it has.
+#[derive(Clone)]
 struct Client {
     weights: Weights,
     /// Of dropout.
@@ -140,9 +141,43 @@ impl Checks {
         }
     }
 
+    /// Compares the bits of clients that are in one cohort with those of the same clients in another order, and in several cohorts.
+    pub(crate) fn packed_in_other_ways(&mut self, case: Case<'_>) {
+        let begun = std::time::Instant::now();
+        let clients = clients(&case);
+        let data = dataset(case.graph, clients.iter().map(|client| client.indices.len()).sum());
+        let together: Vec<Vec<u32>> = on_gpu(&self.device, &case, &clients, &data).iter().map(Pass::bits).collect();
+        let backwards: Vec<usize> = (0..clients.len()).rev().collect();
+        let every_third = (0..3).map(|first| (first..clients.len()).step_by(3).collect());
+        let mut wrong = Vec::new();
+        for cohort in [backwards].into_iter().chain(every_third) {
+            let packed: Vec<Client> = cohort.iter().map(|&client| clients[client].clone()).collect();
+            let passes = on_gpu(&self.device, &case, &packed, &data);
+            wrong.extend(
+                cohort.iter().zip(&passes).filter(|(client, pass)| pass.bits() != together[**client]).map(|(client, _)| *client),
+            );
+        }
+        let title = format!("{} {:?} {:?} {:?}, packed in other ways", case.name, case.precision, case.mode, case.trains);
+        println!("{title}: {} of {} differ ({:.1} s)", wrong.len(), 2 * clients.len(), begun.elapsed().as_secs_f64());
+        if !wrong.is_empty() {
+            self.failed.push(format!("{title}: clients {wrong:?}"));
+        }
+    }
+
     /// Fails if a case did.
     pub(crate) fn finish(self) {
         assert!(self.failed.is_empty(), "{:#?}", self.failed);
+    }
+}
+
+impl Pass {
+    /// Everything that it gives, to the bit.
+    fn bits(&self) -> Vec<u32> {
+        let arrays = self.gradients.iter().chain(self.statistics.iter()).flat_map(|(_, array)| array.values.to_vec());
+        let numbers = self.logits.iter().chain(&self.embedding).copied().chain(arrays).map(f32::to_bits);
+        let loss = self.score.loss.to_bits();
+        let score = [loss as u32, (loss >> 32) as u32, self.score.correct as u32, self.score.predictions as u32];
+        numbers.chain(score).chain(self.solves.iter().flatten().map(|word| *word as u32)).collect()
     }
 }
 
@@ -477,8 +512,8 @@ impl Bench {
     }
 
     /// A pass forward with something around its solve; says how the solves went, slot by slot.
-    pub(crate) fn forward_around(&self, around: &dyn AroundSolve) -> Vec<Progress> {
-        let run = PassContext { around: Some(around), ..self.run() };
+    pub(crate) fn forward_with(&self, hook: &dyn SolveHook) -> Vec<Progress> {
+        let run = PassContext { hook: Some(hook), ..self.run() };
         self.executor.load(&run, &self.data).expect("load");
         self.executor.forward(&run).expect("forward");
         solves(&self.executor)
@@ -566,7 +601,7 @@ fn compare(lane: usize, case: &Case<'_>, seen: &Pass, expected: &Pass, moved: &[
     }
     if case.sizes[lane] == 0 {
         for (name, array) in seen.gradients.iter() {
-            add(format!("gradient {name} of nobody"), relative(&array.values, &vec![0.0; array.values.len()], 1e-30), 0.0);
+            add(format!("gradient {name} of no lane"), relative(&array.values, &vec![0.0; array.values.len()], 1e-30), 0.0);
         }
         return all;
     }

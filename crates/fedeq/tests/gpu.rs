@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use fedeq_core::fingerprint;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::run::{Manifest, read_json, write_json};
-use run_support::{TINY, assert_same_files, fedeq, half_done_of, json, manifests, refusal, run, run_command, succeed};
+use run_support::{
+    TINY, assert_same_files, fedeq, half_done_of, json, last_checkpoint, manifests, refusal, run, run_command, succeed,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -302,4 +304,29 @@ fn a_little_run_learns_what_it_learns_on_the_cpu_and_gives_the_same_bytes_in_any
         assert!((of(&found, "loss") - of(&expected, "loss")).abs() < 1e-5 * of(&expected, "loss"), "{view}");
         assert_eq!(of(&found, "weighted"), of(&expected, "weighted"), "{view}");
     }
+}
+
+/// Megabytes in which a client can train and not be evaluated.
+const LITTLE: &str = "3";
+
+/// Only the stand-in's memory can be chosen: it is enough to train in, and not for an evaluation, which looks at more samples at once.
+#[test]
+#[ignore = "needs a GPU"]
+fn a_card_that_is_full_ends_a_run_and_more_memory_continues_it_to_the_same_bytes() {
+    let folder = TempDir::new().expect("a folder");
+    let devices = succeed(fedeq(&folder).arg("devices")).stdout;
+    if !String::from_utf8_lossy(&devices).contains("stand-in") {
+        return;
+    }
+    let settings = ["method=fedavg", "model=resnet-xs", "data.limit.train=4", "training.batch_size=2", "engine.device=cuda"];
+    let whole = run(&folder, "whole", &settings);
+    let mut command = run_command(&folder, "full", &settings);
+    let (error, hint) = refusal(command.env("EMULATOR_MEMORY", LITTLE), 1);
+    assert!(error.contains("the GPU's memory is full") && error.contains(" wanted, ") && error.contains(" free"), "{error}");
+    assert!(hint.contains("`engine.device_memory_mb`") && hint.contains("`training.batch_size`"), "{hint}");
+    let full = folder.path().join("full");
+    assert_eq!(last_checkpoint(&full), Some(1), "the first round is over; the second is until it is evaluated");
+    assert!(!full.join("summary.json").exists());
+    succeed(fedeq(&folder).args(["resume", "full", "--quiet"]));
+    assert_same_files(&whole, &full, "continued with more memory");
 }

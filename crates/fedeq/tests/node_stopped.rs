@@ -2,6 +2,7 @@
 mod node_support;
 mod run_support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -50,9 +51,11 @@ fn a_node_that_is_told_to_stop_ends_in_the_middle_of_training_and_starts_over_la
         assert_eq!(ended.code(), Some(0), "{signal}");
         // A second is promised; a busy machine gets more before this fails, and the training would take days.
         assert!(begun.elapsed().as_secs() < 10, "{signal}: it took {:?}", begun.elapsed());
-        let record = fs::read_dir(node.path().join("attempts")).expect("a folder").next().expect("a record").expect("readable");
-        let text = fs::read_to_string(record.path()).expect("readable");
-        assert_eq!(text, r#"{"begun":0,"panicked":false}"#, "a stop says nothing against the request");
+        let records =
+            fs::read_dir(node.path().join("attempts")).expect("a folder").map(|record| record.expect("readable").path());
+        let texts: BTreeSet<String> = records.map(|path| fs::read_to_string(path).expect("readable")).collect();
+        let expected = [r#"{"begun":0,"panicked":false}"#, r#"{"round":0,"times":0}"#].map(String::from);
+        assert_eq!(texts, BTreeSet::from(expected), "a stop says nothing against the request, nor against its round");
     }
     assert_eq!(link.replies(), 0);
 }

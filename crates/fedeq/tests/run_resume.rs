@@ -13,7 +13,7 @@ use run_support::{assert_same_files, fedeq, half_done, json, manifests, refusal,
 use tempfile::TempDir;
 
 /// Every method there is; the one that can be asynchronous once more so, with its messages as they are and compressed; one whose server keeps a bound that
-/// adapts while some clients lie; and one whose server keeps moments.
+/// adapts while some clients lie; one whose server keeps moments; and runs that end before their plan does.
 fn cases() -> Vec<Vec<String>> {
     const ASYNCHRONOUS: [&str; 4] =
         ["method=fedeq", "method.server_step=consensus", "plan.asynchronous={ slowest = 4, max_staleness = 9 }", "plan.rounds=6"];
@@ -26,6 +26,15 @@ fn cases() -> Vec<Vec<String>> {
     ];
     const OPTIMISED: [&str; 4] =
         ["method=fedavg", "plan.server_optimiser.rule=yogi", "training.optimiser=adam", "training.schedule.shape=cosine"];
+    const STILL: [&str; 6] = [
+        "model=mlp",
+        "plan.rounds=9",
+        "plan.evaluate_every=1",
+        "plan.patience=3",
+        "data.split.validation=0.2",
+        "training.learning_rate=1e-9",
+    ];
+    let patient = |settings: &[&str]| settings.iter().chain(&STILL).map(|setting| (*setting).to_owned()).collect();
     let compressed = ASYNCHRONOUS.into_iter().chain(["plan.compression={ up = { top-k = 0.1 }, down = 'int4' }"]);
     let compressed = compressed.map(str::to_owned).collect();
     synchronous
@@ -34,6 +43,8 @@ fn cases() -> Vec<Vec<String>> {
             compressed,
             CLIPPED.map(str::to_owned).to_vec(),
             OPTIMISED.map(str::to_owned).to_vec(),
+            patient(&["method=fedavg-ft"]),
+            patient(&ASYNCHRONOUS),
         ])
         .collect()
 }

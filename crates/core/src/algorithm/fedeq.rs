@@ -1,6 +1,6 @@
 //! FeDEQ: a shared representation by consensus ADMM, and personal heads.
 use fedeq_data::Seed;
-use fedeq_models::Part;
+use fedeq_models::{Part, Preset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,6 @@ use super::{Algorithm, ServerState, View, Weighting};
 use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::params::Params;
-use crate::preset::Preset;
 use crate::training::{non_negative, positive};
 use crate::weights::Weights;
 use crate::work::{ClientInfo, LocalUpdate, ProximalTerm, RoundContext, Slot, Trains, dual, own, received};

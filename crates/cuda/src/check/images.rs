@@ -51,6 +51,39 @@ fn dense_networks_agree_with_the_cpu() {
     checks.finish();
 }
 
+/// From none to more than a batch of most experiments, in no order.
+#[test]
+#[ignore = "needs a GPU"]
+fn a_hundred_clients_of_different_sizes_agree_with_the_cpu_however_they_are_packed() {
+    let sizes: Vec<usize> = (0..100).map(|lane| lane * 7 % 18).collect();
+    assert!((0..18).all(|size| sizes.contains(&size)));
+    let options = MlpOptions { hidden: vec![33], activation: Activation::Softplus, last_layer: Part::Personal };
+    let graph = options.graph(&DIGITS, ()).expect("a network");
+    let mut checks = Checks::new();
+    both(&mut checks, "mlp of a hundred", &graph, Activation::Softplus, &sizes);
+    for precision in [Precision::Exact, Precision::Mixed] {
+        let (name, trains) = ("mlp of a hundred", Some(Trains::Everything));
+        checks.packed_in_other_ways(Case { name, graph: &graph, sizes: &sizes, mode: Mode::Train, precision, trains });
+    }
+    checks.finish();
+}
+
+/// The same with convolutions and normalisations.
+#[test]
+#[ignore = "needs a GPU"]
+fn clients_of_different_sizes_end_in_the_same_bits_however_they_are_packed() {
+    let sizes: Vec<usize> = (0..9).map(|lane| lane * 7 % 18).collect();
+    let mut checks = Checks::new();
+    for norm in [NormKind::Batch, NormKind::Group] {
+        let graph = residual(ResNetDepth::Xs, DIGITS, norm, Activation::Relu);
+        for precision in [Precision::Exact, Precision::Mixed] {
+            let (name, trains) = ("resnet-xs of nine", Some(Trains::Everything));
+            checks.packed_in_other_ways(Case { name, graph: &graph, sizes: &sizes, mode: Mode::Train, precision, trains });
+        }
+    }
+    checks.finish();
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn small_residual_networks_agree_with_the_cpu() {

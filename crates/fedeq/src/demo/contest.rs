@@ -27,6 +27,7 @@ const PLAN: Plan = Plan {
     rounds: 20,
     sampling: Sampling { fraction: 1.0 / 3.0, replacement: false, poisson: false },
     evaluate_every: 4,
+    patience: None,
     measure_theory: false,
     asynchronous: None,
     compression: None,

@@ -21,6 +21,8 @@ pub struct ExperimentCell {
     pub(super) values: BTreeMap<String, f64>,
     /// The choices in the order of the axes, for labels.
     pub(super) labels: Vec<String>,
+    /// Its seeds: 0 and so on.
+    pub seeds: u64,
     /// What is carried out, with seed 0.
     pub experiment: Experiment,
     /// Tells what is carried out apart from anything else, whatever the seed and the machine.
@@ -115,6 +117,7 @@ fn cell(
         labels: choices.iter().map(|choice| choice.name.clone()).collect(),
         identity: Experiment { seed: 0, ..experiment.clone() }.identity()?,
         name,
+        seeds: scale.seeds_of(&named),
         choices: named,
         experiment,
     })

@@ -2,8 +2,7 @@
 use fedeq_core::Result;
 
 use super::cell::ExperimentCell;
-use super::metric::Metric;
-use super::results::{CellResult, Machine, Results};
+use super::results::{CellResult, Machine, Measured, Results};
 use fedeq_run::experiment::EngineSettings;
 use fedeq_run::forecast::{Basis, Forecast, Forecaster};
 use fedeq_run::number::{bytes, counted, duration};
@@ -43,7 +42,7 @@ pub fn expected(cell: &ExperimentCell, results: &Results, forecaster: &mut Forec
 fn measured_here(result: &CellResult, engine: &EngineSettings) -> Option<f64> {
     let here = Machine::here(engine);
     let runs = || result.runs.iter().filter(|run| run.machine == here);
-    let seconds = Sample::of(runs().filter_map(|run| run.metrics.get(&Metric::Seconds).copied()));
+    let seconds = Sample::of(runs().filter_map(Measured::machine_seconds));
     (seconds.count > 0).then_some(seconds.mean)
 }
 

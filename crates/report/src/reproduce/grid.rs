@@ -1,5 +1,7 @@
 //! A part of an experiment as rows and columns of numbers.
-use super::cell::{combinations, label, name_of, named_choices};
+use fedeq_core::View;
+
+use super::cell::{ExperimentCell, combinations, label, name_of, named_choices};
 use super::metric::{Metric, Preference};
 use super::results::Results;
 use super::spec::{Choice, Spec, SpecAxis, SpecPart, SpecScale};
@@ -26,6 +28,10 @@ pub(super) struct GridEntry {
     pub(super) ours: Ours,
     /// The number of each seed.
     pub(super) by_seed: BySeed,
+    /// By which of a client's models it is, where that depends on the method.
+    pub(super) view: Option<View>,
+    /// The rounds after which runs ended before their plan did: the first and the last of them.
+    pub(super) ended: Option<[u64; 2]>,
     pub(super) paper: Option<f64>,
     /// The best of its column, or not to be told from it.
     pub(super) is_best: bool,
@@ -45,8 +51,14 @@ pub(super) enum Ours {
 }
 
 /// The grids of a part.
-pub(super) fn grids(spec: &Spec, scale: &SpecScale, part: &SpecPart, results: &Results) -> Vec<ResultGrid> {
-    let source = GridSource { spec, scale, part, results };
+pub(super) fn grids(
+    spec: &Spec,
+    scale: &SpecScale,
+    part: &SpecPart,
+    cells: &[ExperimentCell],
+    results: &Results,
+) -> Vec<ResultGrid> {
+    let source = GridSource { spec, scale, part, cells, results };
     let mut grids = match (&part.table.rows, &part.table.columns) {
         (Some(rows), Some(columns)) => part.table.metrics.iter().map(|&metric| source.matrix(rows, columns, metric)).collect(),
         _ => vec![source.list()],
@@ -64,6 +76,7 @@ struct GridSource<'a> {
     spec: &'a Spec,
     scale: &'a SpecScale,
     part: &'a SpecPart,
+    cells: &'a [ExperimentCell],
     results: &'a Results,
 }
 
@@ -111,8 +124,17 @@ impl GridSource<'_> {
     /// What came out of a cell, if it is part of the experiment.
     fn entry(&self, cell: Option<&Vec<Choice>>, metric: Metric) -> GridEntry {
         let ours = cell.map_or(Ours::LeftOut, |cell| self.ours(cell, metric));
-        let by_seed = cell.map(|cell| self.results.by_seed(&name_of(self.spec, self.part, cell), metric));
-        GridEntry { metric, ours, by_seed: by_seed.unwrap_or_default(), paper: None, is_best: false }
+        let name = cell.map(|cell| name_of(self.spec, self.part, cell)).unwrap_or_default();
+        let known = self.cells.iter().find(|known| known.name == name && metric.depends_on_method());
+        GridEntry {
+            metric,
+            ours,
+            by_seed: self.results.by_seed(&name, metric),
+            view: known.map(|known| known.experiment.method.algorithm().default_view()),
+            ended: self.results.ended_early(&name),
+            paper: None,
+            is_best: false,
+        }
     }
 
     fn is(&self, cell: &[Choice], axis: &str, wanted: &Choice) -> bool {
@@ -143,6 +165,23 @@ impl ResultGrid {
         self.rows.iter().flat_map(|(_, entries)| entries).all(|entry| entry.ours == Ours::LeftOut)
     }
 
+    /// The same without the rows and the columns of which nothing was run; whether there were any.
+    pub(super) fn without_missing(mut self) -> (Self, bool) {
+        let is_there = |entry: &GridEntry| !matches!(entry.ours, Ours::NotRun | Ours::LeftOut);
+        let all = (self.rows.len(), self.columns.len());
+        self.rows.retain(|(_, entries)| entries.iter().any(is_there));
+        let kept: Vec<bool> =
+            (0..all.1).map(|column| self.rows.iter().any(|(_, entries)| entries.get(column).is_some_and(is_there))).collect();
+        let mut keep = kept.iter();
+        self.columns.retain(|_| keep.next().is_some_and(|kept| *kept));
+        for (_, entries) in &mut self.rows {
+            let mut keep = kept.iter();
+            entries.retain(|_| keep.next().is_some_and(|kept| *kept));
+        }
+        let is_less = (self.rows.len(), self.columns.len()) != all;
+        (self, is_less)
+    }
+
     /// Whether it shows differences.
     pub(super) fn has_differences(&self) -> bool {
         self.rows.iter().flat_map(|(_, entries)| entries).any(|entry| matches!(entry.ours, Ours::Apart(_)))
@@ -171,17 +210,27 @@ impl ResultGrid {
 
     fn apart(&self, first: &GridEntry, second: &GridEntry) -> GridEntry {
         let ours = match (first.ours, second.ours) {
+            // Of different models no difference is taken.
+            (Ours::Measured(_), Ours::Measured(_)) if first.view != second.view => Ours::Nothing,
             (Ours::Measured(_), Ours::Measured(_)) => {
                 compare(&first.by_seed, &second.by_seed, self.same_data).map_or(Ours::Nothing, Ours::Apart)
             }
             (Ours::Measured(_), missing) | (missing, _) => missing,
         };
-        GridEntry { metric: first.metric, ours, by_seed: BySeed::new(), paper: None, is_best: false }
+        GridEntry { ours, by_seed: BySeed::new(), view: None, ended: None, paper: None, is_best: false, ..first.clone() }
     }
 
-    /// Marks the best of every column beyond the scatter of seeds.
+    /// Whether rows are evaluated by different models of the clients, so that nothing of them is compared.
+    pub(super) fn has_several_views(&self) -> bool {
+        let mut views = self.rows.iter().flat_map(|(_, entries)| entries).filter_map(|entry| entry.view);
+        views.next().is_some_and(|first| views.any(|view| view != first))
+    }
+
+    /// Marks the best of every column beyond the scatter of seeds, where all rows are evaluated by the same model of the clients.
     fn mark_best(&mut self) {
-        for column in 0..self.columns.len() {
+        let views = |column: usize| self.rows.iter().filter_map(move |(_, entries)| entries.get(column)?.view);
+        let is_fair = |column: &usize| views(*column).all(|view| Some(view) == views(*column).next());
+        for column in (0..self.columns.len()).filter(is_fair).collect::<Vec<_>>() {
             for row in self.best(column) {
                 self.rows[row].1[column].is_best = true;
             }
@@ -218,7 +267,7 @@ mod tests {
         let entry = |numbers: &[f64]| {
             let by_seed: BySeed = (0..).zip(numbers.iter().copied()).collect();
             let ours = Ours::Measured(Sample::of(numbers.iter().copied()));
-            vec![GridEntry { metric, ours, by_seed, paper: None, is_best: false }]
+            vec![GridEntry { metric, ours, by_seed, view: None, ended: None, paper: None, is_best: false }]
         };
         let rows = rows.iter().map(|numbers| (String::new(), entry(numbers))).collect();
         let (title, corner, columns) = (String::new(), String::new(), vec![String::new()]);
@@ -245,6 +294,22 @@ mod tests {
         assert_eq!(differences.rows[1].1[0].ours, Ours::Nothing, "one seed has no interval");
         let gaps = grid(Metric::Gap, &[&[1.0, 2.0]]);
         assert!(gaps.differences(&[[String::new(), String::new()]]).is_none(), "no gap is better than another");
+    }
+
+    #[test]
+    fn rows_that_are_evaluated_by_different_models_are_not_compared() {
+        let rows: [&[f64]; 2] = [&[70.0, 75.0, 72.0], &[60.0, 64.0, 63.0]];
+        let mut mixed = grid(Metric::Accuracy, &rows);
+        assert_eq!(marks(&mixed), [true, false]);
+        mixed.rows.iter_mut().zip(["a", "b"]).for_each(|(row, name)| row.0 = name.into());
+        let pair = [["a", "b"].map(str::to_owned)];
+        assert!(mixed.differences(&pair).is_some_and(|differences| differences.has_differences()));
+        for ((_, entries), view) in mixed.rows.iter_mut().zip(View::ALL) {
+            entries[0] = GridEntry { view: Some(view), is_best: false, ..entries[0].clone() };
+        }
+        mixed.mark_best();
+        assert!(mixed.has_several_views() && marks(&mixed) == [false, false]);
+        assert!(mixed.differences(&pair).is_some_and(|differences| !differences.has_differences()));
     }
 
     #[test]

@@ -9,15 +9,17 @@ use super::spec::Spec;
 use fedeq_run::portable::size_of;
 use fedeq_run::run::{RunFolder, RunSummary, Timing};
 
-/// What a finished run measured; nothing if it is not finished.
-pub fn measure(spec: &Spec, folder: &RunFolder) -> Result<Option<Measured>> {
+/// What a finished run measured, which was carried out beside others, so many in all; nothing if it is not finished.
+pub fn measure(spec: &Spec, folder: &RunFolder, jobs: usize) -> Result<Option<Measured>> {
     let Some(summary) = folder.summary()? else { return Ok(None) };
     let journals =
         RunJournals { evaluations: folder.evaluations()?, rounds: folder.rounds()?, timings: folder.timings()?, summary };
     Ok(Some(Measured {
         seed: journals.summary.seed,
+        stood_still: journals.summary.stood_still.map(|end| end.last_round),
         metrics: journals.at_the_end(),
         curves: journals.curves(&spec.drawn()),
+        jobs,
         disk: size_of(folder.path())?,
         machine: Machine::of_run(folder.path())?,
     }))

@@ -171,6 +171,11 @@ impl Metric {
         [&ways[..], &local, &shared].concat().contains(&self)
     }
 
+    /// Whether it is by the model that each method names as its own, which is not the same of every method.
+    pub(super) fn depends_on_method(self) -> bool {
+        matches!(self, Self::Accuracy | Self::Weighted | Self::WorstTenth)
+    }
+
     /// Digits after the point that mean something.
     pub(super) fn digits(self) -> Digits {
         match self {

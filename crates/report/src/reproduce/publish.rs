@@ -6,8 +6,7 @@ use fedeq_core::{Error, Result, write_atomically};
 
 use super::cell::{ExperimentCell, cells};
 use super::chart::write_figures;
-use super::metric::Metric;
-use super::results::Results;
+use super::results::{Measured, Results};
 use super::spec::{ScaleName, Spec};
 use super::table::markdown_tables;
 use fedeq_run::experiment::Override;
@@ -16,16 +15,15 @@ use fedeq_run::number::{counted, duration};
 /// Writes tables, figures and the README of an experiment's folder from the results that lie there, at both scales.
 pub fn publish(spec: &Spec, overrides: &[Override], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::io(folder, "create it"))?;
-    let mut shown: Vec<(Results, Vec<String>)> = Vec::new();
+    let mut shown: Vec<Shown> = Vec::new();
     for scale in ScaleName::ALL {
         let cells: Vec<ExperimentCell> = cells(spec, scale, overrides)?;
         let results = Results::load(folder, &spec.name, scale, &cells)?;
         if !results.cells.is_empty() {
             let figures = write_figures(spec, &cells, &results, folder)?;
-            shown.push((results, figures));
+            shown.push(Shown { cells, results, figures });
         }
     }
-    let shown: Vec<(&Results, &[String])> = shown.iter().map(|(results, figures)| (results, figures.as_slice())).collect();
     write_readme(spec, overrides, &shown, folder)
 }
 
@@ -33,18 +31,23 @@ pub fn publish(spec: &Spec, overrides: &[Override], folder: &Path) -> Result<()>
 const BEGIN: &str = "<!-- begin: written by `fedeq reproduce`; edit only what is outside -->";
 const END: &str = "<!-- end -->";
 
-/// What a scale has to show: its results and the names of its figures, without endings.
-type Shown<'a> = (&'a Results, &'a [String]);
+/// What a scale has to show.
+struct Shown {
+    cells: Vec<ExperimentCell>,
+    results: Results,
+    /// The names of its figures, without endings.
+    figures: Vec<String>,
+}
 
 /// Writes the tables of a scale to `table-SCALE.md`, and everything that is known of all `scales` to `README.md`.
-fn write_readme(spec: &Spec, overrides: &[Override], scales: &[Shown<'_>], folder: &Path) -> Result<()> {
-    for (results, _) in scales {
-        let tables = markdown_tables(spec, results)?;
+fn write_readme(spec: &Spec, overrides: &[Override], scales: &[Shown], folder: &Path) -> Result<()> {
+    for Shown { cells, results, .. } in scales {
+        let tables = markdown_tables(spec, cells, results, device(overrides).is_none())?;
         write_atomically(&folder.join(format!("table-{}.md", results.scale)), tables.as_bytes())?;
     }
     let path = folder.join("README.md");
     let before = if path.is_file() { fs::read_to_string(&path).map_err(Error::io(&path, "read it"))? } else { String::new() };
-    write_atomically(&path, replaced(&before, spec, &generated(spec, overrides, scales)?).as_bytes())
+    write_atomically(&path, replaced(&before, spec, &generated(spec, overrides, scales, folder)?).as_bytes())
 }
 
 /// The old text with what is between the lines exchanged.
@@ -57,16 +60,18 @@ fn replaced(before: &str, spec: &Spec, generated: &str) -> String {
     }
 }
 
-fn generated(spec: &Spec, overrides: &[Override], scales: &[Shown<'_>]) -> Result<String> {
+fn generated(spec: &Spec, overrides: &[Override], scales: &[Shown], folder: &Path) -> Result<String> {
     let notes: String = spec.notes.iter().map(|note| format!("\n\n{note}")).collect();
     let mut text = format!("{}.\n\n**Expected.** {}{notes}\n", spec.source, spec.expected.trim());
     for name in ScaleName::ALL {
+        let shown = scales.iter().find(|shown| shown.results.scale == name);
+        // The folder of another device has what was run there; the experiment itself is told in the usual one.
+        if shown.is_none() && !scales.is_empty() && device(overrides).is_some() {
+            continue;
+        }
         text += &format!("\n## Scale `{name}`\n\n{}\n\n", spec.scale(name)?.about.trim());
         text += &format!("```sh\n{}\n```\n\n", command(spec, overrides, name)?);
-        match scales.iter().find(|(results, _)| results.scale == name && !results.cells.is_empty()) {
-            Some(shown) => text += &obtained(spec, *shown)?,
-            None => text += "Not run.\n",
-        }
+        text += &shown.map_or_else(|| Ok(not_run(folder, name)), |shown| obtained(spec, overrides, shown))?;
     }
     Ok(text)
 }
@@ -74,28 +79,56 @@ fn generated(spec: &Spec, overrides: &[Override], scales: &[Shown<'_>]) -> Resul
 fn command(spec: &Spec, overrides: &[Override], scale: ScaleName) -> Result<String> {
     let data = if cells(spec, scale, overrides)?.iter().any(ExperimentCell::needs_data) { " --data DIR" } else { "" };
     let said: Vec<String> = overrides.iter().map(ToString::to_string).collect();
-    let device = |text: &String| text.strip_prefix("engine.device=").map(|device| format!(" --device {device}"));
-    let devices: String = said.iter().filter_map(device).collect();
-    let settings: String = said.iter().filter(|text| device(text).is_none()).map(|text| format!(" --set '{text}'")).collect();
+    let device = device(overrides).map(|device| format!(" --device {device}")).unwrap_or_default();
+    let settings: String = said.iter().filter(|text| !text.starts_with(DEVICE)).map(|text| format!(" --set '{text}'")).collect();
     let out = if settings.is_empty() { "" } else { " --out DIR" };
-    Ok(format!("fedeq reproduce {} --scale {scale}{data}{devices}{settings}{out}", spec.name))
+    Ok(format!("fedeq reproduce {} --scale {scale}{data}{device}{settings}{out}", spec.name))
 }
 
-fn obtained(spec: &Spec, (results, figures): Shown<'_>) -> Result<String> {
+const DEVICE: &str = "engine.device=";
+
+/// The device that is asked for; nothing where none is.
+fn device(overrides: &[Override]) -> Option<String> {
+    overrides.iter().find_map(|setting| setting.to_string().strip_prefix(DEVICE).map(str::to_owned))
+}
+
+/// Where nothing was run: the folder beside this one that has what a GPU computed, if there is one.
+fn not_run(folder: &Path, scale: ScaleName) -> String {
+    let beside = folder.file_name().map(|name| format!("{}-cuda", name.to_string_lossy()));
+    let is_there = |name: &String| Results::path(&folder.with_file_name(name), scale).is_file();
+    match beside.filter(is_there) {
+        Some(name) => format!("Not run on a CPU. On a GPU, as far as it was run: [{name}](../{name}/README.md).\n"),
+        None => "Not run.\n".into(),
+    }
+}
+
+fn obtained(spec: &Spec, overrides: &[Override], Shown { cells, results, figures }: &Shown) -> Result<String> {
     let machines: Vec<String> = results.machines().iter().map(ToString::to_string).collect();
     let runs = results.cells.values().flat_map(|cell| &cell.runs);
-    let seconds: f64 = runs.clone().filter_map(|run| run.metrics.get(&Metric::Seconds)).sum();
+    let seconds: f64 = runs.clone().filter_map(Measured::machine_seconds).sum();
     let most = results.seeds();
     let runs = format!("{} of {}", counted(runs.count(), "run"), counted(results.cells.len(), "cell"));
     let took =
         format!("{runs}, {} a cell at most, {} of training and evaluation in all", counted(most, "seed"), duration(seconds));
     let pictures: String = figures.iter().map(|name| format!("\n![{name}]({name}.svg)\n")).collect();
-    Ok(format!("**Obtained** on {}: {took}.\n\n{}{pictures}", machines.join("; and on "), markdown_tables(spec, results)?))
+    let tables = markdown_tables(spec, cells, results, device(overrides).is_none())?;
+    Ok(format!("**Obtained** on {}: {took}.\n\n{tables}{pictures}", machines.join("; and on ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_run_here_is_looked_for_in_the_folder_of_the_gpu() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let [own, beside] = ["tiny", "tiny-cuda"].map(|name| folder.path().join(name));
+        assert_eq!(not_run(&own, ScaleName::Full), "Not run.\n");
+        fs::create_dir_all(&beside).expect("made");
+        fs::write(Results::path(&beside, ScaleName::Full), "{}").expect("written");
+        assert!(not_run(&own, ScaleName::Full).contains("[tiny-cuda](../tiny-cuda/README.md)"));
+        assert_eq!(not_run(&own, ScaleName::Small), "Not run.\n");
+    }
 
     #[test]
     fn what_a_person_wrote_around_the_results_stays() {

@@ -46,15 +46,37 @@ pub struct CellResult {
 pub struct Measured {
     /// The seed.
     pub seed: u64,
+    /// The round after which training ended before its plan did, since validation accuracy stood still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stood_still: Option<u64>,
     /// What came out at the end: quality, seconds, memory, bytes.
     pub metrics: BTreeMap<Metric, f64>,
     /// One value an evaluation, for what is drawn.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub curves: BTreeMap<Metric, Vec<f64>>,
+    /// Runs that were carried out side by side with it, itself among them: each has its part of the machine, so its seconds are as many times too long.
+    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    pub jobs: usize,
     /// Bytes of its run folder.
     pub disk: u64,
     /// The program and the machine.
     pub machine: Machine,
+}
+
+/// What is written of a run by itself: nothing, as of those before jobs were written.
+fn alone() -> usize {
+    1
+}
+
+fn is_alone(jobs: &usize) -> bool {
+    *jobs <= alone()
+}
+
+impl Measured {
+    /// Seconds of the whole machine: of runs side by side each has taken its part.
+    pub fn machine_seconds(&self) -> Option<f64> {
+        self.metrics.get(&Metric::Seconds).map(|seconds| seconds / self.jobs.max(1) as f64)
+    }
 }
 
 impl Results {
@@ -114,6 +136,13 @@ impl Results {
         let result = self.cells.get(cell)?;
         let mean = *result.mean.get(&metric)?;
         Some(Sample { count: result.runs.len(), mean, deviation: result.deviation.get(&metric).copied().unwrap_or(0.0) })
+    }
+
+    /// The rounds after which runs of a cell ended early, from the first to the last; nothing where all came to the end of their plan.
+    pub fn ended_early(&self, cell: &str) -> Option<[u64; 2]> {
+        let runs = &self.cells.get(cell)?.runs;
+        let rounds = || runs.iter().filter_map(|run| run.stood_still);
+        Some([rounds().min()?, rounds().max()?])
     }
 
     /// A cell's metric seed by seed; nothing if it was not run or does not give it.

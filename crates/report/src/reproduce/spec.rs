@@ -69,6 +69,9 @@ pub(super) struct SpecScale {
     pub(super) about: String,
     /// Seeds of every cell: 0 and so on.
     pub(super) seeds: u64,
+    /// Cells that have fewer.
+    #[serde(default)]
+    pub(super) fewer: Vec<FewerSeeds>,
     /// Below what parts and axes set.
     #[serde(default)]
     pub(super) set: Settings,
@@ -87,6 +90,15 @@ pub(super) struct Adjustment {
     #[serde(rename = "where")]
     pub(super) condition: Condition,
     pub(super) set: Settings,
+}
+
+/// Seeds of some cells.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FewerSeeds {
+    #[serde(rename = "where")]
+    pub(super) condition: Condition,
+    pub(super) seeds: u64,
 }
 
 /// A grid of cells and what is shown of it.
@@ -172,6 +184,8 @@ pub(super) struct TableSpec {
 pub(super) struct FigureSpec {
     /// Short, for files.
     pub(super) name: String,
+    /// Written above it; the title of the experiment if left out.
+    pub(super) title: Option<String>,
     pub(super) kind: Kind,
     /// The horizontal axis: a metric, or for [`Kind::Lines`] the name of an axis of the grid.
     pub(super) x: Option<String>,
@@ -234,14 +248,9 @@ impl Spec {
         }
     }
 
-    /// How early the cells of a method are run: those named as first, then all others alike.
+    /// How early the cells of a method are run: those named as first, then all others alike, of whatever experiment.
     pub fn rank(&self, method: &str) -> usize {
-        self.first.iter().position(|first| first == method).unwrap_or(self.first.len())
-    }
-
-    /// How many seeds a scale has.
-    pub fn seeds(&self, name: ScaleName) -> Result<u64> {
-        self.scale(name).map(|scale| scale.seeds)
+        self.first.iter().position(|first| first == method).unwrap_or(usize::MAX)
     }
 
     /// The metrics whose development is drawn, and so kept.
@@ -255,9 +264,22 @@ impl Spec {
 }
 
 impl SpecScale {
-    /// Conditions that hold nowhere.
+    /// How many seeds a cell has, given as its choice by axis.
+    pub(super) fn seeds_of(&self, choices: &BTreeMap<String, String>) -> u64 {
+        let said = self.fewer.iter().filter(|fewer| fewer.condition.holds(choices)).map(|fewer| fewer.seeds);
+        said.min().unwrap_or(self.seeds)
+    }
+
+    /// Conditions that hold nowhere, and fewer seeds that are not fewer.
     fn faults(&self, parts: &[SpecPart]) -> Vec<String> {
-        let conditions = self.adjust.iter().map(|adjustment| &adjustment.condition).chain(&self.leave_out);
+        let wrong = self.fewer.iter().filter(|fewer| !(1..self.seeds).contains(&fewer.seeds));
+        let wrong = wrong.map(|fewer| format!("`{}` seeds are not fewer than `{}`", fewer.seeds, self.seeds));
+        self.idle(parts).into_iter().chain(wrong).collect()
+    }
+
+    fn idle(&self, parts: &[SpecPart]) -> Vec<String> {
+        let fewer = self.fewer.iter().map(|fewer| &fewer.condition);
+        let conditions = self.adjust.iter().map(|adjustment| &adjustment.condition).chain(&self.leave_out).chain(fewer);
         let cells: Vec<_> =
             parts.iter().flat_map(|part| combinations(part).into_iter().map(|cell| named_choices(part, &cell))).collect();
         let is_idle = |condition: &&Condition| !condition.is_met_entirely(&cells);
@@ -374,6 +396,27 @@ mod tests {
         let check = |other: &str| Spec::parse("tiny", &text(other)).expect("a specification").check(ScaleName::Small);
         assert!(check("2").is_ok());
         assert!(check("3").expect_err("no such row").to_string().contains("there is no row `3` to compare"));
+    }
+
+    #[test]
+    fn some_cells_may_have_fewer_seeds_than_others() {
+        let text = |seeds: u64| {
+            format!(
+                "title = ''\nsource = ''\nexpected = ''\n[scale.small]\nabout = ''\nseeds = 3\n\
+                 fewer = [{{ where = {{ method = ['Local'] }}, seeds = {seeds} }}]\n[[part]]\nname = 'a'\ntitle = ''\n\
+                 table = {{ metrics = ['local'] }}\n[[part.axis]]\nname = 'method'\n\
+                 choice = [{{ name = 'Local', set = {{ method = 'local' }} }}, {{ name = 'FeDEQ' }}]"
+            )
+        };
+        let spec = Spec::parse("tiny", &text(1)).expect("a specification");
+        spec.check(ScaleName::Small).expect("sound");
+        let cells = crate::reproduce::cells(&spec, ScaleName::Small, &[]).expect("cells");
+        let seeds: Vec<(&str, u64)> = cells.iter().map(|cell| (cell.name.as_str(), cell.seeds)).collect();
+        assert_eq!(seeds, [("local", 1), ("fedeq", 3)]);
+        for wrong in [0, 3] {
+            let refused = Spec::parse("tiny", &text(wrong)).expect("a specification").check(ScaleName::Small);
+            assert!(refused.expect_err("not fewer").to_string().contains("seeds are not fewer than `3`"));
+        }
     }
 
     #[test]

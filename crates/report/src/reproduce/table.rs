@@ -1,6 +1,7 @@
 //! Grids as text.
 use fedeq_core::Result;
 
+use super::cell::ExperimentCell;
 use super::grid::{GridEntry, Ours, ResultGrid, grids};
 use super::metric::{Digits, Metric};
 use super::results::Results;
@@ -8,24 +9,41 @@ use super::spec::Spec;
 use fedeq_run::number::count;
 use fedeq_run::statistics::{BEST, Difference, Sample};
 
-/// The tables as Markdown: ours, the paper's and the difference in each cell, the best of a column in bold; and what they mean.
-pub(super) fn markdown_tables(spec: &Spec, results: &Results) -> Result<String> {
-    let grids = all(spec, results)?;
-    let tables = grids.iter().map(|grid| markdown(grid, results.seeds()));
-    let legend = sentences(&grids, results, "Bold:").into_iter().map(|sentence| format!("{sentence}.\n"));
-    Ok(tables.chain(legend).collect::<Vec<_>>().join("\n"))
+/// The tables as Markdown: ours, the paper's and the difference in each cell, the best of a column in bold; and what they mean. `everything` says whether rows and
+/// columns of which nothing was run are shown as well.
+pub(super) fn markdown_tables(spec: &Spec, cells: &[ExperimentCell], results: &Results, everything: bool) -> Result<String> {
+    let grids = all(spec, cells, results)?;
+    let mut sentences = sentences(&grids, results, "Bold:");
+    let mut tables = Vec::new();
+    for grid in grids {
+        let (shorter, is_less) = if everything { (grid, false) } else { grid.without_missing() };
+        if is_less && !sentences.iter().any(|sentence| sentence == LEFT_OUT) {
+            sentences.push(LEFT_OUT.into());
+        }
+        if everything || !shorter.rows.is_empty() {
+            tables.push(markdown(&shorter, results.seeds()));
+        }
+    }
+    let legend = sentences.into_iter().map(|sentence| format!("{sentence}.\n"));
+    Ok(tables.into_iter().chain(legend).collect::<Vec<_>>().join("\n"))
 }
 
 /// What stands under the tables on a terminal: which models are evaluated, and what `*` marks.
-pub fn legend(spec: &Spec, results: &Results) -> Result<Vec<String>> {
-    Ok(sentences(&all(spec, results)?, results, "*"))
+pub fn legend(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Result<Vec<String>> {
+    Ok(sentences(&all(spec, cells, results)?, results, "*"))
 }
 
 fn sentences(grids: &[ResultGrid], results: &Results, mark: &str) -> Vec<String> {
-    let mut metrics = grids.iter().flat_map(|grid| &grid.rows).flat_map(|(_, entries)| entries).map(|entry| entry.metric);
+    let entries = || grids.iter().flat_map(|grid| &grid.rows).flat_map(|(_, entries)| entries);
     let mut sentences = Vec::new();
-    if metrics.any(Metric::is_accuracy) {
+    if entries().any(|entry| entry.metric.is_accuracy()) {
         sentences.push(VIEWS.to_owned());
+    }
+    if grids.iter().any(ResultGrid::has_several_views) {
+        sentences.push(SEVERAL_VIEWS.to_owned());
+    }
+    if entries().any(|entry| entry.ended.is_some()) {
+        sentences.push(ENDED.to_owned());
     }
     if grids.iter().any(ResultGrid::has_differences) {
         sentences.push(DIFFERENCES.to_owned());
@@ -42,6 +60,14 @@ fn sentences(grids: &[ResultGrid], results: &Results, mark: &str) -> Vec<String>
 const VIEWS: &str = "Accuracy on test samples, mean over clients. `local`: a client's own model after its last training; `shared`: the server's model with the client's own head \
 (of Local, which shares nothing, its one model). Ditto, FedAvg+FT and kNN-Per are FedAvg in `shared`: what makes them personal is left out";
 
+const SEVERAL_VIEWS: &str =
+    "Where a row names its view, rows are evaluated by different models: nothing of such a table is compared, marked or tested";
+
+const ENDED: &str =
+    "`until N`: training ended after round N, before its plan did, since the accuracy on validation samples stood still";
+
+const LEFT_OUT: &str = "Rows and columns of which nothing was run are left out";
+
 const DIFFERENCES: &str = "Differences are means over the seeds that both have, paired, with their 95 % confidence intervals by Student's t and the p-value of \
 no difference, not corrected for the number of comparisons";
 
@@ -57,20 +83,31 @@ pub struct GridText {
 }
 
 /// The tables for a terminal.
-pub fn text_tables(spec: &Spec, results: &Results) -> Result<Vec<GridText>> {
+pub fn text_tables(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Result<Vec<GridText>> {
     let entry = |entry: &GridEntry| plain(entry, results.seeds());
-    let row = |(name, entries): &(String, Vec<GridEntry>)| [name.clone()].into_iter().chain(entries.iter().map(entry)).collect();
+    let row = |(name, entries): &(String, Vec<GridEntry>)| {
+        [with_view(name, entries)].into_iter().chain(entries.iter().map(entry)).collect()
+    };
     let table = |grid: ResultGrid| GridText {
         rows: grid.rows.iter().map(row).collect(),
         heading: [grid.corner].into_iter().chain(grid.columns).collect(),
         title: grid.title,
     };
-    Ok(all(spec, results)?.into_iter().filter(|grid| !grid.is_left_out()).map(table).collect())
+    Ok(all(spec, cells, results)?.into_iter().filter(|grid| !grid.is_left_out()).map(table).collect())
 }
 
-fn all(spec: &Spec, results: &Results) -> Result<Vec<ResultGrid>> {
+fn all(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Result<Vec<ResultGrid>> {
     let scale = spec.scale(results.scale)?;
-    Ok(spec.part.iter().flat_map(|part| grids(spec, scale, part, results)).collect())
+    Ok(spec.part.iter().flat_map(|part| grids(spec, scale, part, cells, results)).collect())
+}
+
+/// The name of a row, with the model by which it is evaluated where that depends on the method.
+fn with_view(name: &str, entries: &[GridEntry]) -> String {
+    let mut views = entries.iter().filter_map(|entry| entry.view);
+    match views.next() {
+        Some(first) if views.all(|view| view == first) => format!("{name} ({})", first.name()),
+        _ => name.to_owned(),
+    }
 }
 
 fn markdown(grid: &ResultGrid, seeds: usize) -> String {
@@ -81,8 +118,9 @@ fn markdown(grid: &ResultGrid, seeds: usize) -> String {
     let heading = line([grid.corner.clone()].into_iter().chain(grid.columns.iter().cloned()).collect());
     let rule = format!("|---|{}\n", "---|".repeat(grid.columns.len()));
     let entry = |entry: &GridEntry| marked(entry, seeds);
-    let row =
-        |(name, entries): &(String, Vec<GridEntry>)| line([name.clone()].into_iter().chain(entries.iter().map(entry)).collect());
+    let row = |(name, entries): &(String, Vec<GridEntry>)| {
+        line([with_view(name, entries)].into_iter().chain(entries.iter().map(entry)).collect())
+    };
     let rows: String = grid.rows.iter().map(row).collect();
     let legend = if grid.has_paper { " (ours; the paper's and the difference)" } else { "" };
     format!("**{}**{legend}\n\n{heading}{rule}{rows}", grid.title)
@@ -112,10 +150,15 @@ fn beside_paper(entry: &GridEntry, ours: String, between: &str) -> String {
 /// Says how many seeds a cell has, where others have more.
 fn ours(entry: &GridEntry, seeds: usize) -> String {
     match entry.ours {
-        Ours::Measured(sample) if sample.count < seeds => {
-            format!("{} (n = {})", spread(&sample, entry.metric), sample.count)
+        Ours::Measured(sample) => {
+            let few = (sample.count < seeds).then(|| format!("n = {}", sample.count));
+            let ended = entry
+                .ended
+                .map(|[first, last]| if first == last { format!("until {first}") } else { format!("until {first} to {last}") });
+            let remarks: Vec<String> = few.into_iter().chain(ended).collect();
+            let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join(", ")) };
+            spread(&sample, entry.metric) + &remarks
         }
-        Ours::Measured(sample) => spread(&sample, entry.metric),
         Ours::Apart(difference) => apart(&difference),
         Ours::Nothing => "-".into(),
         Ours::NotRun => "not run".into(),
@@ -161,10 +204,11 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fedeq_core::View;
     use fedeq_run::statistics::{BySeed, compare};
 
     fn entry(ours: Ours, paper: Option<f64>, is_best: bool) -> GridEntry {
-        GridEntry { metric: Metric::Accuracy, ours, by_seed: BySeed::new(), paper, is_best }
+        GridEntry { metric: Metric::Accuracy, ours, by_seed: BySeed::new(), view: None, ended: None, paper, is_best }
     }
 
     #[test]
@@ -173,7 +217,18 @@ mod tests {
         assert_eq!(marked(&entry(ours, Some(85.0), true), 3), "**87.1 ± 0.4**<br>(85.00, +2.1)");
         assert_eq!(plain(&entry(ours, None, true), 3), "*87.1 ± 0.4");
         assert_eq!(plain(&entry(ours, None, false), 5), "87.1 ± 0.4 (n = 3)", "others have more seeds");
+        let early = GridEntry { ended: Some([41, 41]), ..entry(ours, None, false) };
+        assert_eq!(plain(&early, 5), "87.1 ± 0.4 (n = 3, until 41)", "training ended before its plan did");
+        assert_eq!(plain(&GridEntry { ended: Some([41, 61]), ..early }, 3), "87.1 ± 0.4 (until 41 to 61)");
         assert_eq!(plain(&entry(Ours::NotRun, Some(85.0), false), 3), "not run (85.00)");
+    }
+
+    #[test]
+    fn a_row_names_the_model_it_is_evaluated_by_where_that_depends_on_the_method() {
+        let by = |view| GridEntry { view, ..entry(Ours::NotRun, None, false) };
+        let name = |views: &[Option<View>]| with_view("FeDEQ", &views.iter().map(|view| by(*view)).collect::<Vec<_>>());
+        assert_eq!(name(&[None, Some(View::Local), Some(View::Local)]), "FeDEQ (local)");
+        assert_eq!([name(&[None]), name(&[Some(View::Local), Some(View::Shared)])], ["FeDEQ"; 2]);
     }
 
     #[test]

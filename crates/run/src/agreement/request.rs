@@ -32,7 +32,7 @@ impl Agreement {
         rho.is_finite() && rho > 0.0 && rho <= first * most && rho >= first / most
     }
 
-    /// Whether the plan has as many rounds as the request says. Work without rounds is counted by updates, so many to a round.
+    /// Whether the plan has as many rounds as the request says. Asynchronous work is counted by updates, so many to a round.
     fn are_all_rounds(&self, request: &Request) -> bool {
         let plan = &self.experiment.plan;
         let by_updates = plan.asynchronous.is_some() && request.task == ClientTask::Train;
@@ -44,8 +44,8 @@ impl Agreement {
         let plan = &self.experiment.plan;
         let (round, every) = (request.round, plan.evaluate_every);
         let is_between = round > 0 && round < plan.rounds;
-        // A budget of privacy ends training in a round that the server's account tells.
-        let may_end_early = plan.privacy.is_some_and(|privacy| privacy.budget.is_some());
+        // A budget of privacy ends training in a round that the server's account tells, patience in one that evaluations decide.
+        let may_end_early = plan.patience.is_some() || plan.privacy.is_some_and(|privacy| privacy.budget.is_some());
         let is_end = round == plan.rounds || (may_end_early && is_between);
         let is_evaluated = is_end || (every > 0 && is_between && round.is_multiple_of(every));
         match request.task {

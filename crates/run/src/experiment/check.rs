@@ -16,6 +16,16 @@ impl Experiment {
         Err(Error::invalid(problem, "leave out one of them; `training.local_schedule` works with both"))
     }
 
+    /// Refuses to wait for a validation accuracy where there will be none.
+    fn check_patience(&self) -> Result<()> {
+        if self.plan.patience.is_none() || self.data.split.validation > 0.0 {
+            return Ok(());
+        }
+        let problem =
+            "`plan.patience` waits for a better validation accuracy, and `data.split.validation` sets nothing aside for it";
+        Err(Error::invalid(problem, "set `data.split.validation`, such as `0.1`, or leave out `plan.patience`"))
+    }
+
     /// Refuses what can be refused without data.
     pub fn check_settings(&self) -> Result<()> {
         if i64::try_from(self.seed).is_err() {
@@ -26,6 +36,7 @@ impl Experiment {
         self.training.validate_method(self.method.algorithm())?;
         self.check_schedule()?;
         self.plan.validate(self.method.algorithm())?;
+        self.check_patience()?;
         self.check_external()?;
         self.check_equilibrium()?;
         self.check_projection()?;

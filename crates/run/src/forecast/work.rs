@@ -199,6 +199,25 @@ mod tests {
         assert!(layer.personal > 8.0 * output.personal);
     }
 
+    /// What the table of rates was computed with: multiply-adds of a sample in a round of 5 + 3 epochs, in millions.
+    #[test]
+    fn rounds_that_were_timed_count_what_the_table_of_rates_says() {
+        let of = |name: &str, task: Task| {
+            let cost = cost(name, &task);
+            (5.0 * (cost.forward + cost.backward) + 3.0 * (cost.forward + cost.personal)) / 1e6
+        };
+        let texts = Task::next_symbol(16, 90);
+        for (name, task, samples, expected) in [
+            ("deq-resnet-m", Task::image(32, 32, 3, 10), 5_000.0, 132.6),
+            ("resnet-34", Task::image(32, 32, 3, 10), 5_000.0, 105.5),
+            ("deq-resnet-s", Task::image(28, 28, 1, 62), 1_900.0, 9.65),
+            ("deq-transformer", texts, 6_400.0, 3.87),
+        ] {
+            let found = of(name, task) * samples / 1e6;
+            assert!((found / expected - 1.0).abs() < 0.005, "{name}: {found}");
+        }
+    }
+
     #[test]
     fn a_linear_network_multiplies_every_parameter_once() {
         let linear = cost("linear", &Task::image(8, 8, 1, 10));

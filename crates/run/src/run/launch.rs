@@ -134,7 +134,7 @@ impl Run {
         change: impl FnOnce(&mut Experiment),
     ) -> Result<Self> {
         Self::resume_with(folder, which, device, change, |experiment| {
-            // What was found out when it began would do to prepare it, and nobody would be there to compute it.
+            // What was found out when it began would do to prepare it, and nothing would be there to compute it.
             if let ModelConfig::External(options) = &experiment.model {
                 Err(options.not_ours().into())
             } else {
@@ -296,6 +296,7 @@ impl Run {
         };
         checkpointer.finish(&server, &mut transport)?;
         let summary = RunSummary::of(prepared, evaluation, unseen, solves_of(&folder.rounds()?), &folder.timings()?);
+        let summary = summary.ended_as(&folder.evaluations()?);
         folder.write_summary(&summary)?;
         checkpointer.keep_only_last(&mut transport)?;
         Ok(summary)

@@ -10,10 +10,10 @@
 //! [`Warnings`] is what a person who watches should know meanwhile.
 use std::ops::ControlFlow;
 
-use fedeq_core::{Evaluation, Event, InProcess, Observer, Result, SolveTally};
+use fedeq_core::{Evaluation, Event, InProcess, Observer, Result, SolveTally, StoodStill};
 
 use super::federated::Remote;
-use crate::number::count;
+use crate::number::{count, counted, percent};
 
 /// An [`Observer`] of a run whose clients are simulated.
 pub type SimulationObserver<'a> = dyn for<'t> Observer<InProcess<'t>> + 'a;
@@ -57,8 +57,13 @@ pub struct Warnings {
 impl Warnings {
     /// What there is to say about an event that has not been said yet.
     pub fn about(&mut self, event: &Event<'_>) -> Option<String> {
-        let Event::Round { round, .. } = event else { return None };
-        self.about_solves(&round.solves).map(|text| format!("warning: in round {}, {text}", round.round + 1))
+        match event {
+            Event::Round { round, .. } => {
+                self.about_solves(&round.solves).map(|text| format!("warning: in round {}, {text}", round.round + 1))
+            }
+            Event::Evaluation { evaluation, .. } => evaluation.stood_still.as_ref().map(about_the_end),
+            Event::Dropped { .. } | Event::Settled { .. } => None,
+        }
     }
 
     fn about_solves(&mut self, solves: &SolveTally) -> Option<String> {
@@ -75,6 +80,16 @@ impl Warnings {
         }
         None
     }
+}
+
+/// That training ends before the plan does.
+fn about_the_end(end: &StoodStill) -> String {
+    let StoodStill { last_round, planned, best, evaluations } = end;
+    let since = counted(*evaluations as usize, "evaluation");
+    format!(
+        "the validation accuracy stands still at {} since {since}: round {last_round} of {planned} is the last",
+        percent(*best)
+    )
 }
 
 #[cfg(test)]

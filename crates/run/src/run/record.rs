@@ -35,7 +35,7 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Goes on after so many rounds. The journals have been cut back already.
+    /// Continues after so many rounds. The journals have been cut back already.
     pub(super) fn open(
         folder: &RunFolder,
         after: u64,
@@ -324,6 +324,7 @@ fn row(evaluation: &Evaluation, before: &Round) -> String {
         traffic,
         rounded: _,
         dropped: _,
+        stood_still: _,
     } = evaluation;
     let mut cells = vec![round.to_string()];
     cells.extend(numbers(Some(qualities(local))));

@@ -2,7 +2,8 @@
 use std::collections::BTreeMap;
 
 use fedeq_core::{
-    AttackKind, Dropped, Evaluation, Liars, Mechanism, PrivacySummary, Quality, Result, Round, SolveTally, Unseen, View,
+    AttackKind, Dropped, Evaluation, Liars, Mechanism, PrivacySummary, Quality, Result, Round, SolveTally, StoodStill, Unseen,
+    View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +56,9 @@ pub struct RunSummary {
     /// Who lied, where some clients were let to. They are left out of every evaluation: accuracies are those of the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attack: Option<AttackSummary>,
+    /// That training ended before the plan did, since validation accuracy stood still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stood_still: Option<StoodStill>,
     /// What it took.
     pub resources: Resources,
 }
@@ -136,6 +140,7 @@ impl RunSummary {
             solves,
             dropped: BTreeMap::new(),
             attack: prepared.liars.as_ref().map(|liars| AttackSummary::of(prepared, liars)),
+            stood_still: None,
             resources: Resources::of(timings),
         }
     }
@@ -149,7 +154,13 @@ impl RunSummary {
             *dropped.entry(*client).or_default() += 1;
         }
         let resources = Resources::of(&folder.timings()?);
-        Ok(Self { evaluation, unseen, solves: solves_of(&rounds), dropped, resources, ..self })
+        Ok(Self { evaluation, unseen, solves: solves_of(&rounds), dropped, resources, ..self }.ended_as(&evaluations))
+    }
+
+    /// The same with the word of the evaluation, if there was one, that ended training before the plan did.
+    pub(super) fn ended_as(self, evaluations: &[Evaluation]) -> Self {
+        let stood_still = evaluations.iter().find_map(|evaluation| evaluation.stood_still);
+        Self { rounds: stood_still.map_or(self.rounds, |end| end.last_round), stood_still, ..self }
     }
 
     /// The quality of the models the method is evaluated by.
@@ -230,12 +241,20 @@ impl RunSummary {
         } else if self.headline == View::Shared {
             lines.insert(1, ("local", format!("{} ({})", percent(self.evaluation.local.mean), in_words_of(View::Local))));
         }
+        lines.extend(self.stood_still.as_ref().map(|end| ("ended early", early_end(end))));
         lines.extend(self.privacy.as_ref().map(|privacy| ("privacy", privacy.to_string())));
         lines.extend(solves(&self.solves).map(|text| ("solves", text)));
         lines.extend(self.resources.peak_memory.map(|peak| ("peak memory", bytes(peak))));
         lines.extend(self.resources.device.map(|used| ("GPU", device_use(&used))));
         lines
     }
+}
+
+/// Why training ended before the plan did, and when.
+fn early_end(end: &StoodStill) -> String {
+    let StoodStill { last_round, planned, best, evaluations } = end;
+    let since = counted(*evaluations as usize, "evaluation");
+    format!("after {last_round} of {planned} rounds: {since} found no better validation accuracy than {}", percent(*best))
 }
 
 /// What the equilibrium solves of training took and how they ended; nothing where there were none.

@@ -3,15 +3,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fedeq_core::Error;
 
-use super::job::{Job, QueuedRun};
-use super::reproduction::Reproduction;
+use super::job::{Job, QueuedRun, RefusedCell};
 use crate::cli::cells::finished;
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output::{print, tell};
 use crate::cli::settings::is_interrupted;
 use crate::cli::table::{Align, Table};
 use fedeq_report::reproduce::{Estimate, ExperimentCell, Results, expected};
-use fedeq_run::experiment::{Device, Experiment};
+use fedeq_run::experiment::{Device, DeviceKind, Experiment, Precision};
 use fedeq_run::forecast::{Forecast, Forecaster, MeasuredBy, Rates};
 use fedeq_run::number::{bytes, counted, duration};
 
@@ -22,7 +21,7 @@ type Forecasts = BTreeMap<String, Forecast>;
 
 impl Job<'_> {
     /// Says what would run, how long it takes and how much disk.
-    pub(super) fn describe(self) -> Outcome<()> {
+    pub(super) fn describe(mut self) -> Outcome<()> {
         let described = self.description();
         let is_measured = self.arguments.measure;
         if let Some(state) = self.state {
@@ -31,9 +30,11 @@ impl Job<'_> {
         print(&described?)
     }
 
-    fn description(&self) -> Outcome<String> {
+    fn description(&mut self) -> Outcome<String> {
         let results = self.load().map_err(Failure::refused)?;
         let mut forecaster = self.forecaster().map_err(Failure::refused)?;
+        let refused = self.refused(&mut forecaster);
+        self.leave_out(refused).map_err(Failure::refused)?;
         if self.arguments.measure {
             self.measure(&mut forecaster).map_err(Failure::during_work)?;
         }
@@ -53,13 +54,22 @@ impl Job<'_> {
         Ok(format!("{}\n{cells}, {seeds}: {}\n{by_device}", table.text(), total.text()))
     }
 
+    /// The cells that cannot be carried out.
+    fn refused(&self, forecaster: &mut Forecaster) -> Vec<RefusedCell> {
+        let refusal = |(of, cell): (usize, &ExperimentCell)| {
+            let error = forecaster.check(&cell.experiment).err()?;
+            Some(RefusedCell { name: self.name_of(of, cell), identity: cell.identity.clone(), error })
+        };
+        self.all_cells().filter_map(refusal).collect()
+    }
+
     /// The wanted cells of all experiments, each with the place of its experiment.
     fn all_cells(&self) -> impl Iterator<Item = (usize, &ExperimentCell)> {
         self.experiments.iter().enumerate().flat_map(|(of, experiment)| experiment.cells.iter().map(move |cell| (of, cell)))
     }
 
     fn seeds_in_words(&self) -> String {
-        let seeds = || self.experiments.iter().map(|experiment| experiment.seeds);
+        let seeds = || self.all_cells().map(|(of, cell)| self.experiments[of].seeds_of(cell));
         let (least, most) = (seeds().min().unwrap_or(0), seeds().max().unwrap_or(0));
         if least == most { counted(most as usize, "seed") } else { format!("{least} to {}", counted(most as usize, "seed")) }
     }
@@ -99,13 +109,17 @@ impl Job<'_> {
 
     /// What all cells with all seeds take on every device of which that is known.
     fn by_device(&self, forecasts: &Forecasts, forecaster: &mut Forecaster) -> String {
-        let cells = || self.all_cells().map(|(of, cell)| (self.experiments[of].seeds as f64, cell));
+        let cells = || self.all_cells().map(|(of, cell)| (self.experiments[of].seeds_of(cell) as f64, cell));
         let own: f64 = cells().map(|(seeds, cell)| seeds * forecasts[&cell.identity].seconds).sum();
         let is_cpu_job = cells().all(|(_, cell)| is_cpu(&cell.experiment));
         let named = if is_cpu_job { "this CPU".to_owned() } else { named_device(forecasts) };
         let least = at_least(forecasts.values().any(|forecast| forecast.basis.is_least()));
         let mut lines = vec![format!("  {named}: {least}{}\n", duration(own))];
-        for gpu in forecaster.gpus().into_iter().filter(|gpu| *gpu != named && !gpu.ends_with("(exact)")) {
+        for gpu in forecaster
+            .gpus()
+            .into_iter()
+            .filter(|gpu| *gpu != named && DeviceKind::of_description(gpu) != DeviceKind::Cuda(Precision::Exact))
+        {
             let times: Vec<_> =
                 cells().map(|(seeds, cell)| Some((seeds, forecaster.seconds_on(&cell.experiment, &gpu)?))).collect();
             let known: f64 = times.iter().flatten().map(|(seeds, (time, _))| seeds * time).sum();
@@ -152,12 +166,13 @@ impl Job<'_> {
     }
 
     fn progress(&self, of: usize, cell: &ExperimentCell, results: &[Results]) -> String {
-        let Reproduction { seeds, runs, .. } = &self.experiments[of];
-        let run = |seed| QueuedRun { of, cell, run: cell.run(seed, runs) };
-        let done = (0..*seeds).filter(|seed| self.is_done(&run(*seed), results)).count();
-        let has_begun = (0..*seeds).any(|seed| run(seed).run.folder.exists());
+        let experiment = &self.experiments[of];
+        let seeds = experiment.seeds_of(cell);
+        let run = |seed| QueuedRun { of, cell, run: cell.run(seed, &experiment.runs) };
+        let done = (0..seeds).filter(|seed| self.is_done(&run(*seed), results)).count();
+        let has_begun = (0..seeds).any(|seed| run(seed).run.folder.exists());
         match done {
-            done if done as u64 == *seeds => "done".into(),
+            done if done as u64 == seeds => "done".into(),
             0 if has_begun => "begun".into(),
             0 => "not run".into(),
             done => format!("{done} of {seeds}"),

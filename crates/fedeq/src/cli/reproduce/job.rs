@@ -1,7 +1,10 @@
 //! Carrying out experiments.
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use fedeq_core::Error;
 
 use super::Arguments;
 use super::reproduction::Reproduction;
@@ -14,8 +17,10 @@ use fedeq_run::experiment::{Device, Experiment, Override};
 use fedeq_run::forecast::{Forecaster, Rates};
 use fedeq_run::limit::TimeLimit;
 use fedeq_run::portable::PortableFolder;
+use fedeq_run::present::require_present;
 use fedeq_run::run::RunFolder;
 use fedeq_run::sweep::SweepCell;
+use serde::Serialize;
 
 /// The experiments that are asked for, as one queue.
 pub(super) struct Job<'a> {
@@ -38,18 +43,39 @@ pub(super) struct QueuedRun<'a> {
     pub(super) run: SweepCell,
 }
 
+/// What a program is told of an experiment.
+#[derive(Serialize)]
+struct Told<'a> {
+    /// Where its results are.
+    folder: &'a Path,
+    #[serde(flatten)]
+    results: &'a Results,
+}
+
+/// A cell that cannot be carried out.
+pub(super) struct RefusedCell {
+    /// What would have been.
+    pub(super) identity: String,
+    pub(super) name: String,
+    pub(super) error: Error,
+}
+
 /// What is forecast may take so much longer.
 const CAUTION: f64 = 1.2;
 
 impl Job<'_> {
-    /// Every run: all cells of all experiments with the first seed, then all with the second, so that what is there at any time is as broad as can be.
+    /// Every run: all cells of all experiments with the first seed, then all with the second, so that what is there at any time is as broad as can be. With one
+    /// seed those of our method come first, then those of its nearest rivals, of whatever experiment.
     pub(super) fn all_runs(&self) -> Vec<QueuedRun<'_>> {
-        let most = self.experiments.iter().map(|experiment| experiment.seeds).max().unwrap_or(0);
-        let of_each = |seed: u64| {
-            let each = self.experiments.iter().enumerate();
-            each.flat_map(move |(of, experiment)| experiment.runs_with(seed).map(move |(cell, run)| QueuedRun { of, cell, run }))
-        };
-        (0..most).flat_map(of_each).collect()
+        let mut queue = Vec::new();
+        for (of, experiment) in self.experiments.iter().enumerate() {
+            queue.extend(experiment.all_runs().map(|(cell, run)| QueuedRun { of, cell, run }));
+        }
+        queue.sort_by_key(|queued| {
+            let Experiment { seed, method, .. } = &queued.run.experiment;
+            (*seed, self.experiments[queued.of].spec.rank(method.name()), queued.of)
+        });
+        queue
     }
 
     /// What was measured so far, by experiment.
@@ -71,7 +97,7 @@ impl Job<'_> {
     }
 
     /// Runs everything that is not done yet, and shows what is there.
-    pub(super) fn carry_out(self) -> Outcome<()> {
+    pub(super) fn carry_out(mut self) -> Outcome<()> {
         let ended = self.carry_out_all();
         if let Err(Failure::Told { code: 2, .. }) = ended {
             self.state.map_or(Ok(()), PortableFolder::leave).map_err(Failure::during_work)?;
@@ -84,7 +110,7 @@ impl Job<'_> {
         conclude(end, failed, "run")
     }
 
-    fn carry_out_all(&self) -> Outcome<(End, usize)> {
+    fn carry_out_all(&mut self) -> Outcome<(End, usize)> {
         let mut results = self.load().map_err(Failure::refused)?;
         self.check_ahead(&results).map_err(Failure::refused)?;
         let mut failed = 0;
@@ -110,18 +136,38 @@ impl Job<'_> {
         each.try_for_each(|(experiment, results)| experiment.publish(&self.overrides, results))
     }
 
-    /// Refuses what can be refused before anything is trained: one cell of every data set is prepared, and on a GPU, which cannot do everything, one of every
-    /// network and way of training.
-    fn check_ahead(&self, results: &[Results]) -> fedeq_core::Result<()> {
+    /// Refuses what can be refused before anything is trained, and leaves out cells that cannot be carried out: one cell of every data set is prepared, and on
+    /// a GPU, which cannot do everything, one of every network and way of training.
+    fn check_ahead(&mut self, results: &[Results]) -> fedeq_core::Result<()> {
         let runs: Vec<_> = self.all_runs().into_iter().filter(|queued| !self.is_known(queued, results)).collect();
-        let ahead = || runs.iter().map(|queued| &queued.run);
-        require_devices(ahead().filter(|run| !matches!(finished(run), Ok(Some(_)))))?;
-        let mut seen: Vec<&Experiment> = Vec::new();
-        for experiment in ahead().filter(|run| !run.folder.exists()).map(|run| &run.experiment) {
-            if !seen.iter().any(|known| is_checked_by(experiment, known)) {
-                experiment.prepare()?;
-                seen.push(experiment);
+        require_devices(runs.iter().map(|queued| &queued.run).filter(|run| !matches!(finished(run), Ok(Some(_)))))?;
+        let (mut seen, mut refused): (Vec<&Experiment>, Vec<RefusedCell>) = Default::default();
+        for QueuedRun { of, cell, run } in runs.iter().filter(|queued| !queued.run.folder.exists()) {
+            if refused.iter().any(|known| known.identity == cell.identity) {
+                continue;
             }
+            let experiment = &run.experiment;
+            require_present(&experiment.data.source, &experiment.data.folder)?;
+            let is_known = seen.iter().any(|known| is_checked_by(experiment, known));
+            let checked = if is_known { experiment.check_settings() } else { experiment.prepare().map(drop) };
+            match checked {
+                Ok(()) => seen.push(experiment),
+                Err(error) => refused.push(RefusedCell { name: self.name_of(*of, cell), identity: cell.identity.clone(), error }),
+            }
+        }
+        self.leave_out(refused)
+    }
+
+    /// Leaves out cells that were refused, and says so; where no other is left, the first refusal is that of all.
+    pub(super) fn leave_out(&mut self, refused: Vec<RefusedCell>) -> fedeq_core::Result<()> {
+        let is_refused = |cell: &ExperimentCell| refused.iter().any(|known| known.identity == cell.identity);
+        let all_refused = self.experiments.iter().flat_map(|experiment| &experiment.cells).all(is_refused);
+        self.experiments.iter_mut().for_each(|experiment| experiment.cells.retain(|cell| !is_refused(cell)));
+        for RefusedCell { name, error, .. } in refused {
+            if all_refused {
+                return Err(error);
+            }
+            tell(&format!("`{name}` is left out: {error}"));
         }
         Ok(())
     }
@@ -153,15 +199,16 @@ impl Job<'_> {
                 }
             })
         };
+        let (run_args, jobs) = (&self.arguments.run_args, &self.arguments.jobs);
+        let jobs_at_once = usize::from(jobs.jobs()).min(queue.len());
         let ends = |index: usize, attempt: Attempt| match attempt {
-            Ok(_) => self.keep(&queue[index], results).map_err(Failure::during_work),
+            Ok(_) => self.keep(&queue[index], jobs_at_once, results).map_err(Failure::during_work),
             Err(_) => {
                 *failed += 1;
                 Ok(())
             }
         };
         let runs: Vec<SweepCell> = queue.iter().map(|queued| queued.run.clone()).collect();
-        let (run_args, jobs) = (&self.arguments.run_args, &self.arguments.jobs);
         let all = Cells { cells: &runs, run_args, jobs, limit: &self.limit, rates: rates.as_ref(), until: None, label: &label };
         let end = all.carry_out(begins, ends);
         if let (Some(state), Some(rates)) = (state, rates) {
@@ -206,10 +253,10 @@ impl Job<'_> {
         }
     }
 
-    /// Takes what a finished run measured into the results.
-    fn keep(&self, QueuedRun { of, cell, run }: &QueuedRun<'_>, results: &mut [Results]) -> fedeq_core::Result<()> {
+    /// Takes what a finished run measured, one of so many side by side, into the results.
+    fn keep(&self, QueuedRun { of, cell, run }: &QueuedRun<'_>, jobs: usize, results: &mut [Results]) -> fedeq_core::Result<()> {
         let folder = RunFolder::open(&run.folder)?;
-        self.experiments[*of].keep(cell, &folder, &mut results[*of])?;
+        self.experiments[*of].keep(cell, &folder, jobs, &mut results[*of])?;
         if self.keeps_models() { Ok(()) } else { folder.discard_models() }
     }
 
@@ -220,15 +267,17 @@ impl Job<'_> {
 
     fn show(&self, results: &[Results]) -> Outcome<()> {
         if self.arguments.run_args.json {
-            return match results {
+            let each = self.experiments.iter().zip(results);
+            let told: Vec<Told<'_>> = each.map(|(Reproduction { out, .. }, results)| Told { folder: out, results }).collect();
+            return match &told[..] {
                 [one] => print_json(one),
                 several => print_json(&several),
             };
         }
-        for (Reproduction { spec, out, .. }, results) in self.experiments.iter().zip(results) {
-            let tables = text_tables(spec, results).map_err(Failure::during_work)?;
+        for (Reproduction { spec, out, all, .. }, results) in self.experiments.iter().zip(results) {
+            let tables = text_tables(spec, all, results).map_err(Failure::during_work)?;
             let text: String = tables.iter().map(text_of).collect();
-            let legend = legend(spec, results).map_err(Failure::during_work)?;
+            let legend = legend(spec, all, results).map_err(Failure::during_work)?;
             let legend: String = legend.iter().map(|line| format!("{line}\n")).collect();
             print(&format!("{text}{legend}\n{}\n", out.join("README.md").display()))?;
         }

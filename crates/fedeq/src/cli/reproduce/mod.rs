@@ -45,7 +45,8 @@ Examples:
   fedeq reproduce table-1 table-2 --scale full --state state --publish
 
 Each cell is an ordinary run below `runs/reproduce`; the same command again skips finished ones and those that are in the results already, and resumes half-finished ones. \
-Several experiments are one queue: all cells of all of them with the first seed, then with the second. \
+Several experiments are one queue: all cells of all of them with the first seed, FeDEQ's and those of its nearest rivals first, then with the second. \
+A cell that the device cannot compute is named and left out. \
 With `--state` the runs lie in one folder or archive that can be copied to another machine and continued there. \
 Results, tables, figures and a README are written to `experiments/NAME`, whatever part of the cells was run.")]
 pub(super) struct Arguments {
@@ -160,8 +161,7 @@ impl Arguments {
         let mut wanted = self.wanted(&overrides)?;
         self.place(&mut wanted, &overrides)?;
         let state = self.open_state()?;
-        let experiments = wanted.into_iter().map(|wanted| self.reproduction(wanted, state.as_ref()));
-        let experiments = experiments.collect::<fedeq_core::Result<_>>()?;
+        let experiments = wanted.into_iter().map(|wanted| self.reproduction(wanted, state.as_ref())).collect();
         Ok(Job { arguments: self, overrides, experiments, limit, largest_checkpoint, state })
     }
 
@@ -186,7 +186,7 @@ impl Arguments {
         Ok(found)
     }
 
-    fn reproduction(&self, wanted: Wanted, state: Option<&PortableFolder>) -> fedeq_core::Result<Reproduction> {
+    fn reproduction(&self, wanted: Wanted, state: Option<&PortableFolder>) -> Reproduction {
         let Wanted { spec, all, mut cells } = wanted;
         cells.iter_mut().for_each(|cell| self.run_args.set_workers(&mut cell.experiment));
         let scale = ScaleName::from(self.scale);
@@ -200,8 +200,8 @@ impl Arguments {
             Some(out) if self.names.len() > 1 => out.join(&shown),
             Some(out) => out.clone(),
         };
-        Ok(Reproduction {
-            seeds: self.seeds.map_or_else(|| spec.seeds(scale), |seeds| Ok(seeds.get()))?,
+        Reproduction {
+            seeds: self.seeds.map(NonZeroU64::get),
             runs: runs.unwrap_or_else(usual_runs),
             state_results: state.map(|state| state.path().join("results").join(self.kept_as(&shown))),
             out,
@@ -209,7 +209,7 @@ impl Arguments {
             scale,
             all,
             cells,
-        })
+        }
     }
 
     /// What goes to other machines; who runs nothing makes none, unless there is something to record.

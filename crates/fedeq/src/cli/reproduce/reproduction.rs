@@ -16,7 +16,8 @@ pub(super) struct Reproduction {
     pub(super) all: Vec<ExperimentCell>,
     /// Those that are wanted, in the order in which they are carried out.
     pub(super) cells: Vec<ExperimentCell>,
-    pub(super) seeds: u64,
+    /// Seeds of every cell, where a person has asked for so many.
+    pub(super) seeds: Option<u64>,
     /// Where the results go.
     pub(super) out: PathBuf,
     /// Where the runs go.
@@ -36,14 +37,20 @@ impl Reproduction {
         Ok(results)
     }
 
-    /// The wanted cells with one seed; none if the experiment has fewer seeds.
-    pub(super) fn runs_with(&self, seed: u64) -> impl Iterator<Item = (&ExperimentCell, SweepCell)> {
-        self.cells.iter().filter(move |_| seed < self.seeds).map(move |cell| (cell, cell.run(seed, &self.runs)))
+    /// How many seeds a cell has.
+    pub(super) fn seeds_of(&self, cell: &ExperimentCell) -> u64 {
+        self.seeds.unwrap_or(cell.seeds)
     }
 
-    /// Takes what a finished run measured into the results, and writes them.
-    pub(super) fn keep(&self, cell: &ExperimentCell, folder: &RunFolder, results: &mut Results) -> Result<()> {
-        let Some(measured) = measure(&self.spec, folder)? else { return Ok(()) };
+    /// Every run of the wanted cells.
+    pub(super) fn all_runs(&self) -> impl Iterator<Item = (&ExperimentCell, SweepCell)> {
+        let of_cell = move |cell| (0..self.seeds_of(cell)).map(move |seed| (cell, cell.run(seed, &self.runs)));
+        self.cells.iter().flat_map(of_cell)
+    }
+
+    /// Takes what a run measured that is finished, one of so many side by side, into the results, and writes them.
+    pub(super) fn keep(&self, cell: &ExperimentCell, folder: &RunFolder, jobs: usize, results: &mut Results) -> Result<()> {
+        let Some(measured) = measure(&self.spec, folder, jobs)? else { return Ok(()) };
         results.add(cell, measured);
         self.save(results)
     }
