@@ -204,7 +204,7 @@ fn parameters_that_are_far_away_do_not_move_the_penalty_where_a_rule_bears_them(
         server.rho
     };
     assert_eq!(penalty(&honest), Some(1.4));
-    // Nobody disagrees: all go the same way.
+    // No client disagrees: all go the same way.
     let agreed: Vec<Update> = [0.1, 0.1, 0.1, 0.1].map(update).into();
     assert_eq!(penalty(&agreed), Some(0.7));
     assert_eq!(penalty(&[agreed, vec![update(1e6)]].concat()), Some(0.7));
