@@ -131,6 +131,6 @@ pub fn shared_part(algorithm: &dyn Algorithm, own: &Weights) -> Weights {
 }
 
 /// Whether a method shares anything.
-pub(crate) fn shares_anything(algorithm: &dyn Algorithm) -> bool {
+pub fn shares_anything(algorithm: &dyn Algorithm) -> bool {
     algorithm.shares(Part::Shared) || algorithm.shares(Part::Personal)
 }

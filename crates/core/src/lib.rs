@@ -48,7 +48,7 @@ pub use aggregation::{
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use attack::{Attack, AttackKind, Liars};
-pub use client::{Client, client_seed, shared_part};
+pub use client::{Client, client_seed, shared_part, shares_anything};
 pub use codec::Codec;
 pub use compression::{Compression, CompressionState, KnownModel, ReceivedModel, decode_model, encode_model, sending_seed};
 pub use disclosure::Disclosure;

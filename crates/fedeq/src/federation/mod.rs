@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use fedeq_core::Part;
+use fedeq_core::shares_anything;
 use fedeq_core::{Error, Evaluation, Result, SolveTally, fingerprint, write_atomically};
 use fedeq_data::partition::Partition;
 
@@ -44,8 +44,7 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<AgreementFingerpr
 /// Among strangers it is good to know who is far from the others, unless the experiment says otherwise or the server is not to know it.
 fn noting_distances(experiment: &Experiment) -> Experiment {
     let mut experiment = experiment.clone();
-    let algorithm = experiment.method.algorithm();
-    let is_sent = algorithm.shares(Part::Shared) || algorithm.shares(Part::Personal);
+    let is_sent = shares_anything(experiment.method.algorithm());
     let plan = &mut experiment.plan;
     if is_sent && plan.privacy.is_none() && plan.secure_aggregation.is_none() {
         plan.aggregation.distances.get_or_insert(true);
