@@ -249,6 +249,8 @@ test("it is printed with pictures that are drawn for paper, no wider than it", a
   await visitor.page.emulateMedia({ media: "print" });
   await visitor.page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   assert.ok((await visitor.page.locator(".printed svg path").count()) > 8);
+  const settings = visitor.page.locator("section", { has: visitor.page.locator("#differences") });
+  assert.match(await settings.textContent(), /settings that only some of these lines have.*method\.rho/s, "what is folded up is unfolded on paper");
   await visitor.page.setViewportSize({ width: 700, height: 990 });
   assert.ok((await visitor.overhang()) <= 0, `${await visitor.overhang()} pixels too wide`);
   await visitor.picture("printed");

@@ -7,7 +7,7 @@ import { full_name } from "./lines.js";
 /** More lines than this are no comparison side by side; their settings can be columns of the table of runs. */
 const SIDE_BY_SIDE = 12;
 
-/** The section and `show(lines)`. What all have comes first: what only some have mostly follows from the method or the model. */
+/** The section, `show(lines)` and `leave()`. What all have comes first: what only some have mostly follows from the method or the model. */
 export function differences_section() {
   const [place, others] = [element("div"), element("div")];
   const title = element("summary");
@@ -16,6 +16,23 @@ export function differences_section() {
   const fill = () => (details.open ? replace(others, settings_table("Settings that only some lines have", shown, of_some)) : others.replaceChildren());
   const details = element("details", { ontoggle: fill }, title, others);
   const node = section("differences", "Settings that differ", place, details);
+  // On paper nothing can be opened.
+  let was_open = false;
+  const print = () => {
+    was_open = details.open;
+    details.open = true;
+    fill();
+  };
+  const unprint = () => {
+    details.open = was_open;
+    fill();
+  };
+  addEventListener("beforeprint", print);
+  addEventListener("afterprint", unprint);
+  const leave = () => {
+    removeEventListener("beforeprint", print);
+    removeEventListener("afterprint", unprint);
+  };
   const show = (lines) => {
     node.hidden = lines.length < 2;
     if (node.hidden) return;
@@ -32,7 +49,7 @@ export function differences_section() {
     replace(title, element("span", {}, `${counted(of_some.length, "setting")} that only some of these lines have`));
     fill();
   };
-  return { node, show };
+  return { node, show, leave };
 }
 
 function settings_table(title, lines, keys) {
