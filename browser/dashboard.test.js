@@ -93,7 +93,30 @@ test("curves grow while a run trains, and the clients of the round are shown", a
   await until("somebody works", async () => (await visitor.page.locator('.tiles li[data-state="working"]').count()) > 0);
   assert.match(await visitor.page.locator(".facts").textContent(), /Time left\d/);
   await visitor.picture("live");
-  await visitor.documented("live");
+});
+
+test("a healthy run that trains shows its curves, how far it is, and no warning", async () => {
+  const { page } = visitor;
+  const healthy = workshop.run("healthy", "plan.rounds=400");
+  await until("its first rounds", () => workshop.lines("healthy") > 1);
+  await visitor.open("run", "healthy");
+  await until("a curve", async () => (await visitor.points("Accuracy")) >= 25);
+  assert.equal(await page.getByRole("alert").filter({ visible: true }).count(), 0);
+  assert.match(await page.locator(".head").textContent(), /round \d+ of 400/);
+  assert.equal(await page.locator('[aria-current="page"]').textContent(), "healthy", "the way leads to where one is");
+  // From its state to the end of the first charts, with the clients at work, who rest between rounds.
+  const small = await visitor.browser.newContext({ viewport: { width: 1000, height: 900 }, deviceScaleFactor: 0.7 });
+  const pictured = await small.newPage();
+  await pictured.goto(served.address);
+  await pictured.goto(`${visitor.address}#/run/healthy`);
+  await pictured.locator(".tiles li[data-state]").first().waitFor();
+  const end = await pictured.locator("figure.chart").first().evaluate((chart) => Math.ceil(chart.getBoundingClientRect().bottom + scrollY + 8));
+  await pictured.setViewportSize({ width: 1000, height: end });
+  await Visitor.drawn(pictured, "Accuracy");
+  await visitor.documented("live", pictured, end, "device");
+  await small.close();
+  healthy.kill("SIGKILL");
+  await visitor.open("run", "live");
 });
 
 test("a warning appears when samples stop converging", async () => {
@@ -134,6 +157,9 @@ test("a killed run is shown as such", async () => {
   child.kill("SIGKILL");
   await until("it is killed", is("killed"));
   assert.match(await visitor.page.locator(".head").textContent(), /Resume continues from its last checkpoint/);
+  await visitor.chart("Loss").waitFor();
+  const [download] = await Promise.all([visitor.page.waitForEvent("download"), visitor.chart("Loss").getByRole("button", { name: "as SVG" }).click()]);
+  assert.match(readFileSync(await download.path(), "utf8"), /victim \(unfinished, after \d+ rounds?\)/);
   await visitor.picture("killed");
 });
 
@@ -151,18 +177,49 @@ test("chosen runs are laid over each other", async () => {
   await visitor.page.getByLabel("Curves over").selectOption("bytes");
   await visitor.chart("Accuracy").locator(".plot").focus();
   await visitor.page.keyboard.press("End");
-  await until("curves over bytes", async () => /after [\d.]+ [kM]B: /.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
+  await until("curves over bytes", async () => /after [\d.]+\s[kM]B: /.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
   await visitor.page.getByLabel("Curves over").selectOption("round");
-  // With the last lines of the results above the first curves.
-  await visitor.page.setViewportSize({ width: 1000, height: 760 });
   assert.deepEqual(await visitor.wide_tables(1000), []);
-  await visitor.page.setViewportSize({ width: 1000, height: 760 });
-  await visitor.page.evaluate(() => scrollTo(0, document.querySelector("#results").offsetTop - 10));
-  await visitor.documented("compare", visitor.page, 760);
   await visitor.page.setViewportSize({ width: 1200, height: 900 });
   await visitor.page.getByRole("button", { name: "Compute them" }).click();
   await until("a matrix each", async () => (await visitor.page.locator("table.confusion").count()) === 2);
   await visitor.picture("compare");
+});
+
+test("two methods are compared over three seeds, seed by seed, with the settings in which they differ", async () => {
+  const [seeds, methods] = [[0, 1, 2], ["fedeq", "fedavg"]];
+  for (const seed of seeds) await Promise.all(methods.map((method) => workshop.finished(`../compared/${method}-${seed}`, "plan.rounds=30", `method=${method}`, `seed=${seed}`)));
+  const small = await visitor.browser.newContext({ viewport: { width: 1000, height: 900 }, deviceScaleFactor: 0.7 });
+  const page = await small.newPage();
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(error.message));
+  await page.goto(`${await workshop.open_dashboard("compared")}#/compare/${seeds.flatMap((seed) => methods.map((method) => `${method}-${seed}`)).join("/")}`);
+  const results = page.locator("section", { has: page.locator("#results") }).locator("tbody tr");
+  await until("two lines", async () => (await results.count()) === 2);
+  // What the summaries say, without the page: the mean of the differences, and its standard error.
+  const accuracy = (method, seed) => JSON.parse(readFileSync(workshop.path("..", "compared", `${method}-${seed}`, "summary.json"), "utf8")).evaluation.local.mean;
+  const apart = seeds.map((seed) => 100 * (accuracy("fedavg", seed) - accuracy("fedeq", seed)));
+  const mean = apart.reduce((sum, value) => sum + value, 0) / 3;
+  const error = Math.sqrt(apart.reduce((sum, value) => sum + (value - mean) ** 2, 0) / 2 / 3);
+  const rows = await results.evaluateAll((all) => all.map((row) => [row.cells[0].textContent.trim(), row.querySelector('[data-label="Difference, local"]').textContent]));
+  const [first] = rows.map(([name]) => name.split(" ")[0]);
+  const sign = first === "FeDEQ" ? 1 : -1;
+  const wanted = `${sign * mean < 0 ? "−" : "+"}${Math.abs(mean).toFixed(1)}\u00a0±\u00a0${error.toFixed(1)}`;
+  assert.deepEqual(rows.map(([, difference]) => difference), ["", wanted]);
+  assert.match(await page.locator("section", { has: page.locator("#differences") }).textContent(), /method\.name.*fed(eq|avg)/s);
+  await page.locator('figure.chart[data-title="Accuracy"]').scrollIntoViewIfNeeded();
+  await Visitor.drawn(page, "Accuracy");
+  // Captions of other lengths, plots of one height.
+  const tops = await page.locator("figure.chart:visible .plot").evaluateAll((all) => all.slice(0, 2).map((plot) => plot.getBoundingClientRect().top));
+  assert.ok(Math.abs(tops[0] - tops[1]) < 1, String(tops));
+  // From the results to the end of the first charts.
+  const [top, end] = await page.evaluate(() => [document.querySelector("#results").getBoundingClientRect().top + scrollY - 12, document.querySelector("figure.chart:not([hidden])").getBoundingClientRect().bottom + scrollY + 8]);
+  await page.setViewportSize({ width: 1000, height: Math.ceil(end - top) });
+  await page.evaluate((place) => scrollTo(0, place), top);
+  await Visitor.drawn(page, "Shared models");
+  await visitor.documented("compare", page, Math.ceil(end - top), "device");
+  assert.deepEqual(errors, []);
+  await small.close();
 });
 
 test("a client shows its labels, its accuracy and its head", async () => {
@@ -229,12 +286,39 @@ test("nothing is wider than a phone", async () => {
   }
 });
 
-test("the dark page is drawn too", async () => {
+/** How light a colour is, from 0 to 1, as the guidelines for contrast define it. */
+function luminance(colour) {
+  const channels = colour.startsWith("#") ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : colour.match(/[\d.]+/g).slice(0, 3).map(Number);
+  const [red, green, blue] = channels.map((value) => value / 255).map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+test("the dark page has light letters and the curves' light colours on dark paper, and the light page the other way round", async () => {
   await visitor.page.setViewportSize({ width: 1200, height: 900 });
   await visitor.page.emulateMedia({ colorScheme: "dark" });
   await visitor.open("run", "first");
   await visitor.page.locator("figure.chart").first().waitFor();
-  await new Promise((next) => setTimeout(next, 700));
+  const colours = () => visitor.page.evaluate(() => [".plot", "body", "h2", "figcaption .note", "a.home"].map((name) => getComputedStyle(document.querySelector(name))).map(({ color, backgroundColor }) => [color, backgroundColor]));
+  const { colour } = await visitor.page.evaluate(async () => (await (await fetch("/api/runs")).json()).find(({ run }) => run === "first").info);
+  assert.ok(colour.light !== colour.dark && luminance(colour.dark) > luminance(colour.light));
+  /** Whether a colour is on a chart, as it was drawn. */
+  const is_drawn = (wanted) => visitor.chart("Accuracy").locator("canvas").evaluate((canvas, [red, green, blue]) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    for (let at = 0; at < data.length; at += 4) if (data[at + 3] === 255 && data[at] === red && data[at + 1] === green && data[at + 2] === blue) return true;
+    return false;
+  }, [1, 3, 5].map((at) => parseInt(wanted.slice(at, at + 2), 16)));
+  for (const [scheme, own, other] of [["dark", colour.dark, colour.light], ["light", colour.light, colour.dark], ["dark", colour.dark, colour.light]]) {
+    await visitor.page.emulateMedia({ colorScheme: scheme });
+    await until(`curves for ${scheme} paper`, async () => (await is_drawn(own)) && !(await is_drawn(other)));
+    const paper = luminance((await colours())[1][1]);
+    assert.ok(scheme === "dark" ? paper < 0.03 : paper > 0.9, `paper of ${paper}`);
+    for (const [letters] of await colours()) {
+      const [low, high] = [luminance(letters), paper].sort((a, b) => a - b);
+      assert.ok((high + 0.05) / (low + 0.05) >= 4.5, `${letters} on ${scheme} paper`);
+    }
+    const [low, high] = [luminance(own), paper].sort((a, b) => a - b);
+    assert.ok((high + 0.05) / (low + 0.05) >= 3, `the curve's ${own} on ${scheme} paper`);
+  }
   await visitor.picture("dark");
 });
 

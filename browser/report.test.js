@@ -68,10 +68,42 @@ test("unfinished runs are marked and put together with nobody, and a score that 
   await until("the lines", async () => (await results.count()) === 5);
   const rows = await results.allTextContents();
   assert.ok(rows.some((text) => text.includes("FeDEQ (2 of 3 runs)")), String(rows));
+  // Tables that were made with the report and those of the page call lines by the same names.
+  const called = (await results.locator(".named").allTextContents()).map((text) => text.trim());
+  const summary = visitor.page.locator("section", { has: visitor.page.locator("#summary") });
+  assert.deepEqual((await summary.locator("tbody th").allTextContents()).sort(), called.sort());
   assert.ok(rows.some((text) => /Local, batch_size = 9.*not told/.test(text)), String(rows));
   assert.equal(await visitor.page.locator('tr[data-run="silent"] td[data-label="Accuracy, local"]').textContent(), "not told");
   assert.match(await visitor.page.getByRole("note").textContent(), /was killed before its end: 5 of 8 rounds are over/);
   assert.match(await visitor.page.locator('tr[data-run^="fedeq <"]').textContent(), /killed/);
+});
+
+test("wherever an unfinished line is named, it is said to be unfinished: in words, files, tables and headings", async () => {
+  const { page } = visitor;
+  await page.getByLabel("Group by").selectOption("each run");
+  const name = /FeDEQ, seed 2 \(unfinished, after 5 rounds\)/;
+  await until("a curve a run", async () => (await visitor.curves("Accuracy")) === 9);
+  const saved = async (ending) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), visitor.chart("Accuracy").getByRole("button", { name: `as ${ending}` }).click()]);
+    return readFileSync(await download.path(), "utf8");
+  };
+  assert.match((await saved("CSV")).split("\n")[0], name);
+  assert.match(await saved("SVG"), name);
+  const part = (id) => page.locator("section", { has: page.locator(`#${id}`) });
+  for (const id of ["cost", "differences", "results", "curves"]) assert.match(await part(id).textContent(), name, id);
+  await page.getByLabel("Find").fill("seed=2");
+  await until("it alone", async () => (await visitor.curves("Accuracy")) === 1);
+  const alone = /FeDEQ \(unfinished, after 5 rounds\)/;
+  assert.match(await visitor.chart("Accuracy").locator(".plot").getAttribute("aria-label"), alone);
+  assert.match(await saved("SVG"), alone, "a picture of one line names it, too");
+  await visitor.chart("Accuracy").locator(".plot").focus();
+  await page.keyboard.press("End");
+  await until("the readout", async () => alone.test(await visitor.chart("Accuracy").locator(".readout").textContent()));
+  await visitor.chart("Accuracy").locator("summary").click();
+  assert.match(await visitor.chart("Accuracy").locator("thead").textContent(), alone, "the numbers");
+  assert.match(await part("clients").locator("thead").first().textContent(), alone, "its clients");
+  await page.goto(`${visitor.address}#/?`);
+  await until("lines again", async () => (await visitor.curves("Accuracy")) === 4);
 });
 
 test("one colour a method, and FeDEQ's line is the strongest", async () => {
@@ -95,18 +127,21 @@ test("the same clients stand side by side for each line, the least accurate firs
   const heads = await table.locator("thead th").allTextContents();
   assert.deepEqual(heads.slice(0, 3), ["Client", "Holds (samples)", "Train"]);
   const shown = heads.slice(3);
-  // Local has a run that did not end, with another batch size: that tells the two lines apart.
+  // One run of Local has another batch size and seed: that tells the two lines apart, and it has other clients.
   const names = ["FeDEQ", "FedAvg", "FedRep", "Local, batch_size = 10"];
+  assert.deepEqual([...shown].sort(), [...names].sort());
+  await section.getByText("Runs of seed 0 alone: the seed draws who holds what").waitFor();
+  await section.getByText("1 line without a run of these clients is not shown: Local, batch_size = 9.").waitFor();
   assert.ok(names.every((name) => shown.includes(name)) && shown.every((name) => lines.includes(name)), `${shown} of ${lines}`);
-  // What the journals say, read without the page: the means over both seeds.
-  const accuracies = (method) => {
-    const summaries = [0, 1].map((seed) => JSON.parse(readFileSync(workshop.path(`${method}-${seed}`, "summary.json"), "utf8")).evaluation.local.clients);
-    return summaries[0].map((_, client) => (summaries[0][client] + summaries[1][client]) / 2);
-  };
-  const of_methods = ["fedeq", "fedavg", "fedrep", "local"].map(accuracies);
+  // What the summaries say, read without the page. Under another seed another client has that name.
+  const accuracies = (seed) => ["fedeq", "fedavg", "fedrep", "local"].map((method) => JSON.parse(readFileSync(workshop.path(`${method}-${seed}`, "summary.json"), "utf8")).evaluation.local.clients);
+  const tallies = (seed) => JSON.parse(readFileSync(workshop.path(`fedeq-${seed}`, "clients.json"), "utf8"));
+  assert.notDeepEqual(tallies(0), tallies(1));
+  const of_methods = accuracies(0);
   await section.getByRole("button", { name: "Show all clients" }).click();
   await until("all clients", async () => (await table.locator("tbody tr").count()) === of_methods[0].length);
-  const rows = await table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+  const cells = () => table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.replaceAll("\u00a0", " "))));
+  const rows = await cells();
   const places = names.map((name) => heads.indexOf(name));
   for (const row of rows) {
     const client = Number(row[0].match(/\d+/)[0]);
@@ -118,6 +153,15 @@ test("the same clients stand side by side for each line, the least accurate firs
   const spread = visitor.chart("Accuracy of clients, sorted");
   assert.equal(Number(await spread.getAttribute("data-curves")), shown.length);
   assert.equal(Number(await spread.getAttribute("data-points")), of_methods[0].length, "a point a client");
+  // The other seed, with its own clients.
+  await section.getByLabel("Clients of seed").selectOption("1");
+  await section.getByText("Runs of seed 1 alone").waitFor();
+  const of_seed_1 = accuracies(1);
+  await until("their accuracies", async () => (await cells()).every((row) => String(places.map((place) => row[place])) === String(of_seed_1.map((one) => `${(100 * one[Number(row[0].match(/\d+/)[0])]).toFixed(1)} %`))));
+  const held = (all) => all.map((row) => row[1]).sort();
+  assert.notDeepEqual(held(await cells()), held(rows), "and what they hold");
+  await section.getByLabel("Clients of seed").selectOption("0");
+  await until("the first again", async () => String(await cells()) === String(rows));
   const before = rows.map((row) => row.join());
   await section.getByLabel("Accuracy by").selectOption("shared");
   await until("the other model", async () => String(await table.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent).join()))) !== String(before));
@@ -134,26 +178,33 @@ test("no table is wider than its page, on any screen, and everything that can be
       await visitor.picture(`report-${view.split("/")[1] ?? "whole"}-${width}`);
     }
     assert.deepEqual(await visitor.nameless(), [], view);
-    for (const figure of await visitor.page.locator("figure.chart:visible .plot").all()) assert.match(await figure.getAttribute("aria-label"), /: .+ at (round|after|clients up to) .+\. Arrow keys read/);
+    for (const figure of await visitor.page.locator("figure.chart:visible .plot").all()) assert.match(await figure.getAttribute("aria-label"), /: .+ (at round|after|at clients up to) .+\. Arrow keys read/);
   }
   await visitor.page.setViewportSize({ width: 1200, height: 900 });
   await visitor.page.goto(`${visitor.address}#/`);
   await visitor.chart("Accuracy").waitFor();
 });
 
-test("the cells of matrices are square also where classes have long names", async () => {
+test("owners of data are the same clients under every seed, and the cells of matrices are square also where classes have long names", async () => {
   const names = ["Quercus robur subsp. pedunculiflora", "Ulmus", "Fraxinus excelsior"];
   const rows = Array.from({ length: 240 }, (_, index) => `garden-${index % 4},${names[index % 3]},${index % 3},${(index * 7) % 5}`);
   writeFileSync(join(workshop.folder, "leaves.csv"), `client,label,height,width\n${rows.join("\n")}\n`);
-  await workshop.finished("leaves", "data=csv", "data.folder=leaves.csv", "model=mlp", "plan.sampling.fraction=1", "plan.rounds=2");
+  const leaves = (seed) => workshop.finished(`leaves-${seed}`, "data=csv", "data.folder=leaves.csv", "model=mlp", "plan.sampling.fraction=1", "plan.rounds=2", `seed=${seed}`);
+  await Promise.all([0, 1].map(leaves));
   const page = await visitor.browser.newPage({ viewport: { width: 1200, height: 900 } });
-  await page.goto(`file://${await workshop.report("leaves.html", "runs/leaves")}`);
+  await page.goto(`file://${await workshop.report("leaves.html", "runs/leaves-0", "runs/leaves-1")}`);
   await page.locator("table.confusion tbody td").first().waitFor();
   assert.deepEqual(await page.locator("table.confusion thead th").allTextContents(), [...names].sort());
   for (const width of [1200, 360]) {
     await page.setViewportSize({ width, height: 900 });
     await squares(page);
   }
+  // These clients are owners: the same under both seeds, whose means are shown.
+  await page.getByText("Means over seeds: the owners of the data are the clients").waitFor();
+  const both = [0, 1].map((seed) => JSON.parse(readFileSync(workshop.path(`leaves-${seed}`, "summary.json"), "utf8")).evaluation.local.clients);
+  const wanted = both[0].map((_, client) => `${(50 * (both[0][client] + both[1][client])).toFixed(1)} %`);
+  const seen = await page.locator("section", { has: page.locator("#clients") }).locator("tbody tr").evaluateAll((rows) => rows.map((row) => [row.cells[0].textContent, row.cells[3].textContent.replace("\u00a0", " ")]));
+  assert.deepEqual(seen.sort(), wanted.map((accuracy, client) => [`garden-${client}`, accuracy]));
   await page.close();
 });
 
@@ -198,6 +249,8 @@ test("it is printed with pictures that are drawn for paper, no wider than it", a
   await visitor.page.emulateMedia({ media: "print" });
   await visitor.page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   assert.ok((await visitor.page.locator(".printed svg path").count()) > 8);
+  const settings = visitor.page.locator("section", { has: visitor.page.locator("#differences") });
+  assert.match(await settings.textContent(), /settings that only some of these lines have.*method\.rho/s, "what is folded up is unfolded on paper");
   await visitor.page.setViewportSize({ width: 700, height: 990 });
   assert.ok((await visitor.overhang()) <= 0, `${await visitor.overhang()} pixels too wide`);
   await visitor.picture("printed");

@@ -11,7 +11,7 @@ import { chromium } from "playwright-core";
 const HERE = dirname(fileURLToPath(import.meta.url));
 const FEDEQ = process.env.FEDEQ ?? resolve(HERE, "../target/debug/fedeq");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const ARTEFACTS = join(HERE, "artefacts");
+export const ARTEFACTS = join(HERE, "artefacts");
 /** Where pictures for the documentation go, when they are asked for: `PICTURES=../docs/pictures npm test`. */
 export const PICTURES = process.env.PICTURES && resolve(HERE, process.env.PICTURES);
 
@@ -48,8 +48,8 @@ export class Workshop {
     if (code !== 0) throw new Error(`the run ${name} ended with ${code}`);
   }
 
-  /** Copies of a finished run with other seeds and journals of so many rounds. */
-  multiply(name, amount, rounds) {
+  /** Copies of a finished run with journals of so many rounds: each with a value of rho of its own, or so many seeds a value, of which each is a little worse than the one before. */
+  multiply(name, amount, rounds, { folder = "many", seeds = 1 } = {}) {
     const read = (file) => readFileSync(this.path(name, file), "utf8");
     const long = (journal, first) => {
       const lines = read(journal).trim().split("\n").map((line) => JSON.parse(line));
@@ -58,12 +58,14 @@ export class Workshop {
     };
     const journals = { "rounds.jsonl": long("rounds.jsonl", 0), "evaluations.jsonl": long("evaluations.jsonl", 1), "timings.jsonl": long("timings.jsonl", 1) };
     for (let number = 0; number < amount; number += 1) {
-      const folder = join(this.folder, "many", `copy-${String(number).padStart(3, "0")}`);
-      mkdirSync(folder, { recursive: true });
-      for (const file of ["status.json", "summary.json", "clients.json"]) cpSync(this.path(name, file), join(folder, file));
-      const experiment = read("experiment.toml").replace(/^seed = \d+/m, `seed = ${number}`).replace(/^rho = .*/m, `rho = ${(number + 1) / 1000}`);
-      writeFileSync(join(folder, "experiment.toml"), experiment);
-      for (const [journal, text] of Object.entries(journals)) writeFileSync(join(folder, journal), text);
+      const copy = join(this.folder, folder, `copy-${String(number).padStart(3, "0")}`);
+      mkdirSync(copy, { recursive: true });
+      for (const file of ["status.json", "summary.json", "clients.json"]) cpSync(this.path(name, file), join(copy, file));
+      const seed = seeds > 1 ? number % seeds : number;
+      const experiment = read("experiment.toml").replace(/^seed = \d+/m, `seed = ${seed}`).replace(/^rho = .*/m, `rho = ${(Math.floor(number / seeds) + 1) / 1000}`);
+      writeFileSync(join(copy, "experiment.toml"), experiment);
+      const worse = (text) => text.replaceAll(/"mean":([\d.]+)/g, (_, mean) => `"mean":${mean * (1 - 0.05 * seed)}`);
+      for (const [journal, text] of Object.entries(journals)) writeFileSync(join(copy, journal), seeds > 1 ? worse(text) : text);
     }
   }
 
@@ -146,15 +148,15 @@ export class Visitor {
   }
 
   /** A small picture for the documentation, of what is on the screen. */
-  async documented(name, page = this.page, most = 640) {
+  async documented(name, page = this.page, most = 640, scale = "css") {
     const path = join(PICTURES ?? ARTEFACTS, `${name}.png`);
     mkdirSync(dirname(path), { recursive: true });
     const size = page.viewportSize();
     await page.setViewportSize({ width: Math.min(size.width, 1000), height: Math.min(size.height, most) });
     await new Promise((next) => setTimeout(next, 500));
-    await page.screenshot({ path, scale: "css" });
+    await page.screenshot({ path, scale });
     await page.setViewportSize(size);
-    if (statSync(path).size >= 100_000) throw new Error(`${name} is larger than 100 kB: ${statSync(path).size}`);
+    if (statSync(path).size >= 120_000) throw new Error(`${name} is larger than 120 kB: ${statSync(path).size}`);
   }
 
   row(run) {

@@ -23,7 +23,7 @@ and [your own data, compared](../python/notebooks/own-data.ipynb). `python -m te
 
 NAMES = {
     "fedeq": [
-        *("run", "resume", "Run", "open", "compare", "Comparison", "sweep", "Sweep", "reproduce"),
+        *("run", "resume", "Run", "open", "compare", "Comparison", "sweep", "Sweep", "reproduce", "Reproduction"),
         *("Table", "Figure", "Callback", "Round", "FedeqError", "Refused", "Stopped"),
     ],
     "fedeq.data": ["save", "FederationData", "ClientData", "Pair"],

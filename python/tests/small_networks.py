@@ -1,5 +1,6 @@
 """Small networks by hand, for tests of networks that are not fedeq's."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ class Convolutional:
 
     name = "small-cnn"
 
-    def __init__(self, seed: int = 0, personal: tuple[str, ...] = ()) -> None:
+    def __init__(self, seed: int = 0, personal: str | Sequence[str] = ()) -> None:
         """Draw the first values."""
         draw = np.random.default_rng(seed)
         self.personal = personal

@@ -16,9 +16,10 @@ PAGE = REPOSITORY / "docs" / "security.md"
 FILES = (
     *(
         f"crates/fedeq/tests/{name}.rs"
-        for name in ("node", "node_consent", "node_guarded", "node_secrets", "node_stopped")
+        for name in ("attack", "node", "node_consent", "node_guarded", "node_secrets", "node_stopped")
     ),
     "crates/core/tests/liars.rs",
+    "crates/core/tests/robust.rs",
     "crates/secure/tests/bytes.rs",
     "crates/secure/tests/sums.rs",
     "crates/secure/tests/threats.rs",
@@ -26,10 +27,12 @@ FILES = (
 # Files that hold their tests, and how these are called.
 MODULES = {
     "crates/core/src/acceptance.rs": "acceptance::tests",
+    "crates/core/src/disclosure.rs": "disclosure::tests",
     "crates/core/src/secure/tests.rs": "secure::tests",
     "crates/fedeq/src/cli/node/guard.rs": "cli::node::guard::tests",
     "crates/flower/src/parts.rs": "parts::tests",
     "crates/flower/src/store/attempts.rs": "store::attempts::tests",
+    "crates/run/src/agreement/request.rs": "agreement::request::tests",
 }
 
 

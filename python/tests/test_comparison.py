@@ -3,7 +3,9 @@
 
 import json
 import re
+import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,14 @@ def test_a_comparison_says_what_the_command_says(runs: Path) -> None:
     assert all(row["seeds"] == 2 for row in comparison.table)
     shown = comparison._repr_html_()
     assert "<table>" in shown
-    assert "fedavg" in shown
-    assert "fedavg" in str(comparison) == repr(comparison)
+    assert "FedAvg" in shown
+    assert "FedAvg" in str(comparison) == repr(comparison)
     named = fedeq.compare([fedeq.Run(runs / "fedavg-0"), runs / "local-0"], runs / "local-0", view="shared")
     assert named.left_out == [f"`{runs / 'local-0'}` repeats an experiment with the same seed"]
     with pytest.raises(fedeq.Refused, match="no view"):
         fedeq.compare(runs, view="global")  # type: ignore[arg-type]
+    with pytest.raises(fedeq.Refused, match="`view` is of the type `int`"):
+        fedeq.compare(runs, view=3)  # type: ignore[arg-type]
 
 
 def test_figures_are_shown_and_kept(runs: Path, tmp_path: Path) -> None:
@@ -53,6 +57,8 @@ def test_figures_are_shown_and_kept(runs: Path, tmp_path: Path) -> None:
     assert run.plot("clients").svg != figure.svg
     with pytest.raises(fedeq.Refused, match="choose one of `accuracy-over-rounds`"):
         run.plot("nothing")
+    with pytest.raises(fedeq.Refused, match="`name` is of the type `int`"):
+        run.plot(3)  # type: ignore[arg-type]
     with pytest.raises(fedeq.Refused, match=r"\.svg"):
         figure.save(tmp_path / "one.pdf")
     shown = run._repr_html_()
@@ -97,6 +103,79 @@ def test_a_sweep_learns_from_arrays_and_changes_settings_together(tmp_path: Path
     assert all(run.clients["name"] == ["ann", "bob"] for run in sweep.runs)
 
 
+def two_clients(seed: int) -> dict[str, Any]:
+    """Draw rows of numbers with a class each, for two clients."""
+    generator = np.random.default_rng(seed)
+    return {name: (generator.normal(size=(20, 3)), np.arange(20) % 2) for name in ("ann", "bob")}
+
+
+ARRAYS: dict[str, Any] = {
+    "method": "fedavg",
+    "model": "linear",
+    "rounds": 1,
+    "settings": {"plan.sampling.fraction": 1},
+    "grid": {"training.learning_rate": [0.01, 0.1]},
+    "progress": False,
+}
+
+
+def test_a_sweep_keeps_to_the_arrays_that_it_began_with(tmp_path: Path) -> None:
+    """Other arrays are refused by name, and nothing of what there is changes; with the same ones it continues."""
+    sweep = fedeq.sweep(**ARRAYS, data=two_clients(0), out=tmp_path / "sweep")
+    before = {path: path.read_bytes() for path in sweep.folder.rglob("*") if path.is_file()}
+    with pytest.raises(fedeq.Refused, match=r"`data` has other arrays than `.*data\.safetensors`"):
+        fedeq.sweep(**ARRAYS, data=two_clients(1), out=tmp_path / "sweep")
+    assert {path: path.read_bytes() for path in sweep.folder.rglob("*") if path.is_file()} == before
+    assert fedeq.sweep(**ARRAYS, data=two_clients(0), out=tmp_path / "sweep").points == sweep.points
+    assert sweep.runs[0].client("ann").data()["train"][0].shape[1] == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep"]
+
+
+@pytest.mark.parametrize("wrong", [{"methud": ["fedavg"]}, {"training.learning_rate": [-1.0]}])
+def test_a_sweep_that_is_refused_leaves_nothing_behind(wrong: dict[str, Any], tmp_path: Path) -> None:
+    """Neither its folder nor those above; what was there before stays."""
+    given: dict[str, Any] = {**ARRAYS, "grid": wrong, "data": two_clients(0)}
+    with pytest.raises(fedeq.Refused):
+        fedeq.sweep(**given, out=tmp_path / "above" / "sweep")
+    assert not any(tmp_path.iterdir())
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(fedeq.Refused):
+        fedeq.sweep(**given, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_data_set_of_a_name_is_meant_also_where_a_folder_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For runs and sweeps alike; a path means the folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("digits").mkdir()
+    small: dict[str, Any] = {"method": "fedavg", "model": "linear", "rounds": 1, "clients": 5, "progress": False}
+    run = fedeq.run(**small, data="digits", out="run")
+    (swept,) = fedeq.sweep(**small, data="digits", grid={"seed": [0]}, out="sweep").runs
+    assert run.config["data"] == swept.config["data"]
+    refusals = []
+    calls: tuple[Any, ...] = (fedeq.run, partial(fedeq.sweep, grid={"seed": [0]}))
+    for call in calls:
+        with pytest.raises(fedeq.Refused) as refused:
+            call(**small, data=Path("digits"), out="other")
+        refusals.append(str(refused.value))
+    assert refusals[0] == refusals[1]
+
+
+def test_a_sweep_takes_what_a_run_takes(tmp_path: Path) -> None:
+    """A method with its settings, and a dictionary as what a file says."""
+    method = {"name": "fedeq", "rho": 0.3}
+    config = {"model": "linear", "plan": {"rounds": 1}, "data": {"partition": {"clients": 5}}}
+    given: dict[str, Any] = {"method": method, "settings": {"training.epochs": np.int64(2)}, "progress": False}
+    run = fedeq.run(config, **given, out=tmp_path / "run")
+    sweep = fedeq.sweep(config, **given, grid={"seed": [0]}, out=tmp_path / "sweep")
+    assert run.config == sweep.runs[0].config
+    pairs = {"method": [method, "fedavg"]}
+    points = fedeq.sweep(config, grid=pairs, out=tmp_path / "pairs", progress=False).points
+    assert points["method"] == [method, "fedavg"]
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -109,12 +188,21 @@ def test_a_sweep_learns_from_arrays_and_changes_settings_together(tmp_path: Path
         ({"grid": {}, "config": 3}, "`config` is of the type `int`"),
         ({"grid": {}, "data": 3}, "`data` is of the type `int`"),
         ({"grid": {}, "data": "digitz"}, "digitz"),
+        ({"grid": {3: ["fedavg"]}}, "`a key of grid` is of the type `int`"),
+        ({"grid": {"method": [None]}}, "`method` is `None`"),
+        ({"grid": {"method": ["fedavg"]}, "settings": {"plan.rounds": None}}, "`plan.rounds` is `None`"),
+        ({"grid": {"method": ["fedavg"]}, "rounds": object()}, "`rounds` cannot be"),
+        ({"grid": {"method": ["fedavg"]}, "rounds": 3, "settings": {"plan.rounds": 3}}, "both say `plan.rounds`"),
+        ({"grid": {"method": ["fedavg"]}, "device": 3}, "device"),
+        ({"grid": {"method": ["fedavg"]}, "roundz": 3}, "did you mean `rounds`?"),
+        ({"grid": {"method": ["fedavg"]}, "network": object()}, "a sweep takes no `network`"),
     ],
 )
 def test_a_sweep_refuses_what_is_of_the_wrong_kind(given: dict[str, Any], words: str, tmp_path: Path) -> None:
     """By its name."""
     with pytest.raises(fedeq.Refused, match=re.escape(words)):
         fedeq.sweep(**given, out=tmp_path / "sweep")
+    assert not any(tmp_path.iterdir())
 
 
 LONG = {
@@ -148,15 +236,67 @@ def test_ctrl_c_stops_a_sweep_which_the_same_call_continues(tmp_path: Path) -> N
         assert lasting(one.folder) == lasting(other.folder)
 
 
+CELL: dict[str, Any] = {"seeds": 1, "only": "rho-fedrep", "progress": False}
+
+
 def test_a_cell_of_an_experiment_is_reproduced(tmp_path: Path) -> None:
     """The smallest one, with one seed; what is finished is skipped when it is asked for again."""
-    where: dict[str, Any] = {"out": tmp_path / "results", "runs": tmp_path / "runs", "seeds": 1, "only": ["rho-fedrep"]}
-    assert fedeq.reproduce("fig-dual", **where, progress=False) == tmp_path / "results"
+    where: dict[str, Any] = {"out": tmp_path / "results", "runs": tmp_path / "runs"}
+    reproduced = fedeq.reproduce("fig-dual", **where, **CELL)
+    assert reproduced.folders == {"fig-dual": tmp_path / "results"}
+    assert list(reproduced.results["fig-dual"]) == ["rho-fedrep"]
+    assert str(tmp_path / "results") in str(reproduced)
     (run,) = (fedeq.Run(file.parent) for file in (tmp_path / "runs").rglob("summary.json"))
     assert (run.config["method"]["name"], run.state) == ("fedrep", "finished")
     made = {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.is_file()}
-    fedeq.reproduce("fig-dual", **where, progress=False)
+    fedeq.reproduce("fig-dual", **where, **CELL)
     assert {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.is_file()} == made
+
+
+def test_several_experiments_are_one_queue_whose_state_goes_elsewhere(tmp_path: Path) -> None:
+    """One cell of each, with fewer rounds; a forecast, the runs, and what is published of them on another machine."""
+    given: dict[str, Any] = {
+        "only": ["fig-rho/rho-0.01", "rho-fedrep"],
+        "seeds": 1,
+        "settings": {"plan.rounds": 2},
+        "progress": False,
+        "out": tmp_path / "results",
+        "state": tmp_path / "state",
+    }
+    names = ("fig-rho", "fig-dual")
+    forecast = fedeq.reproduce(*names, **given, dry_run=True)
+    assert "2 cells, 1 seed" in str(forecast)
+    assert not any(tmp_path.iterdir())
+    reproduced = fedeq.reproduce(*names, **given)
+    assert reproduced.folders == {name: tmp_path / "results" / name for name in names}
+    assert [list(cells) for cells in reproduced.results.values()] == [["rho-0.01"], ["rho-fedrep"]]
+    shutil.rmtree(tmp_path / "results")
+    published = fedeq.reproduce(*names, **given, publish=True)
+    assert published.results == reproduced.results
+    assert all((folder / "README.md").is_file() for folder in published.folders.values())
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "words"),
+    [
+        ((), {}, "no experiment is named"),
+        ((3,), {}, "`name` is of the type `int`"),
+        (("fig-rho",), {"out": 3}, "`out` is of the type `int`"),
+        (("fig-rho",), {"only": "nothing"}, "named like `nothing`"),
+        (("fig-rho",), {"only": [3]}, "`only` is `[3]`"),
+        (("fig-rho",), {"publish": 3}, "`publish` is of the type `int`"),
+        (("fig-rho",), {"scale": 3}, "'3'"),
+        (("fig-rho", "fig-rho"), {}, "`fig-rho` is named twice"),
+    ],
+)
+def test_a_reproduction_refuses_what_is_of_the_wrong_kind(
+    names: tuple[Any, ...], given: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name, and no folder appears."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(fedeq.Refused, match=re.escape(words)):
+        fedeq.reproduce(*names, **given)
+    assert not any(tmp_path.iterdir())
 
 
 def test_what_is_neither_a_run_nor_a_folder_is_not_compared() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from importlib.metadata import distributions, requires
+from itertools import pairwise
 from pathlib import Path
 
 CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
@@ -12,9 +13,9 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def constraints() -> dict[str, str]:
+def constraints(path: Path = CONSTRAINTS) -> dict[str, str]:
     """Read the versions."""
-    lines = [line for line in CONSTRAINTS.read_text().splitlines() if line and not line.startswith("#")]
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
     pairs = [line.split("==") for line in lines]
     assert all(len(pair) == 2 for pair in pairs), "every version is exact"  # noqa: PLR2004 (a name and a version)
     return {normal(name): version for name, version in pairs}
@@ -40,3 +41,18 @@ def test_all_that_is_installed_for_the_server_has_the_version_that_is_locked() -
     installed = {normal(one.metadata["Name"]): one.version for one in distributions()}
     for name in needed("fedeq") - {"fedeq", "pip", "setuptools"}:
         assert locked.get(name) == installed[name], f"{name}: {installed[name]}"
+
+
+def test_ci_installs_nothing_whose_version_is_not_locked() -> None:
+    """Each of its commands names a list, all versions in these are exact, and what it asks for by name is in one."""
+    repository = CONSTRAINTS.parents[1]
+    commands = [line for line in (repository / ".ci/run").read_text().splitlines() if "pip install" in line]
+    assert len(commands) > 3, commands  # noqa: PLR2004
+    for command in commands:
+        words = command.partition("pip install")[2].split()
+        lists = [repository / path for flag, path in pairwise(words) if flag in {"-c", "-r"}]
+        assert lists, command
+        locked = {name for path in lists for name in constraints(path)}
+        options = {word for flag, path in pairwise(words) if flag in {"-c", "-r"} for word in (flag, path)}
+        asked = [word for word in words if word not in options and not word.startswith(("-", "'."))]
+        assert {normal(name) for name in asked} <= locked, command

@@ -12,6 +12,7 @@ from tests.conftest import FederationFactory
 from tests.harness import Federation
 from tests.harness.compare import assert_equals_simulation, lines
 from tests.harness.federation import is_listening
+from tests.harness.methods import methods
 from tests.harness.processes import free_port, until
 from tests.harness.program import PROGRAM, fedeq
 from tests.harness.settings import FEDEQ, SMALL
@@ -86,6 +87,14 @@ OTHERS = {
     # Two of the five are met after training.
     "unseen": ("method=fedrep", "data.unseen.count=2", *BY_SAMPLES),
 }
+
+
+def test_every_method_of_the_catalogue_is_compared_over_flower() -> None:
+    """A method that is new is added to those above."""
+    told = [dict(setting.split("=", 1) for setting in settings) for settings in (FEDEQ, *OTHERS.values())]
+    assert {settings["method"] for settings in told} == set(methods())
+
+
 # Tests that can be carried out side by side.
 PARTS = 4
 

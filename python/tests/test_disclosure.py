@@ -7,7 +7,7 @@ from tests.harness.compare import assert_finished, lines
 from tests.harness.fake import theta_of
 from tests.harness.settings import SHORT
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.hostile]
 
 SETTINGS = (
     *("method=fedeq", "method.rho=0.3", "plan.rounds=2", "plan.evaluate_every=1", "plan.sampling.fraction=1"),

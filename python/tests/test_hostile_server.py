@@ -1,4 +1,4 @@
-"""A server that attacks its nodes, over a real SuperLink. `test_attacks.py` runs the attacks one by one."""
+"""A server that attacks its nodes, over a real SuperLink. `test_attacks.py` runs the attacks written in Rust."""
 
 from pathlib import Path
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import fedeq
 from fedeq.networks import Arrays, Inputs, Network, Targets, TorchNetwork
+from tests.harness.methods import methods
 from tests.small_networks import CLASSES, Convolutional
 
 Floats = NDArray[np.float32]
@@ -169,13 +170,58 @@ def journals(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in ("rounds.jsonl", "evaluations.jsonl", "metrics.csv")]
 
 
-@pytest.mark.parametrize("method", ["fedeq", "fedrep", "ditto", "scaffold"])
+class Featured(Convolutional):
+    """Says by what neighbours are found."""
+
+    def features(self, parameters: Arrays, x: Inputs) -> Floats:
+        """Give what stands for a sample."""
+        return self.logits(parameters, x)
+
+
+class Normalised(Convolutional):
+    """Calls the bias of its kernels what normalisations are called."""
+
+    def parameters(self) -> dict[str, Floats]:
+        """Give the first values."""
+        return renamed(super().parameters(), "conv.bias", "norm.bias")
+
+    def loss_and_gradient(self, parameters: Arrays, x: Inputs, y: Targets) -> tuple[float, dict[str, Floats]]:
+        """Go forward and back."""
+        loss, gradient = super().loss_and_gradient(renamed(parameters, "norm.bias", "conv.bias"), x, y)
+        return loss, renamed(gradient, "conv.bias", "norm.bias")
+
+    def logits(self, parameters: Arrays, x: Inputs) -> Floats:
+        """Go forward."""
+        return super().logits(renamed(parameters, "norm.bias", "conv.bias"), x)
+
+
+def renamed(arrays: Arrays, old: str, new: str) -> dict[str, Floats]:
+    """Give one of the arrays another name."""
+    return {new if name == old else name: array for name, array in arrays.items()}
+
+
+# What methods ask of a network, and those that need one of fedeq.
+NEEDS = {"knn-per": Featured, "fedbn": Normalised}
+REFUSED = {"moon": "`method = moon` does not go with the network `small-cnn`"}
+
+
+@pytest.mark.parametrize("method", [method for method in methods() if method not in REFUSED])
 def test_any_method_gives_the_same_bytes_for_any_number_of_workers(tmp_path: Path, method: str) -> None:
     """Calls come in any order, and results do not depend on it."""
     settings = (f"method={method}", "training.learning_rate=0.02", "training.batch_size=20")
+    network = NEEDS.get(method, Convolutional)(personal=("head",))
     for name, workers in [("one", 1), ("more", 4)]:
-        run(Convolutional(personal=("head",)), tmp_path / name, *settings, f"engine.workers={workers}")
+        run(network, tmp_path / name, *settings, f"engine.workers={workers}")
     assert journals(tmp_path / "one") == journals(tmp_path / "more")
+    assert json.loads((tmp_path / "one" / "summary.json").read_text())["computed_by"] == "Python"
+
+
+@pytest.mark.parametrize("method", REFUSED)
+def test_methods_that_need_a_network_of_fedeq_are_refused_by_name(tmp_path: Path, method: str) -> None:
+    """Before anything is trained."""
+    with pytest.raises(fedeq.Refused, match=REFUSED[method]):
+        run(Featured(personal=("head",)), tmp_path / "run", f"method={method}")
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_is_personal_differs_from_client_to_client_and_what_is_shared_does_not(tmp_path: Path) -> None:
@@ -186,6 +232,47 @@ def test_what_is_personal_differs_from_client_to_client_and_what_is_shared_does_
     run(Convolutional(), tmp_path / "average")
     first, second = (state_dict(tmp_path / "average", name) for name in clients(tmp_path / "average")[:2])
     assert all(np.array_equal(first[name], second[name]) for name in first), "`head` is shared unless it is personal"
+
+
+def test_a_client_is_asked_through_its_network(tmp_path: Path) -> None:
+    """Fedeq refuses, since only Python can compute; parameters and samples are those that it was evaluated by."""
+    network = Convolutional(personal=("head",))
+    run(network, tmp_path / "run", "method=fedper", "plan.rounds=3")
+    row = fedeq.open(tmp_path / "run").clients[1]
+    client = fedeq.open(tmp_path / "run").client(row["name"])
+    pixels, classes = client.data()["test"]
+    for ask in (client.predict, client.logits):
+        with pytest.raises(fedeq.FedeqError, match="the network `small-cnn` is computed outside of fedeq"):
+            ask(pixels)
+    white = 16  # Of these digits; that of photographs is 255.
+    found = network.logits(client.state_dict(), (pixels / white).astype(np.float32)).argmax(axis=1)
+    assert (found == classes).mean() == pytest.approx(row["local_accuracy"])
+
+
+def test_a_text_as_personal_is_one_name(tmp_path: Path) -> None:
+    """And not its letters."""
+    for name, personal in [("text", "head"), ("list", ["head"])]:
+        run(Convolutional(personal=personal), tmp_path / name, "method=fedper")
+    assert journals(tmp_path / "text") == journals(tmp_path / "list")
+
+
+def test_a_module_of_pytorch_that_does_not_fit_is_refused_by_name() -> None:
+    """Before any run."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, CLASSES))
+    assert TorchNetwork(module, personal="1").personal == ["1"]
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        (3, {}, "`module` is of the type `int`"),
+        (module, {"personal": 3}, "`personal` is `3`"),
+        (module, {"name": 3}, "`name` is of the type `int`"),
+        (module, {"features": "2"}, "`features` is `2`, and no submodule is called so"),
+        (torch.nn.Flatten(), {}, "no parameters that are trained"),
+        (torch.nn.Linear(64, CLASSES).requires_grad_(requires_grad=False), {}, "no parameters that are trained"),
+        (torch.nn.Linear(64, CLASSES).double(), {}, "the parameter `weight` is `torch.float64`"),
+    ]
+    for given, more, words in refused:
+        with pytest.raises(fedeq.Refused, match=words):
+            TorchNetwork(given, **more)
 
 
 class Broken(Convolutional):
@@ -270,6 +357,9 @@ GOOD = Convolutional().parameters()
             r"client `.+`: `logits` gave an array of the shape `\[3, 10\]`",
         ),
         (Gives(logits=[0.0]), "client `.+`: what `logits` gave is `list`"),
+        (Convolutional(personal=3), "`personal` is `3` of the type `int`"),  # type: ignore[arg-type]
+        (Convolutional(personal=(3,)), "`personal` is"),  # type: ignore[arg-type]
+        (Convolutional(personal="fc"), "`personal` names `fc`, and no parameter is called so"),
         (Convolutional(personal=("fc",)), "`personal` names `fc`, and no parameter is called so"),
         (object(), "`object` is no network: it has no `parameters`"),
     ],
@@ -286,7 +376,7 @@ def test_what_a_network_should_not_give_is_refused_by_name(tmp_path: Path, netwo
     [
         ("model=linear", "`model` does not go with a network of your own"),
         ("engine.device=cuda", "`engine.device = cuda` does not go with the network `small-cnn`"),
-        ("method=moon", "`method = moon` does not go with the network `small-cnn`"),
+        ("method=fedbn", "`method = fedbn` keeps normalisations with clients, and no parameter"),
         ("method=knn-per", "`method = knn-per` needs features, and the network `small-cnn` offers none"),
         ("training.warm_start=previous-batch", "`training.warm_start` does not go with"),
     ],

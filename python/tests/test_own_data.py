@@ -42,7 +42,9 @@ def test_devices_with_their_own_pictures_agree_with_a_simulation_over_all(
     for label in CLASSES:
         draw(example / "anybody", label, 1, rng)
 
-    words = [word for setting in (*SMALL, "data.partition=natural") for word in ("--set", setting)]
+    # As a federation has it.
+    noted = "plan.aggregation.distances=true"
+    words = [word for setting in (*SMALL, "data.partition=natural", noted) for word in ("--set", setting)]
     fedeq("run", *words, "--data", everybody, "--out", tmp_path / "simulation", "--quiet")
     own = ("data.partition.rule=own", "data.partition.clients=3", f"data.folder={example}")
     federation = make_federation(*SMALL, *own)

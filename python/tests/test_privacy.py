@@ -66,7 +66,7 @@ QUIET = ("plan.privacy.clip.fixed=1000", "plan.privacy.noise_multiplier=1e-12", 
 
 
 def test_a_model_that_arrives_compressed_is_what_changes_are_measured_from(make_federation: FederationFactory) -> None:
-    """Noise by clients beside a codec on the way down: from the second round on, clients have other models than the server."""
+    """Noise by clients beside a codec on the way down: after the first round they have other models than the server."""
     compressed = ("plan.rounds=3", "plan.compression.down=int4")
     federation = make_federation(*(*FEDREP, *SMALL, *QUIET, *compressed))
     federation.start()

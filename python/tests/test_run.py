@@ -142,6 +142,15 @@ def test_an_exception_of_a_callback_stops_the_run_and_is_raised(tmp_path: Path) 
         fedeq.run(**SMALL, rounds=1, out=tmp_path / "other", callbacks=[lambda _: 1])  # type: ignore[list-item, return-value]
 
 
+@pytest.mark.parametrize(("name", "given"), [("device", 3), ("previous", 3), ("data", 3)])
+def test_what_a_run_is_continued_with_is_refused_by_name(name: str, given: object, tmp_path: Path) -> None:
+    """Of another kind than it should be."""
+    run = fedeq.run(**SMALL, rounds=2, out=tmp_path / "run", callbacks=[lambda _: True])
+    with pytest.raises(fedeq.Refused, match=f"`{name}` is of the type `int`"):
+        fedeq.resume(run, **{name: given})  # type: ignore[arg-type]
+    assert run.state == "stopped"
+
+
 ENDLESS = """
 import fedeq, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Whoever runs in the background inherits that it is ignored.

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import nan
 from pathlib import Path
 
@@ -149,9 +149,19 @@ def test_a_client_does_not_come_back_with_another_key(tmp_path: Path) -> None:
     assert json.loads((server.folder / "nodes.json").read_text()) == {"0": "node 100", "1": "node 101"}
 
 
+FORGERIES: dict[str, Callable[[Message], Message]] = {
+    "an update": lambda reply: Message(update(shifted(99.0)), reply_to=reply),
+    "a refusal": lambda reply: Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "no"), reply_to=reply),
+    "an absence": lambda reply: Message(Error(ErrorCode.NODE_UNAVAILABLE, "offline"), reply_to=reply),
+}
+
+
 @pytest.mark.hostile
-def test_a_reply_in_the_name_of_another_node_does_not_count(tmp_path: Path) -> None:
-    """Node 101 replies to the message that node 100 was sent, before node 100 does."""
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+def test_a_reply_in_the_name_of_another_node_does_not_count(
+    tmp_path: Path, forge: Callable[[Message], Message]
+) -> None:
+    """Node 101 replies to every message that node 100 was sent, before node 100 and twice: a refusal counts then."""
     grid = grid_of(honest(1.0), honest(3.0))
     genuine = grid.pull_messages
     forged = []
@@ -160,17 +170,19 @@ def test_a_reply_in_the_name_of_another_node_does_not_count(tmp_path: Path) -> N
         replies = list(genuine(message_ids))
         for reply in list(replies):
             if reply.metadata.src_node_id == 100 and not reply.metadata.message_type.startswith("query"):  # noqa: PLR2004
-                forgery = Message(update(shifted(99.0)), reply_to=reply)
+                forgery = forge(reply)
                 forgery.metadata.__dict__["_src_node_id"] = 101
                 forgery.metadata.__dict__["_reply_to_message_id"] = reply.metadata.reply_to_message_id
                 forged.append(forgery)
-                replies.insert(0, forgery)
+                replies[:0] = [forgery, forgery]
         return replies
 
     grid.pull_messages = pull  # type: ignore[method-assign]
     theta = FakeServer(write_app(tmp_path / "app", 2), grid).run()
     assert np.array_equal(theta["params/a"], shifted(2.0)["params/a"])
     assert forged
+    # It was not taken for offline, and asked who it is once more.
+    assert grid.asked.count((100, "query")) == 1
 
 
 @pytest.mark.hostile

@@ -1,4 +1,5 @@
 //! What a server accepts of its clients: the one place where replies are checked.
+use fedeq_models::graph::RunningStatistics;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -60,9 +61,12 @@ impl Default for Limits {
 }
 
 /// No client has more samples, steps or bytes, and sums over clients stay exact.
-const LARGEST_COUNT: u64 = 1 << 48;
-/// Losses, distances and norms beyond this are not plausible; sums of squares of them stay finite.
-const LARGEST_NUMBER: f64 = 1e100;
+pub(crate) const LARGEST_COUNT: u64 = 1 << 48;
+/// Losses of a prediction, distances and norms beyond this are not plausible, and one that was accepted moves the mean of a hundred by 1e7 at most: it is seen to be a lie, and does not
+/// hide the others in rounding. A million [largest parameters](LARGEST_PARAMETER) have this norm, and a loss of this size is a probability of `exp(-1e9)`: whoever sends it has nothing to send.
+const LARGEST_NUMBER: f64 = 1e9;
+/// What solves that went wrong leave behind, and products of norms, may honestly be larger; sums of squares of them stay finite.
+const LARGEST_WRECK: f64 = 1e100;
 /// No parameter of a network that trains is larger.
 const LARGEST_PARAMETER: f32 = 1e6;
 /// Running means and variances are those of features, which may be large; steps are counted.
@@ -134,7 +138,7 @@ impl Acceptance {
         all
     }
 
-    /// Refuses to go on without enough replies; `what` is what they were for.
+    /// Refuses to continue without enough replies; `what` is what they were for.
     pub fn require_quorum(&self, what: &str, counted: usize, dropped: &[Dropped]) -> Result<()> {
         let asked = counted + dropped.len();
         if dropped.is_empty() || (counted > 0 && counted as f64 >= self.quorum * asked as f64) {
@@ -150,8 +154,9 @@ impl Acceptance {
         (counted as f64 * (1.0 / self.quorum.max(0.1) - 1.0)) as usize
     }
 
-    /// Whether a reply counts; the error says why it does not.
-    pub(crate) fn check(&self, reply: &Reply, request: &Request, algorithm: &dyn Algorithm) -> std::result::Result<(), String> {
+    /// Whether a reply counts; the error says why it does not. For the server, and for `fuzz/`, which looks for what is accepted and should not be.
+    #[doc(hidden)]
+    pub fn check(&self, reply: &Reply, request: &Request, algorithm: &dyn Algorithm) -> std::result::Result<(), String> {
         let limits = self.limits.as_ref();
         match (request.task, reply) {
             (ClientTask::Train, Reply::Update(update)) => {
@@ -227,7 +232,7 @@ fn check_stats(stats: &TrainStats) -> std::result::Result<(), String> {
     ];
     counts.into_iter().try_for_each(|(name, value)| count(name, value))?;
     size("loss", *loss)?;
-    size("solves.residual", *residual)?;
+    size_within("solves.residual", *residual, LARGEST_WRECK)?;
     let PhaseSeconds { solve, backward, update } = seconds;
     for value in [*solve, *backward, *update] {
         if !(0.0..=LONGEST).contains(&value) {
@@ -244,12 +249,13 @@ fn check_score(view: &str, score: &Score) -> std::result::Result<(), String> {
     if correct > predictions {
         return Err(format!("`{view}` says that {correct} of {predictions} predictions are correct"));
     }
-    size("loss", loss)
+    // The sum over all predictions.
+    size("loss", loss / predictions.max(1) as f64)
 }
 
 fn check_theory(theory: &Theory) -> std::result::Result<(), String> {
     let Theory { lagrangian, stationarity, head_gradient } = theory;
-    size("lagrangian", lagrangian.abs())?;
+    size_within("lagrangian", lagrangian.abs(), LARGEST_WRECK)?;
     size("stationarity", *stationarity)?;
     size("head_gradient", *head_gradient)
 }
@@ -268,13 +274,16 @@ fn count(name: &str, value: u64) -> std::result::Result<(), String> {
     if value <= LARGEST_COUNT { Ok(()) } else { Err(format!("`{name}` is `{value}`, more than 2^48")) }
 }
 
-/// A finite number that is not negative.
+/// A number that is not negative, and plausible.
 fn size(name: &str, value: f64) -> std::result::Result<(), String> {
-    if (0.0..=LARGEST_NUMBER).contains(&value) {
-        Ok(())
-    } else {
-        Err(format!("`{name}` is `{value:e}`, no finite number of at least 0"))
+    size_within(name, value, LARGEST_NUMBER)
+}
+
+fn size_within(name: &str, value: f64, most: f64) -> std::result::Result<(), String> {
+    if (0.0..=most).contains(&value) {
+        return Ok(());
     }
+    Err(format!("`{name}` is `{value:e}`, no number from 0 to {most:e}"))
 }
 
 fn present(name: &str, is_there: bool, is_expected: bool) -> std::result::Result<(), String> {
@@ -297,7 +306,7 @@ fn within(params: &Params, most: f32) -> std::result::Result<(), String> {
 
 /// Refuses variances and counts of steps below zero.
 fn not_negative(statistics: &Params) -> std::result::Result<(), String> {
-    for (name, array) in statistics.iter().filter(|(name, _)| !name.ends_with(".mean")) {
+    for (name, array) in statistics.iter().filter(|(name, _)| !RunningStatistics::may_be_negative(name)) {
         if let Some(value) = array.values.iter().find(|value| **value < 0.0) {
             return Err(format!("`{name}` holds the value `{value:e}`, which is negative"));
         }
@@ -456,6 +465,7 @@ mod tests {
             (Update { samples: 0, ..sound.clone() }, "`samples` is `0`"),
             (Update { samples: u64::MAX, ..sound.clone() }, "`samples` is `18446744073709551615`"),
             (Update { gap: -1.0, ..sound.clone() }, "`gap` is `-1e0`"),
+            (Update { gap: 2e9, ..sound.clone() }, "`gap` is `2e9`, no number from 0 to 1e9"),
             (Update { stats: TrainStats { loss: f64::NAN, ..TrainStats::default() }, ..sound.clone() }, "`loss` is `NaN`"),
         ];
         let near = Acceptance { limits: Some(Limits { distance: 5.0, fixed_points: false }), ..STRICT };
@@ -470,6 +480,31 @@ mod tests {
     }
 
     #[test]
+    fn one_liar_of_a_hundred_moves_the_numbers_of_the_journal_by_a_hundredth_of_the_largest_at_most() {
+        let update = |loss: f64| {
+            let stats = TrainStats { loss, ..TrainStats::default() };
+            Update { weights: weights(0.5, 0.0, 1.0).into(), samples: 7, gap: loss, stats }
+        };
+        let scores = |loss: f64| {
+            let local = Score { predictions: 10, correct: 5, loss: 10.0 * loss };
+            Scores { local, shared: Some(local), participations: 1, gap: loss, dual_norm: loss, ..Scores::default() }
+        };
+        let evaluate = request(ClientTask::Evaluate);
+        let (train, method) = (request(ClientTask::Train), FedEq::default());
+        for (lie, counts) in [(1e9, true), (1.01e9, false), (1e100, false)] {
+            assert_eq!(STRICT.check(&Reply::Update(update(lie)), &train, &method).is_ok(), counts, "{lie}");
+            assert_eq!(STRICT.check(&Reply::Scores(Box::new(scores(lie))), &evaluate, &method).is_ok(), counts, "{lie}");
+        }
+        let updates = (0..100).map(|client| update(if client == 3 { 1e9 } else { 0.5 })).collect();
+        let result = RoundResult { cohort: (0..100).collect(), updates, ..RoundResult::default() };
+        let round = result.report(0, None, Traffic::default(), Traffic::default());
+        assert!(round.loss < 1.01e7 && round.gap < 1.01e7, "{round:?}");
+        let clients: Vec<_> = (0..100).map(|client| Some(scores(if client == 3 { 1e9 } else { 0.5 }))).collect();
+        let Evaluation { local, gap, dual_norm, .. } = Evaluation::of(0, &clients, Vec::new(), Traffic::default());
+        assert!([local.loss, local.mean_loss, gap, dual_norm].iter().all(|value| *value < 1.01e7), "{local:?} {gap} {dual_norm}");
+    }
+
+    #[test]
     fn reasons_are_short_lines_that_can_be_shown() {
         let nasty = format!("a\n\u{1b}[2J\u{202e}{}", "x".repeat(100_000));
         let Dropped { reason, .. } = Dropped::new(3, &nasty);
@@ -478,13 +513,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_is_a_share_of_those_who_were_asked_and_never_nobody() {
+    fn a_quorum_is_a_share_of_those_who_were_asked_and_never_none() {
         let dropped: Vec<Dropped> = (5..8).map(|client| Dropped::new(client, "no reply")).collect();
         let holds = |quorum: f64, counted: usize| {
             Acceptance { quorum, limits: None }.require_quorum("replied", counted, &dropped).is_ok()
         };
         assert!(holds(0.5, 3) && !holds(0.6, 3) && !holds(1.0, 100) && holds(0.01, 1) && !holds(0.01, 0));
-        assert!(Acceptance::default().require_quorum("replied", 0, &[]).is_ok(), "a cohort of nobody is complete");
+        assert!(Acceptance::default().require_quorum("replied", 0, &[]).is_ok(), "a cohort without clients is complete");
         assert!(Acceptance { quorum: f64::NAN, limits: None }.validate().is_err());
     }
 }

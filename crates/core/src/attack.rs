@@ -1,11 +1,12 @@
 //! Clients that lie, to try out what a federation bears. In simulations only: nothing here is reached by a message of a real client.
 use std::collections::BTreeSet;
 
-use fedeq_data::Seed;
+use fedeq_data::{Seed, named};
 use rand_chacha::rand_core::Rng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::acceptance::LARGEST_COUNT;
 use crate::algorithm::{Algorithm, Update};
 use crate::client::shares_anything;
 use crate::error::{Error, Result};
@@ -15,8 +16,8 @@ use crate::stats::Score;
 use crate::training::positive;
 use crate::weights::Weights;
 
-/// Some clients lie, always the same ones, drawn by seed. They train as told and send something else; running statistics, sample counts and everything else they
-/// report is true. They are left out of every evaluation: accuracies are those of honest clients.
+/// Some clients lie, always the same ones, drawn by seed. They train as told and send something else; running statistics and everything else they
+/// report is true, sample counts unless the attack is about them. They are left out of every evaluation: accuracies are those of honest clients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Attack {
@@ -36,41 +37,34 @@ fn usual_share() -> f64 {
     0.2
 }
 
-/// What liars send in place of `theta + change`. Where a method sends changes, it is the same without `theta`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AttackKind {
-    /// `theta - strength * change`; 4 if left out.
-    SignFlip,
-    /// `theta + noise`, each a random direction of its own, `strength` times as long as the change; 10 if left out.
-    Noise,
-    /// `theta + strength * change`: the right direction, and far too far; 100 if left out.
-    LargeNorm,
-    /// What comes of training on labels that are counted from the other end: of `c` classes, class `k` becomes `c - 1 - k`. There is no strength.
-    LabelFlip,
-    /// `theta + strength * boost * (x - theta)` with one random model `x` for all liars; with the boost the plain mean becomes `x` where the usual number of liars takes
-    /// part and the others do not move (Bagdasaryan et al., 2020). 1 if left out.
-    ModelReplacement,
+named! {
+    /// What liars send in place of `theta + change`. Where a method sends changes, it is the same without `theta`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum AttackKind {
+        /// `theta - strength * change`; 4 if left out.
+        SignFlip = "sign-flip",
+        /// `theta + noise`, each a random direction of its own, `strength` times as long as the change; 10 if left out.
+        Noise = "noise",
+        /// `theta + strength * change`: the right direction, and far too far; 100 if left out.
+        LargeNorm = "large-norm",
+        /// What comes of training on labels that are counted from the other end: of `c` classes, class `k` becomes `c - 1 - k`. There is no strength.
+        LabelFlip = "label-flip",
+        /// `theta + strength * boost * (x - theta)` with one random model `x` for all liars; with the boost the plain mean becomes `x` where the usual number of liars takes
+        /// part and the others do not move (Bagdasaryan et al., 2020). 1 if left out.
+        ModelReplacement = "model-replacement",
+        /// `theta - change`, and `strength` times as many samples as there are; 1000 if left out. It is nothing to clients that count the same.
+        Weight = "weight",
+    }
 }
 
 impl AttackKind {
-    /// Its name, as in settings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SignFlip => "sign-flip",
-            Self::Noise => "noise",
-            Self::LargeNorm => "large-norm",
-            Self::LabelFlip => "label-flip",
-            Self::ModelReplacement => "model-replacement",
-        }
-    }
-
     fn usual_strength(self) -> f64 {
         match self {
             Self::SignFlip => 4.0,
             Self::Noise => 10.0,
             Self::LargeNorm => 100.0,
             Self::LabelFlip | Self::ModelReplacement => 1.0,
+            Self::Weight => 1000.0,
         }
     }
 }
@@ -153,7 +147,7 @@ impl Liars {
         Ok(match reply {
             Reply::Update(update) if self.attack.kind != AttackKind::LabelFlip => {
                 let sent = self.lie(client, request, update.weights.to_host()?.as_ref());
-                Reply::Update(Update { weights: sent.into(), ..update })
+                Reply::Update(Update { weights: sent.into(), samples: self.claimed(update.samples), ..update })
             }
             Reply::Scores(mut scores) => {
                 scores.local = Score::default();
@@ -169,7 +163,7 @@ impl Liars {
         let theta = &request.weights.params;
         let origin = if self.are_changes { theta.zeros_like() } else { theta.clone() };
         let change = truth.params.minus(&origin);
-        let strength = self.attack.strength.unwrap_or(self.attack.kind.usual_strength());
+        let strength = self.strength();
         let lie = match self.attack.kind {
             AttackKind::SignFlip => origin.plus(-strength as f32, &change),
             AttackKind::LargeNorm => origin.plus(strength as f32, &change),
@@ -181,9 +175,22 @@ impl Liars {
                 let other = self.other_model(theta);
                 origin.plus((strength * self.boost) as f32, &other.minus(theta))
             }
+            AttackKind::Weight => origin.plus(-1.0, &change),
             AttackKind::LabelFlip => truth.params.clone(),
         };
         Weights { params: lie, statistics: truth.statistics.clone() }
+    }
+
+    fn strength(&self) -> f64 {
+        self.attack.strength.unwrap_or(self.attack.kind.usual_strength())
+    }
+
+    /// How many samples a liar says that it has: no more than a server of strangers would believe.
+    fn claimed(&self, samples: u64) -> u64 {
+        match self.attack.kind {
+            AttackKind::Weight => ((self.strength() * samples as f64) as u64).clamp(1, LARGEST_COUNT),
+            _ => samples,
+        }
     }
 
     /// A random model: always the same directions, as large as `theta` is layer by layer.
@@ -251,7 +258,7 @@ mod tests {
         assert_eq!((liars(1).len(), liars(1)), (3, liars(1)));
         assert!((2..9).any(|seed| liars(seed) != liars(1)));
         let none = Attack { share: 0.0, ..attack(AttackKind::Noise, None) };
-        assert_eq!(none.draw(10, 5, &FedAvg::default(), Seed::new(1)).expect("nobody lies").numbers().count(), 0);
+        assert_eq!(none.draw(10, 5, &FedAvg::default(), Seed::new(1)).expect("no client lies").numbers().count(), 0);
     }
 
     #[test]
@@ -262,6 +269,7 @@ mod tests {
             (AttackKind::SignFlip, [-3.0, 1.0, -2.0, 0.5]),
             (AttackKind::LargeNorm, [101.0, 1.0, -2.0, 0.5]),
             (AttackKind::LabelFlip, truth),
+            (AttackKind::Weight, [0.0, 1.0, -2.0, 0.5]),
         ] {
             let [liar, honest] = sent(&attack(kind, None), &method);
             assert_eq!((liar, honest), (expected.to_vec(), truth.to_vec()), "{kind:?}");
@@ -269,6 +277,24 @@ mod tests {
         let [noise, _] = sent(&attack(AttackKind::Noise, Some(5.0)), &method);
         let length = weights(&noise).params.minus(&weights(&[1.0, 1.0, -2.0, 0.5]).params).norm();
         assert!((length - 5.0).abs() < 1e-5, "{length}");
+    }
+
+    #[test]
+    fn a_liar_about_its_samples_claims_so_many_times_as_many_and_no_more_than_is_plausible() {
+        let request = Request { task: ClientTask::Train, round: 0, rounds: 1, rho: None, weights: weights(&[0.0]) };
+        let claimed = |kind: AttackKind, strength: Option<f64>| {
+            let liars = attack(kind, strength).draw(10, 5, &FedAvg::default(), Seed::new(7)).expect("sound");
+            let liar = liars.numbers().next().expect("three");
+            let update = Update { weights: weights(&[1.0]).into(), samples: 4, gap: 1.0, stats: TrainStats::default() };
+            match liars.falsified(liar, &request, Reply::Update(update)).expect("sound") {
+                Reply::Update(update) => update.samples,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(claimed(AttackKind::Weight, None), 4000);
+        assert_eq!(claimed(AttackKind::Weight, Some(2.5)), 10);
+        assert_eq!(claimed(AttackKind::Weight, Some(1e30)), LARGEST_COUNT);
+        assert_eq!(claimed(AttackKind::SignFlip, None), 4, "the others say how many they have");
     }
 
     #[test]

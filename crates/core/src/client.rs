@@ -86,7 +86,7 @@ impl Clients<'_> {
     }
 
     fn handle_one(&self, client: usize, request: &Request) -> Result<Reply> {
-        self.handle(&[(client, request)]).pop().expect("an engine answers every job")
+        self.handle(&[(client, request)]).pop().expect("an engine replies to every job")
     }
 
     fn work(&self) -> Work<'_> {
@@ -131,6 +131,6 @@ pub fn shared_part(algorithm: &dyn Algorithm, own: &Weights) -> Weights {
 }
 
 /// Whether a method shares anything.
-pub(crate) fn shares_anything(algorithm: &dyn Algorithm) -> bool {
+pub fn shares_anything(algorithm: &dyn Algorithm) -> bool {
     algorithm.shares(Part::Shared) || algorithm.shares(Part::Personal)
 }

@@ -1,51 +1,41 @@
 //! How much a client tells about itself beside its weights.
+use fedeq_data::named;
 use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Update, Weighting};
 use crate::message::{Reply, Scores, Theory};
 use crate::stats::{PhaseBytes, PhaseSeconds, Score, SolveTally, TrainStats};
 
-/// How much a client tells about itself beside its weights. Its own setting, which no server can change.
-///
-/// | | `everything` | `coarse` | `none` |
-/// |---|---|---|---|
-/// | training samples, where the mean counts clients by them | exact | one digit | one digit |
-/// | training samples elsewhere | exact | 1 | 1 |
-/// | accuracies | correct of all predictions | steps of 5 %, as correct of 20 | not told |
-/// | losses, gap, norm of the dual, the theory's numbers | exact | two digits | not told |
-/// | gradient steps | exact | one digit | not told |
-/// | solver's work, seconds and memory a phase, fixed points | exact | not told | not told |
-/// | how often it took part, which the server knows | exact | exact | exact |
-///
-/// Numbers that are not told are sent as zeros, and [`tells`](Self::tells) is false, so that they are not taken for measurements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Disclosure {
-    /// Every number, as it is.
-    #[default]
-    Everything,
-    /// Rounded numbers, and no timings.
-    Coarse,
-    /// None.
-    None,
+named! {
+    /// How much a client tells about itself beside its weights. Its own setting, which no server can change.
+    ///
+    /// | | `everything` | `coarse` | `none` |
+    /// |---|---|---|---|
+    /// | training samples, where the mean counts clients by them | exact | one digit | one digit |
+    /// | training samples elsewhere | exact | 1 | 1 |
+    /// | accuracies | correct of all predictions | steps of 5 %, as correct of 20 | not told |
+    /// | losses, gap, norm of the dual, the theory's numbers | exact | two digits | not told |
+    /// | gradient steps | exact | one digit | not told |
+    /// | solver's work, seconds and memory a phase, fixed points | exact | not told | not told |
+    /// | how often it took part, which the server knows | exact | exact | exact |
+    ///
+    /// Numbers that are not told are sent as zeros, and [`tells`](Self::tells) is false, so that they are not taken for measurements.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Disclosure {
+        /// Every number, as it is.
+        #[default]
+        Everything = "everything",
+        /// Rounded numbers, and no timings.
+        Coarse = "coarse",
+        /// None.
+        None = "none",
+    }
 }
 
 /// A coarse accuracy is a number of correct predictions among so many.
 const COARSE_PREDICTIONS: u64 = 20;
 
 impl Disclosure {
-    /// Every name.
-    pub const NAMES: [&str; 3] = ["everything", "coarse", "none"];
-
-    /// The one of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Everything, Self::Coarse, Self::None]
-            .into_iter()
-            .zip(Self::NAMES)
-            .find(|(_, known)| *known == name)
-            .map(|(all, _)| all)
-    }
-
     /// Whether the numbers of a client mean something.
     pub fn tells(self) -> bool {
         self != Self::None

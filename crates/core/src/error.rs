@@ -52,7 +52,7 @@ pub enum Error {
         /// How many did, and why the others did not, by client.
         problem: String,
     },
-    /// Somebody asked to stop.
+    /// It was asked to stop.
     #[error("stopped before the work was done")]
     Interrupted,
     /// A file of a run is damaged or belongs to something else.

@@ -13,7 +13,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     partial.push(".partial");
     let partial = Path::new(&partial);
     let write = || {
-        // What lies there is left over, or a link that somebody else has put there: neither is written to.
+        // What lies there is left over, or a link that another program has put there: neither is written to.
         fs::remove_file(partial).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
         let mut file = File::create_new(partial)?;
         file.write_all(bytes)?;

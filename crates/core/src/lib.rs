@@ -23,7 +23,6 @@ mod parallel;
 mod params;
 mod patience;
 mod plan;
-mod preset;
 mod privacy;
 mod projection;
 mod sampler;
@@ -49,17 +48,19 @@ pub use aggregation::{
 pub use algorithm::*;
 pub use asynchronous::{Arrival, AsyncSchedule, Asynchronous};
 pub use attack::{Attack, AttackKind, Liars};
-pub use client::{Client, client_seed, shared_part};
+pub use client::{Client, client_seed, shared_part, shares_anything};
 pub use codec::Codec;
 pub use compression::{Compression, CompressionState, KnownModel, ReceivedModel, decode_model, encode_model, sending_seed};
 pub use disclosure::Disclosure;
 pub use divergence::diverged_in_phase;
 pub use drift::{Drift, DriftWindow};
 pub use engine::{
-    ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, Question, ReadyPhase,
+    ClientByClient, Done, Engine, Evaluated, EvaluationJob, HostWork, Job, LocalProblem, LocalProblems, ReadyPhase, ScoreRequest,
     Started, StartedEvaluation, Workspace,
 };
 pub use error::{Error, Result};
+pub use fedeq_data::named;
+pub use fedeq_models::Preset;
 pub use fedeq_models::store::Metadata;
 pub use fedeq_secure::{SigningSecret, key_from_hex, key_to_hex};
 pub use file::{fingerprint, write_atomically};
@@ -73,7 +74,6 @@ pub use parallel::Workers;
 pub use params::{Array, Params};
 pub use patience::{StoodStill, ValidationRecord};
 pub use plan::Plan;
-pub use preset::Preset;
 pub use privacy::{Accountant, Drawn, Mechanism, NoiseBy, Privacy, PrivacySpent, PrivacySummary, Relation};
 pub use projection::Projection;
 pub use sampler::Sampling;

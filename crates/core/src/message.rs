@@ -1,9 +1,9 @@
 //! What server and clients say to each other. This is all they say.
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
-
+use fedeq_data::named;
 use fedeq_models::store::Metadata;
+use serde::{Deserialize, Serialize};
 
 use crate::algorithm::{Algorithm, Update};
 use crate::disclosure::Disclosure;
@@ -30,37 +30,26 @@ pub struct Request {
     pub weights: Weights,
 }
 
-/// What a client is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClientTask {
-    /// Train, and send what is shared.
-    Train,
-    /// Evaluate your models.
-    Evaluate,
-    /// Evaluate your models, and say what the theory wants to know: this costs a pass over the training data.
-    Measure,
-    /// Training is over: do what the method does then.
-    Finish,
-    /// You were not there during training: make the shared part your own.
-    Adopt,
-    /// Let the server have the sum of what you and others trained: a message of secure aggregation follows in place of weights.
-    Aggregate,
+named! {
+    /// What a client is to do.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum ClientTask {
+        /// Train, and send what is shared.
+        Train = "train",
+        /// Evaluate your models.
+        Evaluate = "evaluate",
+        /// Evaluate your models, and say what the theory wants to know: this costs a pass over the training data.
+        Measure = "measure",
+        /// Training is over: do what the method does then.
+        Finish = "finish",
+        /// You were not there during training: make the shared part your own.
+        Adopt = "adopt",
+        /// Let the server have the sum of what you and others trained: a message of secure aggregation follows in place of weights.
+        Aggregate = "aggregate",
+    }
 }
 
 impl ClientTask {
-    /// Its name, as in a message.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Evaluate => "evaluate",
-            Self::Measure => "measure",
-            Self::Finish => "finish",
-            Self::Adopt => "adopt",
-            Self::Aggregate => "aggregate",
-        }
-    }
-
     /// Whether a client is another one afterwards, so that its new state is to be kept.
     pub fn changes_state(self) -> bool {
         match self {
@@ -70,7 +59,7 @@ impl ClientTask {
     }
 }
 
-/// What a client answers.
+/// What a client replies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// To [`ClientTask::Train`].

@@ -166,7 +166,7 @@ pub struct Round {
     pub round: u64,
     /// Who took part.
     pub cohort: Vec<usize>,
-    /// The mean of the clients' last training losses; 0 where [nobody](Self::training_loss) trained.
+    /// The mean of the clients' last training losses; 0 where [no client](Self::training_loss) trained.
     pub loss: f64,
     /// Mean of `||theta_i - theta||` over the cohort.
     pub gap: f64,

@@ -81,10 +81,10 @@ pub trait ClientObserver: Sync {
     fn ends(&self, client: usize, state: &KeptState);
 }
 
-/// Does not look.
-pub(crate) struct Nobody;
+/// For clients that are not watched.
+pub(crate) struct Unobserved;
 
-impl ClientObserver for Nobody {
+impl ClientObserver for Unobserved {
     fn called(&self, _: ClientTask, _: &[usize]) {}
     fn begins(&self, _: usize, _: &KeptState) {}
     fn ends(&self, _: usize, _: &KeptState) {}

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// Threads that work on clients, for as long as anybody holds them: what a thread has prepared for its next client, such as scratch memory, is still there in the next round.
 ///
 /// Tensor operations have a parallelism of their own. Inside it, a thread that waits for others would begin another client meanwhile, and hold
-/// the memory of both. So every client gets threads that nobody else uses: one, or more where there are fewer clients than threads.
+/// the memory of both. So every client gets threads of its own: one, or more where there are fewer clients than threads.
 #[derive(Clone)]
 pub struct Workers {
     threads: usize,
@@ -32,7 +32,7 @@ impl Workers {
         self.threads
     }
 
-    /// Works on all items, as many at a time as there are threads; results come in the order of the items. Those that cost most come first, so that nobody begins
+    /// Works on all items, as many at a time as there are threads; results come in the order of the items. Those that cost most come first, so that no thread begins
     /// long work when all others are about to finish.
     pub fn map_clients<T: Sync, R: Send>(
         &self,
@@ -50,8 +50,8 @@ impl Workers {
                 *lock(&results[at]) = Some(result);
             }
         };
-        let side_by_side = self.threads.min(items.len()).max(1);
-        match self.pools(self.threads / side_by_side, side_by_side) {
+        let at_once = self.threads.min(items.len()).max(1);
+        match self.pools(self.threads / at_once, at_once) {
             Ok(pools) => in_each(&pools, &work_off),
             Err(_) => work_off(), // No more threads to be had: this one still works.
         }
@@ -93,7 +93,7 @@ fn longest_first<T>(items: &[T], cost: impl Fn(&T) -> usize) -> Vec<usize> {
     order
 }
 
-/// The lock, also after somebody panicked with it.
+/// The lock, also after a panic with it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_shares_its_threads_with_nobody() {
+    fn an_item_shares_its_threads_with_no_other() {
         let threads_of =
             |threads, items: usize| workers(threads).map_clients(&vec![(); items], |()| 0, |()| rayon::current_num_threads());
         assert_eq!(threads_of(4, 8), [1; 8]);

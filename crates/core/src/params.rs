@@ -127,7 +127,7 @@ impl Params {
 
     /// Zeros of the same layout.
     pub fn zeros_like(&self) -> Self {
-        // Memory that the system gives is zero: nobody has to write to it.
+        // Memory that the system gives is zero: it need not be written to.
         let zeros = |array: &Array| Array::new(array.shape.clone(), vec![0.0; array.values.len()]);
         self.arrays.iter().map(|(name, array)| (name.clone(), zeros(array))).collect()
     }

@@ -150,6 +150,12 @@ impl Plan {
         let Some(secure) = &self.secure_aggregation else { return Ok(()) };
         let is_compressed_up = self.compression.is_some_and(|compression| compression.up.is_some());
         secure.validate(&self.aggregation, self.asynchronous.is_some(), is_compressed_up, &self.sampling)?;
+        if let Some(setting) = algorithm.needs_single_updates() {
+            let problem = format!(
+                "`{setting}` follows what single clients sent, and with `plan.secure_aggregation` the server learns only their sum"
+            );
+            return Err(Error::invalid(problem, "leave one of the two out"));
+        }
         secure.validate_weighting(algorithm.weighting())
     }
 

@@ -68,7 +68,7 @@ impl Sampling {
         if self.fraction > 0.0 && self.fraction <= 1.0 {
             return Ok(self.fraction * clients as f64);
         }
-        let problem = format!("`plan.sampling.fraction = {}` is no probability that somebody takes part by", self.fraction);
+        let problem = format!("`plan.sampling.fraction = {}` is no probability of taking part", self.fraction);
         Err(Error::invalid(problem, "give a number above 0 and at most 1"))
     }
 
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(draw(5), draw(5));
         assert_eq!(Sampling { fraction: 1.0, ..poisson }.draw(3, Seed::new(7), 0).expect("sound"), [0, 1, 2]);
         let rare = Sampling { fraction: 1e-9, ..poisson };
-        assert!(rare.draw(3, Seed::new(7), 0).expect("nobody takes part").is_empty());
-        assert_eq!(rare.cohort_size(3).expect("nobody is expected"), 1);
+        assert!(rare.draw(3, Seed::new(7), 0).expect("no client takes part").is_empty());
+        assert_eq!(rare.cohort_size(3).expect("no client is expected"), 1);
     }
 
     #[test]

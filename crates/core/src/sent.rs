@@ -10,7 +10,7 @@ use crate::weights::Weights;
 
 /// Weights that a client sends: as plain numbers, in the form in which an engine holds them, or as a codec wrote them.
 ///
-/// The server wants their mean, which an engine can take where they are. They become plain numbers when somebody asks for them.
+/// The server wants their mean, which an engine can take where they are. They become plain numbers when they are asked for.
 #[derive(Clone)]
 pub struct SentWeights(Held);
 
@@ -31,7 +31,7 @@ enum Held {
     },
     /// On its way: what a codec wrote.
     Compressed(Arc<Vec<u8>>),
-    /// Nobody but the client has them: they are part of a sum.
+    /// The client alone has them: they are part of a sum.
     Masked,
 }
 
@@ -119,6 +119,18 @@ impl SentWeights {
             // What is sent of them.
             Held::Masked => Ok(Cow::Borrowed(NOTHING.get_or_init(Weights::default))),
         }
+    }
+
+    /// How far they are from `theta`. What an engine of this process holds stays where it is: `measured` is what that engine found.
+    pub(crate) fn gap(&self, theta: &Params, measured: f64) -> Result<f64> {
+        if self.held().is_some() {
+            return Ok(measured);
+        }
+        let sent = self.to_host()?;
+        Ok(match self.origin() {
+            Some(origin) => theta.plus(1.0, &sent.params.minus(origin)).minus(theta).norm(),
+            None => sent.params.minus(theta).norm(),
+        })
     }
 
     /// Whether every number is finite.

@@ -135,7 +135,7 @@ fn read_kept(all: &Params, like: &ServerState) -> Result<BTreeMap<String, Params
     names.into_iter().map(read).collect()
 }
 
-/// Where a `theta` that somebody works on stands in the file.
+/// Where a `theta` that a client works on stands in the file.
 fn handed_out(begun: u64) -> String {
     format!("handed-out/{begun:020}")
 }

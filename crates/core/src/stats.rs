@@ -158,7 +158,7 @@ pub struct PhaseSeconds {
 }
 
 /// The most memory that local work held at a time, in bytes, beyond what was there before it: parameters, gradients and everything in
-/// between. Zero where nobody counts, see [`fedeq_memory`].
+/// between. Zero where memory is not counted, see [`fedeq_memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseBytes {
     /// During forward passes, solves included.

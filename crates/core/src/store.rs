@@ -22,7 +22,7 @@ pub struct ClientStore {
     files: BTreeMap<usize, String>,
     /// What clients that changed since the last settled moment were then.
     settled: BTreeMap<usize, Settled>,
-    /// Files that a checkpoint may name; others go as soon as nobody needs them.
+    /// Files that a checkpoint may name; others go as soon as they are not needed.
     named: BTreeSet<String>,
 }
 
@@ -169,7 +169,7 @@ impl ClientStore {
         Ok(())
     }
 
-    /// What a client is now, for somebody who wants to come back to it.
+    /// What a client is now, to come back to.
     fn as_settled(&mut self, client: usize) -> Settled {
         let on_disk = Settled::OnDisk(self.files.get(&client).cloned());
         let settled = match self.memory.get(&client) {

@@ -16,7 +16,7 @@ use crate::compression::{Compression, CompressionState, KnownModel, decode_reque
 use crate::engine::{Engine, States};
 use crate::error::{Error, Result};
 use crate::message::{ClientTask, Reply, Request};
-use crate::observer::{ClientObserver, Nobody};
+use crate::observer::{ClientObserver, Unobserved};
 use crate::parallel::lock;
 use crate::secure::{SecureMean, SecureRounds};
 use crate::state::KeptState;
@@ -26,7 +26,7 @@ use crate::training::Training;
 /// The way to the clients.
 pub trait Transport {
     /// Sends each client a request of its own; replies come in the same order. A client that does not reply, or not in a way that can be read, is [`Dropped`] with
-    /// the reason; an error means that the federation cannot go on at all.
+    /// the reason; an error means that the federation cannot continue at all.
     fn exchange(&mut self, requests: &[(usize, &Request)]) -> Result<Vec<std::result::Result<Reply, Dropped>>>;
 
     /// What the server demands of those it reaches like this.
@@ -40,7 +40,7 @@ pub trait Transport {
     }
 
     /// The mean of what some clients trained in reply to a request, where they are elsewhere and their updates came without weights; nothing where the weights came. A
-    /// mean of nobody means that the round is left out.
+    /// mean of no client means that the round is left out.
     fn secure_mean(&mut self, _request: &Request, _clients: &[usize]) -> Result<Option<SecureMean>> {
         Ok(None)
     }
@@ -115,7 +115,7 @@ impl<'a> InProcess<'a> {
             engine,
             seed,
             interrupted,
-            observer: &Nobody,
+            observer: &Unobserved,
             liars,
             store,
             compression,
@@ -127,7 +127,7 @@ impl<'a> InProcess<'a> {
         }
     }
 
-    /// Lets somebody look on while clients work.
+    /// Lets an observer see clients at work.
     pub fn watched_by(mut self, observer: &'a dyn ClientObserver) -> Self {
         self.observer = observer;
         self
@@ -168,20 +168,20 @@ impl<'a> InProcess<'a> {
     }
 
     /// Requests as they arrive at their clients; one that goes to several in a row is delivered once.
-    fn delivered<'r>(&mut self, envelopes: &[(usize, &'r Request)]) -> Result<Vec<Envelope<'r>>> {
+    fn delivered<'r>(&mut self, requests: &[(usize, &'r Request)]) -> Result<Vec<DeliveredRequest<'r>>> {
         let down = self.compression.and_then(|compression| Some((compression, compression.down?)));
         if let Some((compression, codec)) = down.filter(|_| shares_anything(self.algorithm))
-            && envelopes.iter().all(|(_, sent)| sent.task == ClientTask::Train)
+            && requests.iter().all(|(_, sent)| sent.task == ClientTask::Train)
         {
-            return self.compressed(compression, codec, envelopes);
+            return self.compressed(compression, codec, requests);
         }
-        let mut delivered: Vec<Envelope<'r>> = Vec::with_capacity(envelopes.len());
-        for &(client, sent) in envelopes {
+        let mut delivered: Vec<DeliveredRequest<'r>> = Vec::with_capacity(requests.len());
+        for &(client, sent) in requests {
             let (request, size) = match delivered.last().filter(|last| std::ptr::eq(last.sent, sent)) {
                 Some(last) => (last.request.clone(), last.size),
                 None => self.timed(|| sent.delivered())?,
             };
-            delivered.push(Envelope { client, sent, request, size });
+            delivered.push(DeliveredRequest { client, sent, request, size });
         }
         Ok(delivered)
     }
@@ -191,18 +191,18 @@ impl<'a> InProcess<'a> {
         &mut self,
         compression: &Compression,
         codec: Codec,
-        envelopes: &[(usize, &'r Request)],
-    ) -> Result<Vec<Envelope<'r>>> {
+        requests: &[(usize, &'r Request)],
+    ) -> Result<Vec<DeliveredRequest<'r>>> {
         let begun = Instant::now();
         let known =
-            envelopes.iter().map(|(client, sent)| self.known(compression, *client, sent.round)).collect::<Result<Vec<_>>>()?;
+            requests.iter().map(|(client, sent)| self.known(compression, *client, sent.round)).collect::<Result<Vec<_>>>()?;
         let deliver = |(&(client, sent), known): (&(usize, &'r Request), KnownModel)| {
             let seed = sending_seed(client_seed(self.seed, client), sent.round);
             let bytes = encode_request(sent, codec, &known, seed)?;
             let request = decode_request(&bytes, codec, &known, &sent.weights)?;
-            Ok(Envelope { client, sent, request, size: bytes.len() as u64 })
+            Ok(DeliveredRequest { client, sent, request, size: bytes.len() as u64 })
         };
-        let delivered: Vec<Result<Envelope<'r>>> = envelopes.par_iter().zip(known).map(deliver).collect();
+        let delivered: Vec<Result<DeliveredRequest<'r>>> = requests.par_iter().zip(known).map(deliver).collect();
         self.seconds += begun.elapsed().as_secs_f64();
         delivered.into_iter().collect()
     }
@@ -214,20 +214,20 @@ impl<'a> InProcess<'a> {
     }
 
     /// Tells whoever looks on who is called.
-    fn announce(&self, envelopes: &[Envelope<'_>]) {
-        if let Some(first) = envelopes.first() {
-            let called: Vec<usize> = envelopes.iter().map(|envelope| envelope.client).collect();
+    fn announce(&self, requests: &[DeliveredRequest<'_>]) {
+        if let Some(first) = requests.first() {
+            let called: Vec<usize> = requests.iter().map(|delivered| delivered.client).collect();
             self.observer.called(first.request.task, &called);
         }
     }
 
     /// The clients' replies, in the order of the requests.
-    fn answered(&mut self, envelopes: &[Envelope<'_>]) -> Result<Vec<Reply>> {
+    fn replies_to(&mut self, requests: &[DeliveredRequest<'_>]) -> Result<Vec<Reply>> {
         let Self { algorithm, training, engine, seed, interrupted, observer, compression, .. } = *self;
         let states = StoredStates { store: Mutex::new(&mut *self.store), interrupted, observer };
         let seed_of = |client| client_seed(seed, client);
         let clients = Clients { algorithm, training, engine, states: &states, seed_of: &seed_of, compression };
-        let requests: Vec<(usize, &Request)> = envelopes.iter().map(|envelope| (envelope.client, &envelope.request)).collect();
+        let requests: Vec<(usize, &Request)> = requests.iter().map(|delivered| (delivered.client, &delivered.request)).collect();
         let named = |(reply, (client, _)): (Result<Reply>, &(usize, &Request))| {
             reply.map_err(|error| error.diverged_at(|| format!("client `{}`:", engine.name(*client))))
         };
@@ -235,17 +235,17 @@ impl<'a> InProcess<'a> {
     }
 
     /// A reply as it arrives at the server. Clients of a method that shares nothing need no messages: here they are only told that it is their turn.
-    fn receive(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
+    fn receive(&mut self, delivered: &DeliveredRequest<'_>, reply: Reply) -> Result<Reply> {
         let (reply, size) = self.timed(|| reply.delivered())?;
-        let reply = self.decompressed(envelope, reply)?;
-        let reply = self.since(envelope, reply)?;
+        let reply = self.decompressed(delivered, reply)?;
+        let reply = self.since(delivered, reply)?;
         // Whoever lies may send what no codec would have made of an honest update.
         let reply = match self.liars {
-            Some(liars) => liars.falsified(envelope.client, envelope.sent, reply)?,
+            Some(liars) => liars.falsified(delivered.client, delivered.sent, reply)?,
             None => reply,
         };
-        if envelope.request.task == ClientTask::Train && shares_anything(self.algorithm) {
-            self.traffic.down += envelope.size;
+        if delivered.request.task == ClientTask::Train && shares_anything(self.algorithm) {
+            self.traffic.down += delivered.size;
             self.traffic.up += if self.secure.is_some() { reply.len_without_weights()? } else { size };
         }
         Ok(reply)
@@ -272,23 +272,23 @@ impl<'a> InProcess<'a> {
     }
 
     /// An update as numbers again: what arrived belongs to what the server sent.
-    fn decompressed(&mut self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
+    fn decompressed(&mut self, delivered: &DeliveredRequest<'_>, reply: Reply) -> Result<Reply> {
         let (Some(compression), Some(bytes)) = (self.compression, reply.compressed()) else { return Ok(reply) };
         let algorithm = self.algorithm;
-        let weights = self.timed(|| compression.decompress(algorithm, bytes, &envelope.sent.weights))?;
+        let weights = self.timed(|| compression.decompress(algorithm, bytes, &delivered.sent.weights))?;
         Ok(reply.with_weights(weights))
     }
 
     /// What is summed in secret, or with noise by clients, is how far a client came from what it received, which is not quite what the server has where a codec wrote it.
-    fn since(&self, envelope: &Envelope<'_>, reply: Reply) -> Result<Reply> {
+    fn since(&self, delivered: &DeliveredRequest<'_>, reply: Reply) -> Result<Reply> {
         let is_other = self.compression.is_some_and(|compression| compression.down.is_some());
         match reply {
             Reply::Update(update) if is_other && self.secure.is_some() && !self.algorithm.sends_changes() => {
-                let weights = update.weights.moved_from(envelope.request.weights.params.clone())?;
+                let weights = update.weights.moved_from(delivered.request.weights.params.clone())?;
                 Ok(Reply::Update(Update { weights, ..update }))
             }
             reply if is_other && self.noise_in_clear => {
-                reply.rebased(self.algorithm, &envelope.request.weights.params, &envelope.sent.weights.params)
+                reply.rebased(self.algorithm, &delivered.request.weights.params, &delivered.sent.weights.params)
             }
             other => Ok(other),
         }
@@ -303,7 +303,7 @@ impl<'a> InProcess<'a> {
 }
 
 /// A request on its way to a client.
-struct Envelope<'a> {
+struct DeliveredRequest<'a> {
     client: usize,
     /// As it was sent, which tells requests apart.
     sent: &'a Request,
@@ -342,12 +342,12 @@ impl States for StoredStates<'_, '_> {
 
 impl Transport for InProcess<'_> {
     fn exchange(&mut self, requests: &[(usize, &Request)]) -> Result<Vec<std::result::Result<Reply, Dropped>>> {
-        let envelopes = self.delivered(requests)?;
-        self.announce(&envelopes);
-        let replies = self.answered(&envelopes)?;
-        let received = envelopes.iter().zip(replies).map(|(envelope, reply)| self.receive(envelope, reply));
+        let requests = self.delivered(requests)?;
+        self.announce(&requests);
+        let replies = self.replies_to(&requests)?;
+        let received = requests.iter().zip(replies).map(|(delivered, reply)| self.receive(delivered, reply));
         let received = received.collect::<Result<Vec<Reply>>>()?;
-        let clients: Vec<usize> = envelopes.iter().map(|envelope| envelope.client).collect();
+        let clients: Vec<usize> = requests.iter().map(|delivered| delivered.client).collect();
         self.count_session(&clients, &received)?;
         Ok(received.into_iter().map(Ok).collect())
     }

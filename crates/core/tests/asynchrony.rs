@@ -1,4 +1,4 @@
-//! Consensus without rounds reaches the same consensus.
+//! Asynchronous consensus reaches the same consensus.
 mod common;
 
 use std::ops::ControlFlow;

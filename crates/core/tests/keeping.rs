@@ -84,7 +84,7 @@ fn a_store_beyond_its_capacity_keeps_states_on_disk_and_loses_nothing() {
 }
 
 #[test]
-fn a_store_goes_back_to_what_was_flushed_and_removes_what_nobody_names() {
+fn a_store_goes_back_to_what_was_flushed_and_removes_what_is_not_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store = ClientStore::new(folder.path().join("clients"), usize::MAX, |_| fresh());
     store.put(1, state(1, 1)).expect("room");

@@ -1,13 +1,13 @@
-//! Clients that do not reply, or lie: they are left out and named, and the federation goes on with the others.
+//! Clients that do not reply, or lie: they are left out and named, and the federation continues with the others.
 mod common;
 
 use std::ops::ControlFlow;
 
 use common::{CLIENTS, Problem, thorough};
 use fedeq_core::{
-    Acceptance, Algorithm, Array, Asynchronous, ClientTask, Dropped, Error, Evaluation, Event, FedAvg, FedEq, InProcess, Limits,
-    Observer, Plan, Reply, Request, Result, Round, Sampling, Server, ServerState, ServerStep, Traffic, TrainStats, Transport,
-    Update, Weights,
+    Acceptance, Aggregation, AggregationRule, Algorithm, Array, Asynchronous, BalanceRho, ClientTask, Dropped, Error, Evaluation,
+    Event, FedAvg, FedEq, InProcess, Limits, Observer, Plan, Received, Reply, Request, Result, Round, Sampling, Server,
+    ServerState, ServerStep, Traffic, TrainStats, Transport, Update, Weights,
 };
 use fedeq_data::Seed;
 
@@ -122,8 +122,8 @@ const LIES: [(Lie, &str); 7] = [
 
 #[test]
 fn a_liar_is_left_out_and_named_and_the_others_go_on_as_if_it_were_not_there() {
-    let (nobody, quiet) = run(&FedAvg::default(), None, 0.5, |_| Err("offline".into()));
-    let expected = nobody.expect("a quorum");
+    let (without_replies, quiet) = run(&FedAvg::default(), None, 0.5, |_| Err("offline".into()));
+    let expected = without_replies.expect("a quorum");
     assert_eq!(quiet.evaluations[0].local.clients.iter().position(Option::is_none), Some(LIAR), "as if it had no test data");
     assert_eq!(quiet.evaluations[0].dropped, [Dropped::new(LIAR, "offline")]);
     for (lie, reason) in LIES {
@@ -145,7 +145,7 @@ fn a_liar_is_left_out_and_named_and_the_others_go_on_as_if_it_were_not_there() {
 fn without_a_quorum_a_round_fails_and_names_all_who_failed() {
     for (lie, reason) in LIES {
         let (server, notes) = run(&FedAvg::default(), None, 1.0, lie);
-        let error = server.expect_err("nobody may be missing");
+        let error = server.expect_err("no client may be missing");
         assert!(matches!(error, Error::Quorum { .. }) && error.to_string().contains("client 2: "), "{error}");
         assert!(error.to_string().contains(reason) && error.to_string().contains("in round 1"), "{error}");
         assert!(notes.rounds.is_empty() && notes.dropped.len() == 1, "it was told all the same");
@@ -164,6 +164,50 @@ fn clients_that_are_asked_one_by_one_may_fail_as_often_as_the_quorum_allows() {
     }
     let (server, _) = run(&method, settings, 1.0, |_| Err("offline".into()));
     assert!(matches!(server, Err(Error::Quorum { .. })));
+}
+
+/// A penalty that is balanced automatically.
+fn balanced(ratio: f64) -> FedEq {
+    FedEq { rho: 0.7, balance: Some(BalanceRho { ratio, factor: 2.0 }), ..FedEq::default() }
+}
+
+#[test]
+fn what_a_client_says_of_its_distance_does_not_move_the_penalty() {
+    let (honest, notes) = run(&balanced(1.2), None, 1.0, Ok);
+    let honest = honest.expect("all are honest");
+    let moved: Vec<Option<f64>> = notes.rounds.iter().map(|round| round.rho).chain([honest.rho]).collect();
+    assert!(moved.windows(2).any(|pair| pair[0] != pair[1]), "it is balanced: {moved:?}");
+    let lies: [Lie; 2] = [
+        |reply| with_update(reply, |update| update.gap = 1e9),
+        // What a node with `--metrics none` sends.
+        |reply| with_update(reply, |update| update.gap = 0.0),
+    ];
+    for lie in lies {
+        let lied = run(&balanced(1.2), None, 1.0, lie).0.expect("it is plausible");
+        assert_eq!(lied.to_bytes().expect("writable"), honest.to_bytes().expect("writable"));
+    }
+}
+
+#[test]
+fn parameters_that_are_far_away_do_not_move_the_penalty_where_a_rule_bears_them() {
+    let update = |value: f32| {
+        let params = [("theta".to_owned(), Array::new(vec![1], vec![value]))].into_iter().collect();
+        Update { weights: Weights { params, ..Weights::default() }.into(), samples: 7, gap: 0.0, stats: TrainStats::default() }
+    };
+    let start = update(0.0).weights.like().clone();
+    // Of the honest clients as many want to go one way as the other: they disagree, and theta stays.
+    let honest: Vec<Update> = [-0.2, -0.1, 0.1, 0.2].map(update).into();
+    let aggregation = Aggregation { rule: AggregationRule::Median, ..Aggregation::default() };
+    let penalty = |updates: &[Update]| {
+        let mut server = ServerState::new(start.clone(), CLIENTS, Some(0.7));
+        balanced(2.0).server_update(&mut server, &Received::new(updates, &aggregation, &balanced(2.0))).expect("sound");
+        server.rho
+    };
+    assert_eq!(penalty(&honest), Some(1.4));
+    // No client disagrees: all go the same way.
+    let agreed: Vec<Update> = [0.1, 0.1, 0.1, 0.1].map(update).into();
+    assert_eq!(penalty(&agreed), Some(0.7));
+    assert_eq!(penalty(&[agreed, vec![update(1e6)]].concat()), Some(0.7));
 }
 
 impl std::fmt::Debug for Notes {

@@ -72,7 +72,7 @@ impl<'a> Lockstep<'a> {
     }
 
     fn evaluate_one(&self, job: &EvaluationJob<'_>) -> Result<Reply> {
-        let StartedEvaluation { state, questions } = job.begin()?;
+        let StartedEvaluation { state, requests } = job.begin()?;
         if let Some(Mine(mine)) = state.held::<Mine>() {
             assert!((mine as &dyn Any).is::<ClientState>());
             self.recognised.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl<'a> Lockstep<'a> {
         let host = state.to_host()?.into_owned();
         let workspace = Workspace::new(job.received, Cow::Borrowed(&host));
         let problem = self.problems.problem(job.client)?;
-        let scores = questions
+        let scores = requests
             .iter()
             .map(|question| problem.score(&workspace.evaluate(&question.model)?, question.on, question.neighbours.as_ref()));
         let scores = scores.collect::<Result<Vec<_>>>()?;

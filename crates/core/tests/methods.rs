@@ -3,8 +3,9 @@ mod common;
 
 use common::{CLIENTS, Problem, SHARED};
 use fedeq_core::{
-    Algorithm, Apfl, ClientState, Error, FedAvg, FedBn, FedDyn, FedEq, FedProx, InProcess, Local, LocalProblem, PFedMe, Plan,
-    Sampling, Scaffold, Server, ServerOptimiser, ServerRule, ServerState, ServerStep, Training, Weighting, Weights,
+    Algorithm, Apfl, ClientState, Error, FedAvg, FedBn, FedDyn, FedEq, FedPer, FedProx, FineTune, FineTuning, InProcess, Local,
+    LocalProblem, PFedMe, Plan, Sampling, Scaffold, Server, ServerOptimiser, ServerRule, ServerState, ServerStep, Training,
+    Weighting, Weights,
 };
 use fedeq_data::Seed;
 
@@ -48,8 +49,16 @@ fn cohorts(algorithm: &dyn Algorithm) -> Vec<Vec<usize>> {
 }
 
 fn flat(weights: &Weights) -> Vector {
-    let values = |name: &str| weights.params.get(name).expect("there").values.iter().map(|&value| f64::from(value));
-    values("theta").chain(values("head.w")).collect()
+    [body(weights), part(weights, "head.w")].concat()
+}
+
+/// What clients share where heads stay with them.
+fn body(weights: &Weights) -> Vector {
+    part(weights, "theta")
+}
+
+fn part(weights: &Weights, name: &str) -> Vector {
+    weights.params.get(name).expect("there").values.iter().map(|&value| f64::from(value)).collect()
 }
 
 fn gradient(problem: &Problem, client: usize, x: &[f64]) -> Vector {
@@ -82,6 +91,75 @@ fn assert_near(found: &[f64], expected: &[f64], what: &str) {
 
 fn norm(x: &[f64]) -> f64 {
     x.iter().map(|value| value * value).sum::<f64>().sqrt()
+}
+
+/// The mean in which clients count by their samples.
+fn by_samples(problem: &Problem, clients: &[usize], all: &[Vector]) -> Vector {
+    let samples = |client: &usize| problem.clients[*client].samples() as f64;
+    let whole: f64 = clients.iter().map(samples).sum();
+    clients.iter().zip(all).fold(vec![0.0; all[0].len()], |sum, (client, one)| plus(&sum, samples(client) / whole, one))
+}
+
+/// So many steps of a client alone.
+fn descent(problem: &Problem, client: usize, from: &[f64], steps: usize) -> Vector {
+    (0..steps).fold(from.to_vec(), |x, _| plus(&x, -RATE, &gradient(problem, client, &x)))
+}
+
+/// The models that FedAvg's server has in the end.
+fn averaged(problem: &Problem, method: &dyn Algorithm) -> Vector {
+    cohorts(method).into_iter().fold(zero(), |w, cohort| {
+        let local: Vec<Vector> = cohort.iter().map(|&client| descent(problem, client, &w, EPOCHS)).collect();
+        by_samples(problem, &cohort, &local)
+    })
+}
+
+#[test]
+fn fedavg_follows_its_paper() {
+    let (problem, method) = (Problem::unequal(3), FedAvg::default());
+    assert_near(&flat(&run(&problem, &method, &plan(None)).0.weights), &averaged(&problem, &method), "FedAvg");
+}
+
+#[test]
+fn fine_tuning_begins_at_the_last_model_of_fedavg_and_moves_no_other() {
+    let (problem, epochs) = (Problem::unequal(3), 4);
+    let method = FineTune { tuning: FineTuning::After { epochs }, ..FineTune::default() };
+    let w = averaged(&problem, &method);
+    let (server, states) = run(&problem, &method, &plan(None));
+    assert_near(&flat(&server.weights), &w, "w");
+    for (client, state) in states.iter().enumerate() {
+        assert_near(&flat(&state.own), &descent(&problem, client, &w, epochs), "the model of a client");
+    }
+}
+
+#[test]
+fn fedper_follows_its_paper() {
+    let (problem, method) = (Problem::unequal(3), FedPer::default());
+    let (mut theta, mut heads) = (zero()[..SHARED].to_vec(), vec![zero()[SHARED..].to_vec(); CLIENTS]);
+    for cohort in cohorts(&method) {
+        let mut bodies = Vec::new();
+        for &client in &cohort {
+            let both = descent(&problem, client, &[theta.as_slice(), &heads[client]].concat(), EPOCHS);
+            bodies.push(both[..SHARED].to_vec());
+            heads[client] = both[SHARED..].to_vec();
+        }
+        theta = by_samples(&problem, &cohort, &bodies);
+    }
+    let (server, states) = run(&problem, &method, &plan(None));
+    assert!(server.weights.params.get("head.w").is_none(), "the head stays with its client");
+    assert_near(&body(&server.weights), &theta, "theta");
+    for (state, head) in states.iter().zip(&heads) {
+        assert_near(&flat(&state.own)[SHARED..], head, "w_i");
+    }
+}
+
+#[test]
+fn clients_that_train_alone_descend_their_own_loss() {
+    let (problem, method) = (Problem::unequal(3), Local::default());
+    let (_, states) = run(&problem, &method, &plan(None));
+    for (client, state) in states.iter().enumerate() {
+        let steps = ROUNDS as usize * EPOCHS;
+        assert_near(&flat(&state.own), &descent(&problem, client, &zero(), steps), "the model of a client");
+    }
 }
 
 #[test]

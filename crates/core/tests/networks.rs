@@ -170,7 +170,7 @@ fn clients_last_drawn_before_the_tuning_rounds_fine_tune_the_final_global_model(
     let method = FineTune { tuning: FineTuning::FromShare(0.5), ..FineTune::default() };
     let outcome = digits.run(&method, 2, 2);
     let untuned: Vec<usize> = (0..CLIENTS).filter(|&client| outcome.states[client].last_round != Some(1)).collect();
-    assert!(untuned.iter().any(|&client| outcome.states[client].last_round == Some(0)), "somebody was drawn only before");
+    assert!(untuned.iter().any(|&client| outcome.states[client].last_round == Some(0)), "a client was drawn only before");
     for client in untuned {
         let mut expected = digits.initial().with(&outcome.server.weights);
         let seed = client_seed(Seed::new(1), client).derive("round", [2]);

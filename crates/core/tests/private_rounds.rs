@@ -3,8 +3,8 @@ mod common;
 
 use common::{CLIENTS, Problem, Rounds, SHARED};
 use fedeq_core::{
-    Algorithm, Clipping, Codec, Compression, FedEq, FedRep, InProcess, NoiseBy, Plan, Privacy, Round, Sampling, Server,
-    ServerState, ServerStep, Training,
+    Algorithm, Clipping, Codec, Compression, FedEq, FedRep, InProcess, NoiseBy, Plan, Privacy, Round, Sampling,
+    SecureAggregation, Server, ServerState, ServerStep, Training,
 };
 use fedeq_data::Seed;
 
@@ -26,6 +26,7 @@ fn run_from(
     let training = Training { learning_rate, epochs: 5, personal_epochs: 5, ..Training::default() };
     let mut transport = InProcess::new(algorithm, &training, &engine, &mut store, Seed::new(1), &never)
         .compressing(plan.compression.as_ref())
+        .securing(plan.secure_rounds(algorithm, CLIENTS).expect("sound"))
         .noisy(plan.has_noise_in_clear());
     let mut federation = Server { algorithm, plan, clients: CLIENTS, transport: &mut transport, seed: Seed::new(2) };
     assert!(federation.run(&mut server, &mut [&mut rounds]).expect("a sound federation").is_continue());
@@ -54,10 +55,10 @@ fn with_hardly_any_noise_and_a_bound_that_nothing_reaches_it_is_the_federation_w
 }
 
 #[test]
-fn a_round_of_nobody_moves_theta_by_noise_and_costs_as_much_as_any_other() {
+fn a_round_without_clients_moves_theta_by_noise_and_costs_as_much_as_any_other() {
     let problem = Problem::new(3);
-    let nobody = Sampling { fraction: 1e-9, replacement: false, poisson: true };
-    let (still, rounds) = run(&problem, &FedRep::default(), &plan(nobody, None));
+    let without_clients = Sampling { fraction: 1e-9, replacement: false, poisson: true };
+    let (still, rounds) = run(&problem, &FedRep::default(), &plan(without_clients, None));
     assert_eq!(still.weights.params.norm(), 0.0, "without privacy nothing moves");
     assert!(rounds.iter().all(|round| round.cohort.is_empty() && round.training_loss().is_none()));
 
@@ -92,4 +93,31 @@ fn what_a_codec_loses_on_the_way_to_clients_is_no_change_of_theirs() {
     };
     assert!(moved(NoiseBy::Clients) < 1e-5, "{}", moved(NoiseBy::Clients));
     assert!(moved(NoiseBy::Server) > 0.1, "a codec that loses nothing would prove nothing");
+}
+
+#[test]
+fn noise_under_masks_is_all_that_moves_a_model_that_clients_receive_compressed_and_leave_alone() {
+    let (problem, method) = (Problem::new(3), FedRep::default());
+    let mut server = problem.server(&method, 0.1);
+    server.weights.params = server.weights.params.map(|value| 1.3 * (value + 0.7));
+    let privacy =
+        Privacy { clip: Clipping::Fixed(0.5), noise_multiplier: Some(1.0), noise: NoiseBy::Clients, ..Privacy::default() };
+    let secure_aggregation = Some(SecureAggregation { precision_bits: 20, ..SecureAggregation::default() });
+    let run = |codec: Option<Codec>| {
+        let sampling = Sampling { fraction: 0.5, ..Sampling::default() };
+        let compression = codec.map(|codec| Compression { down: Some(codec), ..Compression::default() });
+        let plan = Plan { compression, secure_aggregation: secure_aggregation.clone(), ..plan(sampling, Some(privacy)) };
+        plan.validate(&method).expect("sound");
+        run_from(server.clone(), 1e-30, &problem, &method, &plan)
+    };
+    let ((whole, rounds), (compressed, fewer)) = (run(None), run(Some(Codec::TopK(0.4))));
+    // What the codec loses is another thing for each client and in each round; the noise is the same.
+    assert_eq!(whole.weights, compressed.weights);
+    let deviation = rounds[0].privacy.expect("told").deviation;
+    let (expected, moved) =
+        (deviation * (20.0 * SHARED as f64).sqrt(), whole.weights.params.minus(&server.weights.params).norm());
+    assert!(moved > 0.3 * expected && moved < 2.0 * expected, "{moved} and {expected}");
+    let spent = |rounds: &[Round]| rounds.iter().map(|round| round.privacy).collect::<Vec<_>>();
+    assert_eq!(spent(&rounds), spent(&fewer));
+    assert!(rounds.iter().zip(&fewer).all(|(round, fewer)| round.sent.down != fewer.sent.down), "it is sent compressed");
 }

@@ -7,7 +7,7 @@ use digits::{Digits, brief};
 use fedeq_core::{
     AdaptiveClip, Aggregation, AggregationRule, Algorithm, Asynchronous, Attack, AttackKind, ClientByClient, ClientState,
     ClientStore, Clipping, Engine, FedAvg, FedEq, FedRep, GeometricMedian, InProcess, Krum, Liars, Local, Method, Observer, Plan,
-    Round, Sampling, Server, ServerState, ServerStep, Training, Treatment, TrimmedMean, Weights, Workers, shared_part,
+    Round, Sampling, Server, ServerState, ServerStep, Training, Treatment, TrimmedMean, Weighting, Weights, Workers, shared_part,
 };
 use fedeq_data::Seed;
 use fedeq_equilibrium::WarmStart;
@@ -27,7 +27,8 @@ const fn rules(clients: usize) -> [AggregationRule; 6] {
     ]
 }
 
-const ATTACKS: [AttackKind; 4] = [AttackKind::SignFlip, AttackKind::Noise, AttackKind::LargeNorm, AttackKind::ModelReplacement];
+const ATTACKS: [AttackKind; 5] =
+    [AttackKind::SignFlip, AttackKind::Noise, AttackKind::LargeNorm, AttackKind::ModelReplacement, AttackKind::Weight];
 
 /// Two of eight.
 fn liars(kind: AttackKind, algorithm: &dyn Algorithm) -> Liars {
@@ -162,6 +163,43 @@ fn robust_rules_stay_near_the_optimum_where_liars_drive_the_mean_away() {
             }
         }
     }
+}
+
+#[test]
+fn whoever_claims_many_samples_owns_rules_that_believe_it_and_no_rule_with_a_cap() {
+    let problem = Problem::new(3);
+    let training = Training { epochs: 20, personal_epochs: 20, ..thorough(0.2) };
+    let error = |weighting: Weighting, aggregation: Aggregation, lie: bool| {
+        let method = FedRep { weighting };
+        let liars = lie.then(|| liars(AttackKind::Weight, &method));
+        let plan = all_clients(15, aggregation);
+        problem.error(&Federated::convex(&problem.engine()).run(&method, &training, &plan, liars.as_ref(), false).0.weights)
+    };
+    for rule in RULES {
+        let believes = matches!(rule, AggregationRule::Mean | AggregationRule::GeometricMedian(_));
+        let (uniform, samples) = (Weighting::Uniform, Weighting::Samples);
+        let honest = error(uniform, by(rule), false);
+        let fooled = error(samples, by(rule), true);
+        // Two of eight have all the weight, and go away from the optimum; multi-Krum knows them by their distance before it counts samples.
+        assert_eq!(fooled > honest + 1.0, believes, "{rule:?}: {fooled}, {honest} without liars");
+        let mut held = vec![error(uniform, by(rule), true)];
+        if !matches!(rule, AggregationRule::Krum(_)) {
+            held.push(error(samples, Aggregation { cap: Some(0.125), ..by(rule) }, true));
+        }
+        assert!(held.iter().all(|held| *held < honest + 0.5), "{rule:?}: {held:?}, {honest} without liars");
+        let is_refused = by(rule).validate_claims(samples).is_err();
+        let counts = matches!(rule, AggregationRule::MultiKrum(_) | AggregationRule::GeometricMedian(_));
+        assert_eq!(is_refused, counts, "{rule:?}");
+        assert!(by(rule).validate_claims(uniform).is_ok());
+        assert!(Aggregation { cap: Some(0.125), ..by(rule) }.validate_claims(samples).is_ok());
+    }
+    let clipped = Aggregation { clip: Some(Clipping::Fixed(1.0)), ..Aggregation::default() };
+    let refusal = clipped.validate_claims(Weighting::Samples).expect_err("one client has all the weight");
+    assert!(refusal.to_string().contains("`plan.aggregation.clip`"), "{refusal}");
+    assert!(
+        refusal.hint().contains("`method.weighting=uniform`") && refusal.hint().contains("plan.aggregation.cap"),
+        "{refusal}"
+    );
 }
 
 #[test]

@@ -194,7 +194,7 @@ pub(crate) struct Voting {
 const DISTANCES: usize = 1 << 20;
 
 impl Voting {
-    /// Nobody so far.
+    /// None so far.
     pub(crate) fn new(neighbours: Neighbours) -> Self {
         Self { neighbours, width: 0, embeddings: Vec::new(), labels: Vec::new() }
     }
@@ -210,7 +210,7 @@ impl Voting {
         }
     }
 
-    /// Nothing where nobody votes.
+    /// Nothing where no neighbours vote.
     pub(crate) fn if_any(self) -> Option<Self> {
         (!self.labels.is_empty()).then_some(self)
     }

@@ -340,7 +340,7 @@ mod tests {
             let context = (&mut statistics[..], Some(5));
             executor.descend(input, context, &mut parameters, &mut memory, |id, at, values, gradient| {
                 found[id.0][at..][..gradient.len()].copy_from_slice(gradient);
-                values.fill(f32::NAN); // Nobody may need it any more.
+                values.fill(f32::NAN); // It must not be needed any more.
             });
             return (found, memory.len());
         }

@@ -1,4 +1,4 @@
-//! A client's problem whose network is computed by somebody else: batches, optimisers and scores are ours.
+//! A client's problem whose network is computed elsewhere: batches, optimisers and scores are ours.
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ pub trait ExternalNetwork: Send + Sync {
     }
 }
 
-/// A client's shards, and a network to train on them that somebody else computes.
+/// A client's shards, and a network to train on them that is computed elsewhere.
 pub struct ExternalProblem {
     external: Arc<dyn ExternalNetwork>,
     /// The parameters and the task.
@@ -114,7 +114,7 @@ impl ExternalProblem {
         Error::invalid(format!("client `{}`: the gradient that {by} gave {problem}", self.client), remedy)
     }
 
-    /// So many numbers a row of logits that somebody gave.
+    /// So many numbers a row of logits that were given.
     fn width(&self, what: &str, numbers: usize, rows: usize) -> Result<usize> {
         let width = numbers.checked_div(rows).unwrap_or_default();
         if width > 0 && width * rows == numbers {

@@ -144,7 +144,7 @@ impl Numbers<'_> {
         result
     }
 
-    /// Gives the memory that nobody needs at this moment to the pool, for work that needs much of its own; it is taken again when it is needed.
+    /// Gives the memory that is not needed at this moment to the pool, for work that needs much of its own; it is taken again when it is needed.
     pub(crate) fn release_idle(&mut self, at: usize) {
         for slot in &mut self.memory.slots {
             if !slot.taken.iter().any(|taken| (taken.first..=taken.last).contains(&at)) {

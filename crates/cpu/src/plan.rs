@@ -221,7 +221,7 @@ impl<'a> Planner<'a> {
             return Passed::Unwanted;
         }
         match self.gradients[input.0] {
-            // Nobody needs the gradient of the output any more: it becomes that of the input where it is.
+            // The gradient of the output is not needed any more: it becomes that of the input where it is.
             None => {
                 self.gradients[input.0] = Some(output);
                 Passed::InPlace

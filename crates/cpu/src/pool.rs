@@ -1,4 +1,4 @@
-//! Memory that nobody needs at present.
+//! Memory that is not needed at present.
 //!
 //! A solve needs the memory of many states, the way back as much for other things, and batches of another size or another part of the network the same again. None of
 //! them run at the same time on one thread, so they share pieces of memory; after a few steps the pool has all that any of them needs, and the system is asked for nothing.

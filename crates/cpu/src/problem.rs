@@ -52,7 +52,7 @@ impl NetworkProblem {
         model.probabilities(of, voters.as_ref())
     }
 
-    /// What the network says before it becomes probabilities: one number a class, rows one after the other; for text one row a position. Nobody votes along.
+    /// What the network says before it becomes probabilities: one number a class, rows one after the other; for text one row a position. No neighbours vote along.
     pub fn logits(&self, weights: &Weights, of: &Shard) -> Result<Vec<f32>> {
         Evaluator::new(&self.network, weights)?.logits(of)
     }

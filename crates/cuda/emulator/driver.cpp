@@ -146,7 +146,7 @@ DRIVER(cuDeviceGetName, char* name, int length, int) {
     snprintf(name, length, "%s", NAME);
     return SUCCESS;
 }
-DRIVER(cuDeviceTotalMem_v2, size_t* bytes, int) { *bytes = memory::TOTAL; return SUCCESS; }
+DRIVER(cuDeviceTotalMem_v2, size_t* bytes, int) { *bytes = memory::total(); return SUCCESS; }
 DRIVER(cuDeviceGetAttribute, int* value, int which, int) {
     static const std::map<int, int> values = {
         {1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535}, {8, (int)FREE_SHARED}, {10, 32},
@@ -214,7 +214,7 @@ DRIVER(cuGraphLaunch, void* graph, void* stream) {
 // ---- memory --------------------------------------------------------------------------------------------------------------------
 DRIVER(cuMemGetInfo_v2, size_t* free, size_t* total) {
     *free = memory::free_bytes();
-    *total = memory::TOTAL;
+    *total = memory::total();
     return SUCCESS;
 }
 DRIVER(cuMemAllocAsync, uint64_t* address, size_t bytes, void* stream) {

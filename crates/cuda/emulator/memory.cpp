@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -36,14 +37,29 @@ std::map<uint64_t, Piece>::iterator before(uint64_t address) {
 }
 }
 
+size_t total() {
+    static const size_t all = [] {
+        const char* text = getenv("EMULATOR_MEMORY");
+        if (!text || !*text) return size_t(8) << 30;
+        char* end = nullptr;
+        const size_t megabytes = strtoull(text, &end, 10);
+        if (*end || !megabytes) {
+            fprintf(stderr, "error: `EMULATOR_MEMORY` is `%s`\nhint: give a number of megabytes\n", text);
+            exit(2);
+        }
+        return megabytes * 1000000;
+    }();
+    return all;
+}
+
 size_t free_bytes() {
     std::lock_guard lock(guard);
-    return TOTAL - taken;
+    return total() - taken;
 }
 
 uint64_t take(size_t bytes) {
     std::lock_guard lock(guard);
-    if (bytes > TOTAL - taken) return 0;
+    if (bytes > total() - taken) return 0;
     const size_t padded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, mapped = (padded + PAGE - 1) / PAGE * PAGE;
     char* all = (char*)mmap(nullptr, mapped + 2 * FORBIDDEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED) return 0;

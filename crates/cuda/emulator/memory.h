@@ -5,8 +5,8 @@
 #include <string>
 
 namespace emulator::memory {
-// Bytes there are, and those nobody has.
-constexpr size_t TOTAL = size_t(8) << 30;
+// Bytes there are, 8 GiB or `EMULATOR_MEMORY` megabytes of 1e6 bytes, and those nobody has.
+size_t total();
 size_t free_bytes();
 
 // Zero where there is not enough.

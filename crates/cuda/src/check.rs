@@ -24,7 +24,7 @@ use crate::data::DeviceData;
 use crate::device::{Buffer, Device};
 use crate::executor::{Executor, Lanes, Score};
 use crate::layout::Layout;
-use crate::op::equilibrium::{AroundSolve, Progress};
+use crate::op::equilibrium::{Progress, SolveHook};
 use crate::op::{DropoutKeys, PassContext, dropout_keys};
 use crate::plan::{Precision, Purpose, Size};
 
@@ -512,8 +512,8 @@ impl Bench {
     }
 
     /// A pass forward with something around its solve; says how the solves went, slot by slot.
-    pub(crate) fn forward_around(&self, around: &dyn AroundSolve) -> Vec<Progress> {
-        let run = PassContext { around: Some(around), ..self.run() };
+    pub(crate) fn forward_with(&self, hook: &dyn SolveHook) -> Vec<Progress> {
+        let run = PassContext { hook: Some(hook), ..self.run() };
         self.executor.load(&run, &self.data).expect("load");
         self.executor.forward(&run).expect("forward");
         solves(&self.executor)
@@ -601,7 +601,7 @@ fn compare(lane: usize, case: &Case<'_>, seen: &Pass, expected: &Pass, moved: &[
     }
     if case.sizes[lane] == 0 {
         for (name, array) in seen.gradients.iter() {
-            add(format!("gradient {name} of nobody"), relative(&array.values, &vec![0.0; array.values.len()], 1e-30), 0.0);
+            add(format!("gradient {name} of no lane"), relative(&array.values, &vec![0.0; array.values.len()], 1e-30), 0.0);
         }
         return all;
     }

@@ -123,7 +123,7 @@ impl Executor {
             statistics,
             base: self.memory.pointer(),
             arena: &self.plan.arena,
-            around: None,
+            hook: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use fedeq_core::{Array, Error, Params, Result, Weights};
 use fedeq_models::graph::{Graph, Layer, Parameter, ParameterId, Shape, Transformer};
-use fedeq_models::{Part, graph, is_normalisation};
+use fedeq_models::{Part, graph};
 use rayon::prelude::*;
 
 use crate::plan::Precision;
@@ -41,7 +41,7 @@ impl Kind {
     pub(crate) const ALL: [Self; 4] = [Self::Shared, Self::SharedNorms, Self::Personal, Self::PersonalNorms];
 
     pub(crate) fn of(parameter: &Parameter) -> Self {
-        match (parameter.part, is_normalisation(&parameter.path)) {
+        match (parameter.part, parameter.normalises) {
             (Part::Shared, false) => Self::Shared,
             (Part::Shared, true) => Self::SharedNorms,
             (Part::Personal, false) => Self::Personal,
@@ -85,9 +85,9 @@ enum Order {
     ChannelsLast { out: usize, channels: usize, taps: usize },
 }
 
-/// What wants a parameter elsewhere than after the one before it.
+/// How a parameter lies that does not simply follow the one before it.
 #[derive(Clone, Copy, Debug)]
-enum Wish {
+enum Arrangement {
     /// A convolution's weights, their input channels padded to so many.
     Conv { padded: usize },
     /// A matrix or a vector whose columns are padded to so many.
@@ -99,13 +99,13 @@ enum Wish {
 impl Layout {
     /// That of a network.
     pub(crate) fn new(graph: &Graph, precision: Precision) -> Self {
-        let wishes = wishes(graph, precision);
+        let arrangements = arrangements(graph, precision);
         let mut places = vec![Place { start: 0, pitch: 0, order: Order::Rows { rows: 0, columns: 0 } }; graph.parameters.len()];
         let mut end = 0;
         let ranges = Kind::ALL.map(|kind| {
             let start = end;
             for (index, parameter) in graph.parameters.iter().enumerate().filter(|(_, parameter)| Kind::of(parameter) == kind) {
-                let (place, room) = place(&parameter.shape, wishes.get(&index).copied(), end, &places);
+                let (place, room) = place(&parameter.shape, arrangements.get(&index).copied(), end, &places);
                 places[index] = place;
                 end = (end + room).next_multiple_of(ALIGNMENT);
             }
@@ -305,20 +305,20 @@ fn transpose(from: &[f32], to: &mut [f32], [rows, columns]: [usize; 2], [from_pi
 }
 
 /// A parameter's place, and how much room it takes after what is there; nothing beside another one.
-fn place(shape: &[usize], wish: Option<Wish>, end: usize, places: &[Place]) -> (Place, usize) {
+fn place(shape: &[usize], arrangement: Option<Arrangement>, end: usize, places: &[Place]) -> (Place, usize) {
     let columns = shape.last().copied().unwrap_or(1);
     let rows = shape.iter().product::<usize>() / columns.max(1);
-    match wish {
+    match arrangement {
         None => (Place { start: end, pitch: columns, order: Order::Rows { rows, columns } }, rows * columns),
-        Some(Wish::Columns { padded }) => {
+        Some(Arrangement::Columns { padded }) => {
             (Place { start: end, pitch: padded, order: Order::Rows { rows, columns } }, rows * padded)
         }
-        Some(Wish::Conv { padded }) => {
+        Some(Arrangement::Conv { padded }) => {
             let (out, channels) = (shape[0], shape[1]);
             let taps = shape[2..].iter().product();
             (Place { start: end, pitch: padded, order: Order::ChannelsLast { out, channels, taps } }, out * taps * padded)
         }
-        Some(Wish::Beside { first, before, of }) => {
+        Some(Arrangement::Beside { first, before, of }) => {
             let start = if before == 0 { end } else { places[first.0].start + before * columns };
             let room = if before == 0 { rows * columns * of } else { 0 };
             (Place { start, pitch: columns * of, order: Order::Rows { rows, columns } }, room)
@@ -327,52 +327,54 @@ fn place(shape: &[usize], wish: Option<Wish>, end: usize, places: &[Place]) -> (
 }
 
 /// What layers want of their parameters.
-fn wishes(graph: &Graph, precision: Precision) -> HashMap<usize, Wish> {
+fn arrangements(graph: &Graph, precision: Precision) -> HashMap<usize, Arrangement> {
     let padded = |channels: usize| if precision == Precision::Mixed { channels.next_multiple_of(8) } else { channels };
-    let mut wishes = HashMap::new();
+    let mut arrangements = HashMap::new();
     for layer in &graph.layers {
         match layer {
             Layer::Conv { weight, .. } => {
                 let channels = graph.parameter(*weight).shape[1];
-                wishes.insert(weight.0, Wish::Conv { padded: padded(channels) });
+                arrangements.insert(weight.0, Arrangement::Conv { padded: padded(channels) });
             }
             Layer::Dense { weight, bias, y, .. } if matches!(graph.shape(*y), Shape::Sequence(_)) => {
                 let columns = padded(graph.parameter(*weight).shape[1]);
-                wishes.extend([Some(*weight), *bias].into_iter().flatten().map(|id| (id.0, Wish::Columns { padded: columns })));
+                arrangements.extend(
+                    [Some(*weight), *bias].into_iter().flatten().map(|id| (id.0, Arrangement::Columns { padded: columns })),
+                );
             }
             // Their gradients come from one sum over samples.
             Layer::Norm { affine, .. } => {
                 let ids = [affine.scale, affine.offset].into_iter().enumerate();
-                wishes.extend(ids.map(|(before, id)| (id.0, Wish::Beside { first: affine.scale, before, of: 2 })));
+                arrangements.extend(ids.map(|(before, id)| (id.0, Arrangement::Beside { first: affine.scale, before, of: 2 })));
             }
-            Layer::Transformer { layers, .. } => beside(layers, &mut wishes),
+            Layer::Transformer { layers, .. } => beside(layers, &mut arrangements),
             Layer::Equilibrium { cell: graph::Cell::Transformer { layers, .. }, .. }
-            | Layer::Repeat { cell: graph::Cell::Transformer { layers, .. }, .. } => beside(layers, &mut wishes),
+            | Layer::Repeat { cell: graph::Cell::Transformer { layers, .. }, .. } => beside(layers, &mut arrangements),
             Layer::Equilibrium { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. }
             | Layer::Repeat { cell: graph::Cell::Residual { conv_a, conv_b, norm_1, norm_2, norm_3, .. }, .. } => {
                 // Their gradients come from one sum over samples.
                 for affine in [norm_1, norm_2, norm_3] {
                     for (before, id) in [affine.scale, affine.offset].into_iter().enumerate() {
-                        wishes.insert(id.0, Wish::Beside { first: affine.scale, before, of: 2 });
+                        arrangements.insert(id.0, Arrangement::Beside { first: affine.scale, before, of: 2 });
                     }
                 }
                 for weight in [conv_a, conv_b] {
                     let channels = graph.parameter(*weight).shape[1];
-                    wishes.insert(weight.0, Wish::Conv { padded: padded(channels) });
+                    arrangements.insert(weight.0, Arrangement::Conv { padded: padded(channels) });
                 }
             }
             _ => {}
         }
     }
-    wishes
+    arrangements
 }
 
 /// Queries, keys and values are computed by one product: their matrices stand side by side, and so do their biases.
-fn beside(layers: &Transformer, wishes: &mut HashMap<usize, Wish>) {
+fn beside(layers: &Transformer, arrangements: &mut HashMap<usize, Arrangement>) {
     for [_, _, q_weight, q_bias, k_weight, k_bias, v_weight, v_bias, ..] in &layers.layers {
         for of in [[q_weight, k_weight, v_weight], [q_bias, k_bias, v_bias]] {
             for (before, id) in of.into_iter().enumerate() {
-                wishes.insert(id.0, Wish::Beside { first: *of[0], before, of: 3 });
+                arrangements.insert(id.0, Arrangement::Beside { first: *of[0], before, of: 3 });
             }
         }
     }
@@ -380,7 +382,7 @@ fn beside(layers: &Transformer, wishes: &mut HashMap<usize, Wish>) {
 
 #[cfg(test)]
 mod tests {
-    use fedeq_models::{ModelConfig, Task};
+    use fedeq_models::{ModelConfig, Task, is_normalisation};
 
     use super::*;
 

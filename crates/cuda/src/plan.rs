@@ -355,7 +355,7 @@ impl<'a> Planner<'a> {
         self.graph.layers.iter().find(|layer| layer.output() == value)
     }
 
-    /// The activation that a convolution can apply to its own output: `phi` of `norm(phi(y))`, where nobody else reads `y`.
+    /// The activation that a convolution can apply to its own output: `phi` of `norm(phi(y))`, where `y` is read nowhere else.
     pub(crate) fn activation_behind(&self, y: ValueId) -> Option<Activation> {
         let readers: Vec<&Layer> = self.graph.layers.iter().filter(|layer| layer.inputs().contains(&y)).collect();
         match (&readers[..], self.giver(y)) {
@@ -368,7 +368,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The output of the max pooling that a batch normalisation can do itself, `pool(norm(phi(x)))`, where nobody else reads its own output `y`.
+    /// The output of the max pooling that a batch normalisation can do itself, `pool(norm(phi(x)))`, where its own output `y` is read nowhere else.
     pub(crate) fn pool_behind(&self, y: ValueId) -> Option<ValueId> {
         let readers: Vec<&Layer> = self.graph.layers.iter().filter(|layer| layer.inputs().contains(&y)).collect();
         match (&readers[..], self.giver(y)) {
@@ -413,7 +413,7 @@ impl<'a> Planner<'a> {
             return Passed::Unwanted;
         }
         match self.gradients[input.0] {
-            // Nobody needs the gradient of the output any more: it becomes that of the input where it is.
+            // The gradient of the output is not needed any more: it becomes that of the input where it is.
             None => {
                 self.gradients[input.0] = Some(output);
                 Passed::InPlace

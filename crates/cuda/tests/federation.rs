@@ -308,8 +308,8 @@ impl Cases {
         let tight = CudaOptions { memory_budget: Some(3_000_000), ..options.clone() };
         for (how, engine) in [
             ("again", small.gpu(options)),
-            ("two at once", small.gpu(options).side_by_side(lanes(2))),
-            ("one by one", small.gpu(options).side_by_side(lanes(1))),
+            ("two at once", small.gpu(options).most_lanes(lanes(2))),
+            ("one by one", small.gpu(options).most_lanes(lanes(1))),
             ("without recording", small.gpu(options).without_recording()),
             ("in little memory", small.gpu(&tight)),
         ] {

@@ -1,9 +1,11 @@
 //! Data sets of federated learning: readers, partitions among clients, batches and verified downloads.
 mod change;
 mod dataset;
+pub mod draws;
 mod error;
 #[cfg(feature = "fetch")]
 pub mod fetch;
+mod named;
 pub mod partition;
 mod seed;
 pub mod shard;

@@ -23,7 +23,7 @@ impl Seed {
         Self(Sha256::new().chain_update(b"fedeq").chain_update(value.to_le_bytes()).finalize().into())
     }
 
-    /// A root seed of 256 bits that nobody can guess, from bytes that nobody else has.
+    /// A root seed of 256 bits that cannot be guessed, from bytes that are secret.
     pub fn from_secret(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

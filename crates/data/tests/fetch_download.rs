@@ -234,7 +234,7 @@ fn the_total_time_is_a_limit_of_its_own() {
 }
 
 #[test]
-fn nobody_listening_is_a_download_error() {
+fn no_server_listening_is_a_download_error() {
     let folder = TempDir::new().unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/nothing", listener.local_addr().unwrap());

@@ -12,7 +12,7 @@ use crate::stop::Stop;
 
 /// How gradients pass through `z* = g(z*; x)`, whatever solver found `z*`.
 ///
-/// By the implicit function theorem a gradient `v` that arrives at `z*` goes on to the parameters as `(dg/dtheta)^T u`, and to
+/// By the implicit function theorem a gradient `v` that arrives at `z*` continues to the parameters as `(dg/dtheta)^T u`, and to
 /// the input as `(dg/dx)^T u`, where `(I - J^T) u = v` and `J = dg/dz` at `z*`. The choices differ in how `u` is found:
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -87,7 +87,7 @@ impl Adjoint {
         matches!(self, Self::Implicit { .. })
     }
 
-    /// Turns the gradient `v` that arrives at the equilibrium into the `u` that goes on through the
+    /// Turns the gradient `v` that arrives at the equilibrium into the `u` that continues through the
     /// [differentiated steps](Adjoint::differentiated_steps), in place. `transposed` is the map `u -> J^T u` at `z*`.
     ///
     /// Only the implicit gradient does anything, and then says how its solve went.

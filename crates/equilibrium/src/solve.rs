@@ -132,7 +132,7 @@ impl<S: States> Default for SolveWorkspace<S> {
 }
 
 impl<S: States> SolveWorkspace<S> {
-    /// Takes a report that nobody needs any more, for the next solve to write in its memory.
+    /// Takes a report that is not needed any more, for the next solve to write in its memory.
     pub fn reuse(&mut self, report: SolveReport) {
         self.report = report;
     }

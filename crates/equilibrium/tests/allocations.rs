@@ -46,7 +46,7 @@ fn a_second_solve_allocates_nothing() {
         let counts: Vec<usize> = [12, 12, 48, 48]
             .map(|steps| {
                 z.values_mut().copy_from_slice(start.values());
-                // A map that leaves nobody out itself, so that only the solver's memory is counted.
+                // A map that leaves no sample out itself, so that only the solver's memory is counted.
                 let mut keeping = Keeping(cell.clone(), (0..ROWS).collect());
                 let (stop, options) = (Stop::relative(1e-6, steps), SolveOptions::default());
                 allocations(|| {

@@ -111,7 +111,7 @@ fn a_start_that_is_not_finite_is_returned_as_it_came() {
 
 #[test]
 fn an_empty_batch_is_solved_without_asking_the_map() {
-    let mut map = |_: &HostStates, _: &mut HostStates| panic!("nobody to evaluate");
+    let mut map = |_: &HostStates, _: &mut HostStates| panic!("no sample to evaluate");
     for z0 in [HostStates::zeros(0, SIZE), HostStates::zeros(3, 0)] {
         let solution = Equilibrium::default().solve(&mut map, z0.clone());
         assert!(solution.report.is_empty() && solution.z == z0 && solution.image == z0);

@@ -184,7 +184,7 @@ fn a_start_that_is_not_finite_is_returned_as_it_came() {
 
 #[test]
 fn an_empty_batch_is_solved_without_asking_the_map() {
-    let map = |_: Tensor<2>| -> Tensor<2> { panic!("nobody to evaluate") };
+    let map = |_: Tensor<2>| -> Tensor<2> { panic!("no sample to evaluate") };
     let z0 = tensor(Vec::new(), [0, SIZE], DType::F64);
     let solution = solve_tensors(map, z0, &Solver::default(), &Stop::default(), &SolveOptions::default());
     assert!(solution.report.is_empty());

@@ -9,7 +9,7 @@ use fedeq_data::source::Source;
 use fedeq_data::source::arrays::{GivenArray, GivenClients, GivenLabels, GivenPart, GivenValues, write};
 use fedeq_data::{Dataset, Samples};
 use fedeq_run::experiment::{Experiment, Override};
-use fedeq_run::predict::{Questions, classes, held, logits};
+use fedeq_run::predict::{PredictionInputs, classes, held, logits};
 use fedeq_run::run::{FromMemory, Run, RunFolder, Silent, Trained, Which};
 use run_support::{fedeq, json, refusal, succeed};
 use serde_json::Value;
@@ -182,7 +182,7 @@ fn assert_predictions_are_those_of_the_evaluation(folder: &Path) {
             }
         };
         let model = trained.model(client).expect("a model");
-        let questions = Questions::from_array(prepared, array).expect("like those of the run");
+        let questions = PredictionInputs::from_array(prepared, array).expect("like those of the run");
         let found = classes(prepared, &model, &questions).expect("answers");
         let (right, counted) = match &test.labels {
             fedeq_data::Labels::Classes { values, .. } => {

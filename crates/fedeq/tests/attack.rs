@@ -87,5 +87,44 @@ fn a_flower_federation_has_rules_and_no_liars_of_its_own() {
     assert!(error.contains("`attack` is for simulations") && !folder.path().join("app").exists(), "{error}");
     succeed(fedeq(&folder).args(["init-federation", "--out", "app", "--set", "plan.aggregation.rule=median"]));
     let experiment = fs::read_to_string(folder.path().join("app/experiment.toml")).expect("written");
-    assert!(experiment.contains("median"), "{experiment}");
+    assert!(experiment.contains("median") && experiment.contains("distances = true"), "{experiment}");
+}
+
+#[test]
+fn a_federation_notes_who_is_far_from_the_others_unless_it_is_told_not_to_or_must_not() {
+    let folder = TempDir::new().expect("a folder");
+    let experiment = |name: &str, settings: &[&str]| {
+        let set = settings.iter().flat_map(|setting| ["--set", setting]);
+        succeed(fedeq(&folder).args(["init-federation", "--out", name, "--set", "model=deq-mlp"]).args(set));
+        fs::read_to_string(folder.path().join(name).join("experiment.toml")).expect("written")
+    };
+    assert!(experiment("plain", &[]).contains("distances = true"));
+    assert!(experiment("without", &["plan.aggregation.distances=false"]).contains("distances = false"));
+    let private = ["plan.privacy.epsilon=8", "plan.privacy.clip.fixed=0.5"];
+    for (name, settings) in
+        [("secret", &["plan.secure_aggregation.clip=1"][..]), ("private", &private[..]), ("alone", &["method=local"][..])]
+    {
+        assert!(!experiment(name, settings).contains("distances"), "{name}");
+    }
+}
+
+#[test]
+fn in_a_federation_no_client_says_itself_how_much_it_counts_under_a_rule() {
+    let folder = TempDir::new().expect("a folder");
+    let init = |name: &str, settings: &[&str]| {
+        let set = ["model=mlp", "plan.sampling.fraction=0.36"].iter().chain(settings).flat_map(|setting| ["--set", setting]);
+        let mut command = fedeq(&folder);
+        command.args(["init-federation", "--out", name, "--set", "method=fedavg"]).args(set);
+        command
+    };
+    for rule in ["plan.aggregation.rule=geometric-median", "plan.aggregation.rule=multi-krum", "plan.aggregation.clip=adaptive"] {
+        let (error, hint) = refusal(&mut init("refused", &[rule, "method.weighting=samples"]), 2);
+        assert!(error.contains("one that claims enough has all the weight"), "{error}");
+        assert!(hint.contains("method.weighting=uniform") && hint.contains("plan.aggregation.cap=0.1"), "{hint}");
+    }
+    assert!(!folder.path().join("refused").exists());
+    let rule = "plan.aggregation.rule=geometric-median";
+    succeed(&mut init("uniform", &[rule, "method.weighting=uniform"]));
+    succeed(&mut init("capped", &[rule, "method.weighting=samples", "plan.aggregation.cap=0.2"]));
+    succeed(&mut init("median", &["plan.aggregation.rule=median", "method.weighting=samples"]));
 }

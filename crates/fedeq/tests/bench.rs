@@ -164,46 +164,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).expect("a folder").flat_map(|entry| below(entry.expect("an entry").path())).collect()
 }
 
-/// What a shell is told can stand as the last of some words.
-fn completed(folder: &Path, words: &[&str]) -> Vec<String> {
-    let output = fedeq(folder).env("FEDEQ_COMPLETE", "fish").args(["--", "fedeq"]).args(words).output().expect("it runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("text");
-    text.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
-}
-
-#[test]
-fn completion_knows_keys_values_names_and_folders() {
-    let folder = TempDir::new().expect("a folder");
-    stdout(folder.path(), &tiny(&["run", "--quiet", "--out", "runs/first"]));
-    let is_among = |words: &[&str], expected: &str| {
-        let found = completed(folder.path(), words);
-        assert!(found.iter().any(|one| one == expected), "{words:?}: {found:?}");
-    };
-    is_among(&["run", "--set", "training.learn"], "training.learning_rate=");
-    is_among(&["run", "--set", "method.server_step="], "method.server_step=consensus");
-    is_among(&["run", "--set", "data="], "data=cifar10");
-    is_among(&["sweep", "--grid", "method=fedeq,fedr"], "method=fedeq,fedrep");
-    is_among(&["sweep", "--grid", "method=fedeq,fedrep", "--with", "method:model="], "method:model=deq-mlp");
-    is_among(
-        &["sweep", "--grid", "method=fedeq,fedrep", "--with", "method:model=deq-mlp,resnet-x"],
-        "method:model=deq-mlp,resnet-xs",
-    );
-    is_among(&["sweep", "--grid", "method=fedeq,fedrep", "--with", "method:training.learn"], "method:training.learning_rate=");
-    is_among(&["run", "--device", "cu"], "cuda");
-    is_among(&["data", "get", "cif"], "cifar10");
-    let fetched = completed(folder.path(), &["data", "get", ""]);
-    assert!(!fetched.iter().any(|name| name == "digits"), "there is nothing to fetch: {fetched:?}");
-    is_among(&["run", "--preset", "p"], "paper");
-    is_among(&["run", "--model", "deq-"], "deq-mlp");
-    is_among(&["run", "--method", ""], "ditto");
-    is_among(&["data", "inspect", "cif"], "cifar100");
-    is_among(&["reproduce", "table"], "table-1");
-    is_among(&["compare", "runs/f"], "runs/first");
-    is_among(&["settings", "plan.pri"], "plan.privacy.epsilon");
-    assert!(stdout(folder.path(), &["completions", "bash"]).contains("FEDEQ_COMPLETE"));
-}
-
 #[test]
 fn axes_go_together_where_they_are_told_to() {
     let folder = TempDir::new().expect("a folder");
@@ -272,6 +232,7 @@ fn comparisons_are_written_for_papers_pages_and_narrow_terminals() {
         "{markdown}"
     );
     let latex = stdout(folder.path(), &["compare", "all", "--format", "latex"]);
+    assert!(["FeDEQ & ", "FedRep & ", "Local & "].iter().all(|name| latex.contains(name)), "{latex}");
     assert!(latex.contains("\\begin{tabular}{lllrr") && latex.contains("$\\pm$") && latex.contains("\\bottomrule"), "{latex}");
     let json: Value = serde_json::from_str(&stdout(folder.path(), &["compare", "all", "--format", "json"])).expect("JSON");
     let p =
@@ -282,6 +243,32 @@ fn comparisons_are_written_for_papers_pages_and_narrow_terminals() {
     let narrow = String::from_utf8(output.stdout).expect("text");
     assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     assert!(narrow.contains("for want of room without: parameters shared + own"), "{narrow}");
+}
+
+#[test]
+fn comparisons_of_a_sweep_say_what_differs_in_short_and_fold_it_where_there_is_little_room() {
+    let folder = TempDir::new().expect("a folder");
+    let grid = ["--grid", "method.rho=0.001,0.1", "--grid", "training.learning_rate=0.01,0.1", "--seeds", "0..2"];
+    stdout(folder.path(), &tiny(&[&["sweep", "-q", "--out", "all"][..], &grid].concat()));
+    let text = |columns: &str| {
+        let output = fedeq(folder.path()).env("COLUMNS", columns).args(["compare", "all"]).output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let width: usize = columns.parse().expect("a number");
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{columns}: {text}");
+        text
+    };
+    let wide = text("200");
+    assert!(wide.contains("rho = 0.001, learning_rate = 0.01\n") && !wide.contains("method.rho"), "{wide}");
+    let narrow = text("60");
+    assert!(narrow.contains("FeDEQ") && narrow.contains("rho = 0.1, learning") | narrow.contains("rho = 0.1,\n"), "{narrow}");
+    assert!(narrow.lines().filter(|line| line.contains("learning_rate = 0.01")).count() >= 2, "{narrow}");
+    assert!(text("48").contains("rho = 0.001"));
+    let markdown = stdout(folder.path(), &["compare", "all", "--format", "markdown", "--columns", "settings,shared,method"]);
+    assert!(markdown.starts_with("| settings | shared % | method |\n"), "{markdown}");
+    assert!(markdown.contains("| rho = 0.1, learning_rate = 0.1 | ") && markdown.contains(" | FeDEQ |"), "{markdown}");
+    assert!(markdown.contains("- rho = 0."), "tests call groups by what differs: {markdown}");
+    assert!(refused(folder.path(), &["compare", "all", "--csv", "--columns", "method"]).contains("`--columns` is for text"));
+    assert!(refused(folder.path(), &["compare", "all", "--columns", "methods"]).contains("worst-tenth"));
 }
 
 #[test]

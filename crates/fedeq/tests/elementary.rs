@@ -29,6 +29,9 @@ const SYSTEM: [&str; 22] = [
     ".cbrt()",
 ];
 
+/// Crates that take them from the system whenever anything else in a build wants the standard library's.
+const BY_SYSTEM: [&str; 3] = ["num-traits", "rand_distr", "statrs"];
+
 /// What is left out: tests, the networks run by burn for tests, and the layer for those who bring networks of burn's tensors.
 const LEFT_OUT: [&str; 3] = ["tests", "reference", "tensor"];
 
@@ -62,4 +65,18 @@ fn no_library_takes_elementary_functions_from_the_system() {
     }
     assert!(files > 500, "only {files} files were found");
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn no_library_depends_on_a_crate_that_does() {
+    let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    for entry in fs::read_dir(crates).expect("a folder").map(|entry| entry.expect("an entry")) {
+        let Ok(manifest) = fs::read_to_string(entry.path().join("Cargo.toml")) else { continue };
+        if LEFT_OUT.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        let manifest: toml::Table = manifest.parse().expect("a manifest");
+        let needed = manifest.get("dependencies").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        assert!(BY_SYSTEM.iter().all(|name| !needed.contains_key(*name)), "{}: {needed:?}", entry.path().display());
+    }
 }

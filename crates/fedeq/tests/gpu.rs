@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use fedeq_core::fingerprint;
 use fedeq_run::experiment::Experiment;
 use fedeq_run::run::{Manifest, read_json, write_json};
-use run_support::{TINY, assert_same_files, fedeq, half_done_of, json, manifests, refusal, run, run_command, succeed};
+use run_support::{
+    TINY, assert_same_files, fedeq, half_done_of, json, last_checkpoint, manifests, refusal, run, run_command, succeed,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -302,4 +304,41 @@ fn a_little_run_learns_what_it_learns_on_the_cpu_and_gives_the_same_bytes_in_any
         assert!((of(&found, "loss") - of(&expected, "loss")).abs() < 1e-5 * of(&expected, "loss"), "{view}");
         assert_eq!(of(&found, "weighted"), of(&expected, "weighted"), "{view}");
     }
+}
+
+/// Only the stand-in's memory can be chosen: of some sizes the largest in which a run begins and does not end, with a checkpoint of what was over.
+#[test]
+#[ignore = "needs a GPU"]
+fn a_card_that_is_full_ends_a_run_and_more_memory_continues_it_to_the_same_bytes() {
+    let folder = TempDir::new().expect("a folder");
+    let devices = succeed(fedeq(&folder).arg("devices")).stdout;
+    if !String::from_utf8_lossy(&devices).contains("stand-in") {
+        return;
+    }
+    let settings = ["method=fedavg", "model=resnet-xs", "data.limit.train=4", "training.batch_size=2", "engine.device=cuda"];
+    let mut full: Option<(PathBuf, String)> = None;
+    let mut whole = None;
+    for megabytes in ["1", "2", "4", "8", "16", "64"] {
+        let output = run_command(&folder, megabytes, &settings).env("EMULATOR_MEMORY", megabytes).output().expect("it starts");
+        let (run, said) = (folder.path().join(megabytes), String::from_utf8_lossy(&output.stderr).into_owned());
+        match output.status.code() {
+            Some(0) => {
+                whole = Some(run);
+                break;
+            }
+            code if last_checkpoint(&run).is_some() => {
+                assert_eq!(code, Some(1), "{said}");
+                full = Some((run, said));
+            }
+            // Not even the data fitted.
+            _ => {}
+        }
+    }
+    let (Some((full, said)), Some(whole)) = (full, whole) else { panic!("no size is too little for a run, or none enough") };
+    for part in ["the GPU's memory is full", " wanted, ", " free", "`engine.device_memory_mb`", "`training.batch_size`"] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
+    assert!(!full.join("summary.json").exists());
+    succeed(fedeq(&folder).args(["resume", &full.to_string_lossy(), "--quiet"]));
+    assert_same_files(&whole, &full, "continued with more memory");
 }

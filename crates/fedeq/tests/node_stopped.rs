@@ -2,6 +2,7 @@
 mod node_support;
 mod run_support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -50,11 +51,36 @@ fn a_node_that_is_told_to_stop_ends_in_the_middle_of_training_and_starts_over_la
         assert_eq!(ended.code(), Some(0), "{signal}");
         // A second is promised; a busy machine gets more before this fails, and the training would take days.
         assert!(begun.elapsed().as_secs() < 10, "{signal}: it took {:?}", begun.elapsed());
-        let record = fs::read_dir(node.path().join("attempts")).expect("a folder").next().expect("a record").expect("readable");
-        let text = fs::read_to_string(record.path()).expect("readable");
-        assert_eq!(text, r#"{"begun":0,"panicked":false}"#, "a stop says nothing against the request");
+        let records =
+            fs::read_dir(node.path().join("attempts")).expect("a folder").map(|record| record.expect("readable").path());
+        let texts: BTreeSet<String> = records.map(|path| fs::read_to_string(path).expect("readable")).collect();
+        let expected = [r#"{"begun":0,"panicked":false}"#, r#"{"round":0,"times":0}"#].map(String::from);
+        assert_eq!(texts, BTreeSet::from(expected), "a stop says nothing against the request, nor against its round");
     }
     assert_eq!(link.replies(), 0);
+}
+
+/// How long a node takes to end, told so in the middle of training at moments that differ: what docs/reliability.md says.
+#[test]
+#[ignore = "measures nothing but time"]
+#[allow(clippy::print_stderr, reason = "it is what it is for")]
+fn milliseconds_of_a_stop() {
+    let (app, node, link) = (endless(), NodeFolder::new(), SuperLink::start());
+    link.send(&app.train(0));
+    let mut taken: Vec<u128> = (0..20).map(|at| stopped_after(&node, &link, &app, 50 * at)).collect();
+    taken.sort_unstable();
+    eprintln!("a stop in ms: {taken:?}");
+}
+
+/// Stops a node that has trained for so many milliseconds, and says how many more it took.
+fn stopped_after(node: &NodeFolder, link: &SuperLink, app: &App, trained: u64) -> u128 {
+    let mut process = start(node, link, app, &[]);
+    process.wait_until("it works on the request", || is_at_work(node.path()));
+    std::thread::sleep(std::time::Duration::from_millis(trained));
+    let begun = std::time::Instant::now();
+    let told = Command::new("kill").args(["-TERM", &process.id().to_string()]).status().expect("`kill` is there");
+    assert!(told.success() && process.wait().expect("ours").success());
+    begun.elapsed().as_millis()
 }
 
 /// Kills a node, as often as it may be killed, while it trains.

@@ -57,7 +57,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["training.batch_size=0"], "`training.batch_size`", ""),
     (&["method.rho=-1"], "`method.rho` is `-1`", "at least 0"),
     (&["model.equilibrium.stop.max_steps=0"], "`model.equilibrium.stop.max_steps` is `0`", ""),
-    (&["data.unseen={ count = 40 }"], "leaves nobody to train", ""),
+    (&["data.unseen={ count = 40 }"], "leaves no client to train", ""),
     (&["data=cifar10"], "`cifar10` is not in the data folder", "fedeq data get cifar10"),
     (&["data=femnist", "data.folder=nowhere"], "nowhere", "fedeq data get femnist"),
     (&["plan.aggregation.rule=medain"], "`plan.aggregation.rule` cannot be `medain`", "did you mean `median`?"),
@@ -130,6 +130,11 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "leave one",
     ),
     (&["plan.secure_aggregation={}", "attack=sign-flip"], "`attack` does not go with `plan.secure_aggregation`", "label-flip"),
+    (
+        &["plan.secure_aggregation={}", "method.balance={}"],
+        "`method.balance` follows what single clients sent",
+        "leave one of the two out",
+    ),
     (&["plan.secure_aggregation={}", "method=local"], "a method that sends nothing", "choose another method"),
     (&["plan.secure_aggregation={}", "plan.sampling.fraction=0.05"], "clients a round", "at least 3 clients"),
     (

@@ -49,7 +49,7 @@ fn stop_and_resume(settings: &[&str], stop: impl Fn(&Path, &Child)) {
     assert_eq!(json(&stopped.join("status.json"))["state"], "stopped");
     let again = succeed(fedeq(&folder).args(["resume", "stopped"]));
     let words = String::from_utf8(again.stderr).expect("UTF-8");
-    assert!(words.contains(&format!("going on after round {rounds} of 12")), "{words}");
+    assert!(words.contains(&format!("continuing after round {rounds} of 12")), "{words}");
     assert_same_files(&whole, &stopped, &format!("{settings:?}"));
 }
 

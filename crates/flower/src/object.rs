@@ -8,6 +8,7 @@
 //! A message's tree is Message -> RecordDict -> records -> arrays -> chunks. Equal objects are one object.
 use std::collections::BTreeMap;
 
+use fedeq_core::named;
 use sha2::{Digest, Sha256};
 
 use crate::wire::ObjectTree;
@@ -27,48 +28,29 @@ pub struct Object {
     pub body: Vec<u8>,
 }
 
-/// The kind of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectKind {
-    /// A message; the body is its metadata as protobuf.
-    Message,
-    /// The content of a message; the body is JSON from names to ids of records.
-    RecordDict,
-    /// Named arrays; the body is JSON from names to ids.
-    ArrayRecord,
-    /// Named numbers; the body is protobuf.
-    MetricRecord,
-    /// Named settings; the body is protobuf.
-    ConfigRecord,
-    /// An array; the body is JSON.
-    Array,
-    /// A chunk of an array's `.npy` file.
-    ArrayChunk,
+named! {
+    /// The kind of an object; its name is that in the object's header.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ObjectKind without serde {
+        /// A message; the body is its metadata as protobuf.
+        Message = "Message",
+        /// The content of a message; the body is JSON from names to ids of records.
+        RecordDict = "RecordDict",
+        /// Named arrays; the body is JSON from names to ids.
+        ArrayRecord = "ArrayRecord",
+        /// Named numbers; the body is protobuf.
+        MetricRecord = "MetricRecord",
+        /// Named settings; the body is protobuf.
+        ConfigRecord = "ConfigRecord",
+        /// An array; the body is JSON.
+        Array = "Array",
+        /// A chunk of an array's `.npy` file.
+        ArrayChunk = "ArrayChunk",
+    }
 }
-
-const KINDS: [(ObjectKind, &str); 7] = [
-    (ObjectKind::Message, "Message"),
-    (ObjectKind::RecordDict, "RecordDict"),
-    (ObjectKind::ArrayRecord, "ArrayRecord"),
-    (ObjectKind::MetricRecord, "MetricRecord"),
-    (ObjectKind::ConfigRecord, "ConfigRecord"),
-    (ObjectKind::Array, "Array"),
-    (ObjectKind::ArrayChunk, "ArrayChunk"),
-];
 
 /// No header is longer than this: a record of 60,000 arrays.
 const LONGEST_HEADER: usize = 4 << 20;
-
-impl ObjectKind {
-    /// The name in the object's header.
-    pub fn name(self) -> &'static str {
-        KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
-    }
-
-    fn named(name: &str) -> Option<Self> {
-        KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
-    }
-}
 
 impl Object {
     /// Its bytes.

@@ -1,6 +1,6 @@
 //! Numbers that a pass over some data reads and writes; they may be the same ones.
 //!
-//! Most passes work in place. Slices cannot say that (nobody may read through one while another writes the same numbers), so a pass holds
+//! Most passes work in place. Slices cannot say that (none may be read through while another writes the same numbers), so a pass holds
 //! [`Readable`] and [`Writable`] views instead: shared cells, which may.
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use pulp::{MemMask, Simd};
 
 use crate::gemm::{load, store};
 
-/// Numbers to be read, whether or not somebody writes them meanwhile.
+/// Numbers to be read, whether or not they are written meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct Readable<'a> {
     start: *const f32,
@@ -58,7 +58,7 @@ impl Readable<'_> {
     #[inline(always)]
     pub(crate) unsafe fn load<S: Simd>(self, simd: S, at: usize, mask: Option<MemMask<S::m32s>>) -> S::f32s {
         debug_assert!(at + if mask.is_some() { 1 } else { S::F32_LANES } <= self.len);
-        // SAFETY: `start` came from a slice of `len` numbers that lives as long as this view, and nobody holds an exclusive reference to
+        // SAFETY: `start` came from a slice of `len` numbers that lives as long as this view, and there is no exclusive reference to
         // them: they are borrowed as a slice, or as cells. The caller stays below `len`.
         unsafe { load(simd, self.start.add(at), mask) }
     }

@@ -36,7 +36,7 @@ impl Activation {
         }
     }
 
-    /// `dx = phi'(x) dy`, given the values `y = phi(x)`, from which both derivatives follow: nobody needs to keep `x`.
+    /// `dx = phi'(x) dy`, given the values `y = phi(x)`, from which both derivatives follow: `x` need not be kept.
     ///
     /// # Panics
     ///
@@ -150,7 +150,7 @@ impl Function for Softplus {
     }
 }
 
-/// The Gaussian error linear unit. Its value does not tell its derivative: `pull_back` is given `x` instead, so nobody outside may use it.
+/// The Gaussian error linear unit. Its value does not tell its derivative: `pull_back` is given `x` instead, so it is not for use outside.
 #[derive(Clone, Copy, Debug)]
 struct Gelu;
 

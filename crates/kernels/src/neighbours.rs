@@ -37,11 +37,11 @@ pub struct Voters<'a> {
 ///
 /// # Panics
 ///
-/// If there is not a distance for every query and entry, a label is not a class, or nobody votes.
+/// If there is not a distance for every query and entry, a label is not a class, or no neighbour votes.
 pub fn vote(set: InstructionSet, voters: Voters<'_>, distances: &[f32], votes: &mut [f32]) {
     let Voters { labels, neighbours, classes } = voters;
     let count = neighbours.min(labels.len());
-    assert!(count > 0 && classes > 0, "somebody votes for something");
+    assert!(count > 0 && classes > 0, "neighbours vote for classes");
     assert!(distances.len().is_multiple_of(labels.len()), "there is a distance for every entry");
     let rows = distances.len() / labels.len();
     assert!(rows.checked_mul(classes) == Some(votes.len()), "there is a vote for every query and class");

@@ -140,7 +140,7 @@ impl Window {
             let (value, here) = (read(at), simd.splat_f32s(at as f32));
             let larger = simd.greater_than_f32s(value, largest);
             (largest, place) = (select(simd, larger, value, largest), select(simd, larger, here, place));
-            // What is not a number wins, so that nobody overlooks it.
+            // What is not a number wins, so that it is not overlooked.
             let number = simd.equal_f32s(value, value);
             (largest, place) = (select(simd, number, largest, value), select(simd, number, place, here));
         }
@@ -149,7 +149,11 @@ impl Window {
 }
 
 /// Something done for every window and vector of channels.
-trait Visit {
+///
+/// # Safety
+///
+/// What [`covers`](Visit::covers) says must be true, and stay true as long as the visitor exists: [`for_each_window`] reads and writes where it says.
+unsafe trait Visit {
     /// Whether inputs and outputs, or their gradients, are at least so many.
     fn covers(&self, before: usize, after: usize) -> bool;
 
@@ -173,7 +177,7 @@ fn for_each_window<S: Simd>(simd: S, shape: BatchShape, visitor: &mut impl Visit
             for column in 0..after.width {
                 let window = Window::new(shape, image, row, column);
                 let mut channel = 0;
-                // SAFETY: the visitor covers both shapes, as asserted; windows consist of pixels of the input, and `to` has gone through
+                // SAFETY: the visitor covers both shapes, as asserted and as its `unsafe impl` vouches for; windows consist of pixels of the input, and `to` has gone through
                 // the pixels of the output; vectors of channels that exist, then the mask of what is left.
                 unsafe {
                     while channel + lanes <= channels {
@@ -198,7 +202,8 @@ struct Forward<'a> {
     places: Option<&'a mut [u8]>,
 }
 
-impl Visit for Forward<'_> {
+// SAFETY: `covers` looks at both views, which keep their lengths; places are a slice, whose own bounds are checked.
+unsafe impl Visit for Forward<'_> {
     #[inline(always)]
     fn covers(&self, before: usize, after: usize) -> bool {
         self.x.len() >= before && self.y.len() >= after
@@ -237,7 +242,8 @@ struct Backward<'a> {
     dx: Writable<'a>,
 }
 
-impl Visit for Backward<'_> {
+// SAFETY: `covers` looks at both views, which keep their lengths; places are a slice, whose own bounds are checked.
+unsafe impl Visit for Backward<'_> {
     #[inline(always)]
     fn covers(&self, before: usize, after: usize) -> bool {
         self.dx.len() >= before && self.dy.len() >= after

@@ -7,7 +7,11 @@ use crate::instructions::to_array;
 const BLOCK: usize = 256;
 
 /// Something done at every pixel of `[pixels, channels]`, with up to two sums a channel.
-pub(crate) trait Pass<S: Simd> {
+///
+/// # Safety
+///
+/// What [`covers`](Pass::covers) says must be true, and stay true as long as the pass exists: [`sweep`] reads and writes where it says.
+pub(crate) unsafe trait Pass<S: Simd> {
     /// What is the same at all pixels for a vector of channels, kept in registers.
     type Constants: Copy;
 
@@ -52,7 +56,7 @@ pub(crate) fn sweep<S: Simd, P: Pass<S>>(simd: S, pass: &P, pixels: usize, chann
     for first in (0..pixels).step_by(BLOCK) {
         let pixels = first..pixels.min(first + BLOCK);
         let mut strip = Strip { pixels, channels, channel: 0, mask: None };
-        // SAFETY: the pass covers `pixels * channels` numbers and `channels` constants, as asserted; the strips are whole vectors of
+        // SAFETY: the pass covers `pixels * channels` numbers and `channels` constants, as asserted and as its `unsafe impl` vouches for; the strips are whole vectors of
         // channels that exist, then the mask of those that are left.
         unsafe {
             while strip.channel + 4 * lanes <= channels {

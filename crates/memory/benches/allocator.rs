@@ -25,8 +25,8 @@ fn pairs(allocator: &(impl GlobalAlloc + Sync), threads: usize, count: u64) -> D
         start.elapsed()
     };
     std::thread::scope(|scope| {
-        let crew: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        crew.into_iter().map(|thread| thread.join().expect("it only allocates")).max().unwrap_or_default()
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        all.into_iter().map(|thread| thread.join().expect("it only allocates")).max().unwrap_or_default()
     })
 }
 

@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::OnceLock;
 
-/// The system's allocator, counting. (musl's gives freed memory back at once and asks for it anew at every step, which doubles the time of
+/// The system's allocator, counting. (musl's gives freed memory back at once and asks for it again at every step, which doubles the time of
 /// training; there it is another one.)
 ///
 /// Every thread counts for itself; an allocation touches nothing that threads share.
@@ -33,7 +33,7 @@ pub struct Counting;
 struct Counters {
     /// Bytes this thread has allocated and not freed; below zero where it freed what others allocated.
     live: Cell<i64>,
-    /// The most `live` has been since somebody reset it.
+    /// The most `live` has been since it was reset.
     peak: Cell<i64>,
 }
 
@@ -132,7 +132,7 @@ impl Meter {
 
 /// Gives memory that is free but still held by the allocator back to the system, where the allocator can.
 ///
-/// glibc keeps a heap for every thread there has been. After a crew of threads is gone, what they freed would stay with the process.
+/// glibc keeps a heap for every thread there has been. After the threads of a pool are gone, what they freed would stay with the process.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: takes no pointer, and glibc allows it at any time from any thread.

@@ -9,7 +9,7 @@ use crate::graph::{
     Affine, Cell, Fusion, Graph, Layer, NormScope, Parameter, ParameterId, RunningStatistics, Shape, Transformer, ValueId,
 };
 use crate::init::Initializer;
-use crate::part::{PERSONAL, Part};
+use crate::part::{PERSONAL, Part, is_normalisation};
 use crate::task::Task;
 
 /// The values a network ends with.
@@ -107,7 +107,15 @@ impl Builder<'_> {
 
     /// A parameter of this place.
     pub fn parameter(&mut self, name: &str, shape: &[usize], init: Initializer) -> ParameterId {
-        let parameter = Parameter { path: self.path_of(name), shape: shape.to_vec(), part: self.part, init };
+        self.add(name, shape, init, false)
+    }
+
+    /// A parameter of this place. Messages have names alone, so its name must tell whether it is a normalisation's.
+    fn add(&mut self, name: &str, shape: &[usize], init: Initializer, normalises: bool) -> ParameterId {
+        let parameter = Parameter { path: self.path_of(name), shape: shape.to_vec(), part: self.part, init, normalises };
+        if is_normalisation(&parameter.path) != normalises {
+            self.draft.error.get_or_insert_with(|| misnamed(&parameter));
+        }
         self.draft.graph.parameters.push(parameter);
         ParameterId(self.draft.graph.parameters.len() - 1)
     }
@@ -267,12 +275,12 @@ impl Builder<'_> {
         std::array::from_fn(|index| pairs[index / 2][index % 2])
     }
 
-    /// A scale of ones and an offset of zeros.
+    /// The scale of ones and the offset of zeros of a normalisation, whose name begins or ends with `norm`.
     pub fn affine(&mut self, name: &str, channels: usize) -> Affine {
         let mut at = self.at(name);
         Affine {
-            scale: at.parameter("scale", &[channels], Initializer::Ones),
-            offset: at.parameter("offset", &[channels], Initializer::Zeros),
+            scale: at.add("scale", &[channels], Initializer::Ones, true),
+            offset: at.add("offset", &[channels], Initializer::Zeros, true),
         }
     }
 
@@ -325,4 +333,14 @@ impl Builder<'_> {
             (path, name) => format!("{path}.{name}"),
         }
     }
+}
+
+fn misnamed(parameter: &Parameter) -> ModelError {
+    let path = &parameter.path;
+    let (is, remedy) = if parameter.normalises {
+        ("belongs to a normalisation, which its layer's name does not tell", "let the name begin or end with `norm`")
+    } else {
+        ("belongs to no normalisation, and its layer's name says it does", "let the name neither begin nor end with `norm`")
+    };
+    ModelError::unfitting(format!("the parameter `{path}` {is}"), remedy)
 }

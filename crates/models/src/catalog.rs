@@ -14,6 +14,7 @@ use crate::explicit_resnet::{TiedResNetOptions, UntiedResNetOptions};
 use crate::external::ExternalOptions;
 use crate::graph::Graph;
 use crate::mlp::{LinearOptions, MlpOptions};
+use crate::preset::Preset;
 use crate::resnet::{ResNetDepth, ResNetOptions};
 use crate::task::{InputShape, Task};
 use crate::transformer::TransformerOptions;
@@ -36,12 +37,15 @@ pub trait Architecture {
         None
     }
 
+    /// Takes on what a preset says of these options, where it says anything.
+    fn apply_preset(&mut self, _preset: Preset) {}
+
     /// Whether the network has a matrix that a projection can keep small, see [`Graph::projected_matrix`].
     fn has_projected_matrix(&self) -> bool {
         false
     }
 
-    /// What the options leave open and the task decides, if somebody should know.
+    /// What the options leave open and the task decides, if it should be known.
     fn note(&self, _task: &Task, _size: Self::Size) -> Option<String> {
         None
     }
@@ -96,7 +100,7 @@ macro_rules! networks {
         #[serde(tag = "name")]
         pub enum ModelConfig {
             $($(#[$doc])+ #[serde(rename = $name)] $variant($options),)+
-            /// A network that is computed outside of fedeq. It has no line of its own, since nobody chooses it by its name: whoever brings the network does.
+            /// A network that is computed outside of fedeq. It has no line of its own, since it is not chosen by its name, but by bringing the network.
             #[serde(rename = "external")]
             #[schemars(skip)]
             External(ExternalOptions),
@@ -121,6 +125,14 @@ macro_rules! networks {
                 match self {
                     $(Self::$variant(options) => options.equilibrium(),)+
                     Self::External(_) => None,
+                }
+            }
+
+            /// Takes on what a preset says of this network, where it says anything.
+            pub fn apply_preset(&mut self, preset: Preset) {
+                match self {
+                    $(Self::$variant(options) => options.apply_preset(preset),)+
+                    Self::External(_) => {}
                 }
             }
 

@@ -7,6 +7,7 @@ use crate::catalog::{Architecture, InputKind};
 use crate::choices::{Activation, GROUPS, NormKind};
 use crate::error::{MOST_WIDTH, ModelError, Result, ensure_within};
 use crate::graph::{Ends, Fusion, Graph};
+use crate::preset::{Preset, reference_images};
 use crate::task::{InputShape, Task};
 
 /// The choices left open in a DEQ-MLP.
@@ -81,6 +82,14 @@ impl Architecture for DeqMlpOptions {
             let h = net.dense("dense", z, self.dense, Some(phi));
             Ends { logits: net.personal_dense(h), embedding: h }
         })
+    }
+
+    /// The authors' code has no bias in the cell.
+    fn apply_preset(&mut self, preset: Preset) {
+        self.bias = preset != Preset::Reference;
+        if preset == Preset::Reference {
+            self.equilibrium = reference_images();
+        }
     }
 
     fn has_projected_matrix(&self) -> bool {

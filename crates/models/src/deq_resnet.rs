@@ -8,6 +8,7 @@ use crate::catalog::{Architecture, InputKind};
 use crate::choices::{Activation, GroupNormScope, NormKind, Pooling, Style, dense_end};
 use crate::error::Result;
 use crate::graph::{Ends, Fusion, Graph, ValueId};
+use crate::preset::{Preset, reference_images};
 use crate::task::Task;
 
 /// The choices left open in a DEQ-ResNet.
@@ -73,6 +74,12 @@ impl Architecture for DeqResNetOptions {
             let z = net.equilibrium(u, cell, &self.equilibrium);
             end(net, z, size, self.pooling, style)
         })
+    }
+
+    fn apply_preset(&mut self, preset: Preset) {
+        if preset == Preset::Reference {
+            (self.cell_norm, self.equilibrium) = (GroupNormScope::RowWise, reference_images());
+        }
     }
 
     fn equilibrium(&self) -> Option<&Equilibrium> {

@@ -8,6 +8,7 @@ use crate::choices::{Activation, GROUPS, GroupNormScope, NormKind, Pooling, Styl
 use crate::deq_resnet::{DeqResNetSize, end, stem};
 use crate::error::{ModelError, Result, ensure_within};
 use crate::graph::{Fusion, Graph, ValueId};
+use crate::preset::Preset;
 use crate::task::Task;
 
 /// The most steps of a weight-tied network: their states are kept for the way back.
@@ -59,6 +60,12 @@ impl Architecture for TiedResNetOptions {
             let z = net.repeat(u, cell, self.steps);
             end(net, z, size, self.pooling, style)
         })
+    }
+
+    fn apply_preset(&mut self, preset: Preset) {
+        if preset == Preset::Reference {
+            self.cell_norm = GroupNormScope::RowWise;
+        }
     }
 }
 

@@ -8,10 +8,10 @@ use crate::catalog::ModelConfig;
 use crate::error::{ModelError, Result, ensure_parameters};
 use crate::graph::{Graph, Parameter, Shape, ValueId};
 use crate::init::Initializer;
-use crate::part::Part;
+use crate::part::{Part, is_normalisation};
 use crate::task::{InputShape, Task};
 
-/// What an experiment says of a network that is computed outside of fedeq. Nobody sets it: whoever brings the network does.
+/// What an experiment says of a network that is computed outside of fedeq. It is set by whoever brings the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExternalOptions {
@@ -69,7 +69,8 @@ impl Graph {
 }
 
 fn external((path, shape): (String, Vec<usize>)) -> Parameter {
-    Parameter { part: Part::of(&path), path, shape, init: Initializer::Zeros }
+    let (part, normalises) = (Part::of(&path), is_normalisation(&path));
+    Parameter { path, shape, part, init: Initializer::Zeros, normalises }
 }
 
 /// Refuses a network without parameters, empty ones, and names that are no names or taken twice.

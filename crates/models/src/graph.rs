@@ -154,6 +154,10 @@ pub struct Parameter {
     pub part: Part,
     /// How its first values are drawn.
     pub init: Initializer,
+    /// Whether it is the scale or the offset of a normalisation, which some methods leave with their clients. Where only names are known, as in messages, they
+    /// [tell the same](crate::is_normalisation).
+    #[serde(skip)]
+    pub normalises: bool,
 }
 
 impl Parameter {
@@ -180,9 +184,17 @@ pub struct RunningStatistics {
 impl RunningStatistics {
     /// The names of the mean, of the variance and of the number of batches seen, in files and messages.
     pub fn names(&self) -> [String; 3] {
-        ["mean", "variance", "steps"].map(|name| format!("{}.{name}", self.path))
+        STATISTICS.map(|name| format!("{}.{name}", self.path))
+    }
+
+    /// Whether a statistic of this [name](Self::names) may be negative, which a variance and a count may not.
+    pub fn may_be_negative(name: &str) -> bool {
+        name.rsplit('.').next() == Some(STATISTICS[0])
     }
 }
+
+/// What running statistics are called below the path of their layer.
+const STATISTICS: [&str; 3] = ["mean", "variance", "steps"];
 
 /// Whether a network is being trained or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

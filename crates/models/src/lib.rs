@@ -26,6 +26,7 @@
 //! | `external` | networks that are computed outside of fedeq |
 //! | [`graph`], [`builder`](graph::Builder), `shapes` | what they are made of, how they are written down, what fits what |
 //! | `choices`, [`init`](Initializer), [`part`](Part) | options, first values, to whom a parameter belongs |
+//! | [`preset`](Preset) | where the paper and its authors' code differ |
 //! | [`store`] | files |
 mod builder;
 mod catalog;
@@ -41,6 +42,7 @@ mod init;
 mod layer;
 mod mlp;
 mod part;
+mod preset;
 mod resnet;
 mod shapes;
 pub mod store;
@@ -58,7 +60,8 @@ pub use external::ExternalOptions;
 pub use graph::{Graph, Mode};
 pub use init::{Initializer, normal_numbers};
 pub use mlp::{LinearOptions, MlpOptions};
-pub use part::{Part, is_normalisation};
+pub use part::{PERSONAL, Part, is_normalisation};
+pub use preset::Preset;
 pub use resnet::{Family, ResNetDepth, ResNetOptions};
 pub use task::{InputShape, Task};
 pub use transformer::TransformerOptions;

@@ -13,7 +13,7 @@ pub enum Part {
 }
 
 /// The first name in the path of every personal parameter.
-pub(crate) const PERSONAL: &str = "head";
+pub const PERSONAL: &str = "head";
 
 impl Part {
     /// Everything under `head` is personal, the rest is shared.
@@ -28,7 +28,8 @@ impl Part {
     }
 }
 
-/// Whether a parameter is the scale or the offset of a normalisation, by its path: its layer's name begins or ends with `norm`.
+/// Whether a parameter is the scale or the offset of a normalisation, by its path: its layer's name begins or ends with `norm`. Of networks of ours
+/// [`Parameter::normalises`](crate::graph::Parameter::normalises) says it, and a network whose names say something else cannot be built.
 ///
 /// ```
 /// use fedeq_models::is_normalisation;

@@ -76,7 +76,7 @@ fn layer(at: &mut Builder<'_>, depth: usize) -> [ParameterId; 16] {
 /// The name of the last layer where it is shared, and of its dropout.
 const LAST: &str = "last";
 
-/// One layer that goes on from `h`, a normalisation and the logits. The embedding is what the logits are read from.
+/// One layer that continues from `h`, a normalisation and the logits. The embedding is what the logits are read from.
 pub(crate) fn end(net: &mut Builder<'_>, [h, injection]: [ValueId; 2], depth: usize, dropout: f64, personal: Personal) -> Ends {
     let name = match personal {
         Personal::LastLayer => PERSONAL,

@@ -77,8 +77,26 @@ fn normalisations_are_told_by_their_paths() {
         for parameter in graph(name, &tasks(name)[0]).parameters {
             // Scales and offsets are made for normalisations alone.
             let (_, last) = parameter.path.rsplit_once('.').expect("a layer and its parameter");
-            assert_eq!(is_normalisation(&parameter.path), ["scale", "offset"].contains(&last), "{name}: {}", parameter.path);
+            assert_eq!(parameter.normalises, ["scale", "offset"].contains(&last), "{name}: {}", parameter.path);
+            assert_eq!(is_normalisation(&parameter.path), parameter.normalises, "{name}: {}", parameter.path);
         }
+    }
+}
+
+#[test]
+fn a_name_that_tells_a_lie_about_normalisations_is_refused() {
+    let build = |affine: &str, dense: &str| {
+        Graph::build(&Task::vector(6, 3), |net| {
+            let x = net.input();
+            let h = net.dense(dense, x, 8, None);
+            let h = net.norm(affine, h, NormKind::Batch, Fusion::None);
+            Ends { logits: net.personal_dense(h), embedding: h }
+        })
+    };
+    assert!(build("norm", "dense").is_ok());
+    for (affine, dense, wrong) in [("scaling", "dense", "`scaling.scale`"), ("norm", "normal", "`normal.weight`")] {
+        let error = build(affine, dense).expect_err("its names would mislead FedBN").to_string();
+        assert!(error.contains(wrong), "{error}");
     }
 }
 

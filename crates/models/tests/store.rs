@@ -89,7 +89,7 @@ fn a_file_of_old_is_read_under_the_names_of_today() {
     assert_eq!(loaded.values.len(), graph.parameters.len());
     assert_eq!(loaded.statistics, graph.initial_statistics());
     assert_eq!(loaded.metadata["model"], "deq-mlp");
-    // A seed goes on meaning the same numbers for whatever kept its name.
+    // A seed still means the same numbers for whatever kept its name.
     for name in ["c.weight", "cell.b.weight"] {
         assert_eq!(loaded.values[name], graph.initial_values(7)[name], "{name}");
     }

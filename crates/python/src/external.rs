@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fedeq_core::{Array, Error, Params, Result};
 use fedeq_cpu::ExternalNetwork;
 use fedeq_data::shard::{Batch, Inputs, Targets};
+use fedeq_models::PERSONAL;
 use fedeq_run::experiment::ExternalModel;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyException;
@@ -12,9 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMapping, PyTuple};
 
 use crate::error::refused;
-
-/// The first name in the path of what is personal.
-const PERSONAL: &str = "head";
+use crate::value::shown;
 
 /// The first name in the path of what is shared, where its own name could be taken for another's.
 const SHARED: &str = "shared";
@@ -46,6 +45,15 @@ fn path_of(name: &str, is_personal: bool) -> String {
     }
 }
 
+/// The names that `personal` has; a text is one of them.
+fn personal_of(given: &Bound<'_, PyAny>) -> Result<Vec<String>> {
+    if let Ok(name) = given.extract::<String>() {
+        return Ok(vec![name]);
+    }
+    let names = given.try_iter().and_then(|names| names.map(|name| name?.extract::<String>()).collect::<PyResult<Vec<_>>>());
+    names.map_err(|_| Error::invalid(format!("`personal` is {}", shown(given)), "give a list of names, such as `[\"fc\"]`"))
+}
+
 /// What the network calls the parameter with this path.
 pub(crate) fn name_of(path: &str) -> &str {
     let within = |first: &str| path.strip_prefix(first).and_then(|rest| rest.strip_prefix('.'));
@@ -66,7 +74,7 @@ impl PythonNetwork {
             }
         }
         let personal = match object.getattr_opt("personal")? {
-            Some(personal) => personal.try_iter()?.map(|name| name?.extract::<String>()).collect::<PyResult<Vec<_>>>()?,
+            Some(personal) => personal_of(&personal).map_err(|error| refused(object.py(), &error))?,
             None => Vec::new(),
         };
         let mut unused: BTreeSet<&String> = personal.iter().collect();
@@ -87,7 +95,7 @@ impl PythonNetwork {
             return Err(refuse(format!("`personal` names `{unknown}`, and no parameter is called so"), hint));
         }
         let name = match object.getattr_opt("name")? {
-            Some(name) => name.extract()?,
+            Some(name) => name.extract::<String>().map_err(|_| refuse(format!("`name` is {}", shown(&name)), "give a text"))?,
             None => object.get_type().name()?.to_string(),
         };
         let network = Arc::new(Self {

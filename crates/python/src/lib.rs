@@ -4,7 +4,7 @@
 //!
 //! # Layout
 //! - `command`: the command line
-//! - `request`: from what Python gives to an experiment; `value`: its values
+//! - `request`: from what Python gives to an experiment, or to words of the command line; `value`: its values
 //! - `training`: carrying out a run; `relay`: what happens in it, told to the thread that called
 //! - `external`: an object of Python as the network of a run
 //! - `folder`: what a run folder says; `comparison`: runs side by side, and pictures of them
@@ -64,6 +64,8 @@ mod native {
     use super::model::{Model, TrainedRun};
     #[pymodule_export]
     use super::network::{Engine, client_file};
+    #[pymodule_export]
+    use super::request::{in_turn, words};
     #[pymodule_export]
     use super::training::{resume, run};
     #[cfg(debug_assertions)]

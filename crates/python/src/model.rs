@@ -5,7 +5,7 @@ use fedeq_core::Params;
 use fedeq_data::{Labels, Samples};
 use fedeq_python_macros::sheltered;
 use fedeq_run::experiment::Prepared;
-use fedeq_run::predict::{HeldSamples, Questions, classes, held, logits};
+use fedeq_run::predict::{HeldSamples, PredictionInputs, classes, held, logits};
 use fedeq_run::run::{ClientModel, RunFolder, Trained};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -134,15 +134,15 @@ impl Model {
 }
 
 impl Model {
-    fn questions(&self, x: &Bound<'_, PyAny>) -> PyResult<Questions> {
+    fn questions(&self, x: &Bound<'_, PyAny>) -> PyResult<PredictionInputs> {
         let py = x.py();
         let x = given(x, "`x`")?;
-        without_python(py, || Questions::from_array(self.run.get().trained.prepared(), x))
+        without_python(py, || PredictionInputs::from_array(self.run.get().trained.prepared(), x))
     }
 }
 
 /// A row a sample, or a row a position of every sample.
-fn shape_of(prepared: &Prepared, questions: &Questions) -> Vec<usize> {
+fn shape_of(prepared: &Prepared, questions: &PredictionInputs) -> Vec<usize> {
     match &prepared.dataset.samples {
         Samples::Sequences(sequences) => vec![questions.len(), sequences.length],
         Samples::Images(_) | Samples::Vectors(_) => vec![questions.len()],

@@ -2,12 +2,14 @@
 use std::path::{Path, PathBuf};
 
 use fedeq_core::{Error, Result};
+use fedeq_python_macros::sheltered;
 use fedeq_run::closest::closest;
 use fedeq_run::experiment::{Experiment, ExternalModel, Override, SHORT_FORMS, SettingInfo};
 use fedeq_run::place::settle;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::error::refused;
 use crate::value::{shown, table_of, value_of};
 
 /// Arguments that are settings, beside those that the command line has short forms of.
@@ -65,6 +67,44 @@ impl Request<'_> {
             overrides.push(setting);
         }
         Ok(overrides)
+    }
+}
+
+/// An experiment as words of the command line: a dictionary as the text of a file, and what goes over it as options.
+#[sheltered]
+#[pyfunction]
+pub(crate) fn words(
+    py: Python<'_>,
+    config: Option<Bound<'_, PyDict>>,
+    keywords: Bound<'_, PyDict>,
+    settings: Bound<'_, PyDict>,
+) -> PyResult<(Option<String>, Vec<String>)> {
+    let read = || -> Result<(Option<String>, Vec<String>)> {
+        let file = config.map(|table| table_of("", &table)).transpose()?.map(|table| table.to_string());
+        // Settings come first, and arguments after them.
+        let first = settings.len();
+        let overrides = Request { config: None, keywords, settings, source: None }.overrides()?;
+        let words = overrides.iter().enumerate().flat_map(|(place, setting)| typed(setting, place >= first)).collect();
+        Ok((file, words))
+    };
+    read().map_err(|error| refused(py, &error))
+}
+
+/// Values that a setting takes in turn, as they are typed.
+#[sheltered]
+#[pyfunction]
+pub(crate) fn in_turn(py: Python<'_>, key: &str, values: Vec<Bound<'_, PyAny>>) -> PyResult<String> {
+    let texts = values.iter().map(|value| Ok(value_of(key, value)?.to_string())).collect::<Result<Vec<String>>>();
+    Ok(texts.map_err(|error| refused(py, &error))?.join(","))
+}
+
+/// A setting as it is typed. Of what is an argument, place and device have options of their own, which count for runs that are continued too.
+fn typed(setting: &Override, is_argument: bool) -> [String; 2] {
+    const OPTIONS: [(&str, [&str; 2]); 2] = [("--data", ["data", "folder"]), ("--device", ["engine", "device"])];
+    let option = OPTIONS.iter().find(|(_, path)| is_argument && setting.path == path[..]);
+    match (option, setting.value.as_str()) {
+        (Some((option, _)), Some(word)) => [(*option).to_owned(), word.to_owned()],
+        _ => ["--set".to_owned(), setting.to_string()],
     }
 }
 

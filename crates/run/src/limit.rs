@@ -251,7 +251,7 @@ mod tests {
             ..TimeLimit::new(Some(TimeBudget(Duration::from_secs(100))), false)
         };
         let clock = RunClock::new(&limit);
-        assert!(!clock.is_over() && limit.has_time_to_write(6_000_000_000), "nobody else is under way");
+        assert!(!clock.is_over() && limit.has_time_to_write(6_000_000_000), "nothing else is under way");
         limit.reserve(1_500_000_000);
         assert!(!clock.is_over() && limit.has_time_to_write(1_500_000_000) && !limit.has_time_to_write(3_000_000_000));
         limit.reserve(3_000_000_000);

@@ -44,7 +44,7 @@ pub struct Gpu {
     pub name: String,
     /// Its memory in bytes.
     pub memory: u64,
-    /// The part of it that nobody uses at present.
+    /// The part of it that is not in use at present.
     pub free: u64,
     /// Its compute capability, such as `9.0`.
     pub capability: String,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::experiment::{Experiment, Override, USUAL_FOLDER};
 
-/// The folder that data sets are kept in, where nobody says so: `$FEDEQ_DATA`, or `data`.
+/// The folder that data sets are kept in, where nothing else is said: `$FEDEQ_DATA`, or `data`.
 pub fn usual_folder() -> PathBuf {
     env::var_os("FEDEQ_DATA").filter(|folder| !folder.is_empty()).map_or_else(|| USUAL_FOLDER.into(), PathBuf::from)
 }

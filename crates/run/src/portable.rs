@@ -84,7 +84,7 @@ impl PortableFolder {
         &self.folder
     }
 
-    /// Ends the work with it: an archive is written anew, with all that is in the folder now. Gives the bytes that it takes.
+    /// Ends the work with it: an archive is written over, with all that is in the folder now. Gives the bytes that it takes.
     pub fn close(self) -> Result<u64> {
         let Some(archive) = &self.archive else { return size_of(&self.folder) };
         pack(&self.folder, archive)?;
@@ -165,7 +165,7 @@ fn unpack(archive: &Path, folder: &Path) -> Result<()> {
         let problem = format!("`{}` is no archive of a state: {why}", archive.display());
         return Err(Error::invalid(problem, "copy it again, or name another one"));
     }
-    let _ = fs::remove_dir_all(folder); // It has no label, so nobody worked in it.
+    let _ = fs::remove_dir_all(folder); // It has no label, so no work was done in it.
     fs::rename(&partial, folder).map_err(Error::io(folder, "create it"))
 }
 

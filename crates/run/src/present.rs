@@ -33,7 +33,7 @@ pub fn require_files(source: &Source, given: &Path) -> Result<()> {
     ))
 }
 
-/// What lies at a path, by its looks: a published set, or somebody's own data.
+/// What lies at a path, by its looks: a published set, or data of one's own.
 pub fn found_at(path: &Path) -> Result<Source> {
     if !path.exists() {
         return Err(Error::unmeetable(

@@ -1,63 +1,22 @@
 //! No number in an experiment, however absurd, ends the program otherwise than with a sentence.
+mod support;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use fedeq_core::Method;
-use fedeq_run::experiment::{Experiment, Override};
+use fedeq_models::ModelConfig;
+use fedeq_run::experiment::{Accepts, Experiment, Override, SettingInfo};
 use fedeq_run::run::{Silent, launch};
 use tempfile::TempDir;
 use toml::{Table, Value};
 
+use support::{context, overrides};
+
 const INTEGERS: [i64; 7] = [0, 1, -1, 1 << 31, 1 << 53, i64::MAX, i64::MIN];
 const FLOATS: [f64; 7] = [1e308, -1e308, 1e-308, 0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
-
-/// Settings that are left out by default, each with an ordinary number.
-const OPTIONAL: [&str; 43] = [
-    "data.copies=1",
-    "data.limit.train=4",
-    "data.limit.validation=4",
-    "data.limit.test=4",
-    "data.unseen.count=1",
-    "data.unseen.fraction=0.1",
-    "data.split.test=0.5",
-    "training.personal_learning_rate=0.1",
-    "training.projection.ball=0.9",
-    "training.projection.sphere=0.9",
-    "training.warm_start.by-sample.capacity=100",
-    "training.watch_fixed_points.samples=5",
-    "training.watch_fixed_points.starts=3",
-    "plan.aggregation.rule.trimmed-mean.share=0.1",
-    "plan.aggregation.rule.geometric-median.smoothing=0.001",
-    "plan.aggregation.rule.geometric-median.iterations=5",
-    "plan.aggregation.rule.multi-krum.liars=0.1",
-    "plan.aggregation.clip.fixed=1",
-    "plan.aggregation.clip.adaptive.quantile=0.5",
-    "plan.aggregation.clip.adaptive.rate=0.2",
-    "plan.aggregation.clip.adaptive.initial=1",
-    "plan.aggregation.cap=0.5",
-    "engine.workers=1",
-    "plan.compression.up.top-k=0.1",
-    "plan.compression.down.low-rank=2",
-    "plan.secure_aggregation.clip=0.5",
-    "plan.secure_aggregation.precision_bits=12",
-    "method.dual.constant=0.1",
-    "method.dual.uniform=0.1",
-    "method.balance.ratio=10",
-    "method.balance.factor=2",
-    "plan.privacy.epsilon=8",
-    "plan.privacy.noise_multiplier=1",
-    "model.hidden=8",
-    "model.equilibrium.solver.fixed-point.damping=0.1",
-    "model.equilibrium.solver.anderson.ridge.absolute=0.1",
-    "model.equilibrium.solver.anderson.restart=3",
-    "model.equilibrium.solver.broyden.memory=3",
-    "model.equilibrium.adjoint.phantom.steps=3",
-    "model.equilibrium.adjoint.phantom.damping=0.1",
-    "model.equilibrium.adjoint.implicit.solver.gmres.memory=3",
-    "model.equilibrium.adjoint.implicit.solver.broyden.memory=3",
-    "model.equilibrium.adjoint.implicit.stop.max_steps=3",
-];
 
 /// Little of everything, so that what is accepted can be carried out.
 const SMALL: [&str; 8] = [
@@ -71,12 +30,8 @@ const SMALL: [&str; 8] = [
     "engine.workers=1",
 ];
 
-fn wishes(settings: &[&str]) -> Vec<Override> {
-    settings.iter().map(|text| text.parse().expect("a setting")).collect()
-}
-
 fn read(settings: &[&str]) -> Experiment {
-    Experiment::read(None, &wishes(settings)).unwrap_or_else(|error| panic!("{settings:?}: {error}"))
+    Experiment::read(None, &overrides(settings)).unwrap_or_else(|error| panic!("{settings:?}: {error}"))
 }
 
 /// The paths of all numbers below some section; those in lists are in the place of the whole list.
@@ -99,7 +54,7 @@ fn every_value() -> impl Iterator<Item = Value> {
 /// Prepares an experiment with one number replaced, and carries it out if it is accepted and the number is large: it must come to an end, good or bad.
 fn attempt(settings: &[&str], key: &str, value: &Value, folder: &Path) {
     let attempted = || {
-        let all = [wishes(settings), vec![Override::new(key, value.clone())]].concat();
+        let all = [overrides(settings), vec![Override::new(key, value.clone())]].concat();
         let Ok(experiment) = Experiment::read(None, &all) else { return };
         let is_large = value.as_integer().is_some_and(|value| value > 1);
         if experiment.prepare().is_ok() && is_large {
@@ -136,25 +91,48 @@ fn every_number_of_an_ordinary_experiment() {
     walk(&SMALL, &["seed", "plan.", "training.", "engine.", "data.", "method.", "model."]);
 }
 
+/// The least number that a setting takes, where it is one of them.
+fn least(setting: &SettingInfo) -> Option<Value> {
+    match setting.accepts {
+        Accepts::Whole(range) => range.least.map(|bound| Value::Integer(bound.value as i64)),
+        Accepts::Number(range) => range.least.filter(|bound| bound.included).map(|bound| Value::Float(bound.value)),
+        _ => None,
+    }
+}
+
+/// What stands around a setting: what it needs, and little of everything else.
+fn surroundings(setting: &SettingInfo) -> Vec<String> {
+    let mut said = context(setting);
+    let key = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
+    let all = |said: &[String], section: &str| said.iter().any(|other| key(other).split('.').next() == Some(section));
+    let (has_model, has_data) = (all(&said, "model"), all(&said, "data"));
+    let fits = |text: &&str| {
+        let known = key(text);
+        let is_setting = known == setting.key || setting.key.starts_with(&format!("{known}."));
+        !(is_setting || has_model && known.starts_with("model") || has_data && known.starts_with("data"))
+    };
+    let more: Vec<String> = SMALL.iter().copied().filter(fits).map(str::to_owned).collect();
+    said.extend(more.into_iter().filter(|text| !context(setting).iter().any(|other| key(other) == key(text))));
+    said
+}
+
 #[test]
-fn every_number_that_is_left_out_by_default() {
+fn every_number_there_is() {
     let folder = TempDir::new().expect("a folder");
-    for setting in OPTIONAL {
-        let (key, _) = setting.split_once('=').expect("a value");
-        let is_other = |small: &&str| {
-            let known = small.split_once('=').expect("a value").0;
-            known == "model" || (known != key && !key.starts_with(&format!("{known}.")))
+    let mut never = Vec::new();
+    for setting in SettingInfo::all().iter().filter(|setting| matches!(setting.accepts, Accepts::Whole(_) | Accepts::Number(_))) {
+        let said = surroundings(setting);
+        let said: Vec<&str> = said.iter().map(String::as_str).collect();
+        let is_read = |value: &Value| {
+            Experiment::read(None, &[overrides(&said), vec![Override::new(&setting.key, value.clone())]].concat()).is_ok()
         };
-        let kept: Vec<&str> = SMALL.iter().copied().filter(is_other).collect();
-        read(&[&kept[..], &[setting]].concat());
-        every_value().for_each(|value| attempt(&kept, key, &value, folder.path()));
+        let values: Vec<Value> = every_value().chain(least(setting)).collect();
+        if !values.iter().any(is_read) {
+            never.push(&setting.key);
+        }
+        values.iter().for_each(|value| attempt(&said, &setting.key, value, folder.path()));
     }
-    let asynchronous = [&SMALL[..], &["method.server_step=consensus", "plan.asynchronous={}"]].concat();
-    for key in ["plan.asynchronous.slowest", "plan.asynchronous.max_staleness"] {
-        every_value().for_each(|value| attempt(&asynchronous, key, &value, folder.path()));
-    }
-    let compressed = [&SMALL[..], &["plan.compression.down=int4"]].concat();
-    every_value().for_each(|value| attempt(&compressed, "plan.compression.keep_rounds", &value, folder.path()));
+    assert!(never.is_empty(), "no value at all is taken for {never:?}, so nothing was tried");
 }
 
 #[test]
@@ -165,11 +143,21 @@ fn every_number_of_every_method() {
         settings.push(&choice);
         walk(&settings, &["method."]);
     }
-    let folder = TempDir::new().expect("a folder");
-    let tuned = [&SMALL[..], &["method=fedavg-ft"]].concat();
-    for key in ["method.tuning.from-share", "method.tuning.after.epochs"] {
-        every_value().for_each(|value| attempt(&tuned, key, &value, folder.path()));
-    }
+}
+
+/// One network of every family: the others have the same settings.
+fn families() -> Vec<&'static str> {
+    let settings = |name: &str| -> BTreeSet<&str> {
+        let has = |setting: &&SettingInfo| {
+            setting
+                .only_with
+                .iter()
+                .any(|condition| condition.key == "model" && condition.values.iter().any(|known| known == name))
+        };
+        SettingInfo::all().iter().filter(has).map(|setting| setting.key.as_str()).collect()
+    };
+    let mut seen = BTreeSet::new();
+    ModelConfig::NAMES.into_iter().filter(|name| seen.insert(settings(name))).collect()
 }
 
 #[test]
@@ -177,18 +165,7 @@ fn every_number_of_every_kind_of_model() {
     let folder = TempDir::new().expect("a folder");
     let text = format!("data.folder={}", text_in(folder.path()).display());
     let (all, limit) = ("plan.sampling.fraction=0.5", "data.limit={ train = 1, test = 1 }");
-    // One of every family: the others have the same settings.
-    for model in [
-        "linear",
-        "mlp",
-        "deq-mlp",
-        "deq-resnet-xs",
-        "tied-resnet-xs",
-        "untied-resnet-xs",
-        "resnet-xs",
-        "deq-transformer",
-        "transformer-4",
-    ] {
+    for model in families() {
         let choice = format!("model={model}");
         let data = if model.contains("transformer") { text.as_str() } else { "data=digits" };
         walk(&[data, &choice, all, limit, "plan.rounds=1", "training.epochs=1", "training.personal_epochs=1"], &["model."]);
@@ -211,11 +188,15 @@ fn every_number_of_every_source_and_partition() {
     walk(&[&text, "model=transformer-4", all], &["data."]);
     walk(&["data=synthetic", "model=mlp", "model.hidden=[8]"], &["data."]);
     walk(&["data=images"], &["data."]);
-    for rule in ["natural", "label-shards", "distinct-labels", "dirichlet", "iid", "own"] {
-        let (source, rule) = (if rule == "natural" { "data=synthetic" } else { "data=digits" }, format!("data.partition={rule}"));
-        walk(
-            &[source, &rule, "model=mlp", "model.hidden=[8]", "data.limit={ train = 4, test = 2 }", "plan.rounds=1"],
-            &["data.partition."],
-        );
+    let rules = SettingInfo::named("data.partition").next().expect("a setting").accepts.names();
+    assert!(rules.len() > 6, "{rules:?}");
+    for rule in rules {
+        for source in ["data=synthetic", "data=digits"] {
+            let rule = format!("data.partition={rule}");
+            walk(
+                &[source, &rule, "model=mlp", "model.hidden=[8]", "data.limit={ train = 4, test = 2 }", "plan.rounds=1"],
+                &["data.partition."],
+            );
+        }
     }
 }

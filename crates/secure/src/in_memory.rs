@@ -86,19 +86,19 @@ impl Costs<'_> {
         value
     }
 
-    /// Lets every client that is still there answer a message of the server, and the server take the answer.
-    fn exchange<Question: WireMessage, Answer: WireMessage, Before, After>(
+    /// Lets every client that is still there reply to a message of the server, and the server take the reply.
+    fn exchange<Request: WireMessage, Reply: WireMessage, Before, After>(
         &mut self,
-        asked: Addressed<Question>,
+        asked: Addressed<Request>,
         mut states: BTreeMap<u16, Before>,
-        mut answer: impl FnMut(u16, Before, Question) -> Result<(After, Answer)>,
-        mut take: impl FnMut(Answer) -> Result<()>,
+        mut reply: impl FnMut(u16, Before, Request) -> Result<(After, Reply)>,
+        mut take: impl FnMut(Reply) -> Result<()>,
     ) -> Result<BTreeMap<u16, After>> {
         let mut after = BTreeMap::new();
-        for (client, question) in asked {
+        for (client, request) in asked {
             let Some(state) = states.remove(&client) else { continue };
-            let question = self.carry(&question)?;
-            let (next, message) = self.by_client(|| answer(client, state, question))?;
+            let request = self.carry(&request)?;
+            let (next, message) = self.by_client(|| reply(client, state, request))?;
             let message = self.carry(&message)?;
             self.by_server(|| take(message))?;
             after.insert(client, next);

@@ -26,7 +26,7 @@ impl SigningSecret {
         key_from_hex(text).map(|bytes| Self(Zeroizing::new(bytes)))
     }
 
-    /// As text, for a file that nobody else can read.
+    /// As text, for a file that only its owner can read.
     pub fn to_hex(&self) -> Zeroizing<String> {
         Zeroizing::new(key_to_hex(&self.0))
     }
@@ -59,7 +59,7 @@ pub fn key_from_hex(text: &str) -> Option<[u8; 32]> {
     if digits.len() == 64 { bytes.try_into().ok() } else { None }
 }
 
-/// The long-term public keys (Ed25519) of all clients that may take part. Clients must get it from somebody other than the server they do not trust.
+/// The long-term public keys (Ed25519) of all clients that may take part. Clients must get it from elsewhere than the server they do not trust.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "BTreeMap<u16, [u8; 32]>", into = "BTreeMap<u16, [u8; 32]>")]
 pub struct Registry(BTreeMap<u16, VerifyingKey>);

@@ -1,6 +1,6 @@
-//! The server's side: it collects one kind of message after another, and answers each collection with a message to every client.
+//! The server's side: it collects one kind of message after another, and replies to each collection with a message to every client.
 //!
-//! `receive` takes one message and refuses what is wrong with it, without harm to the others. `close` ends a collection with those who answered;
+//! `receive` takes one message and refuses what is wrong with it, without harm to the others. `close` ends a collection with those who replied;
 //! where they are too few the session ends, and nothing is revealed that was not before.
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,9 @@ use crate::sharing::{Commitment, Recovered, Share, recover};
 /// Messages, each with the client it is for.
 pub type Addressed<Message> = Vec<(u16, Message)>;
 
-/// Nobody answers twice.
-fn first_answer<Value>(kind: MessageKind, answers: &BTreeMap<u16, Value>, client: u16) -> Result<()> {
-    if answers.contains_key(&client) { Err(Error::Duplicate { kind: kind.name(), client }) } else { Ok(()) }
+/// No client replies twice.
+fn first_reply<Value>(kind: MessageKind, replies: &BTreeMap<u16, Value>, client: u16) -> Result<()> {
+    if replies.contains_key(&client) { Err(Error::Duplicate { kind: kind.name(), client }) } else { Ok(()) }
 }
 
 fn member<Value>(kind: MessageKind, clients: &BTreeMap<u16, Value>, client: u16) -> Result<&Value> {
@@ -48,7 +48,7 @@ impl CollectingKeys {
     pub fn receive(&mut self, message: PublicKeys) -> Result<()> {
         let (kind, keys) = (MessageKind::PublicKeys, message.keys);
         self.session.owns(kind.name(), &message.session)?;
-        first_answer(kind, &self.keys, keys.client)?;
+        first_reply(kind, &self.keys, keys.client)?;
         if self.keys.len() >= usize::from(self.session.settings().clients) {
             return Err(Error::UnknownClient { kind: kind.name(), client: keys.client });
         }
@@ -114,7 +114,7 @@ impl CollectingShares {
         let Group { session, neighbours, .. } = &self.group;
         session.owns(kind.name(), &message.session)?;
         let holders = member(kind, neighbours, client)?;
-        first_answer(kind, &self.dealt, client)?;
+        first_reply(kind, &self.dealt, client)?;
         ascending(kind.name(), message.boxes.iter().map(|sealed| sealed.client))?;
         sized(kind.name(), message.boxes.len(), holders.len())?;
         for SealedShares { client: holder, sealed } in &message.boxes {
@@ -169,7 +169,7 @@ impl CollectingInputs {
         let (kind, client) = (MessageKind::MaskedInput, message.client);
         self.group.session.owns(kind.name(), &message.session)?;
         member(kind, &self.dealt, client)?;
-        first_answer(kind, &self.inputs, client)?;
+        first_reply(kind, &self.inputs, client)?;
         ascending(kind.name(), message.unreadable.iter().copied())?;
         let settings = self.group.session.settings();
         let vector = RingVector::unpack(settings.ring_bits, settings.length as usize, &message.vector)?;
@@ -221,7 +221,7 @@ impl CollectingInputs {
         let lists = survivors.iter().map(|&client| (client, list(client))).collect();
         let Self { group, dealt, sum, .. } = self;
         let shares = dealt.keys().map(|dealer| (*dealer, BTreeMap::new())).collect();
-        Ok((CollectingReveals { group, dealt, sum, survivors, answered: BTreeMap::new(), shares }, lists))
+        Ok((CollectingReveals { group, dealt, sum, survivors, replied: BTreeMap::new(), shares }, lists))
     }
 }
 
@@ -241,7 +241,7 @@ impl CollectingSignatures {
         if !survivors.contains(&client) {
             return Err(Error::UnknownClient { kind: kind.name(), client });
         }
-        first_answer(kind, &self.signatures, client)?;
+        first_reply(kind, &self.signatures, client)?;
         let registry = session.registry().ok_or(Error::WrongStep("without a registry no list is signed"))?;
         registry.verify(client, &self.text, Some(&message.signature))?;
         self.signatures.insert(client, message.signature);
@@ -269,7 +269,7 @@ pub struct CollectingReveals {
     dealt: BTreeMap<u16, Dealt>,
     sum: RingVector,
     survivors: BTreeSet<u16>,
-    answered: BTreeMap<u16, ()>,
+    replied: BTreeMap<u16, ()>,
     /// By the client whose secret they are shares of, then by holder.
     shares: BTreeMap<u16, BTreeMap<u16, Share>>,
 }
@@ -295,7 +295,7 @@ impl CollectingReveals {
         if !self.survivors.contains(&client) {
             return Err(Error::UnknownClient { kind: kind.name(), client });
         }
-        first_answer(kind, &self.answered, client)?;
+        first_reply(kind, &self.replied, client)?;
         for (shares, survive) in [(&message.self_masks, true), (&message.mask_keys, false)] {
             ascending(kind.name(), shares.iter().map(|(owner, _)| *owner))?;
             if let Some((owner, _)) = shares.iter().find(|(owner, _)| !self.is_asked(client, *owner, survive)) {
@@ -305,7 +305,7 @@ impl CollectingReveals {
         for (owner, share) in message.self_masks.iter().chain(&message.mask_keys) {
             self.shares.entry(*owner).or_default().insert(client, Zeroizing::new(*share));
         }
-        self.answered.insert(client, ());
+        self.replied.insert(client, ());
         Ok(())
     }
 
@@ -317,12 +317,12 @@ impl CollectingReveals {
 
     /// The clients whose shares came.
     pub fn received(&self) -> impl Iterator<Item = u16> + '_ {
-        self.answered.keys().copied()
+        self.replied.keys().copied()
     }
 
     /// Removes all masks from the sum. Every secret is put together before the first mask is removed, so that a failure shows nothing.
     pub fn close(self) -> Result<SecureSum> {
-        enough(MessageKind::RevealedShares.name(), self.answered.len(), self.group.session.fewest())?;
+        enough(MessageKind::RevealedShares.name(), self.replied.len(), self.group.session.fewest())?;
         let mut unsound = Vec::new();
         let mut added = Vec::new();
         let mut subtracted = Vec::new();

@@ -131,7 +131,7 @@ impl Session {
         self.settings.holders().into()
     }
 
-    /// How many clients there must be at any point for anything to go on.
+    /// How many clients there must be at any point for anything to continue.
     pub(crate) fn fewest(&self) -> usize {
         self.threshold().max(self.minimum())
     }

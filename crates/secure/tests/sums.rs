@@ -56,7 +56,7 @@ proptest! {
 
     #[test]
     fn the_sum_of_survivors_is_exact_or_refused(leaves in drop_outs(9)) {
-        // Without a registry nobody is asked for a signature.
+        // Without a registry no client is asked for a signature.
         let leaves: Vec<_> = leaves.into_iter().map(|leaves| if leaves == DropOut::BeforeSignature { DropOut::BeforeReveal } else { leaves }).collect();
         assert_sum_or_refusal(&plain(9), &leaves);
     }

@@ -11,11 +11,13 @@ const HEIGHT = 240;
 const LINES = 200;
 /** Fewer points than this are marked, for a line of one point is none. */
 const MARKED = 25;
+/** Of more lines than this only the one that is pointed at has its band: many hide each other. */
+export const BANDED = 6;
 
 /** A figure `{ title, note, format, log, zero, most, floor }`; `draw(series)` takes `[{ key, name, points, stroke }]`, where points are `{ x, y, low, high }`. `named`: whether it has a legend of its own. */
 export class Chart {
   constructor(figure, { named = true, onhover = () => {} } = {}) {
-    Object.assign(this, { figure, named, onhover, series: [], cursor: null, zoomed: null, axis: null, log: false, plotted: null, is_visible: false, is_stale: true });
+    Object.assign(this, { figure, named, onhover, series: [], cursor: null, zoomed: null, axis: null, log: { x: false, y: false }, lit: null, subject: "", plotted: null, is_visible: false, is_stale: true });
     this.legend = element("ul", { class: "legend", hidden: !named });
     this.readout = element("p", { class: "readout", role: "status" });
     this.numbers = element("details", { class: "numbers", ontoggle: () => this.tabulate() }, element("summary", {}, "Numbers"));
@@ -46,16 +48,18 @@ export class Chart {
     addEventListener("afterprint", this.unprint);
   }
 
-  /** Draws curves over an axis `{ name, label, format }`; `log` on top of what the figure says. */
-  draw(series, axis, log = false) {
+  /** Draws curves over an axis `{ name, label, format }`; which axes are logarithmic, `{ x, y }`, on top of what the figure says. What is not above zero has no place on a logarithmic axis. */
+  draw(all, axis, log = { x: false, y: false }) {
     const before = this.shape_of();
+    const series = log.x ? all.map((one) => ({ ...one, points: one.points.filter(({ x }) => x > 0) })) : all;
     // FeDEQ on top of the others.
     this.series = series.filter((one) => one.points.length > 0).sort((a, b) => a.stroke.width - b.stroke.width);
-    if (axis !== this.axis) this.zoomed = null;
-    Object.assign(this, { axis, log: log || Boolean(this.figure.log) });
+    if (axis !== this.axis || log.x !== this.log.x) this.zoomed = null;
+    Object.assign(this, { axis, log: { x: log.x, y: log.y || Boolean(this.figure.log) } });
     this.node.hidden = this.series.length === 0;
     this.node.dataset.curves = this.series.length;
     this.node.dataset.points = this.series[0]?.points.length ?? 0;
+    this.node.dataset.abscissa = axis.label;
     this.label();
     if (this.node.hidden) this.raze();
     else if (this.plotted && this.is_visible && !this.is_stale && before === this.shape_of()) this.refresh();
@@ -70,7 +74,8 @@ export class Chart {
 
   /** What somebody hears who does not see the curves. */
   label() {
-    const last = (one) => `${one.name} ${this.figure.format(one.points.at(-1).y)} at ${this.axis.name} ${this.axis.format(one.points.at(-1).x)}`;
+    const where = this.axis.name === "after" ? "after" : `at ${this.axis.name}`;
+    const last = (one) => `${one.name} ${this.figure.format(one.points.at(-1).y)} ${where} ${this.axis.format(one.points.at(-1).x)}`;
     const named = this.series.slice(0, 6).map(last).join(", ");
     const more = this.series.length > 6 ? `, and ${this.series.length - 6} more` : "";
     const text = `${this.figure.title}: ${named}${more}. Arrow keys read single values, plus and minus zoom, 0 shows the whole.`;
@@ -126,7 +131,7 @@ export class Chart {
   options(width) {
     const { soft, grid } = theme();
     const font = "11.5px system-ui, sans-serif";
-    const axis = (scale, size, splits, format) => ({ scale, size, font, stroke: soft, grid: { stroke: grid, width: 1 }, ticks: { show: false }, splits, values: (_, values) => values.map(format) });
+    const axis = (scale, size, splits, format) => ({ scale, size, font, stroke: soft, grid: { stroke: grid, width: 1 }, ticks: { show: false }, splits, filter: (_, values) => values, values: (_, values) => values.map(format) });
     const facets = [{ scale: "x", auto: false }, { scale: "y", auto: false }];
     const curve = ({ stroke, points }) => ({ facets, stroke: ink_of(stroke), fill: points[0].low === undefined ? null : band_colour(ink_of(stroke)), width: stroke.width, dash: stroke.dash, paths: (chart, place) => this.path(chart, place), points: { show: false } });
     return {
@@ -138,7 +143,7 @@ export class Chart {
       focus: { alpha: 0.15 },
       cursor: { y: false, points: { show: false }, dataIdx: () => null, drag: { x: true, y: false, setScale: false }, bind: { dblclick: () => () => this.zoom(null) } },
       select: { show: true, left: 0, top: 0, width: 0, height: 0 },
-      scales: { x: { time: false, auto: false }, y: { auto: false, distr: this.log ? 3 : 1 } },
+      scales: { x: { time: false, auto: false, distr: this.log.x ? 3 : 1 }, y: { auto: false, distr: this.log.y ? 3 : 1 } },
       axes: [axis("x", 30, () => this.marks().x, (value) => brief(this.axis.format(value))), axis("y", 62, () => this.marks().y, (value) => brief(this.figure.format(value)))],
       series: [{}, ...this.series.map(curve)],
       hooks: { setSelect: [(chart) => this.chosen(chart)] },
@@ -148,9 +153,9 @@ export class Chart {
   /** A curve and its band in pixels. */
   path(chart, place) {
     const { points } = this.series[place - 1];
-    const usable = this.log ? points.filter(({ y }) => y > 0) : points;
+    const usable = this.log.y ? points.filter(({ y }) => y > 0) : points;
     const floor = chart.scales.y.min;
-    const [x, y] = [(value) => chart.valToPos(value, "x", true), (value) => chart.valToPos(this.log ? Math.max(value, floor) : value, "y", true)];
+    const [x, y] = [(value) => chart.valToPos(value, "x", true), (value) => chart.valToPos(this.log.y ? Math.max(value, floor) : value, "y", true)];
     const [stroke, fill] = [new Path2D(), new Path2D()];
     usable.forEach((point, index) => stroke[index ? "lineTo" : "moveTo"](x(point.x), y(point.y)));
     if (usable.length <= MARKED) {
@@ -160,7 +165,7 @@ export class Chart {
         stroke.arc(x(point.x), y(point.y), radius, 0, 2 * Math.PI);
       }
     }
-    if (usable.length > 1 && usable[0].low !== undefined) {
+    if (usable.length > 1 && this.is_banded(this.series[place - 1])) {
       usable.forEach((point, index) => fill[index ? "lineTo" : "moveTo"](x(point.x), y(point.high)));
       usable.toReversed().forEach((point) => fill.lineTo(x(point.x), y(point.low)));
       fill.closePath();
@@ -168,13 +173,23 @@ export class Chart {
     return { stroke, fill, clip: null, band: null, gaps: null, flags: 1 };
   }
 
+  /** Whether a curve's band is drawn. */
+  is_banded({ key, points }) {
+    return points[0].low !== undefined && (this.series.length <= BANDED || key === this.lit);
+  }
+
+  /** All of the axis. */
+  whole_range() {
+    return range(this.series.flatMap(({ points }) => [points[0].x, points.at(-1).x]), { log: this.log.x });
+  }
+
   /** The ranges that are seen now. */
   ranges() {
-    const across = this.zoomed ?? range(this.series.flatMap(({ points }) => [points[0].x, points.at(-1).x]));
+    const across = this.zoomed ?? this.whole_range();
     const inside = this.series.flatMap(({ points }) => (this.zoomed ? points.filter(({ x }) => x >= across[0] && x <= across[1]) : points));
     const values = inside.flatMap(({ y, low, high }) => (low === undefined ? [y] : [y, low, high]));
     // A zoom is for details: there the axis need not begin at zero.
-    const up = range(values, { ...(this.zoomed ? {} : this.figure), log: this.log });
+    const up = range(values, { ...(this.zoomed ? {} : this.figure), log: this.log.y });
     return { x: across, y: up };
   }
 
@@ -182,7 +197,7 @@ export class Chart {
     const { x, y } = this.ranges();
     const wanted = Math.max(3, Math.floor((this.plot.clientWidth || 500) / 80));
     const whole = this.axis.name === "round" ? (value) => Number.isInteger(value) : () => true;
-    return { x: ticks(...x, wanted).filter(whole), y: this.log ? powers(...y, 5) : ticks(...y, 4) };
+    return { x: (this.log.x ? powers(...x, wanted) : ticks(...x, wanted)).filter(whole), y: this.log.y ? powers(...y, 5) : ticks(...y, 5) };
   }
 
   rescale() {
@@ -197,7 +212,7 @@ export class Chart {
 
   /** Shows a part of the axis, or the whole. */
   zoom(part) {
-    const whole = range(this.series.flatMap(({ points }) => [points[0].x, points.at(-1).x]));
+    const whole = this.whole_range();
     this.zoomed = part && part[1] > part[0] ? [Math.max(part[0], whole[0]), Math.min(part[1], whole[1])] : null;
     if (this.plotted) this.rescale();
   }
@@ -230,10 +245,11 @@ export class Chart {
   magnify(event) {
     event.preventDefault();
     if (event.key === "0") return this.zoom(null);
-    const [low, high] = this.ranges().x;
-    const middle = this.cursor ?? (low + high) / 2;
+    const [flat, back] = this.log.x ? [Math.log, Math.exp] : [(value) => value, (value) => value];
+    const [low, high] = this.ranges().x.map(flat);
+    const middle = this.cursor == null ? (low + high) / 2 : flat(this.cursor);
     const factor = event.key === "+" ? 0.5 : 2;
-    this.zoom([middle - (middle - low) * factor, middle + (high - middle) * factor]);
+    this.zoom([middle - (middle - low) * factor, middle + (high - middle) * factor].map(back));
   }
 
   /** All places on the axis that have a value. */
@@ -265,9 +281,13 @@ export class Chart {
 
   /** Lets one curve stand out, or all. */
   highlight(key) {
-    if (!this.plotted || this.series.length < 2) return;
     const place = this.series.findIndex((one) => one.key === key);
-    if (key != null && place < 0) return;
+    if (this.series.length < 2 || (key != null && place < 0)) return;
+    const had_band = this.series.some((one) => this.is_banded(one));
+    this.lit = key;
+    if (!this.plotted) return;
+    // Paths are kept until there is another band to draw.
+    if (this.series.length > BANDED && (had_band || this.series.some((one) => this.is_banded(one)))) this.plotted.redraw(true);
     this.plotted.setSeries(key == null ? null : place + 1, { focus: true }, false);
   }
 
@@ -278,10 +298,11 @@ export class Chart {
     const { title, note, format } = this.figure;
     return {
       title,
-      note,
-      x: { range: x, ticks: marks.x, label: this.axis?.label ?? "", format: (value) => brief(this.axis.format(value)) },
-      y: { range: y, ticks: marks.y, log: this.log, format: (value) => brief(format(value)) },
+      note: [this.subject, note].filter(Boolean).join(": "),
+      x: { range: x, ticks: marks.x, log: this.log.x, label: this.axis?.label ?? "", format: (value) => brief(this.axis.format(value)) },
+      y: { range: y, ticks: marks.y, log: this.log.y, label: title, format: (value) => brief(format(value)) },
       series: this.series,
+      is_banded: (one) => this.is_banded(one),
     };
   }
 
@@ -324,7 +345,7 @@ function soon(work) {
 
 /** `50 %` for `50.0 %`: beside an axis numbers are round. */
 function brief(text) {
-  return text.replace(/\.0(?= )/, "");
+  return text.replace(/\.0(?=\s)/, "");
 }
 
 /** A colour to fill a band with. */

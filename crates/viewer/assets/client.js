@@ -3,9 +3,9 @@ import { Chart } from "./chart.js";
 import { height, points_of } from "./columns.js";
 import { confusion_details } from "./confusion.js";
 import { strokes } from "./colour.js";
-import { element, link, say, table } from "./dom.js";
+import { element, link, say, table, way_to } from "./dom.js";
 import { count, counted, number, percent } from "./format.js";
-import { ABSCISSAE } from "./lines.js";
+import { ABSCISSAE, called } from "./lines.js";
 import { source } from "./source.js";
 
 const CLIENT_FIGURES = [
@@ -21,13 +21,17 @@ export function client_page(run, which) {
   const labels = element("section", { "aria-labelledby": "labels" }, element("h2", { id: "labels" }, "What it holds"), element("div"));
   const charts = CLIENT_FIGURES.map((figure) => new Chart(figure));
   const curves = element("section", { "aria-labelledby": "history" }, element("h2", { id: "history" }, "Its history"), element("div", { class: "grid" }, charts.map((chart) => chart.node)));
-  const way = element("nav", { "aria-label": "Where you are" }, link([], source.is_live ? "Runs" : "Report"), " / ", link(["run", run], run), " / ");
+  const way = way_to([[[], source.is_live ? "Runs" : "Report"], [["run", run], run]], `client ${which}`);
   const others = element("nav", { class: "others", "aria-label": "Other clients" });
   const confusion = confusion_details(run, which);
   const node = element("div", {}, way, title, hint, others, labels, curves, confusion.node);
   let [drawn, row] = [null, null];
   // Curves have the colour of the run's method.
-  const draw = () => drawn && row?.info && draw_client(charts, drawn, row.info);
+  const draw = () => {
+    if (!drawn || !row?.info) return;
+    charts.forEach((chart) => Object.assign(chart, { subject: `${drawn.name} of ${called(row)}` }));
+    draw_client(charts, drawn, row.info);
+  };
   const show = (classes, portrait, all) => {
     say(title, `Client ${portrait.name}`);
     say(hint, sentence(portrait));

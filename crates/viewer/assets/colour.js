@@ -1,9 +1,10 @@
 // One colour a method everywhere. Several lines of a method are shades and dashes of its colour, and so are several measures of one run.
+import { differing, grouped, plain, short_key } from "./labels.js";
 
 const night = matchMedia("(prefers-color-scheme: dark)");
 
 /** Whether the paper is dark. Paper that is printed on is not. */
-export function is_dark() {
+function is_dark() {
   return night.matches && !matchMedia("print").matches;
 }
 
@@ -26,18 +27,43 @@ const CROWD = 30;
 
 /** How each of these lines, `{ info }`, is drawn: `{ light, dark, dash, width }`. */
 export function strokes(lines) {
-  const methods = new Map();
-  const places = lines.map(({ info }) => {
-    const place = methods.get(info.method) ?? 0;
-    methods.set(info.method, place + 1);
-    return place;
-  });
+  const families = new Map([...grouped(lines, ({ info }) => info.method)].map(([method, alike]) => [method, { amount: alike.length, order: order_of(alike), drawn: 0 }]));
   const is_crowd = lines.length > CROWD;
-  return lines.map(({ info }, index) => {
-    const width = (info.method === "fedeq" ? 2.6 : 1.7) / (is_crowd ? 2 : 1);
-    const dash = is_crowd ? [] : DASHES[places[index] % DASHES.length];
-    return { ...shade(info.colour, places[index], methods.get(info.method)), dash, width };
+  return lines.map((line) => {
+    const family = families.get(line.info.method);
+    const { amount, order, drawn: place } = family;
+    family.drawn += 1;
+    const width = (line.info.method === "fedeq" ? 2.6 : 1.7) / (is_crowd ? 2 : 1);
+    // Where shades are in order, dashes that are not would only hide it.
+    const dash = is_crowd || (order && amount > DASHES.length) ? [] : DASHES[place % DASHES.length];
+    return { ...(order ? graded(line.info.colour, order.parts[place]) : shade(line.info.colour, place, amount)), dash, width };
   });
+}
+
+/** What lines of one method differ in and can be put in order by: the number among their settings that takes the most values, or the seed where no setting differs; nothing if there is none. `parts` says how far each is from the
+ * least, from 0 to 1. */
+function order_of(alike) {
+  if (alike.length < 2 || alike.some(({ members }) => !members)) return null;
+  const settings = alike.map(({ members: [{ story }] }) => story.settings);
+  const keys = differing(settings);
+  const numbers_of = (key) => settings.map((one) => (one[key] == null ? NaN : Number(plain(one[key]))));
+  const candidates = keys.length > 0 ? keys.map((key) => ({ key, numbers: numbers_of(key) })) : [{ key: "seed", numbers: alike.map(({ info }) => info.seed) }];
+  const amount = ({ numbers }) => new Set(numbers).size;
+  const [best] = candidates.filter((one) => one.numbers.every(Number.isFinite) && amount(one) > 1).sort((a, b) => amount(b) - amount(a));
+  if (!best) return null;
+  const values = [...new Set(best.numbers)].sort((a, b) => a - b);
+  return { key: best.key, least: values[0], most: values.at(-1), parts: best.numbers.map((number) => values.indexOf(number) / (values.length - 1)) };
+}
+
+/** What shades mean, a sentence a method of which there are several lines in order. */
+export function shades_text(lines) {
+  const families = [...grouped(lines, ({ info }) => info.method).values()];
+  const sentence = (alike) => {
+    const order = order_of(alike);
+    const whose = families.length > 1 ? ` of ${alike[0].info.title}` : "";
+    return order && `Shades${whose}: ${short_key(order.key, [])} from ${order.least} (light) to ${order.most} (deep).`;
+  };
+  return families.map(sentence).filter(Boolean).join(" ");
 }
 
 /** The colour of a line in the light of the day. */
@@ -50,6 +76,12 @@ function shade({ light, dark }, place, alike) {
   if (place === 0) return { light, dark };
   const [is_lighter, part] = [place % 2 === 1, Math.ceil(place / 2) / Math.ceil((alike - 1) / 2)];
   return is_lighter ? { light: mixed(light, 255, 0.45 * part), dark: mixed(dark, 255, 0.55 * part) } : { light: mixed(light, 0, 0.5 * part), dark: mixed(dark, 0, 0.4 * part) };
+}
+
+/** From lighter to deeper than a method's colour. */
+function graded({ light, dark }, part) {
+  const far = Math.abs(2 * part - 1);
+  return part < 0.5 ? { light: mixed(light, 255, 0.6 * far), dark: mixed(dark, 255, 0.65 * far) } : { light: mixed(light, 0, 0.55 * far), dark: mixed(dark, 0, 0.5 * far) };
 }
 
 function mixed(colour, towards, part) {

@@ -15,9 +15,12 @@ function options(pairs, chosen) {
 /** Over what, on which scale, how smooth. */
 export function curve_controls() {
   const over = element("select", { onchange: () => choose({ abscissa: over.value }) }, options(Object.entries(ABSCISSAE).map(([key, { label }]) => [key, label]), board.abscissa));
-  const log = element("input", { type: "checkbox", checked: board.log, onchange: () => choose({ log: log.checked }) });
+  const log = (key) => {
+    const box = element("input", { type: "checkbox", checked: board[key], onchange: () => choose({ [key]: box.checked }) });
+    return box;
+  };
   const smooth = element("input", { type: "range", min: 0, max: 0.95, step: 0.05, value: board.smoothing, oninput: () => choose({ smoothing: Number(smooth.value) }) });
-  return element("div", { class: "tools curves-tools" }, field("Curves over", over), field("Log scale", log), field("Smoothing", smooth), element("span", { class: "note" }, "Drag across a chart to zoom, double-click to see the whole."));
+  return element("div", { class: "tools curves-tools" }, field("Curves over", over), field("Log x axis", log("log_x")), field("Log y axis", log("log_y")), field("Smoothing", smooth), element("span", { class: "note" }, "Drag across a chart to zoom, double-click to see the whole."));
 }
 
 /** By what runs are put together: `show(keys)` offers settings. */

@@ -32,6 +32,11 @@ export function link(path, ...children) {
   return element("a", { href: address(...path) }, ...children);
 }
 
+/** The way to a view: links `[path, text]` to those above it, and its own name. */
+export function way_to(above, name) {
+  return element("nav", { "aria-label": "Where you are" }, above.flatMap(([path, text]) => [link(path, text), " / "]), element("span", { "aria-current": "page" }, name));
+}
+
 /** The address of a path within the page. */
 export function address(...path) {
   return `#/${path.map(encodeURIComponent).join("/")}`;

@@ -54,7 +54,7 @@ function file_name({ title }) {
 }
 
 /** Lets the browser save something. */
-export function save(name, blob) {
+function save(name, blob) {
   const address = URL.createObjectURL(blob);
   const link = element("a", { href: address, download: name });
   link.click();

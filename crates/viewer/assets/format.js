@@ -1,10 +1,10 @@
-// Numbers as people read them, with their units.
+// Numbers as people read them, with their units, from which no line break parts them.
 
 export const NONE = "–";
 
 const known = (write) => (value) => (value == null || !Number.isFinite(value) ? NONE : write(value));
 
-export const percent = known((share) => `${(100 * share).toFixed(1)} %`);
+export const percent = known((share) => `${(100 * share).toFixed(1)}\u00a0%`);
 
 export const count = known((number) => Math.round(number).toLocaleString("en-US"));
 
@@ -22,15 +22,15 @@ export const bytes = known((amount) => {
     amount /= 1000;
     unit += 1;
   }
-  return `${amount < 9.95 && unit > 0 ? amount.toFixed(1) : amount.toFixed(0)} ${units[unit]}`;
+  return `${amount < 9.95 && unit > 0 ? amount.toFixed(1) : amount.toFixed(0)}\u00a0${units[unit]}`;
 });
 
 export const seconds = known((time) => {
-  if (time < 9.95) return `${time.toFixed(1)} s`;
-  if (time < 90) return `${Math.round(time)} s`;
-  if (time < 5400) return `${Math.round(time / 60)} min`;
+  if (time < 9.95) return `${time.toFixed(1)}\u00a0s`;
+  if (time < 90) return `${Math.round(time)}\u00a0s`;
+  if (time < 5400) return `${Math.round(time / 60)}\u00a0min`;
   const hours = Math.floor(time / 3600);
-  return `${hours} h ${Math.round((time - 3600 * hours) / 60)} min`;
+  return `${hours}\u00a0h ${Math.round((time - 3600 * hours) / 60)}\u00a0min`;
 });
 
 /** `1 client`, `2 clients`. */
@@ -53,5 +53,5 @@ export const date = known((moment) => {
 /** `87.0 %`, or `87.0 ± 2.1 %` over several runs; `none` where there is nothing. */
 export function scattered(found, format, none = NONE) {
   if (!found) return none;
-  return found.count > 1 ? `${format(found.mean)} ± ${format(found.deviation)}`.replace(/ %(?= ±)/, "") : format(found.mean);
+  return found.count > 1 ? `${format(found.mean)} ±\u00a0${format(found.deviation)}`.replace(/\u00a0%(?= ±)/, "") : format(found.mean);
 }

@@ -1,26 +1,30 @@
 // Lines side by side: what came out, with scatter, and how far each is from the first.
-import { last_of } from "./columns.js";
+import { last_of, value_at } from "./columns.js";
+import { difference_text } from "./division.js";
 import { element, framed, replace, section, table } from "./dom.js";
 import { bytes, count, number, percent, scattered, seconds } from "./format.js";
 import { mark } from "./legend.js";
-import { at_the_end, sample } from "./lines.js";
+import { at_the_end, full_name, sample, seconds_until } from "./lines.js";
 import { PHASES } from "./measures.js";
 import { swatch } from "./picture.js";
 import { shared_of } from "./runs_columns.js";
 
+const evaluated = (value) => (story, round) => value_at(story.evaluations, round, (at) => value(at, story.evaluations));
+
+/** What came out: `of` a run's row, and `at` a round before its end. */
 const RESULTS = [
-  { title: "Accuracy, local", of: (row) => row.local?.accuracy, column: "local", format: percent, score: true },
-  { title: "Accuracy, shared", of: (row) => shared_of(row)?.accuracy, column: "shared", format: percent, score: true },
-  { title: "Worst tenth, local", of: (row) => row.local?.worst, column: "local_worst", format: percent, score: true },
-  { title: "Sent", of: (row) => row.sent, format: bytes },
-  { title: "Time", of: (row) => row.seconds, format: seconds },
-  { title: "Memory", of: (row) => row.memory, format: bytes },
+  { title: "Accuracy, local", of: (row) => row.local?.accuracy, at: evaluated((at) => at("local")), format: percent, score: true },
+  { title: "Accuracy, shared", of: (row) => shared_of(row)?.accuracy, at: evaluated((at, { shared }) => at(shared ? "shared" : "local")), format: percent, score: true },
+  { title: "Worst tenth, local", of: (row) => row.local?.worst, at: evaluated((at) => at("local_worst")), format: percent, score: true },
+  { title: "Sent", of: (row) => row.sent, at: evaluated((at) => at("up") + at("down")), format: bytes },
+  { title: "Time", of: (row) => row.seconds, at: seconds_until, format: seconds },
+  { title: "Memory", of: (row) => row.memory, at: (story, round) => value_at(story.timings, round, (at) => at("memory")), format: bytes },
 ];
 
 /** The section and `show(lines)`. */
 export function results_section() {
   const place = element("div");
-  const about = element("p", { class: "note" }, "Mean ± one standard deviation over runs after the same number of rounds; unfinished runs are never put together with finished ones. Difference: to the first line, ± the standard error of a difference of means.");
+  const about = element("p", { class: "note" }, "Mean ± one standard deviation over runs after the same number of rounds; unfinished runs are never put together with finished ones. Difference: to the first line, in points, ± its standard error; seed by seed where both lines have the same seeds and data, else said to be unpaired.");
   const node = section("results", "Results side by side", place, about);
   const show = (lines) => {
     node.hidden = lines.length === 0;
@@ -31,30 +35,19 @@ export function results_section() {
 
 function results_table(lines) {
   const none = (line) => (line.pooled.length > 0 ? "not told" : "–");
-  const column = ({ title, of, column: name, format, score }) => ({ title, number: true, text: (line) => {
-    const found = at_the_end(line, of, name);
-    return score ? scattered(found, format, none(line)) : format(found?.mean);
+  const column = (measure) => ({ title: measure.title, number: true, text: (line) => {
+    const found = at_the_end(line, measure);
+    return measure.score ? scattered(found, measure.format, none(line)) : measure.format(found?.mean);
   } });
+  const difference = (title, measure) => ({ title, number: true, text: (line) => difference_text(lines[0], line, measure) });
   const line_name = (line) => element("span", {}, element("span", { class: "named" }, swatch(line.stroke), ` ${line.label}`), mark(line));
   const columns = [
     { title: "Line", text: line_name },
     { title: "Rounds", number: true, text: (line) => count(line.round) },
     ...RESULTS.map(column),
-    ...(lines.length > 1 ? [{ title: "Difference, local", number: true, text: (line) => difference(lines[0], line, RESULTS[0]) }, { title: "Difference, shared", number: true, text: (line) => difference(lines[0], line, RESULTS[1]) }] : []),
+    ...(lines.length > 1 ? [difference("Difference, local", RESULTS[0]), difference("Difference, shared", RESULTS[1])] : []),
   ];
   return table("Lines, each with its runs", columns, lines);
-}
-
-/** In points of a percent, with the standard error where both have scatter. */
-function difference(first, line, { of, column }) {
-  if (line === first) return "";
-  const [one, other] = [at_the_end(line, of, column), at_the_end(first, of, column)];
-  if (!one || !other) return "–";
-  if (line.is_finished !== first.is_finished) return "not comparable: unfinished";
-  const points = 100 * (one.mean - other.mean);
-  const sign = points < 0 ? "−" : "+";
-  const error = one.count > 1 && other.count > 1 ? ` ± ${(100 * Math.sqrt(one.deviation ** 2 / one.count + other.deviation ** 2 / other.count)).toFixed(1)}` : "";
-  return `${sign}${Math.abs(points).toFixed(1)}${error}`;
 }
 
 /** Seconds by phase, and memory. */
@@ -68,7 +61,7 @@ export function cost_section() {
     const over = (line, of) => sample((line.pooled.length > 0 ? line.pooled : line.members).map(({ story }) => of(story)))?.mean;
     const phase = ([key, title]) => ({ title, number: true, text: (line) => seconds(over(line, (story) => story.totals[key])) });
     const columns = [
-      { title: "Line", text: (line) => line.label },
+      { title: "Line", text: full_name },
       ...Object.entries(PHASES).map(phase),
       { title: "One client's work, memory", number: true, text: (line) => bytes(over(line, (story) => last_of(story.timings, "client_memory"))) },
       { title: "Process, memory", number: true, text: (line) => bytes(over(line, (story) => last_of(story.timings, "memory"))) },

@@ -1,5 +1,6 @@
 // One legend for all charts of a view: pointing at a line lets it stand out everywhere.
 import { element } from "./dom.js";
+import { remark } from "./lines.js";
 import { swatch } from "./picture.js";
 
 /** The legend, `show(lines)` and `highlight(key)`; `onhover(key)` is called while somebody points at a line. */
@@ -13,7 +14,7 @@ export function shared_legend(onhover) {
     return element("li", {}, button);
   };
   const show = (lines) => {
-    const now = JSON.stringify(lines.map(({ key, label, stroke, is_finished, pooled, members }) => [key, label, stroke, is_finished, pooled.length, members.length]));
+    const now = JSON.stringify(lines.map((line) => [line.key, line.label, line.stroke, remark(line)]));
     if (now === said) return;
     said = now;
     entries.clear();
@@ -25,9 +26,8 @@ export function shared_legend(onhover) {
   return { node, show, highlight };
 }
 
-/** How many runs a line stands for, and whether they are finished. */
-export function mark({ pooled, members, is_finished }) {
-  const runs = members.length > 1 ? ` (${pooled.length} of ${members.length} runs)` : "";
-  const amount = pooled.length === members.length && members.length > 1 ? ` (mean of ${members.length} runs)` : runs;
-  return element("span", { class: "note" }, amount, is_finished ? "" : " unfinished");
+/** What is said beside a line's label. */
+export function mark(line) {
+  const said = remark(line);
+  return said && element("span", { class: "note" }, ` ${said}`);
 }

@@ -1,6 +1,6 @@
 // Runs as lines of a table and curves of a chart: one a run, or one for all runs that have something in common, with their mean and scatter.
 import { value_at } from "./columns.js";
-import { bytes, count, seconds } from "./format.js";
+import { bytes, count, counted, seconds } from "./format.js";
 import { grouped, plain, short_labels, spoken } from "./labels.js";
 
 /** What curves are drawn over; `at(story, round)` is the place of a round. */
@@ -27,16 +27,31 @@ export function lines_of(runs, by) {
   return groups.map(([key, members], index) => ({ key, label: labels[index], info: members[0].row.info, members, ...pool(members) }));
 }
 
-/** The runs that can be put together: those that are finished, after the same number of rounds, or, where none is, all that were evaluated, as far as all of them came. Others are left out, and said to be. */
+/** The runs that can be put together: those that are finished or, where none is, all that were evaluated; as far as all of them came, as the tables of `fedeq report` have it. Others are left out, and said to be. */
 function pool(members) {
   const judged = members.filter(({ row }) => row.evaluated != null);
   const finished = judged.filter(({ row }) => row.state === "finished");
-  if (finished.length > 0) {
-    const round = Math.max(...finished.map(({ row }) => row.evaluated));
-    return { pooled: finished.filter(({ row }) => row.evaluated === round), round, is_finished: true };
-  }
-  const round = judged.length > 0 ? Math.min(...judged.map(({ row }) => row.evaluated)) : 0;
-  return { pooled: judged, round, is_finished: false };
+  const [runs, is_finished] = finished.length > 0 ? [finished, true] : [judged, false];
+  const round = runs.length > 0 ? Math.min(...runs.map(({ row }) => row.evaluated)) : 0;
+  const was_there = ({ row, story }) => row.evaluated === round || (story.evaluations.round ?? []).includes(round);
+  return { pooled: runs.filter(was_there), round, is_finished };
+}
+
+/** What is to be said beside a line's label: how many runs it stands for, and that they are not finished. Nothing of a single finished run. */
+export function remark({ pooled, members, round, is_finished }) {
+  const of_all = pooled.length === members.length ? `mean of ${members.length} runs` : `${pooled.length} of ${members.length} runs`;
+  const said = [members.length > 1 && of_all, !is_finished && `unfinished, ${round > 0 ? `after ${counted(round, "round")}` : "not evaluated yet"}`].filter(Boolean);
+  return said.length > 0 ? `(${said.join(", ")})` : "";
+}
+
+/** What a run is called where its badge does not stand beside it. */
+export function called({ run, state, round }) {
+  return state === "finished" ? run : `${run} (unfinished, after ${counted(round, "round")})`;
+}
+
+/** What a line is called wherever it stands without its badge: in pictures, files, headings and for those who hear it. */
+export function full_name(line) {
+  return [line.label, remark(line)].filter(Boolean).join(" ");
 }
 
 /** Mean, scatter and number of some values; nothing of none. */
@@ -48,10 +63,22 @@ export function sample(values) {
   return { mean, deviation: known.length > 1 ? Math.sqrt(square / (known.length - 1)) : 0, count: known.length, values: known };
 }
 
-/** A measure of the runs of a line after the same number of rounds: from their rows if they are finished, else from their evaluations. */
-export function at_the_end(line, of_row, column) {
-  if (line.is_finished || !column) return sample(line.pooled.map(({ row }) => of_row(row)));
-  return sample(line.pooled.map(({ story }) => value_at(story.evaluations, line.round, (at) => at(column))));
+/** A measure `{ of, at }` of a run after some rounds: `of(row)` is what came out in the end, `at(story, round)` what the journals said before. */
+export function value_after({ row, story }, round, { of, at }) {
+  return row.state === "finished" && row.evaluated === round ? of(row) : at(story, round);
+}
+
+/** A measure of the runs of a line, all after the same number of rounds. */
+export function at_the_end(line, measure) {
+  return sample(line.pooled.map((run) => value_after(run, line.round, measure)));
+}
+
+/** Seconds of training and evaluation until a round; nothing where the journal is told with gaps. */
+export function seconds_until({ timings }, round) {
+  const rounds = timings.round ?? [];
+  const last = rounds.filter((one) => one <= round).length;
+  if (last === 0 || last !== rounds[last - 1] - rounds[0] + 1) return null;
+  return timings.spent[last - 1] + (timings.evaluate ?? []).slice(0, last).reduce((sum, value) => sum + (value ?? 0), 0);
 }
 
 /** The curve of a line: `[{ x, y, low, high }]`, with a band of one standard deviation where there are several runs, never beyond the range of what is measured. */

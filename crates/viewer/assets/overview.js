@@ -6,7 +6,7 @@ import { contents } from "./contents.js";
 import { curves_section, drawn_lines } from "./curves.js";
 import { group_control } from "./controls.js";
 import { differences_section } from "./differences.js";
-import { element, link, section } from "./dom.js";
+import { element, section, way_to } from "./dom.js";
 import { cost_section, results_section } from "./groups_table.js";
 import { differing, grouped } from "./labels.js";
 import { EACH, SEEDS, lines_of } from "./lines.js";
@@ -52,8 +52,8 @@ export function overview(names = null) {
 
 function title(names) {
   if (names === null) return [element("h1", {}, source.report?.title ?? "Runs")];
-  const way = element("nav", { "aria-label": "Where you are" }, link([], source.report ? "Report" : "Runs"), " / ");
-  return [way, element("h1", {}, `Comparison of ${names.length === 1 ? "one run" : `${names.length} runs`}`)];
+  const name = `Comparison of ${names.length === 1 ? "one run" : `${names.length} runs`}`;
+  return [way_to([[[], source.report ? "Report" : "Runs"]], name), element("h1", {}, name)];
 }
 
 function sections(is_whole, is_close) {
@@ -68,7 +68,7 @@ function sections(is_whole, is_close) {
   const [results, differences, cost, clients, confusion] = is_close ? [results_section(), differences_section(), cost_section(), clients_section(highlight), confusion_section()] : [];
   // The page of a dashboard has that heading already.
   const runs = is_whole && source.is_live ? element("section", { "aria-label": "Runs" }, table.node) : section("runs", "Runs", table.node);
-  const closely = [results, curves, clients, confusion, cost, differences].filter(Boolean);
+  const closely = [results, differences, curves, clients, confusion, cost].filter(Boolean);
   const grouping = element("div", { class: "tools" }, group.node);
   // A report begins with its findings, a dashboard with its runs.
   const inside = closely.map(({ node }) => node);

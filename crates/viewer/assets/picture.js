@@ -1,14 +1,17 @@
 // A chart as a picture to keep: SVG in the colours of paper, with its title, its axes and its legend. The same is printed.
 import { element, shape } from "./dom.js";
 
-const FRAME = { width: 640, height: 400, top: 46, right: 16, bottom: 40, left: 66 };
+const FRAME = { width: 640, height: 400, top: 46, right: 16, bottom: 40, left: 80 };
 const FONT = "system-ui, 'DejaVu Sans', sans-serif";
+/** What bands are, wherever there are some. */
+export const BANDS = "Bands: one standard deviation over runs.";
 const INK = { paper: "#ffffff", ink: "#1c2328", soft: "#4a555c", grid: "#dfe4e7" };
 
-/** The chart as it is seen now: `{ title, note, x, y, series }`, where `x` and `y` are `{ range, ticks, format, label, log }`. */
+/** The chart as it is seen now: `{ title, note, x, y, series, is_banded }`, where `x` and `y` are `{ range, ticks, format, label, log }`. */
 export function picture(chart) {
   const entries = legend_entries(chart.series);
-  const height = FRAME.height + 18 * Math.ceil(entries.length / 2);
+  const has_bands = chart.series.some(chart.is_banded);
+  const height = FRAME.height + 18 * Math.ceil(entries.length / entries_a_row(entries)) + (has_bands ? 18 : 0);
   const [across, up] = [place(chart.x, FRAME.left, FRAME.width - FRAME.right), place(chart.y, FRAME.height - FRAME.bottom, FRAME.top)];
   const clip = `clip-${Math.round(performance.now() * 1000)}`;
   const area = { x: FRAME.left, y: FRAME.top, width: FRAME.width - FRAME.left - FRAME.right, height: FRAME.height - FRAME.top - FRAME.bottom };
@@ -21,8 +24,9 @@ export function picture(chart) {
     words(FRAME.left, 20, chart.title, { "font-size": 15, "font-weight": 600, fill: INK.ink }),
     words(FRAME.left, 37, chart.note ?? "", { fill: INK.soft }),
     axes(chart, across, up),
-    shape("g", { "clip-path": `url(#${clip})` }, chart.series.map((one) => drawn(one, across, up, chart.y.log))),
+    shape("g", { "clip-path": `url(#${clip})` }, chart.series.map((one) => drawn(one, across, up, chart))),
     legend_of(entries),
+    has_bands && words(FRAME.left, height - 6, BANDS, { fill: INK.soft }),
   );
 }
 
@@ -43,13 +47,16 @@ function axes({ x, y }, across, up) {
   ];
   const mark = (value) => words(across(value), FRAME.height - FRAME.bottom + 17, x.format(value), { "text-anchor": "middle", fill: INK.soft });
   const label = words((FRAME.left + FRAME.width - FRAME.right) / 2, FRAME.height - 6, x.label, { "text-anchor": "middle", fill: INK.ink });
-  return shape("g", {}, y.ticks.flatMap(level), x.ticks.map(mark), label);
+  const middle = (FRAME.top + FRAME.height - FRAME.bottom) / 2;
+  const upward = words(14, middle, y.label, { "text-anchor": "middle", transform: `rotate(-90 14 ${middle})`, fill: INK.ink });
+  return shape("g", {}, y.ticks.flatMap(level), x.ticks.map(mark), label, upward);
 }
 
-function drawn({ points, stroke }, across, up, log) {
+function drawn(one, across, up, { y: { log }, is_banded }) {
+  const { points, stroke } = one;
   const usable = log ? points.filter(({ y }) => y > 0) : points;
   const way = (value) => usable.map((point) => `${across(point.x)} ${up(Math.max(value(point), log ? Number.MIN_VALUE : -Infinity))}`);
-  const banded = usable.length > 1 && usable[0].low !== undefined;
+  const banded = usable.length > 1 && is_banded(one);
   const lowest = log ? Math.min(...usable.map(({ y }) => y)) : 0;
   const low = way(({ low: value }) => (log && value <= 0 ? lowest : value));
   const band = banded && shape("path", { d: `M${way(({ high }) => high).join("L")}L${low.reverse().join("L")}Z`, fill: stroke.light, "fill-opacity": 0.15 });
@@ -61,13 +68,20 @@ function drawn({ points, stroke }, across, up, log) {
 /** More names than this would be larger than the picture. */
 const MOST_NAMED = 40;
 
+/** A single line is named, too: beside its picture nothing else says what it is. */
 function legend_entries(series) {
-  return series.length > 1 ? series.slice(0, MOST_NAMED) : [];
+  return series.slice(0, MOST_NAMED);
+}
+
+/** Two a row, where their names have room. */
+function entries_a_row(entries) {
+  return entries.every(({ name }) => name.length <= 36) ? 2 : 1;
 }
 
 function legend_of(entries) {
+  const each = entries_a_row(entries);
   const entry = ({ name, stroke }, index) => {
-    const [x, y] = [FRAME.left + (index % 2) * 280, FRAME.height + 12 + 18 * Math.floor(index / 2)];
+    const [x, y] = [FRAME.left + (index % each) * 280, FRAME.height + 12 + 18 * Math.floor(index / each)];
     const line = shape("line", { x1: x, x2: x + 22, y1: y - 4, y2: y - 4, stroke: stroke.light, "stroke-width": stroke.width, "stroke-dasharray": stroke.dash.join(" ") || null });
     return [line, words(x + 28, y, name, { fill: INK.ink })];
   };

@@ -3,7 +3,7 @@ import { element, framed, section } from "./dom.js";
 import { source } from "./source.js";
 
 /** Text in which what stands in backticks is code. */
-export function prose(text) {
+function prose(text) {
   const parts = text.split("`");
   if (parts.length % 2 === 0) return [text];
   return parts.map((part, index) => (index % 2 === 1 ? element("code", {}, part) : part));
@@ -15,7 +15,7 @@ function bullets(sentences) {
 
 /** A number stays on the line of its unit and of its scatter's sign. */
 function unbroken(text) {
-  return text.replace(/(±|\d) (?=[\d%†])/g, "$1\u00a0");
+  return text.replace(/(±|\d) (?=[\dA-Za-z%†])/g, "$1\u00a0");
 }
 
 /** A table that was made with the report: `{ title, about, heading, rows, words, best }`. */

@@ -6,9 +6,9 @@ import { strokes } from "./colour.js";
 import { height, last_of } from "./columns.js";
 import { board, watch } from "./board_state.js";
 import { curve_controls } from "./controls.js";
-import { element, link, say } from "./dom.js";
+import { element, say, way_to } from "./dom.js";
 import { NONE, bytes, count, number, percent, score, seconds } from "./format.js";
-import { ABSCISSAE, smoothed } from "./lines.js";
+import { ABSCISSAE, called, smoothed } from "./lines.js";
 import { FIGURES, MEASURES, PHASES, solver_health } from "./measures.js";
 import { shared_of } from "./runs_columns.js";
 import { source } from "./source.js";
@@ -75,7 +75,7 @@ function run_head(name) {
   const bar = element("progress", { max: 1, value: 0, "aria-label": "Rounds" });
   const far = element("span", { class: "far" });
   const buttons = actions(name);
-  const way = element("nav", { "aria-label": "Where you are" }, link([], source.is_live ? "Runs" : "Report"), " / ");
+  const way = way_to([[[], source.is_live ? "Runs" : "Report"]], name);
   const heading = element("h1", {}, name, " ", state);
   const node = element("section", { class: "head" }, way, heading, what, problem, element("p", { class: "way" }, bar, far), source.is_live && buttons.node);
   const show = (row) => {
@@ -137,14 +137,17 @@ function run_charts() {
   const hint = element("p", { class: "hint" }, "The first curves begin when the first round is over.");
   const grid = element("div", { class: "grid" }, all.map((chart) => chart.node));
   const node = element("section", { "aria-labelledby": "curves" }, element("h2", { id: "curves" }, "Curves"), curve_controls(), hint, grid);
-  const show = ({ info }, story) => {
+  const show = (row, story) => {
+    const { info } = row;
+    // A picture that leaves this page says whose it is.
+    all.forEach((chart) => Object.assign(chart, { subject: called(row) }));
     hint.hidden = height(story.rounds) > 0;
     const abscissa = ABSCISSAE[board.abscissa];
     const points = (measure) => smoothed(MEASURES[measure].of(story).map(([round, y]) => ({ x: abscissa.at(story, round), y })).filter(({ x }) => x != null), board.smoothing);
     FIGURES.forEach((figure, index) => {
       const pens = strokes(figure.measures.map(() => ({ info })));
       const series = figure.measures.map((measure, place) => ({ key: measure, name: MEASURES[measure].name, stroke: pens[place], points: points(measure) }));
-      all[index].draw(series, abscissa, board.log);
+      all[index].draw(series, abscissa, { x: board.log_x, y: board.log_y });
     });
   };
   return { node, show, leave: () => all.forEach((chart) => chart.remove()) };

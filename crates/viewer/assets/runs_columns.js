@@ -17,7 +17,7 @@ const FIXED = [
   { key: "sent", title: "Sent", text: ({ row }) => bytes(row.sent), by: ({ row }) => row.sent, number: true },
   { key: "seconds", title: "Time", text: ({ row }) => seconds(row.seconds || null), by: ({ row }) => row.seconds, number: true },
   { key: "left", title: "Time left", text: ({ row }) => seconds(row.seconds_left), by: ({ row }) => row.seconds_left, number: true },
-  { key: "started", title: "Started", text: ({ row }) => date(row.info?.started), by: ({ row }) => row.info?.started, number: true },
+  { key: "started", title: "Started", text: ({ row }) => date(row.info?.started), by: ({ row }) => row.info?.started, number: true, whole: true },
 ];
 
 /** The shared model or, where nothing is shared, the only one. */
@@ -49,12 +49,40 @@ export function sorted_by(column, down, entries) {
   return [...entries].sort(compare);
 }
 
-/** Whether a run has all the words of a filter in its name, its state or its settings (`rho=0.1` finds a setting by its end). */
-export function fits(filter, { row, story }) {
+/** Whether a run fits all the words of a filter: a word is looked for in its name, its state and its settings; `rho=0.1` wants a setting, called by its path or the end of it, to have just that value. */
+export function fits(filter, entry) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length === 0) return true;
+  return words.every((word) => (word.includes("=") ? has_value(word, entry) : text_of(entry).includes(word)));
+}
+
+/** What a run is known by beside its settings. */
+function facts_of({ row }) {
   const { info } = row;
+  return { run: row.run, state: row.state, method: info?.method, data: info?.data, model: info?.model, preset: info?.preset, seed: info?.seed };
+}
+
+function text_of(entry) {
+  const { row, story } = entry;
   const settings = Object.entries(story?.settings ?? {}).map(([key, value]) => `${key}=${plain(value)}`);
-  const text = [row.run, row.state, info?.title, info?.method, info?.data, info?.model, info?.preset, info && `seed=${info.seed}`, date(info?.started), ...settings].join(" ").toLowerCase();
-  return words.every((word) => text.includes(word));
+  const facts = Object.entries(facts_of(entry)).filter(([, value]) => value != null).map(([key, value]) => `${key}=${value}`);
+  return [row.run, row.info?.title, date(row.info?.started), ...facts, ...settings].join(" ").toLowerCase();
+}
+
+function has_value(word, entry) {
+  const [key, value] = [word.slice(0, word.indexOf("=")), word.slice(word.indexOf("=") + 1)];
+  const fact = facts_of(entry)[key];
+  const settings = Object.entries(entry.story?.settings ?? {}).filter(([path]) => ends_with(path.toLowerCase(), key)).map(([, set]) => plain(set));
+  const values = fact != null ? [String(fact)] : settings;
+  // A name may have such a word in it, too.
+  if (values.length === 0) return entry.row.run.toLowerCase().includes(word);
+  return value === "" || values.some((one) => is_same(one.toLowerCase().replace(/\s+/g, ""), value));
+}
+
+function ends_with(path, key) {
+  return [path, path.replace(/\.name$/, "")].some((one) => one === key || one.endsWith(`.${key}`));
+}
+
+/** `1` is `1.0`. */
+function is_same(one, other) {
+  return one === other || (one !== "" && Number.isFinite(Number(one)) && Number(one) === Number(other));
 }

@@ -118,9 +118,16 @@ function run_line(run, columns, onhover) {
   return { node, show };
 }
 
+/** Words in which no line break comes after a hyphen, as it would in a date. */
+function whole_words(text) {
+  return text.split(" ").flatMap((word, index) => [...(index > 0 ? [" "] : []), element("span", { class: "whole" }, word)]);
+}
+
 function fill_cell(cell, column, entry) {
   if (column.text) {
-    say(cell, column.text(entry) ?? NONE);
+    const text = column.text(entry) ?? NONE;
+    if (!column.whole) say(cell, text);
+    else if (cell.textContent !== text) cell.replaceChildren(...whole_words(text));
     cell.classList.toggle("none", cell.textContent === NONE);
   } else if (cell.firstChild) {
     cell.firstChild.show(entry.row.state);

@@ -11,13 +11,17 @@ export function ticks(low, high, wanted) {
   return found;
 }
 
-/** Powers of ten between two positive numbers; where there are too many, every second or third, and where there are too few, round numbers. */
+/** Powers of ten between two positive numbers; where there are too many, every second or third, where there are few, twice and five times them as well, and where that is nothing, round numbers. */
 export function powers(low, high, wanted) {
   const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
   const step = Math.max(1, Math.ceil((last - first + 1) / wanted));
   const found = [];
   for (let power = first; power <= last; power += step) found.push(10 ** power);
-  if (found.length > 1) return found;
+  if (found.length > 2) return found;
+  const finer = [];
+  for (let power = first - 1; power <= last; power += 1) for (const factor of [1, 2, 5]) finer.push(factor * 10 ** power);
+  const inside = finer.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+  if (inside.length > 1) return inside;
   const between = ticks(low, high, wanted).filter((value) => value > 0);
   return between.length > 0 ? between : [low, high];
 }

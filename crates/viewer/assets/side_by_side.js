@@ -1,8 +1,9 @@
 // The same clients side by side: how accuracy is spread over them, and who is worst off under each line.
 import { Chart } from "./chart.js";
+import { same_clients } from "./division.js";
 import { element, framed, replace, say, section, table } from "./dom.js";
 import { count, counted, percent } from "./format.js";
-import { sample } from "./lines.js";
+import { full_name, sample } from "./lines.js";
 import { source } from "./source.js";
 
 /** Clients of more lines are not read at a time. */
@@ -24,16 +25,30 @@ export function labels_text({ holds, labels }) {
 export function clients_section(onhover) {
   const chart = new Chart(SORTED, { named: false, onhover });
   const hint = element("p", { class: "hint" });
+  const which = element("p", { class: "note" });
   const place = element("div");
   const choice = element("select", { onchange: () => draw() }, Object.entries(VIEWS).map(([key, title]) => element("option", { value: key }, title)));
+  const seeds = element("select", { onchange: () => { wanted_seed = Number(seeds.value); draw(); } });
+  const seed_field = element("label", { hidden: true }, "Clients of seed ", seeds);
   const more = element("button", { type: "button", hidden: true, onclick: () => { all = true; draw(); } }, "Show all clients");
-  const node = section("clients", "Clients", element("div", { class: "tools" }, element("label", {}, "Accuracy by ", choice)), hint, chart.node, place, more);
+  const node = section("clients", "Clients", element("div", { class: "tools" }, element("label", {}, "Accuracy by ", choice), seed_field), hint, which, chart.node, place, more);
   const read = new Map();
-  let [lines, all, stamp] = [[], false, ""];
+  let [lines, all, stamp, wanted_seed, offered] = [[], false, "", null, ""];
+  const offer = (alike) => {
+    seed_field.hidden = alike.seeds.length < 2;
+    const now = JSON.stringify([alike.seeds, alike.seed]);
+    if (now === offered) return;
+    offered = now;
+    seeds.replaceChildren(...alike.seeds.map((seed) => element("option", { value: seed, selected: seed === alike.seed }, String(seed))));
+  };
   const draw = () => {
-    const ready = lines.map((line) => ({ ...line, clients: by_client(line, read, choice.value) })).filter(({ clients }) => clients.size > 0);
+    if (lines.every(({ pooled }) => pooled.length === 0)) return;
+    const alike = same_clients(lines, wanted_seed);
+    offer(alike);
+    say(which, clients_text(alike));
+    const ready = alike.lines.map(({ line, runs }) => ({ ...line, name: name_of(line, runs), clients: by_client(runs, read, choice.value) })).filter(({ clients }) => clients.size > 0);
     if (ready.length === 0) return;
-    chart.draw(ready.map((line) => ({ key: line.key, name: line.label, stroke: line.stroke, points: spread([...line.clients.values()]) })), SHARE_OF_CLIENTS);
+    chart.draw(ready.map((line) => ({ key: line.key, name: line.name, stroke: line.stroke, points: spread([...line.clients.values()]) })), SHARE_OF_CLIENTS);
     const [rows, amount] = worst_first(ready, all ? Infinity : FIRST_SHOWN);
     more.hidden = amount <= rows.length;
     const drawn = clients_table(ready, rows);
@@ -45,6 +60,8 @@ export function clients_section(onhover) {
     if (lines.length > MOST_LINES) {
       chart.draw([], SHARE_OF_CLIENTS);
       place.replaceChildren();
+      say(which, "");
+      seed_field.hidden = true;
       return say(hint, `Choose at most ${MOST_LINES} lines to see their clients side by side.`);
     }
     const wanted = lines.flatMap(({ pooled }) => pooled.map(({ row }) => [row.run, row.evaluated]));
@@ -57,10 +74,22 @@ export function clients_section(onhover) {
   return { node, show, highlight: (key) => chart.highlight(key), leave: () => chart.remove() };
 }
 
-/** The accuracies of a line's clients by name: means over its runs. */
-function by_client({ pooled }, read, view) {
+/** Which clients these are. */
+function clients_text({ seed, seeds, apart }) {
+  const whose = seed === null ? "Means over seeds: the owners of the data are the clients, the same under every seed." : `Runs of seed ${seed}${seeds.length > 1 ? " alone" : ""}: the seed draws who holds what, so that under another seed the same name is another client.`;
+  const left_out = apart.length > 0 ? ` ${counted(apart.length, "line")} without a run of these clients ${apart.length === 1 ? "is" : "are"} not shown: ${apart.map(({ label }) => label).join("; ")}.` : "";
+  return `${whose}${left_out}`;
+}
+
+/** What a line is called here, where it may stand for fewer of its runs. */
+function name_of(line, runs) {
+  return full_name({ ...line, pooled: runs, members: runs });
+}
+
+/** The accuracies of clients by name: means over runs in which they are the same. */
+function by_client(runs, read, view) {
   const found = new Map();
-  for (const { row } of pooled) {
+  for (const { row } of runs) {
     for (const client of read.get(row.run) ?? []) {
       if (client.unseen || client[view] == null) continue;
       if (!found.has(client.name)) found.set(client.name, { client, values: [] });
@@ -95,7 +124,7 @@ function clients_table(lines, rows) {
     { title: "Client", text: ({ name }) => name },
     { title: "Holds (samples)", text: ({ client }) => labels_text(client) },
     { title: "Train", number: true, text: ({ client }) => count(client.samples) },
-    ...lines.map((line) => ({ title: line.label, number: true, text: cell(line) })),
+    ...lines.map((line) => ({ title: line.name, number: true, text: cell(line) })),
   ];
   return table(`${counted(rows.length, "client")}, least accurate first`, columns, rows);
 }

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fedeq_core::{Error, Result, View};
 use fedeq_data::{Dataset, Labels};
-use fedeq_run::predict::{Questions, name_of, predict};
+use fedeq_run::predict::{PredictionInputs, name_of, predict};
 use fedeq_run::run::{RunFolder, Trained};
 use serde::Serialize;
 
@@ -58,7 +58,7 @@ impl ClientConfusion {
     /// Asks a client's model about all it is evaluated by.
     pub fn of(trained: &Trained, client: usize, view: View, accuracy: Option<f64>) -> Result<Self> {
         let prepared = trained.prepared();
-        let questions = Questions::test_samples(prepared, client)?;
+        let questions = PredictionInputs::test_samples(prepared, client)?;
         let model = trained.model_in(client, view)?;
         let answers = predict(prepared, &model, &questions)?;
         let pairs: Vec<(String, String)> =

@@ -34,11 +34,13 @@ const MODULES: [(&str, &str); MODULE_COUNT] = modules![
     "labels.js",
     "colour.js",
     "lines.js",
+    "division.js",
     "scale.js",
     "picture.js",
     "export.js",
     "readout.js",
     "chart.js",
+    "board_address.js",
     "board_state.js",
     "legend.js",
     "controls.js",
@@ -59,7 +61,7 @@ const MODULES: [(&str, &str); MODULE_COUNT] = modules![
     "client.js",
     "app.js",
 ];
-const MODULE_COUNT: usize = 35;
+const MODULE_COUNT: usize = 37;
 
 /// All scripts of the page but the chart library's, as one.
 pub static SCRIPT: LazyLock<String> = LazyLock::new(|| {

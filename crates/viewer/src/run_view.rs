@@ -1,9 +1,8 @@
 //! What is known of a run: read once, and added to while the run continues.
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use fedeq_core::Result;
-use fedeq_run::run::{Activity, FileAccess, RunFolder, RunState, Tail};
+use fedeq_run::run::{Activity, FileAccess, Heartbeat, RunFolder, RunState, Tail};
 use serde::Serialize;
 
 use super::curves::{Curves, LastEvaluation};
@@ -64,19 +63,6 @@ pub struct RunView {
     heartbeat: Heartbeat,
 }
 
-/// How one can tell that a process lives.
-#[derive(Default)]
-struct Heartbeat {
-    /// Locks work on this disk: one was seen.
-    lock_seen: bool,
-    beat: Option<u64>,
-    /// When the beat was last seen to change.
-    beaten: Option<Instant>,
-}
-
-/// A process on another machine's disk that has not moved for so long is dead.
-const SILENCE: Duration = Duration::from_secs(10);
-
 impl RunView {
     /// A run of which nothing is known yet.
     pub fn new(path: PathBuf, access: FileAccess) -> Self {
@@ -94,6 +80,16 @@ impl RunView {
             pid: None,
             heartbeat: Heartbeat::default(),
         }
+    }
+
+    /// A run that is looked at once, by whoever has found out how it stands.
+    pub fn once(path: PathBuf, state: RunState) -> Self {
+        let mut view = Self::new(path, FileAccess::Anywhere);
+        view.look();
+        if view.problem.is_none() {
+            view.state = state;
+        }
+        view
     }
 
     /// Reads what is new.
@@ -122,12 +118,11 @@ impl RunView {
         }
         self.curves.go_on(&mut self.tails)?;
         self.activity = self.folder.activity();
-        let (folder, activity, heartbeat) = (&self.folder, self.activity.as_ref(), &mut self.heartbeat);
-        self.state = folder.state_if(|| heartbeat.is_alive(folder, activity))?;
+        self.state = self.folder.watched_state(&mut self.heartbeat, self.activity.as_ref())?;
         if self.state == RunState::Finished && !self.is_summed_up {
             // What came out at the very end, which some methods have a last step for.
             self.curves.last =
-                folder.summary()?.map(|summary| LastEvaluation::of(&summary.evaluation)).or(self.curves.last.take());
+                self.folder.summary()?.map(|summary| LastEvaluation::of(&summary.evaluation)).or(self.curves.last.take());
             self.is_summed_up = true;
         }
         Ok(())
@@ -173,20 +168,5 @@ impl RunView {
             seconds_left: self.seconds_left(),
             changed: changed.max(),
         }
-    }
-}
-
-impl Heartbeat {
-    fn is_alive(&mut self, folder: &RunFolder, activity: Option<&Activity>) -> bool {
-        let is_locked = folder.is_locked();
-        self.lock_seen |= is_locked;
-        let beat = activity.map(|activity| activity.beat);
-        if self.beat.is_some() && beat != self.beat {
-            self.beaten = Some(Instant::now());
-        }
-        self.beat = beat;
-        // Over some network disks locks do not reach us, and only the beat tells.
-        let beats = self.beaten.is_some_and(|beaten| beaten.elapsed() < SILENCE);
-        is_locked || (!self.lock_seen && beats)
     }
 }

@@ -10,7 +10,7 @@ Experiments, methods, networks and run folders are those of the command `fedeq`,
 
 from fedeq._compare import Comparison, compare
 from fedeq._figure import Figure
-from fedeq._jobs import Sweep, reproduce, sweep
+from fedeq._jobs import Reproduction, Sweep, reproduce, sweep
 from fedeq._native import FedeqError, Refused, Stopped, __version__
 from fedeq._run import Run, resume, run
 from fedeq._table import Table
@@ -25,6 +25,7 @@ __all__ = [
     "FedeqError",
     "Figure",
     "Refused",
+    "Reproduction",
     "Round",
     "Run",
     "Stopped",

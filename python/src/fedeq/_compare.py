@@ -14,12 +14,22 @@ from fedeq._table import Table
 
 
 class Comparison:
-    """Groups of runs that differ only in their seed, and how sure it is that they differ."""
+    """Groups of runs that differ only in their seed, and how sure it is that they differ.
+
+    >>> import fedeq
+    >>> small = {"model": "linear", "rounds": 2, "progress": False}
+    >>> runs = [fedeq.run(method=method, out=f"runs/{method}", **small) for method in ("fedavg", "local")]
+    >>> comparison = fedeq.compare(runs)
+    >>> comparison.table["method"], comparison.to_markdown().startswith("|")
+    (['fedavg', 'local'], True)
+    >>> comparison.plot("accuracy-over-rounds").save("curves.svg").name
+    'curves.svg'
+    """
 
     def __init__(self, folders: Iterable[Path], view: str | None) -> None:
         """Read the runs."""
         self._folders = list(folders)
-        self._view = view
+        self._view = None if view is None else _given.text(view, "view", "local")
         self._compared = _native.Compare(self._folders, view)
 
     @property

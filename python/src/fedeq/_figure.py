@@ -41,6 +41,7 @@ class Figure:
 
 def draw(folders: Sequence[Path], name: str, view: str | None, path: str | PathLike[str] | None) -> Figure:
     """Draw a figure of runs, and write it to a file if one is named."""
+    _given.text(name, "name", "accuracy-over-rounds")
     figure = Figure(*_native.figure(list(folders), name, view))
     if path is not None:
         figure.save(path)

@@ -21,6 +21,28 @@ def path(given: object, name: str) -> Path:
     return Path(given)
 
 
+def text(given: object, name: str, example: str) -> str:
+    """Give a text."""
+    if not isinstance(given, str):
+        refuse(f"`{name}` is of the type `{type(given).__name__}`", f'give a text, such as `"{example}"`')
+    return given
+
+
+def texts(given: object, name: str, example: str) -> list[str]:
+    """Give several texts."""
+    found = list(given) if isinstance(given, Iterable) and not isinstance(given, bytes) else None
+    if found is None or not all(isinstance(one, str) for one in found):
+        refuse(f"`{name}` is `{given!r}`", f"give a list of texts, such as `{example}`")
+    return found
+
+
+def truth(given: object, name: str) -> bool:
+    """Give a truth value."""
+    if not isinstance(given, bool):
+        refuse(f"`{name}` is of the type `{type(given).__name__}`", "give `True` or `False`")
+    return given
+
+
 def mapping(given: object, name: str, example: str) -> Mapping[str, Any]:
     """Give a mapping."""
     if not isinstance(given, Mapping):

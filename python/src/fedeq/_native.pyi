@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ class Refused(FedeqError, ValueError):
 def main(arguments: list[str], words: list[str]) -> int:
     """Run a command of the command line and give its exit code; `words` start the program again."""
 
+@type_check_only
 class Watcher(Protocol):
     """Who is told what happens in a run, on the thread that called."""
 
@@ -52,6 +53,15 @@ def resume(
 ) -> tuple[Path, bool]:
     """Continue a run from its last checkpoint, or the one before it."""
 
+def words(
+    config: dict[str, Any] | None, keywords: dict[str, Any], settings: dict[str, Any]
+) -> tuple[str | None, list[str]]:
+    """Give an experiment as words of the command line: a dictionary as the text of a file, the rest as options."""
+
+def in_turn(key: str, values: Sequence[object]) -> str:
+    """Give the values that a setting takes in turn, as they are typed."""
+
+@final
 class Folder:
     """The folder of a run, to be read."""
 
@@ -65,6 +75,7 @@ class Folder:
     def clients(self) -> str: ...
     def facts(self) -> tuple[str, list[tuple[str, str]]] | None: ...
 
+@final
 class Compare:
     """Finished runs side by side."""
 
@@ -81,6 +92,7 @@ class Compare:
 def figure(paths: Sequence[str | PathLike[str]], name: str, view: str | None) -> tuple[str, bytes]:
     """Draw a figure of runs, as SVG and PNG."""
 
+@final
 class Request:
     """A request, in the parts that Flower's records are made of. Clients that are asked the same share one."""
 
@@ -99,6 +111,7 @@ class Request:
     @property
     def packed(self) -> bytes: ...
 
+@final
 class LinkContext:
     """What may be asked and told while clients are waited for."""
 
@@ -107,6 +120,7 @@ class LinkContext:
     def replied(self, client: int) -> None: ...
     def refused(self, node: str, client: int, reason: str) -> None: ...
 
+@type_check_only
 class Link(Protocol):
     """The way to clients; see `Federation.train`."""
 
@@ -115,6 +129,7 @@ class Link(Protocol):
         self, requests: Mapping[int, Request], context: LinkContext, /
     ) -> Mapping[int, str | tuple[object, object, object]]: ...
 
+@final
 class Federation:
     """The server of a federation, from the folder that `fedeq init-federation` wrote.
 
@@ -150,6 +165,7 @@ class Federation:
         came, of whatever type, or the reason why there is none. Rust checks them.
         """
 
+@final
 class Arrays:
     """The arrays of all clients, put together; see `fedeq.data`, which is the way to make them."""
 
@@ -161,6 +177,7 @@ class Arrays:
     def save(self, path: str | PathLike[str]) -> str:
         """Write them as one safetensors file, and give its SHA-256. They are gone then."""
 
+@final
 class TrainedRun:
     """A finished run with its data and its models; see `fedeq.client`."""
 
@@ -170,6 +187,7 @@ class TrainedRun:
     @property
     def classes(self) -> list[str] | None: ...
 
+@final
 class Model:
     """The model of a client; arrays come as type, shape and bytes."""
 
@@ -184,6 +202,7 @@ class Model:
 def client_file(folder: str | PathLike[str], client: str | None = None) -> bytes:
     """Give the safetensors file of a client of a finished run, as `fedeq export` writes it."""
 
+@final
 class Engine:
     """A network of the catalog for a task, run by the CPU engine: what `fedeq.torch` is compared with."""
 

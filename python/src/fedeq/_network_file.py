@@ -11,7 +11,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from fedeq import _native
+from fedeq import _given, _native
 from fedeq._given import refuse
 
 AnyPath: TypeAlias = str | PathLike[str]
@@ -44,7 +44,9 @@ def read(source: Source, client: str | None = None) -> NetworkFile:
     """Read the model of a client: a file or a folder that `fedeq export` wrote, a run folder or a run."""
     if isinstance(source, bytes):
         return _parsed(source, "the bytes given")
-    path = Path(source if isinstance(source, str | PathLike) else source.folder)
+    if client is not None:
+        _given.text(client, "client", "client-07")
+    path = _given.path(getattr(source, "folder", source), "source")
     if path.is_file():
         return _named(_parsed(path.read_bytes(), f"`{path}`"), path, client)
     if (path / "export.json").is_file():

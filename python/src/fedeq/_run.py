@@ -213,9 +213,10 @@ def resume(  # noqa: PLR0913
     """
     path = folder.folder if isinstance(folder, Run) else _given.path(folder, "folder")
     where = None if data is None else _given.path(data, "data")
+    on = None if device is None else _given.text(device, "device", "cuda")
     watcher = Watcher(callbacks, progress)
     try:
-        done, _ = _native.resume(path, previous, device, where, network, watcher)
+        done, _ = _native.resume(path, _given.truth(previous, "previous"), on, where, network, watcher)
     finally:
         watcher.ended()
     return Run(done)

@@ -131,7 +131,7 @@ def _is_notebook() -> bool:
 
 
 def display(progress: bool | None) -> Display:  # noqa: FBT001 (what `fedeq.run` was given)
-    """Give what fits where the output goes; nothing but warnings if nobody wants to know."""
+    """Give what fits where the output goes; nothing but warnings if no more is wanted, or it goes nowhere."""
     if progress is False:
         return Warnings()
     if _is_notebook():
@@ -139,7 +139,7 @@ def display(progress: bool | None) -> Display:  # noqa: FBT001 (what `fedeq.run`
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     if is_terminal:
         return Bar()
-    return Lines() if progress or sys.stderr is not None else Warnings()
+    return Lines() if sys.stderr is not None else Warnings()
 
 
 class Watcher:

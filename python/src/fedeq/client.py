@@ -18,6 +18,13 @@ class Models:
     """The models of all clients of a finished run, by their names.
 
     `data` says where the data of the run lies now, if it has moved.
+
+    >>> import fedeq
+    >>> run = fedeq.run(method="fedavg", model="linear", rounds=2, out="runs/first", progress=False)
+    >>> from fedeq.client import Models
+    >>> models = Models("runs/first")
+    >>> models.names[0], len(models.classes), models["client-07"].name
+    ('client-00', 10, 'client-07')
     """
 
     def __init__(self, folder: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:

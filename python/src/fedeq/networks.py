@@ -18,7 +18,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeq import _native
+from fedeq import _given, _native
+from fedeq._extra import not_installed
 
 __all__ = ["Arrays", "Inputs", "Network", "Targets", "TorchNetwork"]
 
@@ -41,8 +42,9 @@ class Network(Protocol):
     `seed` is given a whole number that differs from batch to batch, or `None` where nothing may be random.
 
     Two attributes may be added: `personal`, the parameters that stay with each client, by name or by what they have in
-    front of a dot (none otherwise), and `name`, what the run calls it (the name of its class otherwise). A method too:
-    `features(parameters, x)` gives `[samples, width]`, and nearest neighbours are found by it (`method="knn-per"`).
+    front of a dot (none otherwise; a text is one name), and `name`, what the run calls it (the name of its class
+    otherwise). A method too: `features(parameters, x)` gives `[samples, width]`, and nearest neighbours are found by it
+    (`method="knn-per"`).
 
     >>> import numpy as np
     >>> class Mean:
@@ -89,6 +91,16 @@ class TorchNetwork:
         name: what the run calls it; the name of the module's class if left out.
         features: the submodule whose input stands for a sample where neighbours are searched, such as the last layer.
 
+    >>> import fedeq, torch
+    >>> from fedeq.networks import TorchNetwork
+    >>> module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    >>> network = TorchNetwork(module, name="softmax")
+    >>> {name: array.shape for name, array in network.parameters().items()}
+    {'1.weight': (10, 64), '1.bias': (10,)}
+    >>> run = fedeq.run(network=network, method="fedavg", rounds=1, out="runs/softmax", progress=False)
+    >>> run.summary["model"], run.client("client-07").state_dict()["1.weight"].shape
+    ('external:softmax', (10, 64))
+
     """
 
     def __init__(
@@ -96,24 +108,32 @@ class TorchNetwork:
         module: Any,  # noqa: ANN401 - torch need not be there to read this
         *,
         loss: Callable[[Any, Any], Any] | None = None,
-        personal: Sequence[str] = (),
+        personal: str | Sequence[str] = (),
         name: str | None = None,
         features: str | None = None,
     ) -> None:
-        """Take a module over: while a run is under way nobody else should use it."""
-        self._torch = importlib.import_module("torch")
+        """Take a module over: while a run is under way nothing else should use it."""
+        self._torch = _torch()
+        if not isinstance(module, self._torch.nn.Module):
+            _given.refuse(f"`module` is of the type `{type(module).__name__}`", "give a `torch.nn.Module`")
         self._module = module
         self._loss = loss or self._torch.nn.functional.cross_entropy
         self._lock = threading.Lock()
         self._parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
-        self.personal = list(personal)
-        self.name = name or type(module).__name__
+        if not self._parameters:
+            hint = "let it have some with `requires_grad=True`"
+            _given.refuse("the module has no parameters that are trained", hint)
+        self.personal = [personal] if isinstance(personal, str) else _given.texts(personal, "personal", '["fc"]')
+        self.name = type(module).__name__ if name is None else _given.text(name, "name", "small-cnn")
         for path, value in self._parameters.items():
             if value.dtype != self._torch.float32:
-                message = f"the parameter `{path}` is `{value.dtype}`\nhint: make it float32: `module.float()`"
-                raise _native.Refused(message)
+                _given.refuse(f"the parameter `{path}` is `{value.dtype}`", "make it float32: `module.float()`")
         if features is not None:
-            self._last = module.get_submodule(features)
+            found = dict(module.named_modules())
+            if features not in found:
+                hint = f"name one of {', '.join(f'`{path}`' for path in found if path)}"
+                _given.refuse(f"`features` is `{features}`, and no submodule is called so", hint)
+            self._last = found[features]
             self.features = self._features
 
     def parameters(self) -> dict[str, NDArray[np.float32]]:
@@ -184,6 +204,13 @@ class TorchNetwork:
                     "hint: replace batch normalisation by `GroupNorm`, or give it `track_running_stats=False`"
                 )
                 raise _native.FedeqError(message)
+
+
+def _torch() -> Any:  # noqa: ANN401 - a module that need not be there
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise ImportError(not_installed("torch", "torch"), name="torch") from error
 
 
 def _array(tensor: Any) -> NDArray[np.float32]:  # noqa: ANN401 - a tensor

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeq._extra import not_installed
+
 try:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
-except ImportError as missing:
-    message = "`onnx` is not installed\nhint: install the extra `onnx`: `pip install 'fedeq[onnx]'`"
-    raise ImportError(message, name="onnx") from missing
+except ImportError as error:
+    raise ImportError(not_installed("onnx", "onnx"), name="onnx") from error
 
-from fedeq._network_file import NetworkFile, Source, read, refuse
+from fedeq._given import path as given_path
+from fedeq._given import refuse
+from fedeq._network_file import NetworkFile, Source, read
 
 __all__ = ["export"]
 
@@ -40,10 +43,18 @@ def export(source: Source, path: str | PathLike[str], client: str | None = None)
     file's input is `x`, what the network sees: pictures `[B, height, width, channels]` and vectors `[B, width]` as
     scaled 32-bit floats, sequences `[B, T]` as 64-bit integers; its output is `logits`. How raw inputs are scaled, and
     what the classes are called, is in the file's metadata (`scaling`, `classes`).
+
+    >>> import fedeq, fedeq.onnx, onnx
+    >>> run = fedeq.run(method="fedavg", model="mlp", rounds=1, out="runs/first", progress=False)
+    >>> fedeq.onnx.export(run, "client-07.onnx", client="client-07")
+    >>> graph = onnx.load("client-07.onnx").graph
+    >>> [value.name for value in (*graph.input, *graph.output)]
+    ['x', 'logits']
     """
+    where = given_path(path, "path")
     model = _Writer(read(source, client)).model()
     onnx.checker.check_model(model)
-    onnx.save_model(model, path)
+    onnx.save_model(model, where)
 
 
 class _Writer:

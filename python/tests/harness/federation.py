@@ -94,7 +94,10 @@ class Federation:
         """Run the same experiment as a simulation, and give its folder."""
         folder = self.folder / f"{self.name}-simulated"
         if not folder.exists():
-            fedeq("run", *self._settings(), "--out", folder, "--quiet")
+            # What a federation notes unless it is told otherwise, and a simulation does not.
+            noted = "distances = true" in (self.app / "experiment.toml").read_text()
+            more = ("--set", "plan.aggregation.distances=true") if noted else ()
+            fedeq("run", *self._settings(), *more, "--out", folder, "--quiet")
         return folder
 
     def start_link(self) -> None:

@@ -17,7 +17,7 @@ fn largest(weights: &[f64], cap: f64) -> f64 {
         if left <= 0.0 {
             break;
         }
-        // Summed anew and from the smallest: beside what a liar claims, honest weights would vanish in rounding.
+        // Summed once more and from the smallest: beside what a liar claims, honest weights would vanish in rounding.
         let size = cap * sorted[cut..].iter().rev().sum::<f64>() / left;
         if size >= *weight {
             return if cut == 0 { *weight } else { size };

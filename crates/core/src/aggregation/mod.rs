@@ -29,6 +29,7 @@ pub use clip::{AdaptiveClip, Clipping, clip_to};
 pub use received::{Handled, Received, Treatment};
 pub use rule::{AggregationRule, GeometricMedian, Krum, TrimmedMean};
 
+use crate::algorithm::Weighting;
 use crate::error::{Error, Result};
 
 /// How the server aggregates what clients send, whatever the method does with the result. Norms and distances are Euclidean, over all shared parameters;
@@ -52,7 +53,7 @@ pub struct Aggregation {
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
     pub cap: Option<f64>,
     /// Whether each client's norm and distance to the aggregate are noted in the journal; if left out, where there is clipping or another rule
-    /// than the mean, which need every client's numbers anyway. On a GPU they have to be copied from there first.
+    /// than the mean, which need every client's numbers anyway. On a GPU they have to be copied from there first. `fedeq init-federation` writes `true` unless it is told otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distances: Option<bool>,
 }
@@ -114,6 +115,30 @@ impl Aggregation {
             return Err(Error::invalid(problem, "leave it out, or set `plan.aggregation.rule=multi-krum`"));
         }
         Ok(())
+    }
+
+    /// Refuses to clip or to leave out liars, and to let each of them say how much it counts: for federations of clients that are not known.
+    pub fn validate_claims(&self, weighting: Weighting) -> Result<()> {
+        let counts_claims = match self.rule {
+            AggregationRule::Mean => self.clip.is_some(),
+            AggregationRule::MultiKrum(_) | AggregationRule::GeometricMedian(_) => true,
+            // Every client counts the same, whatever it claims.
+            AggregationRule::Median | AggregationRule::TrimmedMean(_) | AggregationRule::Krum(_) => false,
+        };
+        if !counts_claims || weighting == Weighting::Uniform || self.cap.is_some() {
+            return Ok(());
+        }
+        let what = match self.rule {
+            AggregationRule::Mean => "plan.aggregation.clip".to_owned(),
+            rule => format!("plan.aggregation.rule = {}", rule.name()),
+        };
+        let problem = format!(
+            "`{what}` is of no use where clients count by the samples that they say they have: one that claims enough has all the weight"
+        );
+        Err(Error::invalid(
+            problem,
+            "set `method.weighting=uniform`, or a largest share of the weight such as `plan.aggregation.cap=0.1`",
+        ))
     }
 
     /// Refuses what cannot be done with so many updates a round.

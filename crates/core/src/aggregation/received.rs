@@ -109,6 +109,12 @@ impl<'a> Received<'a> {
         self.updates
     }
 
+    /// The median of `||theta_i - theta||`, by what clients sent and not by what they say of it; nothing where no update came.
+    pub(crate) fn median_gap(&self, theta: &Params) -> Result<Option<f64>> {
+        let gaps = self.updates.iter().map(|update| update.weights.gap(theta, update.gap)).collect::<Result<Vec<_>>>()?;
+        Ok((!gaps.is_empty()).then(|| median(&gaps)))
+    }
+
     /// How many updates the aggregate is the mean of: where it is private, a number that does not depend on who took part.
     pub fn count(&self) -> f64 {
         self.private.as_ref().map_or(self.updates.len() as f64, |private| private.mechanism.denominator())

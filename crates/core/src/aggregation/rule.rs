@@ -6,34 +6,54 @@ use super::{coordinate, geometric, krum, rows};
 use crate::error::{Error, Result};
 use crate::training::positive;
 
-/// Which one of many updates is made.
-///
-/// | rule | what it is | holds as long as |
-/// |---|---|---|
-/// | `mean` | the weighted mean | no client lies |
-/// | `median` | the median of every coordinate | fewer than half lie |
-/// | `trimmed-mean` | the mean of every coordinate without its smallest and largest values | at most the share trimmed lies |
-/// | `krum` | the update that is nearest to its neighbours (Blanchard et al., 2017) | at most the share assumed lies |
-/// | `multi-krum` | the weighted mean of all but so many of the worst by the same score | the same |
-/// | `geometric-median` | the point with the least sum of weighted distances (Pillutla et al., 2022) | those with less than half of the weight lie |
-///
-/// `median` and `trimmed-mean`, and the scores of `krum`, count every client the same: how many samples a client has is what it says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AggregationRule {
-    /// The weighted mean.
-    #[default]
-    Mean,
-    /// The median of every coordinate; of an even number of clients the mean of the two in the middle.
-    Median,
-    /// The mean of every coordinate without its extremes.
-    TrimmedMean(TrimmedMean),
-    /// The one update with the least score.
-    Krum(Krum),
-    /// The weighted mean of the updates with the least scores.
-    MultiKrum(Krum),
-    /// The point with the least sum of weighted distances.
-    GeometricMedian(GeometricMedian),
+/// Makes [`AggregationRule`] of lines `Variant(Settings) = "name"`.
+macro_rules! rules {
+    ($(#[$attribute:meta])* pub enum AggregationRule { $($(#[$inner:meta])* $variant:ident $(($settings:ty))? = $name:literal,)+ }) => {
+        $(#[$attribute])*
+        pub enum AggregationRule {
+            $($(#[$inner])* #[serde(rename = $name)] $variant $(($settings))?,)+
+        }
+
+        impl AggregationRule {
+            /// Its name, as in settings.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => $name,)+
+                }
+            }
+        }
+    };
+}
+
+rules! {
+    /// Which one of many updates is made.
+    ///
+    /// | rule | what it is | holds as long as |
+    /// |---|---|---|
+    /// | `mean` | the weighted mean | no client lies |
+    /// | `median` | the median of every coordinate | fewer than half lie |
+    /// | `trimmed-mean` | the mean of every coordinate without its smallest and largest values | at most the share trimmed lies |
+    /// | `krum` | the update that is nearest to its neighbours (Blanchard et al., 2017) | at most the share assumed lies |
+    /// | `multi-krum` | the weighted mean of all but so many of the worst by the same score | the same |
+    /// | `geometric-median` | the point with the least sum of weighted distances (Pillutla et al., 2022) | those with less than half of the weight lie |
+    ///
+    /// `median` and `trimmed-mean`, and the scores of `krum`, count every client the same: how many samples a client has is what it says.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+    pub enum AggregationRule {
+        /// The weighted mean.
+        #[default]
+        Mean = "mean",
+        /// The median of every coordinate; of an even number of clients the mean of the two in the middle.
+        Median = "median",
+        /// The mean of every coordinate without its extremes.
+        TrimmedMean(TrimmedMean) = "trimmed-mean",
+        /// The one update with the least score.
+        Krum(Krum) = "krum",
+        /// The weighted mean of the updates with the least scores.
+        MultiKrum(Krum) = "multi-krum",
+        /// The point with the least sum of weighted distances.
+        GeometricMedian(GeometricMedian) = "geometric-median",
+    }
 }
 
 /// How much is trimmed.
@@ -113,18 +133,6 @@ impl CoordinateRule {
 }
 
 impl AggregationRule {
-    /// Its name, as in settings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::Median => "median",
-            Self::TrimmedMean(_) => "trimmed-mean",
-            Self::Krum(_) => "krum",
-            Self::MultiKrum(_) => "multi-krum",
-            Self::GeometricMedian(_) => "geometric-median",
-        }
-    }
-
     /// What it makes of these updates, one a row, with these weights.
     pub(super) fn verdict(self, rows: &[&[f32]], weights: Vec<f64>) -> Result<Verdict> {
         self.ensure_enough(rows.len())?;

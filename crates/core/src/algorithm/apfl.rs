@@ -16,7 +16,7 @@ use crate::work::{
 /// well: `v_i <- v_i - eta mixing grad L_i(mixture)`. On every batch each takes one step from where both were before it. The server takes the mean of the `w_i`.
 ///
 /// The mixing is the same for all clients and all rounds, as in the paper's Algorithm 1, or it is [adaptive](Apfl::adaptive): each client has its own, `alpha_i`, and moves it
-/// once a round against the gradient of its loss by it, `alpha_i <- alpha_i - eta <v_i - w_i, grad L_i(mixture)>`, on the round's first batch; the round goes on with the
+/// once a round against the gradient of its loss by it, `alpha_i <- alpha_i - eta <v_i - w_i, grad L_i(mixture)>`, on the round's first batch; the round continues with the
 /// mixing it began with. The paper keeps `alpha_i` within 0 and 1; here it is at least 0.01, since a mixture without `v_i` says nothing of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -124,10 +124,6 @@ impl Algorithm for Apfl {
     /// A step of the mixture is one of `v_i` times a number, which only plain steps let through.
     fn needs_plain_steps(&self) -> bool {
         true
-    }
-
-    fn adapts_mixing(&self) -> bool {
-        self.adaptive
     }
 
     fn keeps_second_model(&self) -> bool {

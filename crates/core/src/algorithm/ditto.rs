@@ -1,11 +1,10 @@
 //! Ditto: a personal model beside the global one.
-use fedeq_models::Part;
+use fedeq_models::{Part, Preset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, View, Weighting};
 use crate::error::Result;
-use crate::preset::Preset;
 use crate::training::non_negative;
 use crate::work::{ClientInfo, LocalUpdate, Phase, ProximalTerm, RoundContext, Slot, Trains, own, received};
 

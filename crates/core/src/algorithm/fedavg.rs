@@ -1,10 +1,9 @@
 //! FedAvg: one model for all.
-use fedeq_models::Part;
+use fedeq_models::{Part, Preset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, Weighting};
-use crate::preset::Preset;
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedAvg (McMahan et al., 2017): clients train the whole model from the global one; the server takes the mean.

@@ -38,7 +38,7 @@ impl Algorithm for FedBn {
         self.weighting
     }
 
-    /// Nobody has normalisations for a new client: it trains its own.
+    /// There are no normalisations for a new client: it trains its own.
     fn adopt(&self, _: &ClientInfo, round: &RoundContext<'_>) -> LocalUpdate {
         let mut work = LocalUpdate::default();
         work.assign(Slot::Own, own().with(received()));

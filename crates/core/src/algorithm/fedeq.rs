@@ -1,6 +1,6 @@
 //! FeDEQ: a shared representation by consensus ADMM, and personal heads.
 use fedeq_data::Seed;
-use fedeq_models::Part;
+use fedeq_models::{Part, Preset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,6 @@ use super::{Algorithm, ServerState, View, Weighting};
 use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::params::Params;
-use crate::preset::Preset;
 use crate::training::{non_negative, positive};
 use crate::weights::Weights;
 use crate::work::{ClientInfo, LocalUpdate, ProximalTerm, RoundContext, Slot, Trains, dual, own, received};
@@ -108,6 +107,8 @@ pub enum HeadOn {
 }
 
 /// Residual balancing: `rho` grows while clients disagree more than `theta` moves, and shrinks the other way round.
+///
+/// How much they disagree is the median of `||theta_i - theta||` over the round, computed from what clients sent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BalanceRho {
@@ -169,7 +170,7 @@ impl Algorithm for FedEq {
 
     /// `theta <- mean(theta_i)`, or `theta <- theta + (1 / clients) sum of changes`.
     fn server_update(&self, server: &mut ServerState, received: &Received<'_>) -> Result<()> {
-        let (before, updates) = (server.weights.params.clone(), received.updates());
+        let before = server.weights.params.clone();
         server.average(received, self.weighting)?;
         if self.server_step == ServerStep::Consensus {
             let share = received.count() as f32 / server.clients as f32;
@@ -177,9 +178,11 @@ impl Algorithm for FedEq {
         }
         if let Some(balance) = self.balance {
             let rho = server.rho.unwrap_or(self.rho);
-            let primal = updates.iter().map(|update| update.gap).sum::<f64>() / updates.len().max(1) as f64;
             let dual = rho * server.weights.params.minus(&before).norm();
-            server.rho = Some(balance.next(rho, primal, dual));
+            // The median: what clients send is theirs to choose, and one of them must not steer the penalty of all.
+            if let Some(primal) = received.median_gap(&before)? {
+                server.rho = Some(balance.next(rho, primal, dual));
+            }
         }
         Ok(())
     }
@@ -189,7 +192,7 @@ impl Algorithm for FedEq {
     }
 
     fn spoils_privacy(&self) -> Option<(&'static str, &'static str)> {
-        self.balance.map(|_| ("method.balance", "it follows the clients' gaps, which no noise covers"))
+        self.balance.map(|_| ("method.balance", "it follows how far single clients went, which no noise covers"))
     }
 
     /// The plain mean of one update would be that update.
@@ -222,8 +225,12 @@ impl Algorithm for FedEq {
         Some(self.rho)
     }
 
-    fn moves_penalty(&self) -> bool {
-        self.balance.is_some()
+    fn penalty_factor(&self) -> Option<f64> {
+        self.balance.map(|balance| balance.factor)
+    }
+
+    fn needs_single_updates(&self) -> Option<&'static str> {
+        self.balance.map(|_| "method.balance")
     }
 
     fn needs_text(&self) -> Option<&'static str> {

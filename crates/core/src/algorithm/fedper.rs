@@ -1,10 +1,9 @@
 //! FedPer: personal heads, trained together with the shared body.
-use fedeq_models::Part;
+use fedeq_models::{Part, Preset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, Weighting};
-use crate::preset::Preset;
 use crate::work::{ClientInfo, LocalUpdate, RoundContext, Slot, Trains, own, received};
 
 /// FedPer (Arivazhagan et al., 2019): body and head are trained jointly; only the body is averaged.

@@ -1,11 +1,10 @@
 //! FedAvg and fine-tuning.
-use fedeq_models::Part;
+use fedeq_models::{Part, Preset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Algorithm, FedAvg, View, Weighting};
 use crate::error::Result;
-use crate::preset::Preset;
 use crate::training::{MOST_EPOCHS, at_most, share};
 use crate::work::{ClientInfo, LocalUpdate, Phase, RoundContext, Slot, Trains, own, received};
 

@@ -1,13 +1,12 @@
-//! The methods: what a client does in a round, what the server does with the answers, and which model is then meant.
-use fedeq_data::Seed;
-use fedeq_models::Part;
+//! The methods: what a client does in a round, what the server does with the replies, and which model is then meant.
+use fedeq_data::{Seed, named};
+use fedeq_models::{Part, Preset};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::Received;
 use crate::error::{Error, Result};
 use crate::params::Params;
-use crate::preset::Preset;
 use crate::sent::SentWeights;
 use crate::server_state::ServerState;
 use crate::stats::{Neighbours, TrainStats};
@@ -89,11 +88,6 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// Whether clients adapt the share of their second model in a mixture.
-    fn adapts_mixing(&self) -> bool {
-        false
-    }
-
     /// Whether the server's step is the mean of what clients send and nothing else, so that another [optimiser](crate::ServerOptimiser) can take its place.
     fn averages(&self) -> bool {
         true
@@ -125,9 +119,14 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// Whether the server changes the penalty from round to round.
-    fn moves_penalty(&self) -> bool {
-        false
+    /// By which factor the server may multiply or divide the penalty after a round, where it moves.
+    fn penalty_factor(&self) -> Option<f64> {
+        None
+    }
+
+    /// A setting for which the server has to see what single clients sent, so that it does not go with [`SecureAggregation`](crate::SecureAggregation).
+    fn needs_single_updates(&self) -> Option<&'static str> {
+        None
     }
 
     /// The penalty before the first round, where the method has one.
@@ -209,44 +208,32 @@ pub trait Algorithm: Send + Sync {
     }
 }
 
-/// Which of a client's two models is evaluated. Every evaluation scores both; a comparison is like for like if it takes the same one of every method.
-///
-/// - **local**: the client's own model as it was after its last training, `theta_i` and `w_i`. A client that has not trained yet is evaluated by its first model.
-/// - **shared**: the server's `theta` with whatever the client keeps for itself, its head `w_i`.
-///
-/// | method | local | shared |
-/// |---|---|---|
-/// | FeDEQ, FedRep, FedPer | the client's own body and head | the server's body and the client's head |
-/// | FedAvg, FedProx, SCAFFOLD, FedDyn, MOON | the global model after the client's last local epochs | the global model |
-/// | FedAvg+FT | the global model, fine-tuned by the client at the end | the global model |
-/// | FedBN | the client's own model | the global model with the client's normalisations |
-/// | Ditto, pFedMe | the personal model `v_i` or `theta_i` | the global model |
-/// | APFL | the mixture of personal and global model | the global model |
-/// | kNN-Per | the global model mixed with the client's nearest neighbours | the global model alone |
-/// | Local | the client's model | nothing is shared: the client's model again |
-///
-/// So every method has a local view, which is what comparisons take unless told otherwise. In the shared view, FedAvg+FT, Ditto, pFedMe, APFL and kNN-Per are global models alone: what makes them
-/// personal is left out. Where a method shares nothing (Local), its one model stands in both columns of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum View {
-    /// `theta_i` and `w_i`.
-    #[default]
-    Local,
-    /// `theta` and `w_i`.
-    Shared,
-}
-
-impl View {
-    /// Both, in the order in which tables show them.
-    pub const ALL: [Self; 2] = [Self::Local, Self::Shared];
-
-    /// Its name, as in settings and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Shared => "shared",
-        }
+named! {
+    /// Which of a client's two models is evaluated. Every evaluation scores both; a comparison is like for like if it takes the same one of every method.
+    ///
+    /// - **local**: the client's own model as it was after its last training, `theta_i` and `w_i`. A client that has not trained yet is evaluated by its first model.
+    /// - **shared**: the server's `theta` with whatever the client keeps for itself, its head `w_i`.
+    ///
+    /// | method | local | shared |
+    /// |---|---|---|
+    /// | FeDEQ, FedRep, FedPer | the client's own body and head | the server's body and the client's head |
+    /// | FedAvg, FedProx, SCAFFOLD, FedDyn, MOON | the global model after the client's last local epochs | the global model |
+    /// | FedAvg+FT | the global model, fine-tuned by the client at the end | the global model |
+    /// | FedBN | the client's own model | the global model with the client's normalisations |
+    /// | Ditto, pFedMe | the personal model `v_i` or `theta_i` | the global model |
+    /// | APFL | the mixture of personal and global model | the global model |
+    /// | kNN-Per | the global model mixed with the client's nearest neighbours | the global model alone |
+    /// | Local | the client's model | nothing is shared: the client's model again |
+    ///
+    /// So every method has a local view, which is what comparisons take unless told otherwise. In the shared view, FedAvg+FT, Ditto, pFedMe, APFL and kNN-Per are global models alone: what makes them
+    /// personal is left out. Where a method shares nothing (Local), its one model stands in both columns of a table.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    pub enum View {
+        /// `theta_i` and `w_i`.
+        #[default]
+        Local = "local",
+        /// `theta` and `w_i`.
+        Shared = "shared",
     }
 }
 
@@ -305,7 +292,7 @@ methods! {
     Fedavg(FedAvg) = "fedavg", "FedAvg";
     /// One model for all, then fine-tuned by each.
     FedavgFt(FineTune) = "fedavg-ft", "FedAvg+FT";
-    /// A personal model beside the global one, pulled towards it.
+    /// A personal model beside the global one, kept near it by a proximal term.
     Ditto(Ditto) = "ditto", "Ditto";
     /// Personal heads, trained together with the shared body.
     Fedper(FedPer) = "fedper", "FedPer";

@@ -15,7 +15,7 @@ use crate::work::{BatchLoop, ClientInfo, LocalUpdate, Phase, ProximalTerm, Round
 /// `theta_i ~ argmin L_i(theta; batch) + (penalty / 2) ||theta - w_i||^2` by `inner_steps` gradient steps on that batch from where `theta_i` was, then moves
 /// `w_i <- w_i - rate penalty (w_i - theta_i)`, a step on the Moreau envelope of its loss. The server sets `w <- (1 - server_rate) w + server_rate mean(w_i)`.
 ///
-/// The inner steps are of the size `training.learning_rate`. What an optimiser remembers begins anew with each batch.
+/// The inner steps are of the size `training.learning_rate`. What an optimiser remembers starts over with each batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PFedMe {

@@ -1,4 +1,4 @@
-//! Consensus without rounds: updates are applied as they arrive.
+//! Asynchronous consensus: updates are applied as they arrive.
 //!
 //! # Layout
 //! - this file: the settings, and the simulated speeds
@@ -20,7 +20,7 @@ pub use schedule::{Arrival, AsyncSchedule};
 /// Clients of different speeds, each working whenever it can.
 ///
 /// A client receives `theta`, works for its own time, and sends its update; the server applies it at once and hands out the new
-/// `theta`. Nobody waits for anybody, except that work may not begin while an older piece of work, begun more than
+/// `theta`. No client waits for another, except that work may not begin while an older piece of work, begun more than
 /// `max_staleness` updates ago, is still under way. Only a method whose server step takes single updates can do so:
 /// [`FedEq`](crate::FedEq) with the [exact consensus step](crate::ServerStep::Consensus).
 ///

@@ -20,7 +20,7 @@ pub struct AsyncSchedule {
     waiting: VecDeque<usize>,
     /// Work that has begun, in the order in which it is due.
     under_way: BTreeSet<Work>,
-    /// Every `theta` that somebody works on, by the updates applied before it was handed out.
+    /// Every `theta` that a client works on, by the updates applied before it was handed out.
     #[serde(skip)]
     pub(crate) handed_out: BTreeMap<u64, Weights>,
 }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_begins_who_could_make_another_too_stale() {
+    fn no_client_begins_that_could_make_another_too_stale() {
         let durations = [1000; 8];
         let mut schedule = schedule(&durations, 3);
         assert_eq!((schedule.under_way.len(), schedule.waiting.len()), (4, 4));

@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         self.0
     }
 
-    /// Refuses bytes that nobody has read.
+    /// Refuses bytes that are left over.
     pub(crate) fn end(&self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::message(format!("it is {} bytes too long", self.0.len()))) }
     }

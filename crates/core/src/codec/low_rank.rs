@@ -1,7 +1,7 @@
 //! Matrices as a product of two thin ones: `M = P Q^T`, the columns of `P` orthonormal.
 //!
 //! As PowerSGD (Vogels, Karimireddy and Jaggi, 2019) does it: `P` spans what `M` makes of random directions, sharpened by power iteration, and `Q = M^T P` is then the best there is for this `P`. The search
-//! starts anew in every message, at directions drawn from its seed, so that nothing but the error feedback is kept between messages. The columns of both are written as `float16`, each with an exponent of its own.
+//! starts over in every message, at directions drawn from its seed, so that nothing but the error feedback is kept between messages. The columns of both are written as `float16`, each with an exponent of its own.
 //! Arrays that are no matrices, and matrices that would not become smaller, are `float16`.
 use fedeq_data::Seed;
 use rand_chacha::rand_core::Rng;

@@ -6,7 +6,7 @@ use fedeq_equilibrium::WarmMemory;
 
 use super::job::{Evaluated, EvaluationJob, Job, StartedEvaluation};
 use super::workspace::{HostWork, Workspace};
-use super::{Engine, Question};
+use super::{Engine, ScoreRequest};
 use crate::error::{Error, Result};
 use crate::fixed_points::{Examined, Search};
 use crate::message::Reply;
@@ -103,13 +103,14 @@ impl<'a> ClientByClient<'a> {
     }
 
     fn evaluate_one(&self, job: &EvaluationJob<'_>) -> Result<Reply> {
-        let StartedEvaluation { state, questions } = job.begin()?;
+        let StartedEvaluation { state, requests } = job.begin()?;
         let problem = self.problems.problem(job.client)?;
         let host = state.to_host()?;
         let workspace = Workspace::new(job.received, Cow::Borrowed(&*host));
-        let score =
-            |Question { model, on, neighbours }: &Question| problem.score(&workspace.evaluate(model)?, *on, neighbours.as_ref());
-        let scores = questions.iter().map(score).collect::<Result<Vec<_>>>()?;
+        let score = |ScoreRequest { model, on, neighbours }: &ScoreRequest| {
+            problem.score(&workspace.evaluate(model)?, *on, neighbours.as_ref())
+        };
+        let scores = requests.iter().map(score).collect::<Result<Vec<_>>>()?;
         let evaluated = Evaluated::of(&host, job.received, scores);
         drop(host);
         job.end(state, evaluated)

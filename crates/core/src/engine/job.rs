@@ -112,7 +112,7 @@ impl Job<'_> {
         let kept = self.work.compression.map(|_| self.work.states.compression(self.client)).transpose()?.unwrap_or_default();
         if self.request.task != ClientTask::Train {
             state.keep_compression(kept);
-            // Most methods have nothing left to do when training is over: what did not change need not be kept anew.
+            // Most methods have nothing left to do when training is over: what did not change need not be kept again.
             let changed = self.request.task == ClientTask::Adopt || !update.steps.is_empty();
             self.work.states.end(self.client, state, changed)?;
             return Ok(Reply::Done(stats));
@@ -168,7 +168,7 @@ pub struct EvaluationJob<'a> {
 
 /// How well a model does on a part of a client's data.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct ScoreRequest {
     /// The model.
     pub model: Expression,
     /// The data.
@@ -177,7 +177,7 @@ pub struct Question {
     pub neighbours: Option<Neighbours>,
 }
 
-impl Question {
+impl ScoreRequest {
     /// All that an evaluation asks of a client: its local model on test samples, the default one on validation samples, the shared one on test samples where something is shared.
     pub fn all(algorithm: &dyn Algorithm, me: &ClientInfo) -> Vec<Self> {
         let (local, shared) = (algorithm.local_view(me), algorithm.shared_view(me));
@@ -198,13 +198,13 @@ pub struct StartedEvaluation {
     /// The client's state, which stays as it is.
     pub state: KeptState,
     /// What is asked: one score for each.
-    pub questions: Vec<Question>,
+    pub requests: Vec<ScoreRequest>,
 }
 
 /// What came of an evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluated {
-    /// One for each question.
+    /// One for each request.
     pub scores: Vec<Score>,
     /// `||theta_i - theta||` between the client's own model and what was received; 0 where nothing was.
     pub gap: f64,
@@ -226,11 +226,11 @@ impl EvaluationJob<'_> {
             return Err(Error::message("it is a message of secure aggregation, and no work for an engine"));
         }
         let state = self.work.begin(self.client, self.request)?;
-        let questions = Question::all(self.work.algorithm, &state.info());
-        Ok(StartedEvaluation { state, questions })
+        let requests = ScoreRequest::all(self.work.algorithm, &state.info());
+        Ok(StartedEvaluation { state, requests })
     }
 
-    /// The client is done: this is what came of its questions.
+    /// The client is done: this is what came of its requests.
     pub fn end(&self, state: KeptState, evaluated: Evaluated) -> Result<Reply> {
         let scores = self.scores(&state, evaluated)?;
         ensure_finite(&scores, self.work.training)?;

@@ -20,7 +20,7 @@ use crate::training::Training;
 use crate::weights::Weights;
 
 pub use client_by_client::{ClientByClient, LocalProblem, LocalProblems};
-pub use job::{Done, Evaluated, EvaluationJob, Job, Question, Started, StartedEvaluation};
+pub use job::{Done, Evaluated, EvaluationJob, Job, ScoreRequest, Started, StartedEvaluation};
 pub(crate) use job::{States, Work};
 pub use workspace::{HostWork, ReadyPhase, Workspace};
 
@@ -47,10 +47,10 @@ pub trait Engine: Sync {
         training.steps(self.samples(client))
     }
 
-    /// Carries out training jobs; answers come in the order of the jobs. Each job is [begun](Job::begin), its steps are carried out, and it is [ended](Job::end).
+    /// Carries out training jobs; replies come in the order of the jobs. Each job is [begun](Job::begin), its steps are carried out, and it is [ended](Job::end).
     fn train(&self, jobs: &[Job<'_>]) -> Vec<Result<Reply>>;
 
-    /// Scores models; answers come in the order of the jobs. Each job is [begun](EvaluationJob::begin), its questions are answered, and it is [ended](EvaluationJob::end).
+    /// Scores models; replies come in the order of the jobs. Each job is [begun](EvaluationJob::begin), its requests are carried out, and it is [ended](EvaluationJob::end).
     fn evaluate(&self, jobs: &[EvaluationJob<'_>]) -> Vec<Result<Reply>>;
 
     /// The mean training loss of a client and its gradient with respect to all parameters, over all its training samples. This is the true gradient,

@@ -2,7 +2,7 @@
 use std::fmt;
 
 use fedeq_data::Seed;
-use rand_distr::{Distribution, StandardNormal};
+use fedeq_data::draws::standard_normal;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ pub struct PrivacySummary {
     pub noise: NoiseBy,
     /// Which federations cannot be told apart: those that differ by this.
     pub neighbours: String,
-    /// Whether it counts that clients were drawn, and nobody is told who: if not, it holds also against somebody who knows.
+    /// Whether it counts that clients were drawn, and who they were stays secret: if not, it holds also against those who know.
     pub secret_cohorts: bool,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for PrivacySummary {
             NoiseBy::Server => "by the server",
             NoiseBy::Clients => "by the clients",
         };
-        let cohorts = if *secret_cohorts { ", if nobody is told who took part in which round" } else { "" };
+        let cohorts = if *secret_cohorts { ", if it stays secret who took part in which round" } else { "" };
         write!(f, "epsilon {epsilon:.2}, delta {delta:.1e} ({neighbours}{cohorts}); noise multiplier {noise_multiplier:.3}, {by}")
     }
 }
@@ -300,10 +300,7 @@ impl PrivateRound<'_> {
 
 fn draw(seed: Seed, deviation: f64, values: &mut [f64]) {
     let mut rng = seed.rng();
-    values.iter_mut().for_each(|value| {
-        let normal: f64 = StandardNormal.sample(&mut rng);
-        *value += deviation * normal;
-    });
+    values.iter_mut().for_each(|value| *value += deviation * standard_normal(&mut rng));
 }
 
 /// Coordinates that are worked on together.

@@ -39,7 +39,7 @@ pub enum SecureStep {
     Reveals,
 }
 
-/// Carries the messages of one step to clients and their answers back, in the same order.
+/// Carries the messages of one step to clients and their replies back, in the same order.
 pub type CarryStep<'a> = dyn FnMut(SecureStep, &[(usize, Vec<u8>)]) -> Result<Vec<std::result::Result<Vec<u8>, Dropped>>> + 'a;
 
 /// The clients of a session, by their numbers in it.
@@ -51,21 +51,21 @@ struct Cohort {
 
 impl Cohort {
     /// Sends every client that is still there a message, and takes what comes back.
-    fn exchange<Answer: WireMessage>(
+    fn exchange<Reply: WireMessage>(
         &mut self,
         step: SecureStep,
         messages: Vec<(u16, Vec<u8>)>,
         session: &Session,
         carry: &mut CarryStep<'_>,
-        mut take: impl FnMut(u16, Answer) -> fedeq_secure::Result<()>,
+        mut take: impl FnMut(u16, Reply) -> fedeq_secure::Result<()>,
     ) -> Result<()> {
         let places: Vec<u16> = messages.iter().map(|(place, _)| *place).collect();
         let addressed: Vec<(usize, Vec<u8>)> =
             messages.into_iter().map(|(place, message)| (self.clients[&place], message)).collect();
-        let answers = carry(step, &addressed)?;
-        for ((place, (client, _)), answer) in places.into_iter().zip(addressed).zip(answers) {
-            let taken = answer.map_err(|dropped| dropped.reason).and_then(|bytes| {
-                let taken = Answer::decode(&bytes, session).and_then(|answer| take(place, answer));
+        let replies = carry(step, &addressed)?;
+        for ((place, (client, _)), reply) in places.into_iter().zip(addressed).zip(replies) {
+            let taken = reply.map_err(|dropped| dropped.reason).and_then(|bytes| {
+                let taken = Reply::decode(&bytes, session).and_then(|reply| take(place, reply));
                 taken.map_err(|error| format!("secure aggregation: {error}"))
             });
             if let Err(reason) = taken {
@@ -82,7 +82,7 @@ impl Cohort {
     }
 }
 
-/// Nobody speaks for somebody else.
+/// No client speaks for another.
 fn own(place: u16, said: u16) -> fedeq_secure::Result<()> {
     if place == said { Ok(()) } else { Err(fedeq_secure::Error::WrongIdentity(said)) }
 }
@@ -121,16 +121,16 @@ impl SecureRounds {
 
         let mut keys = CollectingKeys::open(&session);
         let openings = numbers.iter().map(|&place| (place, Opening { attempt, cohort: size, place }.write())).collect();
-        cohort.exchange(SecureStep::Keys, openings, &session, carry, |place, answer: PublicKeys| {
-            own(place, answer.keys.client).and_then(|()| keys.receive(answer))
+        cohort.exchange(SecureStep::Keys, openings, &session, carry, |place, reply: PublicKeys| {
+            own(place, reply.keys.client).and_then(|()| keys.receive(reply))
         })?;
         let (mut shares, rosters) = keys.close().map_err(|error| cohort.failed(&error))?;
-        cohort.exchange(SecureStep::Shares, encoded(&rosters), &session, carry, |place, answer: DealtShares| {
-            own(place, answer.client).and_then(|()| shares.receive(answer))
+        cohort.exchange(SecureStep::Shares, encoded(&rosters), &session, carry, |place, reply: DealtShares| {
+            own(place, reply.client).and_then(|()| shares.receive(reply))
         })?;
         let (mut inputs, deliveries) = shares.close().map_err(|error| cohort.failed(&error))?;
-        cohort.exchange(SecureStep::Masked, encoded(&deliveries), &session, carry, |place, answer: MaskedInput| {
-            own(place, answer.client).and_then(|()| inputs.receive(&answer))
+        cohort.exchange(SecureStep::Masked, encoded(&deliveries), &session, carry, |place, reply: MaskedInput| {
+            own(place, reply.client).and_then(|()| inputs.receive(&reply))
         })?;
         let unreadable = |(holder, dealer): (u16, u16)| {
             (dealer, format!("secure aggregation: client {} cannot read its shares", cohort.clients[&holder]))
@@ -163,8 +163,8 @@ impl SecureRounds {
     ) -> Result<SecureSum> {
         let (mut reveals, last) = if self.is_signed() {
             let (mut signatures, lists) = inputs.close_signed().map_err(|error| cohort.failed(&error))?;
-            cohort.exchange(SecureStep::Signatures, encoded(&lists), session, carry, |place, answer: SurvivorSignature| {
-                own(place, answer.client).and_then(|()| signatures.receive(&answer))
+            cohort.exchange(SecureStep::Signatures, encoded(&lists), session, carry, |place, reply: SurvivorSignature| {
+                own(place, reply.client).and_then(|()| signatures.receive(&reply))
             })?;
             let (reveals, proofs) = signatures.close().map_err(|error| cohort.failed(&error))?;
             (reveals, encoded(&proofs))
@@ -172,8 +172,8 @@ impl SecureRounds {
             let (reveals, lists) = inputs.close().map_err(|error| cohort.failed(&error))?;
             (reveals, encoded(&lists))
         };
-        cohort.exchange(SecureStep::Reveals, last, session, carry, |place, answer: RevealedShares| {
-            own(place, answer.client).and_then(|()| reveals.receive(&answer))
+        cohort.exchange(SecureStep::Reveals, last, session, carry, |place, reply: RevealedShares| {
+            own(place, reply.client).and_then(|()| reveals.receive(&reply))
         })?;
         reveals.close().map_err(|error| cohort.failed(&error))
     }

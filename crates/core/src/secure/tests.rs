@@ -248,7 +248,7 @@ fn clients_elsewhere_are_summed_whoever_drops_out() {
     let mut all = Elsewhere::new(6);
     let failed = all.sum(0, &mut |now, client, _, _| now < SecureStep::Masked || client < 30).expect_err("too few");
     assert!(failed.to_string().contains("the sum of round 5 cannot be had"), "{failed}");
-    // Nobody masks twice; before, a session can be begun again.
+    // No client masks twice; before, a session can be begun again.
     assert!(all.sum(1, &mut |_, _, _, _| true).is_err());
     let mut all = Elsewhere::new(6);
     all.sum(0, &mut |now, client, _, _| now < SecureStep::Shares || client < 30).expect_err("too few");
@@ -395,7 +395,7 @@ fn a_server_that_invents_clients_or_exchanges_keys_gets_no_vector() {
         ("the same, under the signature of client 3's own", &|roster| {
             roster.keys[3] = ClientKeys { signature: signature(roster), ..own.keys.clone() };
         }),
-        ("client 77, whom nobody knows, in the place of client 5", &|roster| {
+        ("client 77, which is not registered, in the place of client 5", &|roster| {
             roster.keys[5] = ClientKeys { client: 77, ..own.keys.clone() };
         }),
         ("client 3's keys, as client 4's", &|roster| {
@@ -466,7 +466,7 @@ fn a_cohort_below_two_thirds_of_the_plan_is_refused_by_every_client() {
     // Nor does a client take another one's place.
     let said = all.clients.get_mut(&1).expect("known").answer(&Opening { attempt: 0, cohort: 6, place: 2 }.write());
     assert!(said.is_err());
-    let failed = all.rounds.clone().sum("f", 4, 0, &[0, 1, 2], &all.theta, &mut |_, _| panic!("nobody is asked"));
+    let failed = all.rounds.clone().sum("f", 4, 0, &[0, 1, 2], &all.theta, &mut |_, _| panic!("no client is asked"));
     assert!(failed.expect_err("too few").to_string().contains("3 clients are left where 5 are needed"));
 }
 

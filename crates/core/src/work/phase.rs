@@ -92,7 +92,7 @@ impl Phase {
         Self { slot, ..self }
     }
 
-    /// This phase on one batch alone, the `step`th of all those of `epochs` epochs of so many each. What the optimiser remembers begins anew in each.
+    /// This phase on one batch alone, the `step`th of all those of `epochs` epochs of so many each. What the optimiser remembers starts over in each.
     pub(super) fn on_batch(&self, step: u64, epochs: usize, batches: usize) -> Self {
         let (batches, all) = (batches.max(1) as u64, (epochs * batches) as u64);
         let learning_rate = self.rate(step, all);

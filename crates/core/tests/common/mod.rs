@@ -143,6 +143,13 @@ impl Problem {
         Self { clients: rows.chunks(30).map(|rows| LeastSquares { rows: rows.to_vec() }).collect(), optimum }
     }
 
+    /// The same with clients that have different numbers of samples.
+    pub(crate) fn unequal(seed: u64) -> Self {
+        let mut problem = Self::new(seed);
+        problem.clients.iter_mut().enumerate().for_each(|(client, data)| data.rows.truncate(30 - 2 * client));
+        problem
+    }
+
     /// All clients, two at a time.
     pub(crate) fn engine(&self) -> ClientByClient<'_> {
         ClientByClient::new(self, Workers::new(2).expect("threads"))

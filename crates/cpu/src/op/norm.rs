@@ -30,7 +30,7 @@ struct Back {
     dy: Buffer,
     /// Where the output is on the way back, if its activation comes last.
     y: Option<Buffer>,
-    /// Where the gradient of the input goes, which is computed even if nobody wants it.
+    /// Where the gradient of the input goes, which is computed even if it is not wanted.
     dx: Target,
     /// The shortcut's activation and where its gradient goes, which is that of the output in front of the activation.
     shortcut: Option<(Activation, Passed)>,

@@ -7,9 +7,10 @@ use cudarc::driver::{CudaSlice, DevicePtr, DeviceRepr};
 use fedeq_core::Result;
 
 use super::failure::{Told, out_of_memory};
-use super::{Argument, Device, Usage};
+use super::usage::{Usage, outside};
+use super::{Argument, Device};
 
-/// An address on the device. It says nothing of how long what is there will live.
+/// An address on the device. It says nothing of how long what is there will live: whatever copies or fills looks whether it lies in a buffer.
 #[repr(transparent)]
 pub(crate) struct Pointer<T>(u64, PhantomData<fn() -> T>);
 
@@ -66,11 +67,11 @@ impl<T: DeviceRepr> Buffer<T> {
     /// Room for so many elements, with whatever is there; at least for one, so that every buffer has an address.
     pub(crate) fn new(device: &Device, len: usize) -> Result<Self> {
         let bytes = (len.max(1) * size_of::<T>()) as u64;
-        // SAFETY: elements are plain numbers, for which any bits are a value, and nobody reads them before they are written.
+        // SAFETY: elements are plain numbers, for which any bits are a value, and they are not read before they are written.
         let memory = unsafe { device.stream.alloc::<T>(len.max(1)) };
         let memory = memory.map_err(|_| out_of_memory("hold what training needs", Some(bytes), device.memory().ok()))?;
         let address = memory.device_ptr(&device.stream).0;
-        device.memory.take(bytes);
+        device.memory.take(address, bytes);
         Ok(Self { memory, address, len, usage: Arc::clone(&device.memory) })
     }
 
@@ -132,7 +133,8 @@ impl<T> Buffer<T> {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        self.usage.give_back(self.bytes());
+        // What is in this memory may be asked for until here; it is freed behind all work given so far.
+        self.usage.give_back(self.address, self.bytes());
     }
 }
 
@@ -146,8 +148,9 @@ impl Device {
     /// Reads elements where they are; waits for all work given before. Never while recording.
     pub(crate) fn read_now<T: DeviceRepr>(&self, at: Pointer<T>, values: &mut [T]) -> Result<()> {
         self.context.bind_to_thread().told("use the GPU")?;
-        // SAFETY: the driver writes as many bytes as `values` has, which outlives the wait below; elements are plain numbers, for which any bits are a value. An address that
-        // is not one of our buffers is answered by an error.
+        let _alive = self.memory.hold(&[(at.0, bytes_of::<T>(values.len())?)])?;
+        // SAFETY: as many bytes as `values` has lie in a buffer, which is not given back while `_alive` exists; `values` outlives the wait below; elements are plain numbers, for
+        // which any bits are a value.
         let asked = unsafe { cudarc::driver::result::memcpy_dtoh_async(values, at.0, self.stream.cu_stream()) };
         let waited = self.synchronize();
         asked.told("copy from the GPU")?;
@@ -157,9 +160,10 @@ impl Device {
     /// Copies elements from one place to another. It may be captured.
     pub(crate) fn copy<T>(&self, from: Pointer<T>, to: Pointer<T>, len: usize) -> Result<()> {
         self.context.bind_to_thread().told("use the GPU")?;
-        // SAFETY: addresses on the device: what lies outside of our buffers is answered by an error, and host memory cannot be reached by them.
-        let done =
-            unsafe { cudarc::driver::result::memcpy_dtod_async(to.0, from.0, len * size_of::<T>(), self.stream.cu_stream()) };
+        let bytes = bytes_of::<T>(len)?;
+        let _alive = self.memory.hold(&[(from.0, bytes), (to.0, bytes)])?;
+        // SAFETY: both places lie in buffers, which are not given back while `_alive` exists, and then behind this work, on the same stream.
+        let done = unsafe { cudarc::driver::result::memcpy_dtod_async(to.0, from.0, bytes, self.stream.cu_stream()) };
         done.told("copy on the GPU")
     }
 
@@ -171,8 +175,15 @@ impl Device {
     /// Makes all bytes of so many elements this one. It may be captured.
     pub(crate) fn fill<T>(&self, at: Pointer<T>, byte: u8, len: usize) -> Result<()> {
         self.context.bind_to_thread().told("use the GPU")?;
-        // SAFETY: an address on the device: what lies outside of our buffers is answered by an error, and host memory cannot be reached by it.
-        let done = unsafe { cudarc::driver::result::memset_d8_async(at.0, byte, len * size_of::<T>(), self.stream.cu_stream()) };
+        let bytes = bytes_of::<T>(len)?;
+        let _alive = self.memory.hold(&[(at.0, bytes)])?;
+        // SAFETY: the place lies in a buffer, which is not given back while `_alive` exists, and then behind this work, on the same stream.
+        let done = unsafe { cudarc::driver::result::memset_d8_async(at.0, byte, bytes, self.stream.cu_stream()) };
         done.told("fill memory")
     }
+}
+
+/// The bytes of so many elements.
+fn bytes_of<T>(len: usize) -> Result<usize> {
+    len.checked_mul(size_of::<T>()).ok_or_else(outside)
 }

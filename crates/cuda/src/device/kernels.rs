@@ -41,7 +41,7 @@ struct Loaded {
     kernels: HashMap<&'static str, Arc<Kernel>>,
 }
 
-// SAFETY: the pointers are keys that nobody follows.
+// SAFETY: the pointers are keys that are not followed.
 unsafe impl Send for Loaded {}
 
 /// A kernel that has been loaded.
@@ -127,7 +127,8 @@ impl Kernel {
     }
 }
 
-/// What may be handed to a kernel: plain numbers, pointers, and structures of them laid out as in C.
+/// What may be handed to a kernel: plain numbers, pointers, and structures of them laid out as in C. (That its bytes may be read is all the driver needs; whether they are what
+/// the kernel takes is asked of [`Device::launch`]'s callers.)
 pub(crate) trait Argument: Copy {}
 
 impl Argument for i32 {}
@@ -173,19 +174,28 @@ impl<'a, T: Argument> From<&'a T> for Passed<'a> {
 }
 
 /// `launch!(device, launch; first, second, ...)`: launches a kernel with these arguments.
+///
+/// Whoever writes it vouches for what [`Device::launch`] asks for: that the kernel, with these sizes, stays in the buffers it is given.
 macro_rules! launch {
-    ($device:expr, $launch:expr; $($argument:expr),* $(,)?) => {
-        $device.launch($launch, &[$((&$argument).into()),*])
-    };
+    ($device:expr, $launch:expr; $($argument:expr),* $(,)?) => {{
+        let device: &$crate::device::Device = &$device;
+        let launch = $launch;
+        // SAFETY: which kernel takes what stands beside the launch, in the file of the operation whose plan gave the buffers their sizes.
+        unsafe { device.launch(launch, &[$((&$argument).into()),*]) }
+    }};
 }
 pub(crate) use launch;
 
 impl Device {
     /// Adds a kernel to the work to be done. An empty grid is nothing to do.
     ///
-    /// What the kernel does to the device's memory is its own business: an address outside of all buffers ends in an error when the device is next waited for. Host memory
-    /// is safe: arguments are compared with the kernel's parameters.
-    pub(crate) fn launch(&self, launch: Launch, arguments: &[Passed<'_>]) -> Result<()> {
+    /// Arguments are compared with the kernel's parameters by their sizes.
+    ///
+    /// # Safety
+    ///
+    /// With these arguments the kernel must read and write only what lies in buffers of this device, which are given back no earlier than the launch is in the stream. (Most cards
+    /// answer any other address with an error when they are next waited for, but there are systems on which a card reaches all memory of the host.)
+    pub(crate) unsafe fn launch(&self, launch: Launch, arguments: &[Passed<'_>]) -> Result<()> {
         let Launch { kernel: name, grid, threads, shared } = launch;
         if grid.contains(&0) {
             return Ok(());
@@ -199,9 +209,10 @@ impl Device {
         kernel.allow(shared)?;
         self.context.bind_to_thread().told("use the GPU")?;
         let mut pointers: Vec<*mut c_void> = arguments.iter().map(|argument| argument.at.cast_mut()).collect();
-        let [grid, threads] = [grid, threads].map(|[x, y, z]| (x as u32, y as u32, z as u32));
+        let [grid, threads] = [sizes(name, grid)?, sizes(name, threads)?];
         let mut work = || {
-            // SAFETY: every pointer is that of a live reference to as many bytes as the driver reads, which was checked above; it only reads them.
+            // SAFETY: every pointer is that of a live reference to as many bytes as the driver reads, which was checked above; it only reads them. What the kernel does is what the
+            // caller vouches for.
             let launched = unsafe {
                 let (function, stream) = (kernel.function.cu_function(), self.stream.cu_stream());
                 cudarc::driver::result::launch_kernel(function, grid, threads, shared as u32, stream, &mut pointers)
@@ -210,6 +221,14 @@ impl Device {
         };
         if self.profile.is_on() { self.timed(name, work) } else { work() }
     }
+}
+
+/// Sizes as the driver takes them.
+fn sizes(kernel: &str, [x, y, z]: [usize; 3]) -> Result<(u32, u32, u32)> {
+    let too_many = |_| {
+        Error::invalid(format!("`{kernel}` was to run in {x}x{y}x{z} parts at once"), "take smaller batches or fewer clients")
+    };
+    Ok((u32::try_from(x).map_err(too_many)?, u32::try_from(y).map_err(too_many)?, u32::try_from(z).map_err(too_many)?))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!
 //! # Layout
 //! - this file: finding devices, and the one that is worked on
-//! - `buffer`: memory on it
+//! - `buffer`: memory on it; `usage`: which of it is taken
 //! - `kernels`: the kernels by name, and launching them
 //! - `profile`: where its time goes
 //! - `failure`: the driver's errors in our words
@@ -12,9 +12,9 @@ mod buffer;
 mod failure;
 mod kernels;
 mod profile;
+mod usage;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUmemPool_attribute, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, result};
@@ -25,6 +25,7 @@ pub(crate) use failure::Told;
 use kernels::Kernels;
 pub(crate) use kernels::{Argument, Launch, launch};
 pub use profile::KernelTime;
+pub(crate) use usage::Usage;
 
 /// What there is to know of a GPU before it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub struct DeviceInfo {
     pub name: String,
     /// Its memory in bytes.
     pub memory: u64,
-    /// The part of it that nobody uses at present.
+    /// The part of it that is not in use at present.
     pub free: u64,
     /// Its compute capability, such as 9.0.
     pub capability: (u32, u32),
@@ -123,7 +124,7 @@ fn driver() -> Result<(u32, u32)> {
     Ok(driver)
 }
 
-/// Lets the driver keep memory that is given back, for whoever asks next. Otherwise it would go back to the system whenever the device is waited for, and every round would map its memory anew.
+/// Lets the driver keep memory that is given back, for whoever asks next. Otherwise it would go back to the system whenever the device is waited for, and every round would map its memory again.
 fn keep_freed_memory(context: &CudaContext) -> Result<()> {
     if !context.has_async_alloc() {
         return Ok(());
@@ -147,29 +148,6 @@ pub(crate) struct Device {
     most_shared: usize,
     memory: Arc<Usage>,
     profile: profile::Profile,
-}
-
-/// How much of the device's memory is taken by this program.
-#[derive(Debug, Default)]
-pub(crate) struct Usage {
-    now: AtomicU64,
-    peak: AtomicU64,
-}
-
-impl Usage {
-    fn take(&self, bytes: u64) {
-        let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.peak.fetch_max(now, Ordering::Relaxed);
-    }
-
-    fn give_back(&self, bytes: u64) {
-        self.now.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes at present, and at most so far.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.now.load(Ordering::Relaxed), self.peak.load(Ordering::Relaxed))
-    }
 }
 
 impl Device {
@@ -200,7 +178,7 @@ impl Device {
         &self.memory
     }
 
-    /// Bytes that nobody uses, and all there are.
+    /// Bytes that are not in use, and all there are.
     pub(crate) fn memory(&self) -> Result<(u64, u64)> {
         let (free, all) = self.context.mem_get_info().told("ask for the GPU's memory")?;
         Ok((free as u64, all as u64))

@@ -16,7 +16,7 @@ pub struct KernelTime {
     pub seconds: f64,
 }
 
-/// Times of kernels while somebody looks. Launches are then waited for one by one, which takes longer in all.
+/// Times of kernels while they are asked for. Launches are then waited for one by one, which takes longer in all.
 #[derive(Default)]
 pub(super) struct Profile(Mutex<Option<BTreeMap<&'static str, KernelTime>>>);
 
@@ -36,7 +36,7 @@ impl Device {
         *self.profile.of() = Some(BTreeMap::new());
     }
 
-    /// The times since the start; nobody looks any more.
+    /// The times since the start; no more are taken.
     pub(crate) fn end_profile(&self) -> BTreeMap<&'static str, KernelTime> {
         self.profile.of().take().unwrap_or_default()
     }

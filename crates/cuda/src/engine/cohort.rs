@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_are_together_and_nobody_is_left_out() {
+    fn the_longest_are_together_and_none_is_left_out() {
         let costs = [5, 1, 9, 3, 7, 2, 8];
         let cohorts = pack(&[0, 1, 2, 3, 4, 5, 6], |at| costs[at], 3);
         assert_eq!(cohorts, [vec![2, 6, 4], vec![0, 3, 5], vec![1]]);

@@ -2,7 +2,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use fedeq_core::{Evaluated, EvaluationJob, Expression, Portion, Question, Reply, Result, Score, StartedEvaluation};
+use fedeq_core::{Evaluated, EvaluationJob, Expression, Portion, Reply, Result, Score, ScoreRequest, StartedEvaluation};
 use fedeq_data::shard::Shard;
 use fedeq_models::Mode;
 
@@ -42,9 +42,9 @@ impl<'a> Examinee<'a> {
         Ok(Self { job, started, received, state })
     }
 
-    /// What the model of a question is made of.
-    fn model(&self, question: usize) -> &Expression {
-        &self.started.questions[question].model
+    /// What the model of a request is made of.
+    fn model(&self, request: usize) -> &Expression {
+        &self.started.requests[request].model
     }
 
     /// Whether two are asked the same, but for factors in what their models are made of, of models of the same parts.
@@ -53,8 +53,8 @@ impl<'a> Examinee<'a> {
             let DeviceState { own, dual, second, .. } = &one.state;
             [Some(own), Some(dual), second.as_ref(), Some(&one.received)].map(|parts| parts.map(Parts::present))
         };
-        let (one, two) = (&self.started.questions, &other.started.questions);
-        let same = |(a, b): (&Question, &Question)| {
+        let (one, two) = (&self.started.requests, &other.started.requests);
+        let same = |(a, b): (&ScoreRequest, &ScoreRequest)| {
             alike_expressions(&a.model, &b.model) && (a.on, &a.neighbours) == (b.on, &b.neighbours)
         };
         one.len() == two.len() && one.iter().zip(two).all(same) && parts(self) == parts(other)
@@ -130,15 +130,15 @@ impl Clients {
         let [received, own, dual] =
             [tables(lanes, |lane| &lane.received), tables(lanes, |lane| &lane.state.own), tables(lanes, |lane| &lane.state.dual)];
         let slots = Slots::new(&home.graph, received, own, dual, second);
-        let questions = &lanes[0].started.questions;
-        let mut scores = vec![vec![Score::default(); questions.len()]; lanes.len()];
+        let requests = &lanes[0].started.requests;
+        let mut scores = vec![vec![Score::default(); requests.len()]; lanes.len()];
         let mut runner = shop.take(home, self.examination(lanes.len(), self.data(lanes[0].job.client)), Extras::default())?;
-        let all: Vec<usize> = (0..questions.len()).collect();
+        let all: Vec<usize> = (0..requests.len()).collect();
         for same in alike(&all, |&a, &b| lanes.iter().all(|lane| lane.model(a) == lane.model(b))) {
             let models: Vec<&Expression> = lanes.iter().map(|lane| lane.model(same[0])).collect();
             runner.load(home, arithmetic, &slots.value(&arithmetic, &models)?)?;
             for at in same {
-                let found = self.answer(&mut runner, home, lanes, &questions[at])?;
+                let found = self.answer(&mut runner, home, lanes, &requests[at])?;
                 scores.iter_mut().zip(found).for_each(|(scores, found)| scores[at] = found);
             }
         }
@@ -149,15 +149,15 @@ impl Clients {
     }
 
     /// How well the loaded models do on a portion of their clients' data.
-    fn answer(&self, runner: &mut Runner, home: &Home, lanes: &[Examinee<'_>], question: &Question) -> Result<Vec<Score>> {
+    fn answer(&self, runner: &mut Runner, home: &Home, lanes: &[Examinee<'_>], request: &ScoreRequest) -> Result<Vec<Score>> {
         let shards = |on: Portion| lanes.iter().map(|lane| self.portion(lane.job.client, on)).collect::<Vec<_>>();
         let data = |on: Portion| self.data_on(lanes[0].job.client, on);
-        let neighbours = question.neighbours.as_ref().filter(|neighbours| neighbours.mixing != 0.0);
+        let neighbours = request.neighbours.as_ref().filter(|neighbours| neighbours.mixing != 0.0);
         let voters = match neighbours {
             Some(neighbours) => Voters::new(runner, home, data(Portion::Train), &shards(Portion::Train), neighbours)?,
             None => None,
         };
-        let (data, shards) = (data(question.on), shards(question.on));
+        let (data, shards) = (data(request.on), shards(request.on));
         match voters {
             Some(voters) => voters.scores(runner, home, data, &shards),
             None => scores(runner, home, data, &shards),

@@ -66,7 +66,7 @@ impl Precise {
         let schedule = Schedule::in_order(&[shard], NonZeroUsize::new(size.most).unwrap_or(NonZeroUsize::MIN));
         runner.schedule(home, &schedule)?;
         let counter = runner.counter();
-        runner.around.schedule(home, counter, None)?;
+        runner.hooks.schedule(home, counter, None)?;
         let sum = Buffer::<f32>::zeros(&home.device, home.layout.stride())?;
         for step in 0..schedule.steps() {
             let run = runner.run(home, data);

@@ -4,9 +4,8 @@
 //! - this file: the engine, and the clients with their data
 //! - `cohort`: who works together; `train` and `evaluate`: what cohorts do; `phase`: a training phase; `contrast`: a loss on embeddings; `gradient`: the true gradient; `neighbours`: nearest neighbours
 //! - `parts`, `expression`, `lanes`: parts of models, what is made of them, and their numbers on the device
-//! - `schedule`: which samples are in which step; `runner`: taking steps; `optimiser`: steps beyond plain gradient descent; `around`, `warm`: what is done around solves; `workshop`: what is kept ready
+//! - `schedule`: which samples are in which step; `runner`: taking steps; `optimiser`: steps beyond plain gradient descent; `solves`, `warm`: what is done before and after solves; `workshop`: what is kept ready
 //! - `stored`, `state`: what clients keep between rounds; `sent`: what they send, and its mean
-mod around;
 mod cohort;
 mod contrast;
 mod evaluate;
@@ -20,6 +19,7 @@ mod phase;
 mod runner;
 mod schedule;
 mod sent;
+mod solves;
 mod state;
 mod stored;
 mod train;
@@ -111,7 +111,7 @@ pub(crate) struct Clients {
     record: bool,
 }
 
-/// How long clients were at work since somebody asked.
+/// How long clients were at work since this was last asked.
 struct Busy {
     since: Instant,
     seconds: f64,
@@ -135,7 +135,7 @@ impl CudaEngine {
     }
 
     /// The same with no more than so many clients side by side. Results do not depend on it.
-    pub fn side_by_side(mut self, lanes: NonZeroUsize) -> Self {
+    pub fn most_lanes(mut self, lanes: NonZeroUsize) -> Self {
         self.clients.most_lanes = lanes.get().min(MOST_LANES);
         self
     }
@@ -193,7 +193,7 @@ pub fn ensure_training_supported(training: &Training) -> Result<()> {
     ))
 }
 
-/// Lets all jobs begin that may, and carries those out: answers come in the order of the jobs. If somebody asked to stop, nothing is carried out: what comes of it would not be kept.
+/// Lets all jobs begin that may, and carries those out: replies come in the order of the jobs. If it was asked to stop, nothing is carried out: what comes of it would not be kept.
 fn answered<'j, J: Sync, S: Send, M>(
     jobs: &'j [J],
     begin: impl Fn(&'j J) -> Result<S> + Send + Sync,

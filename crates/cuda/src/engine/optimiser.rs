@@ -11,7 +11,7 @@ use crate::op::{Cohort, PassContext};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
     /// Whether it has a proximal term.
-    pub(crate) pulled: bool,
+    pub(crate) proximal: bool,
     /// How many moments its optimiser has.
     pub(crate) moments: usize,
 }
@@ -26,17 +26,17 @@ pub(crate) fn moments_of(optimiser: Optimiser) -> usize {
 
 impl Extras {
     pub(crate) fn of(phase: &Phase) -> Self {
-        Self { pulled: phase.proximal.is_some(), moments: moments_of(phase.optimiser) }
+        Self { proximal: phase.proximal.is_some(), moments: moments_of(phase.optimiser) }
     }
 
     /// Tables as large as that of the parameters.
     pub(crate) fn tables(self) -> usize {
-        usize::from(self.pulled) + self.moments
+        usize::from(self.proximal) + self.moments
     }
 
     /// Whether whoever has these can do with them what wants others.
     pub(crate) fn cover(self, wanted: Self) -> bool {
-        (self.pulled || !wanted.pulled) && self.moments >= wanted.moments
+        (self.proximal || !wanted.proximal) && self.moments >= wanted.moments
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
             let apart = of(&whole, step, lane).iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).abs()).fold(0.0, f64::max);
             assert!(apart < 1e-6, "step {step} of lane {lane}: {apart}");
         }
-        assert_eq!(of(&whole, 0, 2), [0.0; 3], "nobody steps");
+        assert_eq!(of(&whole, 0, 2), [0.0; 3], "no lane steps");
     }
 
     /// What a lane has: parameters, both moments, its gradient and its offset.
@@ -227,7 +227,7 @@ mod tests {
             let factor = (by.clip.unwrap_or_default() / norm) as f32;
             g.iter_mut().for_each(|g| *g *= factor);
         }
-        if by.pulled {
+        if by.proximal {
             let share = if by.per_prediction { counts.max(1) as f32 } else { 1.0 };
             g.iter_mut().zip(&*p).zip(&*offset).for_each(|((g, p), offset)| *g += (STRENGTH * p + offset) / share);
         }
@@ -257,7 +257,7 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Case {
         optimiser: Optimiser,
-        pulled: bool,
+        proximal: bool,
         per_prediction: bool,
         clip: Option<f64>,
     }
@@ -268,8 +268,10 @@ mod tests {
         let coupled = Optimiser::Adam { betas: [0.9, 0.999], epsilon: 1e-8, weight_decay: 0.02, decoupled: false };
         let variants = [(false, false, None), (true, false, None), (true, true, Some(3.0)), (false, false, Some(3.0))];
         let all = [momentum, nesterov, coupled, ADAM].into_iter();
-        all.flat_map(|optimiser| variants.map(|(pulled, per_prediction, clip)| Case { optimiser, pulled, per_prediction, clip }))
-            .collect()
+        all.flat_map(|optimiser| {
+            variants.map(|(proximal, per_prediction, clip)| Case { optimiser, proximal, per_prediction, clip })
+        })
+        .collect()
     }
 
     #[test]
@@ -306,7 +308,7 @@ mod tests {
                 first: m,
                 second: v,
                 gradient: g,
-                offset: if by.pulled { o } else { Pointer::NULL },
+                offset: if by.proximal { o } else { Pointer::NULL },
                 cohort: run.cohort,
                 counts: if by.per_prediction { executor.counts.pointer() } else { Pointer::NULL },
                 norms: if by.clip.is_some() { norms.pointer() } else { Pointer::NULL },
@@ -339,9 +341,9 @@ mod tests {
                 let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
                 assert!(
                     bits(&found) == bits(expected),
-                    "{what} of {:?}, pulled {}, clipped {:?}",
+                    "{what} of {:?}, proximal {}, clipped {:?}",
                     by.optimiser,
-                    by.pulled,
+                    by.proximal,
                     by.clip
                 );
             }

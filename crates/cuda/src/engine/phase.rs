@@ -13,7 +13,7 @@ use super::contrast::Embeddings;
 use super::lanes::{Lanes, Table};
 use super::optimiser::{Extras, Rates};
 use super::parts::{Parts, Section};
-use super::runner::{Descent, Runner};
+use super::runner::{Runner, StepRule};
 use super::schedule::{Schedule, Trainee};
 use super::state::Home;
 use super::warm::Memory;
@@ -91,7 +91,7 @@ impl Clients {
         let progress = self.take_steps(&mut runner, home, begun, memory)?;
         runner.contrast_by(home, None)?;
         let finite = arithmetic.are_finite_at(runner.parameters(), home.layout.stride(), home.layout.stride())?;
-        let tallies = runner.around.tallies(home, lanes)?;
+        let tallies = runner.hooks.tallies(home, lanes)?;
         for section in Section::MODEL.into_iter().filter(|section| section.is_in(&home.graph)) {
             if section.part().is_none_or(|part| phase.trains.includes(part)) {
                 model.set(section, Some(runner.part(home, arithmetic, section)?));
@@ -123,17 +123,17 @@ impl Clients {
         let longest = begun.trainees.iter().map(|trainee| trainee.shard.len()).max().unwrap_or(0);
         let epoch = longest.div_ceil(self.training.batch_size.get().min(longest.max(1))) * lanes * most;
         let at_once = (TABLE / epoch.max(1)).max(1);
-        let descent = self.descent(begun);
+        let rule = self.rule(begun);
         let mut progress = vec![Progress::default(); lanes];
         let mut rates = Rates::new(&begun.phases, begun.trainees.iter().map(|trainee| self.training.steps(trainee.shard.len())));
-        runner.around.begin(home)?;
+        runner.hooks.begin(home)?;
         runner.forget_moments(home)?;
         for first in (0..phase.epochs).step_by(at_once) {
             let epochs = first..(first + at_once).min(phase.epochs);
             let schedule = Schedule::of_epochs(&begun.trainees, &self.training, epochs, most);
             runner.schedule(home, &schedule)?;
             runner.drop_by(home, &schedule, |lane, epoch, batch| begun.trainees[lane].seed.dropout(epoch, batch))?;
-            if descent.scheduled {
+            if rule.scheduled {
                 runner.move_by(home, &schedule, &mut rates)?;
             }
             if let Some(augment) = &self.training.augment {
@@ -144,26 +144,26 @@ impl Clients {
             runner.contrast_by(home, begun.embeddings.as_ref().map(|embeddings| (embeddings, &schedule)))?;
             let places = memory.as_mut().map(|memory| memory.directory.places(&schedule));
             let counter = runner.counter();
-            runner.around.schedule(home, counter, memory.as_ref().zip(places))?;
-            runner.train(home, begun.data, descent, schedule.steps(), [self.record, first == 0])?;
+            runner.hooks.schedule(home, counter, memory.as_ref().zip(places))?;
+            runner.train(home, begun.data, rule, schedule.steps(), [self.record, first == 0])?;
             let scores = runner.scores(home, schedule.steps())?;
             progress.iter_mut().enumerate().for_each(|(lane, progress)| progress.note(&schedule, &scores, lane));
         }
         Ok(progress)
     }
 
-    fn descent(&self, begun: &Begun<'_>) -> Descent {
+    fn rule(&self, begun: &Begun<'_>) -> StepRule {
         let term = begun.offset.as_ref();
         let phase = begun.phase();
         let together = begun.phases.iter().all(|other| other.learning_rate == phase.learning_rate);
         let scheduled = phase.schedule.is_some() || !phase.is_plain() || !together;
         let pulls = |section: Section| term.is_some_and(|(_, offset)| offset.get(section).is_some());
-        Descent {
+        StepRule {
             rate: if scheduled { 0.0 } else { phase.learning_rate as f32 },
             scheduled,
             strength: term.map_or(0.0, |(term, _)| term.strength as f32),
             per_prediction: term.is_some_and(|(term, _)| term.per_prediction),
-            pulled: Section::PARAMETERS.map(pulls),
+            proximal: Section::PARAMETERS.map(pulls),
             projection: self.training.projection,
             optimiser: phase.optimiser,
             clip: phase.clip,

@@ -8,12 +8,12 @@ use fedeq_models::Mode;
 use fedeq_models::Part;
 use fedeq_models::graph::{Cell, Layer};
 
-use super::around::Around;
 use super::contrast::{Contrasting, Embeddings, embedding_width};
 use super::lanes::{Lanes, Table};
 use super::optimiser::{Extras, GradientNorms, OptimiserStep, Rates, moments_of, optimiser_step};
 use super::parts::{Parts, Section};
 use super::schedule::Schedule;
+use super::solves::SolveHooks;
 use super::state::Home;
 use crate::data::DeviceData;
 use crate::device::{Buffer, Launch, Pointer, Repeatable, launch};
@@ -50,7 +50,7 @@ pub(crate) struct Runner {
     /// What that loss compares with in this phase.
     contrasting: Option<Contrasting>,
     tables: Tables,
-    pub(crate) around: Around,
+    pub(crate) hooks: SolveHooks,
     /// Steps that were recorded, the last one first.
     recorded: Vec<(Fingerprint, Repeatable)>,
     /// The shares of forward passes, backward passes and updates in the time of a step.
@@ -99,7 +99,7 @@ struct Tables {
 
 /// How the parameters move in a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Descent {
+pub(crate) struct StepRule {
     /// The same in all steps; 0 where it is told by a table.
     pub(crate) rate: f32,
     /// Whether the rate changes from step to step, as a table says.
@@ -108,14 +108,14 @@ pub(crate) struct Descent {
     pub(crate) strength: f32,
     pub(crate) per_prediction: bool,
     /// On which [sections](Section::PARAMETERS) the proximal term acts.
-    pub(crate) pulled: [bool; 4],
+    pub(crate) proximal: [bool; 4],
     pub(crate) projection: Option<Projection>,
     pub(crate) optimiser: Optimiser,
     /// The longest gradient.
     pub(crate) clip: Option<f64>,
 }
 
-impl Descent {
+impl StepRule {
     /// Whether every step goes along the gradient as it is.
     fn is_plain(&self) -> bool {
         self.optimiser == Optimiser::PLAIN && self.clip.is_none()
@@ -125,15 +125,15 @@ impl Descent {
 /// All that a recorded step depends on.
 #[derive(Clone, Debug, PartialEq)]
 struct Fingerprint {
-    descent: Descent,
+    rule: StepRule,
     tables: [u64; 8],
     offset: u64,
     data: u64,
-    around: Vec<u64>,
+    hooks: Vec<u64>,
     contrasting: Option<[u64; 5]>,
 }
 
-/// Memory that runners share: one of them works at a time, and takes its models anew for every phase.
+/// Memory that runners share: one of them works at a time, and takes its models again for every phase.
 #[derive(Default)]
 pub(crate) struct Shared {
     scratch: Option<Arc<Buffer<u8>>>,
@@ -184,13 +184,13 @@ impl Runner {
             statistics: enough(home, &mut shared.statistics, lanes * layout.statistics_stride())?,
             // What is between parameters has no gradient and stays zero.
             gradients: trains.then(|| enough(home, &mut shared.gradients, all)).transpose()?,
-            offset: extras.pulled.then(|| enough(home, &mut shared.offset, all)).transpose()?,
+            offset: extras.proximal.then(|| enough(home, &mut shared.offset, all)).transpose()?,
             moments,
             norms: trains.then(|| GradientNorms::new(device, lanes)).transpose()?,
             losses: purpose.contrasts.then(|| Buffer::new(device, purpose.size.samples() * purpose.size.length)).transpose()?,
             contrasting: None,
             tables: Tables::new(home, lanes, purpose.size.most, 0)?,
-            around: Around::new(home, purpose)?,
+            hooks: SolveHooks::new(home, purpose)?,
             recorded: Vec::new(),
             shares: [1.0 / 3.0; 3],
             stride_bytes: 4 * layout.stride() as u64,
@@ -200,7 +200,7 @@ impl Runner {
 
     /// What it has beside models and gradients.
     pub(crate) fn extras(&self) -> Extras {
-        Extras { pulled: self.offset.is_some(), moments: self.moments.iter().flatten().count() }
+        Extras { proximal: self.offset.is_some(), moments: self.moments.iter().flatten().count() }
     }
 
     /// What a runner takes of the memory that is shared.
@@ -341,7 +341,7 @@ impl Runner {
         let dropout = keys.map(|keys| DropoutKeys { step: self.counter(), keys: keys.pointer() });
         let changes = self.tables.changes.as_ref().filter(|_| self.executor.purpose.mode == Mode::Train);
         let changes = changes.map(|table| PictureChanges { step: self.counter(), table: table.pointer() });
-        self.around.of(PassContext { dropout, changes, ..run })
+        self.hooks.of(PassContext { dropout, changes, ..run })
     }
 
     /// Takes so many training steps; `begins` tells whether they are the first of a phase.
@@ -349,11 +349,11 @@ impl Runner {
         &mut self,
         home: &Home,
         data: &DeviceData,
-        descent: Descent,
+        rule: StepRule,
         steps: usize,
         [record, begins]: [bool; 2],
     ) -> Result<()> {
-        let fingerprint = self.fingerprint(data, descent);
+        let fingerprint = self.fingerprint(data, rule);
         let known = self.recorded.iter().position(|(of, _)| record && *of == fingerprint);
         let launched = match known {
             Some(_) => 0,
@@ -361,7 +361,7 @@ impl Runner {
             None => steps,
         };
         for step in 0..launched {
-            self.launched_step(home, data, descent)?;
+            self.launched_step(home, data, rule)?;
             self.after_step(home, step == 0 && begins)?;
         }
         if launched == steps {
@@ -369,7 +369,7 @@ impl Runner {
         }
         let (of, mut recorded) = match known {
             Some(at) => self.recorded.remove(at),
-            None => (fingerprint, home.device.capture(|| self.step(home, data, descent))?),
+            None => (fingerprint, home.device.capture(|| self.step(home, data, rule))?),
         };
         for step in launched..steps {
             recorded.run()?;
@@ -381,16 +381,16 @@ impl Runner {
     }
 
     fn after_step(&mut self, home: &Home, first: bool) -> Result<()> {
-        if first { self.around.after_first_step(home) } else { Ok(()) }
+        if first { self.hooks.after_first_step(home) } else { Ok(()) }
     }
 
-    fn fingerprint(&self, data: &DeviceData, descent: Descent) -> Fingerprint {
+    fn fingerprint(&self, data: &DeviceData, rule: StepRule) -> Fingerprint {
         let Tables { counter, counts, samples, scores, keys, rates, changes, embedded } = &self.tables;
         let keys = keys.as_ref().map_or(0, |keys| keys.pointer().address());
         let [changes, embedded] = [changes, embedded].map(|table| table.as_ref().map_or(0, |table| table.pointer().address()));
-        let pulled = descent.pulled.contains(&true);
+        let proximal = rule.proximal.contains(&true);
         Fingerprint {
-            descent,
+            rule,
             tables: [
                 counter.pointer().address(),
                 counts.pointer().address(),
@@ -401,15 +401,15 @@ impl Runner {
                 changes,
                 embedded,
             ],
-            offset: self.offset.as_ref().filter(|_| pulled).map_or(0, |offset| offset.pointer().address()),
+            offset: self.offset.as_ref().filter(|_| proximal).map_or(0, |offset| offset.pointer().address()),
             data: data.labels().address(),
-            around: self.around.fingerprint(),
+            hooks: self.hooks.fingerprint(),
             contrasting: self.contrasting.as_ref().map(Contrasting::fingerprint),
         }
     }
 
     /// A step whose parts are waited for one by one, to see where the time goes.
-    fn launched_step(&mut self, home: &Home, data: &DeviceData, descent: Descent) -> Result<()> {
+    fn launched_step(&mut self, home: &Home, data: &DeviceData, rule: StepRule) -> Result<()> {
         let seconds = {
             let run = self.run(home, data);
             let timed = |work: &dyn Fn() -> Result<()>| -> Result<f64> {
@@ -421,7 +421,7 @@ impl Runner {
             [
                 timed(&|| self.forward(&run, data))?,
                 timed(&|| self.executor.backward(&run))?,
-                timed(&|| self.update(home, &run, descent))?,
+                timed(&|| self.update(home, &run, rule))?,
             ]
         };
         let all: f64 = seconds.iter().sum();
@@ -429,11 +429,11 @@ impl Runner {
         Ok(())
     }
 
-    fn step(&self, home: &Home, data: &DeviceData, descent: Descent) -> Result<()> {
+    fn step(&self, home: &Home, data: &DeviceData, rule: StepRule) -> Result<()> {
         let run = self.run(home, data);
         self.forward(&run, data)?;
         self.executor.backward(&run)?;
-        self.update(home, &run, descent)
+        self.update(home, &run, rule)
     }
 
     /// The next batch, and its loss.
@@ -465,29 +465,29 @@ impl Runner {
             losses.pointer(), self.executor.scores.pointer(), run.cohort, length as i32)
     }
 
-    /// Notes the scores of the batch, and goes on to the next.
+    /// Notes the scores of the batch, and continues with the next.
     pub(crate) fn end_step(&self, run: &PassContext<'_>) -> Result<()> {
         let (lanes, Tables { counter, scores, .. }) = (self.executor.purpose.size.lanes, &self.tables);
         launch!(run.device, Launch::new("end_step", [1, 1, 1], 128);
             counter.pointer(), self.executor.scores.pointer(), scores.pointer(), lanes as i32)
     }
 
-    fn update(&self, home: &Home, run: &PassContext<'_>, descent: Descent) -> Result<()> {
+    fn update(&self, home: &Home, run: &PassContext<'_>, rule: StepRule) -> Result<()> {
         let trains = self.executor.purpose.trains.unwrap_or(Trains::Everything);
-        let ranges = moved_ranges(home, trains, descent);
+        let ranges = moved_ranges(home, trains, rule);
         if let (Some(norms), Some((first, _)), Some((last, _))) = (&self.norms, ranges.first(), ranges.last())
-            && descent.clip.is_some()
+            && rule.clip.is_some()
         {
             norms.take(run, first.start..last.end)?;
         }
-        for (range, pulled) in ranges {
-            if descent.is_plain() {
-                self.descend(run, range, descent, pulled)?;
+        for (range, proximal) in ranges {
+            if rule.is_plain() {
+                self.plain_step(run, range, rule, proximal)?;
             } else {
-                self.optimise(run, range, descent, pulled)?;
+                self.optimise(run, range, rule, proximal)?;
             }
         }
-        let projection = descent.projection.filter(|_| trains.includes(Part::Shared));
+        let projection = rule.projection.filter(|_| trains.includes(Part::Shared));
         if let Some(projected) = projection.and_then(|projection| Projected::new(projection, &home.graph, &home.layout)) {
             projected.run(run.device, run.parameters, run.cohort, run.size.lanes)?;
         }
@@ -495,42 +495,42 @@ impl Runner {
     }
 
     /// `p <- p - rate (gradient + strength p + offset)`
-    fn descend(&self, run: &PassContext<'_>, range: Range<usize>, descent: Descent, pulled: bool) -> Result<()> {
+    fn plain_step(&self, run: &PassContext<'_>, range: Range<usize>, rule: StepRule, proximal: bool) -> Result<()> {
         let stride = run.stride();
-        let offset = self.offset.as_ref().filter(|_| pulled).map_or(Pointer::NULL, |offset| offset.pointer().add(range.start));
-        let strength = if pulled { descent.strength } else { 0.0 };
-        let counts = if descent.per_prediction { self.executor.counts.pointer() } else { Pointer::NULL };
-        let rates = if descent.scheduled { self.tables.rates.pointer() } else { Pointer::NULL };
+        let offset = self.offset.as_ref().filter(|_| proximal).map_or(Pointer::NULL, |offset| offset.pointer().add(range.start));
+        let strength = if proximal { rule.strength } else { 0.0 };
+        let counts = if rule.per_prediction { self.executor.counts.pointer() } else { Pointer::NULL };
+        let rates = if rule.scheduled { self.tables.rates.pointer() } else { Pointer::NULL };
         let (copy, lanes) = (Pointer::<half::f16>::NULL, self.executor.purpose.size.lanes);
         launch!(run.device, Launch::new("descend", [range.len().div_ceil(1024), lanes, 1], 256);
             run.parameters.add(range.start), run.gradients.add(range.start), offset, copy, run.cohort, counts, rates, self.counter(), stride, stride, range.len() as i64,
-            descent.rate, strength)
+            rule.rate, strength)
     }
 
     /// A step of an optimiser along the gradient, shortened if asked for, with what the proximal term adds to it.
-    fn optimise(&self, run: &PassContext<'_>, range: Range<usize>, descent: Descent, pulled: bool) -> Result<()> {
+    fn optimise(&self, run: &PassContext<'_>, range: Range<usize>, rule: StepRule, proximal: bool) -> Result<()> {
         let here = |buffer: &Arc<Buffer<f32>>| buffer.pointer().add(range.start);
         let moment =
-            |at: usize| self.moments[at].as_ref().filter(|_| at < moments_of(descent.optimiser)).map_or(Pointer::NULL, here);
-        let norms = self.norms.as_ref().filter(|_| descent.clip.is_some()).map_or(Pointer::NULL, GradientNorms::pointer);
+            |at: usize| self.moments[at].as_ref().filter(|_| at < moments_of(rule.optimiser)).map_or(Pointer::NULL, here);
+        let norms = self.norms.as_ref().filter(|_| rule.clip.is_some()).map_or(Pointer::NULL, GradientNorms::pointer);
         let step = OptimiserStep {
             theta: here(&self.parameters),
             first: moment(0),
             second: moment(1),
             gradient: run.gradients.add(range.start),
-            offset: self.offset.as_ref().filter(|_| pulled).map_or(Pointer::NULL, here),
+            offset: self.offset.as_ref().filter(|_| proximal).map_or(Pointer::NULL, here),
             cohort: run.cohort,
-            counts: if descent.per_prediction { self.executor.counts.pointer() } else { Pointer::NULL },
+            counts: if rule.per_prediction { self.executor.counts.pointer() } else { Pointer::NULL },
             norms,
             rates: self.tables.rates.pointer(),
             counter: self.counter(),
             stride: run.stride(),
             n: range.len() as i64,
-            longest: descent.clip.unwrap_or_default(),
-            strength: descent.strength,
+            longest: rule.clip.unwrap_or_default(),
+            strength: rule.strength,
             decay: 0.0,
         };
-        optimiser_step(run, step, descent.optimiser)
+        optimiser_step(run, step, rule.optimiser)
     }
 }
 
@@ -559,16 +559,16 @@ fn written(home: &Home, table: &mut Option<Buffer<i32>>, room: usize, values: &[
 }
 
 /// What of a lane is trained, and whether the proximal term acts on them: sections that lie beside each other are moved by one launch.
-fn moved_ranges(home: &Home, trains: Trains, descent: Descent) -> Vec<(Range<usize>, bool)> {
+fn moved_ranges(home: &Home, trains: Trains, rule: StepRule) -> Vec<(Range<usize>, bool)> {
     let mut all: Vec<(Range<usize>, bool)> = Vec::new();
-    for (section, pulled) in Section::PARAMETERS.into_iter().zip(descent.pulled) {
+    for (section, proximal) in Section::PARAMETERS.into_iter().zip(rule.proximal) {
         let range = section.range(&home.layout);
         if range.is_empty() || !section.part().is_some_and(|part| trains.includes(part)) {
             continue;
         }
         match all.last_mut() {
-            Some((last, as_before)) if last.end == range.start && *as_before == pulled => last.end = range.end,
-            _ => all.push((range, pulled)),
+            Some((last, as_before)) if last.end == range.start && *as_before == proximal => last.end = range.end,
+            _ => all.push((range, proximal)),
         }
     }
     all

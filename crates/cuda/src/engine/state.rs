@@ -190,7 +190,7 @@ pub(crate) struct Holding {
 }
 
 impl DeviceState {
-    /// A state that counts for nothing on the host, as long as there is room for all of them on the device: whoever comes then makes somebody leave.
+    /// A state that counts for nothing on the host, as long as there is room for all of them on the device: the next one then makes another leave.
     pub(crate) fn new(home: &Arc<Home>, holding: Holding) -> Self {
         let Holding { own, dual, second, dual_norm, warm } = holding;
         let bytes = |parts: &Parts<Arc<Stored>>| parts.iter().map(|(_, stored)| stored.bytes()).sum::<usize>();

@@ -161,7 +161,7 @@ impl Drop for Stored {
     }
 }
 
-/// The lock, also after somebody panicked with it.
+/// The lock, also after a panic with it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

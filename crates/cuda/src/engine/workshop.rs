@@ -24,14 +24,14 @@ pub(crate) struct Workshop {
 }
 
 impl Workshop {
-    /// A runner for a purpose, which nobody else has while it is used.
+    /// A runner for a purpose, which has no other user meanwhile.
     pub(crate) fn take(&mut self, home: &Home, purpose: Purpose, extras: Extras) -> Result<Runner> {
         let fits = |runner: &Runner| runner.executor.purpose == purpose && runner.extras().cover(extras);
         if let Some(at) = self.runners.iter().position(fits) {
             return Ok(self.runners.remove(at));
         }
         self.runners.truncate(KEPT - 1);
-        // Runners hold on to what they share: where that grows, they are made anew when they are wanted again.
+        // Runners hold on to what they share: where that grows, they are made again when they are wanted.
         let before = self.shared.bytes();
         if self.wants(home, purpose, extras).bytes() > before {
             self.runners.clear();

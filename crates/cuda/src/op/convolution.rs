@@ -390,13 +390,13 @@ impl Conv {
             Into::Numbers(y) => (y.cast(), 0, 0),
             Into::Sum(y) => (y.cast(), 0, 1),
         };
-        let nobody = Cohort { spans: Pointer::NULL, rows: Pointer::NULL };
+        let no_cohort = Cohort { spans: Pointer::NULL, rows: Pointer::NULL };
         Self {
             x: Pointer::NULL,
             w: Pointer::NULL,
             bias: Pointer::NULL,
             y,
-            cohort: nobody,
+            cohort: no_cohort,
             w_stride: 0,
             bias_stride: 0,
             alpha: 1.0,

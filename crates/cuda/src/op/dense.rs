@@ -49,7 +49,7 @@ const FEW_SAMPLES: usize = 32;
 const INPUT_SHARED: usize = 69_120;
 
 /// Into how many parts an inner sum is cut: enough for two rounds of blocks of a usual cohort on a large card, of no less than 64 numbers each; for `large` layers, whose blocks
-/// go on by themselves, one round of no less than 128.
+/// continue by themselves, one round of no less than 128.
 fn parts_for(plan: &Planner<'_>, inner: usize, results: usize, large: bool) -> usize {
     let size = plan.purpose.size;
     let blocks = results.div_ceil(128) * size.most.div_ceil(32) * USUAL_LANES;

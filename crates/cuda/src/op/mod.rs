@@ -14,7 +14,7 @@ mod scale;
 mod text;
 mod transformer;
 
-use equilibrium::AroundSolve;
+use equilibrium::SolveHook;
 #[cfg(test)]
 use equilibrium::Solved;
 use fedeq_core::Result;
@@ -111,8 +111,8 @@ pub(crate) struct PassContext<'a> {
     pub(crate) statistics: Pointer<f32>,
     pub(crate) base: Pointer<u8>,
     pub(crate) arena: &'a Arena,
-    /// What is done around the solve of a network that solves for a fixed point.
-    pub(crate) around: Option<&'a dyn AroundSolve>,
+    /// What is done before and after the solve of a network that solves for a fixed point.
+    pub(crate) hook: Option<&'a dyn SolveHook>,
 }
 
 impl PassContext<'_> {

@@ -1,4 +1,4 @@
-//! A folder somebody has already unpacked.
+//! A folder that has already been unpacked.
 use std::fs::File;
 use std::path::{Path, PathBuf};
 

@@ -51,7 +51,7 @@ pub fn from_publisher(offer: &Offer, data: &Path, patience: &Patience, observer:
 
 /// Brings a data set from an archive or an unpacked folder on this machine into the data folder.
 ///
-/// Every file of a published archive must have the publisher's SHA-256. Of files made by a person nobody has published what
+/// Every file of a published archive must have the publisher's SHA-256. Of files made by a person it is not published what
 /// they must hold: they are copied if their reader can read them.
 pub fn from_path(offer: &Offer, from: &Path, data: &Path, observer: &mut dyn FetchObserver) -> Result<()> {
     let kind = fs::metadata(from).map_err(Error::io(from, "read it"))?;

@@ -1,10 +1,10 @@
 //! Each class shared out in proportions drawn from a Dirichlet distribution.
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, Gamma, OpenClosed01};
 
 use super::classes::Classes;
 use super::plan::{check_clients, check_minimum};
+use crate::draws::{above_zero, gamma};
 use crate::{Error, Result, Seed};
 
 /// How often proportions are drawn before a minimum is given up.
@@ -73,10 +73,9 @@ impl Shares {
 /// Computed with logarithms, as most gamma variates of a small shape are too small for a float:
 /// `gamma(alpha) = gamma(alpha + 1) * u^(1 / alpha)`.
 pub(super) fn proportions(clients: usize, alpha: f64, rng: &mut ChaCha8Rng) -> Vec<f64> {
-    let gamma = Gamma::new(alpha + 1.0, 1.0).expect("alpha is checked to be positive and finite");
     let logarithm = |rng: &mut ChaCha8Rng| {
-        let uniform: f64 = OpenClosed01.sample(rng);
-        libm::log(gamma.sample(rng)) + libm::log(uniform) / alpha
+        let uniform = above_zero(rng);
+        libm::log(gamma(alpha + 1.0, rng)) + libm::log(uniform) / alpha
     };
     let logarithms: Vec<f64> = (0..clients).map(|_| logarithm(rng)).collect();
     let largest = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -48,7 +48,7 @@ impl HoldOut {
             Self::Fraction(fraction) => part_of(clients, fraction)?,
         };
         if count >= clients {
-            let problem = format!("holding out `{count}` of {} leaves nobody to train", quoted(clients, "client"));
+            let problem = format!("holding out `{count}` of {} leaves no client to train", quoted(clients, "client"));
             return Err(Error::unmeetable(problem, format!("hold out at most {}", clients.saturating_sub(1))));
         }
         Ok(count)

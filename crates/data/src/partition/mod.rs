@@ -3,7 +3,7 @@
 //! A [`Partition`] is the rule, a [`Split`] says how a client's samples are divided into training, validation and test, and
 //! [`Partition::assign`] turns both into a [`ClientSplits`]: for each client, indices into the [`Dataset`](crate::Dataset).
 //!
-//! Whatever the rule, no sample is given to two clients or to two parts of one client, and every sample is given to somebody
+//! Whatever the rule, no sample is given to two clients or to two parts of one client, and every sample is given to a client
 //! (`natural` with fewer clients than owners gives out the samples of the chosen ones; `own` gives out nothing where no client is).
 //!
 //! Logarithms come from the crate `libm`: the C libraries of two machines may differ in the last digit, and so might who holds what.

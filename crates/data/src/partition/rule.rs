@@ -112,13 +112,13 @@ pub enum Partition {
     },
     /// Every client brings its own: all samples belong to the client whose machine this is, and the others' lie elsewhere.
     ///
-    /// For a federation of devices that hold nobody's samples but their own. A client trains on the same bytes as under
+    /// For a federation of devices that hold no samples but their own. A client trains on the same bytes as under
     /// [`Partition::Natural`] over the samples of all.
     Own {
         /// How many clients.
         #[schemars(range(min = 1, max = MOST_CLIENTS))]
         clients: usize,
-        /// Whose machine this is; nobody's on a server. No part of an experiment.
+        /// Whose machine this is; no client's on a server. No part of an experiment.
         #[serde(skip)]
         here: Option<usize>,
     },

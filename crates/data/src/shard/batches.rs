@@ -87,7 +87,7 @@ impl Batches<'_> {
         std::iter::from_fn(move || self.advance().map(|batch| self.order[batch].to_vec()))
     }
 
-    /// The next batch, in the memory of one that nobody needs any more; says whether there is one.
+    /// The next batch, in the memory of one that is not needed any more; says whether there is one.
     pub fn read_next(&mut self, batch: &mut Batch) -> bool {
         let next = self.advance();
         if let Some(next) = next.clone() {

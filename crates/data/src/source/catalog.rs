@@ -1,18 +1,48 @@
 //! What the program knows about each data set before it has read a byte of it.
 use std::path::Path;
 
-use super::Source;
+use super::scale::Scale;
+use super::{Source, UsualTraining};
 #[cfg(feature = "fetch")]
 use crate::fetch::Offer;
 use crate::{Dataset, Result};
 
 /// A data set, in a file of its own: what is known of it, its options and how it is read.
-pub trait DataSet: Default {
+pub trait DataSet: Clone + Default {
     /// What the catalog says.
     const ENTRY: Entry;
 
+    /// Whether it is arrays that a program handed over, kept in a file.
+    const IS_ARRAYS: bool = false;
+
     /// Reads all of it from a folder, or from one of the [places](Entry::places) below it.
     fn load(&self, folder: &Path) -> Result<Dataset>;
+
+    /// How models usually learn from it: as from others of its kind, unless it says otherwise.
+    fn training() -> UsualTraining {
+        UsualTraining::of(Self::ENTRY.kind)
+    }
+
+    /// The same for people who hold other samples than those in `example`: read by it, theirs have the shape and the classes of the example. Published sets and text are alike
+    /// anyway; columns of a table are for their owners to keep in order.
+    fn alike(&self, _example: &Dataset) -> Self {
+        self.clone()
+    }
+
+    /// What becomes of the features of rows of numbers; nothing for other samples, and for numbers that are generated.
+    fn scale(&self) -> Option<&Scale> {
+        None
+    }
+
+    /// The same, to be changed.
+    fn scale_mut(&mut self) -> Option<&mut Scale> {
+        None
+    }
+
+    /// Of [arrays](Self::IS_ARRAYS): the hash of their file, where that is known.
+    fn sha256_mut(&mut self) -> Option<&mut Option<String>> {
+        None
+    }
 
     /// Noise of the same shape, for measuring where the data is not available; nothing where its shape is known only when it is read.
     fn stand_in(&self) -> Option<Dataset> {
@@ -35,7 +65,7 @@ pub struct Entry {
     pub about: &'static str,
     /// What its samples are.
     pub kind: SampleKind,
-    /// How it is divided among clients where nobody says otherwise.
+    /// How it is divided among clients where nothing else is said.
     pub partition: UsualPartition,
     /// Where it is looked for, below the data folder and in this order; `""` is the folder itself. Empty: it needs no files.
     pub places: &'static [&'static str],
@@ -58,7 +88,7 @@ pub enum SampleKind {
     Numbers,
 }
 
-/// How a data set is divided among clients where nobody says otherwise.
+/// How a data set is divided among clients where nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsualPartition {
     /// The [rule](crate::partition::Partition::rule).

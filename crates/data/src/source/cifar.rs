@@ -1,6 +1,7 @@
 //! CIFAR-10 and CIFAR-100 in the publisher's binary version.
 use super::records::{RecordLayout, Records};
-use super::{DataSet, Entry, SampleKind, UsualPartition, locate, stand_in};
+use super::training::batch;
+use super::{DataSet, Entry, SampleKind, UsualPartition, UsualTraining, locate, stand_in};
 #[cfg(feature = "fetch")]
 use crate::fetch::{Archive, Fingerprint, Member, Offer};
 use crate::{Dataset, Error, Place, Result, Scaling};
@@ -30,6 +31,10 @@ impl DataSet for Cifar10 {
         citation: CITATION,
     };
 
+    fn training() -> UsualTraining {
+        TRAINING
+    }
+
     fn load(&self, folder: &Path) -> Result<Dataset> {
         Cifar::Ten.load(folder)
     }
@@ -43,6 +48,10 @@ impl DataSet for Cifar10 {
         Some(Offer::Archive(archive_10()))
     }
 }
+
+/// What the run scripts have for both.
+const TRAINING: UsualTraining =
+    UsualTraining { batch: batch(20), equilibrium: "deq-resnet-m", explicit: "resnet-34", ..UsualTraining::IMAGES };
 
 /// CIFAR-100; there is nothing to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +69,11 @@ impl DataSet for Cifar100 {
         licence: LICENCE,
         citation: CITATION,
     };
+
+    /// The methods that FeDEQ is compared with learn it at a larger rate.
+    fn training() -> UsualTraining {
+        UsualTraining { rate: 0.05, ..TRAINING }
+    }
 
     fn load(&self, folder: &Path) -> Result<Dataset> {
         Cifar::Hundred.load(folder)

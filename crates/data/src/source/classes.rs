@@ -1,5 +1,5 @@
 //! The classes there are, where not every sample is at hand to show them.
-use crate::{Error, Result};
+use crate::{Dataset, Error, Labels, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -15,6 +15,14 @@ impl ClassNames {
         sort_naturally(&mut names);
         let remedy = "predict the label as a number (`task = \"numbers\"`), or name another label";
         Self::try_from(names).map_err(|problem| Error::unmeetable(problem, remedy))
+    }
+
+    /// Those of a data set, if its labels are classes.
+    pub(super) fn of(dataset: &Dataset) -> Option<Self> {
+        match &dataset.labels {
+            Labels::Classes { names, .. } => Self::try_from(names.clone()).ok(),
+            _ => None,
+        }
     }
 
     /// The class of each of `names`, which must be among these.

@@ -1,6 +1,6 @@
 //! The UCI hand-written digits: 1,797 pictures of 8x8, part of the program so that it runs with no download.
 use super::records::{RecordLayout, Records};
-use super::{DataSet, Entry, SampleKind, UsualPartition};
+use super::{DataSet, Entry, SampleKind, UsualPartition, UsualTraining};
 use crate::{Dataset, Result, Scaling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,20 @@ impl DataSet for Digits {
         licence: "CC BY 4.0",
         citation: "Alpaydin and Kaynak (1998), Optical Recognition of Handwritten Digits, UCI Machine Learning Repository",
     };
+
+    /// Small, and for a first trial.
+    fn training() -> UsualTraining {
+        UsualTraining {
+            rounds: 60,
+            fraction: 0.2,
+            evaluate_every: 5,
+            rate: 0.05,
+            fedeq_rate: 0.05,
+            equilibrium: "deq-resnet-xs",
+            explicit: "resnet-xs",
+            ..UsualTraining::IMAGES
+        }
+    }
 
     fn load(&self, _: &Path) -> Result<Dataset> {
         load()

@@ -6,7 +6,7 @@ use super::{DataSet, Entry, SampleKind, UsualPartition, locate};
 use crate::fetch::{Offer, Recipe, Ways};
 #[cfg(feature = "fetch")]
 use crate::source::Source;
-use crate::{Dataset, Error, Images, Labels, Owners, Place, Result, Samples, Scaling};
+use crate::{Dataset, Error, Images, Labels, Owners, Place, Result, Samples, Scaling, named};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,35 +24,23 @@ pub struct Emnist {
     pub split: EmnistSplit,
 }
 
-/// The publisher's splits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum EmnistSplit {
-    /// 814,255 characters in 62 classes.
-    #[default]
-    ByClass,
-    /// 814,255 characters in 47 classes: small letters that look like their capitals are one with them.
-    ByMerge,
-    /// 131,600 characters in the same 47 classes, each as often.
-    Balanced,
-    /// 145,600 letters in 26 classes.
-    Letters,
-    /// 280,000 digits.
-    Digits,
-    /// 70,000 digits, prepared like MNIST.
-    Mnist,
-}
-
-impl EmnistSplit {
-    fn name(self) -> &'static str {
-        match self {
-            Self::ByClass => "byclass",
-            Self::ByMerge => "bymerge",
-            Self::Balanced => "balanced",
-            Self::Letters => "letters",
-            Self::Digits => "digits",
-            Self::Mnist => "mnist",
-        }
+named! {
+    /// The publisher's splits.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum EmnistSplit {
+        /// 814,255 characters in 62 classes.
+        #[default]
+        ByClass = "byclass",
+        /// 814,255 characters in 47 classes: small letters that look like their capitals are one with them.
+        ByMerge = "bymerge",
+        /// 131,600 characters in the same 47 classes, each as often.
+        Balanced = "balanced",
+        /// 145,600 letters in 26 classes.
+        Letters = "letters",
+        /// 280,000 digits.
+        Digits = "digits",
+        /// 70,000 digits, prepared like MNIST.
+        Mnist = "mnist",
     }
 }
 

@@ -82,6 +82,12 @@ impl DataSet for ImageFolder {
             test_start: None,
         })
     }
+
+    fn alike(&self, example: &Dataset) -> Self {
+        let Samples::Images(images) = &example.samples else { return self.clone() };
+        let reader = Self::for_shape(images.shape).unwrap_or_else(|| self.clone());
+        Self { classes: ClassNames::of(example), ..reader }
+    }
 }
 
 impl ImageFolder {

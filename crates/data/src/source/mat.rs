@@ -32,7 +32,7 @@ pub enum MatValue {
     Array(MatArray),
     /// Values by name.
     Struct(BTreeMap<String, MatValue>),
-    /// Text, cells and other things that nobody here reads.
+    /// Text, cells and other things that are not read here.
     Other,
 }
 

@@ -4,7 +4,7 @@
 //! [`Source::load`] does the work.
 //!
 //! # Layout
-//! - [`Source`], [`catalog`], [`DataSet`] and [`DatasetSummary`]: what there is, where it comes from, how large it is. A data set is a file that implements
+//! - [`Source`], [`catalog`], [`DataSet`], [`UsualTraining`] and [`DatasetSummary`]: what there is, where it comes from, how models usually learn from it, how large it is. A data set is a file that implements
 //!   [`DataSet`] and a line in `data_sets!` below.
 //! - [`digits`], [`cifar`]: pictures in binary records ([`records`]).
 //! - [`mnist`], [`emnist`], [`svhn`]: pictures in IDX and MATLAB files ([`idx`], [`mat`]); [`tiny_imagenet`]: photographs in folders.
@@ -43,24 +43,24 @@ pub mod synthetic;
 pub mod table;
 pub mod text;
 pub mod tiny_imagenet;
+mod training;
 pub mod vocabulary;
 
 #[cfg(feature = "fetch")]
 use crate::fetch::Offer;
-use crate::{Dataset, Error, Labels, Result, Samples, Scaling};
+use crate::{Dataset, Error, Result, Scaling};
 use arrays::{ImageArrays, TokenArrays, VectorArrays};
 pub use catalog::{DataSet, Entry, SampleKind, UsualPartition, catalog};
-use classes::ClassNames;
 use image_folder::ImageFolder;
 use scale::Scale;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::num::NonZeroU16;
 use std::path::Path;
 pub use summary::DatasetSummary;
 use synthetic::Synthetic;
 use table::Table;
 use text::Text;
+pub use training::UsualTraining;
 
 /// Makes [`Source`] of lines `Variant(Options) = "name"`, one a data set.
 macro_rules! data_sets {
@@ -102,6 +102,47 @@ macro_rules! data_sets {
             pub fn load(&self, folder: &Path) -> Result<Dataset> {
                 match self {
                     $(Self::$variant(options) => DataSet::load(options, folder),)+
+                }
+            }
+
+            /// Whether it is arrays that a program handed over.
+            pub fn is_arrays(&self) -> bool {
+                match self {
+                    $(Self::$variant(_) => <$options as DataSet>::IS_ARRAYS,)+
+                }
+            }
+
+            /// How models usually learn from it.
+            pub fn training(&self) -> UsualTraining {
+                match self {
+                    $(Self::$variant(_) => <$options as DataSet>::training(),)+
+                }
+            }
+
+            /// The same source for people who hold other samples than those in `example`: read by it, theirs have the shape and the classes
+            /// of the example. Published sets and text are alike anyway; columns of a table are for their owners to keep in order.
+            pub fn alike(&self, example: &Dataset) -> Self {
+                match self {
+                    $(Self::$variant(options) => Self::$variant(options.alike(example)),)+
+                }
+            }
+
+            /// What becomes of the features of rows of numbers; nothing for other samples, and for numbers that are generated.
+            pub fn scale(&self) -> Option<&Scale> {
+                match self {
+                    $(Self::$variant(options) => options.scale(),)+
+                }
+            }
+
+            fn scale_mut(&mut self) -> Option<&mut Scale> {
+                match self {
+                    $(Self::$variant(options) => options.scale_mut(),)+
+                }
+            }
+
+            fn sha256_mut(&mut self) -> Option<&mut Option<String>> {
+                match self {
+                    $(Self::$variant(options) => options.sha256_mut(),)+
                 }
             }
 
@@ -178,28 +219,6 @@ impl Source {
         self.entry().name
     }
 
-    /// The same source for people who hold other samples than those in `example`: read by it, theirs have the shape and the classes
-    /// of the example. Published sets and text are alike anyway; columns of a table are for their owners to keep in order.
-    pub fn alike(&self, example: &Dataset) -> Self {
-        let classes = match &example.labels {
-            Labels::Classes { names, .. } => ClassNames::try_from(names.clone()).ok(),
-            _ => None,
-        };
-        match (self.clone().unpinned(), &example.samples) {
-            (Self::Images(options), Samples::Images(images)) => {
-                Self::Images(ImageFolder { classes, ..ImageFolder::for_shape(images.shape).unwrap_or(options) })
-            }
-            (Self::Csv(options), _) => Self::Csv(Table { classes, ..options }),
-            (Self::ImageArrays(options), _) => Self::ImageArrays(ImageArrays { classes, ..options }),
-            (Self::VectorArrays(options), _) => Self::VectorArrays(VectorArrays { classes, ..options }),
-            (Self::TokenArrays(options), Samples::Sequences(sequences)) => {
-                let vocabulary = u16::try_from(sequences.vocabulary).ok().and_then(NonZeroU16::new);
-                Self::TokenArrays(TokenArrays { vocabulary, ..options })
-            }
-            (other, _) => other,
-        }
-    }
-
     /// The scaling that is part of the source itself.
     pub fn given_scaling(&self) -> Option<Scaling> {
         match self.scale() {
@@ -208,17 +227,9 @@ impl Source {
         }
     }
 
-    /// What becomes of the features of rows of numbers; nothing for other samples, and for numbers that are generated.
-    pub fn scale(&self) -> Option<&Scale> {
-        match self {
-            Self::Csv(Table { scale, .. }) | Self::VectorArrays(VectorArrays { scale, .. }) => Some(scale),
-            _ => None,
-        }
-    }
-
     /// The same source with features scaled otherwise, where they are.
     pub fn with_scale(mut self, new: Scale) -> Self {
-        if let Self::Csv(Table { scale, .. }) | Self::VectorArrays(VectorArrays { scale, .. }) = &mut self {
+        if let Some(scale) = self.scale_mut() {
             *scale = new;
         }
         self

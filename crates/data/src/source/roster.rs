@@ -39,7 +39,7 @@ impl Roster {
         self.names
     }
 
-    /// Labels whose classes are these names, numbered as in `known` or, where nobody said which classes there are, in order.
+    /// Labels whose classes are these names, numbered as in `known` or, where it was not said which classes there are, in order.
     ///
     /// `of` is the number each sample's class got here.
     pub(super) fn into_classes(self, of: &[u32], known: Option<&ClassNames>) -> Result<Labels> {

@@ -14,6 +14,9 @@ use std::io::Read;
 use std::path::Path;
 
 const DEFAULT_CLIENT: &str = "client";
+/// What may be meant by a column that holds something else than numbers.
+const NO_FEATURE: &str = "if it says whose a row is, `--set data.source.client=COLUMN`, and if it is what to predict, `--set data.source.label=COLUMN`; otherwise write a \
+                          number in its place (words as 0, 1, ..), or remove the column or the row";
 const NAME_COLUMNS: &str =
     "say which columns are meant, with `--set data.source.label=COLUMN` and `--set data.source.client=COLUMN`";
 /// Columns that are named in an error.
@@ -24,7 +27,7 @@ const NAMED: usize = 12;
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
     /// The column that says whose the row is. Unless given: `client` where there is such a column; else the rows belong to
-    /// nobody and are for a partition to hand out.
+    /// no client and are for a partition to hand out.
     pub client: Option<String>,
     /// The column to predict.
     pub label: String,
@@ -75,6 +78,18 @@ impl DataSet for Table {
                 Err(Error::unmeetable(problem, "give the path of the one that is meant"))
             }
         }
+    }
+
+    fn alike(&self, example: &Dataset) -> Self {
+        Self { classes: ClassNames::of(example), ..self.clone() }
+    }
+
+    fn scale(&self) -> Option<&Scale> {
+        Some(&self.scale)
+    }
+
+    fn scale_mut(&mut self) -> Option<&mut Scale> {
+        Some(&mut self.scale)
     }
 }
 
@@ -189,7 +204,7 @@ fn number(row: &StringRecord, column: usize, header: &StringRecord) -> Result<f3
     text.parse().ok().filter(|number: &f32| number.is_finite()).ok_or_else(|| {
         let column = header.get(column).unwrap_or_default();
         let problem = format!("column `{column}`: `{text}` is not a finite number");
-        Flaw::new(problem, "write a number in its place (words as 0, 1, ..), or remove the column or the row")
+        Flaw::new(problem, NO_FEATURE)
     })
 }
 

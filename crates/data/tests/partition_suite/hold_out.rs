@@ -9,7 +9,7 @@ fn hundred() -> ClientSplits {
 }
 
 #[test]
-fn whole_clients_move_and_nobody_is_lost() {
+fn whole_clients_move_and_none_is_lost() {
     let before = hundred();
     let after = before.clone().hold_out(HoldOut::Fraction(0.1), Seed::new(1)).unwrap();
     assert_eq!((after.clients.len(), after.unseen.len()), (90, 10));
@@ -33,7 +33,7 @@ fn a_fraction_that_floating_point_puts_just_below_a_whole_number_means_that_numb
 }
 
 #[test]
-fn nobody_is_held_out_where_nobody_is_asked_for() {
+fn no_client_is_held_out_where_none_is_asked_for() {
     for none in [HoldOut::Count(0), HoldOut::Fraction(0.0)] {
         assert_eq!(hundred().hold_out(none, Seed::new(0)).unwrap(), hundred());
     }

@@ -32,7 +32,7 @@ fn a_client_on_its_own_machine_has_what_it_has_among_all() {
 }
 
 #[test]
-fn where_no_client_is_nobody_has_samples() {
+fn where_no_client_is_there_are_no_samples() {
     for here in [None, Some(3)] {
         let clients = Partition::Own { clients: 3, here }.assign(&alone(0), &SPLIT, Seed::new(0)).unwrap().clients;
         let names: Vec<&str> = clients.iter().map(|client| client.name.as_str()).collect();

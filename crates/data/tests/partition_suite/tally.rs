@@ -43,6 +43,6 @@ fn sequences_are_tallied_by_samples_only() {
 }
 
 #[test]
-fn nobody_has_no_summary() {
+fn without_clients_there_is_no_summary() {
     assert_eq!(Tally::of(&balanced(2, 2, 0), &[]).summary(), None);
 }

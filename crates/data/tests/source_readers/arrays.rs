@@ -263,7 +263,7 @@ fn a_full_disk_or_a_missing_folder_leaves_nothing_behind() {
         let error = Error::io(Path::new("mine"), "write it")(write_to(&dataset, full).unwrap_err());
         assert!(error.hint().contains("free some space"), "{error}: {}", error.hint());
     }
-    // What an earlier process left over, or somebody's link, is not written to.
+    // What an earlier process left over, or a link to elsewhere, is not written to.
     let folder = tempfile::tempdir().unwrap();
     let (path, theirs) = (folder.path().join("mine"), folder.path().join("theirs"));
     fs::write(&theirs, "theirs").unwrap();

@@ -34,7 +34,7 @@ fn columns_may_go_by_other_names() {
 }
 
 #[test]
-fn rows_may_belong_to_nobody() {
+fn rows_may_belong_to_no_client() {
     let dataset = read("label,x\nlow,1\nhigh,3\n").unwrap();
     assert_sound(&dataset);
     assert_eq!(dataset.owners, None);

@@ -132,7 +132,7 @@ impl<S: States> Gmres<S> {
     /// How it went, in the memory of an old report.
     fn report(&self, old: SolveReport) -> SolveReport {
         let most = self.samples.iter().map(|sample| sample.steps).max().unwrap_or(0);
-        let outcome = |sample: &Sample| sample.outcome.expect("nobody is open any more");
+        let outcome = |sample: &Sample| sample.outcome.expect("no sample is open any more");
         old.of(&self.samples, |sample| (sample.steps, sample.relative(), outcome(sample)), most * self.samples.len())
     }
 }

@@ -1,10 +1,11 @@
 //! `fedeq compare`.
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use fedeq_core::View;
 pub(super) use fedeq_report::comparison::VIEWS;
-use fedeq_report::comparison::{ComparisonTable, legend, verdicts};
+use fedeq_report::comparison::{COLUMNS, ComparisonTable, legend, verdicts};
 use fedeq_run::compare::{Comparison, Gathered, Group, Qualities, gather};
 
 use super::failure::{Failure, Outcome};
@@ -19,6 +20,7 @@ Examples:
   fedeq compare runs/demo --view shared      by the server's model with each client's head
   fedeq compare sweep --format csv > sweep.csv
   fedeq compare sweep --format latex          a table for a paper; also markdown and json
+  fedeq compare sweep --columns settings,local,sent
 
 Runs that differ only in their seed are one line: mean and standard deviation. All methods are compared by the same view of their clients' models, and the other view is shown beside it. \
 On each data set the most accurate line is set against every other by a paired t-test over the seeds that both have, since a seed also draws the clients' data; where \
@@ -32,6 +34,9 @@ pub(super) struct Arguments {
     /// How to write it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Which columns, in this order, of text, Markdown and LaTeX [default: all in which there is something to say]
+    #[arg(long, value_name = "COLUMN,COLUMN", value_delimiter = ',', value_parser = PossibleValuesParser::new(COLUMNS))]
+    columns: Vec<String>,
     /// The same as `--format json`
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -62,16 +67,29 @@ impl Arguments {
             _ => self.format,
         }
     }
+
+    /// The columns that were chosen, or else all there is something to say in.
+    fn table(&self, comparison: &Comparison) -> Outcome<ComparisonTable> {
+        if self.columns.is_empty() {
+            return Ok(ComparisonTable::of(comparison));
+        }
+        if matches!(self.format(), Format::Csv | Format::Json) {
+            let problem = "`--columns` is for text, Markdown and LaTeX: the other formats have everything";
+            return Err(Failure::request(problem, "leave it out, or choose another `--format`"));
+        }
+        Ok(ComparisonTable::only(comparison, &self.columns))
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
     let gathered = gather(&arguments.runs).map_err(Failure::refused)?;
     tell_of_omissions(&gathered);
     let comparison = Comparison::of(&gathered.runs, arguments.view_args.view().unwrap_or_default()).map_err(Failure::refused)?;
+    let table = arguments.table(&comparison)?;
     match arguments.format() {
-        Format::Text => print(&text_of(&comparison)),
-        Format::Markdown => print(&markdown_of(&comparison)),
-        Format::Latex => print(&latex_of(&comparison)),
+        Format::Text => print(&text_of(&comparison, table)),
+        Format::Markdown => print(&markdown_of(&comparison, &table)),
+        Format::Latex => print(&latex_of(&comparison, &table)),
         Format::Csv => print(&csv_of(&comparison.groups)),
         Format::Json => print_json(&comparison),
     }
@@ -86,8 +104,8 @@ fn tell_of_omissions(gathered: &Gathered) {
     }
 }
 
-fn text_of(comparison: &Comparison) -> String {
-    let (table, left_out) = ComparisonTable::of(comparison).text(limit());
+fn text_of(comparison: &Comparison, table: ComparisonTable) -> String {
+    let (table, left_out) = table.text(limit());
     let contrasts: String = verdicts(comparison).iter().map(|verdict| wrapped_within(verdict)).collect();
     let space = if contrasts.is_empty() { "" } else { "\n" };
     let mut legend = legend(comparison);
@@ -99,18 +117,18 @@ fn text_of(comparison: &Comparison) -> String {
 }
 
 /// A page, or a part of one: the table, and what it means.
-fn markdown_of(comparison: &Comparison) -> String {
+fn markdown_of(comparison: &Comparison, table: &ComparisonTable) -> String {
     let legend: String =
         legend(comparison).iter().map(|line| format!("- {}\n", line.replace("* the best", "bold: the best"))).collect();
     let contrasts: String = verdicts(comparison).iter().map(|verdict| format!("- {verdict}\n")).collect();
-    format!("{}\n{legend}{contrasts}", ComparisonTable::of(comparison).markdown())
+    format!("{}\n{legend}{contrasts}", table.markdown())
 }
 
 /// A table, and what it means in comments.
-fn latex_of(comparison: &Comparison) -> String {
+fn latex_of(comparison: &Comparison, table: &ComparisonTable) -> String {
     let notes = legend(comparison).into_iter().chain(verdicts(comparison));
     let notes: String = notes.map(|note| format!("% {}\n", note.replace("* the best", "bold: the best"))).collect();
-    format!("{}{notes}", ComparisonTable::of(comparison).latex())
+    format!("{}{notes}", table.latex())
 }
 
 const CSV_HEADING: &str = "method,model,data,settings,rounds,seeds,local_mean,local_deviation,local_weighted,local_worst_decile,\

@@ -9,7 +9,7 @@ use super::table::{Align, Table};
 use super::trained::FinishedRunArgs;
 use fedeq_run::experiment::Prepared;
 use fedeq_run::number::percent;
-use fedeq_run::predict::{Answer, Questions, predict};
+use fedeq_run::predict::{Prediction, PredictionInputs, predict};
 use fedeq_run::run::ClientModel;
 
 /// Asks a client's model about new inputs.
@@ -72,11 +72,11 @@ impl PredictArgs {
         }
     }
 
-    fn questions(&self, prepared: &Prepared, client: usize) -> Outcome<Questions> {
+    fn questions(&self, prepared: &Prepared, client: usize) -> Outcome<PredictionInputs> {
         let questions = match &self.samples {
-            Some(range) => Questions::own(&prepared.dataset, range_of(range)?),
-            None if self.input.is_empty() => Questions::test_samples(prepared, client),
-            None => Questions::from_files(prepared, &self.input),
+            Some(range) => PredictionInputs::own(&prepared.dataset, range_of(range)?),
+            None if self.input.is_empty() => PredictionInputs::test_samples(prepared, client),
+            None => PredictionInputs::from_files(prepared, &self.input),
         };
         questions.map_err(Failure::refused)
     }
@@ -90,7 +90,7 @@ fn range_of(text: &str) -> Outcome<std::ops::Range<u32>> {
     if range.is_empty() { Err(malformed()) } else { Ok(range) }
 }
 
-fn text_of(answers: &[Answer]) -> String {
+fn text_of(answers: &[Prediction]) -> String {
     let mut columns = vec![("input", Align::Left), ("class", Align::Left), ("probability", Align::Right)];
     columns.extend(answers.iter().any(|answer| answer.expected.is_some()).then_some(("expected", Align::Left)));
     let mut table = Table::new(&columns);
@@ -101,16 +101,16 @@ fn text_of(answers: &[Answer]) -> String {
     table.text()
 }
 
-fn lines_of(answers: &[Answer]) -> String {
-    let line = |answer: &Answer| serde_json::to_string(answer).unwrap_or_default() + "\n";
+fn lines_of(answers: &[Prediction]) -> String {
+    let line = |answer: &Prediction| serde_json::to_string(answer).unwrap_or_default() + "\n";
     answers.iter().map(line).collect()
 }
 
-fn csv_of(answers: &[Answer]) -> Outcome<String> {
+fn csv_of(answers: &[Prediction]) -> Outcome<String> {
     let mut table = csv::Writer::from_writer(Vec::new());
     let heading = ["input", "class", "probability", "expected"];
     let rows = answers.iter().map(|answer| {
-        let Answer { input, class, probability, expected, .. } = answer;
+        let Prediction { input, class, probability, expected, .. } = answer;
         [input.clone(), class.clone(), probability.to_string(), expected.clone().unwrap_or_default()]
     });
     let written = table.write_record(heading).and_then(|()| rows.into_iter().try_for_each(|row| table.write_record(row)));

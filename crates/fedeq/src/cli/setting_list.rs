@@ -1,5 +1,6 @@
 //! `fedeq settings`: every setting there is.
 use clap::{Args, ValueEnum};
+use fedeq_core::Method;
 use fedeq_run::closest::closest;
 use fedeq_run::experiment::{Accepts, Given, GivenWhere, NamedChoice, SettingInfo, SettingValue};
 use serde::Serialize;
@@ -123,8 +124,17 @@ fn given_words(given: &[Given], setting: &SettingInfo) -> String {
 }
 
 fn place_words(place: &GivenWhere) -> String {
-    let choice = |(choice, names): (&&str, &Vec<&str>)| format!("{choice} {}", names.join(", "));
+    let choice = |(choice, names): (&&str, &Vec<&str>)| match all_methods_but(choice, names) {
+        Some(others) => format!("all methods but {}", others.join(", ")),
+        None => format!("{choice} {}", names.join(", ")),
+    };
     place.iter().map(choice).collect::<Vec<_>>().join(" with ")
+}
+
+/// The methods that are not among these, where that says it shorter.
+fn all_methods_but(choice: &str, names: &[&str]) -> Option<Vec<&'static str>> {
+    let others: Vec<&str> = Method::NAMES.into_iter().filter(|name| !names.contains(name)).collect();
+    (choice == "method" && others.len() < names.len()).then_some(others)
 }
 
 /// A value as a person writes it.

@@ -33,6 +33,7 @@ Examples:
   fedeq sweep --grid 'method={ name = \"fedeq\", rho = 0.1 },fedrep' --out sweeps/both
   fedeq sweep --grid training.learning_rate=log:0.001..0.5 --random 20 --out sweeps/rates
   fedeq sweep --grid training.learning_rate=log:0.001..0.5 --halving 3 --budget 600 --out sweeps/halving
+  fedeq sweep --grid method=fedeq,fedrep --with model=deq-resnet-xs,resnet-xs --grid training.learning_rate=log:0.01..0.5 --random 20 --out sweeps/both-rates
   fedeq sweep --grid method=fedeq,fedrep --seeds 0..3 --out sweeps/gpu --device cuda --jobs 3
   fedeq sweep --grid method=fedeq,fedrep --seeds 0..10 --out sweeps/long --time-budget 55m
   fedeq compare sweeps/methods               the same runs, with significance
@@ -49,19 +50,19 @@ pub(super) struct Arguments {
     grid: Vec<String>,
     /// A setting that changes together with one of the grid, and has as many values; where several have as many, name it:
     /// `--with method:model=..`
-    #[arg(long, value_name = "KEY=VALUE,VALUE", requires = "grid", add = completions::axes_with())]
+    #[arg(long, value_name = "KEY=VALUE,VALUE", add = completions::axes_with())]
     with: Vec<String>,
-    /// The grid as a file: `seeds = "0..3"`, lists of values below `[grid]`, and of those that change together below `[[together]]`
-    #[arg(long, value_name = "GRID.toml", conflicts_with_all = ["random", "halving", "budget"])]
+    /// The grid as a file: `seeds = "0..3"`, lists of values below `[grid]` (in a search also ranges), and of those that change together below `[[together]]`
+    #[arg(long, value_name = "GRID.toml")]
     grid_file: Option<PathBuf>,
     /// Draw so many points at random from the grid instead of taking all
-    #[arg(long, value_name = "N", conflicts_with_all = ["with", "budget"], value_parser = clap::value_parser!(u64).range(1..=MOST_POINTS as u64))]
+    #[arg(long, value_name = "N", conflicts_with = "budget", value_parser = clap::value_parser!(u64).range(1..=MOST_POINTS as u64))]
     random: Option<u64>,
     /// Successive halving: train all points for a few rounds, one of so many of them further, and so on; points are drawn at random
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", conflicts_with = "with", value_parser = clap::value_parser!(u64).range(2..=100))]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "3", value_parser = clap::value_parser!(u64).range(2..=100))]
     halving: Option<u64>,
     /// Draw as many points as can be trained with so many rounds of all runs together
-    #[arg(long, value_name = "ROUNDS", conflicts_with = "with")]
+    #[arg(long, value_name = "ROUNDS")]
     budget: Option<u64>,
     /// What points are drawn by
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -142,15 +143,13 @@ impl Arguments {
     fn planned(&self) -> Outcome<Planned> {
         let overrides = self.experiment.overrides_with(&self.run_args)?;
         let file = self.grid_file.as_deref().map(GridFile::read).transpose().map_err(Failure::refused)?.unwrap_or_default();
-        let is_search = self.random.is_some() || self.halving.is_some() || self.budget.is_some();
-        if !is_search {
-            let axes = self.axes(file.axes).map_err(Failure::refused)?;
+        let search = self.axes(file.axes).map_err(Failure::refused)?;
+        if !self.is_search() {
+            let axes = self.lists(&search).map_err(Failure::refused)?;
             let seeds = self.seeds(&axes, &overrides, file.seeds)?;
             return Ok(Planned { cells: self.cells(&overrides, &axes, &seeds)?, axes, halving: None });
         }
-        let search: Vec<SearchAxis> =
-            self.grid.iter().map(|text| text.parse()).collect::<fedeq_core::Result<_>>().map_err(Failure::refused)?;
-        let seeds = self.seeds(&[], &overrides, None)?;
+        let seeds = self.seeds(&[], &overrides, file.seeds)?;
         let (points, halving) = self.extent(&overrides, seeds.len().max(1) as u64)?;
         let axes = draw(&search, points, self.search_seed).map_err(Failure::refused)?;
         if axes.iter().any(|axis| axis.key == "seed" || axis.key.starts_with("plan.rounds") || axis.key == "plan.evaluate_every")
@@ -206,22 +205,38 @@ impl Arguments {
         Halving::new(points, keep, plan.rounds, plan.evaluate_every).map_err(Failure::refused)
     }
 
-    fn axes(&self, from_file: Vec<SweepAxis>) -> fedeq_core::Result<Vec<SweepAxis>> {
+    fn is_search(&self) -> bool {
+        self.random.is_some() || self.halving.is_some() || self.budget.is_some()
+    }
+
+    /// All axes: those of the file, those of the grid, and those that go with either.
+    fn axes(&self, from_file: Vec<SearchAxis>) -> fedeq_core::Result<Vec<SearchAxis>> {
         let mut axes = from_file;
         for text in &self.grid {
-            if text.parse().is_ok_and(|axis: SearchAxis| axis.is_range()) {
-                let problem = format!("`{text}` is a range, from which only a search draws");
-                return Err(Error::invalid(
-                    problem,
-                    "list values, `key=value,value`, or give `--random N`, `--halving` or `--budget` as well",
-                ));
-            }
-            axes.push(text.parse()?);
+            axes.push(match text.parse::<SearchAxis>() {
+                // What is no range may still be a list, of paths with two points in them.
+                Err(_) if !self.is_search() => text.parse::<SweepAxis>()?.into(),
+                axis => axis?,
+            });
         }
         for text in &self.with {
-            axes.push(SweepAxis::going_with(text, &axes)?);
+            let lists: Vec<SweepAxis> = axes.iter().filter_map(SearchAxis::list).collect();
+            axes.push(SweepAxis::going_with(text, &lists)?.into());
         }
         Ok(axes)
+    }
+
+    /// The same for a grid, which takes no ranges.
+    fn lists(&self, axes: &[SearchAxis]) -> fedeq_core::Result<Vec<SweepAxis>> {
+        let list = |axis: &SearchAxis| {
+            axis.list().ok_or_else(|| {
+                Error::invalid(
+                    format!("`{axis}` is a range, from which only a search draws"),
+                    "list values, `key=value,value`, or give `--random N`, `--halving` or `--budget` as well",
+                )
+            })
+        };
+        axes.iter().map(list).collect()
     }
 
     fn cells(&self, overrides: &[Override], axes: &[SweepAxis], seeds: &[u64]) -> Outcome<Vec<SweepCell>> {

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use fedeq_core::shares_anything;
 use fedeq_core::{Error, Evaluation, Result, SolveTally, fingerprint, write_atomically};
 use fedeq_data::partition::Partition;
 
@@ -17,6 +18,8 @@ use fedeq_run::run::{FederationPlan, RunFolder, RunState, RunSummary};
 pub fn write(experiment: &Experiment, folder: &Path) -> Result<AgreementFingerprint> {
     refuse_gpu(experiment)?;
     refuse_simulated(experiment)?;
+    experiment.plan.aggregation.validate_claims(experiment.method.algorithm().weighting())?;
+    let experiment = &noting_distances(experiment);
     let prepared = experiment.prepare_for_others()?;
     let plan = plan(&prepared)?;
     let last = (plan.all_clients() - 1).to_string();
@@ -36,6 +39,17 @@ pub fn write(experiment: &Experiment, folder: &Path) -> Result<AgreementFingerpr
     run.write_roster(&prepared)?;
     run.write_status(RunState::Stopped)?;
     Ok(fingerprint)
+}
+
+/// Among strangers it is good to know who is far from the others, unless the experiment says otherwise or the server is not to know it.
+fn noting_distances(experiment: &Experiment) -> Experiment {
+    let mut experiment = experiment.clone();
+    let is_sent = shares_anything(experiment.method.algorithm());
+    let plan = &mut experiment.plan;
+    if is_sent && plan.privacy.is_none() && plan.secure_aggregation.is_none() {
+        plan.aggregation.distances.get_or_insert(true);
+    }
+    experiment
 }
 
 /// The experiment for nodes, whose data is in another place and may be other data.

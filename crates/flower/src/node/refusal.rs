@@ -1,53 +1,36 @@
 //! What a server is told when a request is refused.
+use fedeq_core::named;
+
 use crate::Error;
 
-/// Why a request is refused, as far as the server is told: one of these sentences and nothing else. The exact reason may contain names, numbers and
-/// paths of the node's own data, and appears only in the node's log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The message cannot be decoded, or is of an unknown type.
-    Unreadable,
-    /// The message's time to live is over.
-    Expired,
-    /// It would take more memory than a message may.
-    TooLarge,
-    /// The owner of the node has not accepted this experiment, or the request is no part of it.
-    NotAccepted,
-    /// It would take more of the device than its owner allows.
-    Limit,
-    /// The experiment, the data and the state of this node do not fit together, or training failed.
-    Unable,
-    /// Work on this request has failed twice.
-    Failed,
-    /// The node crashed while working on this request before.
-    Crashed,
+named! {
+    /// Why a request is refused, as far as the server is told: one of these sentences and nothing else. The exact reason may contain names, numbers and
+    /// paths of the node's own data, and appears only in the node's log.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Refusal without serde {
+        /// The message cannot be decoded, or is of an unknown type.
+        Unreadable = "refused: this node cannot read the message (the reason is in the node's log)",
+        /// The message's time to live is over.
+        Expired = "refused: the message has expired",
+        /// It would take more memory than a message may.
+        TooLarge = "refused: the message is larger than this node allows",
+        /// The owner of the node has not accepted this experiment, or the request is no part of it.
+        NotAccepted = "refused: this node has not accepted this experiment (the reason is in the node's log)",
+        /// It would take more of the device than its owner allows.
+        Limit = "refused: this is beyond what this node allows (the reason is in the node's log)",
+        /// The experiment, the data and the state of this node do not fit together, or training failed.
+        Unable = "refused: this node cannot carry out the experiment (the reason is in the node's log)",
+        /// Work on this request has failed twice.
+        Failed = "refused: this node has failed at this request twice and drops it (the reason is in the node's log)",
+        /// The node crashed while working on this request before.
+        Crashed = "refused: this node crashed on this request before (the reason is in the node's log)",
+    }
 }
 
 impl Refusal {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Unreadable,
-        Self::Expired,
-        Self::TooLarge,
-        Self::NotAccepted,
-        Self::Limit,
-        Self::Unable,
-        Self::Failed,
-        Self::Crashed,
-    ];
-
     /// The sentence that is sent.
     pub fn words(self) -> &'static str {
-        match self {
-            Self::Unreadable => "refused: this node cannot read the message (the reason is in the node's log)",
-            Self::Expired => "refused: the message has expired",
-            Self::TooLarge => "refused: the message is larger than this node allows",
-            Self::NotAccepted => "refused: this node has not accepted this experiment (the reason is in the node's log)",
-            Self::Limit => "refused: this is beyond what this node allows (the reason is in the node's log)",
-            Self::Unable => "refused: this node cannot carry out the experiment (the reason is in the node's log)",
-            Self::Failed => "refused: this node has failed at this request twice and drops it (the reason is in the node's log)",
-            Self::Crashed => "refused: this node crashed on this request before (the reason is in the node's log)",
-        }
+        self.name()
     }
 
     /// What the server is told of an error.

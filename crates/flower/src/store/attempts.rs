@@ -97,7 +97,7 @@ struct AttemptRecord {
 pub(crate) enum Verdict {
     /// The node panicked on it.
     Crashed,
-    /// So often the process ended while it worked on it, and nobody knows why.
+    /// So often the process ended while it worked on it, for an unknown reason.
     Died(u32),
     /// It took too much, for this reason.
     Abandoned(String),
@@ -177,7 +177,7 @@ impl Attempts {
 
     fn remove_oldest(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        // What was tried is counted as long as the federation may go on; there are few federations.
+        // What was tried is counted as long as the federation may continue; there are few federations.
         let records = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with(TRIES));
         let mut records: Vec<PathBuf> = records.map(|entry| entry.path()).collect();
         records.sort_by_key(|path| fs::metadata(path).and_then(|file| file.modified()).ok());
@@ -241,7 +241,7 @@ impl CurrentWork {
 
     fn conclude(&self, change: impl FnOnce(AttemptRecord) -> AttemptRecord) {
         if let Some(work) = lock(&self.at_work).take() {
-            // There is nobody left to tell.
+            // No one is left to tell.
             let _ = write(&work.path, &change(work.record));
         }
     }
@@ -396,6 +396,9 @@ mod tests {
         }
         assert!(names(&attempts) <= KEPT + 1, "{}", names(&attempts));
         fs::write(attempts.folder.join("q"), "{").expect("writable");
+        assert_eq!(verdict(&attempts, "q"), Some(Verdict::Tried(place(0).file())), "the task is another record");
+        assert_eq!(attempts.verdict("q", &place(1), MOST), None);
+        fs::write(attempts.folder.join(place(0).file()), "{").expect("writable");
         assert_eq!(verdict(&attempts, "q"), None);
     }
 

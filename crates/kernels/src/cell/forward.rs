@@ -8,11 +8,11 @@ use crate::norm::{Affine, Region, Workspace};
 
 /// Where a result goes.
 pub(super) enum Output<'a> {
-    /// Where its last intermediate value was, which nobody needs any more.
+    /// Where its last intermediate value was, which is not needed any more.
     InPlace,
     /// To memory of its own.
     To(&'a mut [f32]),
-    /// Nobody needs it.
+    /// It is not needed.
     Nowhere,
 }
 

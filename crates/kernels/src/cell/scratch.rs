@@ -43,7 +43,7 @@ impl CellScratch {
         &mut self.conv
     }
 
-    /// Takes the memory of a linearisation that nobody needs any more for the next one; memory fresh from the system costs a third of a
+    /// Takes the memory of a linearisation that is not needed any more for the next one; memory fresh from the system costs a third of a
     /// step.
     pub fn recycle(&mut self, linearisation: Linearisation) {
         self.spare = linearisation;

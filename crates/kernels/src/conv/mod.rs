@@ -48,7 +48,7 @@ pub fn forward(
     Pass { set, geometry, direction: Direction::Forward }.run(weights.way, x, weights.data(), y, scratch);
 }
 
-/// The same with weights `[to, from, window, window]` that nobody has prepared and nobody will use again.
+/// The same with weights `[to, from, window, window]` that are not prepared and not used again.
 ///
 /// # Panics
 ///
@@ -83,7 +83,7 @@ pub fn input_gradient(
     Pass { set, geometry, direction: Direction::Backward }.run(weights.way, dy, weights.data(), dx, scratch);
 }
 
-/// The same with weights `[to, from, window, window]` that nobody has prepared and nobody will use again.
+/// The same with weights `[to, from, window, window]` that are not prepared and not used again.
 ///
 /// # Panics
 ///

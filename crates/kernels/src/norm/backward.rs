@@ -29,7 +29,7 @@ pub(super) struct After<F>(pub(super) F);
 pub(super) struct Part<'a> {
     region: Region,
     x: Readable<'a>,
-    /// Nothing where nobody needs it.
+    /// Nothing where it is not needed.
     y: Readable<'a>,
     dy: &'a [f32],
     dx: Writable<'a>,

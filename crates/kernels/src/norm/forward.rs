@@ -11,7 +11,7 @@ use crate::activation::Function;
 pub(super) enum Statistics<'a> {
     /// From the data; they are written here.
     Own(&'a mut Moments),
-    /// From somebody else.
+    /// From elsewhere.
     Given(&'a Moments),
 }
 

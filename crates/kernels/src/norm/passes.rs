@@ -10,7 +10,11 @@ use crate::instructions::multiply_add;
 use crate::sweep::Pass;
 
 /// Where a pass reads a vector that it then activates.
-pub(crate) trait Source<S: Simd> {
+///
+/// # Safety
+///
+/// As for [`Pass`].
+pub(crate) unsafe trait Source<S: Simd> {
     /// What is the same at all pixels for a vector of channels.
     type Constants: Copy;
 
@@ -36,7 +40,8 @@ pub(crate) trait Source<S: Simd> {
 #[derive(Clone, Copy)]
 pub(crate) struct Plain<'a>(pub(crate) Readable<'a>);
 
-impl<S: Simd> Source<S> for Plain<'_> {
+// SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
+unsafe impl<S: Simd> Source<S> for Plain<'_> {
     type Constants = ();
 
     #[inline(always)]
@@ -61,7 +66,8 @@ pub(crate) struct Sum<'a> {
     pub(crate) b: Readable<'a>,
 }
 
-impl<S: Simd> Source<S> for Sum<'_> {
+// SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
+unsafe impl<S: Simd> Source<S> for Sum<'_> {
     type Constants = ();
 
     #[inline(always)]
@@ -97,7 +103,8 @@ impl<'a> Scaled<'a> {
     }
 }
 
-impl<S: Simd> Source<S> for Scaled<'_> {
+// SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
+unsafe impl<S: Simd> Source<S> for Scaled<'_> {
     type Constants = [S::f32s; 3];
 
     #[inline(always)]
@@ -135,7 +142,8 @@ pub(crate) struct Activate<'a, Q, F, const SUMS: usize> {
     pub(crate) to: Writable<'a>,
 }
 
-impl<S: Simd, Q: Source<S>, F: Function, const SUMS: usize> Pass<S> for Activate<'_, Q, F, SUMS> {
+// SAFETY: `covers` looks at the view that belongs to the pass itself, and asks the source, whose own `unsafe impl` vouches for it.
+unsafe impl<S: Simd, Q: Source<S>, F: Function, const SUMS: usize> Pass<S> for Activate<'_, Q, F, SUMS> {
     type Constants = Q::Constants;
     const SUMS: usize = SUMS;
 
@@ -166,7 +174,8 @@ pub(crate) struct Total<'a> {
     pub(crate) x: Readable<'a>,
 }
 
-impl<S: Simd> Pass<S> for Total<'_> {
+// SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
+unsafe impl<S: Simd> Pass<S> for Total<'_> {
     type Constants = ();
     const SUMS: usize = 1;
 
@@ -191,7 +200,8 @@ pub(crate) struct Squares<'a> {
     pub(crate) mean: Readable<'a>,
 }
 
-impl<S: Simd> Pass<S> for Squares<'_> {
+// SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
+unsafe impl<S: Simd> Pass<S> for Squares<'_> {
     type Constants = S::f32s;
     const SUMS: usize = 1;
 
@@ -217,8 +227,12 @@ impl<S: Simd> Pass<S> for Squares<'_> {
 /// Where the gradient behind a normalisation comes from, and where the value in front of it.
 ///
 /// With an activation before the normalisation the value is `phi(x)`; with one after it the gradient is `phi' dy`. What had to be
-/// computed is kept in `kept` for the second pass, and in `shortcut` if somebody wants the gradient of the shortcut.
-pub(crate) trait GradientSource<S: Simd> {
+/// computed is kept in `kept` for the second pass, and in `shortcut` if the gradient of the shortcut is wanted.
+///
+/// # Safety
+///
+/// As for [`Pass`].
+pub(crate) unsafe trait GradientSource<S: Simd> {
     /// Whether everything that is read or written has at least so many numbers.
     fn covers(&self, numbers: usize) -> bool;
 
@@ -237,7 +251,8 @@ pub(crate) struct Stored<'a> {
     pub(crate) dy: Readable<'a>,
 }
 
-impl<S: Simd> GradientSource<S> for Stored<'_> {
+// SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
+unsafe impl<S: Simd> GradientSource<S> for Stored<'_> {
     #[inline(always)]
     fn covers(&self, numbers: usize) -> bool {
         self.value.len().min(self.dy.len()) >= numbers
@@ -258,7 +273,8 @@ pub(crate) struct ActivatedBefore<'a, F> {
     pub(crate) kept: Writable<'a>,
 }
 
-impl<S: Simd, F: Function> GradientSource<S> for ActivatedBefore<'_, F> {
+// SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
+unsafe impl<S: Simd, F: Function> GradientSource<S> for ActivatedBefore<'_, F> {
     #[inline(always)]
     fn covers(&self, numbers: usize) -> bool {
         self.x.len().min(self.dy.len()).min(self.kept.len()) >= numbers
@@ -285,7 +301,8 @@ pub(crate) struct ActivatedAfter<'a, F> {
     pub(crate) shortcut: Option<Writable<'a>>,
 }
 
-impl<S: Simd, F: Function> GradientSource<S> for ActivatedAfter<'_, F> {
+// SAFETY: `covers` looks at every view that is loaded from or stored to, and views keep their lengths.
+unsafe impl<S: Simd, F: Function> GradientSource<S> for ActivatedAfter<'_, F> {
     #[inline(always)]
     fn covers(&self, numbers: usize) -> bool {
         let read = self.x.len().min(self.y.len()).min(self.dy.len());
@@ -313,7 +330,8 @@ pub(crate) struct GradientSums<'a, B> {
     pub(crate) mean: Readable<'a>,
 }
 
-impl<S: Simd, B: GradientSource<S>> Pass<S> for GradientSums<'_, B> {
+// SAFETY: `covers` looks at the view that belongs to the pass itself, and asks the source, whose own `unsafe impl` vouches for it.
+unsafe impl<S: Simd, B: GradientSource<S>> Pass<S> for GradientSums<'_, B> {
     type Constants = S::f32s;
     const SUMS: usize = 2;
 
@@ -348,7 +366,8 @@ pub(crate) struct PullBack<'a, F> {
     pub(crate) to: Writable<'a>,
 }
 
-impl<S: Simd, F: Function> Pass<S> for PullBack<'_, F> {
+// SAFETY: `covers` looks at every view of the pass itself, and asks the stored ones, whose own `unsafe impl` vouches for them.
+unsafe impl<S: Simd, F: Function> Pass<S> for PullBack<'_, F> {
     type Constants = [S::f32s; 4];
     const SUMS: usize = 0;
 

@@ -38,12 +38,13 @@ pub(crate) struct Stroke {
     pub(crate) colour: Colour,
     pub(crate) width: f64,
     pub(crate) opacity: f64,
-    pub(crate) dashed: bool,
+    /// Lengths of dashes and gaps in turn; none for a whole line.
+    pub(crate) dashes: &'static str,
 }
 
 impl Stroke {
     pub(crate) fn of(colour: Colour, width: f64) -> Self {
-        Self { colour, width, opacity: 1.0, dashed: false }
+        Self { colour, width, opacity: 1.0, dashes: "" }
     }
 }
 
@@ -70,7 +71,10 @@ impl Drawing {
 
     /// A line through some places.
     pub(crate) fn line(&mut self, places: &[Place], stroke: Stroke) {
-        let dashes = if stroke.dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+        let dashes = match stroke.dashes {
+            "" => String::new(),
+            dashes => format!(" stroke-dasharray=\"{dashes}\""),
+        };
         self.add(&format!(
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linejoin=\"round\"{dashes}{}/>",
             listed(places),

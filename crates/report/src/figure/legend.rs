@@ -1,7 +1,8 @@
 //! Which colour stands for which name.
-use super::panel::{Mark, Panel};
+use super::Figure;
+use super::palette::{self, DASHES};
+use super::panel::{BarSeries, Mark, Panel, Series};
 use super::sheet::TEXT;
-use super::{Figure, palette};
 use crate::drawing::{Anchor, Colour, Drawing, Frame, Stroke};
 
 /// The names of a figure, with the colours they have in all panels.
@@ -14,15 +15,19 @@ pub(super) struct Legend {
 #[derive(Clone, Debug, PartialEq)]
 struct LegendEntry {
     name: String,
-    colour: Colour,
-    width: f64,
+    /// Whose colour it has; no method's where series of this name are of several methods, or of none.
+    method: Option<String>,
+    /// Which colour of the palette was chosen for it.
+    place: Option<usize>,
+    stroke: Stroke,
     swatch: Swatch,
+    /// Whether there is anything of this name to be seen.
+    is_seen: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Swatch {
     Line,
-    Dashes,
     Dot,
     Box,
 }
@@ -33,6 +38,8 @@ const ROW: f64 = 20.0;
 /// The paper's method is drawn stronger than the others.
 const STRONG: f64 = 2.8;
 const USUAL: f64 = 2.0;
+/// Among more lines than this dashes are not told apart, and broad lines hide each other: they are thin and whole.
+const CROWD: usize = 30;
 
 impl Legend {
     /// All names, in the order of their appearance.
@@ -40,43 +47,68 @@ impl Legend {
         let mut legend = Self::default();
         for panel in &figure.panels {
             match panel {
-                Panel::Plot(plot) => plot.series.iter().for_each(|series| {
-                    legend.admit(&series.name, series.colour, series.method.as_deref(), swatch(series.mark, series.dashed));
-                }),
-                Panel::Bars(bars) => {
-                    bars.series.iter().for_each(|series| legend.admit(&series.name, series.colour, None, Swatch::Box));
-                }
+                Panel::Plot(plot) => plot.series.iter().for_each(|series| legend.admit(LegendEntry::of(series))),
+                Panel::Bars(bars) => bars.series.iter().for_each(|series| legend.admit(LegendEntry::of_bars(series))),
                 Panel::Heat(_) => {}
             }
         }
+        legend.give_colours();
         legend
     }
 
-    /// A method has its own colour, unless another name has it: then the next that is free tells them apart.
-    fn admit(&mut self, name: &str, place: Option<usize>, method: Option<&str>, swatch: Swatch) {
-        if self.entries.iter().any(|entry| entry.name == name) {
-            return;
+    fn admit(&mut self, entry: LegendEntry) {
+        match self.entries.iter_mut().find(|known| known.name == entry.name) {
+            None => self.entries.push(entry),
+            Some(known) => {
+                known.is_seen |= entry.is_seen;
+                known.method = known.method.take().filter(|method| entry.method.as_ref() == Some(method));
+            }
         }
-        let is_taken = |colour: Colour| self.entries.iter().any(|entry| entry.colour == colour);
-        let own = method.map(palette::of_method).filter(|colour| !is_taken(*colour));
-        // The first of the palette is too much like FeDEQ's.
-        let free = || {
-            (usize::from(method.is_some())..64).find(|place| palette::is_repeated(*place) || !is_taken(palette::series(*place)))
-        };
-        let place = place.or_else(free).unwrap_or(0);
-        let repeats = own.is_none() && (palette::is_repeated(place) || is_taken(palette::series(place)));
-        let swatch = if repeats && swatch == Swatch::Line { Swatch::Dashes } else { swatch };
-        let width = if method == Some("fedeq") { STRONG } else { USUAL };
-        self.entries.push(LegendEntry { name: name.to_owned(), colour: own.unwrap_or(palette::series(place)), width, swatch });
+    }
+
+    /// Lines of a method have its colour in shades, other names what is free of the palette.
+    fn give_colours(&mut self) {
+        let is_crowd = self.entries.len() > CROWD;
+        for at in 0..self.entries.len() {
+            let stroke = match &self.entries[at].method {
+                Some(method) => self.stroke_of_method(at, method),
+                None => self.free_stroke(at),
+            };
+            let entry = &mut self.entries[at];
+            let dashes = if entry.stroke.dashes.is_empty() { stroke.dashes } else { entry.stroke.dashes };
+            entry.stroke = if is_crowd { Stroke::of(stroke.colour, stroke.width / 2.0) } else { Stroke { dashes, ..stroke } };
+        }
+    }
+
+    fn stroke_of_method(&self, at: usize, method: &str) -> Stroke {
+        let count = |entries: &[LegendEntry]| entries.iter().filter(|entry| entry.method.as_deref() == Some(method)).count();
+        let (place, alike) = (count(&self.entries[..at]), count(&self.entries));
+        let width = if method == "fedeq" { STRONG } else { USUAL };
+        let colour = palette::shade(palette::of_method(method), place, alike);
+        Stroke { dashes: DASHES[place % DASHES.len()], ..Stroke::of(colour, width) }
+    }
+
+    /// Of a colour that no name before it has, and dashed where there is none.
+    fn free_stroke(&self, at: usize) -> Stroke {
+        let is_taken = |colour: Colour| self.entries[..at].iter().any(|entry| entry.stroke.colour == colour);
+        let free = || (0..64).find(|place| palette::is_repeated(*place) || !is_taken(palette::series(*place)));
+        let place = self.entries[at].place.or_else(free).unwrap_or(0);
+        let is_repeated = palette::is_repeated(place) || is_taken(palette::series(place));
+        Stroke { dashes: DASHES[usize::from(is_repeated)], ..Stroke::of(palette::series(place), USUAL) }
     }
 
     /// How lines of a name are drawn.
     pub(super) fn pen(&self, name: &str) -> Stroke {
         let entry = self.entries.iter().find(|entry| entry.name == name);
-        entry.map_or(Stroke::of(palette::series(0), USUAL), LegendEntry::pen)
+        entry.map_or(Stroke::of(palette::series(0), USUAL), |entry| entry.stroke)
     }
 
-    /// How high it is in a figure of that width. A single name needs no legend: the title says what is shown.
+    /// What is named: a single name needs no legend, the title says what is shown.
+    fn shown(&self) -> Vec<&LegendEntry> {
+        self.entries.iter().filter(|entry| entry.is_seen && self.entries.len() > 1).collect()
+    }
+
+    /// How high it is in a figure of that width.
     pub(super) fn height(&self, width: f64) -> f64 {
         let rows = self.places(width).last().map_or(0, |(_, row)| row + 1);
         if rows == 0 { 0.0 } else { f64::from(rows) * ROW + 6.0 }
@@ -85,7 +117,7 @@ impl Legend {
     /// How far from the left and in which row each name is.
     fn places(&self, width: f64) -> Vec<(f64, i32)> {
         let (mut places, mut x, mut row) = (Vec::new(), 0.0, 0);
-        for entry in self.entries.iter().filter(|_| self.entries.len() > 1) {
+        for entry in self.shown() {
             let length = SWATCH + TEXT.length(&entry.name);
             if x > 0.0 && x + length > width {
                 (x, row) = (0.0, row + 1);
@@ -98,7 +130,7 @@ impl Legend {
 
     /// Draws it from the upper left corner of a frame on.
     pub(super) fn draw(&self, drawing: &mut Drawing, frame: Frame) {
-        for (entry, (x, row)) in self.entries.iter().zip(self.places(frame.width)) {
+        for (entry, (x, row)) in self.shown().into_iter().zip(self.places(frame.width)) {
             let (x, y) = (frame.x + x, frame.y + (f64::from(row) + 0.5) * ROW);
             entry.draw(drawing, x, y);
             drawing.text((x + SWATCH, y), &TEXT.shorten(&entry.name, frame.width - SWATCH), TEXT, Anchor::Start);
@@ -107,25 +139,82 @@ impl Legend {
 }
 
 impl LegendEntry {
-    fn pen(&self) -> Stroke {
-        Stroke { dashed: self.swatch == Swatch::Dashes, ..Stroke::of(self.colour, self.width) }
+    fn of(series: &Series) -> Self {
+        let swatch = match series.mark {
+            Mark::Points => Swatch::Dot,
+            Mark::Bars { .. } => Swatch::Box,
+            Mark::Line | Mark::LineAndPoints => Swatch::Line,
+        };
+        let dashes = DASHES[usize::from(series.dashed)];
+        Self {
+            name: series.name.clone(),
+            method: series.method.clone(),
+            place: None,
+            stroke: Stroke { dashes, ..Stroke::of(palette::series(0), USUAL) },
+            swatch,
+            is_seen: !series.points.is_empty(),
+        }
+    }
+
+    fn of_bars(series: &BarSeries) -> Self {
+        Self {
+            name: series.name.clone(),
+            method: None,
+            place: series.colour,
+            stroke: Stroke::of(palette::series(0), USUAL),
+            swatch: Swatch::Box,
+            is_seen: true,
+        }
     }
 
     fn draw(&self, drawing: &mut Drawing, x: f64, y: f64) {
         let end = x + SWATCH - 6.0;
         match self.swatch {
-            Swatch::Line | Swatch::Dashes => drawing.line(&[(x, y), (end, y)], self.pen()),
-            Swatch::Dot => drawing.dot(((x + end) / 2.0, y), 4.0, self.colour),
-            Swatch::Box => drawing.rectangle([(end - 11.0, y - 5.0), (end, y + 6.0)], self.colour, 1.0),
+            Swatch::Line => drawing.line(&[(x, y), (end, y)], self.stroke),
+            Swatch::Dot => drawing.dot(((x + end) / 2.0, y), 4.0, self.stroke.colour),
+            Swatch::Box => drawing.rectangle([(end - 11.0, y - 5.0), (end, y + 6.0)], self.stroke.colour, 1.0),
         }
     }
 }
 
-fn swatch(mark: Mark, dashed: bool) -> Swatch {
-    match mark {
-        Mark::Points => Swatch::Dot,
-        Mark::Bars { .. } => Swatch::Box,
-        Mark::Line | Mark::LineAndPoints if dashed => Swatch::Dashes,
-        Mark::Line | Mark::LineAndPoints => Swatch::Line,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::{Axis, Plot};
+
+    fn legend(panels: &[&[(&str, &str)]]) -> Legend {
+        let series = |(name, method): &(&str, &str)| Series::line(*name, vec![(0.0, 1.0)]).of_method(*method);
+        let plot = |lines: &&[(&str, &str)]| Plot {
+            title: String::new(),
+            x: Axis::new("x"),
+            y: Axis::new("y"),
+            series: lines.iter().map(series).collect(),
+        };
+        Legend::of(&Figure::new("figure", "Figure", panels.iter().map(|lines| plot(lines).into()).collect()))
+    }
+
+    #[test]
+    fn lines_of_a_method_are_shades_and_dashes_of_its_colour() {
+        let legend = legend(&[&[("rho = 1", "fedeq"), ("FedRep", "fedrep"), ("rho = 2", "fedeq"), ("rho = 3", "fedeq")]]);
+        let own = palette::of_method("fedeq");
+        let pens: Vec<Stroke> = ["rho = 1", "rho = 2", "rho = 3"].map(|name| legend.pen(name)).to_vec();
+        let expected: Vec<Colour> = (0..3).map(|place| palette::shade(own, place, 3)).collect();
+        assert_eq!(pens.iter().map(|pen| pen.colour).collect::<Vec<_>>(), expected);
+        assert_eq!(pens.iter().map(|pen| pen.dashes).collect::<Vec<_>>(), DASHES[..3]);
+        assert_eq!(legend.pen("FedRep"), Stroke::of(palette::of_method("fedrep"), USUAL));
+    }
+
+    #[test]
+    fn a_name_that_stands_for_several_methods_has_the_colour_of_none() {
+        let legend = legend(&[&[("mean", "fedeq"), ("median", "fedeq")], &[("mean", "fedavg"), ("median", "fedavg")]]);
+        assert_eq!(["mean", "median"].map(|name| legend.pen(name).colour), [0, 1].map(palette::series));
+    }
+
+    #[test]
+    fn among_many_lines_all_are_thin_and_whole() {
+        let names: Vec<String> = (0..=CROWD).map(|at| at.to_string()).collect();
+        let lines: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "fedeq")).collect();
+        let legend = legend(&[&lines]);
+        assert!(names.iter().map(|name| legend.pen(name)).all(|pen| pen.dashes.is_empty() && pen.width < USUAL));
     }
 }

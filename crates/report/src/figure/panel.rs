@@ -30,7 +30,7 @@ pub struct Plot {
 pub struct Series {
     /// For the legend; series of the same name have the same colour, throughout the figure.
     pub name: String,
-    /// Where it goes.
+    /// Where it goes. One without points is not named, but the others have the colours that they have beside it.
     pub points: Vec<(f64, f64)>,
     /// For each point how far it scatters upwards and downwards: a band around a line, bars through points.
     pub spread: Option<Vec<f64>>,
@@ -38,9 +38,7 @@ pub struct Series {
     pub mark: Mark,
     /// Written beside the points, in their order; may be empty.
     pub labels: Vec<String>,
-    /// Which colour of the palette; without it, the next that is free.
-    pub colour: Option<usize>,
-    /// The method whose colour it has, by its name in settings; goes before the palette.
+    /// The method whose colour it has, by its name in settings, several of a method in shades of it; without one, the next of the palette that is free.
     pub method: Option<String>,
     /// Whether its line is dashed.
     pub dashed: bool,
@@ -156,11 +154,6 @@ impl Series {
     /// With the colour that a method has everywhere.
     pub fn of_method(self, method: impl Into<String>) -> Self {
         Self { method: Some(method.into()), ..self }
-    }
-
-    /// With a colour of the palette.
-    pub fn coloured(self, colour: usize) -> Self {
-        Self { colour: Some(colour), ..self }
     }
 
     /// How far a point scatters.

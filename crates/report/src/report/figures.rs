@@ -251,12 +251,13 @@ fn over_rounds(report: &Report, measure: impl Fn(&Round) -> Option<f64>) -> Vec<
     report.lines.iter().map(|line| curve(&line.name, line.over_rounds(&report.runs, &measure)).of_method(&line.method)).collect()
 }
 
-/// A picture over rounds; nothing if there is nothing to be seen. Lines that do not have it keep their colour but are not named.
-fn figure_over_rounds(name: &str, title: &str, y: Axis, series: Vec<Series>) -> Option<Figure> {
-    let coloured = series.into_iter().enumerate().map(|(place, series)| series.coloured(place));
-    let series: Vec<Series> = coloured.filter(|series| says_something(std::slice::from_ref(series))).collect();
+/// A picture over rounds; nothing if there is nothing to be seen. Lines that do not have it are not named, and the others keep their colours.
+fn figure_over_rounds(name: &str, title: &str, y: Axis, mut series: Vec<Series>) -> Option<Figure> {
+    for silent in series.iter_mut().filter(|series| !says_something(std::slice::from_ref(&**series))) {
+        (silent.points, silent.spread) = (Vec::new(), None);
+    }
     let note = about_bands(&series);
-    let is_empty = series.is_empty();
+    let is_empty = !says_something(&series);
     let plot = Plot { title: String::new(), x: Axis::count("rounds"), y, series };
     (!is_empty).then(|| Figure::new(name, title, vec![plot.into()]).with_note(note))
 }

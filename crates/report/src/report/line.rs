@@ -1,7 +1,7 @@
 //! Runs that differ only in their seed, as one line of a table and one curve of a figure.
 use std::collections::BTreeMap;
 
-use fedeq_core::{Evaluation, Method, Result, Round};
+use fedeq_core::{Evaluation, Result, Round};
 use serde::Serialize;
 
 use super::record::RunRecord;
@@ -12,7 +12,7 @@ use fedeq_run::statistics::{BySeed, Sample};
 /// Runs that differ only in their seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MethodLine {
-    /// What it is called: the method, and what sets it apart from the others.
+    /// What it is called beside the others: as little as tells it from them.
     pub name: String,
     /// The method.
     pub method: String,
@@ -32,34 +32,15 @@ pub(super) type Point = (f64, Sample);
 /// Groups runs.
 pub(super) fn lines(runs: &[RunRecord]) -> Result<Vec<MethodLine>> {
     let experiments: Vec<_> = runs.iter().map(|run| &run.experiment).collect();
-    let clusters = clusters(&experiments)?;
-    let name = |cluster: &Cluster| name(cluster, &clusters);
-    let line = |cluster: &Cluster| {
-        let [method, model, data] = cluster.names.clone();
-        MethodLine {
-            name: name(cluster),
-            method,
-            model,
-            data,
-            settings: cluster.settings.clone(),
-            members: cluster.members.clone(),
-        }
+    let line = |Cluster { names: [method, model, data], label, settings, members, .. }| MethodLine {
+        name: label,
+        method,
+        model,
+        data,
+        settings,
+        members,
     };
-    Ok(clusters.iter().map(line).collect())
-}
-
-/// As little as tells a cluster from the others.
-fn name(cluster: &Cluster, all: &[Cluster]) -> String {
-    let [method, model, data] = &cluster.names;
-    let mut name = Method::title(method).to_owned();
-    if all.iter().any(|other| other.names[0] == *method && other.names[1] != *model) {
-        name += &format!(", {model}");
-    }
-    if all.iter().any(|other| other.names[2] != *data) {
-        name += &format!(" on {data}");
-    }
-    let settings = cluster.settings.iter().map(|(key, value)| format!(" {key}={value}"));
-    name + &settings.collect::<String>()
+    Ok(clusters(&experiments)?.into_iter().map(line).collect())
 }
 
 /// The runs of a line that can be put together: all after the same number of rounds. Those that are finished or, where none is, all that were evaluated, as far as all of them came.

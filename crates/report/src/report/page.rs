@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use fedeq_core::{Error, Result};
 use fedeq_run::number::counted;
-use fedeq_run::run::{FileAccess, RunFolder};
+use fedeq_run::run::RunFolder;
 use fedeq_viewer::news::{Cursor, News, points_each};
 use fedeq_viewer::{ClientConfusion, ClientList, ClientRow, ClientViews, RunRow, RunView, client_views, clients, page};
 use serde::Serialize;
@@ -81,8 +81,7 @@ pub(super) fn page(report: &Report) -> Result<String> {
     };
     let points = points_each(report.runs.len());
     for (name, run) in names.iter().zip(&report.runs) {
-        let mut view = RunView::new(run.path.clone(), FileAccess::Anywhere);
-        view.look();
+        let view = RunView::once(run.path.clone(), run.state);
         data.rows.push(view.row(name));
         data.stories.push(News::of(name, &view, points, &mut Cursor::default()));
         data.experiments.insert(name.clone(), run.experiment.to_toml()?);

@@ -1,7 +1,7 @@
 //! The tables of what came out.
 use std::collections::BTreeMap;
 
-use fedeq_core::{ClientDistance, Evaluation, Quality, Result, Treatment, View};
+use fedeq_core::{ClientDistance, Evaluation, Method, Quality, Result, Treatment, View};
 
 use super::line::{MethodLine, Pool, PooledRun};
 use super::table::ReportTable;
@@ -13,7 +13,7 @@ use fedeq_run::statistics::{BEST_CORRECTED, Sample, p_value};
 
 /// What a person looks for first comes first: on a phone the rest is scrolled to.
 const HEADING: [&str; 14] = [
-    "method",
+    "line",
     "local",
     "local, by samples",
     "shared",
@@ -45,7 +45,7 @@ const ACCURACIES: [Accuracy; 6] = [
 const FIRST: usize = 1;
 
 const VIEWS: &str = "\
-Accuracy on test samples, which nobody trained with, mean over clients. local: a client's own model after its last training; shared: the server's model with the client's own head, or, where a method shares nothing, its one model. \
+Accuracy on test samples, which no client trained with, mean over clients. local: a client's own model after its last training; shared: the server's model with the client's own head, or, where a method shares nothing, its one model. \
 By samples: clients count by their samples. † marks the model by which the method itself is meant to be evaluated, and which predicts.";
 
 /// What stands below the table.
@@ -67,7 +67,15 @@ pub(super) fn overview(report: &Report) -> Result<ReportTable> {
         marked.extend(best(&contestants.collect::<Result<Vec<_>>>()?).into_iter().map(|row| (row, FIRST + column)));
     }
     let rows = report.lines.iter().map(|line| row(line, &report.runs)).collect();
-    Ok(ReportTable { heading: HEADING.map(str::to_owned).to_vec(), rows, words: 1, best: marked })
+    let mut heading = HEADING.map(str::to_owned).to_vec();
+    heading[0] = first_heading(report);
+    Ok(ReportTable { heading, rows, words: 1, best: marked })
+}
+
+/// Several lines of one method are called by their settings alone.
+fn first_heading(report: &Report) -> String {
+    let is_method = |line: &MethodLine| line.name.starts_with(Method::title(&line.method));
+    if report.lines.iter().all(is_method) { "method" } else { "line" }.to_owned()
 }
 
 fn of((view, part): Accuracy, evaluation: &Evaluation) -> f64 {
@@ -217,7 +225,7 @@ pub(super) fn unseen(report: &Report) -> Option<ReportTable> {
         ]
     };
     let rows: Vec<Vec<String>> = report.lines.iter().filter(has).map(row).collect();
-    let heading = ["method", "clients", "local", "shared"].map(str::to_owned).to_vec();
+    let heading = [first_heading(report).as_str(), "clients", "local", "shared"].map(str::to_owned).to_vec();
     (!rows.is_empty()).then_some(ReportTable { heading, rows, words: 1, best: Vec::new() })
 }
 

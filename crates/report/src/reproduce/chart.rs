@@ -1,7 +1,7 @@
 //! Figures of results.
 use std::path::Path;
 
-use fedeq_core::{Method, Result};
+use fedeq_core::Result;
 
 use super::cell::ExperimentCell;
 use super::metric::Metric;
@@ -30,7 +30,10 @@ fn figures(spec: &Spec, cells: &[ExperimentCell], results: &Results) -> Vec<Figu
         let name = format!("{}-{}", figure.name, results.scale);
         match figures.iter_mut().find(|known| known.name == name) {
             Some(known) => known.panels.push(chart.panel()),
-            None => figures.push(Figure::new(name, &spec.title, vec![chart.panel()]).with_note(note(spec, results))),
+            None => {
+                let title = figure.title.as_ref().unwrap_or(&spec.title);
+                figures.push(Figure::new(name, title, vec![chart.panel()]).with_note(note(spec, results)));
+            }
         }
     }
     figures
@@ -51,10 +54,16 @@ fn shown<'a>(part: &SpecPart, figure: &FigureSpec, cells: &'a [ExperimentCell], 
     cells.iter().filter(is_wanted).collect()
 }
 
-/// The method that is named among some labels.
-fn method(labels: &[String]) -> Option<String> {
-    let is_named = |name: &&&str| labels.iter().any(|label| label == Method::title(name) || label == **name);
-    Method::NAMES.iter().find(is_named).map(|name| (*name).to_owned())
+/// The method of all of some cells.
+fn method(cells: &[&ExperimentCell]) -> Option<String> {
+    let mut names = cells.iter().map(|cell| cell.experiment.method.name());
+    let first = names.next()?;
+    names.all(|name| name == first).then(|| first.to_owned())
+}
+
+/// A choice as it is named in a figure: a number does not say what it is of.
+fn spoken(axis: &str, choice: &str) -> String {
+    if choice.parse::<f64>().is_ok() { format!("{axis} = {choice}") } else { choice.to_owned() }
 }
 
 struct Chart<'a> {
@@ -100,7 +109,7 @@ impl Chart<'_> {
             let up = self.course(cell, self.figure.y)?;
             let points = across.iter().zip(&up).map(|(x, y)| (x.mean, y.mean)).collect();
             let series = Series::line(self.name(cell), points).with_spread(up.iter().map(|y| y.deviation).collect());
-            Some(Series { method: method(&cell.labels), ..series })
+            Some(Series { method: method(&[*cell]), ..series })
         };
         self.cells.iter().filter_map(curve).collect()
     }
@@ -134,8 +143,10 @@ impl Chart<'_> {
         let point = |cell: &&ExperimentCell| Some((x(cell)?, self.results.sample(&cell.name, self.figure.y)?));
         let points: Vec<(f64, Sample)> = cells.iter().filter_map(point).collect();
         let spread = points.iter().map(|(_, y)| y.deviation).collect();
-        let method = method(std::slice::from_ref(&name));
-        Series { method, ..Series::line(name, points.iter().map(|(x, y)| (*x, y.mean)).collect()).with_spread(spread) }
+        Series {
+            method: method(cells),
+            ..Series::line(name, points.iter().map(|(x, y)| (*x, y.mean)).collect()).with_spread(spread)
+        }
     }
 
     fn bars(&self) -> Bars {
@@ -156,7 +167,8 @@ impl Chart<'_> {
     fn groups(&self) -> Vec<(String, Vec<&ExperimentCell>)> {
         let mut groups: Vec<(String, Vec<&ExperimentCell>)> = Vec::new();
         for cell in &self.cells {
-            let name = self.figure.series.as_ref().and_then(|axis| cell.choices.get(axis)).cloned().unwrap_or_default();
+            let choice = self.figure.series.as_ref().and_then(|axis| Some(spoken(axis, cell.choices.get(axis)?)));
+            let name = choice.unwrap_or_default();
             match groups.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, members)) => members.push(cell),
                 None => groups.push((name, vec![cell])),
@@ -166,12 +178,45 @@ impl Chart<'_> {
     }
 
     fn name(&self, cell: &ExperimentCell) -> String {
-        cell.labels.join(", ")
+        self.name_without(cell, None)
     }
 
     /// What a cell is called beside others of its series.
     fn rest_of_name(&self, cell: &ExperimentCell) -> String {
-        let series = self.figure.series.as_ref().and_then(|axis| cell.choices.get(axis));
-        cell.labels.iter().filter(|label| Some(*label) != series).cloned().collect::<Vec<_>>().join(", ")
+        self.name_without(cell, self.figure.series.as_deref())
+    }
+
+    fn name_without(&self, cell: &ExperimentCell, left_out: Option<&str>) -> String {
+        let choices = self.part.axis.iter().zip(&cell.labels).filter(|(axis, _)| Some(axis.name.as_str()) != left_out);
+        choices.map(|(axis, choice)| spoken(&axis.name, choice)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::reproduce::{NAMES, find};
+
+    #[test]
+    fn numbers_are_named_by_what_they_are_of_and_words_are_not() {
+        assert_eq!(
+            ["0.001", "softplus", "top-k 5 %"].map(|choice| spoken("rho", choice)),
+            ["rho = 0.001", "softplus", "top-k 5 %"]
+        );
+    }
+
+    #[test]
+    fn where_an_experiment_has_several_figures_each_has_a_title_of_its_own() {
+        for name in NAMES {
+            let spec = find(name).expect("a specification");
+            let mut titles: BTreeMap<&str, &str> = BTreeMap::new();
+            for figure in spec.part.iter().flat_map(|part| &part.figure) {
+                titles.entry(&figure.name).or_insert_with(|| figure.title.as_deref().unwrap_or(&spec.title));
+            }
+            let distinct: BTreeSet<&str> = titles.values().copied().collect();
+            assert_eq!(distinct.len(), titles.len(), "{name}: {titles:?}");
+        }
     }
 }

@@ -184,6 +184,8 @@ pub(super) struct TableSpec {
 pub(super) struct FigureSpec {
     /// Short, for files.
     pub(super) name: String,
+    /// Written above it; the title of the experiment if left out.
+    pub(super) title: Option<String>,
     pub(super) kind: Kind,
     /// The horizontal axis: a metric, or for [`Kind::Lines`] the name of an axis of the grid.
     pub(super) x: Option<String>,

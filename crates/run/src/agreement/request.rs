@@ -16,14 +16,23 @@ impl Agreement {
         if !self.is_foreseen(request) {
             return refuse("task", format!("{:?} {}", request.task, request.round).to_lowercase());
         }
-        let algorithm = self.experiment.method.algorithm();
-        if !algorithm.moves_penalty() && request.rho != algorithm.initial_rho() {
+        if !self.is_penalty(request.rho, request.round) {
             return refuse("rho", request.rho.map_or("none".into(), |rho| rho.to_string()));
         }
         Ok(())
     }
 
-    /// Whether the plan has as many rounds as the request says. Work without rounds is counted by updates, so many to a round.
+    /// Whether the penalty can be this one after so many rounds: the one that was accepted, multiplied or divided by no more than its factor for each of them.
+    fn is_penalty(&self, rho: Option<f64>, rounds: u64) -> bool {
+        let algorithm = self.experiment.method.algorithm();
+        let first = algorithm.initial_rho();
+        let (Some(factor), Some(first), Some(rho)) = (algorithm.penalty_factor(), first, rho) else { return rho == first };
+        // Each multiplication rounds.
+        let most = libm::pow(factor.max(1.0 / factor), rounds as f64) * (1.0 + 1e-9);
+        rho.is_finite() && rho > 0.0 && rho <= first * most && rho >= first / most
+    }
+
+    /// Whether the plan has as many rounds as the request says. Asynchronous work is counted by updates, so many to a round.
     fn are_all_rounds(&self, request: &Request) -> bool {
         let plan = &self.experiment.plan;
         let by_updates = plan.asynchronous.is_some() && request.task == ClientTask::Train;
@@ -87,6 +96,26 @@ mod tests {
         for rho in [None, Some(0.0), Some(1e30)] {
             assert!(!is_allowed(&agreement, ClientTask::Train, 0, 6, rho), "{rho:?}");
         }
+    }
+
+    #[test]
+    fn a_penalty_that_moves_is_within_its_factor_for_each_round() {
+        let agreement = agreement(&["plan.rounds=6", "method.rho=0.3", "method.balance.factor=2", "plan.evaluate_every=0"]);
+        let trains = |round, rho| is_allowed(&agreement, ClientTask::Train, round, 6, rho);
+        assert!(trains(0, Some(0.3)) && !trains(0, Some(0.6)) && !trains(0, Some(0.15)), "no round is over");
+        for (round, least, most) in [(1, 0.15, 0.6), (3, 0.3 / 8.0, 2.4)] {
+            assert!([least, 0.3, most].iter().all(|rho| trains(round, Some(*rho))), "{round}");
+            assert!(!trains(round, Some(0.99 * least)) && !trains(round, Some(1.01 * most)), "{round}");
+        }
+        let never = [None, Some(0.0), Some(-0.3), Some(f64::NAN), Some(f64::INFINITY), Some(1e30), Some(1e-30)];
+        for (round, rho) in (0..6).flat_map(|round| never.map(|rho| (round, rho))) {
+            assert!(!trains(round, rho), "{round} {rho:?}");
+        }
+        assert!(is_allowed(&agreement, ClientTask::Evaluate, 6, 6, Some(0.3 * 64.0)));
+        // Many rounds of a large factor reach every number, but no other than numbers above 0.
+        let far = self::agreement(&["plan.rounds=5000", "method.rho=0.3", "method.balance.factor=2"]);
+        let trains = |rho| is_allowed(&far, ClientTask::Train, 4999, 5000, Some(rho));
+        assert!(trains(1e300) && trains(1e-300) && !trains(f64::INFINITY) && !trains(0.0) && !trains(-1.0));
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Agreement {
         let theory =
             if plan.measure_theory { ", with gradients over all training samples (only their norms are sent)" } else { "" };
         let heads = if *initial_heads == InitialHeads::Own { " (drawn for this client)" } else { "" };
-        vec![
+        let mut lines = vec![
             (
                 "training",
                 format!(
@@ -109,7 +109,17 @@ impl Agreement {
             ),
             ("evaluation", format!("{when}{early}{theory}")),
             ("network", experiment.model.to_string()),
-        ]
+        ];
+        lines.extend(self.penalty().map(|text| ("penalty", text)));
+        lines
+    }
+
+    /// How far a server may move what holds a client's model to the others', where it may.
+    fn penalty(&self) -> Option<String> {
+        let algorithm = self.experiment.method.algorithm();
+        let (factor, first) = (algorithm.penalty_factor()?, algorithm.initial_rho()?);
+        let factor = factor.max(1.0 / factor);
+        Some(format!("the server may change it from {first}, after each round by a factor of {factor} at most, up or down"))
     }
 
     fn sent(&self) -> Vec<(&'static str, String)> {
@@ -329,6 +339,17 @@ mod tests {
         assert!(secret.contains("as long as it follows the protocol"), "{secret}");
         let both = words(&["plan.secure_aggregation.clip=0.5", "plan.compression.down=int8"]);
         assert!(both.contains("sent: as whole numbers under masks; received: int8\n"), "{both}");
+    }
+
+    #[test]
+    fn a_person_reads_how_far_the_penalty_may_move_where_it_may() {
+        let moving = words(&["method.rho=0.3", "method.balance.factor=0.5"]);
+        assert!(
+            moving
+                .contains("penalty: the server may change it from 0.3, after each round by a factor of 2 at most, up or down\n"),
+            "{moving}"
+        );
+        assert!(!words(&["method.rho=0.3"]).contains("penalty: "));
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Gathered {
     }
 }
 
-/// A run that somebody named must be finished.
+/// A run that is named must be finished.
 fn unfinished(path: &Path) -> Error {
     let path = path.display();
     Error::invalid(format!("`{path}` is not finished"), format!("finish it with `fedeq resume {path}`"))

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::contrast::Contestant;
 use super::gather::Finished;
+use super::label::label;
 use crate::experiment::Experiment;
 use crate::run::RunSummary;
 use crate::statistics::{BySeed, Sample};
@@ -16,6 +17,10 @@ use crate::statistics::{BySeed, Sample};
 pub struct Cluster {
     /// Method, model and data.
     pub names: [String; 3],
+    /// What it is called beside the others: as little as tells it from them.
+    pub label: String,
+    /// The settings in which those of the same names differ, as people read them: `rho = 0.1`.
+    pub differs: Vec<String>,
     /// What sets it apart from other clusters of the same names: key and value.
     pub settings: BTreeMap<String, String>,
     /// Their places, in the order of their seeds.
@@ -29,12 +34,19 @@ pub fn clusters(experiments: &[&Experiment]) -> Result<Vec<Cluster>> {
         let settings = experiment.settings()?;
         match clusters.iter_mut().find(|known| known.settings == settings) {
             Some(known) => known.members.push(place),
-            None => clusters.push(Cluster { names: names(experiment), settings, members: vec![place] }),
+            None => clusters.push(Cluster::of(experiment, settings, place)),
         }
     }
     clusters.iter_mut().for_each(|cluster| cluster.members.sort_by_key(|member| experiments[*member].seed));
     keep_what_differs(&mut clusters);
+    label(&mut clusters);
     Ok(clusters)
+}
+
+impl Cluster {
+    fn of(experiment: &Experiment, settings: BTreeMap<String, String>, place: usize) -> Self {
+        Self { names: names(experiment), label: String::new(), differs: Vec::new(), settings, members: vec![place] }
+    }
 }
 
 /// How an experiment divides its data among clients, in a text that is the same wherever the same seed gives the same clients.
@@ -60,6 +72,11 @@ fn keep_what_differs(clusters: &mut [Cluster]) {
 /// Runs that differ only in their seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
+    /// What it is called beside the others: as little as tells it from them.
+    pub label: String,
+    /// The settings in which it differs from groups of the same method, model and data, as people read them: `rho = 0.1`.
+    #[serde(skip)]
+    pub differs: Vec<String>,
     /// The method.
     pub method: String,
     /// The model.
@@ -124,7 +141,7 @@ pub(super) fn groups(runs: &[Finished]) -> Result<Vec<Group>> {
 }
 
 fn group(cluster: Cluster, runs: &[Finished]) -> Result<Group> {
-    let Cluster { names: [method, model, data], settings, members } = cluster;
+    let Cluster { names: [method, model, data], label, differs, settings, members } = cluster;
     let members: Vec<&Finished> = members.into_iter().map(|place| &runs[place]).collect();
     let summaries: Vec<&RunSummary> = members.iter().map(|run| &run.summary).collect();
     let first = summaries[0];
@@ -132,6 +149,8 @@ fn group(cluster: Cluster, runs: &[Finished]) -> Result<Group> {
         members.iter().filter_map(|run| Some((run.experiment.seed, run.summary.evaluation.quality(view).known()?.mean))).collect()
     };
     Ok(Group {
+        label,
+        differs,
         method,
         model,
         data,
@@ -186,12 +205,6 @@ impl Qualities {
 }
 
 impl Group {
-    /// What it is called: the method, and what sets it apart.
-    pub fn title(&self) -> String {
-        let settings = self.settings.iter().map(|(key, value)| format!(" {key}={value}"));
-        format!("{} with {}{}", self.method, self.model, settings.collect::<String>())
-    }
-
     /// The group among others.
     pub(super) fn contestant(&self, view: View) -> Contestant {
         let scores = self.scores[View::ALL.iter().position(|known| *known == view).unwrap_or(0)].clone();

@@ -4,10 +4,12 @@
 //! # Layout
 //! - `gather`: from paths to finished runs
 //! - `group`: experiments that differ only in their seed, and what came out of them
+//! - `label`: what they are called
 //! - `contrast`: what sets groups apart, and by how much
 mod contrast;
 mod gather;
 mod group;
+mod label;
 
 use fedeq_core::{Result, View};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The data of an experiment: who holds what where nobody says otherwise, the numbers of a table brought to one scale, and the same samples several times.
+//! The data of an experiment: who holds what where nothing else is said, the numbers of a table brought to one scale, and the same samples several times.
 use fedeq_core::{Error, Result};
 use fedeq_data::partition::{ClientSplits, Partition};
 use fedeq_data::source::Source;
@@ -7,7 +7,7 @@ use fedeq_data::{Dataset, Labels, Owners, Samples, Scaling, Vectors};
 
 use crate::number::{count, counted};
 
-/// The partition of a data set where nobody says otherwise.
+/// The partition of a data set where nothing else is said.
 pub(super) fn usual_partition(source: &Source) -> Partition {
     let usual = &source.entry().partition;
     Partition::named(usual.rule, usual).unwrap_or(Partition::Iid { clients: usual.clients })

@@ -3,6 +3,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use fedeq_core::{Error, Result};
+use fedeq_data::named;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,22 +55,41 @@ impl fmt::Display for Device {
     }
 }
 
-/// The precision of products on a GPU, as a setting: [`fedeq_cuda::Precision`] as people write it. The CPU always computes in 32 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// 16-bit factors and 32-bit sums in convolutions and matrix products, 32 bits everywhere else.
-    #[default]
-    Mixed,
-    /// 32 bits everywhere.
-    Exact,
+named! {
+    /// The precision of products on a GPU, as a setting: [`fedeq_cuda::Precision`] as people write it. The CPU always computes in 32 bits.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    pub enum Precision {
+        /// 16-bit factors and 32-bit sums in convolutions and matrix products, 32 bits everywhere else.
+        #[default]
+        Mixed = "mixed",
+        /// 32 bits everywhere.
+        Exact = "exact",
+    }
 }
 
-impl Precision {
-    fn name(self) -> &'static str {
+/// All of a device that changes results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// Processors of one kind all give the same.
+    Cpu,
+    /// Cards with this precision.
+    Cuda(Precision),
+}
+
+impl DeviceKind {
+    /// The kind of a device of which people say what it is and, of a GPU, in brackets with which precision: `cuda (mixed)`, `NVIDIA H200 (exact)`, `8 x EPYC`.
+    pub fn of_description(text: &str) -> Self {
+        let precision = text.rsplit_once(" (").and_then(|(_, rest)| Precision::named(rest.strip_suffix(')')?));
+        precision.map_or(Self::Cpu, Self::Cuda)
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    /// `cpu`, `cuda (mixed)` or `cuda (exact)`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mixed => "mixed",
-            Self::Exact => "exact",
+            Self::Cpu => formatter.write_str("cpu"),
+            Self::Cuda(precision) => write!(formatter, "cuda ({})", precision.name()),
         }
     }
 }
@@ -102,11 +122,11 @@ impl EngineSettings {
         }
     }
 
-    /// All of the device that changes results: `cpu`, `cuda (mixed)` or `cuda (exact)`. Which of several cards it is makes no difference.
-    pub fn kind(&self) -> String {
+    /// All of the device that changes results. Which of several cards it is makes no difference.
+    pub fn kind(&self) -> DeviceKind {
         match self.device.split(':').next() {
-            Some("cuda") => format!("cuda ({})", self.precision().name()),
-            _ => self.device.clone(),
+            Some("cuda") => DeviceKind::Cuda(self.precision()),
+            _ => DeviceKind::Cpu,
         }
     }
 
@@ -140,7 +160,7 @@ const THEN: &str = ", then ";
 impl Experiment {
     /// Everything it is computed on, in order: `cpu`, `cuda (mixed)`, `cpu, then cuda (mixed)`.
     pub fn devices(&self) -> String {
-        let now = self.engine.kind();
+        let now = self.engine.kind().to_string();
         self.engine.earlier_devices.iter().map(String::as_str).chain([now.as_str()]).collect::<Vec<_>>().join(THEN)
     }
 
@@ -150,24 +170,23 @@ impl Experiment {
         let mut earlier: Vec<String> = devices.split(THEN).map(str::to_owned).collect();
         let last = earlier.pop().unwrap_or_default();
         experiment.engine.earlier_devices = earlier;
-        if experiment.engine.kind() != last {
-            let (device, precision) = match last.as_str() {
-                "cuda (exact)" => ("cuda", Some(Precision::Exact)),
-                "cuda (mixed)" => ("cuda", Some(Precision::Mixed)),
-                other => (other, None),
+        if experiment.engine.kind().to_string() != last {
+            let (device, precision) = match DeviceKind::of_description(&last) {
+                DeviceKind::Cuda(precision) => ("cuda", Some(precision)),
+                DeviceKind::Cpu => (last.as_str(), None),
             };
             (experiment.engine.device, experiment.engine.precision) = (device.into(), precision);
         }
         experiment
     }
 
-    /// Goes on on another device than so far, which the experiment remembers: half a run on each is neither's.
+    /// Continues on another device than so far, which the experiment remembers: half a run on each is neither's.
     pub(crate) fn move_to(&mut self, device: Device, precision: Option<Precision>) {
         let before = self.engine.kind();
         self.engine.precision = precision;
         self.engine.set_device(device);
         if self.engine.kind() != before {
-            self.engine.earlier_devices.push(before);
+            self.engine.earlier_devices.push(before.to_string());
         }
     }
 
@@ -177,7 +196,7 @@ impl Experiment {
             return Ok(());
         }
         let problem = "`engine.earlier_devices` tells what a run was computed on before it was continued elsewhere";
-        Err(Error::invalid(problem, "leave it out: this run begins anew"))
+        Err(Error::invalid(problem, "leave it out: this run has not begun yet"))
     }
 }
 

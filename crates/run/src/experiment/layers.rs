@@ -192,7 +192,7 @@ fn is_same_kind(path: &[String], below: &Table, above: &Table) -> bool {
     !TAGS.iter().any(differs) && !has_other_key
 }
 
-/// The section at a path, where somebody says something of it.
+/// The section at a path, where anything is said of it.
 fn section_mut<'a>(base: &'a mut Table, over: &Table, path: &[String]) -> Option<&'a mut Table> {
     path.iter().try_fold(over, |table, key| table.get(key)?.as_table())?;
     path.iter().try_fold(base, |table, key| table.get_mut(key)?.as_table_mut())

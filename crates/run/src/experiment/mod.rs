@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 
 use check::{MOST_MEGABYTES, MOST_WORKERS};
 pub use data::scaled_by_example;
-pub use device::{Device, Precision};
+pub use device::{Device, DeviceKind, Precision};
 pub use external::ExternalModel;
 pub use prepared::Prepared;
 pub use read::USUAL_FOLDER;
@@ -129,7 +129,7 @@ pub struct EngineSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_MEGABYTES))]
     pub device_memory_mb: Option<usize>,
-    /// What a run was computed on before it was continued on another device. Nobody sets it: `fedeq resume --device` writes it.
+    /// What a run was computed on before it was continued on another device. `fedeq resume --device` writes it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub earlier_devices: Vec<String>,
     /// Megabytes (1e6 bytes) of client states kept in memory; the rest is on disk.

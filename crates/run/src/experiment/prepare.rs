@@ -39,7 +39,7 @@ impl Experiment {
         self.prepare_from(|| self.present().map(Arc::new))
     }
 
-    /// As [`prepare`](Self::prepare), with data that somebody else loads.
+    /// As [`prepare`](Self::prepare), with data that is loaded elsewhere.
     pub(crate) fn prepare_from(&self, load: impl FnOnce() -> Result<Arc<Dataset>>) -> Result<Prepared> {
         self.prepare_with(load, |dataset, splits| scaling_for(&self.data.source, dataset, splits), None)
     }

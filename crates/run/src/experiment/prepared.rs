@@ -36,7 +36,7 @@ pub struct Prepared {
     pub(super) external: Option<ExternalModel>,
     /// Training, validation and test samples of each client; unseen ones come last.
     pub(super) shards: Vec<[Shard; 3]>,
-    /// What the federation does: the experiment's plan, in which distances are noted where somebody lies and nothing else is said.
+    /// What the federation does: the experiment's plan, in which distances are noted where a client lies and nothing else is said.
     pub plan: Plan,
     /// The clients that lie, where the experiment lets some.
     pub liars: Option<Liars>,
@@ -200,7 +200,7 @@ impl Prepared {
         Ok(NetworkProblem::new(Arc::clone(&self.network), shards, &self.experiment.training))
     }
 
-    /// A client's data and a network that is computed outside of fedeq. Refuses it where nobody is there to compute it.
+    /// A client's data and a network that is computed outside of fedeq. Refuses it where nothing is there to compute it.
     fn external_problem(&self, client: usize, model: &ExternalModel) -> Result<ExternalProblem> {
         let network = model.network.clone().ok_or_else(|| model.options().not_ours())?;
         let (shards, name) = (self.shards[client].clone(), LocalProblems::name(self, client));

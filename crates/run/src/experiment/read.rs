@@ -18,7 +18,7 @@ use super::{Experiment, equilibrium_models};
 use crate::present::{found_at, require_files};
 use crate::preset::Preset;
 
-/// Where data sets are kept where nobody says otherwise.
+/// Where data sets are kept where nothing else is said.
 pub const USUAL_FOLDER: &str = "data";
 
 impl Experiment {

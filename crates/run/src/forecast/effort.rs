@@ -1,5 +1,5 @@
 //! What work a client has, counted and not done.
-use fedeq_core::{ClientInfo, ClientTask, Portion, Question, RoundContext, Trains};
+use fedeq_core::{ClientInfo, ClientTask, Portion, RoundContext, ScoreRequest, Trains};
 
 use super::pace::Pace;
 use crate::experiment::Prepared;
@@ -26,7 +26,7 @@ impl Effort {
             ClientTask::Adopt => algorithm.adopt(&me, &round),
             // Keys and masks take no training.
             ClientTask::Aggregate => return Self::default(),
-            ClientTask::Evaluate => return Self::asked(&Question::all(algorithm, &me)),
+            ClientTask::Evaluate => return Self::asked(&ScoreRequest::all(algorithm, &me)),
             // The gradient takes a pass over all training data.
             ClientTask::Measure => {
                 return Self { trained: vec![(Trains::Everything, 1)], ..Self::of(prepared, ClientTask::Evaluate) };
@@ -35,11 +35,11 @@ impl Effort {
         Self { trained: update.passes().collect(), ..Self::default() }
     }
 
-    fn asked(questions: &[Question]) -> Self {
+    fn asked(requests: &[ScoreRequest]) -> Self {
         let mut effort = Self::default();
-        for question in questions {
-            effort.evaluated[question.on as usize] += 1;
-            if question.neighbours.is_some() {
+        for request in requests {
+            effort.evaluated[request.on as usize] += 1;
+            if request.neighbours.is_some() {
                 effort.evaluated[Portion::Train as usize] += 1; // Neighbours are found among embedded training samples.
             }
         }

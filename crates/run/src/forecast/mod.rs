@@ -24,7 +24,7 @@ use fedeq_core::{ClientTask, Plan, Result, Trains};
 use fedeq_data::Dataset;
 use fedeq_data::source::Source;
 
-use crate::experiment::{Device, Experiment, Precision, Prepared};
+use crate::experiment::{Device, DeviceKind, Experiment, Precision, Prepared};
 use crate::present::require_present;
 use crate::run::{Disk, RunFolder, Silent, launch};
 use effort::Effort;
@@ -120,7 +120,7 @@ impl Forecaster {
         Ok(Self { recorded, committed: Rates::committed()?, ..Self::default() })
     }
 
-    /// What an experiment will take on its device. A GPU that nobody has measured, or that is not there, is taken for one that was.
+    /// What an experiment will take on its device. A GPU that was not measured, or that is not there, is taken for one that was.
     pub fn forecast(&mut self, experiment: &Experiment) -> Result<Forecast> {
         let Data { dataset, is_stand_in } = self.data(experiment)?;
         let prepared = experiment.prepare_from(|| Ok(dataset))?;
@@ -152,9 +152,9 @@ impl Forecaster {
     fn on_gpu(&mut self, prepared: &Prepared, device: Option<String>) -> Result<(f64, Basis)> {
         let known = self.recorded.only(is_gpu).before(&self.committed.only(is_gpu));
         let kind = prepared.experiment.engine.kind();
-        let suffix = kind.strip_prefix("cuda ").unwrap_or(&kind).to_owned();
         // Of another card at least the precision is the same, where one is known.
-        let alike = known.only(|name| device.as_deref().map_or_else(|| name.ends_with(&suffix), |own| name == own));
+        let alike =
+            known.only(|name| device.as_deref().map_or_else(|| DeviceKind::of_description(name) == kind, |own| name == own));
         let known = if alike.is_empty() { known } else { alike };
         let fitting = known.fitting(device.as_deref(), prepared);
         let fitting =
@@ -176,7 +176,8 @@ impl Forecaster {
     pub fn seconds_on(&mut self, experiment: &Experiment, gpu: &str) -> Option<(f64, MeasuredBy)> {
         let mut moved = experiment.clone();
         moved.engine.set_device(Device::Cuda(0));
-        moved.engine.precision = gpu.ends_with("(exact)").then_some(Precision::Exact);
+        let is_exact = DeviceKind::of_description(gpu) == DeviceKind::Cuda(Precision::Exact);
+        moved.engine.precision = is_exact.then_some(Precision::Exact);
         let Data { dataset, .. } = self.data(&moved).ok()?;
         let prepared = moved.prepare_from(|| Ok(dataset)).ok()?;
         self.on_gpu(&prepared, Some(gpu.to_owned())).ok().map(|(seconds, basis)| {
@@ -200,7 +201,7 @@ impl Forecaster {
         &self.recorded
     }
 
-    /// How long the pieces of this work take; only those that nobody asked for yet are measured.
+    /// How long the pieces of this work take; only those that were not asked for yet are measured.
     fn pace(&mut self, prepared: &Prepared, efforts: &Efforts) -> Result<Pace> {
         let pace = self.paces.entry(pace_key(prepared)).or_default();
         self.stopwatch.complete(pace, prepared, &efforts.trained())?;

@@ -19,7 +19,7 @@ pub struct Outlook {
     pub cohort: usize,
     /// Bytes that a round of training sends; later rounds may differ by a few.
     pub round: RoundBytes,
-    /// Bytes of the machine's memory, at most about so many; nothing where nobody counts, and on a GPU.
+    /// Bytes of the machine's memory, at most about so many; nothing where memory is not counted, and on a GPU.
     pub memory: Option<u64>,
     /// Bytes of a GPU's memory, at least about so many as long as all fits; nothing on the CPU.
     pub device_memory: Option<u64>,

@@ -16,7 +16,7 @@ pub(super) struct Pace {
     shared: Option<f64>,
     personal: Option<f64>,
     sample: Option<f64>,
-    /// The most memory that one of these batches takes, in bytes; nothing where nobody counts.
+    /// The most memory that one of these batches takes, in bytes; nothing where memory is not counted.
     pub(super) bytes: Option<u64>,
 }
 

@@ -6,7 +6,7 @@ use fedeq_models::{InputKind, ModelConfig};
 use serde::{Deserialize, Serialize};
 
 use super::work::Work;
-use crate::experiment::{EngineSettings, Prepared};
+use crate::experiment::{DeviceKind, EngineSettings, Prepared};
 use crate::machine::{cores, processor};
 use crate::run::{Timing, UsedGpu, read_json, write_json};
 
@@ -14,7 +14,7 @@ use crate::run::{Timing, UsedGpu, read_json, write_json};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// The device: `NVIDIA H200 (mixed)`, or the cores of a processor.
+    /// The device: `NVIDIA H200 (mixed)`, or the cores of a processor. Its [kind](DeviceKind::of_description) stands in it.
     pub device: String,
     /// The data set.
     pub data: String,
@@ -149,7 +149,7 @@ fn is_equilibrium(name: &str) -> bool {
 
 /// Whether a device is a GPU, by its name.
 pub(super) fn is_gpu(device: &str) -> bool {
-    device.ends_with("(mixed)") || device.ends_with("(exact)")
+    DeviceKind::of_description(device) != DeviceKind::Cpu
 }
 
 impl Rate {
@@ -196,8 +196,7 @@ pub(super) fn device_name(engine: &EngineSettings) -> String {
 /// The GPU that is asked for, with its precision; nothing where there is none.
 pub(super) fn gpu_name(engine: &EngineSettings) -> Option<String> {
     let gpu = UsedGpu::of(engine).ok().flatten()?;
-    let kind = engine.kind();
-    Some(format!("{} {}", gpu.name, kind.strip_prefix("cuda ").unwrap_or(&kind)))
+    Some(format!("{} ({})", gpu.name, gpu.precision.name()))
 }
 
 #[cfg(test)]

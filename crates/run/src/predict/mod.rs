@@ -1,7 +1,7 @@
 //! A client's model on new inputs.
 //!
 //! # Layout
-//! - this file: from inputs to answers
+//! - this file: from inputs to predictions
 //! - `input`: files as people have them (pictures, tables, text) as samples like those of the run's own data
 //! - `held`: what a client holds, for those who want to ask about it
 mod held;
@@ -25,7 +25,7 @@ use input::{ColumnsWanted, FileInputs};
 
 /// What a model says to one input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Answer {
+pub struct Prediction {
     /// Which input.
     pub input: String,
     /// The likeliest class; for text, the likeliest next character.
@@ -40,33 +40,33 @@ pub struct Answer {
 }
 
 /// What a client's model says to some inputs.
-pub fn predict(prepared: &Prepared, model: &ClientModel, questions: &Questions) -> Result<Vec<Answer>> {
+pub fn predict(prepared: &Prepared, model: &ClientModel, inputs: &PredictionInputs) -> Result<Vec<Prediction>> {
     let problem = prepared.network_problem(model.client)?;
-    let rows = problem.probabilities(&model.weights, &questions.shard, model.neighbours.as_ref())?;
+    let rows = problem.probabilities(&model.weights, &inputs.shard, model.neighbours.as_ref())?;
     let dataset = &prepared.dataset;
-    let answer = |(sample, name): (usize, &String)| {
-        let probabilities = rows[questions.row_of(sample)].clone();
+    let prediction = |(sample, name): (usize, &String)| {
+        let probabilities = rows[inputs.row_of(sample)].clone();
         let (class, probability) = largest(&probabilities);
-        let expected = questions.expected(sample).map(|class| name_of(dataset, class));
-        Answer { input: name.clone(), class: name_of(dataset, class), probability, expected, probabilities }
+        let expected = inputs.expected(sample).map(|class| name_of(dataset, class));
+        Prediction { input: name.clone(), class: name_of(dataset, class), probability, expected, probabilities }
     };
-    Ok(questions.names.iter().enumerate().map(answer).collect())
+    Ok(inputs.names.iter().enumerate().map(prediction).collect())
 }
 
 /// What a client's network says to some inputs before it becomes probabilities: one number a class, rows one after the other; for sequences one row a position.
-pub fn logits(prepared: &Prepared, model: &ClientModel, questions: &Questions) -> Result<Vec<f32>> {
-    prepared.network_problem(model.client)?.logits(&model.weights, &questions.shard)
+pub fn logits(prepared: &Prepared, model: &ClientModel, inputs: &PredictionInputs) -> Result<Vec<f32>> {
+    prepared.network_problem(model.client)?.logits(&model.weights, &inputs.shard)
 }
 
 /// The class that a client's model takes each input for, as it is evaluated: by number; for sequences, one a position.
-pub fn classes(prepared: &Prepared, model: &ClientModel, questions: &Questions) -> Result<Vec<u16>> {
+pub fn classes(prepared: &Prepared, model: &ClientModel, inputs: &PredictionInputs) -> Result<Vec<u16>> {
     let at = |row: &[f32]| largest(row).0 as u16;
     if model.neighbours.is_none() {
         let count = prepared.network.graph().task.classes;
-        return Ok(logits(prepared, model, questions)?.chunks_exact(count).map(at).collect());
+        return Ok(logits(prepared, model, inputs)?.chunks_exact(count).map(at).collect());
     }
     let problem = prepared.network_problem(model.client)?;
-    let rows = problem.probabilities(&model.weights, &questions.shard, model.neighbours.as_ref())?;
+    let rows = problem.probabilities(&model.weights, &inputs.shard, model.neighbours.as_ref())?;
     Ok(rows.iter().map(|row| at(row)).collect())
 }
 
@@ -98,14 +98,14 @@ fn symbol_name(symbol: usize) -> String {
 }
 
 /// Inputs, ready to be asked about.
-pub struct Questions {
+pub struct PredictionInputs {
     /// What each input is called.
     pub names: Vec<String>,
     shard: Shard,
     is_own: bool,
 }
 
-impl Questions {
+impl PredictionInputs {
     /// Samples of the run's own data set, by their numbers.
     pub fn own(dataset: &Arc<Dataset>, range: Range<u32>) -> Result<Self> {
         let samples = dataset.len();
@@ -187,7 +187,7 @@ impl Questions {
         Ok(Self { names, shard: Shard::new(Arc::new(dataset), (0..count).collect())?, is_own: false })
     }
 
-    /// Which row of a model's output is the answer: for text, the one after the last symbol.
+    /// Which row of a model's output is the prediction: for text, the one after the last symbol.
     fn row_of(&self, sample: usize) -> usize {
         let Samples::Sequences(sequences) = &self.shard.dataset().samples else { return sample };
         let index = self.shard.indices()[sample] as usize;

@@ -210,7 +210,7 @@ fn remove_other_servers(checkpoints: &Path, wanted: &BTreeSet<&str>) -> Result<(
     Ok(())
 }
 
-/// Keeps the last checkpoint of a run that nobody works on, and removes all that it does not name.
+/// Keeps the last checkpoint of a run that no process works on, and removes all that it does not name.
 pub(super) fn keep_only_last(folder: &RunFolder) -> Result<()> {
     let mut manifests = list(&folder.checkpoints())?;
     let Some(last) = manifests.pop() else { return Ok(()) };
@@ -274,7 +274,7 @@ fn read(folder: &RunFolder, experiment: &Experiment, path: &Path, fresh: &Server
     Ok((manifest, Position { server, clients, traffic, stage }))
 }
 
-/// Lets an experiment continue on its device or on the one that is `said` aloud. Other devices round otherwise, so a run that goes on elsewhere without
+/// Lets an experiment continue on its device or on the one that is `said` aloud. Other devices round otherwise, so a run that continues elsewhere without
 /// a word is refused, and one that moves remembers where it was.
 pub(super) fn settle_device(folder: &RunFolder, which: Which, experiment: &mut Experiment, said: Option<Device>) -> Result<()> {
     let mut manifests = list(&folder.checkpoints())?;
@@ -360,7 +360,7 @@ struct Settled {
 }
 
 impl<'a> Checkpointer<'a> {
-    /// Goes on from a position that is kept already.
+    /// Continues from a position that is kept already.
     pub(super) fn new(folder: &'a RunFolder, seal: &'a Seal, engine: &EngineSettings, position: &Position) -> Self {
         let interval = Duration::from_secs(engine.checkpoint_seconds);
         Self { every: engine.checkpoint_every, interval, ..Self::every_round(folder, seal, position) }
@@ -388,7 +388,7 @@ impl<'a> Checkpointer<'a> {
         prune(self.folder, states, 1)
     }
 
-    /// Goes back to the last moment between rounds and keeps it: somebody stopped the run, or it failed.
+    /// Goes back to the last moment between rounds and keeps it: the run was stopped, or it failed.
     pub(super) fn keep_settled(&mut self, states: &mut impl StateKeeper) -> Result<()> {
         states.roll_back()?;
         Journals(self.folder).cut_to(&self.settled.lengths)?;

@@ -14,7 +14,7 @@ use super::progress::{Activity, ProgressTracker};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlCommand {
-    /// Go on.
+    /// Continue.
     #[default]
     #[serde(rename = "go-on")]
     Continue,
@@ -32,7 +32,7 @@ pub(super) struct ControlFile {
     pub(super) command: ControlCommand,
 }
 
-/// How often a waiting client looks whether somebody pressed Ctrl-C.
+/// How often a waiting client looks whether Ctrl-C was pressed.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// Lets clients begin, or not.
@@ -47,7 +47,7 @@ struct GateState {
     command: ControlCommand,
     /// When the first client began to wait.
     since: Option<Instant>,
-    /// Time spent waiting that nobody has asked about yet.
+    /// Time spent waiting that has not been asked for yet.
     waited: Duration,
 }
 
@@ -104,6 +104,9 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Says at least after so many looks that the run is alive.
 const BEAT: u64 = 5;
+
+/// How much time lies between two beats at most, while the machine is not overloaded.
+pub(super) const BEAT_PERIOD: Duration = INTERVAL.saturating_mul(BEAT as u32);
 
 /// A thread beside a run: it reads commands from the run's folder and writes there who is at work.
 #[derive(Clone, Copy)]

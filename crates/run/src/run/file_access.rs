@@ -46,7 +46,7 @@ impl FileAccess {
     }
 }
 
-/// Opens a file that is what its name says. What counts is the file that was opened, not what lay there before: between two looks somebody may put a link
+/// Opens a file that is what its name says. What counts is the file that was opened, not what lay there before: between two looks another program may put a link
 /// in its place.
 fn open_below(root: &Path, path: &Path) -> io::Result<File> {
     require_plain(&fs::symlink_metadata(path)?)?;
@@ -68,7 +68,7 @@ fn refusal(problem: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, problem)
 }
 
-/// How a file is opened: a link in its place fails, and a pipe in its place does not wait for somebody to write to it.
+/// How a file is opened: a link in its place fails, and a pipe in its place does not wait to be written to.
 fn options() -> fs::OpenOptions {
     let mut options = File::options();
     options.read(true);

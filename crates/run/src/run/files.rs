@@ -1,6 +1,7 @@
 //! The files of a run's folder: what they are called, reading and writing them.
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fedeq_core::{Error, Evaluation, Result, Round, write_atomically};
 use fedeq_data::Scaling;
@@ -131,6 +132,11 @@ impl RunFolder {
         self.json(&self.activity_file(), LARGEST).ok()
     }
 
+    /// How long ago it was written who is at work, if that is to be known and not in the future.
+    pub(super) fn activity_age(&self) -> Option<Duration> {
+        fs::metadata(self.activity_file()).ok()?.modified().ok()?.elapsed().ok()
+    }
+
     /// Says who is at work. Not synced to disk, and not worth stopping a run for if it fails.
     pub(super) fn write_activity(&self, activity: &Activity) {
         let partial = self.path().join("activity.json.partial");
@@ -140,7 +146,7 @@ impl RunFolder {
         }
     }
 
-    /// Nobody is at work any more.
+    /// No client is at work any more.
     pub(super) fn end_activity(&self) {
         let _ = fs::remove_file(self.activity_file());
     }

@@ -1,6 +1,6 @@
 //! The folder of a run: making, opening and locking it, how the run stands, and which folders are those of runs.
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -13,8 +13,10 @@ use fedeq_models::ModelConfig;
 use super::checkpoint::{Manifest, Stage, keep_only_last};
 use super::file_access::FileAccess;
 use super::files::read_json;
+use super::heartbeat::Heartbeat;
 use super::journal::Journals;
 use super::metadata::RunState;
+use super::progress::Activity;
 use crate::experiment::{Experiment, ExternalModel, Prepared};
 
 /// A folder that holds a run.
@@ -54,7 +56,7 @@ impl RunFolder {
         Self { root, access: FileAccess::Anywhere }
     }
 
-    /// The same folder, of which only some files may be read: for showing what somebody else may have put there.
+    /// The same folder, of which only some files may be read: for showing what others may have put there.
     pub fn within(self, access: FileAccess) -> Self {
         Self { access, ..self }
     }
@@ -78,7 +80,7 @@ impl RunFolder {
         Err(Error::invalid(format!("`{path}` is a federation over Flower"), hint))
     }
 
-    /// A name below `runs` that nobody has taken yet: method, data and seed, and a number if that has been done before.
+    /// A name below `runs` that is not taken yet: method, data and seed, and a number if that has been done before.
     pub fn usual_name(runs: &Path, experiment: &Experiment) -> PathBuf {
         let name = format!("{}-{}-{}", experiment.method.name(), experiment.data.source.name(), experiment.seed);
         let numbered = |number: u32| runs.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
@@ -120,20 +122,28 @@ impl RunFolder {
     }
 
     /// Prepares an experiment of this folder to be looked at or continued: all that was found out when it began is as it was then. A network that is computed outside of
-    /// fedeq has its numbers, and nobody who computes it.
+    /// fedeq has its numbers, and nothing that computes it.
     pub fn prepare(&self, experiment: &Experiment) -> Result<Prepared> {
         experiment.prepare_again(self.scaling(experiment)?, self.external(experiment)?)
     }
 
-    /// How it stands, as far as one can tell from this machine.
+    /// How it stands, as far as one can tell from this machine. It takes a few seconds where a process without a lock beat within the last minute.
     pub fn state(&self) -> Result<RunState> {
-        self.state_if(|| self.is_locked())
+        self.state_if(|| Heartbeat::is_alive_now(self))
     }
 
-    /// How it stands, where somebody knows better than its lock whether a process is working on it.
-    pub fn state_if(&self, is_alive: impl FnOnce() -> bool) -> Result<RunState> {
+    /// How it stands, for those who look again and again and keep what they have seen of its process. `activity` is what the folder says now.
+    pub fn watched_state(&self, heartbeat: &mut Heartbeat, activity: Option<&Activity>) -> Result<RunState> {
+        self.state_if(|| heartbeat.is_alive(self, activity))
+    }
+
+    fn state_if(&self, is_alive: impl FnOnce() -> bool) -> Result<RunState> {
+        if !self.status()?.state.is_alive() || is_alive() {
+            return Ok(self.status()?.state);
+        }
+        // It may have ended while its process was looked for.
         let written = self.status()?.state;
-        Ok(if !written.is_alive() || is_alive() {
+        Ok(if !written.is_alive() {
             written
         } else if self.summary_file().is_file() {
             // The summary is the last of its results; only the word that it is finished is missing.
@@ -143,9 +153,10 @@ impl RunFolder {
         })
     }
 
-    /// Whether a process is working on it now.
-    pub fn is_locked(&self) -> bool {
-        self.access.open(&self.root.join(LOCK)).is_ok_and(|file| file.try_lock_shared().is_err())
+    /// Whether a process holds its lock, as far as locks reach us.
+    pub(super) fn is_locked(&self) -> bool {
+        let refused = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        self.access.open(&self.root.join(LOCK)).is_ok_and(refused)
     }
 
     /// The rounds from which a run will continue, if it has a checkpoint that can be read.
@@ -246,7 +257,7 @@ fn taken(root: &Path) -> Error {
     )
 }
 
-/// Sweeps and figures keep their runs in folders of their own; deeper than this nobody nests.
+/// Sweeps and figures keep their runs in folders of their own; they are not nested deeper than this.
 const DEPTH: usize = 4;
 
 /// What a run folder has.

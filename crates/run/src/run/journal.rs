@@ -140,7 +140,7 @@ pub(super) struct JournalLines<'a> {
 }
 
 impl<'a> JournalLines<'a> {
-    /// Goes on in an opened journal where so many lines have been read.
+    /// Continues in an opened journal where so many lines have been read.
     pub(super) fn new(path: &'a Path, file: File, number: usize) -> Self {
         Self { path, reader: BufReader::new(file), buffer: Vec::new(), number }
     }

@@ -134,7 +134,7 @@ impl Run {
         change: impl FnOnce(&mut Experiment),
     ) -> Result<Self> {
         Self::resume_with(folder, which, device, change, |experiment| {
-            // What was found out when it began would do to prepare it, and nobody would be there to compute it.
+            // What was found out when it began would do to prepare it, and nothing would be there to compute it.
             if let ModelConfig::External(options) = &experiment.model {
                 Err(options.not_ours().into())
             } else {

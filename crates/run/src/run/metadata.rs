@@ -15,7 +15,7 @@ use crate::machine::{Gpu, cores, processor};
 pub struct Status {
     /// How it stands.
     pub state: RunState,
-    /// The process that wrote this. A run that says it is running while nobody holds its lock was killed.
+    /// The process that wrote this. A run that says it is running while no process [works on it](super::Heartbeat) was killed.
     pub pid: u32,
 }
 
@@ -29,14 +29,14 @@ pub enum RunState {
     Paused,
     /// It is complete.
     Finished,
-    /// Somebody stopped it; it can be resumed.
+    /// It was stopped; it can be resumed.
     Stopped,
     /// It failed; it can be resumed once the reason is gone.
     Failed,
-    /// It says that a process is working on it, and none is; it can be resumed. Nobody writes this: it is found out.
+    /// It says that a process is working on it, and none is; it can be resumed. It is not written, but found out.
     #[serde(skip_deserializing)]
     Killed,
-    /// Something in its folder cannot be read. Nobody writes this either.
+    /// Something in its folder cannot be read. It is not written either.
     #[serde(skip_deserializing)]
     Malformed,
 }

@@ -25,7 +25,7 @@
 //! | `failures.jsonl` | clients whose replies did not count, and why, also in rounds that were repeated; only where clients are elsewhere |
 //! | `heads.jsonl` | how far the clients' personal heads moved, a line a round |
 //! | `clients.json` | who the clients are and how much of what they hold |
-//! | `activity.json`, `control.json` | while it is carried out: who is at work, and what somebody wants of it |
+//! | `activity.json`, `control.json` | while it is carried out: who is at work, and what is wanted of it |
 //! | `metrics.csv`, `tensorboard/` | evaluations for other programs |
 //! | `checkpoints/` | manifests `NNNNNN.json` of the last two checkpoints (of a finished run: the last one), and the server's weights they name |
 //! | `clients/` | the clients' states they name; nothing of it ever reaches the server |
@@ -34,7 +34,7 @@
 //! # Layout
 //! - `launch`: creating, resuming and carrying out a run; `engine`: what it is computed by
 //! - `federated`: the server of a federation whose clients are elsewhere
-//! - `folder`: the folder, and which folders are those of runs; `files`: what is in it; `metadata`: the small ones; `file_access`: which files may be read as parts of a run
+//! - `folder`: the folder, and which folders are those of runs; `heartbeat`: whether a process works on it; `files`: what is in it; `metadata`: the small ones; `file_access`: which files may be read as parts of a run
 //! - `journal`: files of lines that can be cut back, and reading them while they grow; `record`, `tensorboard`: what is written down as it happens
 //! - `checkpoint`: what there is to come back to
 //! - `progress`: who is at work, and what becomes of clients' heads; `control`: pausing and stopping a run from outside its process
@@ -47,6 +47,7 @@ mod federated;
 mod file_access;
 mod files;
 mod folder;
+mod heartbeat;
 mod journal;
 mod launch;
 mod metadata;
@@ -65,6 +66,7 @@ pub use federated::{ClientLink, FederatedRun, FederationPlan, LinkContext, Outgo
 pub use file_access::FileAccess;
 pub use files::{read_json, write_json};
 pub use folder::{Links, RunFolder, runs_below};
+pub use heartbeat::Heartbeat;
 pub use journal::{Stamp, Tail};
 pub use launch::{FromMemory, Run, launch};
 pub use metadata::{Roster, RunState, Status, UsedGpu, Version};

@@ -181,7 +181,7 @@ pub(super) struct HeadRecorder<'a> {
 }
 
 impl<'a> HeadRecorder<'a> {
-    /// Goes on where the journal ends.
+    /// Continues where the journal ends.
     pub(super) fn open(folder: &RunFolder, tracker: &'a ProgressTracker) -> Result<Self> {
         Ok(Self { tracker, journal: Journal::open(folder.heads_file())? })
     }

@@ -35,7 +35,7 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Goes on after so many rounds. The journals have been cut back already.
+    /// Continues after so many rounds. The journals have been cut back already.
     pub(super) fn open(
         folder: &RunFolder,
         after: u64,

@@ -32,7 +32,7 @@ impl RunStart {
         let Self { title, round, rounds, disk, warm_bytes, privacy, .. } = self;
         let mut lines = vec![title.clone()];
         if *round > 0 {
-            lines.push(format!("going on after round {round} of {rounds}"));
+            lines.push(format!("continuing after round {round} of {rounds}"));
         }
         lines.push(format!("takes up to {} of disk, {} when it is finished", bytes(disk.working), bytes(disk.finished)));
         if let Some(warm) = warm_bytes.filter(|warm| *warm >= WORTH_SAYING) {
@@ -45,7 +45,7 @@ impl RunStart {
     }
 }
 
-/// Bytes of memory that nobody would miss.
+/// Bytes of memory that would not be missed.
 const WORTH_SAYING: u64 = 1_000_000;
 
 /// About how many bytes a run folder will take, at most.
@@ -98,7 +98,7 @@ fn states(prepared: &Prepared) -> u64 {
     (0..LocalProblems::clients(prepared)).map(|client| fixed + prepared.lasting_warm_bytes(client)).sum()
 }
 
-/// A model to be counted: memory that the system gives is zero, and nobody draws numbers for it.
+/// A model to be counted: memory that the system gives is zero, and no numbers are drawn for it.
 fn zeros(graph: &Graph) -> Weights {
     let zeros =
         |parameter: &Parameter| (parameter.path.clone(), Array::new(parameter.shape.clone(), vec![0.0; parameter.count()]));

@@ -77,7 +77,7 @@ impl Trained {
 
     /// Whether it is computed on another kind of device than the run was.
     pub fn is_moved(&self) -> bool {
-        self.devices != self.prepared.experiment.engine.kind()
+        self.devices != self.prepared.experiment.engine.kind().to_string()
     }
 
     /// What was carried out.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::grid::{Seeds, SweepAxis};
+use super::search::SearchAxis;
 use crate::experiment::Override;
 
 /// What a sweep is over, as TOML.
@@ -15,7 +16,7 @@ use crate::experiment::Override;
 /// seeds = "0..3"
 ///
 /// [grid]                                    # every combination
-/// "training.learning_rate" = [0.01, 0.1]
+/// "training.learning_rate" = [0.01, 0.1]    # for a search also a range: "log:0.001..0.1"
 ///
 /// [[together]]                              # one step after the other, all at once
 /// method = ["fedeq", "fedrep"]
@@ -23,8 +24,8 @@ use crate::experiment::Override;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GridFile {
-    /// All axes.
-    pub axes: Vec<SweepAxis>,
+    /// All axes: lists, and ranges for a search.
+    pub axes: Vec<SearchAxis>,
     /// The seeds, where it says them.
     pub seeds: Option<Vec<u64>>,
 }
@@ -59,7 +60,12 @@ impl GridFile {
         };
         let mut axes = Vec::new();
         for (key, values) in keys(&written.grid) {
-            axes.push(axis(&key, &values, None).ok_or_else(|| refused(format!("`{key}` is no list of values")))?);
+            axes.push(match values.as_str() {
+                Some(range) => {
+                    range_of(&key, range).ok_or_else(|| refused(format!("`{key}` is no list of values and no range")))?
+                }
+                None => axis(&key, &values, None).ok_or_else(|| refused(format!("`{key}` is no list of values")))?.into(),
+            });
         }
         for steps in &written.together {
             let mut leader: Option<(String, usize)> = None;
@@ -72,15 +78,14 @@ impl GridFile {
                     return Err(refused(problem));
                 }
                 leader.get_or_insert((key, axis.values.len()));
-                axes.push(axis);
+                axes.push(axis.into());
             }
         }
         Ok(Self { axes, seeds })
     }
 }
 
-const FORM: &str =
-    "write `seeds = \"0..3\"`, and below `[grid]` or `[[together]]` lists of values: `\"training.learning_rate\" = [0.01, 0.1]`";
+const FORM: &str = "write `seeds = \"0..3\"`, and below `[grid]` or `[[together]]` lists of values: `\"training.learning_rate\" = [0.01, 0.1]`; for a search, below `[grid]` also ranges: `\"log:0.01..0.1\"`";
 
 /// Dotted keys and what stands there, whether the file writes them in quotes or as sections.
 fn keys(table: &Table) -> Vec<(String, Value)> {
@@ -89,6 +94,11 @@ fn keys(table: &Table) -> Vec<(String, Value)> {
         other => vec![(key.clone(), other.clone())],
     };
     table.iter().flat_map(below).collect()
+}
+
+/// A range to draw from, as `--grid` takes it.
+fn range_of(key: &str, range: &str) -> Option<SearchAxis> {
+    format!("{key}={range}").parse().ok().filter(SearchAxis::is_range)
 }
 
 fn axis(key: &str, values: &Value, with: Option<String>) -> Option<SweepAxis> {
@@ -112,8 +122,15 @@ mod tests {
         let file = read("seeds = '0..2'\n[grid]\n'plan.rounds' = [2, 3]\ntraining.epochs = [1]\n[[together]]\nmethod = ['fedeq', 'fedrep']\nmodel = ['deq-mlp', 'mlp']")
             .expect("sound");
         assert_eq!(file.seeds, Some(vec![0, 1]));
-        let axes: Vec<(&str, Option<&str>)> = file.axes.iter().map(|axis| (axis.key.as_str(), axis.with.as_deref())).collect();
+        let lists: Vec<SweepAxis> = file.axes.iter().filter_map(SearchAxis::list).collect();
+        let axes: Vec<(&str, Option<&str>)> = lists.iter().map(|axis| (axis.key.as_str(), axis.with.as_deref())).collect();
         assert_eq!(axes, [("plan.rounds", None), ("training.epochs", None), ("method", None), ("model", Some("method"))]);
+    }
+
+    #[test]
+    fn a_grid_file_may_have_ranges_to_draw_from() {
+        let file = read("[grid]\n'training.learning_rate' = 'log:0.01..0.1'").expect("sound");
+        assert!(file.axes[0].is_range() && file.axes[0].list().is_none());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Searches: points drawn at random from axes, and rounds after which only the better ones are trained further.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use fedeq_core::{Error, Result};
 use fedeq_data::Seed;
@@ -21,6 +22,8 @@ use crate::experiment::{Accepts, Override, SettingInfo};
 pub struct SearchAxis {
     key: String,
     domain: Domain,
+    /// The axis that it goes together with: what is drawn there says which of its values it has.
+    with: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +41,7 @@ impl std::str::FromStr for SearchAxis {
         let (key, range) = text.split_once('=').unwrap_or((text, ""));
         let (range, by_magnitude) = range.trim().strip_prefix("log:").map_or((range.trim(), false), |range| (range, true));
         let Some((low, high)) = range.split_once("..") else {
-            let SweepAxis { key, values, .. } = text.parse()?;
-            return Ok(Self { key, domain: Domain::List(values) });
+            return Ok(text.parse::<SweepAxis>()?.into());
         };
         let key = key.trim().to_owned();
         let malformed = || {
@@ -62,7 +64,28 @@ impl std::str::FromStr for SearchAxis {
                 return Err(Error::invalid(problem, "list its values: `key=value,value`"));
             }
         };
-        Ok(Self { key, domain: Domain::Between { low, high, by_magnitude, is_whole } })
+        Ok(Self { key, domain: Domain::Between { low, high, by_magnitude, is_whole }, with: None })
+    }
+}
+
+impl fmt::Display for SearchAxis {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}=", self.key)?;
+        match &self.domain {
+            Domain::List(values) => {
+                let values: Vec<String> = values.iter().map(|value| value.value.to_string()).collect();
+                formatter.write_str(&values.join(","))
+            }
+            Domain::Between { low, high, by_magnitude, .. } => {
+                write!(formatter, "{}{low}..{high}", if *by_magnitude { "log:" } else { "" })
+            }
+        }
+    }
+}
+
+impl From<SweepAxis> for SearchAxis {
+    fn from(SweepAxis { key, values, with }: SweepAxis) -> Self {
+        Self { key, domain: Domain::List(values), with }
     }
 }
 
@@ -72,9 +95,14 @@ impl SearchAxis {
         matches!(self.domain, Domain::Between { .. })
     }
 
-    fn draw(&self, rng: &mut impl Rng) -> Override {
-        // 53 random bits, on every platform the same.
-        let uniform = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    /// Its values in turn, where it has some.
+    pub fn list(&self) -> Option<SweepAxis> {
+        let Domain::List(values) = &self.domain else { return None };
+        Some(SweepAxis { key: self.key.clone(), values: values.clone(), with: self.with.clone() })
+    }
+
+    /// The value at a number from 0 up to 1.
+    fn at(&self, uniform: f64) -> Override {
         match &self.domain {
             Domain::List(values) => values[((uniform * values.len() as f64) as usize).min(values.len() - 1)].clone(),
             Domain::Between { low, high, by_magnitude, is_whole: true } => {
@@ -98,6 +126,24 @@ fn between(low: f64, high: f64, by_magnitude: bool, share: f64) -> f64 {
     libm::exp(libm::log(low) + share * (libm::log(high) - libm::log(low)))
 }
 
+/// A number from 0 up to 1 of 53 random bits, on every platform the same.
+fn uniform(rng: &mut impl Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A value of every axis; those that go together have the values of the same place.
+fn point(axes: &[SearchAxis], rng: &mut impl Rng) -> Vec<Override> {
+    let mut drawn: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut values = Vec::new();
+    for axis in axes {
+        let tied = axis.with.as_deref().and_then(|leader| drawn.get(leader)).copied();
+        let number = tied.unwrap_or_else(|| uniform(rng));
+        drawn.insert(&axis.key, number);
+        values.push(axis.at(number));
+    }
+    values
+}
+
 /// So many different points, each an axis' value, drawn by a seed: axes that all go together. Fewer where there are no more.
 pub fn draw(axes: &[SearchAxis], points: usize, seed: u64) -> Result<Vec<SweepAxis>> {
     let Some(first) = axes.first() else {
@@ -109,7 +155,7 @@ pub fn draw(axes: &[SearchAxis], points: usize, seed: u64) -> Result<Vec<SweepAx
             break;
         }
         let mut rng = Seed::new(seed).derive("search", [attempt]).rng();
-        let point: Vec<Override> = axes.iter().map(|axis| axis.draw(&mut rng)).collect();
+        let point = point(axes, &mut rng);
         if seen.insert(point.iter().map(|value| format!("{value}\n")).collect()) {
             drawn.push(point);
         }
@@ -221,6 +267,20 @@ mod tests {
         let epochs: BTreeSet<i64> = drawn[1].values.iter().map(|value| value.value.as_integer().expect("whole")).collect();
         assert_eq!(epochs, BTreeSet::from([1, 2, 3]));
         assert!(drawn[1..].iter().all(|axis| axis.with.as_deref() == Some("training.learning_rate")));
+    }
+
+    #[test]
+    fn axes_that_go_together_are_drawn_together_and_leave_the_others_as_they_are() {
+        let texts = ["method=fedeq,fedrep", "training.learning_rate=log:0.001..0.1"];
+        let alone = draw(&axes(&texts), 50, 3).expect("drawn");
+        let leader: SweepAxis = texts[0].parse().expect("an axis");
+        let model = SweepAxis::going_with("model=deq-mlp,mlp", &[leader]).expect("it goes with it");
+        let tied = draw(&[axes(&texts), vec![model.into()]].concat(), 50, 3).expect("drawn");
+        let written = |axis: &SweepAxis| axis.values.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!([written(&tied[0]), written(&tied[1])], [written(&alone[0]), written(&alone[1])]);
+        let pairs: BTreeSet<(String, String)> = written(&tied[0]).into_iter().zip(written(&tied[2])).collect();
+        let both = [("method=fedeq", "model=deq-mlp"), ("method=fedrep", "model=mlp")];
+        assert_eq!(pairs, BTreeSet::from(both.map(|(method, model)| (method.to_owned(), model.to_owned()))));
     }
 
     #[test]

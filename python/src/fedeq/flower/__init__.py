@@ -6,6 +6,7 @@ writes the run folder. What is here sends messages over Flower's grid, and knows
 
 from importlib.util import find_spec
 
+from fedeq._extra import not_installed
+
 if find_spec("flwr") is None:
-    message = "`flwr` is not installed\nhint: install the extra `flower`: `pip install 'fedeq[flower]'`"
-    raise ImportError(message, name="flwr")
+    raise ImportError(not_installed("flwr", "flower"), name="flwr")

@@ -22,6 +22,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from fedeq.flower.messages import shorten
+from fedeq.flower.pending import OURSELVES
 from fedeq.flower.superlink import tolerate_server_errors
 
 # Seconds after which a call counts as blocked, and for every reply it asks for: it returns all of them at once.
@@ -129,8 +130,8 @@ def _failure(request: str, error: Error) -> Message:
     metadata = Metadata(
         run_id=0,
         message_id="",
-        src_node_id=0,
-        dst_node_id=0,
+        src_node_id=OURSELVES,
+        dst_node_id=OURSELVES,
         reply_to_message_id=request,
         group_id="",
         created_at=time.time(),

@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from math import inf
 
 from flwr.app import Message
+from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.serverapp import Grid
 
 from fedeq.flower.superlink import RETRY_DELAY, push
 
 Clock = Callable[[], float]
+
+# The sender of what this process puts in place of a reply. No node has this number.
+OURSELVES = 0
 
 
 @dataclass
@@ -62,10 +66,12 @@ class PendingRequests:
     def sender_of(self, reply: Message) -> int | None:
         """Say whose reply this is, and stop listening for another one to the same message.
 
-        A SuperLink does not check that a reply comes from the node that was asked; one that does not is nobody's.
+        Not every SuperLink checks that a reply comes from the node that was asked; one that does not is no client's.
+        Errors may also come from the SuperLink, which lost a message or a node, and from this process.
         """
         message = reply.metadata.reply_to_message_id
-        if reply.has_content() and self._nodes.get(message) != reply.metadata.src_node_id:
+        senders = {self._nodes.get(message)} | ({SUPERLINK_NODE_ID, OURSELVES} if reply.has_error() else set())
+        if reply.metadata.src_node_id not in senders:
             return None
         self._unanswered.discard(message)
         return self._recipients.get(message)

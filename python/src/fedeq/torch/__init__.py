@@ -20,11 +20,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from fedeq._extra import not_installed
+
 try:
     import torch  # noqa: F401 (an extra)
-except ImportError as missing:
-    message = "`torch` is not installed\nhint: install the extra `torch`: `pip install 'fedeq[torch]'`"
-    raise ImportError(message, name="torch") from missing
+except ImportError as error:
+    raise ImportError(not_installed("torch", "torch"), name="torch") from error
 
 from fedeq import _native
 from fedeq._network_file import Source, read
@@ -39,6 +40,15 @@ def load(source: Source, client: str | None = None) -> Network:
 
     `source` is a safetensors file or a folder that `fedeq export` wrote, the folder of a finished run, or a run. The
     client need not be named where there is only one.
+
+    >>> import fedeq, fedeq.torch, torch
+    >>> run = fedeq.run(method="fedavg", model="mlp", rounds=1, out="runs/first", progress=False)
+    >>> pixels, classes = run.client("client-07").data()["test"]
+    >>> network = fedeq.torch.load(run, "client-07")
+    >>> with torch.inference_mode():
+    ...     found = network(network.prepare(pixels)).argmax(dim=1)
+    >>> bool((found.numpy() == run.client("client-07").predict(pixels)).all())
+    True
     """
     return Network.from_file(read(source, client)).eval()
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from fedeq._network_file import refuse
+from fedeq._given import refuse
 from fedeq.torch.solve import solve
 
 Cell: TypeAlias = Callable[[Tensor], Tensor]

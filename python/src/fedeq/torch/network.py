@@ -12,7 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from fedeq._network_file import NetworkFile, refuse
+from fedeq._given import refuse
+from fedeq._network_file import NetworkFile
 from fedeq.torch import layers
 from fedeq.torch.adjoint import attach
 from fedeq.torch.solve import SolveReport, solve
@@ -29,6 +30,14 @@ class Network(nn.Module):
 
     Parameters and statistics have the names of the files, so that `state_dict()` is what a file holds. In training,
     batch normalisation moves its statistics as the engine does; dropout is drawn from PyTorch's own generator.
+
+    >>> import fedeq.torch, torch
+    >>> task = {"input": {"kind": "vector", "width": 4}, "classes": 3}
+    >>> network = fedeq.torch.create("deq-mlp", task)
+    >>> network(torch.ones(2, 4)).shape, network.personal
+    (torch.Size([2, 3]), ('head.weight', 'head.bias'))
+    >>> network.last_solve.steps.shape, network.last_solve.residual.shape
+    (torch.Size([2]), torch.Size([2]))
     """
 
     def __init__(

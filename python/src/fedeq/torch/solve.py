@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from fedeq._network_file import refuse
+from fedeq._given import refuse
 
 # `f` on rows of states; the second argument says which samples these are.
 Step: TypeAlias = Callable[[Tensor, Tensor], Tensor]

@@ -4,7 +4,7 @@ use fedeq_equilibrium::{Adjoint, LinearSolver, Solver as Settings, Stop};
 use half::f16;
 
 use super::product::Moment;
-use super::solve::{Ends, List, Progress, Solver, blocks_for, nobody_is_left};
+use super::solve::{Ends, List, Progress, Solver, blocks_for, none_is_left};
 use super::{CellOp, State};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
@@ -16,7 +16,7 @@ pub(super) const MOST: usize = 24;
 /// Bytes of a sample's least-squares problem: its triangle, rotations, right-hand side, two norms and four small numbers.
 const SPACE: usize = 8 * (MOST * MOST + 2 * MOST + MOST + 1 + 2) + 16;
 
-/// How the gradient that arrives at a fixed point is made the one that goes on from it.
+/// How the gradient that arrives at a fixed point is made the one that continues from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Correction {
     /// It is the same.
@@ -152,8 +152,8 @@ impl Gmres {
         let mut free = [0, 1];
         let mut done = 0;
         while done < most {
-            let stretch = Stretch { gmres: self, run, v, began, lists: free.map(|index| lists[index]), first: done };
-            let (steps, now, finished) = stretch.run(cell)?;
+            let cycle = RestartCycle { gmres: self, run, v, began, lists: free.map(|index| lists[index]), first: done };
+            let (steps, now, finished) = cycle.run(cell)?;
             done += steps;
             let now = free[now];
             began = lists[now];
@@ -186,19 +186,19 @@ impl Gmres {
 
 /// The steps between two restarts.
 #[derive(Clone, Copy)]
-struct Stretch<'a> {
+struct RestartCycle<'a> {
     gmres: &'a Gmres,
     run: &'a PassContext<'a>,
     v: Pointer<f32>,
     began: Cohort,
-    /// Two that alternate: who goes on.
+    /// Two that alternate: who continues.
     lists: [Cohort; 2],
     /// How many steps came before.
     first: usize,
 }
 
-impl Stretch<'_> {
-    /// How many steps it took, which list says who goes on, and whether nobody is known to.
+impl RestartCycle<'_> {
+    /// How many steps it took, which list says who continues, and whether none is known to.
     fn run(&self, cell: &dyn CellOp) -> Result<(usize, usize, bool)> {
         let Self { gmres, run, first, .. } = *self;
         let most = gmres.rules.max_steps as usize;
@@ -208,7 +208,7 @@ impl Stretch<'_> {
         for column in 0..steps {
             self.advance(cell, column, now, column + 1 < steps)?;
             now = 1 - now;
-            finished = nobody_is_left(run, self.lists[now], first + column + 1, most)?;
+            finished = none_is_left(run, self.lists[now], first + column + 1, most)?;
             if finished {
                 break;
             }

@@ -40,8 +40,8 @@ use crate::arena::Slot;
 use crate::device::Pointer;
 use crate::plan::{Form, Planner};
 
-/// What is done around a solve.
-pub(crate) trait AroundSolve {
+/// What is done before and after a solve.
+pub(crate) trait SolveHook {
     /// The network's own start is in `z`, in all forms that are there, `each` numbers a sample. States of samples of the cohort may be overwritten by better ones, in all forms.
     fn before(&self, run: &PassContext<'_>, z: State, each: usize) -> Result<()>;
 
@@ -146,12 +146,12 @@ impl Equilibrium {
         let z = State { numbers: run.at(self.iterate), halves: run.maybe(self.iterate_halves) };
         cell.prepare(run)?;
         cell.start(run, u, z)?;
-        if let Some(around) = run.around {
-            around.before(run, z, self.solved.each)?;
+        if let Some(hook) = run.hook {
+            hook.before(run, z, self.solved.each)?;
         }
         let ends = Ends { z, best: run.at(self.solved.z), image: run.at(self.y), progress: run.at(self.solved.progress) };
         self.solver.run(run, ends, |cohort, out| cell.step(run, cohort, z, u, out))?;
-        run.around.map_or(Ok(()), |around| around.after(run, self.solved))
+        run.hook.map_or(Ok(()), |hook| hook.after(run, self.solved))
     }
 
     /// The steps after the fixed point, the last of which gives the output. One without damping is the fixed point's image.
@@ -173,7 +173,7 @@ impl Equilibrium {
         Ok(())
     }
 
-    /// States in the forms that the cell reads, the second one made anew.
+    /// States in the forms that the cell reads, the second one made again.
     fn state(&self, run: &PassContext<'_>, numbers: Slot, halves: Option<Slot>) -> Result<State> {
         let state = State { numbers: run.at(numbers), halves: run.maybe(halves) };
         if halves.is_some() {

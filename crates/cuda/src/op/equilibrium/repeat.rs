@@ -73,7 +73,7 @@ impl Repeat {
         Self { cell, times, each, injection, from, state_halves, y, y_halves, back }
     }
 
-    /// A state in the forms that the cell reads, the second one made anew.
+    /// A state in the forms that the cell reads, the second one made again.
     fn state(&self, run: &PassContext<'_>, numbers: Slot, halves: Option<Slot>) -> Result<State> {
         let state = State { numbers: run.at(numbers), halves: run.maybe(halves) };
         if halves.is_some() {

@@ -49,7 +49,7 @@ struct Back {
     moments: [Slot; 3],
     /// The samples' shares in the gradients of scales and offsets.
     shares: [Slot; 3],
-    /// The gradient of what is injected, where nobody wants it.
+    /// The gradient of what is injected, where it is not wanted.
     du: Option<Slot>,
     /// The same in 16 bits.
     du_halves: Option<Slot>,

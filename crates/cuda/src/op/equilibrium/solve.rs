@@ -81,7 +81,7 @@ pub(super) struct Ends {
     pub(super) progress: Pointer<Progress>,
 }
 
-/// Memory for a list of those who go on.
+/// Memory for a list of those who continue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     spans: Slot,
@@ -193,14 +193,14 @@ impl Solver {
             map(now, run.at::<f32>(self.plain).add(slot))?;
             let next = self.lists[(step + 1) % 2].cohort(run);
             self.advance(run, self.call(run, ends, now), step, next)?;
-            if nobody_is_left(run, next, step + 1, most)? {
+            if none_is_left(run, next, step + 1, most)? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Judges the samples and makes the next iterates of those that go on.
+    /// Judges the samples and makes the next iterates of those that continue.
     fn advance(&self, run: &PassContext<'_>, call: Solve, step: usize, next: Cohort) -> Result<()> {
         let (grid, step) = (run.by_sample(self.blocks), step as i32);
         let [look, decide, mix] = match (self.form, self.memory) {
@@ -237,7 +237,7 @@ impl Solver {
 }
 
 /// Whether a loop may end after so many of its steps, since all samples are finished. It only looks now and then, where that may spare many steps, and never while recording.
-pub(super) fn nobody_is_left(run: &PassContext<'_>, cohort: Cohort, done: usize, most: usize) -> Result<bool> {
+pub(super) fn none_is_left(run: &PassContext<'_>, cohort: Cohort, done: usize, most: usize) -> Result<bool> {
     if !done.is_multiple_of(LOOK_EVERY) || done + LOOK_EVERY > most || run.device.is_recording()? {
         return Ok(false);
     }

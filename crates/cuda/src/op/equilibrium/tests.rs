@@ -11,7 +11,7 @@ use fedeq_models::{
     Activation, DeqResNetOptions, GroupNormScope, Initializer, ModelConfig, Pooling, Task, TiedResNetOptions, UntiedResNetOptions,
 };
 
-use super::{AroundSolve, Progress, Solved, State};
+use super::{Progress, SolveHook, Solved, State};
 use crate::check::{Allowed, Bench, Case, Checks};
 use crate::device::{Buffer, Pointer};
 use crate::layout::Layout;
@@ -242,7 +242,7 @@ struct Again {
     known: Shared<bool>,
 }
 
-impl AroundSolve for Again {
+impl SolveHook for Again {
     fn before(&self, run: &PassContext<'_>, z: State, each: usize) -> fedeq_core::Result<()> {
         if !self.known.get() {
             return Ok(());
@@ -266,13 +266,13 @@ fn a_solve_from_its_own_fixed_point_takes_one_step() {
         let case = Case { name: "again", graph: &graph, sizes: &[3, 0, 5], mode: Mode::Evaluate, precision, trains: None };
         let bench = Bench::new(case);
         let samples = bench.executor.purpose.size.samples();
-        let around = Again {
+        let again = Again {
             states: Buffer::zeros(&bench.device, samples * graph.state_size().expect("states")).expect("memory"),
             known: Shared::new(false),
         };
         let steps = |solves: Vec<Progress>| -> Vec<i32> { solves.iter().map(|solve| solve.steps).collect() };
-        let first = steps(bench.forward_around(&around));
-        let second = steps(bench.forward_around(&around));
+        let first = steps(bench.forward_with(&again));
+        let second = steps(bench.forward_with(&again));
         println!("{precision:?}: {first:?}, then {second:?}");
         for (slot, (first, second)) in first.iter().zip(&second).enumerate() {
             // Lanes have room for five samples.

@@ -20,7 +20,7 @@ pub(super) struct Sequences {
 struct Back {
     values: Values,
     gradients: Gradients,
-    /// The gradient of the state where nobody else wants it.
+    /// The gradient of the state where it is not wanted elsewhere.
     dz: Slot,
 }
 

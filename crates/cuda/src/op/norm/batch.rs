@@ -3,14 +3,14 @@ use fedeq_core::Result;
 use fedeq_models::Mode;
 use fedeq_models::graph::{Affine, Fusion, ValueId};
 
-use super::{Around, SCALE};
+use super::{FusedNorm, SCALE};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::op::{Cohort, Op, PassContext};
 use crate::plan::Planner;
 
 pub(super) struct BatchNorm {
-    around: Around,
+    fused: FusedNorm,
     statistics: usize,
     size: Extent,
     width: usize,
@@ -102,11 +102,11 @@ impl BatchNorm {
         let ([height, width], channels) = (plan.plane(x), plan.channels(x));
         let size = Extent::new(height * width, channels);
         let pooled = plan.pool_behind(y);
-        let around = Around::new(plan, x, affine, fusion, pooled.unwrap_or(y));
+        let fused = FusedNorm::new(plan, x, affine, fusion, pooled.unwrap_or(y));
         let (samples, lanes) = (plan.purpose.size.samples(), plan.purpose.size.lanes);
         let each = samples * size.chunks as usize * channels;
         let given = plan.purpose.mode == Mode::Evaluate;
-        let back = around.back.as_ref().map(|back| Back {
+        let back = fused.back.as_ref().map(|back| Back {
             shares: plan.scratch_back(8 * each),
             sums: (back.trained.is_none() && !given).then(|| plan.scratch_back(8 * lanes * channels)),
         });
@@ -116,11 +116,11 @@ impl BatchNorm {
             let places = back.is_some().then(|| plan.kept(samples * count));
             Pool { plane: Plane { height, width }, places, count }
         });
-        Self { around, statistics, size, width, moments, looks, pool, back }
+        Self { fused, statistics, size, width, moments, looks, pool, back }
     }
 
     fn call(&self, run: &PassContext<'_>) -> Call {
-        let Around { affine, before, after, .. } = self.around;
+        let FusedNorm { affine, before, after, .. } = self.fused;
         let (scale, offset) = (run.parameter(affine.scale), run.parameter(affine.offset));
         Call {
             scale,
@@ -147,8 +147,8 @@ impl BatchNorm {
             let kernel = Launch::new("batch_norm_running", [channels.div_ceil(128), lanes, 1], 128);
             return launch!(run.device, kernel; call, means, variances, apart);
         };
-        let kernel = self.around.named(["batch_norm_look_f32", "batch_norm_look_f16"]);
-        let (x, looks) = (run.at::<u8>(self.around.input()), run.at::<[f32; 2]>(looks));
+        let kernel = self.fused.named(["batch_norm_look_f32", "batch_norm_look_f16"]);
+        let (x, looks) = (run.at::<u8>(self.fused.input()), run.at::<[f32; 2]>(looks));
         launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, looks)?;
         let kernel = Launch::new("batch_norm_moments", [channels.div_ceil(32), lanes, 1], 256);
         launch!(run.device, kernel; call, looks, means, variances, steps, apart)
@@ -157,43 +157,43 @@ impl BatchNorm {
 
 impl Pool {
     /// The largest of every window of what is normalised.
-    fn forward(&self, run: &PassContext<'_>, around: &Around, call: Call) -> Result<()> {
-        let kernel = around.named(["norm_pool_f32", "norm_pool_f16"]);
+    fn forward(&self, run: &PassContext<'_>, fused: &FusedNorm, call: Call) -> Result<()> {
+        let kernel = fused.named(["norm_pool_f32", "norm_pool_f16"]);
         let kernel = Launch::new(kernel, run.by_sample(self.count.div_ceil(1024)), 256);
-        let (y, y16) = (run.maybe::<f32>(around.y.numbers), run.maybe::<half::f16>(around.y.halves));
-        let (x, places) = (run.at::<u8>(around.input()), run.maybe::<u8>(self.places));
+        let (y, y16) = (run.maybe::<f32>(fused.y.numbers), run.maybe::<half::f16>(fused.y.halves));
+        let (x, places) = (run.at::<u8>(fused.input()), run.maybe::<u8>(self.places));
         launch!(run.device, kernel; call, self.plane, x, y, y16, places)
     }
 }
 
 impl Op for BatchNorm {
     fn forward(&self, run: &PassContext<'_>) -> Result<()> {
-        let (around, call) = (&self.around, self.call(run));
-        around.activate(run)?;
+        let (fused, call) = (&self.fused, self.call(run));
+        fused.activate(run)?;
         self.take_moments(run, call)?;
         if let Some(pool) = self.pool {
-            return pool.forward(run, around, call);
+            return pool.forward(run, fused, call);
         }
         let [width, height] = [self.width as i32, self.size.pixels / self.width as i32];
         let shortcut = Shortcut {
-            x: run.maybe(around.shortcut),
+            x: run.maybe(fused.shortcut),
             width,
             from_height: height,
             from_width: width,
             from_channels: self.size.channels,
         };
         let (x, y, y16) =
-            (run.at::<u8>(around.input()), run.maybe::<f32>(around.y.numbers), run.maybe::<half::f16>(around.y.halves));
-        let kernel = around.named(["batch_norm_apply_f32", "batch_norm_apply_f16"]);
+            (run.at::<u8>(fused.input()), run.maybe::<f32>(fused.y.numbers), run.maybe::<half::f16>(fused.y.halves));
+        let kernel = fused.named(["batch_norm_apply_f32", "batch_norm_apply_f16"]);
         launch!(run.device, Launch::new(kernel, self.grid(run), 256); call, x, shortcut, y, y16)
     }
 
     fn backward(&self, run: &PassContext<'_>) -> Result<()> {
-        let (around, call) = (&self.around, self.call(run));
-        let (Some(back), Some(own)) = (&around.back, &self.back) else { return Ok(()) };
-        let (x, y, dy) = (run.at::<u8>(around.input()), run.maybe::<u8>(back.y), run.at::<f32>(back.dy));
+        let (fused, call) = (&self.fused, self.call(run));
+        let (Some(back), Some(own)) = (&fused.back, &self.back) else { return Ok(()) };
+        let (x, y, dy) = (run.at::<u8>(fused.input()), run.maybe::<u8>(back.y), run.at::<f32>(back.dy));
         let (shares, channels) = (run.at::<f32>(own.shares), self.size.channels as usize);
-        let launch = |kernels| Launch::new(around.named(kernels), self.grid(run), 256);
+        let launch = |kernels| Launch::new(fused.named(kernels), self.grid(run), 256);
         match self.pool {
             Some(Pool { plane, places, .. }) => {
                 let look = launch(["norm_pool_backward_look_f32", "norm_pool_backward_look_f16"]);
@@ -227,6 +227,6 @@ impl Op for BatchNorm {
                 }
             }
         }
-        back.finish(run, around.count)
+        back.finish(run, fused.count)
     }
 }

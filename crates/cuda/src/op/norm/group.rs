@@ -2,14 +2,14 @@
 use fedeq_core::Result;
 use fedeq_models::graph::{Affine, Fusion, ValueId};
 
-use super::{Around, SCALE};
+use super::{FusedNorm, SCALE};
 use crate::arena::Slot;
 use crate::device::{Argument, Launch, Pointer, launch};
 use crate::op::{Cohort, Op, PassContext};
 use crate::plan::Planner;
 
 pub(super) struct GroupNorm {
-    around: Around,
+    fused: FusedNorm,
     cut: Cut,
     /// `[samples][regions][groups]` mean and reciprocal deviation.
     moments: Slot,
@@ -88,38 +88,38 @@ impl GroupNorm {
     ) -> Self {
         let channels = plan.channels(x);
         let cut = cut(plan.plane(x), channels, groups, by_row).expect("a network that was checked");
-        let around = Around::new(plan, x, affine, fusion, y);
+        let fused = FusedNorm::new(plan, x, affine, fusion, y);
         let regions = plan.purpose.size.samples() * cut.shape.regions as usize;
-        let shares = around.back.as_ref().map(|_| plan.scratch_back(8 * regions * channels));
-        Self { around, cut, moments: plan.kept(8 * regions * groups), shares }
+        let shares = fused.back.as_ref().map(|_| plan.scratch_back(8 * regions * channels));
+        Self { fused, cut, moments: plan.kept(8 * regions * groups), shares }
     }
 
     fn call(&self, run: &PassContext<'_>) -> Call {
-        let Around { affine, before, after, .. } = self.around;
+        let FusedNorm { affine, before, after, .. } = self.fused;
         let (scale, offset) = (run.parameter(affine.scale), run.parameter(affine.offset));
         let (moments, cohort) = (run.at(self.moments), run.cohort);
         Call { scale, offset, stride: run.stride(), moments, cohort, shape: self.cut.shape, before, after }
     }
 
     fn launch(&self, run: &PassContext<'_>, kernels: [&'static str; 2]) -> Launch {
-        Launch::new(self.around.named(kernels), run.by_sample(self.cut.blocks()), self.cut.threads)
+        Launch::new(self.fused.named(kernels), run.by_sample(self.cut.blocks()), self.cut.threads)
     }
 }
 
 impl Op for GroupNorm {
     fn forward(&self, run: &PassContext<'_>) -> Result<()> {
-        let around = &self.around;
-        around.activate(run)?;
-        let (x, shortcut) = (run.at::<u8>(around.input()), run.maybe::<f32>(around.shortcut));
-        let (y, y16) = (run.maybe::<f32>(around.y.numbers), run.maybe::<half::f16>(around.y.halves));
+        let fused = &self.fused;
+        fused.activate(run)?;
+        let (x, shortcut) = (run.at::<u8>(fused.input()), run.maybe::<f32>(fused.shortcut));
+        let (y, y16) = (run.maybe::<f32>(fused.y.numbers), run.maybe::<half::f16>(fused.y.halves));
         let launch = self.launch(run, ["group_norm_apply_f32", "group_norm_apply_f16"]);
         launch!(run.device, launch; self.call(run), x, shortcut, y, y16)
     }
 
     fn backward(&self, run: &PassContext<'_>) -> Result<()> {
-        let around = &self.around;
-        let (Some(back), Some(shares)) = (&around.back, self.shares) else { return Ok(()) };
-        let (x, y, dy) = (run.at::<u8>(around.input()), run.maybe::<u8>(back.y), run.at::<f32>(back.dy));
+        let fused = &self.fused;
+        let (Some(back), Some(shares)) = (&fused.back, self.shares) else { return Ok(()) };
+        let (x, y, dy) = (run.at::<u8>(fused.input()), run.maybe::<u8>(back.y), run.at::<f32>(back.dy));
         let (dx, dx16) = (back.dx(|dx| dx.numbers(run)), back.dx(|dx| dx.halves(run)));
         let (shares, shape) = (run.at::<f32>(shares), self.cut.shape);
         let launch = self.launch(run, ["group_norm_pull_f32", "group_norm_pull_f16"]);
@@ -127,7 +127,7 @@ impl Op for GroupNorm {
         if let Some(scale) = back.trained {
             run.sum_samples(shares, run.gradient(scale), run.stride(), shape.regions as usize, 2 * shape.channels as usize)?;
         }
-        back.finish(run, around.count)
+        back.finish(run, fused.count)
     }
 }
 

@@ -29,9 +29,9 @@ pub(super) fn build(
 }
 
 /// What all normalisations have: `after(norm(before(x)) + shortcut)`.
-struct Around {
+struct FusedNorm {
     affine: Affine,
-    /// Of a value whose activation nobody has applied: where that goes to.
+    /// Of a value whose activation has not been applied: where that goes to.
     activates: Option<Slot>,
     /// What was given, which is what is normalised unless it is to be activated.
     x: Slot,
@@ -58,7 +58,7 @@ struct Back {
     trained: Option<ParameterId>,
 }
 
-impl Around {
+impl FusedNorm {
     fn new(plan: &mut Planner<'_>, x: ValueId, affine: Affine, fusion: Fusion, y: ValueId) -> Self {
         let (before, after, shortcut) = match fusion {
             Fusion::None => (None, None, None),
@@ -100,7 +100,7 @@ impl Around {
         self.activates.unwrap_or(self.x)
     }
 
-    /// Applies the activation in front, if nobody has.
+    /// Applies the activation in front, if that has not been done.
     fn activate(&self, run: &PassContext<'_>) -> Result<()> {
         let Some(to) = self.activates else { return Ok(()) };
         let kernel = Launch::new("activation", run.by_sample(self.count.div_ceil(256)), 256);

@@ -109,7 +109,7 @@ impl GivenArray {
             ([_, height, width], GivenValues::Bytes(_) | GivenValues::Floats(_) | GivenValues::Doubles(_)) => {
                 Ok(RowShape::Image([*height, *width, 1]))
             }
-            // Nobody has pictures of so few rows and so many channels, and many have channels first.
+            // There are no pictures of so few rows and so many channels, and many have channels first.
             ([_, first, _, last], _) if *first <= 4 && *last > 4 => refused(CHANNELS_LAST),
             ([_, height, width, channels], GivenValues::Bytes(_) | GivenValues::Floats(_) | GivenValues::Doubles(_)) => {
                 Ok(RowShape::Image([*height, *width, *channels]))

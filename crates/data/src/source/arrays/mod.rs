@@ -92,6 +92,7 @@ pub struct Expected<'a> {
 }
 
 impl DataSet for ImageArrays {
+    const IS_ARRAYS: bool = true;
     const ENTRY: Entry = entry(
         "image-arrays",
         "your own pictures as arrays, from a program: [N, H, W] or [N, H, W, C] of bytes",
@@ -103,9 +104,18 @@ impl DataSet for ImageArrays {
         let kind = Self::ENTRY.kind;
         load(path, &Expected { kind, classes: classes.as_ref(), vocabulary: None, sha256: sha256.as_deref() })
     }
+
+    fn alike(&self, example: &Dataset) -> Self {
+        Self { classes: ClassNames::of(example), sha256: None }
+    }
+
+    fn sha256_mut(&mut self) -> Option<&mut Option<String>> {
+        Some(&mut self.sha256)
+    }
 }
 
 impl DataSet for VectorArrays {
+    const IS_ARRAYS: bool = true;
     const ENTRY: Entry =
         entry("vector-arrays", "your own numbers as arrays, from a program: [N, D] of floats", SampleKind::Numbers);
 
@@ -114,15 +124,42 @@ impl DataSet for VectorArrays {
         let kind = Self::ENTRY.kind;
         load(path, &Expected { kind, classes: classes.as_ref(), vocabulary: None, sha256: sha256.as_deref() })
     }
+
+    fn alike(&self, example: &Dataset) -> Self {
+        Self { classes: ClassNames::of(example), sha256: None, ..self.clone() }
+    }
+
+    fn scale(&self) -> Option<&Scale> {
+        Some(&self.scale)
+    }
+
+    fn scale_mut(&mut self) -> Option<&mut Scale> {
+        Some(&mut self.scale)
+    }
+
+    fn sha256_mut(&mut self) -> Option<&mut Option<String>> {
+        Some(&mut self.sha256)
+    }
 }
 
 impl DataSet for TokenArrays {
+    const IS_ARRAYS: bool = true;
     const ENTRY: Entry =
         entry("token-arrays", "your own sequences of tokens as arrays, from a program: [N, T] of integers", SampleKind::Text);
 
     fn load(&self, path: &Path) -> Result<Dataset> {
         let Self { vocabulary, sha256 } = self;
         load(path, &Expected { kind: Self::ENTRY.kind, classes: None, vocabulary: *vocabulary, sha256: sha256.as_deref() })
+    }
+
+    fn alike(&self, example: &Dataset) -> Self {
+        let Samples::Sequences(sequences) = &example.samples else { return Self { sha256: None, ..self.clone() } };
+        let vocabulary = u16::try_from(sequences.vocabulary).ok().and_then(NonZeroU16::new);
+        Self { vocabulary, sha256: None }
+    }
+
+    fn sha256_mut(&mut self) -> Option<&mut Option<String>> {
+        Some(&mut self.sha256)
     }
 }
 
@@ -175,11 +212,6 @@ impl Source {
         })
     }
 
-    /// Whether it is arrays that a program handed over.
-    pub fn is_arrays(&self) -> bool {
-        matches!(self, Self::ImageArrays(_) | Self::VectorArrays(_) | Self::TokenArrays(_))
-    }
-
     /// The same data set, which from now on is the file at a path and no other. Changes nothing where it is already said which file is meant, where there is none,
     /// and for all data sets but arrays.
     pub fn pinned(&self, path: &Path) -> Result<Self> {
@@ -188,22 +220,5 @@ impl Source {
             *sha256 = file_at(path).ok().map(|file| sha256_of(&file)).transpose()?;
         }
         Ok(pinned)
-    }
-
-    /// The same data set, whatever file it is.
-    pub(super) fn unpinned(mut self) -> Self {
-        if let Some(sha256) = self.sha256_mut() {
-            *sha256 = None;
-        }
-        self
-    }
-
-    fn sha256_mut(&mut self) -> Option<&mut Option<String>> {
-        match self {
-            Self::ImageArrays(ImageArrays { sha256, .. })
-            | Self::VectorArrays(VectorArrays { sha256, .. })
-            | Self::TokenArrays(TokenArrays { sha256, .. }) => Some(sha256),
-            _ => None,
-        }
     }
 }

@@ -32,7 +32,7 @@ pub fn write(dataset: &Dataset, path: &Path) -> Result<String> {
 }
 
 fn write_new(dataset: &Dataset, path: &Path) -> std::io::Result<String> {
-    // What lies there is left over, or a link that somebody else has put there: neither is written to.
+    // What lies there is left over, or a link that another program has put there: neither is written to.
     fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
     let file = File::create_new(path)?;
     let sha256 = write_to(dataset, BufWriter::with_capacity(BLOCK, &file))?;

@@ -77,7 +77,7 @@ pub(super) struct Limits {
     /// Give up a request that takes longer, and drop it
     #[arg(long, value_name = "S", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     max_seconds: u64,
-    /// Give up a request that takes more memory, in MB, and drop it [default: three quarters of the machine's]
+    /// Give up a request that takes more memory, in MB, and drop it; on Linux only [default: three quarters of the machine's]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     max_memory: Option<u32>,
     /// The largest size of the node's folder, in MB

@@ -10,7 +10,7 @@ use crate::cli::output::{print, tell};
 use crate::cli::settings::is_interrupted;
 use crate::cli::table::{Align, Table};
 use fedeq_report::reproduce::{Estimate, ExperimentCell, Results, expected};
-use fedeq_run::experiment::{Device, Experiment};
+use fedeq_run::experiment::{Device, DeviceKind, Experiment, Precision};
 use fedeq_run::forecast::{Forecast, Forecaster, MeasuredBy, Rates};
 use fedeq_run::number::{bytes, counted, duration};
 
@@ -115,7 +115,11 @@ impl Job<'_> {
         let named = if is_cpu_job { "this CPU".to_owned() } else { named_device(forecasts) };
         let least = at_least(forecasts.values().any(|forecast| forecast.basis.is_least()));
         let mut lines = vec![format!("  {named}: {least}{}\n", duration(own))];
-        for gpu in forecaster.gpus().into_iter().filter(|gpu| *gpu != named && !gpu.ends_with("(exact)")) {
+        for gpu in forecaster
+            .gpus()
+            .into_iter()
+            .filter(|gpu| *gpu != named && DeviceKind::of_description(gpu) != DeviceKind::Cuda(Precision::Exact))
+        {
             let times: Vec<_> =
                 cells().map(|(seeds, cell)| Some((seeds, forecaster.seconds_on(&cell.experiment, &gpu)?))).collect();
             let known: f64 = times.iter().flatten().map(|(seeds, (time, _))| seeds * time).sum();

@@ -1,6 +1,7 @@
 //! Carrying out experiments.
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use fedeq_core::Error;
@@ -19,6 +20,7 @@ use fedeq_run::portable::PortableFolder;
 use fedeq_run::present::require_present;
 use fedeq_run::run::RunFolder;
 use fedeq_run::sweep::SweepCell;
+use serde::Serialize;
 
 /// The experiments that are asked for, as one queue.
 pub(super) struct Job<'a> {
@@ -39,6 +41,15 @@ pub(super) struct QueuedRun<'a> {
     pub(super) of: usize,
     pub(super) cell: &'a ExperimentCell,
     pub(super) run: SweepCell,
+}
+
+/// What a program is told of an experiment.
+#[derive(Serialize)]
+struct Told<'a> {
+    /// Where its results are.
+    folder: &'a Path,
+    #[serde(flatten)]
+    results: &'a Results,
 }
 
 /// A cell that cannot be carried out.
@@ -256,7 +267,9 @@ impl Job<'_> {
 
     fn show(&self, results: &[Results]) -> Outcome<()> {
         if self.arguments.run_args.json {
-            return match results {
+            let each = self.experiments.iter().zip(results);
+            let told: Vec<Told<'_>> = each.map(|(Reproduction { out, .. }, results)| Told { folder: out, results }).collect();
+            return match &told[..] {
                 [one] => print_json(one),
                 several => print_json(&several),
             };

@@ -119,7 +119,7 @@ impl Range {
 }
 
 impl Accepts {
-    /// As one says to somebody what to give: `a whole number from 1 to 1,000,000`.
+    /// As one says what to give: `a whole number from 1 to 1,000,000`.
     pub fn words(&self) -> String {
         match self {
             // TOML knows no larger numbers.

@@ -146,7 +146,7 @@ impl SettingInfo {
         })
     }
 
-    /// Its value where nobody gives one, in the experiment of `fedeq run` with what it needs; nothing if there is none.
+    /// Its value where none is given, in the experiment of `fedeq run` with what it needs; nothing if there is none.
     pub fn default(&self) -> Option<Value> {
         if self.is_inside { self.section_default.clone() } else { given::reference(self) }
     }

@@ -20,7 +20,7 @@ const ORDER: [&str; 9] = ["preset", "seed", "data", "model", "method", "training
 /// Keys that may be left out of a path, beside the names of kinds.
 const SHORT: [(&str, &str); 2] = [("data.source.name", "data"), ("attack.kind", "attack")];
 
-/// Nobody sets it: the program does.
+/// It is set by the program.
 const NOT_SET: &str = "engine.earlier_devices";
 
 /// Every setting of an experiment.

@@ -32,7 +32,7 @@ pub struct LinkContext {
 }
 
 impl LinkContext {
-    /// Whether somebody has asked to stop.
+    /// Whether it was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.gate.is_stopped()
     }

@@ -50,7 +50,7 @@ pub use remote::Remote;
 /// Bytes of what a codec writes beside numbers, at most: scales of arrays and counts.
 const PAYLOAD_MARGIN: usize = 1 << 16;
 
-/// The server's side of a federation, ready to go on from its last checkpoint.
+/// The server's side of a federation, ready to continue from its last checkpoint.
 pub struct FederatedRun {
     folder: RunFolder,
     experiment: Experiment,

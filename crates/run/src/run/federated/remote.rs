@@ -31,7 +31,7 @@ pub struct Remote<'a> {
     pub(super) acceptance: Acceptance,
     pub(super) context: LinkContext,
     pub(super) interrupted: &'a (dyn Fn() -> bool + Sync),
-    /// Whether clients have anything to do when training is over; if not, nobody is asked.
+    /// Whether clients have anything to do when training is over; if not, no client is asked.
     pub(super) finishes: bool,
     /// Replies since the last checkpoint, where clients may have been asked too often since to repeat them.
     pub(super) replies: Option<ReplyLog>,

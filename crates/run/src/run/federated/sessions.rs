@@ -38,8 +38,8 @@ enum Failure {
     AfterMasks,
 }
 
-/// An answer of a step that is over, by client.
-type Answer = std::result::Result<Vec<u8>, Dropped>;
+/// A reply of a step that is over, by client.
+type StepReply = std::result::Result<Vec<u8>, Dropped>;
 
 impl Sessions {
     fn file(&self) -> PathBuf {
@@ -73,26 +73,26 @@ impl Sessions {
         }
     }
 
-    /// Where the answers to a step are, once it is over or, of masked vectors, once it has begun.
+    /// Where the replies to a step are, once it is over or, of masked vectors, once it has begun.
     fn step(&self, step: SecureStep) -> PathBuf {
         self.folder.join(format!("{step:?}").to_lowercase())
     }
 
     /// What came of a step, if it is over.
-    fn answers(&self, step: SecureStep, clients: impl Iterator<Item = usize>) -> Result<Option<Vec<Answer>>> {
+    fn replies(&self, step: SecureStep, clients: impl Iterator<Item = usize>) -> Result<Option<Vec<StepReply>>> {
         let folder = self.step(step);
         if !folder.join("over").is_file() {
             return Ok(None);
         }
         let read = |path: &Path| fs::read(path).map_err(Error::io(path, "read it"));
-        let answer = |client: usize| {
+        let kept = |client: usize| {
             let dropped = folder.join(format!("{client:06}.dropped"));
             if dropped.is_file() {
                 return Ok(Err(Dropped::new(client, &String::from_utf8_lossy(&read(&dropped)?))));
             }
             read(&folder.join(format!("{client:06}"))).map(Ok)
         };
-        clients.map(answer).collect::<Result<Vec<_>>>().map(Some)
+        clients.map(kept).collect::<Result<Vec<_>>>().map(Some)
     }
 
     /// A step begins. From the third on, a session cannot be begun again.
@@ -102,10 +102,10 @@ impl Sessions {
     }
 
     /// A step is over.
-    fn keep(&self, step: SecureStep, clients: impl Iterator<Item = usize>, answers: &[Answer]) -> Result<()> {
+    fn keep(&self, step: SecureStep, clients: impl Iterator<Item = usize>, replies: &[StepReply]) -> Result<()> {
         let folder = self.step(step);
-        for (client, answer) in clients.zip(answers) {
-            match answer {
+        for (client, kept) in clients.zip(replies) {
+            match kept {
                 Ok(bytes) => write_atomically(&folder.join(format!("{client:06}")), bytes)?,
                 Err(dropped) => write_atomically(&folder.join(format!("{client:06}.dropped")), dropped.reason.as_bytes())?,
             }
@@ -126,10 +126,10 @@ impl Remote<'_> {
     fn session(&mut self, sessions: &Sessions, request: &Request, clients: &[usize]) -> Result<SecureMean> {
         let session = sessions.open(request.round, clients)?;
         if session.failed.is_some() {
-            let mut nobody = SecureMean::default();
+            let mut without_replies = SecureMean::default();
             let reason = "the sum of this round could not be had after vectors were masked: the round is left out";
-            nobody.dropped = clients.iter().map(|client| Dropped::new(*client, reason)).collect();
-            return Ok(nobody);
+            without_replies.dropped = clients.iter().map(|client| Dropped::new(*client, reason)).collect();
+            return Ok(without_replies);
         }
         let Sessions { rounds, federation, .. } = sessions;
         let mut carry = |step: SecureStep, messages: &[(usize, Vec<u8>)]| self.carry(sessions, step, messages, request);
@@ -155,10 +155,10 @@ impl Remote<'_> {
         step: SecureStep,
         messages: &[(usize, Vec<u8>)],
         request: &Request,
-    ) -> Result<Vec<Answer>> {
+    ) -> Result<Vec<StepReply>> {
         let clients = || messages.iter().map(|(client, _)| *client);
-        let answers = match sessions.answers(step, clients())? {
-            Some(answers) => answers,
+        let replies = match sessions.replies(step, clients())? {
+            Some(replies) => replies,
             None => {
                 sessions.begin(step)?;
                 let outgoing: Vec<Outgoing<'_>> = messages
@@ -167,25 +167,25 @@ impl Remote<'_> {
                     .collect();
                 self.context.progress.asked(ClientTask::Aggregate, &clients().collect::<Vec<_>>());
                 let received = self.link.exchange(&outgoing, &self.context)?;
-                let answers: Vec<Answer> = clients()
+                let replies: Vec<StepReply> = clients()
                     .zip(received)
-                    .map(|(client, received)| received.and_then(|reply| answer_of(client, reply)))
+                    .map(|(client, received)| received.and_then(|reply| reply_of(client, reply)))
                     .collect();
-                sessions.keep(step, clients(), &answers)?;
-                answers
+                sessions.keep(step, clients(), &replies)?;
+                replies
             }
         };
         // What begins a session says nothing that is not in the experiment, but for numbers.
         if step != SecureStep::Keys {
             self.traffic.down += messages.iter().map(|(_, message)| message.len() as u64).sum::<u64>();
         }
-        self.traffic.up += answers.iter().flatten().map(|answer| answer.len() as u64).sum::<u64>();
-        Ok(answers)
+        self.traffic.up += replies.iter().flatten().map(|kept| kept.len() as u64).sum::<u64>();
+        Ok(replies)
     }
 }
 
 /// The message of the protocol in a reply.
-fn answer_of(client: usize, ReceivedReply { header, payload, .. }: ReceivedReply) -> Answer {
+fn reply_of(client: usize, ReceivedReply { header, payload, .. }: ReceivedReply) -> StepReply {
     let problem = |error: Error| Dropped::new(client, &error.to_string());
     match Reply::from_compressed(&header, payload.unwrap_or_default()).map_err(problem)? {
         Reply::Aggregation(message) => Ok(message),
@@ -210,14 +210,14 @@ mod tests {
         let first = opened(&[0, 1, 2]);
         assert_eq!((first.attempt, opened(&[0, 1])), (0, first.clone()), "continued with the same clients");
         sessions.begin(SecureStep::Keys).expect("begun");
-        assert_eq!(sessions.answers(SecureStep::Keys, [0, 1].into_iter()).expect("read"), None);
-        let answers = [Ok(vec![1, 2]), Err(Dropped::new(1, "no reply"))];
-        sessions.keep(SecureStep::Keys, [0, 1].into_iter(), &answers).expect("kept");
-        assert_eq!(sessions.answers(SecureStep::Keys, [0, 1].into_iter()).expect("read").as_deref(), Some(&answers[..]));
+        assert_eq!(sessions.replies(SecureStep::Keys, [0, 1].into_iter()).expect("read"), None);
+        let replies = [Ok(vec![1, 2]), Err(Dropped::new(1, "no reply"))];
+        sessions.keep(SecureStep::Keys, [0, 1].into_iter(), &replies).expect("kept");
+        assert_eq!(sessions.replies(SecureStep::Keys, [0, 1].into_iter()).expect("read").as_deref(), Some(&replies[..]));
         sessions.fail(&first).expect("failed");
         let second = opened(&[0, 1]);
         assert_eq!((second.attempt, second.clients.len()), (1, 2));
-        assert_eq!(sessions.answers(SecureStep::Keys, [0].into_iter()).expect("read"), None, "nothing is left of the first");
+        assert_eq!(sessions.replies(SecureStep::Keys, [0].into_iter()).expect("read"), None, "nothing is left of the first");
         sessions.begin(SecureStep::Masked).expect("begun");
         sessions.fail(&second).expect("failed");
         assert_eq!(opened(&[0, 1]).failed, Some(Failure::AfterMasks));

@@ -1,4 +1,6 @@
 //! `fedeq completions`: what a shell asks to complete, and what can stand there: settings and their values, presets, data sets, networks, methods, experiments and run folders.
+mod bash;
+
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -7,7 +9,7 @@ use std::{env, io};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use clap_complete::env::{CompleteEnv, Shells};
+use clap_complete::env::{CompleteEnv, Elvish, Fish, Powershell, Shells, Zsh};
 use fedeq_core::Method;
 use fedeq_data::fetch::offer::offer;
 use fedeq_data::source::{Entry, catalog};
@@ -38,16 +40,18 @@ pub(super) struct Arguments {
 /// The environment variable by which a shell asks.
 const ASKED: &str = "FEDEQ_COMPLETE";
 
+const SHELLS: Shells<'static> = Shells(&[&bash::WholeWordsBash, &Elvish, &Fish, &Powershell, &Zsh]);
+
 /// Answers a shell that asks what can stand where the cursor is; false where none asks.
 pub(super) fn answer(arguments: &[OsString]) -> bool {
     let here = env::current_dir().ok();
-    let asked = CompleteEnv::with_factory(Cli::command).var(ASKED);
+    let asked = CompleteEnv::with_factory(Cli::command).var(ASKED).shells(SHELLS);
     asked.try_complete(arguments, here.as_deref()).unwrap_or_else(|error| error.exit())
 }
 
 /// Writes the script to stdout.
 pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
-    let shells = Shells::builtins();
+    let shells = SHELLS;
     let Some(shell) = shells.completer(&arguments.shell.to_string()) else {
         return Err(Failure::request(format!("there is no script for `{}`", arguments.shell), "choose another shell"));
     };

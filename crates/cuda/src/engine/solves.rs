@@ -1,4 +1,4 @@
-//! What is done around the solves of a training step: recalling, remembering and counting.
+//! What is done before and after the solves of a training step: recalling, remembering and counting.
 use cudarc::driver::DeviceRepr;
 use fedeq_core::{Result, SolveTally};
 use half::f16;
@@ -6,7 +6,7 @@ use half::f16;
 use super::state::Home;
 use super::warm::{Memory, Places};
 use crate::device::{Argument, Buffer, Launch, Pointer, launch};
-use crate::op::equilibrium::{AroundSolve, Solved, State};
+use crate::op::equilibrium::{SolveHook, Solved, State};
 use crate::op::{Cohort, PassContext};
 use crate::plan::Purpose;
 
@@ -48,7 +48,7 @@ struct Warm {
 impl Argument for Warm {}
 
 /// Counts the solves of a cohort, lane by lane, and lets them start where earlier ones ended.
-pub(crate) struct Around {
+pub(crate) struct SolveHooks {
     /// Nothing where the network solves for no fixed point, or nothing is trained.
     counting: Option<Counting>,
 }
@@ -74,7 +74,7 @@ struct Warming {
     slots: usize,
 }
 
-impl Around {
+impl SolveHooks {
     pub(crate) fn new(home: &Home, purpose: Purpose) -> Result<Self> {
         if purpose.trains.is_none() || !home.graph.is_equilibrium() {
             return Ok(Self { counting: None });
@@ -158,10 +158,10 @@ impl Around {
         tables.chain([counter.address()]).collect()
     }
 
-    /// The same pass, with what is done around its solve.
+    /// The same pass, with what is done before and after its solve.
     pub(crate) fn of<'a>(&'a self, run: PassContext<'a>) -> PassContext<'a> {
-        let around = self.counting.as_ref().map(|counting| counting as &dyn AroundSolve);
-        PassContext { around, ..run }
+        let hook = self.counting.as_ref().map(|counting| counting as &dyn SolveHook);
+        PassContext { hook, ..run }
     }
 }
 
@@ -173,7 +173,7 @@ impl Counting {
     }
 }
 
-impl AroundSolve for Counting {
+impl SolveHook for Counting {
     fn before(&self, run: &PassContext<'_>, z: State, each: usize) -> Result<()> {
         let Some(warm) = &self.warm else { return Ok(()) };
         let (call, flags) = (self.kernel(warm, &warm.recall, run, each), warm.flags.pointer());
