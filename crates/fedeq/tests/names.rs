@@ -6,9 +6,10 @@ use std::path::Path;
 /// The same idea in two forms, as their comments say, and what every crate has one of.
 const SHARED: &[&str] = &["Activation", "Affine", "Cell", "Error", "Fusion", "NormScope", "Precision", "Result", "Values"];
 
-/// The type that a line of source defines for all to use, if it does. Associated types are indented.
+/// The type that a line of source defines for all to use, if it does. Associated types are indented, and so are enumerations in `named!`.
 fn public_type(line: &str) -> Option<&str> {
-    let definition = line.strip_prefix("pub ")?;
+    let is_named = line.starts_with("    pub enum ");
+    let definition = if is_named { line.trim_start() } else { line }.strip_prefix("pub ")?;
     let (kind, rest) = definition.strip_prefix("unsafe ").unwrap_or(definition).split_once(' ')?;
     let name = rest.split(|letter: char| !letter.is_alphanumeric()).next()?;
     ["struct", "enum", "trait", "type", "union"].contains(&kind).then_some(name)
