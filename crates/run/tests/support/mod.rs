@@ -16,7 +16,7 @@ pub(crate) fn needs(setting: &SettingInfo) -> Vec<String> {
 }
 
 /// What must be set beside a setting for it to mean something, by the beginning of its key.
-const CONTEXT: [(&str, &[&str]); 25] = [
+const CONTEXT: [(&str, &[&str]); 26] = [
     ("training.schedule.last", &["training.schedule.shape=cosine"]),
     ("training.schedule.every", &["training.schedule.shape=step"]),
     ("training.schedule.factor", &["training.schedule.shape=step", "training.schedule.every=2"]),
@@ -30,6 +30,7 @@ const CONTEXT: [(&str, &[&str]); 25] = [
         "data.source.problem.classes",
         &["data.source.problem.width=70000", "data.source.problem.clients=2", "data.source.problem.samples=2"],
     ),
+    ("plan.patience", &["data.split.validation=0.2"]),
     ("plan.privacy.noise_multiplier", &[]),
     ("plan.privacy.dropouts", &["plan.privacy.noise=clients", "plan.privacy.epsilon=8"]),
     ("plan.privacy.count_noise", &["plan.privacy.clip.adaptive.initial=1.0", "plan.privacy.noise_multiplier=1.0"]),
