@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Protocol, final, type_check_only
+from typing import Any, Literal, Protocol, Self, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,7 @@ def in_turn(key: str, values: Sequence[object]) -> str:
 class Folder:
     """The folder of a run, to be read."""
 
-    def __init__(self, path: str | PathLike[str]) -> None: ...
+    def __new__(cls, path: str | PathLike[str]) -> Self: ...
     @property
     def path(self) -> Path: ...
     def state(self) -> str: ...
@@ -79,7 +79,7 @@ class Folder:
 class Compare:
     """Finished runs side by side."""
 
-    def __init__(self, paths: Sequence[str | PathLike[str]], view: str | None) -> None: ...
+    def __new__(cls, paths: Sequence[str | PathLike[str]], view: str | None) -> Self: ...
     @property
     def left_out(self) -> list[str]: ...
     def json(self) -> str: ...
@@ -136,7 +136,7 @@ class Federation:
     The folder belongs to this process as long as the object lives.
     """
 
-    def __init__(self, folder: str | PathLike[str]) -> None: ...
+    def __new__(cls, folder: str | PathLike[str]) -> Self: ...
     @property
     def title(self) -> str: ...
     @property
@@ -169,9 +169,9 @@ class Federation:
 class Arrays:
     """The arrays of all clients, put together; see `fedeq.data`, which is the way to make them."""
 
-    def __init__(
-        self, parts: Iterable[tuple[str, str, NDArray[np.generic], NDArray[np.generic] | list[str]]]
-    ) -> None: ...
+    def __new__(
+        cls, parts: Iterable[tuple[str, str, NDArray[np.generic], NDArray[np.generic] | list[str]]]
+    ) -> Self: ...
     @property
     def source(self) -> Literal["image-arrays", "vector-arrays", "token-arrays"]: ...
     def save(self, path: str | PathLike[str]) -> str:
@@ -181,7 +181,7 @@ class Arrays:
 class TrainedRun:
     """A finished run with its data and its models; see `fedeq.client`."""
 
-    def __init__(self, folder: str | PathLike[str], data: str | PathLike[str] | None = None) -> None: ...
+    def __new__(cls, folder: str | PathLike[str], data: str | PathLike[str] | None = None) -> Self: ...
     @property
     def clients(self) -> list[str]: ...
     @property
@@ -191,7 +191,7 @@ class TrainedRun:
 class Model:
     """The model of a client; arrays come as type, shape and bytes."""
 
-    def __init__(self, run: TrainedRun, client: str) -> None: ...
+    def __new__(cls, run: TrainedRun, client: str) -> Self: ...
     @property
     def name(self) -> str: ...
     def predict(self, x: NDArray[np.generic]) -> tuple[str, list[int], bytearray]: ...
@@ -206,7 +206,7 @@ def client_file(folder: str | PathLike[str], client: str | None = None) -> bytes
 class Engine:
     """A network of the catalog for a task, run by the CPU engine: what `fedeq.torch` is compared with."""
 
-    def __init__(self, model: str, task: str) -> None:
+    def __new__(cls, model: str, task: str) -> Self:
         """`model` is a name or a model's settings as JSON, `task` inputs and classes as JSON."""
 
     def file(self, seed: int) -> bytes:
