@@ -52,7 +52,17 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["training.learning_rate=-0.1"], "`training.learning_rate` is `-0.1`", "above 0"),
     (&["training.epochs=0", "training.personal_epochs=0"], "nothing is trained", "at least one"),
     (&["engine.workers=1000000"], "`engine.workers` is `1000000`", "from 1 to 4,096"),
-    (&["training.projection={ ball = 0.9 }"], "`training.projection` does not go with `deq-resnet-xs`", "`deq-mlp`"),
+    (
+        &["training.projection={ ball = 0.9 }"],
+        "`training.projection` does not go with `deq-resnet-xs`, which has no matrix to project",
+        "leave it out, or choose `deq-mlp`",
+    ),
+    (
+        &["training.initial_heads=own", "method=fedavg", "model=mlp"],
+        "`training.initial_heads = own` does not go with `fedavg`",
+        "whose clients keep their heads: `fedeq`, `local`, `fedper` or `fedrep`",
+    ),
+    (&["data=token-arrays", "data.source.vocabulary=300"], "`data.source.vocabulary` is `300`", "from 2 to 256"),
     (&["training.projection={ ball = -1 }", "model=deq-mlp"], "`training.projection.ball` is `-1`", "above 0"),
     (&["training.batch_size=0"], "`training.batch_size`", ""),
     (&["method.rho=-1"], "`method.rho` is `-1`", "at least 0"),

@@ -25,6 +25,11 @@ impl ClassNames {
         }
     }
 
+    /// The names, in order of their numbers.
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+
     /// The class of each of `names`, which must be among these.
     pub(super) fn numbers(&self, names: &[String]) -> Result<Vec<u16>> {
         let numbers: HashMap<&String, u16> = self.0.iter().zip(0..).collect();

@@ -4,7 +4,7 @@ use fedeq_core::{
 };
 use fedeq_data::partition::{Limit, Partition};
 use fedeq_data::shard::Remainder;
-use fedeq_data::source::Source;
+use fedeq_data::source::classes::ClassNames;
 use fedeq_models::Part;
 
 use super::Agreement;
@@ -60,10 +60,8 @@ impl Agreement {
 
     fn data(&self) -> Vec<(&'static str, String)> {
         let data = &self.experiment.data;
-        let mut lines = vec![("kind", kind(&data.source))];
-        if let Some(classes) = classes(&data.source) {
-            lines.push(("classes", classes));
-        }
+        let mut lines = vec![("kind", data.source.description())];
+        lines.extend(data.source.classes().map(|classes| ("classes", named(classes))));
         lines.push(("which part", part(&data.partition)));
         if let Some(limit) = data.limit.and_then(limited) {
             lines.push(("at most", limit));
@@ -244,34 +242,12 @@ fn private(privacy: &Privacy, is_summed_in_secret: bool) -> String {
     format!("changes are {bound}, and {noise} is added in a round: {by}. Numbers beside the weights are not covered")
 }
 
-fn kind(source: &Source) -> String {
-    match source {
-        Source::Csv(table) => {
-            format!("a table: the column `{}` is what is predicted, every other one is a number to predict it from", table.label)
-        }
-        Source::Images(_) => "pictures, in folders by class".into(),
-        Source::Text(_) => "text, of which the next character is predicted".into(),
-        Source::ImageArrays(_) => "pictures with their classes, as arrays in a `.safetensors` file".into(),
-        Source::VectorArrays(_) => "rows of numbers with their classes, as arrays in a `.safetensors` file".into(),
-        Source::TokenArrays(_) => {
-            "sequences of tokens, of which the next is predicted, as arrays in a `.safetensors` file".into()
-        }
-        Source::Digits(_) | Source::Synthetic(_) => format!("nothing of yours: `{}` is part of the program", source.name()),
-        other => format!("the data set `{}`", other.name()),
-    }
-}
-
-fn classes(source: &Source) -> Option<String> {
-    let names: Vec<String> = match source {
-        Source::Csv(table) => table.classes.clone()?.into(),
-        Source::Images(folder) => folder.classes.clone()?.into(),
-        Source::ImageArrays(arrays) => arrays.classes.clone()?.into(),
-        Source::VectorArrays(arrays) => arrays.classes.clone()?.into(),
-        _ => return None,
-    };
+/// Classes by name, as many as a person reads.
+fn named(classes: &ClassNames) -> String {
+    let names = classes.names();
     let shown = names.iter().take(SHOWN_CLASSES).cloned().collect::<Vec<_>>().join(", ");
     let more = names.len().saturating_sub(SHOWN_CLASSES);
-    Some(if more > 0 { format!("{shown} and {} more", count(more)) } else { shown })
+    if more > 0 { format!("{shown} and {} more", count(more)) } else { shown }
 }
 
 fn part(partition: &Partition) -> String {

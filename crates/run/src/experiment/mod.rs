@@ -228,8 +228,17 @@ impl Experiment {
 
 /// The models that solve for a fixed point, by name: `` `deq-mlp`, `deq-resnet-xs` or .. ``.
 pub fn equilibrium_models() -> String {
-    let solves = |name: &&str| name.parse().is_ok_and(|model: ModelConfig| model.is_equilibrium());
-    let names: Vec<String> = ModelConfig::NAMES.iter().copied().filter(solves).map(|name| format!("`{name}`")).collect();
+    models_that(ModelConfig::is_equilibrium)
+}
+
+/// The models of which something is true, by name.
+fn models_that(is_so: impl Fn(&ModelConfig) -> bool) -> String {
+    one_of(ModelConfig::NAMES.into_iter().filter(|name| name.parse::<ModelConfig>().is_ok_and(|model| is_so(&model))))
+}
+
+/// Names, of which one is to be chosen.
+fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
         _ => names.concat(),
