@@ -26,7 +26,7 @@ pub struct Compression {
     pub up: Option<Codec>,
     /// From the server to clients; as 32-bit floats if left out.
     pub down: Option<Codec>,
-    /// Whether clients add to an update what the codec lost of those before; so if left out.
+    /// Whether clients add to an update what the codec lost of those before; on if left out.
     pub error_feedback: Option<bool>,
     /// For how many rounds the server keeps what it sent to a client, 100 if left out. Whoever takes part later gets the whole model.
     pub keep_rounds: Option<u64>,

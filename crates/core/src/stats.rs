@@ -26,7 +26,7 @@ pub struct Neighbours {
     /// How many neighbours vote.
     #[schemars(range(min = 1))]
     pub count: usize,
-    /// The weight of their vote beside the network's.
+    /// The weight of the neighbours' vote, against the network's.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub mixing: f64,
 }

@@ -81,7 +81,7 @@ impl SessionSettings {
                 // Signed lists are compared within a neighbourhood only: a server could tell another list to another one.
                 Err(Error::setting(
                     "neighbours",
-                    "a registry protects from a lying server only where all clients share masks with all others",
+                    "a registry protects from a malicious server only where all clients share masks with all others",
                 ))
             }
             Trust::Registry(registry) if registry.len() < usize::from(SMALLEST_COHORT) => {

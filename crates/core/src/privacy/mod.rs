@@ -44,15 +44,15 @@ pub struct Privacy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub noise_multiplier: Option<f64>,
-    /// What all rounds of the plan may cost: the least noise that keeps to it is searched.
+    /// The epsilon that all rounds of the plan may spend: the least noise that keeps to it is searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub epsilon: Option<f64>,
-    /// Training ends before more than this would have been spent; never early if left out.
+    /// Training ends before more epsilon than this would have been spent; never early if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = LARGEST), extend("exclusiveMinimum" = 0))]
     pub budget: Option<f64>,
-    /// The probability with which the promise may fail; a tenth of one over the number of clients if left out.
+    /// The delta of (epsilon, delta)-differential privacy; a tenth of one over the number of clients if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0), extend("exclusiveMaximum" = 1))]
     pub delta: Option<f64>,

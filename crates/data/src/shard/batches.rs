@@ -16,7 +16,7 @@ use crate::{Dataset, Seed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remainder {
-    /// They sit this epoch out: all batches have one size. The paper's own code does this.
+    /// They are left out of this epoch: all batches have one size. The paper's own code does this.
     #[default]
     Drop,
     /// They form a smaller last batch.

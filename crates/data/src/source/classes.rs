@@ -13,7 +13,7 @@ impl ClassNames {
     /// The names that were found, put in order: by value where every name is a whole number, by letter otherwise.
     pub(super) fn in_order(mut names: Vec<String>) -> Result<Self> {
         sort_naturally(&mut names);
-        let remedy = "predict the label as a number (`task = \"numbers\"`), or name another label";
+        let remedy = "name another column or tensor as the label, or group its values into classes";
         Self::try_from(names).map_err(|problem| Error::unmeetable(problem, remedy))
     }
 

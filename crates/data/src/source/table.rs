@@ -31,7 +31,7 @@ pub struct Table {
     pub client: Option<String>,
     /// The column to predict.
     pub label: String,
-    /// What that column holds.
+    /// What the column to predict holds.
     pub task: TargetKind,
     /// All classes there are; those that occur where it is left out.
     pub classes: Option<ClassNames>,

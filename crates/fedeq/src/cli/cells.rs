@@ -21,10 +21,10 @@ use fedeq_run::sweep::SweepCell;
 /// How many runs are carried out side by side, and how long that may take.
 #[derive(Args, Debug)]
 pub(super) struct JobsArgs {
-    /// Runs side by side, which share the cores or a GPU and its memory; the results are the same whatever stands here
+    /// How many runs are carried out at the same time; they share the cores, or a GPU and its memory. Results do not depend on it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS))]
     jobs: u16,
-    /// End before so much time is over (`90s`, `25m`, `2h`, `1h30m`): runs under way keep a checkpoint, and the same command again continues. The exit code is then 3
+    /// End before this much time has passed (`90s`, `25m`, `2h`, `1h30m`): runs under way keep a checkpoint, and the same command continues them. The exit code is then 3
     #[arg(long, value_name = "TIME")]
     time_budget: Option<String>,
 }
@@ -217,7 +217,7 @@ impl Cells<'_> {
                     };
                     self.say(index, &format!("{stopped}, the time is over"));
                     if clock.rounds() == 0 {
-                        tell(&format!("{which}: no round ended in time, so it did not get any further"));
+                        tell(&format!("{which}: no round ended in time, so it made no progress"));
                     }
                     return Ok(Attempted::OutOfTime);
                 }

@@ -11,7 +11,7 @@ use fedeq_run::experiment::equilibrium_models;
 use fedeq_run::number::{count, counted};
 use fedeq_run::run::{Diagnosis, Trained};
 
-/// Looks for several fixed points in the equilibrium models of a finished run.
+/// Tests whether the equilibrium models of a finished run have several fixed points.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -10,7 +10,7 @@ use super::completions;
 use super::failure::{Failure, Outcome};
 use super::output::tell;
 
-/// Writes what runs wrote down for programs that people track experiments with.
+/// Exports the logs of runs to MLflow or Weights & Biases.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     /// Run folders, or folders that hold run folders
     #[arg(value_name = "RUN", required = true, add = completions::runs())]
     runs: Vec<PathBuf>,
-    /// For which program
+    /// The program to export to
     #[arg(long, value_enum)]
     to: Tracker,
     /// The folder to write to, which may already exist

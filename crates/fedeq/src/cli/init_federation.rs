@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     /// $FEDEQ_DATA, or data]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
-    /// The keys by which clients know each other in secure aggregation: a line for each client that trains, as `fedeq node key --signing --client N` prints it
+    /// A file with the clients' public keys for secure aggregation: a line for each client that trains, as `fedeq node key --signing --client N` prints it
     #[arg(long, value_name = "FILE")]
     signing_keys: Option<PathBuf>,
 }

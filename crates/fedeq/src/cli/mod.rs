@@ -87,27 +87,27 @@ enum Command {
     /// Train a federation.
     #[command(after_help = run::EXAMPLES)]
     Run(run::Arguments),
-    /// Go on with a run that was stopped or killed.
+    /// Continue a run that was stopped or killed.
     Resume(resume::Arguments),
     /// Train over a grid of settings and several seeds.
     Sweep(sweep::Arguments),
-    /// Reproduce a table or figure of the paper, or one of our own.
+    /// Reproduce tables and figures of the paper, or experiments beyond it.
     Reproduce(reproduce::Arguments),
     /// Put finished runs side by side.
     Compare(compare::Arguments),
-    /// Show runs on a page to keep and to pass on.
+    /// Write a report of runs: one page to keep and to share.
     Report(report::Arguments),
     /// Watch runs in the browser while they train.
     Dashboard(dashboard::Arguments),
     /// Re-evaluate the models of a finished run.
     Evaluate(evaluate::Arguments),
-    /// Ask a client's model about new inputs.
+    /// Predict with a client's model.
     Predict(predict::Arguments),
-    /// Look for several fixed points in the models of a finished run.
+    /// Test whether the equilibrium models of a finished run have several fixed points.
     Diagnose(diagnose::Arguments),
     /// Write clients' models as safetensors files.
     Export(export::Arguments),
-    /// Write what runs wrote down for MLflow or Weights & Biases.
+    /// Export the logs of runs to MLflow or Weights & Biases.
     ExportLogs(export_logs::Arguments),
     /// Write an experiment as an app for a Flower federation.
     InitFederation(init_federation::Arguments),

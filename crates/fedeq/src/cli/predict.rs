@@ -12,7 +12,7 @@ use fedeq_run::number::percent;
 use fedeq_run::predict::{Prediction, PredictionInputs, predict};
 use fedeq_run::run::ClientModel;
 
-/// Asks a client's model about new inputs.
+/// Predicts with a client's model.
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
 Examples:

@@ -11,7 +11,7 @@ use super::output::{print, print_json, tell};
 use fedeq_report::report::{Report, ReportOptions};
 use fedeq_run::number::counted;
 
-/// Shows runs on a page to keep and to pass on.
+/// Writes a report of runs: one page to keep and to share.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -10,7 +10,7 @@ use super::settings::{relocate, require_use};
 use fedeq_run::experiment::Experiment;
 use fedeq_run::run::{Run, RunFolder, Which};
 
-/// Goes on with a run that was stopped or killed.
+/// Continues a run that was stopped or killed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -36,7 +36,7 @@ impl Agreement {
         ];
         let warnings: Vec<_> = self.warnings().into_iter().map(|warning| ("careful", warning)).collect();
         if !warnings.is_empty() {
-            all.push(Section { title: "what to think about first", lines: warnings });
+            all.push(Section { title: "what to consider before you accept", lines: warnings });
         }
         for line in all.iter_mut().flat_map(|section| &mut section.lines) {
             line.1 = printable(&line.1);
@@ -70,7 +70,7 @@ impl Agreement {
             lines.push(("wrong labels", format!("{} of the training samples get another class, on purpose", percent(share))));
         }
         if data.shift.is_some() {
-            lines.push(("changed", "pictures are turned or tinted before anything is done with them, on purpose".into()));
+            lines.push(("changed", "pictures are rotated or tinted before they are used, on purpose".into()));
         }
         let test = data.split.test.map_or("the usual part (20 % where there is no test set)".into(), percent);
         let validation =
@@ -155,7 +155,7 @@ impl Agreement {
 
     fn warnings(&self) -> Vec<String> {
         let experiment = &self.experiment;
-        let mut warnings = vec!["from the numbers that are sent, a server that wants to can compute something about your samples, and in bad cases the samples themselves; join if you would trust its operator with them".to_owned()];
+        let mut warnings = vec!["from the numbers that are sent, a server can compute something about your samples, and in bad cases the samples themselves; join if you would trust its operator with them".to_owned()];
         let mut warn = |is_so: bool, words: &str| {
             if is_so {
                 warnings.push(words.to_owned());
@@ -205,8 +205,8 @@ fn compressed(compression: &Compression, is_secret: bool) -> String {
     let way = |codec: &Option<Codec>| codec.as_ref().map_or("as 32-bit floats".to_owned(), name);
     let lost = match (compression.up, compression.error_feedback) {
         (None, _) => "",
-        (Some(_), Some(false)) => "; what is lost is forgotten",
-        (Some(_), _) => "; what is lost stays here and is added to the next update",
+        (Some(_), Some(false)) => "; what the codec loses is dropped",
+        (Some(_), _) => "; what the codec loses stays here and is added to the next update",
     };
     let sent = if is_secret { "as whole numbers under masks".to_owned() } else { way(&compression.up) };
     format!("sent: {sent}; received: {}{lost}", way(&compression.down))
@@ -216,7 +216,7 @@ fn secret(SecureAggregation { clip, precision_bits, signing_keys, .. }: &SecureA
     let holds = match signing_keys.len() {
         0 => "holds as long as it follows the protocol, and invents no clients".to_owned(),
         known => format!(
-            "holds also if it lies, as long as fewer than a third of the {known} clients are on its side: they know each other by the keys in this agreement. \
+            "holds also if it is malicious, as long as fewer than a third of the {known} clients are on its side: they know each other by the keys in this agreement. \
              Compare these with the keys that the clients' owners gave you (`--signing-keys`)"
         ),
     };
@@ -304,7 +304,7 @@ mod tests {
     fn a_person_reads_what_the_server_makes_of_it() {
         assert!(words(&[]).contains("aggregation: the mean of what clients send\n"));
         let compressed = words(&["plan.compression.up.top-k=0.05", "plan.compression.down=int8"]);
-        assert!(compressed.contains("sent: the largest 5.0 % (top-k); received: int8; what is lost stays here"), "{compressed}");
+        assert!(compressed.contains("sent: the largest 5.0 % (top-k); received: int8; what the codec loses stays here"), "{compressed}");
         let robust = words(&["plan.aggregation.rule=median", "plan.aggregation.cap=0.25"]);
         assert!(robust.contains("the rule `median`; no client counts for more than 25.0 %"), "{robust}");
         let private = words(&["plan.privacy.epsilon=8", "plan.privacy.clip.fixed=0.5", "model=deq-mlp"]);

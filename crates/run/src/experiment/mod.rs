@@ -65,7 +65,7 @@ use crate::preset::{Preset, PresetValues};
 pub struct Experiment {
     /// What filled in the rest.
     pub preset: Preset,
-    /// All randomness comes from here.
+    /// The seed of all randomness.
     pub seed: u64,
     /// What is learned from, and who holds it.
     pub data: DataConfig,
@@ -79,7 +79,7 @@ pub struct Experiment {
     pub plan: Plan,
     /// How it is computed.
     pub engine: EngineSettings,
-    /// Lets some clients lie, to try out what the server bears; all are honest if left out.
+    /// Simulates malicious clients, to test the robustness of the aggregation; all are honest if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attack: Option<Attack>,
 }
@@ -92,14 +92,14 @@ pub struct DataConfig {
     pub folder: PathBuf,
     /// Which data set.
     pub source: Source,
-    /// Every sample is there so many times, once if left out. For trials of many clients with little data: what one client trains
+    /// How many copies of every sample there are, one if left out. For trials of many clients with little data: what one client trains
     /// on, another may then be evaluated on, so accuracies say nothing.
     pub copies: Option<NonZeroUsize>,
     /// Who holds what.
     pub partition: Partition,
     /// What a client trains on and is evaluated by.
     pub split: Split,
-    /// At most so many samples a client, all of them if left out.
+    /// The most samples that a client uses, all of them if left out.
     pub limit: Option<Limit>,
     /// Clients kept out of training: the unseen ones.
     pub unseen: Option<HoldOut>,

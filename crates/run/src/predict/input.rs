@@ -36,7 +36,7 @@ fn reader_for(like: &Images) -> Result<ImageFolder> {
     let unfitting = || {
         Error::invalid(
             format!("this model's pictures have {}", number::counted(channels, "channel")),
-            "ask about samples of its own data",
+            "predict samples of its own data",
         )
     };
     ImageFolder::for_shape(like.shape).ok_or_else(unfitting)
@@ -171,7 +171,7 @@ fn all_but_names(width: usize, header: &StringRecord, file: &Path) -> Result<Vec
     if columns.len() == width {
         return Ok(columns);
     }
-    let problem = format!("`{}` has `{}` columns of numbers, and the model wants {width}", file.display(), columns.len());
+    let problem = format!("`{}` has `{}` columns of numbers, and the model takes {width}", file.display(), columns.len());
     Err(Error::invalid(problem, "write a header line, then one column a number"))
 }
 

@@ -41,7 +41,7 @@ pub struct Manifest {
 pub enum Stage {
     /// Rounds of training.
     Training,
-    /// Those who were not there during training have been met as well.
+    /// Unseen clients have made the shared part their own as well.
     Finished,
 }
 

@@ -13,7 +13,7 @@ use crate::cli::output::{print, print_json};
 use crate::cli::table::facts;
 use fedeq_run::number::bytes;
 
-/// What is known of each data set, and whether it is in the data folder.
+/// Lists the data sets, and which of them are in the data folder.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

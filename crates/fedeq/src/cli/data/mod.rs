@@ -22,7 +22,7 @@ Examples:
 /// What can be done with data.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
-    /// What data sets there are, and which of them are in the data folder.
+    /// List the data sets, and which of them are in the data folder.
     List(list::Arguments),
     /// Fetch a data set from its publisher, or bring a copy you already have.
     Get(get::Arguments),

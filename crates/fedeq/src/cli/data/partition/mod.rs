@@ -26,7 +26,7 @@ pub(in crate::cli) struct Arguments {
     set: Set,
     #[command(flatten)]
     rule: RuleArguments,
-    /// The same seed gives the same clients
+    /// The seed of the partition: the same seed gives the same clients
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Keep this fraction of the clients out of training, as unseen clients
