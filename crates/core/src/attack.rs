@@ -73,8 +73,7 @@ impl Attack {
     /// Refuses settings that mean nothing, or nothing to this method.
     pub fn validate(&self, algorithm: &dyn Algorithm) -> Result<()> {
         if !shares_anything(algorithm) {
-            let problem =
-                "`attack` does not go with this method, which sends nothing, so that an attack has no effect";
+            let problem = "`attack` does not go with this method, which sends nothing";
             return Err(Error::invalid(problem, "leave it out, or choose another method"));
         }
         if !(0.0..1.0).contains(&self.share) {

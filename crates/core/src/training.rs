@@ -156,12 +156,15 @@ impl Training {
     /// Refuses what does not go with a method.
     pub fn validate_method(&self, algorithm: &dyn Algorithm) -> Result<()> {
         if algorithm.contrasts() && self.augment.is_some() {
-            let problem = "`training.augment` does not go with this method, which contrasts embeddings of the unaugmented samples";
+            let problem =
+                "`training.augment` does not go with this method, which contrasts embeddings of the unaugmented samples";
             return Err(Error::invalid(problem, "leave it out, or choose another method"));
         }
         match self.beyond_plain_steps().filter(|_| algorithm.needs_plain_steps()) {
             Some(setting) => Err(Error::invalid(
-                format!("`{setting}` does not go with this method, which derives control values from the length of plain gradient steps"),
+                format!(
+                    "`{setting}` does not go with this method, which derives control values from the length of plain gradient steps"
+                ),
                 "leave it out, or choose another method",
             )),
             None => Ok(()),

@@ -105,13 +105,19 @@ impl Terms {
         let batch = prepared.smallest_batch(client);
         let refuse = |problem: String, option: &str| Err(Error::invalid(problem, format!("`{option}` allows fewer")));
         if samples < self.least_samples {
-            let problem =
-                format!("there are {} to train on; this node asks for at least {}", counted(samples, "sample"), self.least_samples);
+            let problem = format!(
+                "there are {} to train on; this node asks for at least {}",
+                counted(samples, "sample"),
+                self.least_samples
+            );
             return refuse(problem, "--min-samples");
         }
         if batch < self.least_batch {
-            let problem =
-                format!("a gradient step would use {}; this node asks for at least {}", counted(batch, "sample"), self.least_batch);
+            let problem = format!(
+                "a gradient step would use {}; this node asks for at least {}",
+                counted(batch, "sample"),
+                self.least_batch
+            );
             return refuse(problem, "--min-batch");
         }
         Ok(())

@@ -304,7 +304,10 @@ mod tests {
     fn a_person_reads_what_the_server_makes_of_it() {
         assert!(words(&[]).contains("aggregation: the mean of what clients send\n"));
         let compressed = words(&["plan.compression.up.top-k=0.05", "plan.compression.down=int8"]);
-        assert!(compressed.contains("sent: the largest 5.0 % (top-k); received: int8; what the codec loses stays here"), "{compressed}");
+        assert!(
+            compressed.contains("sent: the largest 5.0 % (top-k); received: int8; what the codec loses stays here"),
+            "{compressed}"
+        );
         let robust = words(&["plan.aggregation.rule=median", "plan.aggregation.cap=0.25"]);
         assert!(robust.contains("the rule `median`; no client counts for more than 25.0 %"), "{robust}");
         let private = words(&["plan.privacy.epsilon=8", "plan.privacy.clip.fixed=0.5", "model=deq-mlp"]);

@@ -105,8 +105,7 @@ impl Experiment {
         }
         if attack.kind != AttackKind::LabelFlip && self.plan.secure_aggregation.is_some() {
             // A liar need not keep to the clip, and no server sees what is under a mask: a simulation that clips its lies would be too kind.
-            let problem =
-                "`attack` does not go with `plan.secure_aggregation`: what a malicious client would put under its masks is not simulated";
+            let problem = "`attack` does not go with `plan.secure_aggregation`: what a malicious client would put under its masks is not simulated";
             return Err(Error::invalid(problem, "leave one of the two out, or choose `attack=label-flip`"));
         }
         attack.validate(self.method.algorithm())
