@@ -22,7 +22,7 @@ Examples:
 /// What may be asked for.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct SettingsCommand {
     /// Only settings whose keys begin with this, or else contain it
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true, add = completions::keys())]
     prefix: String,
@@ -50,7 +50,7 @@ struct Described {
     given: Vec<Given>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &SettingsCommand) -> Outcome<()> {
     let found = SettingInfo::matching(&arguments.prefix);
     if found.is_empty() {
         return Err(unknown(&arguments.prefix));

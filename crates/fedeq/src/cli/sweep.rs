@@ -40,7 +40,7 @@ Examples:
 
 The same command again continues where it was stopped: finished cells are skipped, half-finished ones resumed. The folder \
 may have been copied from another machine, and the data may lie elsewhere (`--data`).")]
-pub(super) struct Arguments {
+pub(super) struct SweepCommand {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// A setting and the values it takes in turn; several make a grid, in any order. Where one means nothing (`method.rho` with
@@ -86,7 +86,7 @@ struct Planned {
     halving: Option<Halving>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &SweepCommand) -> Outcome<()> {
     let limit = arguments.jobs.limit(false)?;
     let Planned { axes, mut cells, halving } = arguments.planned()?;
     check_ahead(&cells).map_err(Failure::refused)?;
@@ -139,7 +139,7 @@ fn check_ahead(cells: &[SweepCell]) -> fedeq_core::Result<()> {
     first.filter(|cell| !cell.folder.exists()).try_for_each(|cell| cell.experiment.prepare().map(|_| ()))
 }
 
-impl Arguments {
+impl SweepCommand {
     fn planned(&self) -> Outcome<Planned> {
         let overrides = self.experiment.overrides_with(&self.run_args)?;
         let file = self.grid_file.as_deref().map(GridFile::read).transpose().map_err(Failure::refused)?.unwrap_or_default();

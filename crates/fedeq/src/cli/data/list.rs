@@ -19,7 +19,7 @@ use fedeq_run::number::bytes;
 Examples:
   fedeq data list
   fedeq data list --data /mnt/data --json")]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct DataListCommand {
     #[command(flatten)]
     folder: DataFolder,
     /// Write JSON
@@ -44,7 +44,7 @@ struct ListedSet {
     citation: &'static str,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &DataListCommand) -> Outcome<()> {
     let entries: Vec<ListedSet> = Source::all().iter().map(|source| ListedSet::of(source, &arguments.folder.path())).collect();
     if arguments.json {
         return print_json(&entries);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use fedeq_core::Error;
 
-use super::Arguments;
+use super::ReproduceCommand;
 use super::reproduction::Reproduction;
 use crate::cli::cells::{Attempt, Cells, End, Next, conclude, finished, require_devices};
 use crate::cli::failure::{Failure, Outcome};
@@ -24,7 +24,7 @@ use serde::Serialize;
 
 /// The experiments that are asked for, as one queue.
 pub(super) struct Job<'a> {
-    pub(super) arguments: &'a Arguments,
+    pub(super) arguments: &'a ReproduceCommand,
     pub(super) overrides: Vec<Override>,
     pub(super) experiments: Vec<Reproduction>,
     /// When all must have ended.

@@ -49,7 +49,7 @@ Several experiments are one queue: all cells of all of them with the first seed,
 A cell that the device cannot compute is named and left out. \
 With `--state` the runs lie in one folder or archive that can be copied to another machine and continued there. \
 Results, tables, figures and a README are written to `experiments/NAME`, whatever part of the cells was run.")]
-pub(super) struct Arguments {
+pub(super) struct ReproduceCommand {
     /// Which experiments, such as `table-1` or `fig-rho`; several are carried out as one queue, in this order
     #[arg(value_name = "NAME", required_unless_present = "list", add = super::completions::experiments())]
     names: Vec<String>,
@@ -129,7 +129,7 @@ impl From<ScaleArgument> for ScaleName {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome<()> {
+pub(super) fn run(arguments: &ReproduceCommand) -> Outcome<()> {
     if arguments.list {
         return list();
     }
@@ -152,7 +152,7 @@ fn list() -> Outcome<()> {
     print(&table.text())
 }
 
-impl Arguments {
+impl ReproduceCommand {
     fn job(&self, limit: TimeLimit) -> fedeq_core::Result<Job<'_>> {
         self.check_amounts()?;
         let largest_checkpoint = self.largest_checkpoint.as_deref().map(size).transpose()?;

@@ -6,7 +6,7 @@ use crate::cli::failure::{Failure, Outcome};
 
 /// The rule and its options.
 #[derive(Args, Debug)]
-pub(super) struct RuleArguments {
+pub(super) struct RuleArgs {
     /// The rule that divides samples among clients [default: `natural` where the data set names its clients, else `label-shards`]
     #[arg(long, value_enum)]
     rule: Option<Rule>,
@@ -46,7 +46,7 @@ const ALPHA: f64 = 0.5;
 /// With less, some of many clients would soon have nothing.
 const QUANTITY_ALPHA: f64 = 2.0;
 
-impl RuleArguments {
+impl RuleArgs {
     /// The rule as the library takes it.
     pub(super) fn partition(&self, has_owners: bool) -> Outcome<Partition> {
         let rule = self.rule.unwrap_or(if has_owners { Rule::Natural } else { Rule::LabelShards });
