@@ -45,7 +45,7 @@ pub(super) struct QueuedRun<'a> {
 
 /// What a program is told of an experiment.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ExperimentOutput<'a> {
     /// Where its results are.
     folder: &'a Path,
     #[serde(flatten)]
@@ -268,7 +268,8 @@ impl Job<'_> {
     fn show(&self, results: &[Results]) -> Outcome<()> {
         if self.arguments.run_args.json {
             let each = self.experiments.iter().zip(results);
-            let told: Vec<Told<'_>> = each.map(|(Reproduction { out, .. }, results)| Told { folder: out, results }).collect();
+            let told: Vec<ExperimentOutput<'_>> =
+                each.map(|(Reproduction { out, .. }, results)| ExperimentOutput { folder: out, results }).collect();
             return match &told[..] {
                 [one] => print_json(one),
                 several => print_json(&several),
