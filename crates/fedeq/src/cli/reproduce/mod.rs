@@ -166,7 +166,7 @@ impl ReproduceCommand {
     }
 
     /// The experiments with the cells that are wanted of them; those of which none is are left out.
-    fn wanted(&self, overrides: &[Override]) -> fedeq_core::Result<Vec<Wanted>> {
+    fn wanted(&self, overrides: &[Override]) -> fedeq_core::Result<Vec<CellSelection>> {
         let mut found = Vec::new();
         for (place, name) in self.names.iter().enumerate() {
             if self.names[..place].contains(name) {
@@ -174,7 +174,7 @@ impl ReproduceCommand {
             }
             let spec = find(name)?;
             let all = cells(&spec, self.scale.into(), overrides)?;
-            found.push(Wanted::new(spec, all, &self.only));
+            found.push(CellSelection::new(spec, all, &self.only));
         }
         let unused = |only: &&String| !found.iter().any(|wanted| wanted.all.iter().any(|cell| wanted.is_named(cell, only)));
         if let Some(only) = self.only.iter().find(unused) {
@@ -186,8 +186,8 @@ impl ReproduceCommand {
         Ok(found)
     }
 
-    fn reproduction(&self, wanted: Wanted, state: Option<&PortableFolder>) -> Reproduction {
-        let Wanted { spec, all, mut cells } = wanted;
+    fn reproduction(&self, wanted: CellSelection, state: Option<&PortableFolder>) -> Reproduction {
+        let CellSelection { spec, all, mut cells } = wanted;
         cells.iter_mut().for_each(|cell| self.run_args.set_workers(&mut cell.experiment));
         let scale = ScaleName::from(self.scale);
         let below = Path::new(&spec.name).join(scale.to_string());
@@ -246,7 +246,7 @@ impl ReproduceCommand {
     }
 
     /// Says where the cells that need data find it; a place that none of them needs is refused.
-    fn place(&self, wanted: &mut [Wanted], overrides: &[Override]) -> fedeq_core::Result<()> {
+    fn place(&self, wanted: &mut [CellSelection], overrides: &[Override]) -> fedeq_core::Result<()> {
         let cells = wanted.iter_mut().flat_map(|wanted| &mut wanted.cells);
         let mut needy: Vec<&mut ExperimentCell> = cells.filter(|cell| cell.needs_data()).collect();
         if let Some(place) = self.run_args.data.as_ref().filter(|_| needy.is_empty()) {
@@ -263,13 +263,13 @@ impl ReproduceCommand {
 }
 
 /// An experiment, all its cells, and those of them that are wanted.
-struct Wanted {
+struct CellSelection {
     spec: Spec,
     all: Vec<ExperimentCell>,
     cells: Vec<ExperimentCell>,
 }
 
-impl Wanted {
+impl CellSelection {
     /// The cells that are named, all if none is; those of the methods that the experiment names first before others.
     fn new(spec: Spec, all: Vec<ExperimentCell>, only: &[String]) -> Self {
         let mut wanted = Self { spec, all, cells: Vec::new() };
