@@ -8,7 +8,7 @@ use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
 
 /// What the backward pass works on.
-pub(super) struct Arguments<'a> {
+pub(super) struct NormBackward<'a> {
     pub(super) norm: &'a Norm,
     pub(super) saved: NormSaved<'a>,
     pub(super) affine: Affine<'a>,
@@ -91,7 +91,7 @@ impl<F: Function> Passes for After<F> {
     }
 }
 
-impl Arguments<'_> {
+impl NormBackward<'_> {
     pub(super) fn run<P: Passes>(self, set: InstructionSet, passes: P) {
         let count = self.norm.shape.len();
         assert!([self.saved.x.len(), self.dy.len(), self.dx.len()] == [count; 3], "all slices have the layer's shape");
@@ -104,7 +104,7 @@ impl Arguments<'_> {
 }
 
 struct Kernel<'a, P> {
-    arguments: Arguments<'a>,
+    arguments: NormBackward<'a>,
     passes: P,
 }
 
@@ -113,7 +113,7 @@ impl<P: Passes> WithSimd for Kernel<'_, P> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { arguments: Arguments { norm, saved, affine, dy, dx, mut d_shortcut, scratch }, passes } = self;
+        let Self { arguments: NormBackward { norm, saved, affine, dy, dx, mut d_shortcut, scratch }, passes } = self;
         let region = norm.region();
         let size = region.pixels * region.channels;
         let NormScratch { work, sums } = scratch;
