@@ -4,7 +4,7 @@ use pulp::{Simd, WithSimd};
 use super::forward::scale;
 use crate::access::{Readable, Writable};
 use crate::activation::{Function, Identity};
-use crate::norm::passes::{GradientSums, Stored};
+use crate::norm::passes::{GradientSums, StoredGradient};
 use crate::norm::{Affine, Region, Sums, Workspace};
 
 /// Statistics of consecutive regions, `[regions, groups]` each.
@@ -36,7 +36,7 @@ impl Layer<'_> {
         &mut self,
         simd: S,
         index: usize,
-        stored: Stored<'_>,
+        stored: StoredGradient<'_>,
         phi: F,
         to: Writable<'_>,
         work: &mut Workspace,
@@ -77,8 +77,8 @@ impl<F: Function> WithSimd for OuterBack<'_, F> {
             let here = index * size..(index + 1) * size;
             let [sum, activated, dy] = [self.sum, self.activated, self.gradient].map(|all| Readable::from(&all[here.clone()]));
             let (dz, du) = (Writable::from(&mut self.dz[here.clone()]), Writable::from(&mut self.du[here]));
-            self.third.pull_back(simd, index, Stored { value: activated, dy }, self.phi, dz, self.work);
-            self.second.pull_back(simd, index, Stored { value: sum, dy: dz.into() }, Identity, du, self.work);
+            self.third.pull_back(simd, index, StoredGradient { value: activated, dy }, self.phi, dz, self.work);
+            self.second.pull_back(simd, index, StoredGradient { value: sum, dy: dz.into() }, Identity, du, self.work);
         }
     }
 }
@@ -107,7 +107,7 @@ impl<F: Function> WithSimd for InnerBack<'_, F> {
             let here = index * size..(index + 1) * size;
             let value = Readable::from(&self.activated[here.clone()]);
             let dy = Writable::from(&mut self.gradient[here.clone()]);
-            self.first.pull_back(simd, index, Stored { value, dy: dy.into() }, self.phi, dy, self.work);
+            self.first.pull_back(simd, index, StoredGradient { value, dy: dy.into() }, self.phi, dy, self.work);
             let normalized = self.normalized.as_mut().map(|all| Writable::from(&mut all[here]));
             scale(simd, region, value, self.first.norm, normalized, self.work);
         }

@@ -1,7 +1,7 @@
 //! The gradients of a normalisation.
 use pulp::{Simd, WithSimd};
 
-use super::passes::{ActivatedAfter, ActivatedBefore, GradientSums, Stored};
+use super::passes::{ActivatedAfter, ActivatedBefore, GradientSums, StoredGradient};
 use super::{Affine, Norm, NormSaved, NormScratch, Region, Workspace};
 use crate::InstructionSet;
 use crate::access::{Readable, Writable};
@@ -58,7 +58,7 @@ impl<F: Function> Passes for Before<F> {
         let &mut Part { region, x, dy, dx, .. } = part;
         let (mean, dy) = (work.constants.mean[..].into(), dy.into());
         if F::IDENTITY {
-            region.sum(simd, &GradientSums { source: Stored { value: x, dy }, mean }, &mut work.totals);
+            region.sum(simd, &GradientSums { source: StoredGradient { value: x, dy }, mean }, &mut work.totals);
         } else {
             let source = ActivatedBefore { function: self.0, x, dy, kept: dx };
             region.sum(simd, &GradientSums { source, mean }, &mut work.totals);
@@ -69,7 +69,7 @@ impl<F: Function> Passes for Before<F> {
     fn pull_back<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
         // The first pass left the activated values in the gradient's memory.
         let value = if F::IDENTITY { part.x } else { part.dx.into() };
-        part.region.pull_back(simd, Stored { value, dy: part.dy.into() }, self.0, part.dx, work);
+        part.region.pull_back(simd, StoredGradient { value, dy: part.dy.into() }, self.0, part.dx, work);
     }
 }
 
@@ -87,7 +87,7 @@ impl<F: Function> Passes for After<F> {
     #[inline(always)]
     fn pull_back<S: Simd>(&self, simd: S, part: &mut Part, work: &mut Workspace) {
         // The first pass left the gradient in front of the activation there.
-        part.region.pull_back(simd, Stored { value: part.x, dy: part.dx.into() }, Identity, part.dx, work);
+        part.region.pull_back(simd, StoredGradient { value: part.x, dy: part.dx.into() }, Identity, part.dx, work);
     }
 }
 
