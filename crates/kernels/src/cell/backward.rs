@@ -22,14 +22,14 @@ impl<'a> Measured<'a> {
 }
 
 /// One normalisation with its statistics and the gradients of its parameters.
-pub(super) struct Layer<'a> {
+pub(super) struct NormGradient<'a> {
     pub(super) region: Region,
     pub(super) norm: Affine<'a>,
     pub(super) measured: Measured<'a>,
     pub(super) sums: &'a mut Sums,
 }
 
-impl Layer<'_> {
+impl NormGradient<'_> {
     /// The gradient in front of the normalisation and the activation before it, of the region with this index.
     #[inline(always)]
     fn pull_back<S: Simd, F: Function>(
@@ -53,8 +53,8 @@ impl Layer<'_> {
 /// From the gradient of the result to that of `u + b`, through `GN3(phi(z + GN2(u + b)))`.
 pub(super) struct OuterBack<'a, F> {
     pub(super) phi: F,
-    pub(super) second: Layer<'a>,
-    pub(super) third: Layer<'a>,
+    pub(super) second: NormGradient<'a>,
+    pub(super) third: NormGradient<'a>,
     /// `u + b`
     pub(super) sum: &'a [f32],
     /// `phi(z + GN2(u + b))`
@@ -86,7 +86,7 @@ impl<F: Function> WithSimd for OuterBack<'_, F> {
 /// From the gradient of `GN1(phi(a))` to that of `a`.
 pub(super) struct InnerBack<'a, F> {
     pub(super) phi: F,
-    pub(super) first: Layer<'a>,
+    pub(super) first: NormGradient<'a>,
     /// `phi(a)`
     pub(super) activated: &'a [f32],
     /// The gradient, changed in place.

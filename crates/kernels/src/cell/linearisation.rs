@@ -1,5 +1,5 @@
 //! A cell near a state: what its gradients need.
-use super::backward::{Add, InnerBack, Layer, Measured, OuterBack};
+use super::backward::{Add, InnerBack, Measured, NormGradient, OuterBack};
 use super::forward::{Output, Statistics};
 use super::{CellScratch, Middle, PreparedCell};
 use crate::activation::{Activation, Relu, Softplus};
@@ -263,11 +263,11 @@ impl Back<'_> {
         self.len / self.prepared.cell.state_len()
     }
 
-    fn layer<'b>(&'b self, index: usize, region: Region, sums: &'b mut Sums) -> Layer<'b> {
+    fn layer<'b>(&'b self, index: usize, region: Region, sums: &'b mut Sums) -> NormGradient<'b> {
         let from = self.at / self.prepared.cell.state_len() * self.prepared.cell.statistics();
         let Moments { mean, variance } = &self.saved.moments[index];
         let measured = Measured { mean: &mean[from..], variance: &variance[from..] };
-        Layer { region, norm: self.prepared.norms[index].get(), measured, sums }
+        NormGradient { region, norm: self.prepared.norms[index].get(), measured, sums }
     }
 }
 
