@@ -7,7 +7,7 @@ use crate::norm::passes::{Activate, Plain, Scaled, Sum};
 use crate::norm::{Affine, Region, Workspace};
 
 /// Where a result goes.
-pub(super) enum Output<'a> {
+pub(super) enum CellOutput<'a> {
     /// Where its last intermediate value was, which is not needed any more.
     InPlace,
     /// To memory of its own.
@@ -16,7 +16,7 @@ pub(super) enum Output<'a> {
     Nowhere,
 }
 
-impl Output<'_> {
+impl CellOutput<'_> {
     /// Where the result of the region from `at` on goes, which may be where the value is.
     fn at<'a>(&'a mut self, at: usize, value: Writable<'a>) -> Option<Writable<'a>> {
         match self {
@@ -48,7 +48,7 @@ pub(super) struct Inner<'a, F> {
     pub(super) a: &'a mut [f32],
     pub(super) norm: Affine<'a>,
     pub(super) statistics: Statistics<'a>,
-    pub(super) to: Output<'a>,
+    pub(super) to: CellOutput<'a>,
     pub(super) work: &'a mut Workspace,
 }
 
@@ -82,8 +82,8 @@ pub(super) struct Outer<'a, F> {
     pub(super) norms: [Affine<'a>; 2],
     pub(super) statistics: [Statistics<'a>; 2],
     /// Where `phi(z + GN2(u + b))` is kept.
-    pub(super) activated: Output<'a>,
-    pub(super) to: Output<'a>,
+    pub(super) activated: CellOutput<'a>,
+    pub(super) to: CellOutput<'a>,
     pub(super) work: &'a mut Workspace,
 }
 
