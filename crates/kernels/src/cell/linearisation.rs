@@ -1,6 +1,6 @@
 //! A cell near a state: what its gradients need.
 use super::backward::{Add, InnerBack, Measured, NormGradient, OuterBack};
-use super::forward::{CellOutput, Statistics};
+use super::forward::{CellOutput, CellStatistics};
 use super::{CellScratch, Middle, PreparedCell};
 use crate::activation::{Activation, Relu, Softplus};
 use crate::buffer::aligned;
@@ -272,7 +272,7 @@ impl Back<'_> {
 }
 
 impl Moments {
-    fn from(&mut self, first: usize) -> Statistics<'_> {
-        Statistics { mean: &mut self.mean[first..], variance: &mut self.variance[first..] }
+    fn from(&mut self, first: usize) -> CellStatistics<'_> {
+        CellStatistics { mean: &mut self.mean[first..], variance: &mut self.variance[first..] }
     }
 }

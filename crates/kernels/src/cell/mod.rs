@@ -40,7 +40,7 @@ use crate::activation::{Activation, Relu, Softplus};
 use crate::conv::{self, ConvWeights, Geometry};
 use crate::norm::{Affine, Moments, NormScope, Region, Workspace};
 use crate::size::product;
-use forward::{CellOutput, Inner, Outer, Statistics};
+use forward::{CellOutput, CellStatistics, Inner, Outer};
 
 pub use linearisation::{CellGradients, CellTargets, Linearisation, ParameterTargets};
 pub use scratch::{CellScratch, LINE};
@@ -253,7 +253,7 @@ impl PreparedCell {
         (CHUNK / (2 * self.cell.state_len())).max(1)
     }
 
-    fn inner(&self, a: &mut [f32], statistics: Statistics, to: CellOutput, work: &mut Workspace) {
+    fn inner(&self, a: &mut [f32], statistics: CellStatistics, to: CellOutput, work: &mut Workspace) {
         let (region, norm) = (self.cell.region(2 * self.cell.channels), self.norms[0].get());
         match self.cell.activation {
             Activation::Relu => self.set.run(Inner { region, phi: Relu, a, norm, statistics, to, work }),
@@ -294,11 +294,11 @@ struct Middle<'a> {
     b: &'a mut [f32],
     u: &'a [f32],
     z: &'a [f32],
-    statistics: [Statistics<'a>; 2],
+    statistics: [CellStatistics<'a>; 2],
 }
 
 impl Moments {
-    fn statistics(&mut self) -> Statistics<'_> {
-        Statistics { mean: &mut self.mean, variance: &mut self.variance }
+    fn statistics(&mut self) -> CellStatistics<'_> {
+        CellStatistics { mean: &mut self.mean, variance: &mut self.variance }
     }
 }
