@@ -11,7 +11,7 @@ use crate::state::{ClientState, KeptState};
 /// alike but for their dual, which is made when it is asked for.
 pub struct ClientStore {
     fresh: Box<dyn Fn(usize) -> ClientState + Send + Sync>,
-    memory: BTreeMap<usize, Held>,
+    memory: BTreeMap<usize, CachedState>,
     /// Client numbers by the time they were last used.
     recent: BTreeMap<u64, usize>,
     clock: u64,
@@ -34,7 +34,7 @@ enum SavedState {
     InMemory(Box<KeptState>),
 }
 
-struct Held {
+struct CachedState {
     state: KeptState,
     time: u64,
     size: usize,
@@ -186,7 +186,7 @@ impl ClientStore {
         self.clock += 1;
         self.bytes += size;
         self.recent.insert(self.clock, client);
-        self.memory.insert(client, Held { state, time: self.clock, size, changed });
+        self.memory.insert(client, CachedState { state, time: self.clock, size, changed });
         if self.bytes > self.capacity {
             self.put_settled_on_disk()?;
         }
