@@ -92,7 +92,7 @@ impl Sampling {
         Ok(cohort)
     }
 
-    /// A coin for each client: a uniform number of 53 bits below the fraction.
+    /// One draw for each client: a uniform number of 53 bits below the fraction.
     fn toss(&self, clients: usize, seed: Seed, round: u64) -> Result<Vec<usize>> {
         self.expected(clients)?;
         let mut rng = seed.derive("coins", [round]).rng();

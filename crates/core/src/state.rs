@@ -152,10 +152,10 @@ enum StateForm {
 /// A client's state in the form in which an engine keeps it between rounds. It never changes: an engine that trains on makes a new one, since the old one may
 /// be gone back to.
 pub trait EngineState: Any + Send + Sync {
-    /// The state as plain numbers, for checkpoints and for whoever looks on. How often the client took part, its mixing, and what it keeps for compression, is filled in by the caller.
+    /// The state as plain numbers, for checkpoints and observers. How often the client took part, its mixing, and what it keeps for compression, is filled in by the caller.
     fn to_host(&self) -> Result<ClientState>;
 
-    /// The [head](ClientState::head) alone, which whoever looks on asks for twice a round.
+    /// The [head](ClientState::head) alone, which an observer asks for twice a round.
     fn head(&self) -> Result<Params> {
         self.to_host().map(|state| state.head())
     }
@@ -207,7 +207,7 @@ impl KeptState {
         }
     }
 
-    /// The state as plain numbers, for whoever continues with it.
+    /// The state as plain numbers, for what continues with it.
     pub fn into_host(self) -> Result<ClientState> {
         match self.0 {
             StateForm::Here(state) => Ok(state),

@@ -1,4 +1,4 @@
-//! Engines: whoever carries out local work, for many clients at once.
+//! Engines carry out local work, for many clients at once.
 //!
 //! # Layout
 //! - this file: what an engine can do

@@ -1,4 +1,4 @@
-//! Differential privacy at the level of clients: whoever sees all models that the server ever had learns little about whether a client took part, whatever its data are.
+//! Differential privacy at the level of clients: all models that the server ever had tell little about whether a client took part, whatever its data are.
 //!
 //! In a round, every client's change is clipped to a norm `C`, the changes are summed, Gaussian noise of deviation `z C` is added to every coordinate of the
 //! sum, and the result is divided by a number that does not depend on who took part. How much all rounds together reveal is the [`Accountant`]'s business.
@@ -32,7 +32,7 @@ use crate::plan::Plan;
 use crate::training::positive;
 use crate::weights::Weights;
 
-/// How clients are protected from whoever sees the server's models.
+/// How clients are protected from all who see the server's models.
 ///
 /// Covered is what clients send as the shared part of their models. Not covered is what else reaches the server: numbers of samples, losses and scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -82,7 +82,7 @@ impl Batches<'_> {
         self
     }
 
-    /// The samples of each batch by their indices, and nothing of them read: for whoever holds the data set elsewhere, such as on a device.
+    /// The samples of each batch by their indices, and nothing of them read: for an engine that holds the data set elsewhere, such as on a device.
     pub fn indices(mut self) -> impl Iterator<Item = Vec<u32>> {
         std::iter::from_fn(move || self.advance().map(|batch| self.order[batch].to_vec()))
     }

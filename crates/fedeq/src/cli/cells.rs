@@ -305,7 +305,7 @@ impl Cells<'_> {
     }
 }
 
-/// The end of it all: a failure if any of them failed, and a word to whoever gave too little time.
+/// The end of it all: a failure if any of them failed, or if the time did not suffice.
 pub(super) fn conclude(end: End, failed: usize, what: &str) -> Outcome<()> {
     match (failed, end) {
         (0, End::AllDone) => Ok(()),

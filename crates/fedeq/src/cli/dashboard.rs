@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &DashboardCommand) -> Outcome<()> {
 }
 
 impl DashboardCommand {
-    /// A folder that somebody named must be there; the usual one comes with the first run.
+    /// A folder that was named must exist; the usual one comes with the first run.
     fn folder(&self) -> Outcome<PathBuf> {
         let Some(folder) = &self.folder else { return Ok(USUAL.into()) };
         require_folder(folder).map_err(Failure::refused)?;

@@ -162,7 +162,7 @@ pub(super) fn carry_out(run: &Run, quiet: bool) -> Outcome<RunSummary> {
     carry_out_observed(run, progress::observer(quiet, run.start()), &is_interrupted)
 }
 
-/// Carries out a run that is ready, watched by somebody; Ctrl-C and whoever else `is_over` knows stop it.
+/// Carries out a run that is ready, with an observer; Ctrl-C stops it, and so does `is_over`.
 pub(super) fn carry_out_observed(
     run: &Run,
     mut observer: Box<SimulationObserver<'_>>,
@@ -181,10 +181,10 @@ pub(super) fn much_disk(disk: Disk) -> Option<String> {
     (disk.working > MUCH_DISK).then(says)
 }
 
-/// Set once somebody asks to stop.
+/// Set once a signal asks to stop.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Whether somebody asked to stop.
+/// Whether a signal asked to stop.
 pub(super) fn is_interrupted() -> bool {
     STOP.load(Ordering::Relaxed)
 }

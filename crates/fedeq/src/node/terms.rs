@@ -79,7 +79,7 @@ impl Terms {
         let problem = format!("the key to sign with that the experiment has for client `{}` is not this node's", me.client);
         Err(Error::invalid(
             problem,
-            "`fedeq node key --signing --state DIR` prints this node's; whoever writes the federation must have it",
+            "`fedeq node key --signing --state DIR` prints this node's; the author of the federation must have it",
         ))
     }
 

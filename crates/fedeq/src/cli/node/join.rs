@@ -155,7 +155,7 @@ impl Join {
     fn nothing_accepted(&self) -> Failure {
         let asked = NodeStore::proposals(&self.state);
         let hint = match &asked[..] {
-            [] => "ask who runs the federation for its `agreement.toml`, read what `fedeq node inspect agreement.toml` shows, and give its fingerprint; \
+            [] => "ask the operator of the federation for its `agreement.toml`, read what `fedeq node inspect agreement.toml` shows, and give its fingerprint; \
                    or start with `--accept none` to see what the server asks for"
                 .into(),
             [latest, ..] => format!(
