@@ -27,7 +27,7 @@ pub struct Attack {
     #[serde(default = "usual_share")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
     pub share: f64,
-    /// How strongly; what is usual for the [kind](AttackKind) if left out.
+    /// The strength of the attack; what is usual for the [kind](AttackKind) if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub strength: Option<f64>,

@@ -63,7 +63,7 @@ use crate::preset::{Preset, PresetValues};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What filled in the rest.
+    /// The preset, which fills in what is left out.
     pub preset: Preset,
     /// The seed of all randomness.
     pub seed: u64,
@@ -95,7 +95,7 @@ pub struct DataConfig {
     /// How many copies of every sample there are, one if left out. For trials of many clients with little data: what one client trains
     /// on, another may then be evaluated on, so accuracies say nothing.
     pub copies: Option<NonZeroUsize>,
-    /// Who holds what.
+    /// How samples are divided among clients.
     pub partition: Partition,
     /// What a client trains on and is evaluated by.
     pub split: Split,
