@@ -319,7 +319,7 @@ mod tests {
         };
         let method = FedAvg::default();
         let noise = attack(AttackKind::Noise, None);
-        refused(noise, &Local::default(), "`attack` means nothing to this method");
+        refused(noise, &Local::default(), "`attack` does not go with this method, which sends nothing");
         refused(Attack { share: 1.0, ..noise }, &method, "`attack.share` is `1`");
         refused(Attack { share: f64::NAN, ..noise }, &method, "`attack.share` is `NaN`");
         refused(Attack { share: 0.05, ..noise }, &method, "`attack.share = 0.05` of `10` clients selects no client");

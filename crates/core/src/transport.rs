@@ -151,7 +151,7 @@ impl<'a> InProcess<'a> {
         self
     }
 
-    /// Lets some clients lie.
+    /// Makes some clients malicious.
     pub fn attacked_by(mut self, liars: Option<&'a Liars>) -> Self {
         self.liars = liars;
         self

@@ -15,7 +15,7 @@ pub const LARGEST_CLIENT: u16 = u16::MAX - 1;
 /// Whom the clients trust, and for what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trust {
-    /// The server follows the protocol, and looks at all that it sees. Nothing is signed: a server that lies can invent clients, put keys of
+    /// The server follows the protocol, and looks at all that it sees. Nothing is signed: a malicious server can invent clients, put keys of
     /// its own in the place of theirs, and so learn single vectors.
     HonestButCurious,
     /// The server may lie. Clients know each other's long-term keys, so that it can neither invent clients nor exchange keys, and they sign the

@@ -78,7 +78,7 @@ pub trait Algorithm: Send + Sync {
         false
     }
 
-    /// Whether clients have to take plain steps of gradient descent, since the method makes something of how far they went.
+    /// Whether clients have to take plain steps of gradient descent, since the method derives control values from their length.
     fn needs_plain_steps(&self) -> bool {
         false
     }

@@ -116,7 +116,7 @@ pub struct DataConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSettings {
-    /// Clients that train side by side; as many as there are cores if left out.
+    /// How many clients train in parallel; as many as there are cores if left out.
     #[schemars(range(min = 1, max = MOST_WORKERS))]
     pub workers: Option<NonZeroUsize>,
     /// What clients are computed on: `cpu`, `cuda` (the first GPU) or `cuda:1`; `fedeq devices` lists them.

@@ -31,7 +31,7 @@ Examples:
 
 The node carries out one experiment, the one whose fingerprint is accepted, and refuses everything else. It keeps its key, its model and its dual in the
 state folder and continues from there after a restart or a power cut. Ctrl-C stops it at once.
-A server that wants to can still compute something about samples from the parameters that the node sends: see docs/security.md. It is told only that a
+A server can still compute something about samples from the parameters that the node sends: see docs/security.md. It is told only that a
 request was refused; the reason is logged here."
 )]
 pub(super) struct NodeCommand {
