@@ -1,4 +1,4 @@
-//! Clients that lie, to try out what a federation bears. In simulations only: nothing here is reached by a message of a real client.
+//! Malicious clients, to test the robustness of a federation. In simulations only: nothing here is reached by a message of a real client.
 use std::collections::BTreeSet;
 
 use fedeq_data::{Seed, named};

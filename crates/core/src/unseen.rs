@@ -9,7 +9,7 @@ use crate::server::Server;
 use crate::server_state::ServerState;
 use crate::transport::Transport;
 
-/// How unseen clients fare.
+/// What unseen clients reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unseen {
     /// How many there are.

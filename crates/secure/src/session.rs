@@ -48,7 +48,7 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// More than two thirds of those who hold shares of one client: bears a third of drop-outs, and a lying server that has up to a third of the
+    /// More than two thirds of those who hold shares of one client: withstands a third of drop-outs, and a malicious server that has up to a third of the
     /// clients on its side still cannot open both secrets of one client.
     pub fn usual_threshold(holders: u16) -> u16 {
         u16::try_from(u32::from(holders) * 2 / 3 + 1).unwrap_or(u16::MAX).min(holders)

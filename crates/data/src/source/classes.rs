@@ -1,4 +1,4 @@
-//! The classes there are, where not every sample is at hand to show them.
+//! The classes there are, where not every sample is here to show them.
 use crate::{Dataset, Error, Labels, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
