@@ -74,7 +74,7 @@ fn types_that_modules_of_a_crate_show_each_other_share_few_names() {
         let shared = defined_twice(types);
         let names: Vec<&str> = shared.keys().map(String::as_str).collect();
         let of_this = SHARED_WITHIN.iter().find(|(name, _)| folder.ends_with(name));
-        assert_eq!(names, of_this.map_or(&[][..], |(_, names)| names), "{shared:#?}");
+        assert_eq!(names, of_this.map_or(&[][..], |(_, names)| *names), "{shared:#?}");
     }
     assert!(counted > 600, "only {counted} types were found");
 }

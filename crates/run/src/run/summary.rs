@@ -275,7 +275,7 @@ fn device_use(used: &DeviceUse) -> String {
 fn who(summary: &RunSummary) -> String {
     let all = summary.quality().clients.len();
     match &summary.attack {
-        Some(attack) => format!("{}", counted(all - attack.liars.len(), "honest client")),
+        Some(attack) => counted(all - attack.liars.len(), "honest client"),
         None => counted(all, "client"),
     }
 }
